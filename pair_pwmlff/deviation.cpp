@@ -1,0 +1,73 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "deviation.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+namespace PWMLFF {
+
+Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int natoms, int width,
+                          MPI_Comm comm)
+{
+  const auto nmodels = static_cast<double>(values.size());
+  double sum[2] = {0.0, static_cast<double>(natoms)};
+  double extreme[2] = {-std::numeric_limits<double>::infinity(), 0.0};    // of -sigma and sigma
+  for (int i = 0; i < natoms; ++i) {
+    double variance = 0.0;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(width); ++k) {
+      const std::size_t at = static_cast<std::size_t>(i) * width + k;
+      double mean = 0.0;
+      for (const auto &model : values) mean += model[at];
+      mean /= nmodels;
+      for (const auto &model : values) variance += (model[at] - mean) * (model[at] - mean);
+    }
+    const double sigma = std::sqrt(variance / nmodels);
+    sum[0] += sigma;
+    extreme[0] = std::max(extreme[0], -sigma);
+    extreme[1] = std::max(extreme[1], sigma);
+  }
+  MPI_Allreduce(MPI_IN_PLACE, sum, 2, MPI_DOUBLE, MPI_SUM, comm);
+  MPI_Allreduce(MPI_IN_PLACE, extreme, 2, MPI_DOUBLE, MPI_MAX, comm);
+  if (sum[1] == 0.0) return {0.0, 0.0, 0.0};
+  return {sum[0] / sum[1], -extreme[0], extreme[1]};
+}
+
+void DeviationFile::open(const std::string &path)
+{
+  close();
+  path_ = path;
+  file = std::fopen(path.c_str(), "w");
+  if (!file)
+    throw std::runtime_error("cannot write the model deviation file " + path + ": " +
+                             std::strerror(errno) + "; choose another one with out_file");
+  std::fprintf(file, "%9s %16s %16s %16s %16s %16s %16s\n", "#    step", "avg_devi_f", "min_devi_f",
+               "max_devi_f", "avg_devi_e", "min_devi_e", "max_devi_e");
+  std::fflush(file);
+}
+
+void DeviationFile::write(std::int64_t step, const Spread &force, const Spread &energy)
+{
+  const int written = std::fprintf(
+      file, "%9" PRId64 " %16.9f %16.9f %16.9f %16.9f %16.9f %16.9f\n", step, force.average,
+      force.minimum, force.maximum, energy.average, energy.minimum, energy.maximum);
+  if (written < 0 || std::fflush(file) != 0)
+    throw std::runtime_error("cannot write to the model deviation file " + path_ + ": " +
+                             std::strerror(errno));
+}
+
+void DeviationFile::close()
+{
+  if (file) std::fclose(file);
+  file = nullptr;
+}
+
+}    // namespace PWMLFF

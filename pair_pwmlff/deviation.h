@@ -1,0 +1,55 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// How far the models of an ensemble are apart, and the file that says so.
+
+#ifndef PWMLFF_DEVIATION_H
+#define PWMLFF_DEVIATION_H
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace PWMLFF {
+
+/// Average, minimum and maximum over all atoms of all ranks.
+struct Spread {
+  double average, minimum, maximum;
+};
+
+/// Standard deviation over the models (population, i.e. divided by the number of models), per atom:
+///   sigma_i = sqrt( 1/M sum_m |q_im - <q_i>|^2 ),   <q_i> = 1/M sum_m q_im
+/// and its spread over all atoms. Collective over comm; ranks may have no atom.
+/// @param values one array per model, [natoms, width]; width 3 for forces, 1 for energies
+Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int natoms, int width,
+                          MPI_Comm comm);
+
+/// Writes one line per step, in the columns that MatPL writes:
+///   step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e
+class DeviationFile {
+ public:
+  DeviationFile() = default;
+  ~DeviationFile() { close(); }
+  DeviationFile(const DeviationFile &) = delete;
+  DeviationFile &operator=(const DeviationFile &) = delete;
+
+  /// Start the file anew. @throws std::runtime_error where it cannot be written
+  void open(const std::string &path);
+  bool is_open() const { return file != nullptr; }
+  /// @throws std::runtime_error where the line cannot be written
+  void write(std::int64_t step, const Spread &force, const Spread &energy);
+  void close();
+
+ private:
+  std::string path_;
+  std::FILE *file = nullptr;
+};
+
+}    // namespace PWMLFF
+
+#endif

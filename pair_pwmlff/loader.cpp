@@ -1,0 +1,134 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "loader.h"
+
+#include "collective.h"
+
+#include "error.h"
+#include "lammps.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace fs = std::filesystem;
+
+namespace PWMLFF {
+namespace {
+
+using CreatePair = void *(void *);
+
+constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
+constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
+constexpr const char *STYLE_SYMBOL = "pwmlff_create_pair";
+constexpr const char *TORCH_LIB_VARIABLE = "PWMLFF_TORCH_LIB";    // set by pwmlff.plugin.folder()
+
+// The folder of the shared library that this function is part of.
+fs::path plugin_folder()
+{
+  Dl_info info{};
+  dladdr(reinterpret_cast<const void *>(&create_pair), &info);
+  return fs::canonical(info.dli_fname).parent_path();
+}
+
+// The folder of a torch that this process has loaded already (a Python with "import torch").
+fs::path loaded_torch_folder()
+{
+  void *handle = dlopen(TORCH_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+  link_map *map = nullptr;
+  if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) return {};
+  return fs::path(map->l_name).parent_path();
+}
+
+// The folder of the torch to use, in the order in which the answers can be trusted.
+fs::path torch_folder()
+{
+  const fs::path loaded = loaded_torch_folder();
+  if (!loaded.empty()) return loaded;
+
+  std::vector<fs::path> candidates;
+  if (const char *value = std::getenv(TORCH_LIB_VARIABLE)) candidates.emplace_back(value);
+  candidates.push_back(plugin_folder() / "../../torch/lib");    // site-packages/{pwmlff,torch}/lib
+#ifdef PWMLFF_TORCH_FOLDER
+  candidates.push_back(fs::path(PWMLFF_TORCH_FOLDER) / "lib");
+#endif
+
+  std::string looked;
+  for (const auto &folder : candidates) {
+    std::error_code ignored;
+    if (fs::exists(folder / TORCH_LIBRARY, ignored)) return fs::canonical(folder);
+    looked += (looked.empty() ? "" : ", ") + folder.lexically_normal().string();
+  }
+  throw std::runtime_error(std::string("found no torch (looked for ") + TORCH_LIBRARY + " in " +
+                           looked + "); pair_style pwmlff needs torch " PWMLFF_TORCH_VERSION
+                           ": install it with pip, or set " + TORCH_LIB_VARIABLE +
+                           " to the folder of its libraries");
+}
+
+// Release of the torch in a folder, like 2.13.0: from version.py of the Python package or from the
+// file build-version of the C++ distribution.
+std::string torch_release(const fs::path &folder)
+{
+  for (const char *name : {"version.py", "build-version"}) {
+    std::ifstream file(folder.parent_path() / name);
+    const bool python = fs::path(name).extension() == ".py";
+    for (std::string line; std::getline(file, line);) {
+      if (python && line.rfind("__version__", 0) != 0) continue;
+      const auto begin = line.find_first_of("0123456789");
+      if (begin == std::string::npos) continue;
+      return line.substr(begin, line.find_first_not_of("0123456789.", begin) - begin);
+    }
+  }
+  return {};
+}
+
+void *open_library(const fs::path &path)
+{
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!handle) {
+    const char *reason = dlerror();
+    throw std::runtime_error("cannot open " + path.string() + ": " + (reason ? reason : "") +
+                             "; reinstall pair-pwmlff for this LAMMPS and this torch");
+  }
+  return handle;
+}
+
+CreatePair *open_style()
+{
+  const fs::path torch = torch_folder();
+  const std::string release = torch_release(torch);
+  if (release != PWMLFF_TORCH_VERSION)
+    throw std::runtime_error("found torch " + (release.empty() ? "of unknown release" : release) +
+                             " in " + torch.string() +
+                             ", but the plugin was compiled against torch " PWMLFF_TORCH_VERSION
+                             ": install that release, or reinstall pair-pwmlff against this one");
+  open_library(torch / TORCH_LIBRARY);
+  void *symbol = dlsym(open_library(plugin_folder() / STYLE_LIBRARY), STYLE_SYMBOL);
+  if (!symbol)
+    throw std::runtime_error(std::string("no ") + STYLE_SYMBOL + " in " + STYLE_LIBRARY +
+                             "; reinstall pair-pwmlff");
+  return reinterpret_cast<CreatePair *>(symbol);
+}
+
+}    // namespace
+
+void *create_pair(void *ptr)
+{
+  auto *lmp = static_cast<LAMMPS_NS::LAMMPS *>(ptr);
+  CreatePair *create = nullptr;
+  const std::string failure =
+      first_failure(lmp->world, [&create] { create = open_style(); });
+  if (!failure.empty()) lmp->error->all(FLERR, "Pair style pwmlff: " + failure);
+  return create(ptr);
+}
+
+}    // namespace PWMLFF

@@ -1,0 +1,116 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// From LAMMPS's full neighbour list to what models take.
+//
+// Two index spaces:
+//   atom  index into LAMMPS's per-atom arrays, 0 .. nall-1 (nall = nlocal + nghost)
+//   row   index used in everything a model sees: first the centres, which are the atoms with a list
+//         and a species (rows 0 .. ncentres-1), then all others. The two differ where a hybrid style
+//         hands this one a part of the atoms only.
+// A species is an index into the model's list of elements; -1 is an atom that takes no part.
+// Distances are in the units of the model, r_ij = x_j - x_i points from centre i to neighbour j.
+
+#ifndef PWMLFF_NEIGHBORS_H
+#define PWMLFF_NEIGHBORS_H
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace PWMLFF {
+
+/// LAMMPS's own arrays on this rank; nothing is copied, nothing is owned.
+struct LocalAtoms {
+  int nall;                       // nlocal + nghost
+  const double *const *x;         // [nall][3]
+  const int *type;                // [nall], 1 .. ntypes
+  int inum;                       // atoms that have a list
+  const int *ilist;               // [inum]
+  const int *numneigh;            // [nall]
+  const int *const *firstneigh;   // [nall][numneigh]
+  int neighmask;                  // bits of an entry that are the index of the neighbour
+};
+
+/// An atom has more neighbours of one species than the model has room for.
+struct TooManyNeighbors : std::exception {
+  TooManyNeighbors(int row_, int species_, int count_, int limit_) :
+      row(row_), species(species_), count(count_), limit(limit_)
+  {
+  }
+  const char *what() const noexcept override { return "too many neighbors"; }
+  int row, species, count, limit;
+};
+
+class Neighbors;
+
+/// Fixed-size slots per centre, grouped by species: species s has slots s*max_neighbor ..
+/// (s+1)*max_neighbor-1. Empty slots hold zeros.
+class PaddedNeighbors {
+ public:
+  PaddedNeighbors(int nspecies, int max_neighbor) : nspecies(nspecies), max_neighbor(max_neighbor)
+  {
+  }
+
+  /// Take over the current edges. Memory is kept between calls, and only slots that were in use and
+  /// are no longer are cleared.
+  /// @throws TooManyNeighbors
+  void fill(const Neighbors &neighbors);
+
+  int nslots() const { return nspecies * max_neighbor; }
+  int *list() { return list_.data(); }      // [ncentres, nslots] row of the neighbour + 1, or 0
+  double *rij() { return rij_.data(); }     // [ncentres, nslots, 4] r, dx, dy, dz
+
+ private:
+  int nspecies, max_neighbor;
+  std::vector<int> list_;
+  std::vector<double> rij_;
+  std::vector<int> used;      // [centres so far, nspecies] slots in use
+  std::vector<int> count;     // [nspecies] scratch
+};
+
+/// The neighbours of this rank's centres within the cutoff.
+class Neighbors {
+ public:
+  /// Take over a list that LAMMPS has just built (cutoff plus skin).
+  /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
+  void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type);
+
+  /// Take over the current positions and keep the pairs closer than the cutoff.
+  void update(const double *const *x, double cutoff);
+
+  int nrows() const { return static_cast<int>(atom_.size()); }
+  int ncentres() const { return static_cast<int>(first_.size()) - 1; }
+  int nedges() const { return first_.back(); }
+
+  const std::vector<int> &atom() const { return atom_; }          // [nrows] atom of a row
+  const std::vector<int> &species() const { return species_; }    // [nrows]
+  const std::vector<int> &first() const { return first_; }    // [ncentres+1] edges of centre i start here
+  const std::vector<int> &neighbor() const { return neighbor_; }    // [nedges] row of the neighbour
+  const std::vector<double> &rij() const { return rij_; }           // [nedges, 4] r, dx, dy, dz
+
+  /// The same in padded form; made at the first call after an update, shared by all models that
+  /// ask for the same sizes.
+  PaddedNeighbors &padded(int nspecies, int max_neighbor);
+
+ private:
+  std::vector<int> atom_, species_;
+  std::vector<int> candidate_first_, candidate_;    // as first_, neighbor_, within cutoff plus skin
+  std::vector<double> x_;                           // [nrows, 3]
+  std::vector<int> first_{0}, neighbor_;
+  std::vector<double> rij_;
+
+  struct Padding {
+    std::unique_ptr<PaddedNeighbors> slots;
+    bool current = false;
+  };
+  std::map<std::pair<int, int>, Padding> paddings_;
+};
+
+}    // namespace PWMLFF
+
+#endif

@@ -1,0 +1,465 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "pair_pwmlff.h"
+
+#include "collective.h"
+#include "deviation.h"
+#include "device_map.h"
+#include "elements.h"
+#include "model.h"
+#include "neighbors.h"
+
+#include "atom.h"
+#include "comm.h"
+#include "error.h"
+#include "force.h"
+#include "memory.h"
+#include "neigh_list.h"
+#include "neighbor.h"
+#include "universe.h"
+#include "update.h"
+#include "utils.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+using namespace LAMMPS_NS;
+using namespace PWMLFF;
+
+static constexpr const char *KEYWORDS = "out_freq, out_file";
+
+struct PairPWMLFF::Impl {
+  std::vector<std::string> files;
+  std::vector<std::unique_ptr<Model>> models;    // the first one drives the simulation
+  std::vector<int> species_of_type;              // [ntypes+1] -1 for NULL
+  double energy_unit = 1.0;                      // LAMMPS's unit of energy in the model's
+
+  Neighbors neighbors;
+  bool neighbors_valid = false;
+  const Evaluation *result = nullptr;            // of the model that was evaluated last
+
+  int out_freq = 100;
+  std::string out_file = "model_devi.out";
+  DeviationFile deviation_file;
+  bigint deviation_step = -1;                    // last step in the file
+  std::vector<std::vector<double>> forces;       // per model [nall, 3], for the deviation
+  std::vector<std::vector<double>> energies;     // per model [ncentres]
+  double *reverse = nullptr;                     // the forces that are in reverse communication
+};
+
+/* ---------------------------------------------------------------------- */
+
+PairPWMLFF::PairPWMLFF(LAMMPS *lmp) : Pair(lmp), impl(std::make_unique<Impl>())
+{
+  single_enable = 0;
+  restartinfo = 0;
+  one_coeff = 1;
+  manybody_flag = 1;
+  no_virial_fdotr_compute = 1;    // the models give the virial
+  centroidstressflag = CENTROID_NOTAVAIL;
+  comm_reverse = 3;
+}
+
+PairPWMLFF::~PairPWMLFF()
+{
+  if (copymode) return;
+  if (allocated) {
+    memory->destroy(setflag);
+    memory->destroy(cutsq);
+  }
+}
+
+/* ---------------------------------------------------------------------- */
+
+void PairPWMLFF::allocate()
+{
+  allocated = 1;
+  const int n = atom->ntypes + 1;
+  memory->create(setflag, n, n, "pair:setflag");
+  memory->create(cutsq, n, n, "pair:cutsq");
+  std::fill_n(&setflag[0][0], n * n, 0);
+  map = new int[n];
+}
+
+/* ----------------------------------------------------------------------
+   pair_style pwmlff [N] file ... keyword value ...
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::settings(int narg, char **arg)
+{
+  if (narg < 1) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
+  impl = std::make_unique<Impl>();
+
+  const auto is_keyword = [](const char *word) {
+    return strcmp(word, "out_freq") == 0 || strcmp(word, "out_file") == 0;
+  };
+
+  int iarg = 0;
+  int nmodels = -1;
+  if (utils::is_integer(arg[0])) nmodels = utils::inumeric(FLERR, arg[iarg++], false, lmp);
+  if (nmodels == 0 || nmodels < -1)
+    error->all(FLERR, "Pair style pwmlff: number of models is {}, expected at least 1", nmodels);
+  while (iarg < narg && !is_keyword(arg[iarg]) &&
+         (nmodels < 0 || static_cast<int>(impl->files.size()) < nmodels))
+    impl->files.emplace_back(arg[iarg++]);
+  const int found = static_cast<int>(impl->files.size());
+  if (found == 0) error->all(FLERR, "Pair style pwmlff: found no model file before the keywords");
+  if (nmodels > 0 && found != nmodels)
+    error->all(FLERR, "Pair style pwmlff: number of models is {}, but {} model file(s) follow",
+               nmodels, found);
+
+  while (iarg < narg) {
+    const std::string keyword = arg[iarg];
+    if (!is_keyword(arg[iarg]))
+      error->all(FLERR,
+                 "Pair style pwmlff: found '{}' after {} model file(s), expected a keyword ({})",
+                 keyword, found, KEYWORDS);
+    if (iarg + 1 >= narg) utils::missing_cmd_args(FLERR, "pair_style pwmlff " + keyword, error);
+    if (keyword == "out_freq") {
+      impl->out_freq = utils::inumeric(FLERR, arg[iarg + 1], false, lmp);
+      if (impl->out_freq < 1)
+        error->all(FLERR, "Pair style pwmlff: out_freq is {}, expected at least 1", impl->out_freq);
+    } else {
+      impl->out_file = arg[iarg + 1];
+    }
+    iarg += 2;
+  }
+
+  // Replicas of a multi-partition run share a folder and, by default, would share this file.
+  if (universe->existflag && impl->out_file == Impl().out_file)
+    impl->out_file += fmt::format(".{}", universe->iworld);
+
+  set_num_threads(comm->nthreads);
+  load_models();
+  check_ensemble();
+  log_models();
+}
+
+/* ----------------------------------------------------------------------
+   rank 0 reads each file once and hands it on
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::load_models()
+{
+  for (const auto &file : impl->files) {
+    std::string contents;
+    const std::string unreadable = first_failure(world, [&] {
+      if (comm->me != 0) return;
+      const std::string path = utils::get_potential_file_path(file);
+      std::ifstream stream(path.empty() ? file : path, std::ios::binary);
+      std::ostringstream buffer;
+      if (!stream || !(buffer << stream.rdbuf()))
+        throw std::runtime_error(
+            fmt::format("cannot read model file '{}'; give a path that is valid in the folder where "
+                        "lmp was started ('{}' is no keyword either: {})",
+                        file, file, KEYWORDS));
+      contents = buffer.str();
+    });
+    if (!unreadable.empty()) error->all(FLERR, "Pair style pwmlff: " + unreadable);
+
+    bigint size = static_cast<bigint>(contents.size());
+    MPI_Bcast(&size, 1, MPI_LMP_BIGINT, 0, world);
+    contents.resize(size);
+    constexpr bigint CHUNK = 1 << 30;    // MPI counts are int
+    for (bigint at = 0; at < size; at += CHUNK)
+      MPI_Bcast(&contents[at], static_cast<int>(std::min(CHUNK, size - at)), MPI_CHAR, 0, world);
+
+    const std::string unusable =
+        first_failure(world, [&] { impl->models.push_back(load_model(file, contents)); });
+    if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
+  }
+}
+
+/* ----------------------------------------------------------------------
+   models of an ensemble must be able to stand in for each other
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::check_ensemble()
+{
+  const ModelInfo &first = impl->models.front()->info();
+  for (const auto &model : impl->models) {
+    const ModelInfo &info = model->info();
+    const char *what = nullptr;
+    std::string found, expected;
+    if (info.atom_type != first.atom_type) {
+      what = "elements";
+      found = symbols(info.atom_type);
+      expected = symbols(first.atom_type);
+    } else if (info.cutoff != first.cutoff) {
+      what = "cutoff";
+      found = fmt::format("{}", info.cutoff);
+      expected = fmt::format("{}", first.cutoff);
+    } else if (info.units != first.units) {
+      what = "units";
+      found = info.units;
+      expected = first.units;
+    }
+    if (what)
+      error->all(FLERR,
+                 "Pair style pwmlff: models of an ensemble differ in their {}: '{}' has {}, '{}' has "
+                 "{}; use models trained alike",
+                 what, info.file, found, first.file, expected);
+  }
+}
+
+/* ----------------------------------------------------------------------
+   models are in eV and angstrom, or in reduced units if they say so
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::check_units()
+{
+  const std::string style = update->unit_style;
+  const ModelInfo &info = impl->models.front()->info();
+  if (info.units == "lj" && style == "lj") {
+    impl->energy_unit = 1.0;
+  } else if (info.units == "metal" && style == "metal") {
+    impl->energy_unit = 1.0;
+  } else if (info.units == "metal" && style == "real") {
+    impl->energy_unit = utils::get_conversion_factor(utils::ENERGY, utils::METAL2REAL);
+  } else {
+    error->all(FLERR,
+               "Pair style pwmlff: model '{}' is in units {}, but the input says units {}; use {}",
+               info.file, info.units, style, info.units == "lj" ? "units lj" : "units metal or real");
+  }
+}
+
+/* ---------------------------------------------------------------------- */
+
+void PairPWMLFF::log_models()
+{
+  const std::string devices = device_table(world, "cpu", comm->nthreads);
+  if (comm->me != 0) return;
+  std::string text = "Pair style pwmlff:\n";
+  int index = 0;
+  for (const auto &model : impl->models) {
+    const ModelInfo &info = model->info();
+    text += fmt::format("  model {}: {}\n    kind {}, elements {}, units {}, cutoff {}, at most {} "
+                        "neighbors of an element, {} parameters in {}\n",
+                        ++index, info.file, info.kind, symbols(info.atom_type), info.units,
+                        info.cutoff, info.max_neighbor, info.nparameters, info.dtype);
+  }
+  if (impl->models.size() > 1)
+    text += fmt::format("  model 1 drives; deviation of {} models every {} steps to {}\n",
+                        impl->models.size(), impl->out_freq, impl->out_file);
+  utils::logmesg(lmp, text + devices);
+}
+
+/* ----------------------------------------------------------------------
+   pair_coeff * * element ...    one per atom type, symbol or atomic number or NULL
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::coeff(int narg, char **arg)
+{
+  if (!allocated) allocate();
+  const ModelInfo &info = impl->models.front()->info();
+  if (narg < 2 || strcmp(arg[0], "*") != 0 || strcmp(arg[1], "*") != 0)
+    error->all(FLERR, "Pair style pwmlff: expected pair_coeff * * element ...");
+  if (narg - 2 != atom->ntypes)
+    error->all(FLERR,
+               "Pair style pwmlff: pair_coeff names {} element(s), but there are {} atom types; name "
+               "one of '{}' for each type in turn, or NULL",
+               narg - 2, atom->ntypes, symbols(info.atom_type));
+
+  impl->species_of_type.assign(atom->ntypes + 1, -1);
+  std::vector<bool> present(info.atom_type.size(), false);
+  for (int type = 1; type <= atom->ntypes; ++type) {
+    const std::string name = arg[type + 1];
+    if (name == "NULL") continue;
+    const auto at = std::find(info.atom_type.begin(), info.atom_type.end(), atomic_number(name));
+    if (at == info.atom_type.end())
+      error->all(FLERR,
+                 "Pair style pwmlff: element '{}' of atom type {} is not in model '{}', which has {}",
+                 name, type, info.file, symbols(info.atom_type));
+    impl->species_of_type[type] = static_cast<int>(at - info.atom_type.begin());
+    present[impl->species_of_type[type]] = true;
+  }
+  map_element2type(narg - 2, arg + 2);
+  check_units();
+  for (auto &model : impl->models) model->select_species(present);
+  impl->neighbors_valid = false;
+}
+
+/* ---------------------------------------------------------------------- */
+
+void PairPWMLFF::init_style()
+{
+  if (force->newton_pair == 0)
+    error->all(FLERR, "Pair style pwmlff needs newton pair on: remove 'newton off' from the input");
+  if (atom->tag_enable == 0)
+    error->all(FLERR, "Pair style pwmlff needs atom IDs: remove 'atom_modify id no' from the input");
+  for (int i = 1; atom->molecular != Atom::ATOMIC && i <= 3; ++i) {
+    if (force->special_lj[i] != 1.0 && comm->me == 0) {
+      error->warning(FLERR,
+                     "Pair style pwmlff sees no neighbors that special_bonds leaves out; models of all "
+                     "interactions need 'special_bonds lj/coul 1.0 1.0 1.0'");
+      break;
+    }
+  }
+  set_num_threads(comm->nthreads);
+  neighbor->add_request(this, NeighConst::REQ_FULL);
+  impl->neighbors_valid = false;
+
+  if (impl->models.size() > 1 && !impl->deviation_file.is_open()) {
+    const std::string failure = first_failure(world, [&] {
+      if (comm->me == 0) impl->deviation_file.open(impl->out_file);
+    });
+    if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
+  }
+}
+
+double PairPWMLFF::init_one(int i, int j)
+{
+  if (setflag[i][j] == 0) error->all(FLERR, "Pair style pwmlff: all pair_coeff are not set");
+  return impl->models.front()->info().cutoff;
+}
+
+/* ---------------------------------------------------------------------- */
+
+void PairPWMLFF::update_neighbors()
+{
+  const int nall = atom->nlocal + atom->nghost;
+  if (neighbor->ago == 0 || !impl->neighbors_valid) {
+    const LocalAtoms atoms{nall,           atom->x,        atom->type,       list->inum,
+                           list->ilist,    list->numneigh, list->firstneigh, NEIGHMASK};
+    impl->neighbors.rebuild(atoms, impl->species_of_type);
+    impl->neighbors_valid = true;
+  }
+  impl->neighbors.update(atom->x, impl->models.front()->info().cutoff);
+}
+
+/* ----------------------------------------------------------------------
+   evaluate one model and refuse results that are not numbers
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::evaluate(int model)
+{
+  Model &m = *impl->models[model];
+  const Neighbors &neighbors = impl->neighbors;
+  try {
+    impl->result = &m.evaluate(impl->neighbors);
+  } catch (const TooManyNeighbors &excess) {
+    error->one(FLERR,
+               "Pair style pwmlff: atom {} has {} neighbors of element {} within the cutoff of {}, but "
+               "model '{}' takes at most {}; such a density is outside of what it was trained for",
+               atom->tag[neighbors.atom()[excess.row]], excess.count,
+               symbol(m.info().atom_type[excess.species]), m.info().cutoff, m.info().file,
+               excess.limit);
+  } catch (const std::exception &failure) {
+    error->one(FLERR, "Pair style pwmlff: {}", failure.what());
+  }
+
+  const double *const f = impl->result->force;
+  for (int row = 0; row < neighbors.nrows(); ++row) {
+    const bool centre = row < neighbors.ncentres();
+    const double sum = f[3 * row] + f[3 * row + 1] + f[3 * row + 2] +
+        (centre ? impl->result->atom_energy[row] : 0.0);
+    if (!std::isfinite(sum))
+      error->one(FLERR,
+                 "Pair style pwmlff: model '{}' gives a non-finite energy or force for atom {} at step "
+                 "{}; look for overlapping atoms or a time step that is too long",
+                 m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep);
+  }
+}
+
+/* ---------------------------------------------------------------------- */
+
+void PairPWMLFF::compute(int eflag, int vflag)
+{
+  ev_init(eflag, vflag);
+  if (vflag_atom || cvflag_atom)
+    error->all(FLERR,
+               "Pair style pwmlff: DP models give no per-atom virial; take the pair contribution out of "
+               "the compute that asks for it");
+  update_neighbors();
+
+  const Neighbors &neighbors = impl->neighbors;
+  const int ncentres = neighbors.ncentres();
+  const int nmodels = static_cast<int>(impl->models.size());
+  const bool deviation = nmodels > 1 && update->ntimestep % impl->out_freq == 0 &&
+      update->ntimestep != impl->deviation_step;
+  impl->forces.resize(deviation ? nmodels : 0);
+  impl->energies.resize(deviation ? nmodels : 0);
+
+  for (int model = 0; model < (deviation ? nmodels : 1); ++model) {
+    if (ncentres > 0) evaluate(model);    // a rank without atoms still takes part below
+    if (deviation) {
+      impl->forces[model].assign(3 * static_cast<std::size_t>(neighbors.nrows()), 0.0);
+      impl->energies[model].clear();
+    }
+    if (ncentres == 0) continue;
+
+    const Evaluation &result = *impl->result;
+    const double unit = impl->energy_unit;
+    if (model == 0) {
+      for (int row = 0; row < neighbors.nrows(); ++row) {
+        double *const f = atom->f[neighbors.atom()[row]];
+        for (int k = 0; k < 3; ++k) f[k] += unit * result.force[3 * row + k];
+      }
+      if (eflag_global) eng_vdwl += unit * result.energy;
+      if (eflag_atom)
+        for (int row = 0; row < ncentres; ++row)
+          eatom[neighbors.atom()[row]] += unit * result.atom_energy[row];
+      if (vflag_global)
+        for (int k = 0; k < 6; ++k) virial[k] += unit * result.virial[k];
+    }
+    if (deviation) {
+      for (int row = 0; row < neighbors.nrows(); ++row)
+        for (int k = 0; k < 3; ++k)
+          impl->forces[model][3 * neighbors.atom()[row] + k] = unit * result.force[3 * row + k];
+      for (const double energy : result.atom_energy) impl->energies[model].push_back(unit * energy);
+    }
+  }
+  if (deviation) write_deviation();
+}
+
+/* ----------------------------------------------------------------------
+   bring the forces on ghosts home, then compare the models atom by atom
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::write_deviation()
+{
+  const Neighbors &neighbors = impl->neighbors;
+  for (auto &forces : impl->forces) {
+    impl->reverse = forces.data();
+    comm->reverse_comm(this);
+    std::vector<double> of_centres;
+    for (int row = 0; row < neighbors.ncentres(); ++row)
+      of_centres.insert(of_centres.end(), &forces[3 * neighbors.atom()[row]],
+                        &forces[3 * neighbors.atom()[row]] + 3);
+    forces = std::move(of_centres);
+  }
+  const Spread force = ensemble_deviation(impl->forces, neighbors.ncentres(), 3, world);
+  const Spread energy = ensemble_deviation(impl->energies, neighbors.ncentres(), 1, world);
+  const std::string failure = first_failure(world, [&] {
+    if (comm->me == 0) impl->deviation_file.write(update->ntimestep, force, energy);
+  });
+  if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
+  impl->deviation_step = update->ntimestep;
+}
+
+int PairPWMLFF::pack_reverse_comm(int n, int first, double *buf)
+{
+  std::copy_n(&impl->reverse[3 * first], 3 * n, buf);
+  return 3 * n;
+}
+
+void PairPWMLFF::unpack_reverse_comm(int n, int *list, double *buf)
+{
+  for (int i = 0; i < n; ++i)
+    for (int k = 0; k < 3; ++k) impl->reverse[3 * list[i] + k] += *buf++;
+}
+
+/* ----------------------------------------------------------------------
+   what pwmlffplugin.so looks up after it has opened this library
+------------------------------------------------------------------------- */
+
+extern "C" __attribute__((visibility("default"))) void *pwmlff_create_pair(void *lmp)
+{
+  return static_cast<Pair *>(new PairPWMLFF(static_cast<LAMMPS *>(lmp)));
+}

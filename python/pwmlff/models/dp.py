@@ -1,0 +1,645 @@
+"""Deep Potential (DP) with smooth environment matrix, in the TorchScript contract of PWMLFF files.
+
+For atom i of type a, with neighbours j of type b and r_ij = x_j - x_i (M embedding width, M2 axis
+width, n the number of entries of the forward argument `atom_type`)::
+
+    s(r)   = 1/r                                    r < Rmin
+           = (1/r) (u^3 (-6 u^2 + 15 u - 10) + 1)   Rmin <= r < Rmax, u = (r - Rmin) / (Rmax - Rmin)
+           = 0                                      r >= Rmax
+    R_j    = s (1, x/r, y/r, z/r)                   [4]
+    R~_j   = (R_j - davg[a]) / dstd[a]              [4]; an empty slot holds -davg[a] / dstd[a]
+    G_j    = embedding_net[a, b](R~_j[0])           [M]
+    T      = sum over slots of R~_j (x) G_j / (maxNeighborNum n)                [4, M]
+    E_i    = fitting_net[a](T^T T[:, :M2])
+
+Lengths and energies are angstrom and eV (`units` "metal") or reduced ("lj").
+
+Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
+Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from ase import Atoms
+from ase.neighborlist import neighbor_list
+from torch import Tensor, nn
+
+UNITS = ("metal", "lj")
+
+
+@dataclass(frozen=True)
+class DPConfig:
+    """What defines a DP apart from its parameters.
+
+    Attributes:
+        atom_type: atomic numbers, in the order of the model's types.
+        rmax: cutoff radius; the environment matrix is zero from here on.
+        rmin: radius at which the switch from 1/r to zero starts.
+        max_neighbor: slots per neighbour type.
+        m2: axis width, at most the last embedding width.
+        embedding: widths of the embedding layers; the last one is M.
+        fitting: widths of the hidden fitting layers.
+        units: LAMMPS unit style of lengths and energies, "metal" or "lj".
+
+    Raises:
+        ValueError: a value is outside its range; the text names it.
+    """
+
+    atom_type: Sequence[int]
+    rmax: float
+    rmin: float
+    max_neighbor: int
+    m2: int
+    embedding: Sequence[int] = (25, 25, 25)
+    fitting: Sequence[int] = (50, 50, 50)
+    units: str = "metal"
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        kinds = list(self.atom_type)
+        if not kinds or len(set(kinds)) != len(kinds) or min(kinds) < 1:
+            raise ValueError(
+                f"atom_type is {kinds}; give at least one atomic number (>= 1), each once"
+            )
+        if not 0.0 <= self.rmin < self.rmax < math.inf:
+            raise ValueError(
+                f"rmin is {self.rmin} and rmax is {self.rmax}; 0 <= rmin < rmax is needed"
+            )
+        if self.max_neighbor < 1:
+            raise ValueError(f"max_neighbor is {self.max_neighbor}; give at least 1")
+        for name, widths in (("embedding", self.embedding), ("fitting", self.fitting)):
+            if not widths or min(widths) < 1:
+                raise ValueError(f"{name} is {list(widths)}; give one or more widths >= 1")
+        if not 1 <= self.m2 <= self.embedding[-1]:
+            raise ValueError(
+                f"m2 is {self.m2}; choose it from 1 to the last embedding width, "
+                f"{self.embedding[-1]}"
+            )
+        if self.units not in UNITS:
+            raise ValueError(f"units is {self.units!r}; choose one of {', '.join(UNITS)}")
+
+
+class _Affine(nn.Module):
+    """y = x weight + bias for x [rows, in]; weight [in, out], bias [1, out]."""
+
+    def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
+        super().__init__()
+        scale = 1.0 / math.sqrt(n_in + n_out)
+        self.weight = nn.Parameter(_normal(n_in, n_out, generator) * scale)
+        self.bias = nn.Parameter(_normal(1, n_out, generator))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.addmm(self.bias, x, self.weight)
+
+
+class _Tanh(_Affine):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(torch.addmm(self.bias, x, self.weight))
+
+
+class _TanhAdd(_Affine):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.tanh(torch.addmm(self.bias, x, self.weight))
+
+
+class _TanhDouble(_Affine):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat((x, x), dim=1) + torch.tanh(torch.addmm(self.bias, x, self.weight))
+
+
+class _TanhScaled(_Affine):
+    """Residual layer with a learned step: x + resnet_dt tanh(x weight + bias)."""
+
+    def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
+        super().__init__(n_in, n_out, generator)
+        self.resnet_dt = nn.Parameter(0.1 + 0.001 * _normal(1, n_out, generator))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.resnet_dt * torch.tanh(torch.addmm(self.bias, x, self.weight))
+
+
+class _Net(nn.Module):
+    """Layers in a row, x [rows, in] -> [rows, out]."""
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def _normal(rows: int, cols: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(rows, cols, dtype=torch.float64, generator=generator)
+
+
+def _embedding_net(widths: Sequence[int], generator: torch.Generator) -> _Net:
+    layers: list[nn.Module] = []
+    n_in = 1
+    for n_out in widths:
+        kind = {n_in: _TanhAdd, 2 * n_in: _TanhDouble}.get(n_out, _Tanh)
+        layers.append(kind(n_in, n_out, generator))
+        n_in = n_out
+    return _Net(layers)
+
+
+def _fitting_net(n_in: int, widths: Sequence[int], generator: torch.Generator) -> _Net:
+    layers: list[nn.Module] = []
+    for k, n_out in enumerate(widths):
+        kind = _TanhScaled if k > 0 and n_in == n_out else _Tanh
+        layers.append(kind(n_in, n_out, generator))
+        n_in = n_out
+    layers.append(_Affine(n_in, 1, generator))
+    return _Net(layers)
+
+
+def _widths(arrays: Mapping[str, np.ndarray], net: str) -> tuple[int, ...]:
+    """Output widths of the layers of a net, from the shapes of its weights."""
+    widths: list[int] = []
+    while (name := f"{net}.layers.{len(widths)}.weight") in arrays:
+        widths.append(arrays[name].shape[-1])
+    if not widths:
+        raise ValueError(f"the parameters lack {name}; their names start {list(arrays)[:3]}")
+    return tuple(widths)
+
+
+class DP(nn.Module):
+    """Deep Potential that scripts to the "DP" contract of PWMLFF and MatPL model files.
+
+    The attributes `Rmax`, `Rmin`, `maxNeighborNum`, `atom_type`, `model_type`, `M2`, `ntypes`,
+    `davg`, `dstd` and the names of the parameters are those of that contract. `davg` and `dstd`
+    are plain tensors: `to()` does not move them and `state_dict()` does not hold them; forward
+    takes them to the device and dtype of the parameters.
+
+    Args:
+        config: cutoff, widths and elements.
+        davg: mean of the environment matrix; [ntypes, 4] (one row per centre type) or
+            [ntypes, ntypes*max_neighbor*4]; zero when not given.
+        dstd: its standard deviation, same shapes, all positive; one when not given.
+        energy_shift: energy per atom to start from [ntypes], the bias of the last fitting layer.
+        seed: of the random parameters; the same seed gives the same model.
+
+    Raises:
+        ValueError: an array has the wrong shape, or dstd is not positive.
+    """
+
+    def __init__(
+        self,
+        config: DPConfig,
+        *,
+        davg: Any = None,
+        dstd: Any = None,
+        energy_shift: Any = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.Rmax = float(config.rmax)
+        self.Rmin = float(config.rmin)
+        self.maxNeighborNum = int(config.max_neighbor)
+        self.atom_type = [int(z) for z in config.atom_type]
+        self.model_type = "DP"
+        self.M2 = int(config.m2)
+        self.ntypes = len(self.atom_type)
+        self.units: str = config.units
+        self.davg = self._statistics("davg", davg, 0.0)
+        self.dstd = self._statistics("dstd", dstd, 1.0)
+        if not bool((self.dstd > 0.0).all()):
+            raise ValueError(
+                f"dstd has the smallest entry {float(self.dstd.min())}; all must be positive"
+            )
+
+        generator = torch.Generator()
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
+        embedding, fitting = tuple(config.embedding), tuple(config.fitting)
+        self.embedding_net = nn.ModuleList(
+            _embedding_net(embedding, generator) for _ in range(self.ntypes**2)
+        )
+        self.fitting_net = nn.ModuleList(
+            _fitting_net(embedding[-1] * self.M2, fitting, generator) for _ in range(self.ntypes)
+        )
+        shift = np.zeros(self.ntypes) if energy_shift is None else np.asarray(energy_shift, float)
+        if shift.shape != (self.ntypes,):
+            raise ValueError(
+                f"energy_shift has shape {shift.shape}; give one energy for each of the "
+                f"{self.ntypes} types"
+            )
+        with torch.no_grad():
+            for net, value in zip(self.fitting_net, shift, strict=True):
+                net.layers[-1].bias.fill_(float(value))
+
+    def _statistics(self, name: str, values: Any, default: float) -> Tensor:
+        """One number per type and component, or the full array, as [ntypes, slots*4]."""
+        slots = self.ntypes * self.maxNeighborNum
+        full = (self.ntypes, slots * 4)
+        if values is None:
+            return torch.full(full, default, dtype=torch.float64)
+        array = torch.as_tensor(values, dtype=torch.float64).detach().clone()
+        if array.shape == (self.ntypes, 4):
+            return array.repeat(1, slots)
+        if array.shape != full:
+            raise ValueError(
+                f"{name} has shape {tuple(array.shape)}; expected {full} or {(self.ntypes, 4)}"
+            )
+        return array
+
+    @classmethod
+    def from_parameters(
+        cls,
+        params: Mapping[str, Any],
+        *,
+        atom_type: Sequence[int],
+        rmax: float,
+        rmin: float,
+        max_neighbor: int,
+        m2: int,
+        units: str = "metal",
+    ) -> DP:
+        """Model from plain arrays with the names of the parameters, `davg` and `dstd`.
+
+        Args:
+            params: `embedding_net.{i*ntypes+j}.layers.{k}.{weight,bias}`,
+                `fitting_net.{i}.layers.{k}.{weight,bias,resnet_dt}`, `davg`, `dstd`;
+                an npz file that numpy opened will do. Widths come from the shapes.
+            atom_type, rmax, rmin, max_neighbor, m2, units: as in `DPConfig`.
+
+        Raises:
+            ValueError: an array is missing, left over or has the wrong shape.
+        """
+        arrays = {name: np.asarray(params[name], dtype=np.float64) for name in params}
+        config = DPConfig(
+            atom_type=tuple(atom_type),
+            rmax=rmax,
+            rmin=rmin,
+            max_neighbor=max_neighbor,
+            m2=m2,
+            embedding=_widths(arrays, "embedding_net.0"),
+            fitting=_widths(arrays, "fitting_net.0")[:-1],
+            units=units,
+        )
+        for name in ("davg", "dstd"):
+            if name not in arrays:
+                raise ValueError(
+                    f"the parameters lack {name}; give it with shape [ntypes, slots*4]"
+                )
+        model = cls(config, davg=arrays.pop("davg"), dstd=arrays.pop("dstd"), seed=0)
+        own = dict(model.named_parameters())
+        if own.keys() != arrays.keys():
+            missing = sorted(own.keys() - arrays.keys())
+            extra = sorted(arrays.keys() - own.keys())
+            raise ValueError(
+                f"the parameters do not fit {len(config.atom_type)} types with embedding "
+                f"{list(config.embedding)} and fitting {list(config.fitting)}: "
+                f"missing {missing or 'none'}, unknown {extra or 'none'}"
+            )
+        with torch.no_grad():
+            for name, parameter in own.items():
+                if arrays[name].shape != tuple(parameter.shape):
+                    raise ValueError(
+                        f"{name} has shape {arrays[name].shape}; expected {tuple(parameter.shape)}"
+                    )
+                parameter.copy_(torch.from_numpy(arrays[name]))
+        return model.eval()
+
+    def save(self, path: str | PathLike[str]) -> str | PathLike[str]:
+        """Script the model in eval mode and write it; the training flag stays as it was.
+
+        Returns:
+            `path`, for `torch.jit.load` or `pair_style pwmlff`.
+        """
+        training = self.training
+        torch.jit.script(self.eval()).save(str(path))
+        self.train(training)
+        return path
+
+    def forward(
+        self,
+        list_neigh: Tensor,
+        Imagetype_map: Tensor,
+        atom_type: Tensor,
+        ImageDR: Tensor,
+        nghost: int,
+        Egroup_weight: Tensor | None = None,
+        divider: Tensor | None = None,
+        is_calc_f: bool | None = True,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+        """Energies, forces = -dE/dx and virial = -sum over edges of r_ij (x) dE/dr_ij.
+
+        Args:
+            list_neigh: [B, nlocal, ntypes*maxNeighborNum] 1-based index of the neighbour into
+                local and ghost atoms, 0 for an empty slot; the slots of model type t are
+                t*maxNeighborNum ... (t+1)*maxNeighborNum - 1.
+            Imagetype_map: [nlocal] 0-based index into the model's `atom_type`.
+            atom_type: [n] atomic numbers that take part; slots of others are ignored, and the
+                descriptor is divided by maxNeighborNum * n.
+            ImageDR: [B, nlocal, ntypes*maxNeighborNum, 4] r, dx, dy, dz of r_ij = x_j - x_i.
+            nghost: number of ghost atoms.
+            Egroup_weight: [B, m, nlocal] weights of the group energies.
+            divider: [B, m] what the group energies are divided by.
+            is_calc_f: whether forces and virial are wanted.
+
+        Returns:
+            Etot [B, 1]; Ei [B, nlocal], grouped by type in the order of `atom_type`, atoms of a
+            type in their own order; Force [B, nlocal+nghost, 3]; Egroup [B, m] or None;
+            Virial [B, 9] row-major, with the sign of LAMMPS's `virial`. Force and Virial are None
+            without is_calc_f. All in the dtype of the parameters. Outputs carry a graph only in
+            training mode or when ImageDR requires a gradient. Forces come from autograd: call this
+            with gradients enabled, not inside torch.no_grad().
+
+        Raises:
+            ValueError: (torch.jit.Error once scripted) an element or an atom does not belong to
+                the model or to `atom_type`.
+        """
+        width = self.maxNeighborNum
+        dtype = self.fitting_net[0].layers[0].weight.dtype
+        nbatch, nlocal = list_neigh.size(0), list_neigh.size(1)
+        kinds = self._kinds(atom_type)
+        used = (list_neigh > 0) & (ImageDR[:, :, :, 0] < self.Rmax)
+        order, natoms, nslots = self._extent(kinds, Imagetype_map, used)
+
+        # Atoms sorted by kind; slots of the kinds that take part, each cut at its last one in use.
+        neigh_parts: list[Tensor] = []
+        dr_parts: list[Tensor] = []
+        used_parts: list[Tensor] = []
+        for kind, n in zip(kinds, nslots):  # noqa: B905 (TorchScript knows no strict)
+            start = kind * width
+            neigh_parts.append(list_neigh[:, :, start : start + n])
+            dr_parts.append(ImageDR[:, :, start : start + n])
+            used_parts.append(used[:, :, start : start + n])
+        neigh = torch.cat(neigh_parts, 2).index_select(1, order)
+        dr = torch.cat(dr_parts, 2).index_select(1, order).to(dtype)
+        used = torch.cat(used_parts, 2).index_select(1, order)
+
+        # Slots not in use take 0/1 for 1/r: nothing divides by zero, also in the gradients.
+        inv_r = used.to(dtype) / torch.where(used, dr[..., 0], 1.0)  # [B, nlocal, slots]
+        d = dr[..., 1:]  # [B, nlocal, slots, 3]
+        s, s_prime = self._switch(dr[..., 0], inv_r)
+        s_over_r = s * inv_r
+        env = torch.cat((s.unsqueeze(-1), s_over_r.unsqueeze(-1) * d), -1)
+
+        keep_graph = self.training or ImageDR.requires_grad
+        want_force = is_calc_f is None or is_calc_f
+        force: Tensor | None = None
+        virial: Tensor | None = None
+        blocks, dstd_blocks = self._blocks(env, kinds, natoms, nslots, keep_graph)
+        scale = 1.0 / (width * atom_type.size(0))
+        energy = self._energies(blocks, kinds, natoms, nslots, scale)  # [B, nlocal]
+        if want_force:
+            grad_env = torch.zeros_like(env)
+            if nlocal > 0:
+                gradients = torch.autograd.grad(
+                    [energy.sum()], blocks, create_graph=keep_graph, allow_unused=True
+                )
+                grad_env = _assemble(gradients, blocks, dstd_blocks, len(kinds))
+            # dE/dr_ij, with q = s/r: q a + ((a0 s' + (a.d) q') / r) d for dE/denv = (a0, a)
+            a0, a = grad_env[..., 0], grad_env[..., 1:]
+            q_prime = (s_prime - s_over_r) * inv_r
+            along = (a0 * s_prime + (a * d).sum(-1) * q_prime) * inv_r
+            edge = s_over_r.unsqueeze(-1) * a + along.unsqueeze(-1) * d
+            force = _scatter_force(edge, neigh, order, nlocal + nghost)
+            virial = -torch.matmul(
+                d.reshape(nbatch, -1, 3).transpose(1, 2), edge.reshape(nbatch, -1, 3)
+            ).reshape(nbatch, 9)
+        if not keep_graph:
+            energy = energy.detach()
+        group: Tensor | None = None
+        if Egroup_weight is not None:
+            group = torch.matmul(Egroup_weight.to(dtype), energy.unsqueeze(-1)).squeeze(-1)
+            if divider is not None:
+                group = group / divider
+        return energy.sum(1, keepdim=True), energy, force, group, virial
+
+    def _kinds(self, atom_type: Tensor) -> list[int]:
+        """Model types that take part, each once, in the order of the argument."""
+        numbers: list[int] = atom_type.to(torch.int64).tolist()
+        kinds: list[int] = []
+        for number in numbers:
+            if number not in self.atom_type:
+                raise ValueError(
+                    f"atom_type holds {number}; this model knows the elements {self.atom_type}"
+                )
+            kind = self.atom_type.index(number)
+            if kind not in kinds:
+                kinds.append(kind)
+        return kinds
+
+    def _extent(
+        self, kinds: list[int], image_type: Tensor, used: Tensor
+    ) -> tuple[Tensor, list[int], list[int]]:
+        """Order of the atoms by kind [nlocal]; per kind, its atoms and its last used slot + 1."""
+        device = used.device
+        ranks = [-1] * self.ntypes
+        for position, kind in enumerate(kinds):
+            ranks[kind] = position
+        rank = torch.tensor(ranks, device=device)[image_type.to(torch.int64)]
+        slot = torch.arange(1, self.maxNeighborNum + 1, device=device)
+        columns = used.reshape(-1, self.ntypes, self.maxNeighborNum).any(0).to(torch.int64)
+        last = (columns * slot).max(1)[0]
+        # The only transfer to the host.
+        sizes: list[int] = torch.cat(
+            (torch.bincount(rank + 1, minlength=len(kinds) + 1), last)
+        ).tolist()
+        if sizes[0] > 0:
+            raise ValueError(
+                f"{sizes[0]} local atoms are of elements that the argument atom_type lacks; "
+                "pass the elements of all local atoms"
+            )
+        natoms = sizes[1 : len(kinds) + 1]
+        nslots = [sizes[len(kinds) + 1 + kind] for kind in kinds]
+        return torch.argsort(rank, stable=True), natoms, nslots
+
+    def _switch(self, r: Tensor, inv_r: Tensor) -> tuple[Tensor, Tensor]:
+        """s(r) and ds/dr; zero where inv_r is zero."""
+        width = self.Rmax - self.Rmin
+        u = ((r - self.Rmin) / width).clamp(0.0, 1.0)
+        decay = u * u * u * (u * (15.0 - 6.0 * u) - 10.0) + 1.0
+        slope = u * (1.0 - u)
+        s = inv_r * decay
+        return s, -inv_r * (s + (30.0 / width) * slope * slope)
+
+    def _blocks(
+        self,
+        env: Tensor,
+        kinds: list[int],
+        natoms: list[int],
+        nslots: list[int],
+        keep_graph: bool,
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Normalised environment per pair of kinds [B, natoms, nslots, 4], and its divisor.
+
+        Without keep_graph the blocks start a graph of their own.
+        """
+        shape = [self.ntypes, self.ntypes, self.maxNeighborNum, 4]
+        davg = self.davg.to(env.device, env.dtype).view(shape)
+        dstd = self.dstd.to(env.device, env.dtype).view(shape)
+        blocks: list[Tensor] = []
+        divisors: list[Tensor] = []
+        first_atom = 0
+        for centre, n in zip(kinds, natoms):  # noqa: B905
+            first_slot = 0
+            for kind, m in zip(kinds, nslots):  # noqa: B905
+                part = env[:, first_atom : first_atom + n, first_slot : first_slot + m]
+                divisor = dstd[centre, kind, :m]
+                block = (part - davg[centre, kind, :m]) / divisor
+                if not keep_graph:
+                    block = block.detach()
+                if not block.requires_grad:
+                    block.requires_grad_(True)
+                blocks.append(block)
+                divisors.append(divisor)
+                first_slot += m
+            first_atom += n
+        return blocks, divisors
+
+    def _energies(
+        self,
+        blocks: list[Tensor],
+        kinds: list[int],
+        natoms: list[int],
+        nslots: list[int],
+        scale: float,
+    ) -> Tensor:
+        """Energies of the atoms sorted by kind [B, nlocal]."""
+        nkinds = len(kinds)
+        shape = [self.ntypes, self.ntypes, self.maxNeighborNum, 4]
+        empty = -(self.davg / self.dstd).to(blocks[0].device, blocks[0].dtype).view(shape)
+        # Loops over modules are unrolled by TorchScript: they go over all pairs, in model order.
+        moments: list[list[Tensor]] = [[] for _ in range(self.ntypes)]
+        for pair, net in enumerate(self.embedding_net):
+            centre, kind = pair // self.ntypes, pair % self.ntypes
+            if centre in kinds and kind in kinds and natoms[kinds.index(centre)] > 0:
+                ci, ki = kinds.index(centre), kinds.index(kind)
+                block = blocks[ci * nkinds + ki]
+                # Slots beyond the last one in use are the same for all atoms of a kind.
+                rest = empty[centre, kind, nslots[ki] :]
+                rows = torch.cat((block.reshape(-1, 4)[:, :1], rest[:, :1]))
+                g = net(rows)  # [B*natoms*nslots + rest, M]
+                n = rows.size(0) - rest.size(0)
+                g_block = g[:n].view(block.size(0), block.size(1), block.size(2), g.size(1))
+                moment = torch.matmul(block.transpose(-1, -2), g_block)
+                moments[centre].append(moment + torch.matmul(rest.t(), g[n:]))
+        energies = [blocks[0].new_zeros(blocks[0].size(0), 0) for _ in range(nkinds)]
+        for centre, net in enumerate(self.fitting_net):
+            if len(moments[centre]) > 0:
+                moment = torch.stack(moments[centre]).sum(0) * scale  # [B, natoms, 4, M]
+                nbatch, natom = moment.size(0), moment.size(1)
+                descriptor = torch.matmul(moment.transpose(-1, -2), moment[..., : self.M2])
+                energy = net(descriptor.reshape(nbatch * natom, -1))
+                energies[kinds.index(centre)] = energy.view(nbatch, natom)
+        return torch.cat(energies, 1)
+
+
+def _assemble(
+    gradients: list[Tensor | None], blocks: list[Tensor], divisors: list[Tensor], nkinds: int
+) -> Tensor:
+    """dE/denv [B, nlocal, slots, 4] from the gradients of the normalised blocks."""
+    rows: list[Tensor] = []
+    for i in range(nkinds):
+        parts: list[Tensor] = []
+        for j in range(nkinds):
+            gradient = gradients[i * nkinds + j]
+            if gradient is None:
+                parts.append(torch.zeros_like(blocks[i * nkinds + j]))
+            else:
+                parts.append(gradient / divisors[i * nkinds + j])
+        rows.append(torch.cat(parts, 2))
+    return torch.cat(rows, 1)
+
+
+def _scatter_force(edge: Tensor, neigh: Tensor, order: Tensor, nall: int) -> Tensor:
+    """Force = -dE/dx [B, nall, 3] from dE/dr_ij [B, nlocal, slots, 3], atoms sorted by `order`."""
+    nbatch = edge.size(0)
+    centre = (order + nall * torch.arange(nbatch, device=edge.device).unsqueeze(1)).unsqueeze(-1)
+    offset = nall * torch.arange(nbatch, device=edge.device).view(-1, 1, 1)
+    # An empty slot adds its zero to its own centre: no atom collects all of them.
+    target = torch.where(neigh > 0, neigh.to(torch.int64) - 1 + offset, centre)
+    force = torch.zeros(nbatch * nall, 3, device=edge.device, dtype=edge.dtype)
+    force = force.index_add(0, centre.reshape(-1), edge.sum(2).reshape(-1, 3))
+    force = force.index_add(0, target.reshape(-1), -edge.reshape(-1, 3))
+    return force.view(nbatch, nall, 3)
+
+
+class DPInputs(NamedTuple):
+    """Arguments of a DP's forward, in its order: `model(*inputs)`."""
+
+    list_neigh: Tensor  # int32 [1, nlocal, ntypes*maxNeighborNum]
+    Imagetype_map: Tensor  # int32 [nlocal]
+    atom_type: Tensor  # int32 [n]
+    ImageDR: Tensor  # [1, nlocal, ntypes*maxNeighborNum, 4]
+    nghost: int
+
+
+def pad_neighbors(
+    atoms: Atoms,
+    atom_type: Sequence[int],
+    rmax: float,
+    max_neighbor: int,
+) -> DPInputs:
+    """Inputs of a DP from a structure, periodic images folded onto the atoms themselves.
+
+    With nghost = 0 the forces come out summed over images. Boxes smaller than the cutoff and
+    triclinic cells are fine.
+
+    Args:
+        atoms: positions and cell in the model's length unit, any periodicity.
+        atom_type: the model's atomic numbers, in its order.
+        rmax: the model's cutoff.
+        max_neighbor: the model's maxNeighborNum.
+
+    Returns:
+        Float64 inputs on the CPU; all elements of the model take part.
+
+    Raises:
+        ValueError: an atom is of no element of the model, or has more neighbours of one type
+            inside the cutoff than the model has slots for.
+    """
+    elements = np.asarray(atom_type, dtype=np.int64)
+    nlocal, ntypes = len(atoms), len(elements)
+    kind = np.full(nlocal, -1)
+    for t, number in enumerate(elements):
+        kind[atoms.numbers == number] = t
+    if (kind < 0).any():
+        atom = int(np.argmax(kind < 0))
+        raise ValueError(
+            f"atom {atom} has atomic number {atoms.numbers[atom]}; the model knows "
+            f"{elements.tolist()}"
+        )
+
+    i, j, r, d = neighbor_list("ijdD", atoms, rmax)
+    block = i * ntypes + kind[j]
+    order = np.argsort(block, kind="stable")
+    i, j, r, d, block = i[order], j[order], r[order], d[order], block[order]
+    counts = np.bincount(block, minlength=nlocal * ntypes)
+    if counts.size and counts.max() > max_neighbor:
+        atom, t = divmod(int(np.argmax(counts)), ntypes)
+        raise ValueError(
+            f"atom {atom} has {counts.max()} neighbours of type {t} (atomic number {elements[t]}) "
+            f"inside the cutoff {rmax}; the model allows {max_neighbor}: use a model with more "
+            "slots, or look for atoms on top of each other"
+        )
+    slot = np.arange(len(i)) - (np.cumsum(counts) - counts)[block] + kind[j] * max_neighbor
+
+    list_neigh = np.zeros((1, nlocal, ntypes * max_neighbor), dtype=np.int32)
+    image_dr = np.zeros((1, nlocal, ntypes * max_neighbor, 4))
+    list_neigh[0, i, slot] = j + 1
+    image_dr[0, i, slot, 0] = r
+    image_dr[0, i, slot, 1:] = d
+    return DPInputs(
+        torch.from_numpy(list_neigh),
+        torch.from_numpy(kind.astype(np.int32)),
+        torch.from_numpy(elements.astype(np.int32)),
+        torch.from_numpy(image_dr),
+        0,
+    )

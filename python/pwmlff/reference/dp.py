@@ -1,0 +1,147 @@
+"""Deep Potential by edges, in float64.
+
+Each edge i -> j inside the cutoff adds the outer product of its normalised environment vector and
+its embedding to the moment of atom i; the slots that maxNeighborNum leaves empty add one constant
+per pair of types, times their number. Formulas as in the DP model contract (docs).
+
+Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
+Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Potential:
+    """Parameters of a DP module and the elements that take part.
+
+    Args:
+        module: any module with the attributes and parameter names of the DP contract.
+        elements: atomic numbers passed as `atom_type`; their number divides the descriptor.
+            All of the model's when None.
+
+    Raises:
+        ValueError: an element is not one of the model's, or davg and dstd differ between the slots
+            of one pair of types, which has no meaning without slots.
+    """
+
+    def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
+        self.cutoff = float(module.Rmax)
+        self.rmin = float(module.Rmin)
+        self.max_neighbor = int(module.maxNeighborNum)
+        self.axis = int(module.M2)
+        self.known = [int(z) for z in module.atom_type]
+        self.elements = self.known if elements is None else [int(z) for z in elements]
+        unknown = sorted(set(self.elements) - set(self.known))
+        if unknown:
+            raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
+        self.arrays = {
+            name: values.detach().to("cpu", torch.float64)
+            for name, values in module.state_dict().items()
+        }
+        self.mean = self._per_pair(module, "davg")
+        self.deviation = self._per_pair(module, "dstd")
+
+    def _per_pair(self, module: nn.Module, name: str) -> Tensor:
+        """davg or dstd as [centre type, neighbour type, 4], from [ntypes, slots*4]."""
+        n = len(self.known)
+        values = torch.as_tensor(getattr(module, name)).detach().to("cpu", torch.float64)
+        values = values.reshape(n, n, self.max_neighbor, 4)
+        if not torch.equal(values, values[:, :, :1].expand_as(values)):
+            raise ValueError(
+                f"{name} differs between slots of one pair of types; the reference needs one value "
+                "per pair and component"
+            )
+        return values[:, :, 0]
+
+    def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
+        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (centre, neighbour), numbers [n].
+
+        Raises:
+            ValueError: an atom is of no element that takes part, or has more than maxNeighborNum
+                neighbours of one type.
+        """
+        missing = [n for n, z in enumerate(numbers.tolist()) if z not in self.elements]
+        if missing:
+            raise ValueError(
+                f"atom {missing[0]} has atomic number {int(numbers[missing[0]])}; "
+                f"the elements that take part are {self.elements}"
+            )
+        environment = self._environment(edge_vec)
+        energies = torch.zeros(len(numbers), dtype=torch.float64)
+        for a in dict.fromkeys(self.elements):
+            centres = torch.nonzero(numbers == a).flatten()
+            if len(centres) == 0:
+                continue
+            row = torch.full((len(numbers),), -1)
+            row[centres] = torch.arange(len(centres))
+            moment = torch.zeros((), dtype=torch.float64)
+            for b in dict.fromkeys(self.elements):
+                pick = (numbers[edge_index[0]] == a) & (numbers[edge_index[1]] == b)
+                rows = row[edge_index[0][pick]]
+                moment = moment + self._moment(a, b, environment[pick], rows, centres)
+            moment = moment / (self.max_neighbor * len(self.elements))
+            descriptor = torch.einsum("ncm,nck->nmk", moment, moment[:, :, : self.axis])
+            energies = energies.index_add(0, centres, self._fit(a, descriptor.flatten(1)))
+        return energies
+
+    def _environment(self, edge_vec: Tensor) -> Tensor:
+        """s(r) (1, x/r, y/r, z/r) of every edge [E, 4]."""
+        r = edge_vec.norm(dim=1)
+        u = (r - self.rmin) / (self.cutoff - self.rmin)
+        switch = 1.0 - 10.0 * u**3 + 15.0 * u**4 - 6.0 * u**5
+        switch = torch.where(r < self.rmin, torch.ones_like(r), switch)
+        s = torch.where(r < self.cutoff, switch, torch.zeros_like(r)) / r
+        return torch.cat((s[:, None], (s / r)[:, None] * edge_vec), dim=1)
+
+    def _moment(self, a: int, b: int, environment: Tensor, rows: Tensor, centres: Tensor) -> Tensor:
+        """Sum of R~ (x) G over all slots for neighbours b of the atoms `centres` of element a.
+
+        environment [E, 4] and rows [E] (index into centres) are those of the edges a -> b.
+        Returns [len(centres), 4, M].
+        """
+        i, j = self.known.index(a), self.known.index(b)
+        counts = torch.bincount(rows, minlength=len(centres))
+        if int(counts.max()) > self.max_neighbor:
+            raise ValueError(
+                f"atom {int(centres[counts.argmax()])} has {int(counts.max())} neighbours of type "
+                f"{j} (atomic number {b}) inside the cutoff {self.cutoff}; the model allows "
+                f"{self.max_neighbor}"
+            )
+        scaled = (environment - self.mean[i, j]) / self.deviation[i, j]
+        outer = torch.einsum("ec,em->ecm", scaled, self._embed(i, j, scaled[:, 0]))
+        blank = (-self.mean[i, j] / self.deviation[i, j]).reshape(1, 4)
+        constant = torch.einsum("ec,em->cm", blank, self._embed(i, j, blank[:, 0]))
+        empty = (self.max_neighbor - counts).to(torch.float64)
+        return (empty[:, None, None] * constant).index_add(0, rows, outer)
+
+    def _embed(self, i: int, j: int, values: Tensor) -> Tensor:
+        """Embedding net of the pair (centre type i, neighbour type j), [E] -> [E, M]."""
+        x = values[:, None]
+        for prefix in self._layers(f"embedding_net.{i * len(self.known) + j}"):
+            y = torch.tanh(x @ self.arrays[prefix + "weight"] + self.arrays[prefix + "bias"])
+            if y.shape[1] % x.shape[1] == 0 and y.shape[1] // x.shape[1] <= 2:
+                y = y + x.repeat(1, y.shape[1] // x.shape[1])
+            x = y
+        return x
+
+    def _fit(self, a: int, descriptor: Tensor) -> Tensor:
+        """Fitting net of element a, [n, M*M2] -> [n]."""
+        *hidden, last = self._layers(f"fitting_net.{self.known.index(a)}")
+        x = descriptor
+        for prefix in hidden:
+            y = torch.tanh(x @ self.arrays[prefix + "weight"] + self.arrays[prefix + "bias"])
+            step = self.arrays.get(prefix + "resnet_dt")
+            x = y if step is None else x + step * y
+        return (x @ self.arrays[last + "weight"] + self.arrays[last + "bias"])[:, 0]
+
+    def _layers(self, net: str) -> list[str]:
+        """Name prefixes of the layers of a net, in order."""
+        prefixes: list[str] = []
+        while (prefix := f"{net}.layers.{len(prefixes)}.") + "weight" in self.arrays:
+            prefixes.append(prefix)
+        return prefixes

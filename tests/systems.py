@@ -1,0 +1,77 @@
+"""Named random models and structures, the same for the tests of all folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from ase import Atoms
+from ase.neighborlist import neighbor_list
+
+from pwmlff.models import DP, DPConfig
+
+TRICLINIC = ((4.0, 0.0, 0.0), (1.5, 3.6, 0.0), (-0.9, 1.1, 3.9))
+
+
+@dataclass(frozen=True)
+class System:
+    """A random model and a random structure for it."""
+
+    elements: tuple[int, ...] = (14,)  # of the model
+    numbers: tuple[int, ...] = (14,) * 5  # of the atoms
+    cell: tuple[tuple[float, ...], ...] = ((4.0, 0.0, 0.0), (0.0, 4.2, 0.0), (0.0, 0.0, 3.8))
+    pbc: tuple[bool, bool, bool] = (True, True, True)
+    rmax: float = 3.5
+    embedding: tuple[int, ...] = (6, 12, 12)  # plain, doubling, matching
+    fitting: tuple[int, ...] = (10, 10, 7)  # plain, matching, plain
+
+    def model(self, seed: int = 0, isotropic: bool = False) -> DP:
+        """Random parameters; isotropic: an energy that rotations do not change."""
+        rng = np.random.default_rng(seed)
+        n, slots = len(self.elements), 40
+        config = DPConfig(
+            atom_type=self.elements,
+            rmax=self.rmax,
+            rmin=1.2,
+            max_neighbor=slots,
+            m2=self.embedding[-1] // 2,
+            embedding=self.embedding,
+            fitting=self.fitting,
+        )
+        # One value per pair of types and component, repeated over the slots of the pair.
+        davg = rng.normal(0.0, 0.04, (n, n, 1, 4)).repeat(slots, axis=2).reshape(n, -1)
+        dstd = rng.uniform(0.02, 0.08, (n, n, 1, 4)).repeat(slots, axis=2).reshape(n, -1)
+        if isotropic:
+            davg = (davg.reshape(n, -1, 4) * (1, 0, 0, 0)).reshape(n, -1)
+            dstd = dstd.reshape(n, -1, 4)[:, :, (0, 1, 1, 1)].reshape(n, -1)
+        return DP(config, davg=davg, dstd=dstd, energy_shift=rng.normal(size=n), seed=seed).eval()
+
+    def atoms(self, seed: int = 0) -> Atoms:
+        """No two atoms closer than 1 angstrom, images included."""
+        rng = np.random.default_rng(seed)
+        atoms = Atoms(cell=self.cell, pbc=self.pbc)
+        while len(atoms) < len(self.numbers):
+            trial = atoms.copy()
+            trial.append(self.numbers[len(atoms)])
+            trial.positions[-1] = rng.random(3) @ trial.cell
+            if len(neighbor_list("i", trial, 1.0)) == 0:
+                atoms = trial
+        return atoms
+
+
+SYSTEMS = {
+    "one element, orthorhombic": System(),
+    "one element, not periodic": System(pbc=(False, False, False)),
+    "cutoff beyond the box": System(
+        numbers=(14, 14), cell=((2.5, 0.0, 0.0), (0.3, 2.6, 0.0), (0.0, 0.4, 2.7)), rmax=4.1
+    ),
+    "two elements, triclinic": System((8, 72), (72, 8, 8, 72, 8, 8), TRICLINIC),
+    "two elements, slab": System((8, 72), (8, 72, 8, 8, 72), pbc=(True, True, False)),
+    "three elements, triclinic": System((22, 8, 38), (8, 38, 22, 8, 22, 38, 8), TRICLINIC),
+    "three elements, one without atoms": System((22, 8, 38), (38, 22, 38, 22)),
+    "no neighbours": System(
+        (8, 72), (72, 8, 8), ((90.0, 0.0, 0.0), (0.0, 90.0, 0.0), (0.0, 0.0, 90.0)), rmax=2.0
+    ),
+    "embedding from width one": System(embedding=(1, 2, 5), fitting=(9,)),
+    "single layers": System((8, 72), (8, 72, 72), embedding=(2,), fitting=(4, 4)),
+}
