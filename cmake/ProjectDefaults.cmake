@@ -15,6 +15,9 @@ add_library(pwmlff_warnings INTERFACE)
 target_compile_options(pwmlff_warnings INTERFACE -Wall -Wextra -Wpedantic
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)   # false alarm on std::string in GCC 12 (PR 105651)
 
+# Messages name source files relative to the project, not to the machine that compiled them.
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+
 # Where the compiled libraries go: inside the Python package for pip, else lib/.
 if(SKBUILD)
   set(PWMLFF_LIBDIR lib)

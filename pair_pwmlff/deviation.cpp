@@ -56,9 +56,9 @@ void DeviationFile::open(const std::string &path)
 
 void DeviationFile::write(std::int64_t step, const Spread &force, const Spread &energy)
 {
-  const int written = std::fprintf(
-      file, "%9" PRId64 " %16.9f %16.9f %16.9f %16.9f %16.9f %16.9f\n", step, force.average,
-      force.minimum, force.maximum, energy.average, energy.minimum, energy.maximum);
+  const int written = std::fprintf(file, "%9" PRId64 " %16.9f %16.9f %16.9f %16.9f %16.9f %16.9f\n",
+                                   step, force.average, force.minimum, force.maximum,
+                                   energy.average, energy.minimum, energy.maximum);
   if (written < 0 || std::fflush(file) != 0)
     throw std::runtime_error("cannot write to the model deviation file " + path_ + ": " +
                              std::strerror(errno));

@@ -40,7 +40,6 @@ class DeviationFile {
 
   /// Start the file anew. @throws std::runtime_error where it cannot be written
   void open(const std::string &path);
-  bool is_open() const { return file != nullptr; }
   /// @throws std::runtime_error where the line cannot be written
   void write(std::int64_t step, const Spread &force, const Spread &energy);
   void close();

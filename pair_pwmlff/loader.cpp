@@ -68,10 +68,10 @@ fs::path torch_folder()
     if (fs::exists(folder / TORCH_LIBRARY, ignored)) return fs::canonical(folder);
     looked += (looked.empty() ? "" : ", ") + folder.lexically_normal().string();
   }
-  throw std::runtime_error(std::string("found no torch (looked for ") + TORCH_LIBRARY + " in " +
-                           looked + "); pair_style pwmlff needs torch " PWMLFF_TORCH_VERSION
-                           ": install it with pip, or set " + TORCH_LIB_VARIABLE +
-                           " to the folder of its libraries");
+  throw std::runtime_error(
+      std::string("found no torch (looked for ") + TORCH_LIBRARY + " in " + looked +
+      "); pair_style pwmlff needs torch " PWMLFF_TORCH_VERSION ": install it with pip, or set " +
+      TORCH_LIB_VARIABLE + " to the folder of its libraries");
 }
 
 // Release of the torch in a folder, like 2.13.0: from version.py of the Python package or from the
@@ -125,8 +125,7 @@ void *create_pair(void *ptr)
 {
   auto *lmp = static_cast<LAMMPS_NS::LAMMPS *>(ptr);
   CreatePair *create = nullptr;
-  const std::string failure =
-      first_failure(lmp->world, [&create] { create = open_style(); });
+  const std::string failure = first_failure(lmp->world, [&create] { create = open_style(); });
   if (!failure.empty()) lmp->error->all(FLERR, "Pair style pwmlff: " + failure);
   return create(ptr);
 }

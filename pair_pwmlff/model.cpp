@@ -57,7 +57,8 @@ class Attributes {
       if (!has(name)) missing += (missing.empty() ? "" : ", ") + name;
     if (!missing.empty())
       throw std::runtime_error("model file " + in_quotes(file) + " has no attribute " + missing +
-                               ", which " + kind + " needs; see the model contract in the documentation");
+                               ", which " + kind +
+                               " needs; see the model contract in the documentation");
   }
 
   double number(const std::string &name) const
@@ -83,7 +84,8 @@ class Attributes {
       for (const auto element : value.toIntVector()) result.push_back(static_cast<int>(element));
     } else if (value.isTensor()) {
       const at::Tensor tensor = value.toTensor().to(at::kCPU, at::kLong).contiguous().flatten();
-      result.assign(tensor.data_ptr<std::int64_t>(), tensor.data_ptr<std::int64_t>() + tensor.numel());
+      result.assign(tensor.data_ptr<std::int64_t>(),
+                    tensor.data_ptr<std::int64_t>() + tensor.numel());
     } else {
       wrong_type(name, value, "a list of integers");
     }
@@ -212,7 +214,8 @@ class DPModel : public Model {
       throw std::runtime_error(
           "model file " + in_quotes(info_.file) +
           " has the wrong signature: expected forward(Tensor list_neigh, Tensor Imagetype_map, "
-          "Tensor atom_type, Tensor ImageDR, int nghost) -> (Etot, Ei, Force, Egroup, Virial), found " +
+          "Tensor atom_type, Tensor ImageDR, int nghost) -> (Etot, Ei, Force, Egroup, Virial), "
+          "found " +
           found);
   }
 
@@ -226,7 +229,8 @@ class DPModel : public Model {
       std::ostringstream expected;
       expected << at::IntArrayRef(shape);
       throw std::runtime_error("the forward of model file " + in_quotes(info_.file) + " returned " +
-                               name + " as " + found.str() + ", expected a tensor " + expected.str());
+                               name + " as " + found.str() + ", expected a tensor " +
+                               expected.str());
     }
     return value.toTensor().detach().to(at::kCPU, at::kDouble).contiguous();
   }
@@ -263,18 +267,20 @@ class DPModel : public Model {
 Module open_module(const std::string &file, const std::string &contents)
 {
   if (contents.compare(0, 4, "PK\x03\x04") != 0)
-    throw std::runtime_error("model file " + in_quotes(file) +
-                             " is not a TorchScript archive (a zip file as written by torch.jit.save)");
+    throw std::runtime_error(
+        "model file " + in_quotes(file) +
+        " is not a TorchScript archive (a zip file as written by torch.jit.save)");
   try {
     std::istringstream stream(contents);
     Module module = torch::jit::load(stream, at::kCPU);
     module.eval();
     return module;
   } catch (const std::exception &error) {
-    throw std::runtime_error("model file " + in_quotes(file) +
-                             " cannot be loaded: it is truncated, or it is not a TorchScript module "
-                             "(save it with torch.jit.script(model).save(file)). torch says: " +
-                             first_line(error));
+    throw std::runtime_error(
+        "model file " + in_quotes(file) +
+        " cannot be loaded: it is truncated, or it is not a TorchScript module "
+        "(save it with torch.jit.script(model).save(file)). torch says: " +
+        first_line(error));
   }
 }
 
@@ -293,11 +299,13 @@ try {
   module.to(at::kDouble);
 
   const std::string kind = attributes.text("model_type", "DP");    // older DP files do not say
-  if (kind == "DP") return std::make_unique<DPModel>(std::move(module), attributes, std::move(info));
-  throw std::runtime_error("model file " + in_quotes(file) + " is of model_type " + in_quotes(kind) +
-                           ", but pair_style pwmlff runs DP");
+  if (kind == "DP")
+    return std::make_unique<DPModel>(std::move(module), attributes, std::move(info));
+  throw std::runtime_error("model file " + in_quotes(file) + " is of model_type " +
+                           in_quotes(kind) + ", but pair_style pwmlff runs DP");
 } catch (const c10::Error &error) {
-  throw std::runtime_error("model file " + in_quotes(file) + " cannot be used: " + first_line(error));
+  throw std::runtime_error("model file " + in_quotes(file) +
+                           " cannot be used: " + first_line(error));
 }
 
 void set_num_threads(int nthreads) { at::set_num_threads(nthreads); }

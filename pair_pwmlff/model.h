@@ -23,22 +23,22 @@ class Neighbors;
 
 /// What a model file says of itself.
 struct ModelInfo {
-  std::string file;               // as the user named it
-  std::string kind;               // "DP"
-  std::string units;              // "metal" or "lj"
+  std::string file;     // as the user named it
+  std::string kind;     // "DP"
+  std::string units;    // "metal" or "lj"
   double cutoff;
-  std::vector<int> atom_type;     // atomic numbers; the index is the species
-  int max_neighbor;               // of one species; 0 where the kind has no such limit
+  std::vector<int> atom_type;    // atomic numbers; the index is the species
+  int max_neighbor;              // of one species; 0 where the kind has no such limit
   std::int64_t nparameters;
-  std::string dtype;              // of the parameters as stored in the file
+  std::string dtype;    // of the parameters as stored in the file
 };
 
 /// The result of an evaluation; the arrays stay valid until the model is evaluated again.
 struct Evaluation {
-  double energy;                  // of all centres
+  double energy;                      // of all centres
   std::vector<double> atom_energy;    // [ncentres] in the order of the rows
-  const double *force;            // [nrows, 3] minus the gradient of energy, on centres and others
-  std::array<double, 6> virial;   // xx yy zz xy xz yz of sum r_ij (x) f_ij, as LAMMPS's Pair::virial
+  const double *force;             // [nrows, 3] minus the gradient of energy, on centres and others
+  std::array<double, 6> virial;    // xx yy zz xy xz yz of sum r_ij (x) f_ij, LAMMPS's sign
 };
 
 class Model {

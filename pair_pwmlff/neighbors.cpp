@@ -50,7 +50,8 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
 
 void Neighbors::update(const double *const *x, double cutoff)
 {
-  for (int r = 0; r < nrows(); ++r) std::copy_n(x[atom_[r]], 3, &x_[3 * static_cast<std::size_t>(r)]);
+  for (int r = 0; r < nrows(); ++r)
+    std::copy_n(x[atom_[r]], 3, &x_[3 * static_cast<std::size_t>(r)]);
 
   const double cutsq = cutoff * cutoff;
   int edge = 0;

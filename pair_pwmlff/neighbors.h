@@ -26,14 +26,14 @@ namespace PWMLFF {
 
 /// LAMMPS's own arrays on this rank; nothing is copied, nothing is owned.
 struct LocalAtoms {
-  int nall;                       // nlocal + nghost
-  const double *const *x;         // [nall][3]
-  const int *type;                // [nall], 1 .. ntypes
-  int inum;                       // atoms that have a list
-  const int *ilist;               // [inum]
-  const int *numneigh;            // [nall]
-  const int *const *firstneigh;   // [nall][numneigh]
-  int neighmask;                  // bits of an entry that are the index of the neighbour
+  int nall;                        // nlocal + nghost
+  const double *const *x;          // [nall][3]
+  const int *type;                 // [nall], 1 .. ntypes
+  int inum;                        // atoms that have a list
+  const int *ilist;                // [inum]
+  const int *numneigh;             // [nall]
+  const int *const *firstneigh;    // [nall][numneigh]
+  int neighmask;                   // bits of an entry that are the index of the neighbour
 };
 
 /// An atom has more neighbours of one species than the model has room for.
@@ -62,15 +62,15 @@ class PaddedNeighbors {
   void fill(const Neighbors &neighbors);
 
   int nslots() const { return nspecies * max_neighbor; }
-  int *list() { return list_.data(); }      // [ncentres, nslots] row of the neighbour + 1, or 0
-  double *rij() { return rij_.data(); }     // [ncentres, nslots, 4] r, dx, dy, dz
+  int *list() { return list_.data(); }     // [ncentres, nslots] row of the neighbour + 1, or 0
+  double *rij() { return rij_.data(); }    // [ncentres, nslots, 4] r, dx, dy, dz
 
  private:
   int nspecies, max_neighbor;
   std::vector<int> list_;
   std::vector<double> rij_;
-  std::vector<int> used;      // [centres so far, nspecies] slots in use
-  std::vector<int> count;     // [nspecies] scratch
+  std::vector<int> used;     // [centres so far, nspecies] slots in use
+  std::vector<int> count;    // [nspecies] scratch
 };
 
 /// The neighbours of this rank's centres within the cutoff.
@@ -89,7 +89,7 @@ class Neighbors {
 
   const std::vector<int> &atom() const { return atom_; }          // [nrows] atom of a row
   const std::vector<int> &species() const { return species_; }    // [nrows]
-  const std::vector<int> &first() const { return first_; }    // [ncentres+1] edges of centre i start here
+  const std::vector<int> &first() const { return first_; }    // [ncentres+1] first edge of a centre
   const std::vector<int> &neighbor() const { return neighbor_; }    // [nedges] row of the neighbour
   const std::vector<double> &rij() const { return rij_; }           // [nedges, 4] r, dx, dy, dz
 

@@ -42,15 +42,16 @@ struct PairPWMLFF::Impl {
 
   Neighbors neighbors;
   bool neighbors_valid = false;
-  const Evaluation *result = nullptr;            // of the model that was evaluated last
+  const Evaluation *result = nullptr;    // of the model that was evaluated last
 
   int out_freq = 100;
   std::string out_file = "model_devi.out";
-  DeviationFile deviation_file;
-  bigint deviation_step = -1;                    // last step in the file
-  std::vector<std::vector<double>> forces;       // per model [nall, 3], for the deviation
-  std::vector<std::vector<double>> energies;     // per model [ncentres]
-  double *reverse = nullptr;                     // the forces that are in reverse communication
+  bool deviation_file_started = false;
+  DeviationFile deviation_file;                 // open on rank 0 only
+  bigint deviation_step = -1;                   // last step in the file
+  std::vector<std::vector<double>> forces;      // per model [nall, 3], for the deviation
+  std::vector<std::vector<double>> energies;    // per model [ncentres]
+  double *reverse = nullptr;                    // the forces that are in reverse communication
 };
 
 /* ---------------------------------------------------------------------- */
@@ -155,10 +156,10 @@ void PairPWMLFF::load_models()
       std::ifstream stream(path.empty() ? file : path, std::ios::binary);
       std::ostringstream buffer;
       if (!stream || !(buffer << stream.rdbuf()))
-        throw std::runtime_error(
-            fmt::format("cannot read model file '{}'; give a path that is valid in the folder where "
-                        "lmp was started ('{}' is no keyword either: {})",
-                        file, file, KEYWORDS));
+        throw std::runtime_error(fmt::format(
+            "cannot read model file '{}'; give a path that is valid in the folder where "
+            "lmp was started ('{}' is no keyword either: {})",
+            file, file, KEYWORDS));
       contents = buffer.str();
     });
     if (!unreadable.empty()) error->all(FLERR, "Pair style pwmlff: " + unreadable);
@@ -201,10 +202,11 @@ void PairPWMLFF::check_ensemble()
       expected = first.units;
     }
     if (what)
-      error->all(FLERR,
-                 "Pair style pwmlff: models of an ensemble differ in their {}: '{}' has {}, '{}' has "
-                 "{}; use models trained alike",
-                 what, info.file, found, first.file, expected);
+      error->all(
+          FLERR,
+          "Pair style pwmlff: models of an ensemble differ in their {}: '{}' has {}, '{}' has "
+          "{}; use models trained alike",
+          what, info.file, found, first.file, expected);
   }
 }
 
@@ -223,9 +225,9 @@ void PairPWMLFF::check_units()
   } else if (info.units == "metal" && style == "real") {
     impl->energy_unit = utils::get_conversion_factor(utils::ENERGY, utils::METAL2REAL);
   } else {
-    error->all(FLERR,
-               "Pair style pwmlff: model '{}' is in units {}, but the input says units {}; use {}",
-               info.file, info.units, style, info.units == "lj" ? "units lj" : "units metal or real");
+    error->all(
+        FLERR, "Pair style pwmlff: model '{}' is in units {}, but the input says units {}; use {}",
+        info.file, info.units, style, info.units == "lj" ? "units lj" : "units metal or real");
   }
 }
 
@@ -258,13 +260,12 @@ void PairPWMLFF::coeff(int narg, char **arg)
 {
   if (!allocated) allocate();
   const ModelInfo &info = impl->models.front()->info();
-  if (narg < 2 || strcmp(arg[0], "*") != 0 || strcmp(arg[1], "*") != 0)
-    error->all(FLERR, "Pair style pwmlff: expected pair_coeff * * element ...");
   if (narg - 2 != atom->ntypes)
-    error->all(FLERR,
-               "Pair style pwmlff: pair_coeff names {} element(s), but there are {} atom types; name "
-               "one of '{}' for each type in turn, or NULL",
-               narg - 2, atom->ntypes, symbols(info.atom_type));
+    error->all(
+        FLERR,
+        "Pair style pwmlff: pair_coeff names {} element(s), but there are {} atom types; name "
+        "one of '{}' for each type in turn, or NULL",
+        narg - 2, atom->ntypes, symbols(info.atom_type));
 
   impl->species_of_type.assign(atom->ntypes + 1, -1);
   std::vector<bool> present(info.atom_type.size(), false);
@@ -273,9 +274,10 @@ void PairPWMLFF::coeff(int narg, char **arg)
     if (name == "NULL") continue;
     const auto at = std::find(info.atom_type.begin(), info.atom_type.end(), atomic_number(name));
     if (at == info.atom_type.end())
-      error->all(FLERR,
-                 "Pair style pwmlff: element '{}' of atom type {} is not in model '{}', which has {}",
-                 name, type, info.file, symbols(info.atom_type));
+      error->all(
+          FLERR,
+          "Pair style pwmlff: element '{}' of atom type {} is not in model '{}', which has {}",
+          name, type, info.file, symbols(info.atom_type));
     impl->species_of_type[type] = static_cast<int>(at - info.atom_type.begin());
     present[impl->species_of_type[type]] = true;
   }
@@ -292,12 +294,13 @@ void PairPWMLFF::init_style()
   if (force->newton_pair == 0)
     error->all(FLERR, "Pair style pwmlff needs newton pair on: remove 'newton off' from the input");
   if (atom->tag_enable == 0)
-    error->all(FLERR, "Pair style pwmlff needs atom IDs: remove 'atom_modify id no' from the input");
+    error->all(FLERR,
+               "Pair style pwmlff needs atom IDs: remove 'atom_modify id no' from the input");
   for (int i = 1; atom->molecular != Atom::ATOMIC && i <= 3; ++i) {
     if (force->special_lj[i] != 1.0 && comm->me == 0) {
-      error->warning(FLERR,
-                     "Pair style pwmlff sees no neighbors that special_bonds leaves out; models of all "
-                     "interactions need 'special_bonds lj/coul 1.0 1.0 1.0'");
+      error->warning(
+          FLERR, "Pair style pwmlff sees no neighbors that special_bonds leaves out; models of all "
+                 "interactions need 'special_bonds lj/coul 1.0 1.0 1.0'");
       break;
     }
   }
@@ -305,11 +308,12 @@ void PairPWMLFF::init_style()
   neighbor->add_request(this, NeighConst::REQ_FULL);
   impl->neighbors_valid = false;
 
-  if (impl->models.size() > 1 && !impl->deviation_file.is_open()) {
+  if (impl->models.size() > 1 && !impl->deviation_file_started) {
     const std::string failure = first_failure(world, [&] {
       if (comm->me == 0) impl->deviation_file.open(impl->out_file);
     });
     if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
+    impl->deviation_file_started = true;
   }
 }
 
@@ -325,8 +329,8 @@ void PairPWMLFF::update_neighbors()
 {
   const int nall = atom->nlocal + atom->nghost;
   if (neighbor->ago == 0 || !impl->neighbors_valid) {
-    const LocalAtoms atoms{nall,           atom->x,        atom->type,       list->inum,
-                           list->ilist,    list->numneigh, list->firstneigh, NEIGHMASK};
+    const LocalAtoms atoms{nall,        atom->x,        atom->type,       list->inum,
+                           list->ilist, list->numneigh, list->firstneigh, NEIGHMASK};
     impl->neighbors.rebuild(atoms, impl->species_of_type);
     impl->neighbors_valid = true;
   }
@@ -344,12 +348,12 @@ void PairPWMLFF::evaluate(int model)
   try {
     impl->result = &m.evaluate(impl->neighbors);
   } catch (const TooManyNeighbors &excess) {
-    error->one(FLERR,
-               "Pair style pwmlff: atom {} has {} neighbors of element {} within the cutoff of {}, but "
-               "model '{}' takes at most {}; such a density is outside of what it was trained for",
-               atom->tag[neighbors.atom()[excess.row]], excess.count,
-               symbol(m.info().atom_type[excess.species]), m.info().cutoff, m.info().file,
-               excess.limit);
+    error->one(
+        FLERR,
+        "Pair style pwmlff: atom {} has {} neighbors of element {} within the cutoff of {}, but "
+        "model '{}' takes at most {}; such a density is outside of what it was trained for",
+        atom->tag[neighbors.atom()[excess.row]], excess.count,
+        symbol(m.info().atom_type[excess.species]), m.info().cutoff, m.info().file, excess.limit);
   } catch (const std::exception &failure) {
     error->one(FLERR, "Pair style pwmlff: {}", failure.what());
   }
@@ -358,12 +362,13 @@ void PairPWMLFF::evaluate(int model)
   for (int row = 0; row < neighbors.nrows(); ++row) {
     const bool centre = row < neighbors.ncentres();
     const double sum = f[3 * row] + f[3 * row + 1] + f[3 * row + 2] +
-        (centre ? impl->result->atom_energy[row] : 0.0);
+                       (centre ? impl->result->atom_energy[row] : 0.0);
     if (!std::isfinite(sum))
-      error->one(FLERR,
-                 "Pair style pwmlff: model '{}' gives a non-finite energy or force for atom {} at step "
-                 "{}; look for overlapping atoms or a time step that is too long",
-                 m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep);
+      error->one(
+          FLERR,
+          "Pair style pwmlff: model '{}' gives a non-finite energy or force for atom {} at step "
+          "{}; look for overlapping atoms or a time step that is too long",
+          m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep);
   }
 }
 
@@ -373,16 +378,17 @@ void PairPWMLFF::compute(int eflag, int vflag)
 {
   ev_init(eflag, vflag);
   if (vflag_atom || cvflag_atom)
-    error->all(FLERR,
-               "Pair style pwmlff: DP models give no per-atom virial; take the pair contribution out of "
-               "the compute that asks for it");
+    error->all(
+        FLERR,
+        "Pair style pwmlff: DP models give no per-atom virial; take the pair contribution out of "
+        "the compute that asks for it");
   update_neighbors();
 
   const Neighbors &neighbors = impl->neighbors;
   const int ncentres = neighbors.ncentres();
   const int nmodels = static_cast<int>(impl->models.size());
   const bool deviation = nmodels > 1 && update->ntimestep % impl->out_freq == 0 &&
-      update->ntimestep != impl->deviation_step;
+                         update->ntimestep != impl->deviation_step;
   impl->forces.resize(deviation ? nmodels : 0);
   impl->energies.resize(deviation ? nmodels : 0);
 

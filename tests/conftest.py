@@ -30,3 +30,10 @@ def hfo2_model(hfo2_folder):
         return DP.from_parameters(
             params, atom_type=(8, 72), rmax=6.0, rmin=0.5, max_neighbor=100, m2=16
         )
+
+
+@pytest.fixture(scope="session")
+def lj_models() -> list[str]:
+    """The two models of examples/lj."""
+    folder = Path(__file__).resolve().parents[1] / "examples" / "lj"
+    return [str(folder / name) for name in ("a.pt", "b.pt")]

@@ -24,11 +24,13 @@ class System:
     rmax: float = 3.5
     embedding: tuple[int, ...] = (6, 12, 12)  # plain, doubling, matching
     fitting: tuple[int, ...] = (10, 10, 7)  # plain, matching, plain
+    max_neighbor: int = 40
+    units: str = "metal"
 
     def model(self, seed: int = 0, isotropic: bool = False) -> DP:
         """Random parameters; isotropic: an energy that rotations do not change."""
         rng = np.random.default_rng(seed)
-        n, slots = len(self.elements), 40
+        n, slots = len(self.elements), self.max_neighbor
         config = DPConfig(
             atom_type=self.elements,
             rmax=self.rmax,
@@ -37,6 +39,7 @@ class System:
             m2=self.embedding[-1] // 2,
             embedding=self.embedding,
             fitting=self.fitting,
+            units=self.units,
         )
         # One value per pair of types and component, repeated over the slots of the pair.
         davg = rng.normal(0.0, 0.04, (n, n, 1, 4)).repeat(slots, axis=2).reshape(n, -1)
@@ -75,3 +78,15 @@ SYSTEMS = {
     "embedding from width one": System(embedding=(1, 2, 5), fitting=(9,)),
     "single layers": System((8, 72), (8, 72, 72), embedding=(2,), fitting=(4, 4)),
 }
+
+
+def crystal(n: int = 3) -> Atoms:
+    """A distorted two-element crystal of 8 n^3 atoms, dense enough for cutoff 3.5."""
+    rng = np.random.default_rng(1)
+    grid = np.stack(np.meshgrid(*[np.arange(2 * n)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    atoms = Atoms(
+        [8 if i.sum() % 2 else 72 for i in grid], grid * 2.2, cell=[4.4 * n] * 3, pbc=True
+    )
+    atoms.positions += rng.normal(scale=0.1, size=(len(atoms), 3))
+    atoms.wrap()
+    return atoms

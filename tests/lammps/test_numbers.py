@@ -11,7 +11,7 @@ from ase.calculators.lammps import Prism
 
 from harness import DUMP, MEASURE, Lammps, Run, forces
 from pwmlff.reference import Result, evaluate
-from systems import SYSTEMS
+from systems import SYSTEMS, crystal
 
 METAL = 1.6021765e6  # bar per eV/angstrom^3 in LAMMPS's units metal
 VOIGT = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
@@ -136,18 +136,6 @@ change_box all z final 0 400
 pair_style pwmlff model.pt
 pair_coeff * * O Hf
 """
-
-
-def crystal(n: int = 3) -> Atoms:
-    """A distorted two-element crystal of 8 n^3 atoms, dense enough for cutoff 3.5."""
-    rng = np.random.default_rng(1)
-    grid = np.stack(np.meshgrid(*[np.arange(2 * n)] * 3, indexing="ij"), -1).reshape(-1, 3)
-    atoms = Atoms(
-        [8 if i.sum() % 2 else 72 for i in grid], grid * 2.2, cell=[4.4 * n] * 3, pbc=True
-    )
-    atoms.positions += rng.normal(scale=0.1, size=(len(atoms), 3))
-    atoms.wrap()
-    return atoms
 
 
 def test_any_number_of_ranks(lammps: Lammps):

@@ -80,7 +80,7 @@ def test_hfo2(hfo2_folder, hfo2_file, frame):
 def test_attributes_and_parameter_names(binary):
     model = scripted(binary.model())
     assert model.model_type == "DP"
-    assert (model.Rmax, model.Rmin) == (binary.rmax, 1.2)
+    assert (model.Rmax, model.Rmin) == (binary.rmax, binary.rmin)
     assert (model.maxNeighborNum, model.M2, model.ntypes) == (40, 6, 2)
     assert model.atom_type == [8, 72]
     assert model.units == "metal"
@@ -114,7 +114,7 @@ def test_parameters_round_trip(binary):
     params = {name: values.detach().numpy() for name, values in model.named_parameters()}
     params |= {"davg": model.davg.numpy(), "dstd": model.dstd.numpy()}
     again = DP.from_parameters(
-        params, atom_type=(8, 72), rmax=binary.rmax, rmin=1.2, max_neighbor=40, m2=6
+        params, atom_type=(8, 72), rmax=binary.rmax, rmin=binary.rmin, max_neighbor=40, m2=6
     )
     inputs = inputs_of(model, binary.atoms())
     assert_same(again(*inputs), model(*inputs), atol=0.0)
@@ -441,7 +441,9 @@ def test_from_parameters_errors(binary, change, message):
     params |= {"davg": model.davg.numpy(), "dstd": model.dstd.numpy()} | change
     params = {name: values for name, values in params.items() if values is not None}
     with pytest.raises(ValueError, match=message):
-        DP.from_parameters(params, atom_type=(8, 72), rmax=3.5, rmin=1.2, max_neighbor=40, m2=6)
+        DP.from_parameters(
+            params, atom_type=(8, 72), rmax=binary.rmax, rmin=binary.rmin, max_neighbor=40, m2=6
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,181 @@
+"""Bad input: one clear message, a non-zero exit of mpirun, no hang, nothing overwritten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness import Lammps
+from systems import SYSTEMS, crystal
+
+BINARY = SYSTEMS["two elements, triclinic"]
+SETUP = """
+units metal
+read_data atoms.data
+pair_style pwmlff model.pt
+pair_coeff * * O Hf
+run 0
+"""
+
+
+class NoAttributes(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class OtherSignature(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.atom_type = [8, 72]
+        self.Rmax = 3.5
+        self.maxNeighborNum = 40
+
+    def forward(self, positions: torch.Tensor) -> torch.Tensor:
+        return positions.sum()
+
+
+class OtherKind(OtherSignature):
+    def __init__(self):
+        super().__init__()
+        self.model_type = "NEP"
+
+
+@pytest.fixture
+def folder(lammps: Lammps) -> Lammps:
+    """A folder in which SETUP runs, with good and bad model files."""
+    model = BINARY.model(isotropic=True)
+    lammps.save(model)
+    lammps.save(replace(BINARY, rmax=3.2).model(), "cutoff.pt")
+    lammps.save(replace(BINARY, elements=(8, 22)).model(), "elements.pt")
+    lammps.data(crystal(1), [8, 72])
+    (lammps.folder / "model_devi.out").write_text("of an earlier run\n")
+    return lammps
+
+
+def fails(lammps: Lammps, text: str, *words: str) -> None:
+    """Run on two ranks and look for the words in the error message.
+
+    What all ranks know is said once; what a rank finds in its own atoms, it says for itself.
+    """
+    run = lammps(text, ranks=2)
+    assert run.returncode != 0, run.output
+    errors = [line for line in run.output.splitlines() if "ERROR" in line]
+    assert len(errors) == 1 or all("on proc" in error for error in errors), run.output
+    for error in errors:
+        for word in words:
+            assert word in error, error
+    assert (lammps.folder / "model_devi.out").read_text() == "of an earlier run\n"
+
+
+def test_setup_is_sound(folder: Lammps):
+    """The inputs below differ from one that runs by their fault alone."""
+    folder.run(SETUP, ranks=2)
+
+
+STYLES = {
+    "nothing": ("", ["pair_style pwmlff"]),
+    "file missing": ("absent.pt", ["absent.pt", "cannot read"]),
+    "no file": ("out_freq 10", ["no model file"]),
+    "count too high": ("2 model.pt", ["number of models is 2", "1 model file"]),
+    "count too low": ("1 model.pt model.pt", ["found 'model.pt' after 1 model"]),
+    "count zero": ("0 model.pt", ["number of models is 0"]),
+    "unknown keyword": ("1 model.pt out_frq 10", ["'out_frq'", "out_freq, out_file"]),
+    "unknown keyword without count": ("model.pt out_frq 10", ["'out_frq'", "out_freq, out_file"]),
+    "value missing": ("model.pt out_freq", ["out_freq"]),
+    "value not a number": ("model.pt out_freq often", ["often"]),
+    "value out of range": ("model.pt out_freq 0", ["out_freq is 0"]),
+    "different cutoffs": ("model.pt cutoff.pt", ["cutoff", "'cutoff.pt' has 3.2", "3.5"]),
+    "different elements": ("model.pt elements.pt", ["elements", "O Ti", "O Hf"]),
+}
+
+
+@pytest.mark.parametrize("case", STYLES)
+def test_pair_style(folder: Lammps, case):
+    arguments, words = STYLES[case]
+    fails(folder, SETUP.replace("pwmlff model.pt", f"pwmlff {arguments}"), *words)
+
+
+def text_file(path, _):
+    path.write_text("not a model\n")
+
+
+def truncated(path, good):
+    path.write_bytes(good[: len(good) // 2])
+
+
+def pickled(path, _):
+    torch.save({"weight": torch.zeros(3)}, path)
+
+
+def scripted(module):
+    return lambda path, _: torch.jit.script(module()).save(path)
+
+
+FILES = {
+    "not a zip": (text_file, ["not a TorchScript archive"]),
+    "truncated": (truncated, ["truncated"]),
+    "state dict": (pickled, ["not a TorchScript module"]),
+    "no attributes": (scripted(NoAttributes), ["no attribute atom_type"]),
+    "wrong signature": (scripted(OtherSignature), ["wrong signature", "positions"]),
+    "other kind": (scripted(OtherKind), ["model_type 'NEP'"]),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_model_file(folder: Lammps, case):
+    write, words = FILES[case]
+    write(folder.folder / "bad.pt", (folder.folder / "model.pt").read_bytes())
+    fails(folder, SETUP.replace("pwmlff model.pt", "pwmlff bad.pt"), "bad.pt", *words)
+
+
+COMMANDS = {
+    "unknown element": ("* * O Hf", "* * O Ti", ["'Ti'", "O Hf"]),
+    "no element": ("* * O Hf", "* * O Xx", ["'Xx'", "O Hf"]),
+    "too few elements": ("* * O Hf", "* * O", ["1 element", "2 atom types"]),
+    "too many elements": ("* * O Hf", "* * O Hf O", ["3 element", "2 atom types"]),
+    "pairs of types": ("* * O Hf", "1 2 O Hf", ["* * for pair style pwmlff"]),
+    "type without a model": ("* * O Hf", "* * O NULL", ["pair coeffs are not set"]),
+    "newton off": ("units metal", "units metal\nnewton off", ["newton"]),
+    "no atom IDs": (
+        "read_data atoms.data",
+        "atom_modify id no\nregion box block 0 4 0 4 0 4\ncreate_box 2 box\nmass * 1.0\n"
+        "create_atoms 1 single 1 1 1",
+        ["atom IDs"],
+    ),
+    "reduced units": ("units metal", "units lj", ["units metal", "units lj"]),
+    "other units": ("units metal", "units si", ["units metal", "units si"]),
+    "per-atom stress": (
+        "run 0",
+        "compute s all stress/atom NULL\ndump 1 all custom 1 dump.txt c_s[1]\nrun 0",
+        ["per-atom virial"],
+    ),
+    "overlapping atoms": (
+        "run 0",
+        "set atom 3 x 1.0 y 1.0 z 1.0\nset atom 4 x 1.0 y 1.0 z 1.0\nrun 0",
+        ["non-finite", "step 0", "atom"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS)
+def test_command(folder: Lammps, case):
+    good, bad, words = COMMANDS[case]
+    assert good in SETUP
+    fails(folder, SETUP.replace(good, bad), *words)
+
+
+def test_reduced_model_in_metal_units(folder: Lammps):
+    folder.save(replace(BINARY, units="lj").model())
+    fails(folder, SETUP, "model.pt", "is in units lj", "units metal")
+
+
+def test_too_many_neighbors(folder: Lammps):
+    folder.save(replace(BINARY, max_neighbor=4).model())
+    fails(folder, SETUP, "atom ", "neighbors of element", "at most 4")
+
+
+def test_deviation_file_not_writable(folder: Lammps):
+    text = SETUP.replace("pwmlff model.pt", "pwmlff model.pt model.pt out_file absent/devi.out")
+    fails(folder, text, "absent/devi.out", "out_file")
