@@ -12,11 +12,14 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
 endif()
 
 add_library(pwmlff_warnings INTERFACE)
-target_compile_options(pwmlff_warnings INTERFACE -Wall -Wextra -Wpedantic
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)   # false alarm on std::string in GCC 12 (PR 105651)
+set(_warnings -Wall -Wextra -Wpedantic)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND _warnings -Wno-restrict)   # false alarm on std::string in GCC 12 (PR 105651)
+endif()
+target_compile_options(pwmlff_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>")
 
 # Messages name source files relative to the project, not to the machine that compiled them.
-add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 
 # Where the compiled libraries go: inside the Python package for pip, else lib/.
 if(SKBUILD)

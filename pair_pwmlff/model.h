@@ -21,6 +21,19 @@ namespace PWMLFF {
 
 class Neighbors;
 
+/// What evaluates a model.
+enum class Engine {
+  automatic,     // the fused engine where it proves equal to the file's own code, else that code
+  fused,         // the fused engine, or an error
+  torchscript    // the file's own code
+};
+
+/// How to evaluate models, as the user asks for it.
+struct EngineOptions {
+  Engine engine = Engine::automatic;
+  std::string precision = "double";    // of the fused engine: exact, double or mixed
+};
+
 /// What a model file says of itself.
 struct ModelInfo {
   std::string file;     // as the user named it
@@ -33,12 +46,20 @@ struct ModelInfo {
   std::string dtype;    // of the parameters as stored in the file
 };
 
+/// What an evaluation is asked for besides energies, forces and virial.
+struct Request {
+  int nthreads = 1;
+  bool atom_virial = false, centroid_virial = false;    // only where has_atom_virial()
+};
+
 /// The result of an evaluation; the arrays stay valid until the model is evaluated again.
 struct Evaluation {
-  double energy;                      // of all centres
-  std::vector<double> atom_energy;    // [ncentres] in the order of the rows
-  const double *force;             // [nrows, 3] minus the gradient of energy, on centres and others
-  std::array<double, 6> virial;    // xx yy zz xy xz yz of sum r_ij (x) f_ij, LAMMPS's sign
+  double energy;                    // of all centres
+  const double *atom_energy;        // [ncentres]
+  const double *force;              // [nrows, 3] minus the gradient of energy
+  std::array<double, 6> virial;     // xx yy zz xy xz yz of sum r_ij (x) f_ij, LAMMPS's sign
+  const double *atom_virial;        // [nrows, 6] in that order, half to each end of a pair
+  const double *centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, all to the neighbour
 };
 
 class Model {
@@ -46,13 +67,20 @@ class Model {
   virtual ~Model() = default;
   const ModelInfo &info() const { return info_; }
 
-  /// Choose the species that take part in the simulation (some models depend on it).
+  /// Choose the species that take part in the simulation and get ready to evaluate.
   /// @param present [number of species]
+  /// @throws std::runtime_error where the engine that was asked for cannot run this model
   virtual void select_species(const std::vector<bool> &present) = 0;
+
+  /// One line on what evaluates the model, for the log; complete after select_species().
+  virtual std::string engine() const = 0;
+
+  /// Whether evaluations can give the virials of atoms.
+  virtual bool has_atom_virial() const = 0;
 
   /// Energy, forces and virial. There must be at least one centre.
   /// @throws TooManyNeighbors, std::runtime_error
-  virtual const Evaluation &evaluate(Neighbors &neighbors) = 0;
+  virtual const Evaluation &evaluate(Neighbors &neighbors, const Request &request) = 0;
 
  protected:
   explicit Model(ModelInfo info) : info_(std::move(info)) {}
@@ -61,9 +89,10 @@ class Model {
 
 /// Make a model from the contents of a file.
 /// @throws std::runtime_error that says what is wrong with the file
-std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents);
+std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
+                                  const EngineOptions &options);
 
-/// The number of threads that evaluations on the CPU use in this process.
+/// The number of threads that torch uses in this process.
 void set_num_threads(int nthreads);
 
 }    // namespace PWMLFF

@@ -10,7 +10,8 @@
 
 namespace PWMLFF {
 
-void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type)
+void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type,
+                        int nspecies)
 {
   const int nall = atoms.nall;
   std::vector<int> row(nall, -1);
@@ -21,105 +22,94 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     row[i] = static_cast<int>(atom_.size());
     atom_.push_back(i);
   }
-  const int ncentres = static_cast<int>(atom_.size());
+  ncentres_ = static_cast<int>(atom_.size());
   for (int i = 0; i < nall; ++i) {
     if (row[i] >= 0) continue;
     row[i] = static_cast<int>(atom_.size());
     atom_.push_back(i);
   }
+  rows_are_atoms = std::is_sorted(atom_.begin(), atom_.end());
 
   species_.resize(nall);
   for (int r = 0; r < nall; ++r) species_[r] = species_of_type[atoms.type[atom_[r]]];
 
-  candidate_first_.assign(1, 0);
-  candidate_.clear();
-  for (int r = 0; r < ncentres; ++r) {
-    const int i = atom_[r];
-    for (int k = 0; k < atoms.numneigh[i]; ++k) {
-      const int j = row[atoms.firstneigh[i][k] & atoms.neighmask];
-      if (species_[j] >= 0) candidate_.push_back(j);
+  // Count, then place: candidates of a centre grouped by species, in the order of LAMMPS's list.
+  nspecies_ = nspecies;
+  first_.assign(static_cast<std::size_t>(ncentres_) * nspecies + 1, 0);
+  const auto for_each_candidate = [&](auto &&visit) {
+    for (int r = 0; r < ncentres_; ++r) {
+      const int i = atom_[r];
+      for (int k = 0; k < atoms.numneigh[i]; ++k) {
+        const int j = row[atoms.firstneigh[i][k] & atoms.neighmask];
+        if (species_[j] >= 0) visit(static_cast<std::size_t>(r) * nspecies + species_[j], j);
+      }
     }
-    candidate_first_.push_back(static_cast<int>(candidate_.size()));
-  }
-
-  x_.resize(3 * static_cast<std::size_t>(nall));
-  neighbor_.resize(candidate_.size());
-  rij_.resize(4 * candidate_.size());
-  first_.resize(ncentres + 1);
+  };
+  for_each_candidate([&](std::size_t group, int) { ++first_[group + 1]; });
+  for (std::size_t group = 1; group < first_.size(); ++group) first_[group] += first_[group - 1];
+  candidate_.resize(first_.back());
+  std::vector<int> next(first_.begin(), first_.end() - 1);
+  for_each_candidate([&](std::size_t group, int j) { candidate_[next[group]++] = j; });
 }
 
-void Neighbors::update(const double *const *x, double cutoff)
+void Neighbors::update(const double *const *x)
 {
-  for (int r = 0; r < nrows(); ++r)
-    std::copy_n(x[atom_[r]], 3, &x_[3 * static_cast<std::size_t>(r)]);
-
-  const double cutsq = cutoff * cutoff;
-  int edge = 0;
-  first_[0] = 0;
-  for (int r = 0; r < ncentres(); ++r) {
-    const double *const xi = &x_[3 * static_cast<std::size_t>(r)];
-    for (int k = candidate_first_[r]; k < candidate_first_[r + 1]; ++k) {
-      const double *const xj = &x_[3 * static_cast<std::size_t>(candidate_[k])];
-      const double dx = xj[0] - xi[0], dy = xj[1] - xi[1], dz = xj[2] - xi[2];
-      const double rsq = dx * dx + dy * dy + dz * dz;
-      if (rsq >= cutsq) continue;
-      neighbor_[edge] = candidate_[k];
-      double *const out = &rij_[4 * static_cast<std::size_t>(edge)];
-      out[0] = std::sqrt(rsq);
-      out[1] = dx;
-      out[2] = dy;
-      out[3] = dz;
-      ++edge;
-    }
-    first_[r + 1] = edge;
+  if (rows_are_atoms) {
+    x_ = nrows() > 0 ? x[0] : nullptr;    // LAMMPS keeps positions in one block
+  } else {
+    gathered.resize(3 * atom_.size());
+    for (std::size_t r = 0; r < atom_.size(); ++r) std::copy_n(x[atom_[r]], 3, &gathered[3 * r]);
+    x_ = gathered.data();
   }
-  for (auto &[sizes, padding] : paddings_) padding.current = false;
+  for (auto &[max_neighbor, padding] : paddings) padding.current = false;
 }
 
-PaddedNeighbors &Neighbors::padded(int nspecies, int max_neighbor)
+PaddedNeighbors &Neighbors::padded(int max_neighbor, double cutoff)
 {
-  Padding &padding = paddings_[{nspecies, max_neighbor}];
-  if (!padding.slots) padding.slots = std::make_unique<PaddedNeighbors>(nspecies, max_neighbor);
-  if (!padding.current) padding.slots->fill(*this);
+  Padding &padding = paddings[max_neighbor];
+  if (!padding.slots) padding.slots = std::make_unique<PaddedNeighbors>(nspecies_, max_neighbor);
+  if (!padding.current) padding.slots->fill(*this, cutoff);
   padding.current = true;
   return *padding.slots;
 }
 
-void PaddedNeighbors::fill(const Neighbors &neighbors)
+void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)
 {
-  const std::size_t slots = nslots();
-  const std::size_t ncentres = neighbors.ncentres();
-  if (list_.size() < ncentres * slots) {
-    list_.resize(ncentres * slots, 0);
-    rij_.resize(ncentres * slots * 4, 0.0);
-    used.resize(ncentres * nspecies, 0);
+  const double cutsq = cutoff * cutoff;
+  const std::size_t groups = static_cast<std::size_t>(neighbors.ncentres()) * nspecies;
+  if (used.size() < groups) {
+    list_.resize(groups * max_neighbor, 0);
+    rij_.resize(groups * max_neighbor * 4, 0.0);
+    used.resize(groups, 0);
   }
-  count.resize(nspecies);
 
-  for (std::size_t i = 0; i < ncentres; ++i) {
-    std::fill(count.begin(), count.end(), 0);
-    for (int edge = neighbors.first()[i]; edge < neighbors.first()[i + 1]; ++edge) {
-      const int j = neighbors.neighbor()[edge];
-      const int species = neighbors.species()[j];
-      const int place = count[species]++;
-      if (place >= max_neighbor) continue;    // counted to the end for the message below
-      const std::size_t slot = i * slots + static_cast<std::size_t>(species) * max_neighbor + place;
-      list_[slot] = j + 1;
-      std::copy_n(&neighbors.rij()[4 * static_cast<std::size_t>(edge)], 4, &rij_[4 * slot]);
-    }
-    for (int species = 0; species < nspecies; ++species) {
-      if (count[species] > max_neighbor)
-        throw TooManyNeighbors(static_cast<int>(i), species, count[species], max_neighbor);
-      int &in_use = used[i * nspecies + species];
-      if (in_use > count[species]) {
-        const std::size_t begin =
-            i * slots + static_cast<std::size_t>(species) * max_neighbor + count[species];
-        const std::size_t stale = in_use - count[species];
-        std::fill_n(&list_[begin], stale, 0);
-        std::fill_n(&rij_[4 * begin], 4 * stale, 0.0);
+  for (std::size_t group = 0; group < groups; ++group) {
+    const int row = static_cast<int>(group / nspecies);
+    const double *const xi = neighbors.x() + 3 * static_cast<std::size_t>(row);
+    int count = 0;
+    for (int k = neighbors.first()[group]; k < neighbors.first()[group + 1]; ++k) {
+      const int j = neighbors.candidate()[k];
+      const double *const xj = neighbors.x() + 3 * static_cast<std::size_t>(j);
+      const double dx = xj[0] - xi[0], dy = xj[1] - xi[1], dz = xj[2] - xi[2];
+      const double rsq = dx * dx + dy * dy + dz * dz;
+      if (rsq >= cutsq) continue;
+      if (count < max_neighbor) {    // counted to the end for the message below
+        const std::size_t slot = group * max_neighbor + count;
+        list_[slot] = j + 1;
+        const double rij[4] = {std::sqrt(rsq), dx, dy, dz};
+        std::copy_n(rij, 4, &rij_[4 * slot]);
       }
-      in_use = count[species];
+      ++count;
     }
+    if (count > max_neighbor)
+      throw TooManyNeighbors(row, static_cast<int>(group % nspecies), count, max_neighbor);
+    if (used[group] > count) {
+      const std::size_t begin = group * max_neighbor + count;
+      const std::size_t stale = used[group] - count;
+      std::fill_n(&list_[begin], stale, 0);
+      std::fill_n(&rij_[4 * begin], 4 * stale, 0.0);
+    }
+    used[group] = count;
   }
 }
 

@@ -19,7 +19,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace PWMLFF {
@@ -27,7 +26,6 @@ namespace PWMLFF {
 /// LAMMPS's own arrays on this rank; nothing is copied, nothing is owned.
 struct LocalAtoms {
   int nall;                        // nlocal + nghost
-  const double *const *x;          // [nall][3]
   const int *type;                 // [nall], 1 .. ntypes
   int inum;                        // atoms that have a list
   const int *ilist;                // [inum]
@@ -56,10 +54,10 @@ class PaddedNeighbors {
   {
   }
 
-  /// Take over the current edges. Memory is kept between calls, and only slots that were in use and
-  /// are no longer are cleared.
+  /// Take over the pairs that are closer than the cutoff now. Memory is kept between calls, and only
+  /// slots that were in use and are no longer are cleared.
   /// @throws TooManyNeighbors
-  void fill(const Neighbors &neighbors);
+  void fill(const Neighbors &neighbors, double cutoff);
 
   int nslots() const { return nspecies * max_neighbor; }
   int *list() { return list_.data(); }     // [ncentres, nslots] row of the neighbour + 1, or 0
@@ -69,46 +67,49 @@ class PaddedNeighbors {
   int nspecies, max_neighbor;
   std::vector<int> list_;
   std::vector<double> rij_;
-  std::vector<int> used;     // [centres so far, nspecies] slots in use
-  std::vector<int> count;    // [nspecies] scratch
+  std::vector<int> used;    // [centres so far, nspecies] slots in use
 };
 
-/// The neighbours of this rank's centres within the cutoff.
+/// The candidates for neighbours of this rank's centres: all pairs within the cutoff plus the skin,
+/// from one build of LAMMPS's list to the next. Shared by all models of an ensemble.
 class Neighbors {
  public:
-  /// Take over a list that LAMMPS has just built (cutoff plus skin).
+  /// Take over a list that LAMMPS has just built.
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
-  void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type);
+  void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies);
 
-  /// Take over the current positions and keep the pairs closer than the cutoff.
-  void update(const double *const *x, double cutoff);
+  /// Take over the current positions [nall][3].
+  void update(const double *const *x);
 
   int nrows() const { return static_cast<int>(atom_.size()); }
-  int ncentres() const { return static_cast<int>(first_.size()) - 1; }
-  int nedges() const { return first_.back(); }
+  int ncentres() const { return ncentres_; }
+  int nspecies() const { return nspecies_; }
 
   const std::vector<int> &atom() const { return atom_; }          // [nrows] atom of a row
   const std::vector<int> &species() const { return species_; }    // [nrows]
-  const std::vector<int> &first() const { return first_; }    // [ncentres+1] first edge of a centre
-  const std::vector<int> &neighbor() const { return neighbor_; }    // [nedges] row of the neighbour
-  const std::vector<double> &rij() const { return rij_; }           // [nedges, 4] r, dx, dy, dz
+  const double *x() const { return x_; }                          // [nrows, 3]
 
-  /// The same in padded form; made at the first call after an update, shared by all models that
-  /// ask for the same sizes.
-  PaddedNeighbors &padded(int nspecies, int max_neighbor);
+  /// The candidates of centre i and species s are candidate()[first()[i*nspecies+s]] up to
+  /// candidate()[first()[i*nspecies+s+1]]; they are rows.
+  const std::vector<int> &first() const { return first_; }    // [ncentres*nspecies + 1]
+  const std::vector<int> &candidate() const { return candidate_; }
+
+  /// The neighbours closer than the cutoff in padded form; made at the first call after an update.
+  PaddedNeighbors &padded(int max_neighbor, double cutoff);
 
  private:
+  int ncentres_ = 0, nspecies_ = 0;
   std::vector<int> atom_, species_;
-  std::vector<int> candidate_first_, candidate_;    // as first_, neighbor_, within cutoff plus skin
-  std::vector<double> x_;                           // [nrows, 3]
-  std::vector<int> first_{0}, neighbor_;
-  std::vector<double> rij_;
+  bool rows_are_atoms = true;
+  std::vector<int> first_{0}, candidate_;
+  const double *x_ = nullptr;
+  std::vector<double> gathered;    // [nrows, 3] positions where rows are not atoms
 
   struct Padding {
     std::unique_ptr<PaddedNeighbors> slots;
     bool current = false;
   };
-  std::map<std::pair<int, int>, Padding> paddings_;
+  std::map<int, Padding> paddings;    // by max_neighbor
 };
 
 }    // namespace PWMLFF

@@ -32,13 +32,15 @@
 using namespace LAMMPS_NS;
 using namespace PWMLFF;
 
-static constexpr const char *KEYWORDS = "out_freq, out_file";
+static constexpr const char *KEYWORDS = "out_freq, out_file, engine, precision";
 
 struct PairPWMLFF::Impl {
   std::vector<std::string> files;
   std::vector<std::unique_ptr<Model>> models;    // the first one drives the simulation
-  std::vector<int> species_of_type;              // [ntypes+1] -1 for NULL
-  double energy_unit = 1.0;                      // LAMMPS's unit of energy in the model's
+  EngineOptions options;
+  bool announced = false;              // models and devices are in the log
+  std::vector<int> species_of_type;    // [ntypes+1] -1 for NULL
+  double energy_unit = 1.0;            // LAMMPS's unit of energy in the model's
 
   Neighbors neighbors;
   bool neighbors_valid = false;
@@ -97,8 +99,8 @@ void PairPWMLFF::settings(int narg, char **arg)
   if (narg < 1) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
   impl = std::make_unique<Impl>();
 
-  const auto is_keyword = [](const char *word) {
-    return strcmp(word, "out_freq") == 0 || strcmp(word, "out_file") == 0;
+  const auto is_keyword = [](const std::string &word) {
+    return word == "out_freq" || word == "out_file" || word == "engine" || word == "precision";
   };
 
   int iarg = 0;
@@ -122,12 +124,25 @@ void PairPWMLFF::settings(int narg, char **arg)
                  "Pair style pwmlff: found '{}' after {} model file(s), expected a keyword ({})",
                  keyword, found, KEYWORDS);
     if (iarg + 1 >= narg) utils::missing_cmd_args(FLERR, "pair_style pwmlff " + keyword, error);
+    const std::string value = arg[iarg + 1];
     if (keyword == "out_freq") {
-      impl->out_freq = utils::inumeric(FLERR, arg[iarg + 1], false, lmp);
+      impl->out_freq = utils::inumeric(FLERR, value, false, lmp);
       if (impl->out_freq < 1)
         error->all(FLERR, "Pair style pwmlff: out_freq is {}, expected at least 1", impl->out_freq);
+    } else if (keyword == "out_file") {
+      impl->out_file = value;
+    } else if (keyword == "engine") {
+      if (value == "auto") impl->options.engine = Engine::automatic;
+      else if (value == "fused") impl->options.engine = Engine::fused;
+      else if (value == "torchscript") impl->options.engine = Engine::torchscript;
+      else
+        error->all(FLERR, "Pair style pwmlff: engine is '{}', expected auto, fused or torchscript",
+                   value);
     } else {
-      impl->out_file = arg[iarg + 1];
+      if (value != "exact" && value != "double" && value != "mixed")
+        error->all(FLERR, "Pair style pwmlff: precision is '{}', expected exact, double or mixed",
+                   value);
+      impl->options.precision = value;
     }
     iarg += 2;
   }
@@ -139,7 +154,6 @@ void PairPWMLFF::settings(int narg, char **arg)
   set_num_threads(comm->nthreads);
   load_models();
   check_ensemble();
-  log_models();
 }
 
 /* ----------------------------------------------------------------------
@@ -171,8 +185,8 @@ void PairPWMLFF::load_models()
     for (bigint at = 0; at < size; at += CHUNK)
       MPI_Bcast(&contents[at], static_cast<int>(std::min(CHUNK, size - at)), MPI_CHAR, 0, world);
 
-    const std::string unusable =
-        first_failure(world, [&] { impl->models.push_back(load_model(file, contents)); });
+    const std::string unusable = first_failure(
+        world, [&] { impl->models.push_back(load_model(file, contents, impl->options)); });
     if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
   }
 }
@@ -241,10 +255,11 @@ void PairPWMLFF::log_models()
   int index = 0;
   for (const auto &model : impl->models) {
     const ModelInfo &info = model->info();
-    text += fmt::format("  model {}: {}\n    kind {}, elements {}, units {}, cutoff {}, at most {} "
-                        "neighbors of an element, {} parameters in {}\n",
-                        ++index, info.file, info.kind, symbols(info.atom_type), info.units,
-                        info.cutoff, info.max_neighbor, info.nparameters, info.dtype);
+    text +=
+        fmt::format("  model {}: {}\n    kind {}, elements {}, units {}, cutoff {}, at most {} "
+                    "neighbors of an element, {} parameters in {}\n    engine {}\n",
+                    ++index, info.file, info.kind, symbols(info.atom_type), info.units, info.cutoff,
+                    info.max_neighbor, info.nparameters, info.dtype, model->engine());
   }
   if (impl->models.size() > 1)
     text += fmt::format("  model 1 drives; deviation of {} models every {} steps to {}\n",
@@ -283,7 +298,11 @@ void PairPWMLFF::coeff(int narg, char **arg)
   }
   map_element2type(narg - 2, arg + 2);
   check_units();
-  for (auto &model : impl->models) model->select_species(present);
+  const std::string unusable = first_failure(world, [&] {
+    for (auto &model : impl->models) model->select_species(present);
+  });
+  if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
+  centroidstressflag = impl->models.front()->has_atom_virial() ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   impl->neighbors_valid = false;
 }
 
@@ -315,6 +334,8 @@ void PairPWMLFF::init_style()
     if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
     impl->deviation_file_started = true;
   }
+  if (!impl->announced) log_models();
+  impl->announced = true;
 }
 
 double PairPWMLFF::init_one(int i, int j)
@@ -329,12 +350,13 @@ void PairPWMLFF::update_neighbors()
 {
   const int nall = atom->nlocal + atom->nghost;
   if (neighbor->ago == 0 || !impl->neighbors_valid) {
-    const LocalAtoms atoms{nall,        atom->x,        atom->type,       list->inum,
-                           list->ilist, list->numneigh, list->firstneigh, NEIGHMASK};
-    impl->neighbors.rebuild(atoms, impl->species_of_type);
+    const LocalAtoms atoms{nall,           atom->type,       list->inum, list->ilist,
+                           list->numneigh, list->firstneigh, NEIGHMASK};
+    const int nspecies = static_cast<int>(impl->models.front()->info().atom_type.size());
+    impl->neighbors.rebuild(atoms, impl->species_of_type, nspecies);
     impl->neighbors_valid = true;
   }
-  impl->neighbors.update(atom->x, impl->models.front()->info().cutoff);
+  impl->neighbors.update(atom->x);
 }
 
 /* ----------------------------------------------------------------------
@@ -346,7 +368,11 @@ void PairPWMLFF::evaluate(int model)
   Model &m = *impl->models[model];
   const Neighbors &neighbors = impl->neighbors;
   try {
-    impl->result = &m.evaluate(impl->neighbors);
+    Request request;
+    request.nthreads = comm->nthreads;
+    request.atom_virial = model == 0 && vflag_atom;
+    request.centroid_virial = model == 0 && cvflag_atom;
+    impl->result = &m.evaluate(impl->neighbors, request);
   } catch (const TooManyNeighbors &excess) {
     error->one(
         FLERR,
@@ -377,11 +403,12 @@ void PairPWMLFF::evaluate(int model)
 void PairPWMLFF::compute(int eflag, int vflag)
 {
   ev_init(eflag, vflag);
-  if (vflag_atom || cvflag_atom)
+  if ((vflag_atom || cvflag_atom) && !impl->models.front()->has_atom_virial())
     error->all(
         FLERR,
-        "Pair style pwmlff: DP models give no per-atom virial; take the pair contribution out of "
-        "the compute that asks for it");
+        "Pair style pwmlff: model '{}' runs with engine {}, which gives no per-atom virial; take "
+        "the pair contribution out of the compute that asks for it",
+        impl->models.front()->info().file, impl->models.front()->engine());
   update_neighbors();
 
   const Neighbors &neighbors = impl->neighbors;
@@ -413,12 +440,20 @@ void PairPWMLFF::compute(int eflag, int vflag)
           eatom[neighbors.atom()[row]] += unit * result.atom_energy[row];
       if (vflag_global)
         for (int k = 0; k < 6; ++k) virial[k] += unit * result.virial[k];
+      for (int row = 0; row < neighbors.nrows(); ++row) {
+        const int i = neighbors.atom()[row];
+        for (int k = 0; vflag_atom && k < 6; ++k)
+          vatom[i][k] += unit * result.atom_virial[6 * row + k];
+        for (int k = 0; cvflag_atom && k < 9; ++k)
+          cvatom[i][k] += unit * result.centroid_virial[9 * row + k];
+      }
     }
     if (deviation) {
       for (int row = 0; row < neighbors.nrows(); ++row)
         for (int k = 0; k < 3; ++k)
           impl->forces[model][3 * neighbors.atom()[row] + k] = unit * result.force[3 * row + k];
-      for (const double energy : result.atom_energy) impl->energies[model].push_back(unit * energy);
+      for (int row = 0; row < ncentres; ++row)
+        impl->energies[model].push_back(unit * result.atom_energy[row]);
     }
   }
   if (deviation) write_deviation();

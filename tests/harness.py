@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -44,15 +45,40 @@ class Run:
         return np.array([columns[name][-1] for name in columns if name.startswith(prefix + "[")])
 
 
+@dataclass(frozen=True)
+class Engine:
+    """Keywords of pair_style pwmlff, and how near its results come to the exact ones."""
+
+    keywords: str
+    energy: float = 1e-9  # eV per atom, of the whole
+    atom_energy: float = 1e-9  # eV, of one atom
+    force: float = 1e-9  # eV/angstrom
+    virial: float = 1e-8  # eV
+
+    def in_input(self, text: str) -> str:
+        """Add the keywords after the model files of each pair style."""
+        return re.sub(r"(pwmlff (?:\d+ )?(?:\S+\.pt ?)+)", rf"\1 {self.keywords} ", text)
+
+
+ENGINES = {
+    "automatic": Engine(""),
+    "torchscript": Engine("engine torchscript"),
+    "exact": Engine("engine fused precision exact"),
+    "double": Engine("engine fused precision double", 1e-8, 1e-8, 1e-6, 1e-5),
+    "mixed": Engine("engine fused precision mixed", 1e-6, 5e-6, 1e-4, 1e-2),
+}
+
+
 class Lammps:
     """Runs inputs in a folder of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: Engine) -> None:
         self.folder = folder
+        self.engine = engine
 
     def __call__(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
         """Write text to in.lmp and run it; the caller looks at the return code."""
-        (self.folder / "in.lmp").write_text(text)
+        (self.folder / "in.lmp").write_text(self.engine.in_input(text))
         command = [PROGRAMS / "mpirun", "-np", str(ranks), PROGRAMS / "lmp", "-in", "in.lmp"]
         finished = subprocess.run(
             [*command, *arguments.split()],

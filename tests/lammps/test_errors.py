@@ -43,6 +43,12 @@ class OtherKind(OtherSignature):
 
 
 @pytest.fixture
+def engine() -> str:
+    """What users have who say nothing."""
+    return "automatic"
+
+
+@pytest.fixture
 def folder(lammps: Lammps) -> Lammps:
     """A folder in which SETUP runs, with good and bad model files."""
     model = BINARY.model(isotropic=True)
@@ -74,6 +80,7 @@ def test_setup_is_sound(folder: Lammps):
     folder.run(SETUP, ranks=2)
 
 
+KEYWORDS = "out_freq, out_file, engine, precision"
 STYLES = {
     "nothing": ("", ["pair_style pwmlff"]),
     "file missing": ("absent.pt", ["absent.pt", "cannot read"]),
@@ -81,11 +88,19 @@ STYLES = {
     "count too high": ("2 model.pt", ["number of models is 2", "1 model file"]),
     "count too low": ("1 model.pt model.pt", ["found 'model.pt' after 1 model"]),
     "count zero": ("0 model.pt", ["number of models is 0"]),
-    "unknown keyword": ("1 model.pt out_frq 10", ["'out_frq'", "out_freq, out_file"]),
-    "unknown keyword without count": ("model.pt out_frq 10", ["'out_frq'", "out_freq, out_file"]),
+    "unknown keyword": (
+        "1 model.pt out_frq 10",
+        ["'out_frq'", KEYWORDS],
+    ),
+    "unknown keyword without count": (
+        "model.pt out_frq 10",
+        ["'out_frq'", KEYWORDS],
+    ),
     "value missing": ("model.pt out_freq", ["out_freq"]),
     "value not a number": ("model.pt out_freq often", ["often"]),
     "value out of range": ("model.pt out_freq 0", ["out_freq is 0"]),
+    "unknown engine": ("model.pt engine steam", ["'steam'", "auto, fused or torchscript"]),
+    "unknown precision": ("model.pt precision half", ["'half'", "exact, double or mixed"]),
     "different cutoffs": ("model.pt cutoff.pt", ["cutoff", "'cutoff.pt' has 3.2", "3.5"]),
     "different elements": ("model.pt elements.pt", ["elements", "O Ti", "O Hf"]),
 }
@@ -146,11 +161,6 @@ COMMANDS = {
     ),
     "reduced units": ("units metal", "units lj", ["units metal", "units lj"]),
     "other units": ("units metal", "units si", ["units metal", "units si"]),
-    "per-atom stress": (
-        "run 0",
-        "compute s all stress/atom NULL\ndump 1 all custom 1 dump.txt c_s[1]\nrun 0",
-        ["per-atom virial"],
-    ),
     "overlapping atoms": (
         "run 0",
         "set atom 3 x 1.0 y 1.0 z 1.0\nset atom 4 x 1.0 y 1.0 z 1.0\nrun 0",
@@ -164,6 +174,13 @@ def test_command(folder: Lammps, case):
     good, bad, words = COMMANDS[case]
     assert good in SETUP
     fails(folder, SETUP.replace(good, bad), *words)
+
+
+def test_stress_of_atoms_without_the_fused_engine(folder: Lammps):
+    text = SETUP.replace("model.pt", "model.pt engine torchscript").replace(
+        "run 0", "compute s all stress/atom NULL\ndump 1 all custom 1 dump.txt c_s[1]\nrun 0"
+    )
+    fails(folder, text, "per-atom virial", "torchscript")
 
 
 def test_reduced_model_in_metal_units(folder: Lammps):

@@ -9,7 +9,7 @@ import pytest
 from ase import Atoms
 from ase.calculators.lammps import Prism
 
-from harness import DUMP, MEASURE, Lammps, Run, forces
+from harness import DUMP, ENGINES, MEASURE, Lammps, Run, forces
 from pwmlff.reference import Result, evaluate
 from systems import SYSTEMS, crystal
 
@@ -26,18 +26,26 @@ def symbols(elements) -> str:
     return " ".join(Atoms(numbers=elements).get_chemical_symbols())
 
 
-def assert_equal(run: Run, expected: Result, prism: Prism, dump="atoms.dump", which=-1):
+every_engine = pytest.mark.parametrize("engine", [name for name in ENGINES if name != "automatic"])
+same_numbers = pytest.mark.parametrize("engine", ["torchscript", "exact", "double"])
+
+
+def assert_equal(
+    lammps: Lammps, run: Run, expected: Result, prism: Prism, dump="atoms.dump", which=-1
+):
     """Compare a run with a Result, turned into the cell that LAMMPS uses."""
+    gate = lammps.engine
     thermo, atoms = run.thermo(which), run.atoms(dump)
-    assert abs(thermo["PotEng"][-1] - expected.energy) / len(atoms) < 1e-9
-    np.testing.assert_allclose(atoms.c_peatom, expected.atom_energy, rtol=0, atol=1e-9)
+    assert abs(thermo["PotEng"][-1] - expected.energy) / len(atoms) < gate.energy
+    np.testing.assert_allclose(atoms.c_peatom, expected.atom_energy, rtol=0, atol=gate.atom_energy)
     turned = prism.vector_to_lammps(expected.forces)
-    np.testing.assert_allclose(forces(atoms), turned, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(forces(atoms), turned, rtol=0, atol=gate.force)
     turned = prism.vector_to_lammps(prism.vector_to_lammps(expected.virial).T).T
     found = run.vector("c_press", which) * thermo["Volume"][-1] / METAL
-    np.testing.assert_allclose(found, [turned[index] for index in VOIGT], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(found, [turned[index] for index in VOIGT], rtol=0, atol=gate.virial)
 
 
+@every_engine
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_hfo2_frames(lammps: Lammps, hfo2_folder, hfo2_model, ranks):
     """The original implementation's numbers, frame after frame with `clear` between them."""
@@ -53,9 +61,10 @@ def test_hfo2_frames(lammps: Lammps, hfo2_folder, hfo2_model, ranks):
     run = lammps.run(text, ranks)
     for k, prism in enumerate(prisms):
         expected = Result(*(data[x][k] for x in ("energy", "atom_energy", "forces", "virial")))
-        assert_equal(run, expected, prism, f"{k}.dump", k)
+        assert_equal(lammps, run, expected, prism, f"{k}.dump", k)
 
 
+@every_engine
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_reference(lammps: Lammps, name):
     """Random models: triclinic, slabs, boxes smaller than the cutoff, atoms without neighbours."""
@@ -67,7 +76,7 @@ def test_reference(lammps: Lammps, name):
         f"{read(atoms)}pair_style pwmlff 1 model.pt\npair_coeff * * {symbols(system.elements)}\n"
         f"{MEASURE}run 0\n{DUMP}"
     )
-    assert_equal(run, evaluate(model, atoms), prism)
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
 
 
 def test_subset_of_elements_in_other_order(lammps: Lammps):
@@ -80,7 +89,7 @@ def test_subset_of_elements_in_other_order(lammps: Lammps):
         f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * 38 Ti\n{MEASURE}run 0\n{DUMP}"
     )
     expected = evaluate(model, atoms, elements=[22, 38])
-    assert_equal(run, expected, prism)
+    assert_equal(lammps, run, expected, prism)
     assert abs(expected.energy - evaluate(model, atoms).energy) > 1e-3
 
 
@@ -93,7 +102,7 @@ def test_two_types_of_one_element(lammps: Lammps):
         f"{read(atoms)}set atom 2 type 3\npair_style pwmlff model.pt\npair_coeff * * O Hf O\n"
         f"{MEASURE}run 0\n{DUMP}"
     )
-    assert_equal(run, evaluate(model, atoms), prism)
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
 
 
 def test_gaps_in_atom_ids(lammps: Lammps):
@@ -106,7 +115,7 @@ def test_gaps_in_atom_ids(lammps: Lammps):
         f"pair_style pwmlff model.pt\npair_coeff * * O Hf\n{MEASURE}run 0\n{DUMP}"
     )
     assert list(run.atoms().id) == [1, 2, 4, 6]
-    assert_equal(run, evaluate(model, atoms[[0, 1, 3, 5]]), prism)
+    assert_equal(lammps, run, evaluate(model, atoms[[0, 1, 3, 5]]), prism)
 
 
 def test_units_real(lammps: Lammps):
@@ -138,6 +147,7 @@ pair_coeff * * O Hf
 """
 
 
+@same_numbers
 def test_any_number_of_ranks(lammps: Lammps):
     """1, 2 and 4 ranks, also where ranks own no atom, give the same numbers."""
     lammps.save(SYSTEMS["two elements, triclinic"].model())
@@ -178,3 +188,27 @@ def test_numdiff(lammps: Lammps):
     exact, numeric = run.vector("c_press"), run.vector("f_stress")
     order = [0, 1, 2, 5, 4, 3]  # fix numdiff/virial gives xx yy zz yz xz xy
     np.testing.assert_allclose(exact, numeric[order], rtol=0, atol=1e-6 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("engine", ["exact", "double", "mixed"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_virials_of_atoms(lammps: Lammps, ranks):
+    """Virials of atoms, shared evenly or centroid with nine components, add up to the virial."""
+    lammps.save(SYSTEMS["two elements, triclinic"].model(isotropic=True))
+    atoms = crystal(2)
+    lammps.data(atoms, [8, 72])
+    run = lammps.run(
+        f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n{MEASURE}"
+        "compute even all stress/atom NULL pair\n"
+        "compute centroid all centroid/stress/atom NULL pair\n"
+        "compute sums all reduce sum c_even[*] c_centroid[*]\n"
+        "thermo_style custom step vol c_press[*] c_sums[*]\n"
+        "thermo_modify format float %.17g\nrun 0\n",
+        ranks,
+    )
+    expected = run.vector("c_press") * run.thermo()["Volume"][0]
+    found = -run.vector("c_sums")
+    tolerance = 1e-9 * np.abs(expected).max()
+    np.testing.assert_allclose(found[:6], expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(found[6:12], expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(found[12:], expected[3:], rtol=0, atol=tolerance)  # yx zx zy

@@ -1,0 +1,268 @@
+"""Time pair_style pwmlff: engines and precisions, sizes, ranks, threads, ensembles.
+
+    python benchmarks/bench.py --out docs/benchmarks/NAME.json
+
+Each case is a whole lmp run of the same structure; the cases take turns, round after round, so
+that a busy machine slows all of them alike, and the median of each is reported. HfO2 is a fluorite
+crystal at 300 K, with the model of the folder PWMLFF_TEST_DATA (hfo2_dp/parameters.npz) or, where
+there is none, random parameters of the same shape: the time does not depend on their values. LJ is
+the melt of examples/lj. Memory is the growth of the peak resident size from the small to the large
+box, per atom, beyond that of `pair_style zero` with a full neighbour list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+from ase.build import bulk
+from ase.io import write
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from pwmlff.models import DP, DPConfig
+
+LJ = Path(__file__).resolve().parents[1] / "examples" / "lj"
+PROGRAMS = Path(sys.executable).parent
+PHASES = ("Pair", "Neigh", "Comm", "Modify", "Output", "Other")
+CORES = os.cpu_count() or 1
+
+HFO2 = """
+units metal
+read_data hfo2-{atoms}.data
+{style}
+velocity all create 300 4711 mom yes
+fix 1 all nve
+timestep 0.0005
+thermo 1000000
+run {warm}
+run {steps}
+"""
+MELT = """
+units lj
+lattice fcc 0.8442
+region box block 0 {cells} 0 {cells} 0 {cells}
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287 loop geom
+{style}
+neighbor 0.3 bin
+neigh_modify delay 0 every 20 check no
+fix 1 all nve
+thermo 1000000
+run {warm}
+run {steps}
+"""
+
+
+@dataclass
+class Case:
+    """One kind of run, and what its repetitions measured."""
+
+    system: str
+    atoms: int
+    engine: str
+    models: int = 1
+    ranks: int = 1
+    threads: int = 1
+    rates: list[float] = field(default_factory=list)  # katom-step/s
+    kilobytes: list[int] = field(default_factory=list)  # peak resident size of one rank
+    phases: dict[str, float] = field(default_factory=dict)  # share of the time, %
+
+    @property
+    def rate(self) -> float:
+        """Median rate in katom-step/s."""
+        return statistics.median(self.rates)
+
+    @property
+    def slow(self) -> bool:
+        """Whether few steps are enough for a good time."""
+        return "torchscript" in self.engine
+
+    def text(self, steps: int) -> str:
+        """Input of the run."""
+        if self.engine == "zero":
+            style = "pair_style zero 6.0 full\npair_coeff * *"
+        else:
+            names = ["hfo2.pt"] if self.system == "HfO2" else [f"{LJ}/a.pt"]
+            elements = "Hf O" if self.system == "HfO2" else "Ar"
+            style = (
+                f"pair_style pwmlff {' '.join(names * self.models)} {self.engine} out_freq 100\n"
+            )
+            style += f"pair_coeff * * {elements}"
+        warm = max(1, steps // 10)
+        if self.system == "HfO2":
+            return HFO2.format(atoms=self.atoms, style=style, steps=steps, warm=warm)
+        cells = round((self.atoms / 4) ** (1 / 3))
+        return MELT.format(cells=cells, style=style, steps=steps, warm=warm)
+
+    def run(self, folder: Path, seconds: float) -> None:
+        """Run once, about as long as asked for, and keep what it measured."""
+        guess = statistics.median(self.rates) if self.rates else (2.0 if self.slow else 50.0)
+        steps = max(2, int(seconds * 1000 * guess / self.atoms))
+        if self.models > 1:
+            steps = max(100, steps // 100 * 100)
+        name = folder / "in.bench"
+        name.write_text(self.text(steps))
+        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
+        command = [PROGRAMS / "lmp", "-in", name, "-log", "none"]
+        if self.ranks > 1:
+            command = [PROGRAMS / "mpirun", "-np", str(self.ranks), *command]
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            output.seek(0)
+            text = output.read()
+        if status:
+            raise RuntimeError(text[-2000:])
+        time = float(re.findall(r"Loop time of (\S+) on", text)[-1])
+        self.rates.append(self.atoms * steps / time / 1000)
+        self.kilobytes.append(usage.ru_maxrss)
+        tail = text[text.rindex("Loop time of") :]
+        for phase in PHASES:
+            share = re.search(rf"^{phase} .*\|\s*(\S+)\s*$", tail, re.MULTILINE)
+            self.phases[phase] = float(share[1]) if share else 0.0
+
+
+def cases(quick: bool) -> list[Case]:
+    """All cases, in the order of the table."""
+    fused = [f"engine fused precision {p}" for p in ("exact", "double", "mixed")]
+    double = fused[1]
+    sizes = (96, 768) if quick else (96, 768, 6144)
+    chosen = [Case("HfO2", n, "engine torchscript") for n in sizes[:2]]
+    chosen += [Case("HfO2", n, engine) for engine in fused for n in sizes]
+    chosen += [Case("HfO2", n, "zero") for n in (sizes[0], sizes[-1])]
+    chosen += [Case("HfO2", 768, double, models=4)]
+    if CORES > 1:
+        chosen += [
+            Case("HfO2", sizes[-1], double, ranks=2),
+            Case("HfO2", sizes[-1], double, threads=2),
+        ]
+    chosen += [Case("LJ", 4000, engine) for engine in ("engine torchscript", *fused[1:])]
+    if not quick:
+        chosen += [Case("LJ", 32000, double, ranks=min(2, CORES))]
+    return chosen
+
+
+def prepare(folder: Path) -> str:
+    """Write structures and the HfO2 model; return where its parameters come from."""
+    rng = np.random.default_rng(0)
+    cell = bulk("HfO2", "fluorite", a=5.08, cubic=True)
+    for repeat in (2, 4, 8):
+        atoms = cell.repeat(repeat)
+        atoms.positions += rng.normal(scale=0.05, size=atoms.positions.shape)
+        name = folder / f"hfo2-{len(atoms)}.data"
+        write(name, atoms, format="lammps-data", specorder=["Hf", "O"], masses=True)
+    shape = {"atom_type": (8, 72), "rmax": 6.0, "rmin": 0.5, "max_neighbor": 100, "m2": 16}
+    source = Path(os.environ.get("PWMLFF_TEST_DATA", "."), "hfo2_dp", "parameters.npz")
+    if source.is_file():
+        with np.load(source) as parameters:
+            DP.from_parameters(parameters, **shape).save(folder / "hfo2.pt")
+        return "hfo2_dp"
+    statistics_ = {"davg": [[0.03, 0, 0, 0]] * 2, "dstd": [[0.07, 0.05, 0.05, 0.05]] * 2}
+    DP(DPConfig(**shape), **statistics_, seed=0).eval().save(folder / "hfo2.pt")
+    return "random"
+
+
+def processor() -> str:
+    """Name of the processor."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def find(done: list[Case], **wanted) -> Case:
+    """The one case with these values, on one rank and thread with one model unless said."""
+    wanted = {"models": 1, "ranks": 1, "threads": 1, **wanted}
+    return next(c for c in done if all(getattr(c, k) == v for k, v in wanted.items()))
+
+
+def ratios(done: list[Case]) -> dict[str, float]:
+    """The numbers that are promised, from one set of cases."""
+    double, mixed = "engine fused precision double", "engine fused precision mixed"
+    large = max(case.atoms for case in done if case.system == "HfO2")
+    middle = find(done, system="HfO2", atoms=768, engine=double)
+    small = find(done, system="HfO2", atoms=96, engine=double)
+    big = find(done, system="HfO2", atoms=large, engine=double)
+    slow = find(done, system="HfO2", atoms=768, engine="engine torchscript")
+    result = {
+        "double / torchscript, 768 atoms": middle.rate / slow.rate,
+        "mixed / double, 768 atoms": find(done, system="HfO2", atoms=768, engine=mixed).rate
+        / middle.rate,
+        f"{large} / 768 atoms, double": big.rate / middle.rate,
+        "cost of an ensemble of 4, out_freq 100": middle.rate
+        / find(done, system="HfO2", atoms=768, engine=double, models=4).rate,
+    }
+    if CORES > 1:
+        for kind in ("ranks", "threads"):
+            two = find(done, system="HfO2", atoms=large, engine=double, **{kind: 2})
+            result[f"2 {kind} / 1, {large} atoms, double"] = two.rate / big.rate
+    if large > small.atoms:
+        zero = [find(done, system="HfO2", atoms=n, engine="zero") for n in (small.atoms, large)]
+        growth = [max(c.kilobytes) for c in (small, big)]
+        base = [max(c.kilobytes) for c in zero]
+        kilobytes = (growth[1] - growth[0]) - (base[1] - base[0])
+        result["KB per atom beyond LAMMPS"] = kilobytes * 1.024 / (large - small.atoms)
+    return result
+
+
+def main() -> None:
+    """Run all cases in turns and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3, help="repetitions of each case")
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of a run")
+    parser.add_argument("--quick", action="store_true", help="leave out the large boxes")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    options = parser.parse_args()
+
+    done = cases(options.quick)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parameters = prepare(folder)
+        turns = [case for _ in range(options.rounds) for case in done]
+        for case in track(turns, "timing", transient=True):
+            case.run(folder, options.seconds)
+
+    machine = f"{processor()}, {CORES} cores"
+    table = Table(title=f"katom-step/s, {machine}, {date.today()}, parameters: {parameters}")
+    for column in ("system", "atoms", "engine", "models", "ranks", "threads", "rate", "Pair %"):
+        table.add_column(column, justify="left" if column in {"system", "engine"} else "right")
+    for c in done:
+        numbers = [str(n) for n in (c.models, c.ranks, c.threads)]
+        pair = f"{c.phases['Pair']:.1f}"
+        table.add_row(c.system, str(c.atoms), c.engine, *numbers, f"{c.rate:.1f}", pair)
+    console = Console(width=110)
+    console.print(table)
+    summary = ratios(done)
+    for text, value in summary.items():
+        console.print(f"{text:45} {value:8.2f}")
+    if options.out:
+        report = {
+            "machine": machine,
+            "date": str(date.today()),
+            "parameters": parameters,
+            "cases": [{**asdict(case), "rate": case.rate} for case in done],
+            "ratios": summary,
+        }
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

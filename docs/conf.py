@@ -1,0 +1,9 @@
+"""Sphinx configuration: sphinx-build docs docs/_build."""
+
+project = "pair_style pwmlff"
+copyright = "the pair_style pwmlff developers"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+exclude_patterns = ["_build"]
+myst_heading_anchors = 3
+autodoc_typehints = "description"

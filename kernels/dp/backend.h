@@ -1,0 +1,78 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Between the engine and the code that is compiled once per instruction set.
+
+#ifndef PWMLFF_DP_BACKEND_H
+#define PWMLFF_DP_BACKEND_H
+
+#include "engine.h"
+#include "network.h"
+#include "spline.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace pwmlff {
+
+/// Centres of one species that are evaluated together: entries first .. first+count-1 of an order.
+struct DPBlock {
+  int species, first, count;
+};
+
+/// Work that the threads share.
+struct DPJob {
+  const DPInput *input;
+  const int *order;       // centres by species
+  int largest_slice;      // most candidates of one centre and species
+  int most_edges;         // bound on the neighbours of one centre within the cutoff
+  double *atom_energy;    // [ncentres] each written once
+};
+
+/// What one thread adds to.
+struct DPShare {
+  double *force;              // [nrows, 3]
+  double *atom_virial;        // [nrows, 6] or null
+  double *centroid_virial;    // [nrows, 9] or null
+  double virial[9];
+  bool overflow;              // too many neighbours; the share stops at the first such centre
+  int row, species, count;    // of that centre
+};
+
+/// Scratch of one thread.
+class DPWorker {
+ public:
+  virtual ~DPWorker();
+  virtual void run(const DPJob &job, const DPBlock *blocks, int nblocks, DPShare &share) = 0;
+};
+
+/// A model packed for one instruction set and precision; constant once made.
+class DPBackend {
+ public:
+  virtual ~DPBackend();
+  virtual DPWorker *make_worker() const = 0;
+  virtual int block_size() const = 0;    // atoms
+  virtual std::size_t table_bytes() const = 0;
+};
+
+struct DPModel {
+  const DPNetwork *network;
+  const std::vector<SplineTable> *tables;    // [nspecies*nspecies]; empty: evaluate the nets
+  const std::vector<bool> *present;          // [nspecies]
+  bool single;                               // tables, moments and large layers in float32
+};
+
+#define PWMLFF_DECLARE_BACKEND(isa)              \
+  namespace isa {                                \
+  DPBackend *make_backend(const DPModel &model); \
+  }
+PWMLFF_DECLARE_BACKEND(baseline)
+PWMLFF_DECLARE_BACKEND(avx2)
+PWMLFF_DECLARE_BACKEND(avx512)
+#undef PWMLFF_DECLARE_BACKEND
+
+}    // namespace pwmlff
+
+#endif

@@ -1,0 +1,151 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// torch.classes.pwmlff.DPEngine: the DP engine (engine.h) for Python and TorchScript.
+//
+//   DPEngine(str model_file, str precision, int[] present)
+//       model_file: a TorchScript DP; precision: exact, double or mixed;
+//       present: [nspecies] 1 for the species that take part, 0 for the others
+//   evaluate(Tensor x, Tensor species, Tensor first, Tensor candidate, int nthreads)
+//       -> (Tensor atom_energy, Tensor force, Tensor virial,
+//           Tensor atom_virial, Tensor centroid_virial)
+//       x                float64 [nrows, 3]
+//       species          int32 [nrows] index into the model's elements, or -1
+//       first            int32 [ncentres*nspecies + 1] where the candidates of a centre and a
+//                        species of neighbours begin in `candidate`
+//       candidate        int32 [n] rows, all neighbours within the cutoff and any beyond
+//       atom_energy      float64 [ncentres]
+//       force            float64 [nrows, 3] -dE/dx
+//       virial           float64 [9] xx xy xz yx yy yz zx zy zz
+//       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz
+//       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy
+//   cutoff() -> float          max_neighbor() -> int       nspecies() -> int
+//   table_bytes() -> int       isa() -> str
+//   table_error() -> (float, float)    largest error of G and of dG/dr between the nodes
+
+#include "binding.h"
+
+#include "engine.h"
+
+#include <torch/custom_class.h>
+#include <torch/script.h>
+
+namespace pwmlff {
+namespace {
+
+using torch::Tensor;
+
+class DPEngineBinding : public torch::CustomClassHolder {
+ public:
+  DPEngineBinding(const std::string &model_file, const std::string &precision,
+                  const std::vector<std::int64_t> &present) :
+      engine(read_network(torch::jit::load(model_file, at::kCPU)), dp_precision(precision),
+             std::vector<bool>(present.begin(), present.end()))
+  {
+  }
+
+  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x,
+                                                              const Tensor &species,
+                                                              const Tensor &first,
+                                                              const Tensor &candidate,
+                                                              std::int64_t nthreads)
+  {
+    const std::int64_t nrows = x.dim() == 2 ? x.size(0) : -1;
+    const std::int64_t nspecies = engine.network().nspecies();
+    check("x", x, at::kDouble, {nrows, 3});
+    check("species", species, at::kInt, {nrows});
+    check("first", first, at::kInt, {first.numel()});
+    check("candidate", candidate, at::kInt, {candidate.numel()});
+    const std::int64_t ncentres = (first.numel() - 1) / nspecies;
+    TORCH_CHECK_VALUE(first.numel() == ncentres * nspecies + 1 && ncentres <= nrows, "first has ",
+                      first.numel(), " entries, expected ncentres*", nspecies, " + 1 with at most ",
+                      nrows, " centres");
+    check_list(first, candidate, nrows);
+    TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
+
+    DPInput input{};
+    input.ncentres = static_cast<int>(ncentres);
+    input.nrows = static_cast<int>(nrows);
+    input.x = x.const_data_ptr<double>();
+    input.species = species.const_data_ptr<int>();
+    input.first = first.const_data_ptr<int>();
+    input.candidate = candidate.const_data_ptr<int>();
+    input.nthreads = static_cast<int>(nthreads);
+    input.want_atom_virial = input.want_centroid_virial = true;
+    try {
+      engine.evaluate(input, output);
+    } catch (const DPOverflow &error) {
+      TORCH_CHECK_VALUE(false, error.what());
+    } catch (const std::invalid_argument &error) {
+      TORCH_CHECK_VALUE(false, error.what());
+    }
+    return {tensor(output.atom_energy.data(), {ncentres}), tensor(output.force.data(), {nrows, 3}),
+            tensor(output.virial, {9}), tensor(output.atom_virial.data(), {nrows, 6}),
+            tensor(output.centroid_virial.data(), {nrows, 9})};
+  }
+
+  double cutoff() const { return engine.network().rmax; }
+  std::int64_t max_neighbor() const { return engine.network().max_neighbor; }
+  std::int64_t nspecies() const { return engine.network().nspecies(); }
+  std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine.table_bytes()); }
+  std::tuple<double, double> table_error() const
+  {
+    return {engine.value_error(), engine.slope_error()};
+  }
+  std::string isa() const { return engine.isa(); }
+
+ private:
+  static void check(const char *name, const Tensor &tensor, at::ScalarType type,
+                    at::IntArrayRef shape)
+  {
+    TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.scalar_type() == type &&
+                          tensor.is_contiguous() && tensor.sizes() == shape,
+                      name, " is ", tensor.toString(), " ", tensor.sizes(),
+                      ", expected a contiguous ", c10::toString(type), " tensor ", shape,
+                      " on the CPU");
+  }
+
+  // Indices are checked here, where they come from users; the engine trusts its caller.
+  static void check_list(const Tensor &first, const Tensor &candidate, std::int64_t nrows)
+  {
+    const int *const f = first.const_data_ptr<int>();
+    bool ascending = f[0] == 0;
+    for (std::int64_t k = 1; k < first.numel(); ++k) ascending &= f[k - 1] <= f[k];
+    TORCH_CHECK_VALUE(ascending && f[first.numel() - 1] <= candidate.numel(),
+                      "first has to rise from 0 to at most the number of candidates, ",
+                      candidate.numel());
+    const int *const c = candidate.const_data_ptr<int>();
+    for (std::int64_t k = 0; k < candidate.numel(); ++k)
+      TORCH_CHECK_VALUE(c[k] >= 0 && c[k] < nrows, "candidate ", k, " is row ", c[k],
+                        ", expected 0 to ", nrows - 1);
+  }
+
+  static Tensor tensor(const double *values, at::IntArrayRef shape)
+  {
+    Tensor result = torch::empty(shape, torch::kDouble);
+    std::copy_n(values, result.numel(), result.data_ptr<double>());
+    return result;
+  }
+
+  DPEngine engine;
+  DPOutput output;
+};
+
+}    // namespace
+
+void register_dp_engine(torch::Library &library)
+{
+  library.class_<DPEngineBinding>("DPEngine")
+      .def(torch::init<std::string, std::string, std::vector<std::int64_t>>())
+      .def("evaluate", &DPEngineBinding::evaluate)
+      .def("cutoff", &DPEngineBinding::cutoff)
+      .def("max_neighbor", &DPEngineBinding::max_neighbor)
+      .def("nspecies", &DPEngineBinding::nspecies)
+      .def("table_bytes", &DPEngineBinding::table_bytes)
+      .def("table_error", &DPEngineBinding::table_error)
+      .def("isa", &DPEngineBinding::isa);
+}
+
+}    // namespace pwmlff

@@ -1,0 +1,289 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// The neighbours within the cutoff of a block of centres: from candidates to distances and the
+// environment, and from derivatives to forces.
+
+#ifndef PWMLFF_DP_EDGES_H
+#define PWMLFF_DP_EDGES_H
+
+#include "backend.h"
+#include "simd.h"
+
+namespace pwmlff::PWMLFF_ISA {
+
+/// Edges of one centre to neighbours of one species: begin .. begin+count-1, followed by padding up
+/// to a multiple of the vector width.
+struct Run {
+  int begin, count;
+  double environment[4];    // sum of R / dstd
+};
+
+/// What the geometry of the edges of a pair of species depends on.
+struct PairGeometry {
+  double rmin, inv_width, rmax;
+  double scale[4], shift[4];    // R~ = R*scale + shift
+  double lowest, split;         // of the table, as in SplineTable
+  struct {
+    double start, inv_spacing, last, first;    // last interval, row of the first coefficient
+  } segment[2];
+};
+
+/// Arrays over the edges of a block. T is the type of tables and moments.
+template <class T> class Edges {
+ public:
+  static constexpr int padding = lanes<T>;
+
+  /// Numbers of type T per edge. They lie in groups of one vector per field, so that all those of
+  /// an edge are at constant distances from each other.
+  enum Field {
+    value_weight,                       // 5 for G; before weigh() the place in the interval
+    slope_weight = value_weight + 5,    // 5 for dG/dr; before weigh() 1/spacing
+    environment = slope_weight + 5,     // 4, R~
+    slope = environment + 4,            // dR~_0/dr
+    nfields
+  };
+  T *field(int e, int k) { return &fields[place(e) + k * padding]; }
+  const T *field(int e, int k) const { return &fields[place(e) + k * padding]; }
+
+  void reserve(std::size_t n)
+  {
+    n += 4 * padding;    // the filter writes one edge further
+    for (auto *array : {&dx, &dy, &dz, &q, &inv_r, &qp}) array->reserve(n);
+    for (auto *array : {&neighbour, &row}) array->reserve(n);
+    fields.reserve(n * nfields);
+    derivative.reserve(4 * n);
+  }
+
+  /// Write the candidates closer than rmax to xi from place `begin` on, then padding at rmax.
+  /// @return their number
+  int filter(const double *x, const double *xi, const int *candidate, int ncandidates, double rmax,
+             int begin)
+  {
+    const double x0 = xi[0], x1 = xi[1], x2 = xi[2], limit = rmax * rmax;
+    int *const found = &neighbour[begin];
+    int n = 0;
+    for (int k = 0; k < ncandidates; ++k) {
+      const double *const xj = x + 3 * static_cast<std::ptrdiff_t>(candidate[k]);
+      const double d0 = x0 - xj[0], d1 = x1 - xj[1], d2 = x2 - xj[2];
+      found[n] = candidate[k];
+      n += d0 * d0 + d1 * d1 + d2 * d2 < limit;    // without a branch: nobody could predict it
+    }
+    double *const px = &dx[begin], *const py = &dy[begin], *const pz = &dz[begin];
+    for (int k = 0; k < n; ++k) {
+      const double *const xj = x + 3 * static_cast<std::ptrdiff_t>(found[k]);
+      px[k] = xj[0] - x0;
+      py[k] = xj[1] - x1;
+      pz[k] = xj[2] - x2;
+    }
+    for (int k = n; k % padding != 0; ++k) {
+      px[k] = rmax;
+      py[k] = pz[k] = 0.0;
+    }
+    return n;
+  }
+
+  /// Environment and place in the table of a run that has been filtered.
+  /// @return whether all its distances lie in the table
+  bool locate(Run &run, const PairGeometry &pair)
+  {
+    const int end = run.begin + round_up(run.count, padding);
+    LongVector outside{};
+    DoubleVector total[4];
+    for (auto &sum_of_lanes : total) sum_of_lanes = DoubleVector{};
+    for (int e = run.begin; e < end; e += lanes<double>) {
+      const DoubleVector d[3] = {load(&dx[e]), load(&dy[e]), load(&dz[e])};
+      const DoubleVector r = sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
+      const DoubleVector inv = 1.0 / r;
+      DoubleVector u = (r - pair.rmin) * pair.inv_width;
+      u = u > 0.0 ? u : DoubleVector{};
+      const DoubleVector uu = u * u, v = 1.0 - u;
+      const DoubleVector f = uu * u * (u * (15.0 - 6.0 * u) - 10.0) + 1.0;
+      const DoubleVector s = f * inv;
+      const DoubleVector s1 = (uu * v * v * (-30.0 * pair.inv_width) - s) * inv;    // ds/dr
+      const DoubleVector s_over_r = s * inv;
+      store(&q[e], s_over_r);
+      store(&inv_r[e], inv);
+      store(&qp[e], (s1 - s_over_r) * inv * inv);
+      put(field(e, slope), s1 * pair.scale[0]);
+      const DoubleVector scaled[4] = {s * pair.scale[0], s_over_r * d[0] * pair.scale[1],
+                                      s_over_r * d[1] * pair.scale[2],
+                                      s_over_r * d[2] * pair.scale[3]};
+      for (int c = 0; c < 4; ++c) {
+        total[c] += scaled[c];
+        put(field(e, environment + c), scaled[c] + pair.shift[c]);
+      }
+
+      outside |= ~(r >= pair.lowest);
+      const LongVector upper = r >= pair.split;
+      const auto pick = [&](double below, double above) {
+        return upper ? broadcast(above) : broadcast(below);
+      };
+      const auto &low = pair.segment[0], &high = pair.segment[1];
+      const DoubleVector per_spacing = pick(low.inv_spacing, high.inv_spacing);
+      const DoubleVector y = (r - pick(low.start, high.start)) * per_spacing;
+      const DoubleVector last = pick(low.last, high.last);
+      const auto interval = __builtin_convertvector(y < last ? y : last, Row);
+      put(field(e, value_weight), y - __builtin_convertvector(interval, DoubleVector));
+      put(field(e, slope_weight), per_spacing);
+      const auto at = interval + __builtin_convertvector(pick(low.first, high.first), Row);
+      __builtin_memcpy(&row[e], &at, sizeof(at));
+    }
+    for (int c = 0; c < 4; ++c) run.environment[c] = sum<double>(total[c]);
+    std::int64_t any = 0;
+    for (int l = 0; l < lanes<double>; ++l) any |= outside[l];
+    return any == 0;
+  }
+
+  /// Weights of the five differences of spline coefficients that give G and dG/dr: with B the
+  /// splines of degree 5 and b those of degree 4 that cover the interval,
+  ///   G = coef_0 + sum over k of (B_k+1 + ... + B_5) (coef_k+1 - coef_k),
+  ///   dG/dr = sum over k of b_k/spacing (coef_k+1 - coef_k).
+  /// Differences keep the derivative accurate in float32.
+  void weigh(const Run &run)
+  {
+    for (int e = run.begin; e < run.begin + run.count; e += lanes<T>) {
+      T *const p = field(e, value_weight);
+      T *const d = field(e, slope_weight);
+      const Vec<T> left = load(p), right = T(1) - left;
+      Vec<T> b[6] = {right, left};
+      raise<2>(left, right, b);
+      raise<3>(left, right, b);
+      raise<4>(left, right, b);
+      const Vec<T> per_spacing = load(d);
+      for (int k = 0; k < 5; ++k) store(d + k * padding, b[k] * per_spacing);
+      raise<5>(left, right, b);
+      Vec<T> tail = b[5];
+      store(p + 4 * padding, tail);
+      for (int k = 3; k >= 0; --k) {
+        tail += b[k + 1];
+        store(p + k * padding, tail);
+      }
+    }
+  }
+
+  /// Forces on both ends of a run's edges, and its part of the virial.
+  ///
+  /// On entry `derivative` holds, per edge, dE/dr at fixed direction of R~_0 and of G, and
+  /// (a_x, a_y, a_z) = dE/dR~_c; R_c = q r_c depends on r_ij directly and through q.
+  /// @param by_environment [4] to be added to dE/dR~
+  /// @param own [3] force on the centre, added to
+  void finish(const Run &run, const PairGeometry &pair, const double *by_environment, double *own,
+              DPShare &share)
+  {
+    DoubleVector on_centre[3], virial[9];
+    for (auto &force : on_centre) force = DoubleVector{};
+    for (auto &element : virial) element = DoubleVector{};
+    const int end = run.begin + run.count;
+    const DoubleVector lane = gather<double>([](int l) { return l; });
+    for (int e = run.begin; e < end; e += lanes<double>) {
+      const DoubleVector d[3] = {load(&dx[e]), load(&dy[e]), load(&dz[e])};
+      DoubleVector radial, a[3];
+      get4(&derivative[4 * e], radial, a[0], a[1], a[2]);
+      radial += by_environment[0] * get(field(e, slope));
+      for (int c = 0; c < 3; ++c) a[c] = (a[c] + by_environment[c + 1]) * pair.scale[c + 1];
+      const DoubleVector along =
+          radial * load(&inv_r[e]) + (a[0] * d[0] + a[1] * d[1] + a[2] * d[2]) * load(&qp[e]);
+      const DoubleVector s_over_r = load(&q[e]);
+      const LongVector inside = lane < static_cast<double>(end - e);
+      DoubleVector on_neighbour[3];
+      for (int c = 0; c < 3; ++c) {
+        const DoubleVector gradient = s_over_r * a[c] + along * d[c];
+        on_neighbour[c] = inside ? -gradient : DoubleVector{};
+        on_centre[c] -= on_neighbour[c];
+      }
+      for (int c = 0; c < 3; ++c)
+        for (int k = 0; k < 3; ++k) virial[3 * c + k] += d[c] * on_neighbour[k];
+      store(&q[e], on_neighbour[0]);
+      store(&inv_r[e], on_neighbour[1]);
+      store(&qp[e], on_neighbour[2]);
+    }
+    for (int c = 0; c < 3; ++c) own[c] += sum<double>(on_centre[c]);
+    for (int c = 0; c < 9; ++c) share.virial[c] += sum<double>(virial[c]);
+    for (int e = run.begin; e < end; ++e) {
+      double *const f = share.force + 3 * static_cast<std::ptrdiff_t>(neighbour[e]);
+      f[0] += q[e];
+      f[1] += inv_r[e];
+      f[2] += qp[e];
+    }
+  }
+
+  /// Per-atom virials of a run that has been finished.
+  void spread_virial(const Run &run, int centre, DPShare &share) const
+  {
+    for (int e = run.begin; e < run.begin + run.count; ++e) {
+      const std::ptrdiff_t i = centre, j = neighbour[e];
+      const double d[3] = {dx[e], dy[e], dz[e]}, f[3] = {q[e], inv_r[e], qp[e]};
+      const double v[9] = {d[0] * f[0], d[1] * f[1], d[2] * f[2], d[0] * f[1], d[0] * f[2],
+                           d[1] * f[2], d[1] * f[0], d[2] * f[0], d[2] * f[1]};
+      if (share.atom_virial)
+        for (int c = 0; c < 6; ++c) {
+          share.atom_virial[6 * i + c] += 0.5 * v[c];
+          share.atom_virial[6 * j + c] += 0.5 * v[c];
+        }
+      if (share.centroid_virial)
+        for (int c = 0; c < 9; ++c) share.centroid_virial[9 * j + c] += v[c];
+    }
+  }
+
+  // Per edge: r_ij, q = s/r, 1/r, (dq/dr)/r; finish() replaces the last three by the
+  // force on the neighbour.
+  Buffer<double> dx, dy, dz, q, inv_r, qp;
+  Buffer<int> neighbour;    // row of the neighbour
+  Buffer<int> row;          // of the first of six coefficients in the table
+  Buffer<T> fields;         // [groups of edges, nfields, lanes]
+  Buffer<T> derivative;     // [4] per edge, for finish()
+
+ private:
+  typedef std::int32_t Row __attribute__((vector_size(PWMLFF_VECTOR_BYTES / 2)));
+
+  static std::size_t place(int e)
+  {
+    const std::size_t lane = static_cast<std::size_t>(e) % padding;
+    return (e - lane) * nfields + lane;
+  }
+
+  static void put(double *p, DoubleVector v) { store(p, v); }
+  static void put(float *p, DoubleVector v)
+  {
+    typedef float Half __attribute__((vector_size(PWMLFF_VECTOR_BYTES / 2)));
+    const Half h = __builtin_convertvector(v, Half);
+    __builtin_memcpy(p, &h, sizeof(h));
+  }
+
+  static DoubleVector get(const double *p) { return load(p); }
+  static DoubleVector get(const float *p)
+  {
+    typedef float Half __attribute__((vector_size(PWMLFF_VECTOR_BYTES / 2)));
+    Half h;
+    __builtin_memcpy(&h, p, sizeof(h));
+    return __builtin_convertvector(h, DoubleVector);
+  }
+
+  static void get4(const T *p, DoubleVector &a, DoubleVector &b, DoubleVector &c, DoubleVector &d)
+  {
+    if constexpr (sizeof(T) == 8) {
+      load4<double>(p, a, b, c, d);
+    } else {
+      alignas(64) double wide[4 * lanes<double>];
+      for (int k = 0; k < 4 * lanes<double>; ++k) wide[k] = p[k];
+      load4<double>(wide, a, b, c, d);
+    }
+  }
+
+  // B-splines of degree N-1 on the interval to those of degree N.
+  template <int N> static void raise(Vec<T> left, Vec<T> right, Vec<T> *b)
+  {
+    constexpr T inv = T(1) / N;
+    b[N] = left * b[N - 1] * inv;
+    for (int k = N - 1; k > 0; --k)
+      b[k] = ((left + T(N - k)) * b[k - 1] + (right + T(k)) * b[k]) * inv;
+    b[0] = right * b[0] * inv;
+  }
+};
+
+}    // namespace pwmlff::PWMLFF_ISA
+
+#endif

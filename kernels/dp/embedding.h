@@ -1,0 +1,91 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// An embedding net as it is, in float64, one neighbour per lane.
+
+#ifndef PWMLFF_DP_EMBEDDING_H
+#define PWMLFF_DP_EMBEDDING_H
+
+#include "matrix.h"
+#include "network.h"
+
+namespace pwmlff::PWMLFF_ISA {
+
+class Embedding {
+ public:
+  explicit Embedding(const DPNet &net) :
+      nlayers(static_cast<int>(net.layers.size())),
+      widest(1),
+      layers(static_cast<Layer *>(::operator new(sizeof(Layer) * net.layers.size())))
+  {
+    for (int l = 0; l < nlayers; ++l) {
+      new (&layers[l]) Layer(net.layers[l]);
+      if (net.layers[l].out > widest) widest = net.layers[l].out;
+    }
+  }
+  Embedding(Embedding &&) = delete;
+  ~Embedding()
+  {
+    for (int l = 0; l < nlayers; ++l) layers[l].~Layer();
+    ::operator delete(layers);
+  }
+
+  /// Numbers of scratch that evaluate() needs.
+  std::size_t scratch_size() const { return 4 * static_cast<std::size_t>(widest) * n; }
+
+  /// @param x one input per lane
+  /// @param value [M, lanes] the output
+  /// @param slope [M, lanes] its derivative by the input
+  void evaluate(DoubleVector x, double *scratch, double *value, double *slope) const
+  {
+    double *f = scratch, *d = f + widest * n, *nf = d + widest * n, *nd = nf + widest * n;
+    store(f, x);
+    store(d, broadcast(1.0));
+    for (int l = 0; l < nlayers; ++l) {
+      const bool last = l == nlayers - 1;
+      double *const to_f = last ? value : nf;
+      double *const to_d = last ? slope : nd;
+      layers[l].forward(f, d, to_f, to_d);
+      nf = f, nd = d;
+      f = to_f, d = to_d;
+    }
+  }
+
+ private:
+  static constexpr int n = lanes<double>;
+
+  struct Layer {
+    explicit Layer(const DPLayer &layer) :
+        in(layer.in), out(layer.out), weights(layer.weight.data(), in, out, out, 1), bias(out)
+    {
+      for (int o = 0; o < out; ++o) bias[o] = layer.bias[o];
+    }
+
+    void forward(const double *f, const double *d, double *nf, double *nd) const
+    {
+      weights.apply(f, bias.get(), nf);
+      weights.apply(d, nullptr, nd);
+      const bool residual = out == in || out == 2 * in;
+      for (int o = 0; o < out; ++o) {
+        const int i = residual ? o % in : 0;
+        const DoubleVector t = tanh<double>(load(nf + o * n));
+        const DoubleVector td = (1.0 - t * t) * load(nd + o * n);
+        store(nf + o * n, residual ? t + load(f + i * n) : t);
+        store(nd + o * n, residual ? td + load(d + i * n) : td);
+      }
+    }
+
+    const int in, out;
+    Matrix<double, 1> weights;
+    Buffer<double> bias;
+  };
+
+  int nlayers, widest;
+  Layer *layers;
+};
+
+}    // namespace pwmlff::PWMLFF_ISA
+
+#endif

@@ -1,0 +1,268 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "engine.h"
+
+#include "backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+namespace pwmlff {
+namespace {
+
+struct InstructionSet {
+  const char *name;
+  DPBackend *(*make_backend)(const DPModel &);
+  bool (*supported)();
+};
+
+// From the most to the least capable.
+const InstructionSet instruction_sets[] = {
+#ifdef __x86_64__
+    {"avx512", avx512::make_backend, [] { return __builtin_cpu_supports("x86-64-v4") != 0; }},
+    {"avx2", avx2::make_backend, [] { return __builtin_cpu_supports("x86-64-v3") != 0; }},
+#endif
+    {"baseline", baseline::make_backend, [] { return true; }},
+};
+
+const InstructionSet &choose_instruction_set()
+{
+  static constexpr const char *variable = "PWMLFF_CPU";
+  const char *const wanted = std::getenv(variable);
+  std::string known;
+  for (const InstructionSet &set : instruction_sets) {
+    if (!set.supported()) continue;
+    if (!wanted || !*wanted || std::strcmp(wanted, set.name) == 0) return set;
+    known += (known.empty() ? "" : ", ") + std::string(set.name);
+  }
+  throw std::runtime_error(std::string("environment variable ") + variable + " is '" + wanted +
+                           "'; this processor runs " + known);
+}
+
+// Errors of G and dG/dr. Each neighbour counts for a part of 1/max_neighbor, so those of energies
+// and forces come out smaller: with real and random models at most 1e-9 eV/atom and 1e-7 eV/A
+// in precision double, and less than the rounding of float32 in mixed.
+SplineTolerance tolerance(DPPrecision precision)
+{
+  if (precision == DPPrecision::mixed) return {1e-7, 1e-5};
+  return {3e-9, 3e-7};
+}
+
+}    // namespace
+
+DPWorker::~DPWorker() = default;
+DPBackend::~DPBackend() = default;
+
+DPOverflow::DPOverflow(int row_, int species_, int count_, int limit_) :
+    row(row_),
+    species(species_),
+    count(count_),
+    limit(limit_),
+    text("row " + std::to_string(row) + " has " + std::to_string(count) +
+         " neighbours of species " + std::to_string(species) +
+         " within the cutoff; the model allows " + std::to_string(limit))
+{
+}
+
+const char *DPOverflow::what() const noexcept { return text.c_str(); }
+
+DPPrecision dp_precision(const std::string &name)
+{
+  if (name == "exact") return DPPrecision::exact;
+  if (name == "double") return DPPrecision::double_table;
+  if (name == "mixed") return DPPrecision::mixed;
+  throw std::invalid_argument("precision is '" + name + "'; choose exact, double or mixed");
+}
+
+struct DPEngine::Implementation {
+  DPNetwork network;
+  std::vector<bool> present;
+  double value_error = 0.0, slope_error = 0.0;
+  const InstructionSet *instruction_set;
+  std::unique_ptr<DPBackend> backend;
+  std::vector<std::unique_ptr<DPWorker>> workers;    // one per thread
+
+  std::vector<int> order;    // centres that take part, by species
+  std::vector<DPBlock> blocks;
+  std::vector<DPShare> shares;                 // one per thread
+  std::vector<std::vector<double>> buffers;    // what all threads but the first add to
+
+  void make_blocks(const DPInput &input);
+  DPJob make_job(const DPInput &input, double *atom_energy) const;
+  void make_shares(const DPInput &input, DPOutput &output);
+  void add_shares(const DPInput &input, DPOutput &output) const;
+};
+
+DPEngine::DPEngine(DPNetwork network, DPPrecision precision, std::vector<bool> present) :
+    implementation(std::make_unique<Implementation>())
+{
+  Implementation &self = *implementation;
+  self.network = std::move(network);
+  self.present = std::move(present);
+  const int nspecies = self.network.nspecies();
+  if (static_cast<int>(self.present.size()) != nspecies ||
+      std::none_of(self.present.begin(), self.present.end(), [](bool p) { return p; }))
+    throw std::invalid_argument("present has " + std::to_string(self.present.size()) +
+                                " entries; give one for each of the " + std::to_string(nspecies) +
+                                " species, at least one of them true");
+
+  std::vector<SplineTable> tables;
+  if (precision != DPPrecision::exact) {
+    tables.resize(static_cast<std::size_t>(nspecies) * nspecies);
+    for (int a = 0; a < nspecies; ++a)
+      for (int b = 0; b < nspecies; ++b) {
+        if (!self.present[a] || !self.present[b]) continue;
+        SplineTable &table = tables[a * nspecies + b];
+        table = make_spline(self.network, a, b, tolerance(precision));
+        self.value_error = std::max(self.value_error, table.value_error);
+        self.slope_error = std::max(self.slope_error, table.slope_error);
+      }
+  }
+  self.instruction_set = &choose_instruction_set();
+  self.backend.reset(self.instruction_set->make_backend(
+      {&self.network, &tables, &self.present, precision == DPPrecision::mixed}));
+}
+
+DPEngine::~DPEngine() = default;
+
+const DPNetwork &DPEngine::network() const { return implementation->network; }
+std::size_t DPEngine::table_bytes() const { return implementation->backend->table_bytes(); }
+double DPEngine::value_error() const { return implementation->value_error; }
+double DPEngine::slope_error() const { return implementation->slope_error; }
+const char *DPEngine::isa() const { return implementation->instruction_set->name; }
+
+void DPEngine::Implementation::make_blocks(const DPInput &input)
+{
+  const int nspecies = network.nspecies(), size = backend->block_size();
+  std::vector<int> end(nspecies, 0);
+  for (int i = 0; i < input.ncentres; ++i) {
+    const int s = input.species[i];
+    if (s < 0) continue;
+    if (s >= nspecies || !present[s])
+      throw std::invalid_argument("centre " + std::to_string(i) + " is of species " +
+                                  std::to_string(s) + ", which is not one of those that take part");
+    ++end[s];
+  }
+  for (int s = 1; s < nspecies; ++s) end[s] += end[s - 1];
+  order.resize(end.back());
+  for (int i = input.ncentres - 1; i >= 0; --i)
+    if (input.species[i] >= 0) order[--end[input.species[i]]] = i;
+
+  // end[s] is now where species s begins.
+  blocks.clear();
+  for (int s = 0; s < nspecies; ++s) {
+    const int last = s + 1 < nspecies ? end[s + 1] : static_cast<int>(order.size());
+    for (int first = end[s]; first < last; first += size)
+      blocks.push_back({s, first, std::min(size, last - first)});
+  }
+}
+
+DPJob DPEngine::Implementation::make_job(const DPInput &input, double *atom_energy) const
+{
+  DPJob job{&input, order.data(), 0, 0, atom_energy};
+  const int nspecies = network.nspecies();
+  for (int i = 0; i < input.ncentres; ++i) {
+    const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies;
+    int edges = 0;
+    for (int s = 0; s < nspecies; ++s) {
+      const int candidates = first[s + 1] - first[s];
+      job.largest_slice = std::max(job.largest_slice, candidates);
+      edges += std::min(candidates, network.max_neighbor);
+    }
+    job.most_edges = std::max(job.most_edges, edges);
+  }
+  return job;
+}
+
+// The first thread adds to the output itself, the others to buffers.
+void DPEngine::Implementation::make_shares(const DPInput &input, DPOutput &output)
+{
+  const std::size_t nrows = input.nrows;
+  output.force.assign(3 * nrows, 0.0);
+  output.atom_virial.assign(input.want_atom_virial ? 6 * nrows : 0, 0.0);
+  output.centroid_virial.assign(input.want_centroid_virial ? 9 * nrows : 0, 0.0);
+  const int nthreads = std::max(1, std::min(input.nthreads, static_cast<int>(blocks.size())));
+  while (static_cast<int>(workers.size()) < nthreads) workers.emplace_back(backend->make_worker());
+  buffers.resize(nthreads - 1);
+  shares.assign(nthreads, DPShare{});
+  for (int t = 0; t < nthreads; ++t) {
+    double *p = output.force.data();
+    if (t > 0) {
+      buffers[t - 1].resize(output.force.size() + output.atom_virial.size() +
+                            output.centroid_virial.size());
+      p = buffers[t - 1].data();
+    }
+    DPShare &share = shares[t];
+    share.force = p;
+    p += output.force.size();
+    if (input.want_atom_virial) share.atom_virial = t > 0 ? p : output.atom_virial.data();
+    p += output.atom_virial.size();
+    if (input.want_centroid_virial)
+      share.centroid_virial = t > 0 ? p : output.centroid_virial.data();
+  }
+}
+
+// In the order of the threads, so that the sums come out the same every time.
+void DPEngine::Implementation::add_shares(const DPInput &input, DPOutput &output) const
+{
+  std::fill_n(output.virial, 9, 0.0);
+  for (const DPShare &share : shares)
+    for (int c = 0; c < 9; ++c) output.virial[c] += share.virial[c];
+  output.energy = 0.0;
+  for (int i = 0; i < input.ncentres; ++i) output.energy += output.atom_energy[i];
+  if (shares.size() == 1) return;
+
+  std::size_t offset = 0;
+  for (std::vector<double> *const target :
+       {&output.force, &output.atom_virial, &output.centroid_virial}) {
+    const auto n = static_cast<std::ptrdiff_t>(target->size());
+    double *const sum = target->data();
+#pragma omp parallel for num_threads(static_cast<int>(shares.size())) schedule(static)
+    for (std::ptrdiff_t k = 0; k < n; ++k)
+      for (const std::vector<double> &buffer : buffers) sum[k] += buffer[offset + k];
+    offset += target->size();
+  }
+}
+
+void DPEngine::evaluate(const DPInput &input, DPOutput &output)
+{
+  Implementation &self = *implementation;
+  self.make_blocks(input);
+  output.atom_energy.assign(input.ncentres, 0.0);
+  const DPJob job = self.make_job(input, output.atom_energy.data());
+  self.make_shares(input, output);
+
+  const auto nshares = static_cast<std::ptrdiff_t>(self.shares.size());
+  const auto nblocks = static_cast<std::ptrdiff_t>(self.blocks.size());
+  const auto run = [&](std::ptrdiff_t t) {
+    if (t > 0) std::fill(self.buffers[t - 1].begin(), self.buffers[t - 1].end(), 0.0);
+    const std::ptrdiff_t begin = t * nblocks / nshares, end = (t + 1) * nblocks / nshares;
+    self.workers[t]->run(job, self.blocks.data() + begin, static_cast<int>(end - begin),
+                         self.shares[t]);
+  };
+  if (nshares == 1) {
+    run(0);
+  } else {
+    std::exception_ptr error;    // none may leave the parallel region
+    // Shares, not threads, decide who adds to what: fewer threads than asked for change nothing.
+#pragma omp parallel for num_threads(static_cast<int>(nshares)) schedule(static, 1)
+    for (std::ptrdiff_t t = 0; t < nshares; ++t) try {
+        run(t);
+      } catch (...) {
+#pragma omp critical(pwmlff_dp_error)
+        error = std::current_exception();
+      }
+    if (error) std::rethrow_exception(error);
+  }
+  for (const DPShare &share : self.shares)
+    if (share.overflow)
+      throw DPOverflow(share.row, share.species, share.count, self.network.max_neighbor);
+  self.add_shares(input, output);
+}
+
+}    // namespace pwmlff

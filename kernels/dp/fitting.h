@@ -1,0 +1,215 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// From the moments T of a block of atoms to their energies and dE/dT, one atom per lane.
+
+#ifndef PWMLFF_DP_FITTING_H
+#define PWMLFF_DP_FITTING_H
+
+#include "matrix.h"
+#include "network.h"
+
+namespace pwmlff::PWMLFF_ISA {
+
+/// The descriptor D = T^T T[:, :m2] and the fitting net of one species.
+///
+/// D is symmetric in its first m2 rows, so only elements (m, k) with k <= m enter: the weights of
+/// (m, k) and (k, m) are added once, at construction.
+template <class T, int C> class Fitting {
+ public:
+  static constexpr int atoms = C * lanes<T>;
+
+  Fitting(const DPNet &net, int width, int m2) : width(width), m2(m2), depth(0), widest(0)
+  {
+    npairs = m2 * (m2 + 1) / 2 + (width - m2) * m2;
+    nlayers = static_cast<int>(net.layers.size()) - 1;
+    layers = static_cast<Layer *>(::operator new(sizeof(Layer) * nlayers));
+    for (int l = 0; l < nlayers; ++l) {
+      const DPLayer &layer = net.layers[l];
+      if (l == 0) {
+        Buffer<double> folded(static_cast<std::size_t>(npairs) * layer.out);
+        fold(layer.weight.data(), layer.out, folded.get());
+        new (&layers[l]) Layer(layer, npairs, folded.get());
+      } else {
+        new (&layers[l]) Layer(layer, layer.in, layer.weight.data());
+      }
+      depth += layer.out;
+      widest = layer.out > widest ? layer.out : widest;
+    }
+    const DPLayer &end = net.layers[nlayers];
+    last_is_first = nlayers == 0;
+    nlast = last_is_first ? npairs : end.in;
+    last.reserve(nlast);
+    if (last_is_first) {
+      fold(end.weight.data(), 1, last.get());
+    } else {
+      for (int i = 0; i < nlast; ++i) last[i] = end.weight[i];
+    }
+    last_bias = end.bias[0];
+  }
+  Fitting(Fitting &&) = delete;
+  ~Fitting()
+  {
+    for (int l = 0; l < nlayers; ++l) layers[l].~Layer();
+    ::operator delete(layers);
+  }
+
+  /// Numbers of scratch that evaluate() needs.
+  std::size_t scratch_size() const
+  {
+    return static_cast<std::size_t>(atoms) * (2 * npairs + 2 * depth + 2 * widest);
+  }
+
+  /// @param moments [4, width, atoms]
+  /// @param energy [atoms]
+  /// @param gradient [4, width, atoms] of each atom's energy with respect to its moments
+  void evaluate(const T *moments, T *scratch, double *energy, T *gradient) const
+  {
+    T *const descriptor = scratch;
+    T *const descriptor_gradient = descriptor + npairs * atoms;
+    T *const values = descriptor_gradient + npairs * atoms;    // outputs of the hidden layers
+    T *const tanhs = values + depth * atoms;                   // and their tanh
+    T *const dy = tanhs + depth * atoms;
+    T *const dz = dy + widest * atoms;
+
+    describe(moments, descriptor);
+    const T *x = descriptor;
+    std::ptrdiff_t offset = 0;
+    for (int l = 0; l < nlayers; ++l) {
+      layers[l].forward(x, tanhs + offset, values + offset);
+      x = values + offset;
+      offset += layers[l].out * atoms;
+    }
+
+    for (int a = 0; a < atoms; ++a) energy[a] = last_bias;
+    for (int i = 0; i < nlast; ++i)
+      for (int a = 0; a < atoms; ++a) energy[a] += last[i] * x[i * atoms + a];
+
+    T *const dx = last_is_first ? descriptor_gradient : dy;
+    for (int i = 0; i < nlast; ++i)
+      for (int a = 0; a < atoms; ++a) dx[i * atoms + a] = static_cast<T>(last[i]);
+    for (int l = nlayers - 1; l >= 0; --l) {
+      offset -= layers[l].out * atoms;
+      layers[l].backward(tanhs + offset, dy, dz, l > 0 ? dy : descriptor_gradient);
+    }
+    describe_backward(moments, descriptor_gradient, gradient);
+  }
+
+ private:
+  struct Layer {
+    Layer(const DPLayer &layer, int in, const double *weight) :
+        in(in),
+        out(layer.out),
+        residual(!layer.resnet_dt.empty()),
+        weights(weight, in, out, out, 1),
+        transposed(weight, out, in, 1, out),
+        bias(out),
+        step(out)
+    {
+      for (int o = 0; o < out; ++o) {
+        bias[o] = static_cast<T>(layer.bias[o]);
+        step[o] = static_cast<T>(residual ? layer.resnet_dt[o] : 1.0);
+      }
+    }
+
+    void forward(const T *x, T *t, T *y) const
+    {
+      weights.apply(x, bias.get(), t);
+      for (int o = 0; o < out; ++o)
+        for (int k = o * atoms; k < (o + 1) * atoms; k += lanes<T>) {
+          const Vec<T> value = tanh<T>(load(t + k));
+          store(t + k, value);
+          store(y + k, residual ? load(x + k) + step[o] * value : value);
+        }
+    }
+
+    /// dx = gradient with respect to the input, from dy; they may be the same array.
+    void backward(const T *t, const T *dy, T *dz, T *dx) const
+    {
+      for (int o = 0; o < out; ++o)
+        for (int k = o * atoms; k < (o + 1) * atoms; k += lanes<T>) {
+          const Vec<T> value = load(t + k);
+          store(dz + k, step[o] * load(dy + k) * (T(1) - value * value));
+        }
+      if (!residual) return transposed.apply(dz, nullptr, dx);
+      transposed.apply_add(dz, dy, dx);
+    }
+
+    const int in, out;
+    const bool residual;
+    Matrix<T, C> weights, transposed;
+    Buffer<T> bias, step;
+  };
+
+  // Weights [width*m2, n] of D to those of its elements k <= m, ordered by k, then m.
+  void fold(const double *weight, int n, double *folded) const
+  {
+    for (int k = 0; k < m2; ++k)
+      for (int m = k; m < width; ++m)
+        for (int o = 0; o < n; ++o) {
+          double w = weight[(m * m2 + k) * n + o];
+          if (m < m2 && m != k) w += weight[(k * m2 + m) * n + o];
+          *folded++ = w;
+        }
+  }
+
+  void describe(const T *moments, T *descriptor) const
+  {
+    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(width) * atoms;
+    for (int k = 0; k < m2; ++k) {
+      Vec<T> axis[4][C];
+      for (int q = 0; q < 4; ++q)
+        for (int c = 0; c < C; ++c)
+          axis[q][c] = load(moments + q * stride + k * atoms + c * lanes<T>);
+      for (int m = k; m < width; ++m, descriptor += atoms)
+        for (int c = 0; c < C; ++c) {
+          const T *const p = moments + m * atoms + c * lanes<T>;
+          store(descriptor + c * lanes<T>, axis[0][c] * load(p) + axis[1][c] * load(p + stride) +
+                                               axis[2][c] * load(p + 2 * stride) +
+                                               axis[3][c] * load(p + 3 * stride));
+        }
+    }
+  }
+
+  void describe_backward(const T *moments, const T *d, T *gradient) const
+  {
+    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(width) * atoms;
+    for (std::ptrdiff_t i = 0; i < 4 * stride; ++i) gradient[i] = 0;
+    for (int k = 0; k < m2; ++k) {
+      Vec<T> axis[4][C], sum[4][C];
+      for (int q = 0; q < 4; ++q)
+        for (int c = 0; c < C; ++c) {
+          axis[q][c] = load(moments + q * stride + k * atoms + c * lanes<T>);
+          sum[q][c] = load(d + c * lanes<T>) * axis[q][c];    // the diagonal counts twice
+        }
+      for (int m = k; m < width; ++m, d += atoms)
+        for (int c = 0; c < C; ++c) {
+          const Vec<T> here = load(d + c * lanes<T>);
+          for (int q = 0; q < 4; ++q) {
+            const std::ptrdiff_t at = q * stride + m * atoms + c * lanes<T>;
+            if (m > k) store(gradient + at, load(gradient + at) + here * axis[q][c]);
+            sum[q][c] += here * load(moments + at);
+          }
+        }
+      for (int q = 0; q < 4; ++q)
+        for (int c = 0; c < C; ++c) {
+          const std::ptrdiff_t at = q * stride + k * atoms + c * lanes<T>;
+          store(gradient + at, load(gradient + at) + sum[q][c]);
+        }
+    }
+  }
+
+  const int width, m2;
+  int npairs, nlayers, nlast;
+  std::ptrdiff_t depth, widest;
+  bool last_is_first;    // there is no hidden layer
+  Layer *layers;
+  Buffer<double> last;
+  double last_bias;
+};
+
+}    // namespace pwmlff::PWMLFF_ISA
+
+#endif

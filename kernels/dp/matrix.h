@@ -1,0 +1,103 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Products of a constant matrix with a few vectors of columns: the layers of networks, with one
+// atom (or one neighbour) per lane.
+
+#ifndef PWMLFF_DP_MATRIX_H
+#define PWMLFF_DP_MATRIX_H
+
+#include "simd.h"
+
+namespace pwmlff::PWMLFF_ISA {
+
+/// y[o] = bias[o] + sum over i of x[i] weight[i][o], for `C` vectors of columns at once.
+///
+/// The matrix is cut into tiles of a few rows o whose results stay in registers; within a tile it
+/// is stored in the order of use.
+template <class T, int C> class Matrix {
+ public:
+  static constexpr int columns = C * lanes<T>;
+  static constexpr int rows_max =
+      (PWMLFF_REGISTERS - C - 1) / C < 12 ? (PWMLFF_REGISTERS - C - 1) / C : 12;
+
+  /// @param weight element (i, o) is at weight[i*stride_in + o*stride_out]
+  Matrix(const double *weight, int in, int out, std::ptrdiff_t stride_in,
+         std::ptrdiff_t stride_out) :
+      in(in),
+      out(out),
+      tiles((out + rows_max - 1) / rows_max),
+      data(static_cast<std::size_t>(in) * out)
+  {
+    T *p = data.get();
+    for (int tile = 0, o = 0; tile < tiles; o += rows(tile), ++tile)
+      for (int i = 0; i < in; ++i)
+        for (int k = 0; k < rows(tile); ++k)
+          *p++ = static_cast<T>(weight[i * stride_in + (o + k) * stride_out]);
+  }
+
+  /// @param x [in, columns]
+  /// @param bias [out], or null for zero
+  /// @param y [out, columns]
+  void apply(const T *x, const T *bias, T *y) const { run(x, bias, nullptr, y); }
+
+  /// The same with a term [out, columns] in place of the bias; it may be y itself.
+  void apply_add(const T *x, const T *term, T *y) const { run(x, nullptr, term, y); }
+
+  const int in, out;
+
+ private:
+  // Tiles differ by at most one row.
+  int rows(int tile) const { return out / tiles + (tile < out % tiles ? 1 : 0); }
+
+  void run(const T *x, const T *bias, const T *term, T *y) const
+  {
+    const T *w = data.get();
+    for (int tile = 0, o = 0; tile < tiles; ++tile) {
+      const int n = rows(tile);
+      const std::size_t at = static_cast<std::size_t>(o) * columns;
+      choose<rows_max>(n, w, x, bias ? bias + o : nullptr, term ? term + at : nullptr, y + at);
+      w += static_cast<std::size_t>(n) * in;
+      o += n;
+    }
+  }
+
+  template <int R>
+  void choose(int n, const T *w, const T *x, const T *bias, const T *term, T *y) const
+  {
+    if constexpr (R > 1)
+      if (n < R) return choose<R - 1>(n, w, x, bias, term, y);
+    compute<R>(w, x, bias, term, y);
+  }
+
+  template <int R>
+  __attribute__((noinline)) void compute(const T *w, const T *x, const T *bias, const T *term,
+                                         T *y) const
+  {
+    Vec<T> sum[R][C];
+    for (int r = 0; r < R; ++r)
+      for (int c = 0; c < C; ++c) {
+        sum[r][c] = bias ? broadcast<T>(bias[r]) : Vec<T>{};
+        if (term) sum[r][c] = load(term + r * columns + c * lanes<T>);
+      }
+    for (int i = 0; i < in; ++i) {
+      Vec<T> column[C];
+      for (int c = 0; c < C; ++c) column[c] = load(x + c * lanes<T>);
+      for (int r = 0; r < R; ++r)
+        for (int c = 0; c < C; ++c) sum[r][c] += w[r] * column[c];
+      w += R;
+      x += columns;
+    }
+    for (int r = 0; r < R; ++r)
+      for (int c = 0; c < C; ++c) store(y + r * columns + c * lanes<T>, sum[r][c]);
+  }
+
+  int tiles;
+  Buffer<T> data;
+};
+
+}    // namespace pwmlff::PWMLFF_ISA
+
+#endif

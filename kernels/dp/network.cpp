@@ -1,0 +1,208 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "network.h"
+
+#include <torch/script.h>
+
+#include <cmath>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+namespace pwmlff {
+namespace {
+
+using torch::jit::Module;
+
+[[noreturn]] void fail(const std::string &text)
+{
+  throw std::runtime_error("this DP model cannot run in the fused engine: " + text);
+}
+
+std::string shape_text(const at::Tensor &tensor)
+{
+  std::string text = "[";
+  for (const auto size : tensor.sizes())
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+std::vector<double> to_vector(const at::Tensor &tensor)
+{
+  const at::Tensor plain = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
+  return {plain.data_ptr<double>(), plain.data_ptr<double>() + plain.numel()};
+}
+
+c10::IValue attribute(const Module &module, const std::string &name)
+{
+  if (!module.hasattr(name)) fail("it has no attribute " + name);
+  return module.attr(name);
+}
+
+double number(const Module &module, const std::string &name)
+{
+  const c10::IValue value = attribute(module, name);
+  if (!value.isDouble() && !value.isInt())
+    fail("attribute " + name + " is " + value.tagKind() + ", expected a number");
+  return value.toScalar().toDouble();
+}
+
+std::vector<int> integers(const Module &module, const std::string &name)
+{
+  const c10::IValue value = attribute(module, name);
+  std::vector<int> result;
+  if (value.isIntList()) {
+    for (const auto element : value.toIntVector()) result.push_back(static_cast<int>(element));
+  } else if (value.isTensor()) {
+    for (const double element : to_vector(value.toTensor())) result.push_back(std::lround(element));
+  } else {
+    fail("attribute " + name + " is " + value.tagKind() + ", expected a list of integers");
+  }
+  return result;
+}
+
+/// The parameters of a module by name; each is handed out once, so that leftovers can be told.
+class Parameters {
+ public:
+  explicit Parameters(const Module &module)
+  {
+    for (const auto &parameter : module.named_parameters())
+      values.emplace(parameter.name, parameter.value);
+  }
+
+  bool has(const std::string &name) const { return values.count(name) > 0; }
+
+  /// A vector of n elements, in any shape.
+  std::vector<double> take(const std::string &name, std::int64_t n)
+  {
+    const at::Tensor tensor = take(name);
+    if (tensor.numel() != n)
+      fail("parameter " + name + " has shape " + shape_text(tensor) + ", expected " +
+           std::to_string(n) + " elements");
+    return to_vector(tensor);
+  }
+
+  at::Tensor take(const std::string &name)
+  {
+    const auto found = values.find(name);
+    if (found == values.end()) fail("it has no parameter " + name);
+    const at::Tensor tensor = found->second;
+    values.erase(found);
+    return tensor;
+  }
+
+  void expect_none_left() const
+  {
+    if (!values.empty())
+      fail("it has a parameter " + values.begin()->first +
+           " that is not of the form embedding_net.*.layers.*.{weight,bias} or "
+           "fitting_net.*.layers.*.{weight,bias,resnet_dt} for its number of types");
+  }
+
+ private:
+  std::map<std::string, at::Tensor> values;
+};
+
+DPNet take_net(Parameters &parameters, const std::string &net, int in)
+{
+  DPNet result;
+  for (int k = 0;; ++k) {
+    const std::string prefix = net + ".layers." + std::to_string(k) + ".";
+    if (k > 0 && !parameters.has(prefix + "weight")) return result;
+    const at::Tensor weight = parameters.take(prefix + "weight");
+    if (weight.dim() != 2 || weight.size(0) != in || weight.size(1) < 1)
+      fail("parameter " + prefix + "weight has shape " + shape_text(weight) + ", expected [" +
+           std::to_string(in) + ", width]");
+    DPLayer layer;
+    layer.in = in;
+    layer.out = static_cast<int>(weight.size(1));
+    layer.weight = to_vector(weight);
+    layer.bias = parameters.take(prefix + "bias", layer.out);
+    if (parameters.has(prefix + "resnet_dt"))
+      layer.resnet_dt = parameters.take(prefix + "resnet_dt", layer.out);
+    in = layer.out;
+    result.layers.push_back(std::move(layer));
+  }
+}
+
+// [ntypes, ntypes*max_neighbor*4] -> [ntypes, ntypes, 4]
+std::vector<double> per_pair(const Module &module, const std::string &name, int ntypes,
+                             int max_neighbor)
+{
+  const c10::IValue value = attribute(module, name);
+  if (!value.isTensor())
+    fail("attribute " + name + " is " + value.tagKind() + ", expected a tensor");
+  const std::vector<double> slots = to_vector(value.toTensor());
+  const std::size_t block = static_cast<std::size_t>(max_neighbor) * 4;
+  if (slots.size() != static_cast<std::size_t>(ntypes) * ntypes * block)
+    fail("attribute " + name + " has shape " + shape_text(value.toTensor()) +
+         ", expected [ntypes, ntypes*maxNeighborNum*4]");
+  std::vector<double> result;
+  for (std::size_t first = 0; first < slots.size(); first += block) {
+    for (std::size_t k = 4; k < block; ++k)
+      if (slots[first + k] != slots[first + k % 4])
+        fail("attribute " + name +
+             " differs between the slots of one pair of types, so the order of neighbours matters");
+    result.insert(result.end(), &slots[first], &slots[first] + 4);
+  }
+  return result;
+}
+
+}    // namespace
+
+DPNetwork read_network(const Module &module)
+{
+  DPNetwork network;
+  network.rmin = number(module, "Rmin");
+  network.rmax = number(module, "Rmax");
+  network.max_neighbor = static_cast<int>(number(module, "maxNeighborNum"));
+  network.atom_type = integers(module, "atom_type");
+  if (!(network.rmin >= 0.0 && network.rmin < network.rmax) || network.max_neighbor < 1 ||
+      network.atom_type.empty())
+    fail("it has Rmin " + std::to_string(network.rmin) + ", Rmax " + std::to_string(network.rmax) +
+         ", maxNeighborNum " + std::to_string(network.max_neighbor) + " and " +
+         std::to_string(network.atom_type.size()) +
+         " types; expected 0 <= Rmin < Rmax and both numbers above zero");
+
+  const int n = network.nspecies();
+  network.davg = per_pair(module, "davg", n, network.max_neighbor);
+  network.dstd = per_pair(module, "dstd", n, network.max_neighbor);
+  for (const double value : network.dstd)
+    if (!(value > 0.0)) fail("dstd holds " + std::to_string(value) + ", expected positive values");
+
+  Parameters parameters(module);
+  for (int pair = 0; pair < n * n; ++pair) {
+    const std::string name = "embedding_net." + std::to_string(pair);
+    network.embedding.push_back(take_net(parameters, name, 1));
+    const auto &layers = network.embedding.back().layers;
+    if (pair == 0) network.width = layers.back().out;
+    if (layers.back().out != network.width)
+      fail(name + " ends with width " + std::to_string(layers.back().out) +
+           ", embedding_net.0 with " + std::to_string(network.width));
+    for (const DPLayer &layer : layers)
+      if (!layer.resnet_dt.empty()) fail(name + " has a layer with resnet_dt, expected none");
+  }
+
+  network.m2 = static_cast<int>(number(module, "M2"));
+  if (network.m2 < 1 || network.m2 > network.width)
+    fail("M2 is " + std::to_string(network.m2) + ", expected 1 to " +
+         std::to_string(network.width) + ", the last embedding width");
+  for (int a = 0; a < n; ++a) {
+    const std::string name = "fitting_net." + std::to_string(a);
+    network.fitting.push_back(take_net(parameters, name, network.width * network.m2));
+    const auto &layers = network.fitting.back().layers;
+    if (layers.back().out != 1)
+      fail(name + " ends with width " + std::to_string(layers.back().out) + ", expected 1");
+    for (const DPLayer &layer : layers)
+      if (!layer.resnet_dt.empty() && (layer.in != layer.out || &layer == &layers.back()))
+        fail(name + " has resnet_dt in a layer from width " + std::to_string(layer.in) + " to " +
+             std::to_string(layer.out) + ", expected it in hidden layers that keep the width");
+  }
+  parameters.expect_none_left();
+  return network;
+}
+
+}    // namespace pwmlff

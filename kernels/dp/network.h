@@ -1,0 +1,75 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// A Deep Potential (DP) as plain arrays, read from a TorchScript module.
+//
+// For centre i of species a and its neighbours j of species b, r_ij = x_j - x_i:
+//
+//   s(r)   = 1/r                                     r < rmin
+//          = (1/r) (u^3 (-6 u^2 + 15 u - 10) + 1)    rmin <= r < rmax, u = (r - rmin)/(rmax - rmin)
+//          = 0                                       r >= rmax
+//   R_j    = s (1, x/r, y/r, z/r)
+//   R~_j   = (R_j - davg[a,b]) / dstd[a,b]           an empty slot holds -davg/dstd
+//   G_j    = embedding[a,b](R~_j[0])                 in R^M
+//   T      = sum over slots of R~_j (x) G_j / (max_neighbor * species that take part)    [4, M]
+//   E_i    = fitting[a](T^T T[:, :m2], flattened row by row)
+//
+// Each pair (a, b) has max_neighbor slots. Lengths and energies are those of the model's units.
+//
+// Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
+// Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
+
+#ifndef PWMLFF_DP_NETWORK_H
+#define PWMLFF_DP_NETWORK_H
+
+#include "export.h"
+
+#include <vector>
+
+namespace torch::jit {
+struct Module;
+}
+
+namespace pwmlff {
+
+/// y = x weight + bias; a hidden layer then takes tanh(y), and its residual adds to that.
+struct DPLayer {
+  int in, out;
+  std::vector<double> weight;       // [in, out]
+  std::vector<double> bias;         // [out]
+  std::vector<double> resnet_dt;    // [out] x + resnet_dt * tanh(y); empty for a layer without
+};
+
+/// Hidden layers and, for a fitting net, the linear one at the end.
+///
+/// Embedding layers carry no resnet_dt: their residual follows from the widths, x + tanh(y) where
+/// out == in, (x, x) + tanh(y) where out == 2*in. A fitting layer has a residual where it has
+/// resnet_dt, and none otherwise.
+struct DPNet {
+  std::vector<DPLayer> layers;
+};
+
+struct DPNetwork {
+  double rmin, rmax;
+  int max_neighbor;                  // slots per neighbour species
+  int width;                         // M, of the last embedding layers
+  int m2;                            // axis width
+  std::vector<int> atom_type;        // [nspecies] atomic numbers
+  std::vector<double> davg, dstd;    // [nspecies centre, nspecies neighbour, 4]
+  std::vector<DPNet> embedding;      // [nspecies*nspecies] centre species first
+  std::vector<DPNet> fitting;        // [nspecies]
+
+  int nspecies() const { return static_cast<int>(atom_type.size()); }
+};
+
+/// Take the arrays out of a module with the attributes and parameter names of the DP contract;
+/// parameters of any float type become float64.
+/// @throws std::runtime_error that names what is missing, unknown or of the wrong shape, or
+///         statistics that differ between the slots of one pair of species
+PWMLFF_KERNELS_API DPNetwork read_network(const torch::jit::Module &module);
+
+}    // namespace pwmlff
+
+#endif

@@ -1,0 +1,240 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Vectors of a width known at compile time, for code that is compiled once per instruction set.
+//
+// The build defines for each of them
+//   PWMLFF_ISA            namespace that all such code lives in
+//   PWMLFF_VECTOR_BYTES   16, 32 or 64
+//   PWMLFF_REGISTERS      number of vector registers
+// Only language extensions that GCC and Clang share are used, no intrinsics. Nothing in these files
+// may leave an inline function of the standard library behind: the linker keeps one copy of it, and
+// that could be the one with instructions that another processor lacks.
+
+#ifndef PWMLFF_DP_SIMD_H
+#define PWMLFF_DP_SIMD_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+namespace pwmlff::PWMLFF_ISA {
+
+typedef double DoubleVector __attribute__((vector_size(PWMLFF_VECTOR_BYTES), may_alias));
+typedef float FloatVector __attribute__((vector_size(PWMLFF_VECTOR_BYTES), may_alias));
+typedef std::int64_t LongVector __attribute__((vector_size(PWMLFF_VECTOR_BYTES), may_alias));
+typedef std::int32_t IntVector __attribute__((vector_size(PWMLFF_VECTOR_BYTES), may_alias));
+
+template <class T> struct Simd;
+template <> struct Simd<double> {
+  using Vector = DoubleVector;
+  using Bits = LongVector;
+  using Int = std::int64_t;
+};
+template <> struct Simd<float> {
+  using Vector = FloatVector;
+  using Bits = IntVector;
+  using Int = std::int32_t;
+};
+
+template <class T> using Vec = typename Simd<T>::Vector;
+template <class T> inline constexpr int lanes = PWMLFF_VECTOR_BYTES / sizeof(T);
+
+constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Addresses are multiples of the vector size unless the name says otherwise.
+template <class T> inline Vec<T> load(const T *p) { return *reinterpret_cast<const Vec<T> *>(p); }
+template <class T> inline void store(T *p, Vec<T> v) { *reinterpret_cast<Vec<T> *>(p) = v; }
+template <class T> inline Vec<T> broadcast(T x) { return Vec<T>{} + x; }
+
+/// One element per lane, element(l) for lane l.
+template <class T, class Element> inline Vec<T> gather(const Element &element)
+{
+  alignas(PWMLFF_VECTOR_BYTES) T values[lanes<T>];
+  for (int l = 0; l < lanes<T>; ++l) values[l] = element(l);
+  return load(values);
+}
+
+inline DoubleVector sqrt(DoubleVector x)
+{
+  return gather<double>([&](int l) { return __builtin_sqrt(x[l]); });
+}
+
+template <class T> inline T sum(Vec<T> x)
+{
+  T s = 0;
+  for (int l = 0; l < lanes<T>; ++l) s += x[l];
+  return s;
+}
+
+/// Have a vector in a register: a compiler may otherwise read it from memory once per use.
+template <class T> inline void keep(Vec<T> &v)
+{
+#if defined(__x86_64__)
+  asm("" : "+x"(v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(v));
+#endif
+}
+
+/// Memory for plain numbers, aligned to cache lines; grows, never shrinks, and does not keep its
+/// contents when it grows.
+template <class T> class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::size_t n) { reserve(n); }
+  Buffer(Buffer &&other) noexcept : p(other.p), n(other.n)
+  {
+    other.p = nullptr;
+    other.n = 0;
+  }
+  Buffer &operator=(Buffer &&) = delete;
+  ~Buffer() { release(); }
+
+  void reserve(std::size_t wanted)
+  {
+    if (wanted <= n) return;
+    release();
+    n = n == 0 ? wanted : wanted + wanted / 8;
+    p = static_cast<T *>(::operator new(n * sizeof(T), alignment));
+  }
+  void fill(T value)
+  {
+    for (std::size_t i = 0; i < n; ++i) p[i] = value;
+  }
+  T *get() { return p; }
+  const T *get() const { return p; }
+  T &operator[](std::size_t i) { return p[i]; }
+  const T &operator[](std::size_t i) const { return p[i]; }
+  std::size_t size() const { return n; }
+
+ private:
+  static constexpr std::align_val_t alignment{64};
+  void release()
+  {
+    if (p) ::operator delete(p, alignment);
+    p = nullptr;
+  }
+
+  T *p = nullptr;
+  std::size_t n = 0;
+};
+
+/// Sums over the lanes of four vectors, in the order a, b, c, d.
+template <class T> inline void sum4(Vec<T> a, Vec<T> b, Vec<T> c, Vec<T> d, T *out)
+{
+  constexpr int n = lanes<T>;
+  if constexpr (n == 2) {
+    store<T>(out, __builtin_shufflevector(a, b, 0, 2) + __builtin_shufflevector(a, b, 1, 3));
+    store<T>(out + 2, __builtin_shufflevector(c, d, 0, 2) + __builtin_shufflevector(c, d, 1, 3));
+  } else {
+    typedef T Quad __attribute__((vector_size(4 * sizeof(T)), may_alias));
+    Quad q[4];
+    if constexpr (n == 4) {
+      q[0] = a, q[1] = b, q[2] = c, q[3] = d;
+    } else if constexpr (n == 8) {
+      const auto fold = [](Vec<T> x) {
+        return __builtin_shufflevector(x, x, 0, 1, 2, 3) +
+               __builtin_shufflevector(x, x, 4, 5, 6, 7);
+      };
+      q[0] = fold(a), q[1] = fold(b), q[2] = fold(c), q[3] = fold(d);
+    } else {
+      const auto fold = [](Vec<T> x) {
+        const auto half = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                          __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+        return __builtin_shufflevector(half, half, 0, 1, 2, 3) +
+               __builtin_shufflevector(half, half, 4, 5, 6, 7);
+      };
+      q[0] = fold(a), q[1] = fold(b), q[2] = fold(c), q[3] = fold(d);
+    }
+    const Quad ab = __builtin_shufflevector(q[0], q[1], 0, 4, 2, 6) +
+                    __builtin_shufflevector(q[0], q[1], 1, 5, 3, 7);    // a01 b01 a23 b23
+    const Quad cd = __builtin_shufflevector(q[2], q[3], 0, 4, 2, 6) +
+                    __builtin_shufflevector(q[2], q[3], 1, 5, 3, 7);
+    *reinterpret_cast<Quad *>(out) =
+        __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  }
+}
+
+/// n structures of four numbers, from memory to one vector per member (n = number of lanes).
+template <class T> inline void load4(const T *p, Vec<T> &a, Vec<T> &b, Vec<T> &c, Vec<T> &d)
+{
+  if constexpr (lanes<T> == 4) {
+    const Vec<T> p0 = load(p), p1 = load(p + 4), p2 = load(p + 8), p3 = load(p + 12);
+    const Vec<T> s0 = __builtin_shufflevector(p0, p1, 0, 4, 2, 6);
+    const Vec<T> s1 = __builtin_shufflevector(p0, p1, 1, 5, 3, 7);
+    const Vec<T> s2 = __builtin_shufflevector(p2, p3, 0, 4, 2, 6);
+    const Vec<T> s3 = __builtin_shufflevector(p2, p3, 1, 5, 3, 7);
+    a = __builtin_shufflevector(s0, s2, 0, 1, 4, 5);
+    b = __builtin_shufflevector(s1, s3, 0, 1, 4, 5);
+    c = __builtin_shufflevector(s0, s2, 2, 3, 6, 7);
+    d = __builtin_shufflevector(s1, s3, 2, 3, 6, 7);
+  } else {
+    a = gather<T>([&](int l) { return p[4 * l]; });
+    b = gather<T>([&](int l) { return p[4 * l + 1]; });
+    c = gather<T>([&](int l) { return p[4 * l + 2]; });
+    d = gather<T>([&](int l) { return p[4 * l + 3]; });
+  }
+}
+
+// What tanh needs of a floating-point format.
+template <class T> struct TanhConstants;
+template <> struct TanhConstants<double> {
+  static constexpr double saturated = 20.0;              // tanh is 1 from here on
+  static constexpr double round = 6755399441055744.0;    // 1.5 * 2^52: adding it rounds to integer
+  static constexpr double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
+  static constexpr int mantissa = 52, terms = 13;
+  static constexpr double series[terms] = {1.0,
+                                           1.0 / 2,
+                                           1.0 / 6,
+                                           1.0 / 24,
+                                           1.0 / 120,
+                                           1.0 / 720,
+                                           1.0 / 5040,
+                                           1.0 / 40320,
+                                           1.0 / 362880,
+                                           1.0 / 3628800,
+                                           1.0 / 39916800,
+                                           1.0 / 479001600,
+                                           1.0 / 6227020800};    // 1/k!
+  static constexpr std::int64_t one = 0x3ff0000000000000;
+};
+template <> struct TanhConstants<float> {
+  static constexpr float saturated = 9.5f;
+  static constexpr float round = 12582912.0f;
+  static constexpr float ln2_high = 0x1.62e4p-1f, ln2_low = 0x1.7f7d1cp-20f;
+  static constexpr int mantissa = 23, terms = 7;
+  static constexpr float series[terms] = {1.0f,       1.0f / 2,   1.0f / 6,   1.0f / 24,
+                                          1.0f / 120, 1.0f / 720, 1.0f / 5040};
+  static constexpr std::int32_t one = 0x3f800000;
+};
+
+/// tanh within about two units in the last place, from e = exp(2|x|) - 1 as e / (e + 2).
+template <class T> inline Vec<T> tanh(Vec<T> x)
+{
+  using C = TanhConstants<T>;
+  using Bits = typename Simd<T>::Bits;
+  using Int = typename Simd<T>::Int;
+  static constexpr Int sign_bit = Int(1) << (8 * sizeof(T) - 1);
+  const Bits sign = (Bits)x & sign_bit;
+  Vec<T> y = (Vec<T>)((Bits)x ^ sign);
+  y = y > C::saturated ? broadcast<T>(C::saturated) : y;
+  y += y;
+  // y = n ln 2 + r with |r| <= ln(2)/2; p = exp(r) - 1 by its series
+  const Vec<T> shifted = y * T(1.4426950408889634) + C::round;
+  const Vec<T> n = shifted - C::round;
+  const Vec<T> r = (y - n * C::ln2_high) - n * C::ln2_low;
+  Vec<T> p = broadcast<T>(C::series[C::terms - 1]);
+  for (int k = C::terms - 1; k-- > 0;) p = p * r + C::series[k];
+  p *= r;
+  const Vec<T> power = (Vec<T>)(((Bits)shifted << C::mantissa) + C::one);    // 2^n
+  const Vec<T> e = power * p + (power - T(1));
+  return (Vec<T>)((Bits)(e / (e + T(2))) | sign);
+}
+
+}    // namespace pwmlff::PWMLFF_ISA
+
+#endif

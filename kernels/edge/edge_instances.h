@@ -1,0 +1,17 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// What a GPU can be asked to run: compiled by edge_cuda.cu, or refused by edge_stub.cpp.
+
+#include "edge_kernels.h"
+
+namespace pwmlff {
+
+template void launch_cuda(std::int64_t, const EdgeScatter<float> &, void *);
+template void launch_cuda(std::int64_t, const EdgeScatter<double> &, void *);
+template void launch_cuda(std::int64_t, const EdgeGather<float> &, void *);
+template void launch_cuda(std::int64_t, const EdgeGather<double> &, void *);
+
+}    // namespace pwmlff

@@ -1,0 +1,223 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "dp_model.h"
+
+#include "neighbors.h"
+#include "proof.h"
+
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <algorithm>
+#include <sstream>
+#include <stdexcept>
+
+namespace PWMLFF {
+
+/* ---- DPTorchScript ---- */
+
+DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
+    Model(std::move(info)), module(file.module())
+{
+  info_.kind = "DP";
+  file.require({"Rmax", "maxNeighborNum", "atom_type"}, "a DP model");
+  info_.cutoff = file.number("Rmax");
+  info_.max_neighbor = static_cast<int>(file.number("maxNeighborNum"));
+  if (!(info_.cutoff > 0.0) || info_.max_neighbor < 1)
+    throw std::runtime_error("model file " + in_quotes(info_.file) + " has Rmax " +
+                             std::to_string(info_.cutoff) + " and maxNeighborNum " +
+                             std::to_string(info_.max_neighbor) + ", expected both above zero");
+  check_forward();
+  select_species(std::vector<bool>(info_.atom_type.size(), true));
+}
+
+void DPTorchScript::select_species(const std::vector<bool> &present)
+{
+  // Each element once, in the order of the model: the descriptor is divided by the number of
+  // entries, and atomic energies come back grouped in this order.
+  species.clear();
+  std::vector<int> numbers;
+  for (std::size_t s = 0; s < info_.atom_type.size(); ++s) {
+    if (!present[s]) continue;
+    species.push_back(static_cast<int>(s));
+    numbers.push_back(info_.atom_type[s]);
+  }
+  atom_type = torch::tensor(numbers, torch::kInt32);
+}
+
+const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
+{
+  const std::int64_t ncentres = neighbors.ncentres();
+  const std::int64_t nrows = neighbors.nrows();
+  PaddedNeighbors &padded = neighbors.padded(info_.max_neighbor, info_.cutoff);
+  const std::int64_t nslots = padded.nslots();
+  auto *species_of_row = const_cast<int *>(neighbors.species().data());
+
+  // The optimising executor specialises for tensor sizes, which change with every neighbour list:
+  // without it the same code takes between two thirds and half the time.
+  const torch::jit::GraphOptimizerEnabledGuard plain_executor(false);
+  c10::IValue output;
+  try {
+    output = module.forward({
+        torch::from_blob(padded.list(), {1, ncentres, nslots}, torch::kInt32),
+        torch::from_blob(species_of_row, {ncentres}, torch::kInt32),
+        atom_type,
+        torch::from_blob(padded.rij(), {1, ncentres, nslots, 4}, torch::kFloat64),
+        nrows - ncentres,
+    });
+  } catch (const std::exception &error) {
+    throw std::runtime_error("the forward of model file " + in_quotes(info_.file) +
+                             " failed: " + last_line(error));
+  }
+  unpack(output, neighbors);
+  return result;
+}
+
+// forward(Tensor, Tensor, Tensor, Tensor, int, ... with defaults) -> tuple of five
+void DPTorchScript::check_forward() const
+{
+  const auto method = module.find_method("forward");
+  bool fits = method.has_value();
+  std::string found = "no method forward";
+  if (method) {
+    const c10::FunctionSchema &schema = method->function().getSchema();
+    std::ostringstream text;
+    text << schema;
+    found = text.str();
+    const auto &arguments = schema.arguments();    // [0] is the module itself
+    fits = arguments.size() >= 6 && schema.returns().size() == 1;
+    for (std::size_t i = 1; fits && i < arguments.size(); ++i) {
+      if (i <= 4) fits = arguments[i].type()->kind() == c10::TypeKind::TensorType;
+      else if (i == 5) fits = arguments[i].type()->kind() == c10::TypeKind::IntType;
+      else fits = arguments[i].default_value().has_value();
+    }
+    if (fits) {
+      const auto *tuple = schema.returns()[0].type()->castRaw<c10::TupleType>();
+      fits = tuple && tuple->elements().size() == 5;
+    }
+  }
+  if (!fits)
+    throw std::runtime_error(
+        "model file " + in_quotes(info_.file) +
+        " has the wrong signature: expected forward(Tensor list_neigh, Tensor Imagetype_map, "
+        "Tensor atom_type, Tensor ImageDR, int nghost) -> (Etot, Ei, Force, Egroup, Virial), "
+        "found " +
+        found);
+}
+
+at::Tensor DPTorchScript::output_tensor(const c10::IValue &value, const char *name,
+                                        const std::vector<std::int64_t> &shape) const
+{
+  if (!value.isTensor() || value.toTensor().sizes() != at::IntArrayRef(shape)) {
+    std::ostringstream found;
+    if (value.isTensor()) found << value.toTensor().sizes();
+    else found << value.tagKind();
+    std::ostringstream expected;
+    expected << at::IntArrayRef(shape);
+    throw std::runtime_error("the forward of model file " + in_quotes(info_.file) + " returned " +
+                             name + " as " + found.str() + ", expected a tensor " + expected.str());
+  }
+  return value.toTensor().detach().to(at::kCPU, at::kDouble).contiguous();
+}
+
+void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors)
+{
+  const std::int64_t ncentres = neighbors.ncentres();
+  const std::vector<c10::IValue> elements = output.toTupleRef().elements().vec();
+  const at::Tensor etot = output_tensor(elements[0], "Etot", {1, 1});
+  const at::Tensor ei = output_tensor(elements[1], "Ei", {1, ncentres});
+  force = output_tensor(elements[2], "Force", {1, neighbors.nrows(), 3});
+  const at::Tensor virial = output_tensor(elements[4], "Virial", {1, 9});
+
+  result.energy = *etot.data_ptr<double>();
+  result.force = force.data_ptr<double>();
+  const double *v = virial.data_ptr<double>();
+  result.virial = {v[0], v[4], v[8], v[1], v[2], v[5]};
+
+  // Energies come grouped by species; put them back in the order of the rows.
+  atom_energy.resize(ncentres);
+  const double *energy = ei.data_ptr<double>();
+  for (const int s : species)
+    for (std::int64_t row = 0; row < ncentres; ++row)
+      if (neighbors.species()[row] == s) atom_energy[row] = *energy++;
+  result.atom_energy = atom_energy.data();
+}
+
+/* ---- DPModel ---- */
+
+DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options) :
+    Model(info), original(file, std::move(info)), options(options)
+{
+  info_ = original.info();
+  if (options.engine == Engine::torchscript) return;
+  try {
+    network = std::make_unique<pwmlff::DPNetwork>(pwmlff::read_network(file.module()));
+  } catch (const std::exception &error) {
+    reason = first_line(error);
+    if (options.engine == Engine::fused)
+      throw std::runtime_error("model file " + in_quotes(info_.file) +
+                               " cannot be run by the fused engine: " + reason +
+                               "; use engine auto or torchscript");
+  }
+}
+
+void DPModel::select_species(const std::vector<bool> &present)
+{
+  original.select_species(present);
+  fused.reset();
+  if (!network) return;
+  reason.clear();
+  try {
+    fused = std::make_unique<pwmlff::DPEngine>(*network, pwmlff::dp_precision(options.precision),
+                                               present);
+    reason = difference(original, *this, present, gate_of(options.precision));
+  } catch (const std::exception &error) {
+    reason = first_line(error);
+  }
+  if (reason.empty()) return;
+  fused.reset();
+  if (options.engine == Engine::fused)
+    throw std::runtime_error("model file " + in_quotes(info_.file) +
+                             " is not what the fused engine computes: " + reason +
+                             "; use engine auto or torchscript");
+}
+
+std::string DPModel::engine() const
+{
+  if (fused)
+    return "fused, precision " + options.precision + ", " + fused->isa() + ", tables of " +
+           std::to_string(fused->table_bytes() / 1024) + " KiB";
+  return original.engine() + (reason.empty() ? "" : " (not fused: " + reason + ")");
+}
+
+const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request)
+{
+  if (!fused) return original.evaluate(neighbors, request);
+  pwmlff::DPInput input{};
+  input.ncentres = neighbors.ncentres();
+  input.nrows = neighbors.nrows();
+  input.x = neighbors.x();
+  input.species = neighbors.species().data();
+  input.first = neighbors.first().data();
+  input.candidate = neighbors.candidate().data();
+  input.nthreads = request.nthreads;
+  input.want_atom_virial = request.atom_virial;
+  input.want_centroid_virial = request.centroid_virial;
+  try {
+    fused->evaluate(input, output);
+  } catch (const pwmlff::DPOverflow &excess) {
+    throw TooManyNeighbors(excess.row, excess.species, excess.count, excess.limit);
+  }
+  const double *v = output.virial;
+  result.energy = output.energy;
+  result.atom_energy = output.atom_energy.data();
+  result.force = output.force.data();
+  result.virial = {v[0], v[4], v[8], v[1], v[2], v[5]};
+  result.atom_virial = output.atom_virial.data();
+  result.centroid_virial = output.centroid_virial.data();
+  return result;
+}
+
+}    // namespace PWMLFF

@@ -1,0 +1,69 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Deep Potentials in the form that PWMLFF and MatPL export.
+
+#ifndef PWMLFF_DP_MODEL_H
+#define PWMLFF_DP_MODEL_H
+
+#include "dp/engine.h"
+#include "model.h"
+#include "model_file.h"
+
+#include <memory>
+#include <vector>
+
+namespace PWMLFF {
+
+/// Evaluated by the file's own code: padded neighbours in, energy, forces and virial out.
+class DPTorchScript : public Model {
+ public:
+  DPTorchScript(const ModelFile &file, ModelInfo info);
+
+  void select_species(const std::vector<bool> &present) override;
+  std::string engine() const override { return "torchscript, float64"; }
+  bool has_atom_virial() const override { return false; }
+  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+
+ private:
+  void check_forward() const;
+  at::Tensor output_tensor(const c10::IValue &value, const char *name,
+                           const std::vector<std::int64_t> &shape) const;
+  void unpack(const c10::IValue &output, const Neighbors &neighbors);
+
+  torch::jit::Module module;
+  at::Tensor atom_type;        // [species that take part] atomic numbers, int32
+  std::vector<int> species;    // their indices in info().atom_type
+  at::Tensor force;            // [1, nrows, 3] keeps result.force alive
+  std::vector<double> atom_energy;
+  Evaluation result{};
+};
+
+/// Evaluated by the fused engine, after that has proved to give what the file's own code gives; else
+/// by that code.
+class DPModel : public Model {
+ public:
+  /// @throws std::runtime_error where the file does not keep to the contract, or where the fused
+  ///         engine is demanded and cannot read it
+  DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
+
+  void select_species(const std::vector<bool> &present) override;
+  std::string engine() const override;
+  bool has_atom_virial() const override { return fused != nullptr; }
+  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+
+ private:
+  DPTorchScript original;
+  EngineOptions options;
+  std::unique_ptr<pwmlff::DPNetwork> network;    // where the fused engine can read the file
+  std::unique_ptr<pwmlff::DPEngine> fused;       // where it is in use
+  std::string reason;                            // why it is not
+  pwmlff::DPOutput output;
+  Evaluation result{};
+};
+
+}    // namespace PWMLFF
+
+#endif

@@ -1,0 +1,65 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// An opened TorchScript file and what can be asked of it.
+
+#ifndef PWMLFF_MODEL_FILE_H
+#define PWMLFF_MODEL_FILE_H
+
+#include "model.h"
+
+#include <torch/script.h>
+
+#include <exception>
+#include <string>
+#include <vector>
+
+namespace PWMLFF {
+
+/// The name in quotes, for messages.
+std::string in_quotes(const std::string &name);
+
+/// First line of a message, for one of torch without its backtrace.
+std::string first_line(const std::exception &error);
+
+/// The last line that says something: TorchScript puts the call stack before the message.
+std::string last_line(const std::exception &error);
+
+/// A module with messages that name its file.
+class ModelFile {
+ public:
+  /// Open on the CPU, in evaluation mode, with parameters in float64 that need no gradient.
+  /// @throws std::runtime_error where the contents are no TorchScript module
+  ModelFile(const std::string &file, const std::string &contents);
+
+  const std::string &name() const { return file; }
+  const torch::jit::Module &module() const { return module_; }
+
+  bool has(const std::string &attribute) const { return module_.hasattr(attribute); }
+
+  /// @throws std::runtime_error that lists the attributes that are missing
+  void require(const std::vector<std::string> &attributes, const std::string &kind) const;
+
+  /// The value of an attribute. @throws std::runtime_error where it has another type
+  double number(const std::string &attribute) const;
+  std::string text(const std::string &attribute, const std::string &fallback) const;
+  std::vector<int> integers(const std::string &attribute) const;
+
+  /// What all kinds of models have in common.
+  /// @throws std::runtime_error for impossible values
+  ModelInfo describe() const;
+
+ private:
+  [[noreturn]] void wrong_type(const std::string &attribute, const c10::IValue &value,
+                               const std::string &expected) const;
+
+  std::string file;
+  torch::jit::Module module_;
+  std::string dtype;    // of the parameters as stored
+};
+
+}    // namespace PWMLFF
+
+#endif

@@ -1,0 +1,35 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Proof that two evaluations of a model are the same, on a structure made for it.
+
+#ifndef PWMLFF_PROOF_H
+#define PWMLFF_PROOF_H
+
+#include "model.h"
+
+#include <string>
+#include <vector>
+
+namespace PWMLFF {
+
+/// How far results may be apart, relative to the largest energy of an atom or force component in the
+/// structure, or to 1 eV and 1 eV/angstrom where these are smaller.
+struct Gate {
+  double energy, force;
+};
+
+/// The gate of a precision of the fused engine: exact, double or mixed.
+Gate gate_of(const std::string &precision);
+
+/// Evaluate both models on a random cluster of the species that take part, with an isolated atom and with
+/// pairs from short distances to the cutoff; the same cluster for the same model.
+/// @return empty where atomic energies, forces and virial agree within the gate, else what differs
+std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
+                       const Gate &gate);
+
+}    // namespace PWMLFF
+
+#endif

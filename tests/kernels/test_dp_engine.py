@@ -1,0 +1,441 @@
+"""The fused DP engine against the float64 reference, and what it promises beyond that."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ase import Atoms
+from ase.neighborlist import neighbor_list
+
+import pwmlff.kernels
+from pwmlff.models import DP, DPConfig
+from pwmlff.reference import evaluate
+from systems import SYSTEMS
+
+PRECISIONS = ("exact", "double", "mixed")
+# Largest errors of the energy per atom, of forces (largest and RMS) and, relative, of the virial.
+GATES = {
+    "exact": (1e-10, 1e-10, 1e-10, 1e-10),
+    "double": (1e-8, 1e-6, 1e-7, 1e-7),
+    "mixed": (1e-6, 1e-4, 1e-5, 1e-5),
+}
+# One atom may be off by more than the average in float32.
+ONE_ATOM = {"exact": 1, "double": 1, "mixed": 5}
+SKIN = 0.7
+CPU_VARIABLE = "PWMLFF_CPU"
+
+
+@dataclass
+class Rows:
+    """Atoms and their images within cutoff and skin, as the engine takes them."""
+
+    x: torch.Tensor  # [nrows, 3]
+    species: torch.Tensor  # [nrows]
+    first: torch.Tensor  # [n*nspecies + 1]
+    candidate: torch.Tensor
+    atom: np.ndarray  # [nrows] the atom that a row is, or is an image of
+
+    @classmethod
+    def of(cls, atoms: Atoms, elements, reach: float) -> Rows:
+        kind = np.full(len(atoms), -1)
+        for index, number in enumerate(elements):
+            kind[atoms.numbers == number] = index
+        i, j, images = neighbor_list("ijS", atoms, reach)
+        known, row = np.unique(
+            np.c_[np.any(images, axis=1), j, images], axis=0, return_inverse=True
+        )
+        ghosts = known[known[:, 0] == 1]
+        ntouched = len(known) - len(ghosts)  # atoms that are neighbours themselves
+        place = np.r_[known[:ntouched, 1], len(atoms) + np.arange(len(ghosts))]
+        row = place[row.ravel()]
+        atom = np.r_[np.arange(len(atoms)), ghosts[:, 1]].astype(int)
+        shift = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 2:] @ np.asarray(atoms.cell)]
+        block = i * len(elements) + kind[j]
+        order = np.argsort(block, kind="stable")
+        order = order[kind[j][order] >= 0]
+        counts = np.bincount(block[order], minlength=len(atoms) * len(elements))
+        return cls(
+            torch.from_numpy(atoms.positions[atom] + shift),
+            torch.from_numpy(kind[atom].astype(np.int32)),
+            torch.from_numpy(np.r_[0, np.cumsum(counts)].astype(np.int32)),
+            torch.from_numpy(row[order].astype(np.int32)),
+            atom,
+        )
+
+
+@dataclass
+class Result:
+    atom_energy: np.ndarray
+    forces: np.ndarray
+    virial: np.ndarray  # [3, 3]
+    atom_virial: np.ndarray  # [n, 6]
+    centroid_virial: np.ndarray  # [n, 9]
+
+
+class Engine:
+    def __init__(self, folder: Path, model: DP, precision: str, elements=None) -> None:
+        path = folder / "model.pt"
+        model.save(path)
+        self.elements = list(model.atom_type)
+        present = self.elements if elements is None else elements
+        flags = [int(z in present) for z in self.elements]
+        self.core = torch.classes.pwmlff.DPEngine(str(path), precision, flags)
+
+    def __call__(self, atoms: Atoms, nthreads: int = 1) -> Result:
+        rows = Rows.of(atoms, self.elements, self.core.cutoff() + SKIN)
+        atom_energy, force, virial, atom_virial, centroid = self.core.evaluate(
+            rows.x, rows.species, rows.first, rows.candidate, nthreads
+        )
+
+        def fold(values):
+            folded = np.zeros((len(atoms), values.shape[1]))
+            np.add.at(folded, rows.atom, values.numpy())
+            return folded
+
+        return Result(
+            atom_energy.numpy(),
+            fold(force),
+            virial.numpy().reshape(3, 3),
+            fold(atom_virial),
+            fold(centroid),
+        )
+
+
+@pytest.fixture
+def engine(tmp_path):
+    """Engines by model, precision and elements."""
+    return lambda *args, **kwargs: Engine(tmp_path, *args, **kwargs)
+
+
+def check(result: Result, wanted, precision: str, scale: float = 1.0) -> None:
+    energy, largest, rms, virial = (gate * scale for gate in GATES[precision])
+    error = result.forces - wanted.forces
+    by_atom = np.abs(result.atom_energy - wanted.atom_energy)
+    assert by_atom.max() < ONE_ATOM[precision] * energy
+    assert abs(result.atom_energy.sum() - wanted.energy) < energy * len(by_atom)
+    assert np.abs(error).max() < largest
+    assert np.sqrt((error**2).mean()) < rms
+    assert np.abs(result.virial - wanted.virial).max() < virial * max(
+        1.0, np.abs(wanted.virial).max()
+    )
+
+
+def random_model(elements, width: int, seed: int, max_neighbor: int = 60) -> DP:
+    rng = np.random.default_rng(seed)
+    n = len(elements)
+    config = DPConfig(
+        atom_type=elements,
+        rmax=4.5,
+        rmin=(0.5, 1.5, 4.0)[seed % 3],
+        max_neighbor=max_neighbor,
+        m2=max(1, width // 3),
+        embedding=(width // 4, width // 2, width),
+        fitting=(30, 30, 21),
+    )
+    davg = rng.normal(0.0, 0.05, (n, n, 1, 4)).repeat(max_neighbor, axis=2).reshape(n, -1)
+    dstd = rng.uniform(0.04, 0.2, (n, n, 1, 4)).repeat(max_neighbor, axis=2).reshape(n, -1)
+    return DP(config, davg=davg, dstd=dstd, energy_shift=rng.normal(size=n), seed=seed).eval()
+
+
+def random_atoms(elements, natoms: int, seed: int, length: float = 6.0) -> Atoms:
+    rng = np.random.default_rng(seed)
+    cell = length * np.eye(3) + rng.uniform(-0.5, 0.5, (3, 3))
+    return Atoms(
+        numbers=rng.choice(elements, natoms),
+        positions=rng.random((natoms, 3)) @ cell,
+        cell=cell,
+        pbc=True,
+    )
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_named_systems(engine, name, precision):
+    model, atoms = SYSTEMS[name].model(), SYSTEMS[name].atoms()
+    check(engine(model, precision)(atoms), evaluate(model, atoms), precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_hfo2_frames(engine, hfo2_model, hfo2_folder, precision):
+    run = engine(hfo2_model, precision)
+    with np.load(hfo2_folder / "reference.npz") as reference:
+        for k in range(len(reference["energy"])):
+            atoms = Atoms(
+                reference["numbers"],
+                positions=reference["positions"][k],
+                cell=reference["cell"][k],
+                pbc=True,
+            )
+            check(run(atoms), evaluate(hfo2_model, atoms), precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("seed,width", [*enumerate((8, 12, 25, 33, 50, 64, 100, 128))])
+def test_random_models(engine, seed, width, precision):
+    elements = (8, 72, 1, 14)[: 2 + seed % 3]
+    model = random_model(elements, width, seed)
+    atoms = random_atoms(elements, 14, seed)
+    check(engine(model, precision)(atoms), evaluate(model, atoms), precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("distance", (0.05, 0.3, 0.4, 0.5, 0.7))
+def test_close_pairs(engine, distance, precision):
+    """Atoms on top of each other leave the tables, not the numbers."""
+    model = random_model((8, 72), 25, 0)
+    atoms = random_atoms((8, 72), 12, 1)
+    atoms.positions[1] = atoms.positions[0] + distance * np.array((0.6, 0.0, 0.8))
+    wanted = evaluate(model, atoms)
+    scale = max(1.0, np.abs(wanted.forces).max())
+    check(engine(model, precision)(atoms), wanted, precision, scale)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("radius", ("rmin", "rmax"))
+def test_continuity(engine, radius, precision):
+    """Energy and force do not jump where the switch begins and where neighbours come and go."""
+    model = random_model((8, 72), 25, 1)
+    run = engine(model, precision)
+    boundary = model.Rmin if radius == "rmin" else model.Rmax
+    results = []
+    for distance in (boundary - 1e-9, boundary, boundary + 1e-9):
+        positions = [(0, 0, 0), (0, 1.9, 0), (distance, 0, 0)]
+        results.append(run(Atoms((8, 72, 72), positions=positions)))
+    energy, force, *_ = GATES[precision]
+    for one, other in itertools.pairwise(results):
+        assert np.abs(one.atom_energy - other.atom_energy).max() < energy
+        assert np.abs(one.forces - other.forces).max() < force
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_atoms_alone(engine, precision):
+    model = random_model((8, 72), 12, 2)
+    atoms = Atoms((8, 72, 72), positions=[(0, 0, 0), (50, 0, 0), (0, 50, 0)])
+    result = engine(model, precision)(atoms)
+    check(result, evaluate(model, atoms), precision)
+    assert not result.forces.any()
+    assert not result.virial.any()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_no_centres(engine, precision):
+    result = engine(random_model((8, 72), 12, 2), precision)(Atoms())
+    assert result.forces.shape == (0, 3)
+    assert not result.virial.any()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_subset_of_species(engine, precision):
+    """The number of species that take part divides the descriptor; slots of others are ignored."""
+    model = random_model((8, 72, 1), 16, 4)
+    atoms = random_atoms((8, 1), 10, 3)
+    result = engine(model, precision, elements=(8, 1))(atoms)
+    check(result, evaluate(model, atoms, elements=(8, 1)), precision)
+    with pytest.raises(ValueError, match=r"centre \d+ is of species 0, .* take part"):
+        engine(model, precision, elements=(72, 1))(atoms)
+
+
+def test_bystanders(engine):
+    """Rows of species -1 get no energy and no force, and nothing depends on them."""
+    model = random_model((8, 72), 16, 5)
+    atoms = random_atoms((8, 72), 10, 5)
+    with_others = atoms.copy()
+    with_others += Atoms("Ar3", positions=np.random.default_rng(0).random((3, 3)) * 5)
+    run = engine(model, "double")
+    alone, beside = run(atoms), run(with_others)
+    np.testing.assert_allclose(beside.atom_energy[:10], alone.atom_energy, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(beside.forces[:10], alone.forces, rtol=0, atol=1e-12)
+    assert not beside.atom_energy[10:].any()
+    assert not beside.forces[10:].any()
+
+
+@pytest.mark.parametrize("nthreads", (1, 2))
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_overflow(engine, precision, nthreads):
+    model = random_model((8, 72), 8, 6, max_neighbor=4)
+    atoms = Atoms("O7", positions=[(1.1 * k, 0, 0) for k in range(7)])
+    atoms.positions[6] += (20, 0, 0)
+    with pytest.raises(ValueError, match=r"row 1 has 5 neighbours of species 0 .* allows 4"):
+        engine(model, precision)(atoms, nthreads)
+    atoms.positions[5] += (0, 20, 0)
+    check(engine(model, precision)(atoms, nthreads), evaluate(model, atoms), precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_threads_and_repetition(engine, precision):
+    model = random_model((8, 72), 25, 7)
+    atoms = random_atoms((8, 72), 40, 7, length=9.0)
+    run = engine(model, precision)
+    single, again = run(atoms), run(atoms)
+    double, twice = run(atoms, 2), run(atoms, 2)
+    for name in vars(single):
+        assert np.array_equal(getattr(single, name), getattr(again, name)), name
+        assert np.array_equal(getattr(double, name), getattr(twice, name)), name
+        np.testing.assert_allclose(getattr(double, name), getattr(single, name), rtol=0, atol=1e-11)
+    assert np.array_equal(single.atom_energy, double.atom_energy)
+    check(run(atoms, 64), evaluate(model, atoms), precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_block_of_an_atom_does_not_matter(engine, precision):
+    """The same atom gives the same energy, bit by bit, whatever atoms are computed beside it."""
+    model = random_model((8, 72), 25, 8)
+    atoms = random_atoms((8, 72), 19, 8)
+    run = engine(model, precision)
+    whole = run(atoms).atom_energy
+    rows = Rows.of(atoms, run.elements, run.core.cutoff() + SKIN)
+    part = run.core.evaluate(rows.x, rows.species, rows.first[: 7 * 2 + 1], rows.candidate, 1)[0]
+    assert np.array_equal(part.numpy(), whole[:7])
+
+
+@pytest.mark.parametrize("precision", ("exact", "double"))
+def test_forces_are_derivatives(engine, precision):
+    """Central differences of the engine's own energy."""
+    model = random_model((8, 72), 25, 9)
+    atoms = random_atoms((8, 72), 8, 9)
+    run = engine(model, precision)
+    forces = run(atoms).forces
+    step = 1e-4
+    for atom in range(3):
+        for axis in range(3):
+            energies = []
+            for sign in (-1, 1):
+                moved = atoms.copy()
+                moved.positions[atom, axis] += sign * step
+                energies.append(run(moved).atom_energy.sum())
+            slope = (energies[1] - energies[0]) / (2 * step)
+            assert -slope == pytest.approx(forces[atom, axis], abs=1e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_virials(engine, precision):
+    """Per-atom virials sum to the total; a neighbour gets all of a term, or half of it."""
+    model = random_model((8, 72), 25, 10)
+    run = engine(model, precision)
+    result = run(random_atoms((8, 72), 12, 10))
+    xx_yy_zz_xy_xz_yz_yx_zx_zy = result.virial.ravel()[[0, 4, 8, 1, 2, 5, 3, 6, 7]]
+    scale = np.abs(result.virial).max()
+    for virial in (result.atom_virial, result.centroid_virial):
+        total = xx_yy_zz_xy_xz_yz_yx_zx_zy[: virial.shape[1]]
+        np.testing.assert_allclose(virial.sum(0), total, rtol=0, atol=1e-12 * scale)
+
+    pair = Atoms((8, 72), positions=[(0, 0, 0), (1.2, 0.4, -0.9)])
+    rows = Rows.of(pair, run.elements, run.core.cutoff())
+    half = [rows.first[:3], rows.candidate[:1], 1]  # only the first atom has an energy
+    _, force, virial, atom_virial, centroid = run.core.evaluate(rows.x, rows.species, *half)
+    expected = torch.outer(rows.x[1] - rows.x[0], force[1])
+    np.testing.assert_allclose(virial.reshape(3, 3), expected, rtol=1e-12)
+    np.testing.assert_allclose(atom_virial[0], atom_virial[1], rtol=1e-12)
+    assert not centroid[0].any()
+    np.testing.assert_allclose(centroid[1, :3], expected.diagonal(), rtol=1e-12)
+    np.testing.assert_allclose(centroid[1, 6], expected[1, 0], rtol=1e-12)
+
+
+def test_table(engine):
+    """What the engine says of its tables."""
+    model = random_model((8, 72), 25, 0)
+    exact, double, mixed = (engine(model, precision).core for precision in PRECISIONS)
+    assert exact.table_bytes() == 0
+    assert exact.table_error() == (0.0, 0.0)
+    assert 0 < mixed.table_bytes() < double.table_bytes()
+    assert max(double.table_error()) < 1e-6
+    assert double.cutoff() == model.Rmax
+
+
+@pytest.mark.parametrize("isa", ("baseline", "avx2", "avx512"))
+def test_instruction_sets(engine, isa, tmp_path, monkeypatch):
+    """Every instruction set of this processor gives the same numbers; others are an error."""
+    model = random_model((8, 72), 25, 3)
+    atoms = random_atoms((8, 72), 21, 3)
+    monkeypatch.setenv(CPU_VARIABLE, isa)
+    try:
+        runs = [engine(model, precision) for precision in PRECISIONS]
+    except RuntimeError as error:
+        assert "this processor runs" in str(error)
+        pytest.skip(f"this processor does not run {isa}")
+    wanted = evaluate(model, atoms)
+    for precision, run in zip(PRECISIONS, runs, strict=True):
+        assert run.core.isa() == isa
+        check(run(atoms), wanted, precision)
+
+
+def test_unknown_instruction_set(engine, monkeypatch):
+    monkeypatch.setenv(CPU_VARIABLE, "pentium")
+    with pytest.raises(
+        RuntimeError, match=r"PWMLFF_CPU is 'pentium'; this processor runs .*baseline"
+    ):
+        engine(random_model((8,), 8, 0), "double")
+
+
+def test_fitting_without_hidden_layers_and_full_axis(engine):
+    config = DPConfig((8,), rmax=4.0, rmin=1.0, max_neighbor=30, m2=5, embedding=(5,), fitting=(1,))
+    model = DP(config, seed=1).eval()
+    atoms = random_atoms((8,), 9, 2)
+    check(engine(model, "double")(atoms), evaluate(model, atoms), "double")
+
+
+class _Extended(DP):
+    """A DP with one more parameter."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.type_embedding = torch.nn.Parameter(torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    (
+        (lambda m: setattr(m, "davg", m.davg + torch.rand(m.davg.shape)), "davg differs between"),
+        (lambda m: setattr(m, "davg", m.davg[:, :-1]), r"davg has shape \[1, 119\]"),
+        (lambda m: setattr(m, "M2", 9), "M2 is 9"),
+        (lambda m: setattr(m, "__class__", _Extended), "type_embedding"),
+    ),
+)
+def test_models_that_do_not_fit(engine, change, message):
+    config = DPConfig((8,), rmax=4.0, rmin=1.0, max_neighbor=30, m2=3, embedding=(8,), fitting=(4,))
+    model = (_Extended if message == "type_embedding" else DP)(config, seed=1).eval()
+    if message != "type_embedding":
+        change(model)
+    with pytest.raises(RuntimeError, match=message):
+        engine(model, "double")
+
+
+def test_wrong_arguments(engine):
+    model = random_model((8, 72), 8, 0)
+    with pytest.raises(ValueError, match="precision is 'half'"):
+        engine(model, "half")
+    with pytest.raises(ValueError, match="at least one of them"):
+        engine(model, "double", elements=())
+    run = engine(model, "double")
+    rows = vars(Rows.of(random_atoms((8, 72), 5, 0), run.elements, 5.0))
+    del rows["atom"]
+    good = Rows(**rows, atom=np.zeros(0))
+    for change, message in (
+        ({"x": good.x.float()}, "x is"),
+        ({"species": good.species.long()}, "species is"),
+        ({"first": good.first[:-1]}, "first has"),
+        ({"first": good.first.flip(0)}, "first has to rise"),
+        ({"candidate": good.candidate + 10000}, "candidate 0 is row"),
+    ):
+        bad = replace(good, **change)
+        with pytest.raises(ValueError, match=message):
+            run.core.evaluate(bad.x, bad.species, bad.first, bad.candidate, 1)
+    with pytest.raises(ValueError, match="nthreads is 0"):
+        run.core.evaluate(good.x, good.species, good.first, good.candidate, 0)
+
+
+def test_needs_no_torch_openmp_of_its_own():
+    """One OpenMP runtime in the process: the one that torch brings under the same name."""
+    text = subprocess.run(
+        ["readelf", "-d", pwmlff.kernels.LIBRARY], capture_output=True, text=True, check=False
+    )
+    if text.returncode != 0 or sys.platform != "linux":
+        pytest.skip("no readelf")
+    assert "libgomp.so.1" in text.stdout
