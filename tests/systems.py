@@ -22,6 +22,7 @@ class System:
     cell: tuple[tuple[float, ...], ...] = ((4.0, 0.0, 0.0), (0.0, 4.2, 0.0), (0.0, 0.0, 3.8))
     pbc: tuple[bool, bool, bool] = (True, True, True)
     rmax: float = 3.5
+    rmin: float = 1.2
     embedding: tuple[int, ...] = (6, 12, 12)  # plain, doubling, matching
     fitting: tuple[int, ...] = (10, 10, 7)  # plain, matching, plain
     max_neighbor: int = 40
@@ -34,7 +35,7 @@ class System:
         config = DPConfig(
             atom_type=self.elements,
             rmax=self.rmax,
-            rmin=1.2,
+            rmin=self.rmin,
             max_neighbor=slots,
             m2=self.embedding[-1] // 2,
             embedding=self.embedding,
