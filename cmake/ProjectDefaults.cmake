@@ -18,6 +18,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 target_compile_options(pwmlff_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>")
 
+option(PWMLFF_SANITIZE "Compile with the address and undefined behaviour sanitizers" OFF)
+if(PWMLFF_SANITIZE)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all;-g>")
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-fsanitize=address,undefined>)
+endif()
+
 # Messages name source files relative to the project, not to the machine that compiled them.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 

@@ -7,6 +7,7 @@
 // torch.classes.pwmlff, and the names that older model files call.
 
 #include "compat/calc_ops.h"
+#include "descriptor/descriptor.h"
 #include "dp/binding.h"
 #include "edge/edge.h"
 
@@ -14,6 +15,7 @@
 
 TORCH_LIBRARY(pwmlff, m)
 {
+  pwmlff::register_descriptor_ops(m);
   pwmlff::register_dp_engine(m);
   pwmlff::register_edge_ops(m);
 }

@@ -13,7 +13,7 @@
 #include <exception>
 #include <string>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// Call work() on every rank of comm. Collective.
 /// @return the same text on every rank: empty if all succeeded, else what() of the lowest rank whose
@@ -46,6 +46,6 @@ template <typename Work> std::string first_failure(MPI_Comm comm, Work &&work)
   return message;
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

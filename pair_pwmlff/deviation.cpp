@@ -13,7 +13,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int natoms, int width,
                           MPI_Comm comm)
@@ -70,4 +70,4 @@ void DeviationFile::close()
   file = nullptr;
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// Average, minimum and maximum over all atoms of all ranks.
 struct Spread {
@@ -49,6 +49,6 @@ class DeviationFile {
   std::FILE *file = nullptr;
 };
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

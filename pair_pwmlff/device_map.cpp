@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 namespace {
 
@@ -51,4 +51,4 @@ std::string device_table(MPI_Comm comm, const std::string &device, int nthreads)
   return text;
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff

@@ -12,12 +12,12 @@
 
 #include <string>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// Table of hosts, their ranks, the device and the threads of each, one line per host.
 /// Collective over comm; the text is complete on rank 0 and empty elsewhere.
 std::string device_table(MPI_Comm comm, const std::string &device, int nthreads);
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /* ---- DPTorchScript ---- */
 
@@ -220,4 +220,4 @@ const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request
   return result;
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff

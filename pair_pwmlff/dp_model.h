@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// Evaluated by the file's own code: padded neighbours in, energy, forces and virial out.
 class DPTorchScript : public Model {
@@ -64,6 +64,6 @@ class DPModel : public Model {
   Evaluation result{};
 };
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// Symbols of the elements in the order of their atomic numbers (IUPAC 2016); index 0 is unused.
 inline constexpr std::array<std::string_view, 119> ELEMENT_SYMBOLS = {
@@ -54,6 +54,6 @@ template <typename Numbers> std::string symbols(const Numbers &numbers)
   return text;
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

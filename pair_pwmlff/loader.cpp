@@ -22,7 +22,7 @@
 
 namespace fs = std::filesystem;
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 namespace {
 
 using CreatePair = void *(void *);
@@ -130,4 +130,4 @@ void *create_pair(void *ptr)
   return create(ptr);
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff

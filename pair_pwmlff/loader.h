@@ -13,12 +13,12 @@
 #ifndef PWMLFF_LOADER_H
 #define PWMLFF_LOADER_H
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// Create a PairPWMLFF for the given LAMMPS instance. Collective over the ranks of its world; if any
 /// rank cannot, all of them stop with that rank's message through Error::all.
 void *create_pair(void *lmp);
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

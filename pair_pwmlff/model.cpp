@@ -12,7 +12,7 @@
 
 #include <stdexcept>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options)
@@ -30,4 +30,4 @@ try {
 
 void set_num_threads(int nthreads) { at::set_num_threads(nthreads); }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff

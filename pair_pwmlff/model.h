@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 class Neighbors;
 
@@ -95,6 +95,6 @@ std::unique_ptr<Model> load_model(const std::string &file, const std::string &co
 /// The number of threads that torch uses in this process.
 void set_num_threads(int nthreads);
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 std::string in_quotes(const std::string &name) { return "'" + name + "'"; }
 
@@ -125,4 +125,4 @@ ModelInfo ModelFile::describe() const
   return info;
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff

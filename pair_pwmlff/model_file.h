@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// The name in quotes, for messages.
 std::string in_quotes(const std::string &name);
@@ -60,6 +60,6 @@ class ModelFile {
   std::string dtype;    // of the parameters as stored
 };
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type,
                         int nspecies)
@@ -113,4 +113,4 @@ void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)
   }
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff

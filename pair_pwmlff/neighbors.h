@@ -21,7 +21,7 @@
 #include <memory>
 #include <vector>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// LAMMPS's own arrays on this rank; nothing is copied, nothing is owned.
 struct LocalAtoms {
@@ -112,6 +112,6 @@ class Neighbors {
   std::map<int, Padding> paddings;    // by max_neighbor
 };
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

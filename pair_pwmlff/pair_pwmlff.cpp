@@ -30,7 +30,7 @@
 #include <sstream>
 
 using namespace LAMMPS_NS;
-using namespace PWMLFF;
+using namespace pair_pwmlff;
 
 static constexpr const char *KEYWORDS = "out_freq, out_file, engine, precision";
 

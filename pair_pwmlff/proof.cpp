@@ -14,7 +14,7 @@
 #include <random>
 #include <stdexcept>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 namespace {
 
 constexpr int MOST_ATOMS = 24;
@@ -120,4 +120,4 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
   return text;
 }
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace PWMLFF {
+namespace pair_pwmlff {
 
 /// How far results may be apart, relative to the largest energy of an atom or force component in the
 /// structure, or to 1 eV and 1 eV/angstrom where these are smaller.
@@ -30,6 +30,6 @@ Gate gate_of(const std::string &precision);
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate);
 
-}    // namespace PWMLFF
+}    // namespace pair_pwmlff
 
 #endif

@@ -16,7 +16,7 @@ extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *l
   plugin.name = "pwmlff";
   plugin.info = "machine-learned potentials stored as TorchScript";
   plugin.author = "the pair_style pwmlff developers";
-  plugin.creator.v1 = PWMLFF::create_pair;
+  plugin.creator.v1 = pair_pwmlff::create_pair;
   plugin.handle = handle;
   (*reinterpret_cast<lammpsplugin_regfunc *>(regfunc))(&plugin, lmp);
 }

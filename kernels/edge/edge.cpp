@@ -5,13 +5,8 @@
 
 #include "edge.h"
 
+#include "../common/op.h"
 #include "edge_kernels.h"
-
-#include <ATen/ATen.h>
-#include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>
 
 namespace pwmlff {
 namespace {
@@ -43,18 +38,6 @@ void check_range(const at::Tensor &edge_index, std::int64_t nall)
   TORCH_CHECK(least.item<std::int64_t>() >= 0 && most.item<std::int64_t>() < nall,
               "edge_index holds ", least.item<std::int64_t>(), " to ", most.item<std::int64_t>(),
               "; expected indices of ", nall, " atoms, from 0");
-}
-
-template <typename Kernel>
-void launch(const at::Tensor &like, std::int64_t nitems, const Kernel &kernel)
-{
-  if (like.is_cpu()) {
-    launch_cpu(nitems, kernel);
-    return;
-  }
-  const c10::OptionalDeviceGuard guard(like.device());
-  const c10::impl::VirtualGuardImpl implementation(like.device().type());
-  launch_cuda(nitems, kernel, implementation.getStream(like.device()).native_handle());
 }
 
 at::Tensor scatter(const at::Tensor &values, const at::Tensor &edge_index, std::int64_t nall,
@@ -106,18 +89,14 @@ at::Tensor gather_meta(const at::Tensor &atoms, const at::Tensor &edge_index, do
 at::Tensor call_scatter(const at::Tensor &values, const at::Tensor &edge_index, std::int64_t nall,
                         double centre, double neighbor)
 {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("pwmlff::edge_scatter", "")
-                             .typed<decltype(scatter)>();
+  static const auto op = find_op<decltype(scatter)>("pwmlff::edge_scatter");
   return op.call(values, edge_index, nall, centre, neighbor);
 }
 
 at::Tensor call_gather(const at::Tensor &atoms, const at::Tensor &edge_index, double centre,
                        double neighbor)
 {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("pwmlff::edge_gather", "")
-                             .typed<decltype(gather)>();
+  static const auto op = find_op<decltype(gather)>("pwmlff::edge_gather");
   return op.call(atoms, edge_index, centre, neighbor);
 }
 
@@ -225,16 +204,10 @@ void register_edge_ops(torch::Library &library)
   // atoms [nall, width], edge_index int64 [2, E] -> [E, width]: centre atoms[i] + neighbor atoms[j]
   library.def(
       "edge_gather(Tensor atoms, Tensor edge_index, float centre, float neighbor) -> Tensor");
-  for (const auto key : {c10::DispatchKey::CPU, c10::DispatchKey::CUDA}) {
-    library.impl("edge_scatter", torch::dispatch(key, TORCH_FN(scatter)));
-    library.impl("edge_gather", torch::dispatch(key, TORCH_FN(gather)));
-  }
-  library.impl("edge_scatter", torch::dispatch(c10::DispatchKey::Meta, TORCH_FN(scatter_meta)));
-  library.impl("edge_gather", torch::dispatch(c10::DispatchKey::Meta, TORCH_FN(gather_meta)));
-  library.impl("edge_scatter",
-               torch::dispatch(c10::DispatchKey::Autograd, TORCH_FN(scatter_autograd)));
-  library.impl("edge_gather",
-               torch::dispatch(c10::DispatchKey::Autograd, TORCH_FN(gather_autograd)));
+  register_kernels(library, "edge_scatter", TORCH_FN(scatter), TORCH_FN(scatter_meta),
+                   TORCH_FN(scatter_autograd));
+  register_kernels(library, "edge_gather", TORCH_FN(gather), TORCH_FN(gather_meta),
+                   TORCH_FN(gather_autograd));
 
   // edge.h
   library.def("edge_force(Tensor edge_grad, Tensor edge_index, int nall) -> Tensor",

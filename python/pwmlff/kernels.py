@@ -16,6 +16,21 @@ row 1 the neighbour j), differentiable to any order, float32 and float64:
   ``edge_gather(atoms [nall, w], edge_index, centre, neighbor) -> [E, w]``: what the others are
   made of
 
+Parts of a Deep Potential, for training and for new models, as differentiable as the others
+(formulas, units and errors: kernels/descriptor/descriptor.h; M is the width of the embedding):
+
+- ``dp_environment(edge_vec [E, 3], rmin, rmax) -> [E, 4]``: s(r) (1, x/r, y/r, z/r)
+- ``dp_embedding(x [E], weight, bias) -> [E, M]``: an embedding net; lists with one tensor per layer
+- ``table_embedding(x [E], table [intervals, order+1, M], low, width, derivative) -> [E, M]``:
+  piecewise polynomials of x, lowest power first, or a derivative of them
+- ``dp_moments(env [E, 4], g [E, M], centre int64 [E], ncentres) -> [ncentres, 4, M]``: sum of
+  env (x) g over the edges of each centre
+- ``dp_descriptor(moments [n, 4, M], m2) -> [n, M*m2]``: T^T T[:, :m2], row by row
+- ``dp_fitting(x [n, in], weight, bias, resnet_dt) -> [n]``: a fitting net; one resnet_dt per layer
+  but the last, without elements where there is none
+- ``dp_environment_backward``, ``table_embedding_backward``, ``dp_moments_to_env`` and
+  ``dp_moments_to_g``: what their derivatives are made of
+
 ``torch.classes.pwmlff.DPEngine(model_file, precision, present)`` is the fused engine for Deep
 Potentials; its methods are described in kernels/dp/binding.cpp.
 """
@@ -28,12 +43,16 @@ import torch
 
 from pwmlff.plugin import library
 
-_plugin = library()
-if _plugin is None:
-    raise ImportError(
-        "pair-pwmlff is not compiled: install it with pip before importing its kernels"
-    )
 
-#: Path of the library with the kernels.
-LIBRARY = os.path.join(os.path.dirname(_plugin), "libpwmlff_kernels.so")
+def _find() -> str:
+    plugin = library()
+    default = plugin and os.path.join(os.path.dirname(plugin), "libpwmlff_kernels.so")
+    path = os.environ.get("PWMLFF_KERNELS_LIB", default)
+    if path is None:
+        raise ImportError("found no compiled pair-pwmlff: install it with pip to have its kernels")
+    return path
+
+
+#: Path of the library with the kernels; the environment variable PWMLFF_KERNELS_LIB names another.
+LIBRARY = _find()
 torch.ops.load_library(LIBRARY)

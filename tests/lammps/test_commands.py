@@ -190,6 +190,7 @@ def test_threads_follow_lammps(lammps: Lammps, lj_models):
     assert "2 threads each" in lammps.run(text, OMP_NUM_THREADS="2").output
 
 
+@pytest.mark.parametrize("engine", ["torchscript", "double", "mixed"])
 def test_nve_conserves_energy(lammps: Lammps, hfo2_folder, hfo2_model):
     """HfO2 at 300 K, 0.5 fs: no drift of the total energy beyond its fluctuation."""
     lammps.save(hfo2_model)

@@ -1,0 +1,102 @@
+"""Which engine runs a file: the fused one where it proves equal, never where it does not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness import DUMP, MEASURE, Lammps, forces
+from systems import SYSTEMS, crystal
+
+BINARY = SYSTEMS["two elements, triclinic"]
+SETUP = f"""
+units metal
+read_data atoms.data
+pair_style pwmlff model.pt {{}}
+pair_coeff * * O Hf
+{MEASURE}
+run 0
+{DUMP}
+"""
+
+
+class Sigmoid(torch.nn.Module):
+    """A layer with the names and shapes of the contract, but another activation."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.weight = layer.weight
+        self.bias = layer.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(torch.addmm(self.bias, x, self.weight))
+
+
+@pytest.fixture
+def engine() -> str:
+    """The tests below say it themselves."""
+    return "automatic"
+
+
+@pytest.fixture
+def folder(lammps: Lammps) -> Lammps:
+    lammps.data(crystal(2), [8, 72])
+    return lammps
+
+
+def numbers(run):
+    return run.thermo()["PotEng"][0], forces(run.atoms()).tolist()
+
+
+def test_fused_where_equal(folder: Lammps):
+    folder.save(BINARY.model(isotropic=True))
+    assert "engine fused, precision double" in folder.run(SETUP.format("")).output
+    assert "engine fused, precision mixed" in folder.run(SETUP.format("precision mixed")).output
+    text = SETUP.format("engine torchscript")
+    assert "engine torchscript, float64\n" in folder.run(text).output
+
+
+def test_other_activation(folder: Lammps):
+    """Same names, same shapes, other function: the proof at load finds it."""
+    model = BINARY.model(isotropic=True)
+    model.embedding_net[1].layers[0] = Sigmoid(model.embedding_net[1].layers[0])
+    folder.save(model)
+    run = folder.run(SETUP.format(""), ranks=2)
+    assert run.output.count("engine torchscript, float64 (not fused: ") == 1
+    assert "from the file's own code" in run.output
+    assert numbers(run) == numbers(folder.run(SETUP.format("engine torchscript"), ranks=2))
+    run = folder(SETUP.format("engine fused"), ranks=2)
+    assert run.returncode != 0
+    assert run.output.count("is not what the fused engine computes") == 1
+
+
+def test_unknown_parameters(folder: Lammps):
+    """A file with parts that the fused engine does not know is not guessed at."""
+    model = BINARY.model(isotropic=True)
+    model.type_embedding = torch.nn.Linear(2, 2, dtype=torch.float64)
+    folder.save(model)
+    run = folder.run(SETUP.format(""))
+    assert "(not fused: " in run.output and "type_embedding" in run.output
+    run = folder(SETUP.format("engine fused"))
+    assert run.returncode != 0
+    assert "cannot be run by the fused engine" in run.output
+
+
+@pytest.mark.parametrize("precision", ["exact", "double", "mixed"])
+def test_threads_repeat_to_the_bit(folder: Lammps, precision):
+    folder.save(BINARY.model(isotropic=True))
+    text = SETUP.format(f"engine fused precision {precision}")
+    runs = [numbers(folder.run(text, OMP_NUM_THREADS="3")) for _ in range(2)]
+    assert runs[0] == runs[1]
+    package = folder.run("package omp 2\n" + text)
+    assert "2 threads each" in package.output
+    assert numbers(package)[0] == pytest.approx(runs[0][0], rel=1e-6)
+
+
+@pytest.mark.parametrize("code", ["baseline", "avx2"])
+def test_code_for_older_processors(folder: Lammps, code):
+    folder.save(BINARY.model(isotropic=True))
+    best = numbers(folder.run(SETUP.format("")))
+    run = folder.run(SETUP.format(""), PWMLFF_CPU=code)
+    assert f"engine fused, precision double, {code}," in run.output
+    assert numbers(run)[0] == pytest.approx(best[0], rel=1e-10)
