@@ -35,7 +35,7 @@
 // 0 <= centre < ncentres (memory is overwritten). There dp_moments and table_embedding_backward add
 // up in no fixed order.
 //
-// Sources: Zhang et al. 2018, arXiv:1805.09003; for tables instead of embedding nets
+// Source: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE).
 
 #ifndef PWMLFF_DESCRIPTOR_H
 #define PWMLFF_DESCRIPTOR_H
