@@ -20,7 +20,7 @@ target_compile_options(pwmlff_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_w
 
 option(PWMLFF_SANITIZE "Compile with the address and undefined behaviour sanitizers" OFF)
 if(PWMLFF_SANITIZE)
-  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all;-g>")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all;-g1;-O1>")
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fsanitize=address,undefined>)
 endif()
 

@@ -59,6 +59,8 @@ def draw(logs: list[Path], deviation: Path, picture: Path) -> None:
 
     # Columns: step, then average, minimum and maximum over atoms of the force deviation.
     step, average, _, largest = np.loadtxt(deviation, usecols=range(4), ndmin=2).T
+    moving = average > 0.0  # all forces vanish on the crystal of step 0
+    step, average, largest = step[moving], average[moving], largest[moving]
     bottom.semilogy(step, largest, label="largest of all atoms")
     bottom.semilogy(step, average, label="average over atoms")
     bottom.set_xlabel("step")

@@ -23,7 +23,7 @@ def frames(run, name: str) -> np.ndarray:
 @pytest.fixture(scope="module")
 def melt() -> str:
     """The input of the example with 5 x 5 x 5 cells and another seed, up to the pair style."""
-    text = EXAMPLE.read_text().replace("10*", "5*").replace("87287", "4242")
+    text = EXAMPLE.read_text().replace("20*", "5*").replace("87287", "4242")
     return text.split("pair_style")[0]
 
 
