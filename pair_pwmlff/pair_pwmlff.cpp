@@ -440,7 +440,7 @@ void PairPWMLFF::compute(int eflag, int vflag)
           eatom[neighbors.atom()[row]] += unit * result.atom_energy[row];
       if (vflag_global)
         for (int k = 0; k < 6; ++k) virial[k] += unit * result.virial[k];
-      for (int row = 0; row < neighbors.nrows(); ++row) {
+      for (int row = 0; (vflag_atom || cvflag_atom) && row < neighbors.nrows(); ++row) {
         const int i = neighbors.atom()[row];
         for (int k = 0; vflag_atom && k < 6; ++k)
           vatom[i][k] += unit * result.atom_virial[6 * row + k];
