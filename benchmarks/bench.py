@@ -26,11 +26,13 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+import torch
 from ase.build import bulk
 from ase.io import write
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from torch import Tensor
 
 from pwmlff.models import DP, DPConfig
 
@@ -70,6 +72,13 @@ shell 'grep VmRSS /proc/$PPID/status'
 """
 
 
+class PaddedDP(DP):
+    """A DP whose forward evaluates every slot, empty or not, as files of older exporters do."""
+
+    def _last_used(self, used: Tensor) -> Tensor:
+        return torch.full([self.ntypes], self.maxNeighborNum, device=used.device)
+
+
 @dataclass
 class Case:
     """One kind of run, and what its repetitions measured."""
@@ -80,6 +89,7 @@ class Case:
     models: int = 1
     ranks: int = 1
     threads: int = 1
+    padded: bool = False  # a file that evaluates empty slots
     rates: list[float] = field(default_factory=list)  # katom-step/s
     kilobytes: list[int] = field(default_factory=list)  # resident size of lmp after the run
     phases: dict[str, float] = field(default_factory=dict)  # share of the time, %
@@ -99,7 +109,11 @@ class Case:
         if self.engine == "zero":
             style = "pair_style zero 6.0 full\npair_coeff * *"
         else:
-            names = ["hfo2.pt"] if self.system == "HfO2" else [f"{LJ}/a.pt"]
+            names = (
+                [f"{'padded' if self.padded else 'hfo2'}.pt"]
+                if self.system == "HfO2"
+                else [f"{LJ}/a.pt"]
+            )
             elements = "Hf O" if self.system == "HfO2" else "Ar"
             style = (
                 f"pair_style pwmlff {' '.join(names * self.models)} {self.engine} out_freq 100\n"
@@ -144,6 +158,7 @@ def cases(quick: bool) -> list[Case]:
     double = fused[1]
     sizes = (96, 768) if quick else (96, 768, 6144)
     chosen = [Case("HfO2", n, "engine torchscript") for n in sizes[:2]]
+    chosen += [Case("HfO2", 768, "engine torchscript", padded=True)]
     chosen += [Case("HfO2", n, engine) for engine in fused for n in sizes]
     chosen += [Case("HfO2", n, "zero") for n in (sizes[0], sizes[-1])]
     chosen += [Case("HfO2", 768, double, models=4)]
@@ -168,13 +183,16 @@ def prepare(folder: Path) -> str:
         name = folder / f"hfo2-{len(atoms)}.data"
         write(name, atoms, format="lammps-data", specorder=["Hf", "O"], masses=True)
     shape = {"atom_type": (8, 72), "rmax": 6.0, "rmin": 0.5, "max_neighbor": 100, "m2": 16}
+    kinds = {"hfo2.pt": DP, "padded.pt": PaddedDP}
     source = Path(os.environ.get("PWMLFF_TEST_DATA", "."), "hfo2_dp", "parameters.npz")
     if source.is_file():
         with np.load(source) as parameters:
-            DP.from_parameters(parameters, **shape).save(folder / "hfo2.pt")
+            for name, kind in kinds.items():
+                kind.from_parameters(parameters, **shape).save(folder / name)
         return "hfo2_dp"
-    statistics_ = {"davg": [[0.03, 0, 0, 0]] * 2, "dstd": [[0.07, 0.05, 0.05, 0.05]] * 2}
-    DP(DPConfig(**shape), **statistics_, seed=0).eval().save(folder / "hfo2.pt")
+    statistics = {"davg": [[0.03, 0, 0, 0]] * 2, "dstd": [[0.07, 0.05, 0.05, 0.05]] * 2}
+    for name, kind in kinds.items():
+        kind(DPConfig(**shape), **statistics, seed=0).eval().save(folder / name)
     return "random"
 
 
@@ -188,7 +206,7 @@ def processor() -> str:
 
 def find(done: list[Case], **wanted) -> Case:
     """The one case with these values, on one rank and thread with one model unless said."""
-    wanted = {"models": 1, "ranks": 1, "threads": 1, **wanted}
+    wanted = {"models": 1, "ranks": 1, "threads": 1, "padded": False, **wanted}
     return next(c for c in done if all(getattr(c, k) == v for k, v in wanted.items()))
 
 
@@ -200,8 +218,10 @@ def ratios(done: list[Case]) -> dict[str, float]:
     small = find(done, system="HfO2", atoms=96, engine=double)
     big = find(done, system="HfO2", atoms=large, engine=double)
     slow = find(done, system="HfO2", atoms=768, engine="engine torchscript")
+    padded = find(done, system="HfO2", atoms=768, engine="engine torchscript", padded=True)
     result = {
         "double / torchscript, 768 atoms": middle.rate / slow.rate,
+        "double / torchscript with padding, 768 atoms": middle.rate / padded.rate,
         "mixed / double, 768 atoms": find(done, system="HfO2", atoms=768, engine=mixed).rate
         / middle.rate,
         f"{large} / 768 atoms, double": big.rate / middle.rate,
@@ -245,7 +265,8 @@ def main() -> None:
     for c in done:
         numbers = [str(n) for n in (c.models, c.ranks, c.threads)]
         pair = f"{c.phases['Pair']:.1f}"
-        table.add_row(c.system, str(c.atoms), c.engine, *numbers, f"{c.rate:.1f}", pair)
+        engine = c.engine + (", padded file" if c.padded else "")
+        table.add_row(c.system, str(c.atoms), engine, *numbers, f"{c.rate:.1f}", pair)
     console = Console(width=110)
     console.print(table)
     summary = ratios(done)

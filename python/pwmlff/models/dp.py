@@ -444,9 +444,7 @@ class DP(nn.Module):
         for position, kind in enumerate(kinds):
             ranks[kind] = position
         rank = torch.tensor(ranks, device=device)[image_type.to(torch.int64)]
-        slot = torch.arange(1, self.maxNeighborNum + 1, device=device)
-        columns = used.reshape(-1, self.ntypes, self.maxNeighborNum).any(0).to(torch.int64)
-        last = (columns * slot).max(1)[0]
+        last = self._last_used(used)
         # The only transfer to the host.
         sizes: list[int] = torch.cat(
             (torch.bincount(rank + 1, minlength=len(kinds) + 1), last)
@@ -459,6 +457,12 @@ class DP(nn.Module):
         natoms = sizes[1 : len(kinds) + 1]
         nslots = [sizes[len(kinds) + 1 + kind] for kind in kinds]
         return torch.argsort(rank, stable=True), natoms, nslots
+
+    def _last_used(self, used: Tensor) -> Tensor:
+        """Per type, how many slots to evaluate [ntypes]: none of any atom is in use after these."""
+        slot = torch.arange(1, self.maxNeighborNum + 1, device=used.device)
+        columns = used.reshape(-1, self.ntypes, self.maxNeighborNum).any(0).to(torch.int64)
+        return (columns * slot).max(1)[0]
 
     def _switch(self, r: Tensor, inv_r: Tensor) -> tuple[Tensor, Tensor]:
         """s(r) and ds/dr; zero where inv_r is zero."""
