@@ -23,30 +23,12 @@ template <class T> struct Pair {
   Buffer<double> beyond;    // [width] G at and beyond the cutoff, that of an empty slot
 
   Pair(const DPNetwork &network, int index, const SplineTable *table) :
-      geometry(), net(network.embedding[index]), channels(nullptr), beyond(network.width)
+      geometry(pair_geometry(network, index, table)),
+      net(network.embedding[index]),
+      channels(table ? new Channels<T>(*table, network.width) : nullptr),
+      beyond(network.width)
   {
-    geometry.rmin = network.rmin;
-    geometry.rmax = network.rmax;
-    geometry.inv_width = 1.0 / (network.rmax - network.rmin);
     const int width = network.width;
-    const double *const average = &network.davg[4 * index], *const deviation =
-                                                                &network.dstd[4 * index];
-    for (int c = 0; c < 4; ++c) {
-      geometry.scale[c] = 1.0 / deviation[c];
-      geometry.shift[c] = -average[c] / deviation[c];
-    }
-    geometry.lowest = __builtin_inf();
-    if (table) {
-      geometry.lowest = table->lowest;
-      geometry.split = table->split;
-      for (int k = 0; k < 2; ++k) {
-        const SplineSegment &segment = table->segment[k];
-        geometry.segment[k] = {segment.start, 1.0 / segment.spacing, segment.intervals - 1.0,
-                               static_cast<double>(segment.first)};
-      }
-      channels = new Channels<T>(*table, width);
-    }
-
     Buffer<double> scratch(net.scratch_size()),
         value(2 * static_cast<std::size_t>(width) * lanes<double>);
     net.evaluate(broadcast(geometry.shift[0]), scratch.get(), value.get(),

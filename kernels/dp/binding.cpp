@@ -25,8 +25,20 @@
 //   table_bytes() -> int       isa() -> str
 //   table_error() -> (float, float)    largest error of G and of dG/dr between the nodes
 
+//
+// torch.classes.pwmlff.DPDeviceEngine: the same on a device (device_engine.h).
+//
+//   DPDeviceEngine(str model_file, str precision, int[] present, str device)
+//       device: cuda:N, or cpu and cpu:lanes, where the code for GPUs runs on the CPU (device.h)
+//   set_neighbors(Tensor species, Tensor first, Tensor candidate)
+//   find_neighbors(Tensor x, Tensor species, int ncentres, float reach) -> (Tensor, Tensor)
+//       make the list on the device: rows closer than reach; returns first and candidate
+//   evaluate(Tensor x) -> as above, with the list that was set or found last
+//   device() -> str
+
 #include "binding.h"
 
+#include "device_engine.h"
 #include "engine.h"
 
 #include <torch/custom_class.h>
@@ -36,6 +48,47 @@ namespace pwmlff {
 namespace {
 
 using torch::Tensor;
+
+/* ---- checks of what comes from users; the engines trust their callers ---- */
+
+void check(const char *name, const Tensor &tensor, at::ScalarType type, at::IntArrayRef shape)
+{
+  TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.scalar_type() == type &&
+                        tensor.is_contiguous() && tensor.sizes() == shape,
+                    name, " is ", tensor.toString(), " ", tensor.sizes(),
+                    ", expected a contiguous ", c10::toString(type), " tensor ", shape,
+                    " on the CPU");
+}
+
+/// @return the number of centres
+std::int64_t check_list(const Tensor &first, const Tensor &candidate, std::int64_t nrows,
+                        std::int64_t nspecies)
+{
+  check("first", first, at::kInt, {first.numel()});
+  check("candidate", candidate, at::kInt, {candidate.numel()});
+  const std::int64_t ncentres = (first.numel() - 1) / nspecies;
+  TORCH_CHECK_VALUE(first.numel() == ncentres * nspecies + 1 && ncentres <= nrows, "first has ",
+                    first.numel(), " entries, expected ncentres*", nspecies, " + 1 with at most ",
+                    nrows, " centres");
+  const int *const f = first.const_data_ptr<int>();
+  bool ascending = f[0] == 0;
+  for (std::int64_t k = 1; k < first.numel(); ++k) ascending &= f[k - 1] <= f[k];
+  TORCH_CHECK_VALUE(ascending && f[first.numel() - 1] <= candidate.numel(),
+                    "first has to rise from 0 to at most the number of candidates, ",
+                    candidate.numel());
+  const int *const c = candidate.const_data_ptr<int>();
+  for (std::int64_t k = 0; k < candidate.numel(); ++k)
+    TORCH_CHECK_VALUE(c[k] >= 0 && c[k] < nrows, "candidate ", k, " is row ", c[k],
+                      ", expected 0 to ", nrows - 1);
+  return ncentres;
+}
+
+Tensor tensor(const double *values, at::IntArrayRef shape)
+{
+  Tensor result = torch::empty(shape, torch::kDouble);
+  std::copy_n(values, result.numel(), result.data_ptr<double>());
+  return result;
+}
 
 class DPEngineBinding : public torch::CustomClassHolder {
  public:
@@ -56,13 +109,7 @@ class DPEngineBinding : public torch::CustomClassHolder {
     const std::int64_t nspecies = engine.network().nspecies();
     check("x", x, at::kDouble, {nrows, 3});
     check("species", species, at::kInt, {nrows});
-    check("first", first, at::kInt, {first.numel()});
-    check("candidate", candidate, at::kInt, {candidate.numel()});
-    const std::int64_t ncentres = (first.numel() - 1) / nspecies;
-    TORCH_CHECK_VALUE(first.numel() == ncentres * nspecies + 1 && ncentres <= nrows, "first has ",
-                      first.numel(), " entries, expected ncentres*", nspecies, " + 1 with at most ",
-                      nrows, " centres");
-    check_list(first, candidate, nrows);
+    const std::int64_t ncentres = check_list(first, candidate, nrows, nspecies);
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
 
     DPInput input{};
@@ -97,40 +144,74 @@ class DPEngineBinding : public torch::CustomClassHolder {
   std::string isa() const { return engine.isa(); }
 
  private:
-  static void check(const char *name, const Tensor &tensor, at::ScalarType type,
-                    at::IntArrayRef shape)
-  {
-    TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.scalar_type() == type &&
-                          tensor.is_contiguous() && tensor.sizes() == shape,
-                      name, " is ", tensor.toString(), " ", tensor.sizes(),
-                      ", expected a contiguous ", c10::toString(type), " tensor ", shape,
-                      " on the CPU");
-  }
-
-  // Indices are checked here, where they come from users; the engine trusts its caller.
-  static void check_list(const Tensor &first, const Tensor &candidate, std::int64_t nrows)
-  {
-    const int *const f = first.const_data_ptr<int>();
-    bool ascending = f[0] == 0;
-    for (std::int64_t k = 1; k < first.numel(); ++k) ascending &= f[k - 1] <= f[k];
-    TORCH_CHECK_VALUE(ascending && f[first.numel() - 1] <= candidate.numel(),
-                      "first has to rise from 0 to at most the number of candidates, ",
-                      candidate.numel());
-    const int *const c = candidate.const_data_ptr<int>();
-    for (std::int64_t k = 0; k < candidate.numel(); ++k)
-      TORCH_CHECK_VALUE(c[k] >= 0 && c[k] < nrows, "candidate ", k, " is row ", c[k],
-                        ", expected 0 to ", nrows - 1);
-  }
-
-  static Tensor tensor(const double *values, at::IntArrayRef shape)
-  {
-    Tensor result = torch::empty(shape, torch::kDouble);
-    std::copy_n(values, result.numel(), result.data_ptr<double>());
-    return result;
-  }
-
   DPEngine engine;
   DPOutput output;
+};
+
+class DPDeviceEngineBinding : public torch::CustomClassHolder {
+ public:
+  DPDeviceEngineBinding(const std::string &model_file, const std::string &precision,
+                        const std::vector<std::int64_t> &present, const std::string &device) :
+      network(read_network(torch::jit::load(model_file, at::kCPU))),
+      engine(Device::make(device), network, dp_precision(precision),
+             std::vector<bool>(present.begin(), present.end())),
+      neighbors(engine.device())
+  {
+  }
+
+  void set_neighbors(const Tensor &species, const Tensor &first, const Tensor &candidate)
+  {
+    const std::int64_t nrows = species.numel();
+    check("species", species, at::kInt, {nrows});
+    const std::int64_t ncentres = check_list(first, candidate, nrows, nspecies());
+    neighbors.assign(static_cast<int>(ncentres), static_cast<int>(nrows), nspecies(),
+                     species.const_data_ptr<int>(), first.const_data_ptr<int>(),
+                     candidate.const_data_ptr<int>());
+  }
+
+  std::tuple<Tensor, Tensor> find_neighbors(const Tensor &x, const Tensor &species,
+                                            std::int64_t ncentres, double reach)
+  {
+    const std::int64_t nrows = species.numel();
+    check("x", x, at::kDouble, {nrows, 3});
+    check("species", species, at::kInt, {nrows});
+    TORCH_CHECK_VALUE(ncentres >= 0 && ncentres <= nrows && reach > 0.0, "ncentres is ", ncentres,
+                      " and reach ", reach, ", expected 0 to ", nrows, " and a distance");
+    neighbors.build(static_cast<int>(ncentres), static_cast<int>(nrows), nspecies(),
+                    x.const_data_ptr<double>(), species.const_data_ptr<int>(), reach);
+    std::vector<int> first, candidate;
+    neighbors.download(first, candidate);
+    return {torch::tensor(first, torch::kInt), torch::tensor(candidate, torch::kInt)};
+  }
+
+  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x)
+  {
+    const std::int64_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
+    check("x", x, at::kDouble, {nrows, 3});
+    neighbors.update(x.const_data_ptr<double>());
+    const DPDeviceOutput *output = nullptr;
+    try {
+      output = &engine.evaluate(neighbors, true, true);
+    } catch (const DPOverflow &error) {
+      TORCH_CHECK_VALUE(false, error.what());
+    } catch (const std::invalid_argument &error) {
+      TORCH_CHECK_VALUE(false, error.what());
+    }
+    return {tensor(output->atom_energy, {ncentres}), tensor(output->force, {nrows, 3}),
+            tensor(output->virial, {9}), tensor(output->atom_virial, {nrows, 6}),
+            tensor(output->centroid_virial, {nrows, 9})};
+  }
+
+  double cutoff() const { return network.rmax; }
+  std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine.table_bytes()); }
+  std::string device() const { return engine.device()->name(); }
+
+ private:
+  int nspecies() const { return network.nspecies(); }
+
+  DPNetwork network;
+  DPDeviceEngine engine;
+  DeviceNeighbors neighbors;
 };
 
 }    // namespace
@@ -146,6 +227,14 @@ void register_dp_engine(torch::Library &library)
       .def("table_bytes", &DPEngineBinding::table_bytes)
       .def("table_error", &DPEngineBinding::table_error)
       .def("isa", &DPEngineBinding::isa);
+  library.class_<DPDeviceEngineBinding>("DPDeviceEngine")
+      .def(torch::init<std::string, std::string, std::vector<std::int64_t>, std::string>())
+      .def("set_neighbors", &DPDeviceEngineBinding::set_neighbors)
+      .def("find_neighbors", &DPDeviceEngineBinding::find_neighbors)
+      .def("evaluate", &DPDeviceEngineBinding::evaluate)
+      .def("cutoff", &DPDeviceEngineBinding::cutoff)
+      .def("table_bytes", &DPDeviceEngineBinding::table_bytes)
+      .def("device", &DPDeviceEngineBinding::device);
 }
 
 }    // namespace pwmlff

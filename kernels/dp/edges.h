@@ -10,6 +10,7 @@
 #define PWMLFF_DP_EDGES_H
 
 #include "backend.h"
+#include "geometry.h"
 #include "simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
@@ -19,16 +20,6 @@ namespace pwmlff::PWMLFF_ISA {
 struct Run {
   int begin, count;
   double environment[4];    // sum of R / dstd
-};
-
-/// What the geometry of the edges of a pair of species depends on.
-struct PairGeometry {
-  double rmin, inv_width, rmax;
-  double scale[4], shift[4];    // R~ = R*scale + shift
-  double lowest, split;         // of the table, as in SplineTable
-  struct {
-    double start, inv_spacing, last, first;    // last interval, row of the first coefficient
-  } segment[2];
 };
 
 /// Arrays over the edges of a block. T is the type of tables and moments.
@@ -137,29 +128,17 @@ template <class T> class Edges {
     return any == 0;
   }
 
-  /// Weights of the five differences of spline coefficients that give G and dG/dr: with B the
-  /// splines of degree 5 and b those of degree 4 that cover the interval,
-  ///   G = coef_0 + sum over k of (B_k+1 + ... + B_5) (coef_k+1 - coef_k),
-  ///   dG/dr = sum over k of b_k/spacing (coef_k+1 - coef_k).
-  /// Differences keep the derivative accurate in float32.
+  /// From the place in the interval to the weights of the coefficients (geometry.h).
   void weigh(const Run &run)
   {
     for (int e = run.begin; e < run.begin + run.count; e += lanes<T>) {
       T *const p = field(e, value_weight);
       T *const d = field(e, slope_weight);
-      const Vec<T> left = load(p), right = T(1) - left;
-      Vec<T> b[6] = {right, left};
-      raise<2>(left, right, b);
-      raise<3>(left, right, b);
-      raise<4>(left, right, b);
-      const Vec<T> per_spacing = load(d);
-      for (int k = 0; k < 5; ++k) store(d + k * padding, b[k] * per_spacing);
-      raise<5>(left, right, b);
-      Vec<T> tail = b[5];
-      store(p + 4 * padding, tail);
-      for (int k = 3; k >= 0; --k) {
-        tail += b[k + 1];
-        store(p + k * padding, tail);
+      Vec<T> value[5], slope[5];
+      spline_weights<T>(load(p), load(d), value, slope);
+      for (int k = 0; k < 5; ++k) {
+        store(p + k * padding, value[k]);
+        store(d + k * padding, slope[k]);
       }
     }
   }
@@ -271,16 +250,6 @@ template <class T> class Edges {
       for (int k = 0; k < 4 * lanes<double>; ++k) wide[k] = p[k];
       load4<double>(wide, a, b, c, d);
     }
-  }
-
-  // B-splines of degree N-1 on the interval to those of degree N.
-  template <int N> static void raise(Vec<T> left, Vec<T> right, Vec<T> *b)
-  {
-    constexpr T inv = T(1) / N;
-    b[N] = left * b[N - 1] * inv;
-    for (int k = N - 1; k > 0; --k)
-      b[k] = ((left + T(N - k)) * b[k - 1] + (right + T(k)) * b[k]) * inv;
-    b[0] = right * b[0] * inv;
   }
 };
 

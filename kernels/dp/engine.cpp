@@ -79,6 +79,27 @@ DPPrecision dp_precision(const std::string &name)
   throw std::invalid_argument("precision is '" + name + "'; choose exact, double or mixed");
 }
 
+DPTables::DPTables(const DPNetwork &network, DPPrecision precision,
+                   const std::vector<bool> &present)
+{
+  const int nspecies = network.nspecies();
+  if (static_cast<int>(present.size()) != nspecies ||
+      std::none_of(present.begin(), present.end(), [](bool p) { return p; }))
+    throw std::invalid_argument("present has " + std::to_string(present.size()) +
+                                " entries; give one for each of the " + std::to_string(nspecies) +
+                                " species, at least one of them true");
+  if (precision == DPPrecision::exact) return;
+  tables.resize(static_cast<std::size_t>(nspecies) * nspecies);
+  for (int a = 0; a < nspecies; ++a)
+    for (int b = 0; b < nspecies; ++b) {
+      if (!present[a] || !present[b]) continue;
+      SplineTable &table = tables[a * nspecies + b];
+      table = make_spline(network, a, b, tolerance(precision));
+      value_error = std::max(value_error, table.value_error);
+      slope_error = std::max(slope_error, table.slope_error);
+    }
+}
+
 struct DPEngine::Implementation {
   DPNetwork network;
   std::vector<bool> present;
@@ -104,28 +125,12 @@ DPEngine::DPEngine(DPNetwork network, DPPrecision precision, std::vector<bool> p
   Implementation &self = *implementation;
   self.network = std::move(network);
   self.present = std::move(present);
-  const int nspecies = self.network.nspecies();
-  if (static_cast<int>(self.present.size()) != nspecies ||
-      std::none_of(self.present.begin(), self.present.end(), [](bool p) { return p; }))
-    throw std::invalid_argument("present has " + std::to_string(self.present.size()) +
-                                " entries; give one for each of the " + std::to_string(nspecies) +
-                                " species, at least one of them true");
-
-  std::vector<SplineTable> tables;
-  if (precision != DPPrecision::exact) {
-    tables.resize(static_cast<std::size_t>(nspecies) * nspecies);
-    for (int a = 0; a < nspecies; ++a)
-      for (int b = 0; b < nspecies; ++b) {
-        if (!self.present[a] || !self.present[b]) continue;
-        SplineTable &table = tables[a * nspecies + b];
-        table = make_spline(self.network, a, b, tolerance(precision));
-        self.value_error = std::max(self.value_error, table.value_error);
-        self.slope_error = std::max(self.slope_error, table.slope_error);
-      }
-  }
+  const DPTables splines(self.network, precision, self.present);
+  self.value_error = splines.value_error;
+  self.slope_error = splines.slope_error;
   self.instruction_set = &choose_instruction_set();
   self.backend.reset(self.instruction_set->make_backend(
-      {&self.network, &tables, &self.present, precision == DPPrecision::mixed}));
+      {&self.network, &splines.tables, &self.present, precision == DPPrecision::mixed}));
 }
 
 DPEngine::~DPEngine() = default;

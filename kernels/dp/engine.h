@@ -22,6 +22,7 @@
 
 #include "export.h"
 #include "network.h"
+#include "spline.h"
 
 #include <cstddef>
 #include <exception>
@@ -40,6 +41,16 @@ enum class DPPrecision {
 /// @param name "exact", "double" or "mixed"
 /// @throws std::invalid_argument for another name
 PWMLFF_KERNELS_API DPPrecision dp_precision(const std::string &name);
+
+/// The embedding nets of the species that take part, tabulated for a precision.
+struct DPTables {
+  /// @param present [nspecies]
+  /// @throws std::invalid_argument, or std::runtime_error for a net that cannot be tabulated
+  DPTables(const DPNetwork &network, DPPrecision precision, const std::vector<bool> &present);
+
+  std::vector<SplineTable> tables;    // [nspecies*nspecies] centre first; empty in precision exact
+  double value_error = 0.0, slope_error = 0.0;    // the largest of all tables
+};
 
 /// Rows are atoms; the first ncentres of them are those whose energies are wanted.
 struct DPInput {

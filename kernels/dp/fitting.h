@@ -15,8 +15,7 @@ namespace pwmlff::PWMLFF_ISA {
 
 /// The descriptor D = T^T T[:, :m2] and the fitting net of one species.
 ///
-/// D is symmetric in its first m2 rows, so only elements (m, k) with k <= m enter: the weights of
-/// (m, k) and (k, m) are added once, at construction.
+/// D is symmetric in its first m2 rows, so only elements (m, k) with k <= m enter (fold_weights).
 template <class T, int C> class Fitting {
  public:
   static constexpr int atoms = C * lanes<T>;
@@ -29,9 +28,7 @@ template <class T, int C> class Fitting {
     for (int l = 0; l < nlayers; ++l) {
       const DPLayer &layer = net.layers[l];
       if (l == 0) {
-        Buffer<double> folded(static_cast<std::size_t>(npairs) * layer.out);
-        fold(layer.weight.data(), layer.out, folded.get());
-        new (&layers[l]) Layer(layer, npairs, folded.get());
+        new (&layers[l]) Layer(layer, npairs, fold_weights(layer.weight, width, m2).data());
       } else {
         new (&layers[l]) Layer(layer, layer.in, layer.weight.data());
       }
@@ -42,11 +39,9 @@ template <class T, int C> class Fitting {
     last_is_first = nlayers == 0;
     nlast = last_is_first ? npairs : end.in;
     last.reserve(nlast);
-    if (last_is_first) {
-      fold(end.weight.data(), 1, last.get());
-    } else {
-      for (int i = 0; i < nlast; ++i) last[i] = end.weight[i];
-    }
+    const std::vector<double> weight =
+        last_is_first ? fold_weights(end.weight, width, m2) : end.weight;
+    for (int i = 0; i < nlast; ++i) last[i] = weight[i];
     last_bias = end.bias[0];
   }
   Fitting(Fitting &&) = delete;
@@ -142,18 +137,6 @@ template <class T, int C> class Fitting {
     Matrix<T, C> weights, transposed;
     Buffer<T> bias, step;
   };
-
-  // Weights [width*m2, n] of D to those of its elements k <= m, ordered by k, then m.
-  void fold(const double *weight, int n, double *folded) const
-  {
-    for (int k = 0; k < m2; ++k)
-      for (int m = k; m < width; ++m)
-        for (int o = 0; o < n; ++o) {
-          double w = weight[(m * m2 + k) * n + o];
-          if (m < m2 && m != k) w += weight[(k * m2 + m) * n + o];
-          *folded++ = w;
-        }
-  }
 
   void describe(const T *moments, T *descriptor) const
   {

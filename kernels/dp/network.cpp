@@ -197,12 +197,42 @@ DPNetwork read_network(const Module &module)
     if (layers.back().out != 1)
       fail(name + " ends with width " + std::to_string(layers.back().out) + ", expected 1");
     for (const DPLayer &layer : layers)
-      if (!layer.resnet_dt.empty() && (layer.in != layer.out || &layer == &layers.back()))
+      if (!layer.resnet_dt.empty() &&
+          (layer.in != layer.out || &layer == &layers.front() || &layer == &layers.back()))
         fail(name + " has resnet_dt in a layer from width " + std::to_string(layer.in) + " to " +
-             std::to_string(layer.out) + ", expected it in hidden layers that keep the width");
+             std::to_string(layer.out) +
+             ", expected it in hidden layers after the first that keep the width");
   }
   parameters.expect_none_left();
   return network;
+}
+
+std::vector<double> fold_weights(const std::vector<double> &weight, int width, int m2)
+{
+  const std::size_t n = weight.size() / (static_cast<std::size_t>(width) * m2);
+  const auto at = [&](int m, int k, std::size_t o) { return weight[(m * m2 + k) * n + o]; };
+  std::vector<double> folded;
+  for (int k = 0; k < m2; ++k)
+    for (int m = k; m < width; ++m)
+      for (std::size_t o = 0; o < n; ++o)
+        folded.push_back(at(m, k, o) + (m < m2 && m != k ? at(k, m, o) : 0.0));
+  return folded;
+}
+
+std::vector<double> evaluate_embedding(const DPNet &net, double x)
+{
+  std::vector<double> values{x};
+  for (const DPLayer &layer : net.layers) {
+    std::vector<double> next(layer.bias);
+    for (int i = 0; i < layer.in; ++i)
+      for (int o = 0; o < layer.out; ++o)
+        next[o] += values[i] * layer.weight[static_cast<std::size_t>(i) * layer.out + o];
+    const bool residual = layer.out == layer.in || layer.out == 2 * layer.in;
+    for (int o = 0; o < layer.out; ++o)
+      next[o] = std::tanh(next[o]) + (residual ? values[o % layer.in] : 0.0);
+    values.swap(next);
+  }
+  return values;
 }
 
 }    // namespace pwmlff

@@ -70,6 +70,13 @@ struct DPNetwork {
 ///         statistics that differ between the slots of one pair of species
 PWMLFF_KERNELS_API DPNetwork read_network(const torch::jit::Module &module);
 
+/// Weights [width*m2, n] of the descriptor D, which is symmetric in its first m2 rows, to those of its
+/// elements (m, k) with k <= m, ordered by k, then m: the weights of (m, k) and (k, m) are added.
+std::vector<double> fold_weights(const std::vector<double> &weight, int width, int m2);
+
+/// Output [M] of an embedding net.
+std::vector<double> evaluate_embedding(const DPNet &net, double x);
+
 }    // namespace pwmlff
 
 #endif

@@ -20,6 +20,9 @@ from pwmlff.reference import evaluate
 from systems import SYSTEMS
 
 PRECISIONS = ("exact", "double", "mixed")
+# The engine for the CPU, and the one for GPUs: on the CPU in one lane, and on a GPU where there is
+# one. Its lanes as threads are tested on their own: they are slow.
+DEVICES = ("host", "cpu", *(("cuda:0",) if torch.cuda.is_available() else ()))
 # Largest errors of the energy per atom, of forces (largest and RMS) and, relative, of the virial.
 GATES = {
     "exact": (1e-10, 1e-10, 1e-10, 1e-10),
@@ -80,19 +83,29 @@ class Result:
 
 
 class Engine:
-    def __init__(self, folder: Path, model: DP, precision: str, elements=None) -> None:
+    def __init__(
+        self, folder: Path, model: DP, precision: str, elements=None, device: str = "host"
+    ) -> None:
         path = folder / "model.pt"
         model.save(path)
         self.elements = list(model.atom_type)
         present = self.elements if elements is None else elements
         flags = [int(z in present) for z in self.elements]
-        self.core = torch.classes.pwmlff.DPEngine(str(path), precision, flags)
+        self.device = device
+        if device == "host":
+            self.core = torch.classes.pwmlff.DPEngine(str(path), precision, flags)
+        else:
+            self.core = torch.classes.pwmlff.DPDeviceEngine(str(path), precision, flags, device)
+
+    def evaluate(self, rows: Rows, nthreads: int = 1):
+        if self.device == "host":
+            return self.core.evaluate(rows.x, rows.species, rows.first, rows.candidate, nthreads)
+        self.core.set_neighbors(rows.species, rows.first, rows.candidate)
+        return self.core.evaluate(rows.x)
 
     def __call__(self, atoms: Atoms, nthreads: int = 1) -> Result:
         rows = Rows.of(atoms, self.elements, self.core.cutoff() + SKIN)
-        atom_energy, force, virial, atom_virial, centroid = self.core.evaluate(
-            rows.x, rows.species, rows.first, rows.candidate, nthreads
-        )
+        atom_energy, force, virial, atom_virial, centroid = self.evaluate(rows, nthreads)
 
         def fold(values):
             folded = np.zeros((len(atoms), values.shape[1]))
@@ -112,6 +125,12 @@ class Engine:
 def engine(tmp_path):
     """Engines by model, precision and elements."""
     return lambda *args, **kwargs: Engine(tmp_path, *args, **kwargs)
+
+
+@pytest.fixture(params=DEVICES)
+def any_engine(request, tmp_path):
+    """The same on each device."""
+    return lambda *args, **kwargs: Engine(tmp_path, *args, device=request.param, **kwargs)
 
 
 def check(result: Result, wanted, precision: str, scale: float = 1.0) -> None:
@@ -157,14 +176,14 @@ def random_atoms(elements, natoms: int, seed: int, length: float = 6.0) -> Atoms
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_named_systems(engine, name, precision):
+def test_named_systems(any_engine, name, precision):
     model, atoms = SYSTEMS[name].model(), SYSTEMS[name].atoms()
-    check(engine(model, precision)(atoms), evaluate(model, atoms), precision)
+    check(any_engine(model, precision)(atoms), evaluate(model, atoms), precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_hfo2_frames(engine, hfo2_model, hfo2_folder, precision):
-    run = engine(hfo2_model, precision)
+def test_hfo2_frames(any_engine, hfo2_model, hfo2_folder, precision):
+    run = any_engine(hfo2_model, precision)
     with np.load(hfo2_folder / "reference.npz") as reference:
         for k in range(len(reference["energy"])):
             atoms = Atoms(
@@ -178,31 +197,31 @@ def test_hfo2_frames(engine, hfo2_model, hfo2_folder, precision):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("seed,width", [*enumerate((8, 12, 25, 33, 50, 64, 100, 128))])
-def test_random_models(engine, seed, width, precision):
+def test_random_models(any_engine, seed, width, precision):
     elements = (8, 72, 1, 14)[: 2 + seed % 3]
     model = random_model(elements, width, seed)
     atoms = random_atoms(elements, 14, seed)
-    check(engine(model, precision)(atoms), evaluate(model, atoms), precision)
+    check(any_engine(model, precision)(atoms), evaluate(model, atoms), precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("distance", (0.05, 0.3, 0.4, 0.5, 0.7))
-def test_close_pairs(engine, distance, precision):
+def test_close_pairs(any_engine, distance, precision):
     """Atoms on top of each other leave the tables, not the numbers."""
     model = random_model((8, 72), 25, 0)
     atoms = random_atoms((8, 72), 12, 1)
     atoms.positions[1] = atoms.positions[0] + distance * np.array((0.6, 0.0, 0.8))
     wanted = evaluate(model, atoms)
     scale = max(1.0, np.abs(wanted.forces).max())
-    check(engine(model, precision)(atoms), wanted, precision, scale)
+    check(any_engine(model, precision)(atoms), wanted, precision, scale)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("radius", ("rmin", "rmax"))
-def test_continuity(engine, radius, precision):
+def test_continuity(any_engine, radius, precision):
     """Energy and force do not jump where the switch begins and where neighbours come and go."""
     model = random_model((8, 72), 25, 1)
-    run = engine(model, precision)
+    run = any_engine(model, precision)
     boundary = model.Rmin if radius == "rmin" else model.Rmax
     results = []
     for distance in (boundary - 1e-9, boundary, boundary + 1e-9):
@@ -215,40 +234,40 @@ def test_continuity(engine, radius, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_atoms_alone(engine, precision):
+def test_atoms_alone(any_engine, precision):
     model = random_model((8, 72), 12, 2)
     atoms = Atoms((8, 72, 72), positions=[(0, 0, 0), (50, 0, 0), (0, 50, 0)])
-    result = engine(model, precision)(atoms)
+    result = any_engine(model, precision)(atoms)
     check(result, evaluate(model, atoms), precision)
     assert not result.forces.any()
     assert not result.virial.any()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_no_centres(engine, precision):
-    result = engine(random_model((8, 72), 12, 2), precision)(Atoms())
+def test_no_centres(any_engine, precision):
+    result = any_engine(random_model((8, 72), 12, 2), precision)(Atoms())
     assert result.forces.shape == (0, 3)
     assert not result.virial.any()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_subset_of_species(engine, precision):
+def test_subset_of_species(any_engine, precision):
     """The number of species that take part divides the descriptor; slots of others are ignored."""
     model = random_model((8, 72, 1), 16, 4)
     atoms = random_atoms((8, 1), 10, 3)
-    result = engine(model, precision, elements=(8, 1))(atoms)
+    result = any_engine(model, precision, elements=(8, 1))(atoms)
     check(result, evaluate(model, atoms, elements=(8, 1)), precision)
     with pytest.raises(ValueError, match=r"centre \d+ is of species 0, .* take part"):
-        engine(model, precision, elements=(72, 1))(atoms)
+        any_engine(model, precision, elements=(72, 1))(atoms)
 
 
-def test_bystanders(engine):
+def test_bystanders(any_engine):
     """Rows of species -1 get no energy and no force, and nothing depends on them."""
     model = random_model((8, 72), 16, 5)
     atoms = random_atoms((8, 72), 10, 5)
     with_others = atoms.copy()
     with_others += Atoms("Ar3", positions=np.random.default_rng(0).random((3, 3)) * 5)
-    run = engine(model, "double")
+    run = any_engine(model, "double")
     alone, beside = run(atoms), run(with_others)
     np.testing.assert_allclose(beside.atom_energy[:10], alone.atom_energy, rtol=0, atol=1e-13)
     np.testing.assert_allclose(beside.forces[:10], alone.forces, rtol=0, atol=1e-12)
@@ -258,14 +277,14 @@ def test_bystanders(engine):
 
 @pytest.mark.parametrize("nthreads", (1, 2))
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_overflow(engine, precision, nthreads):
+def test_overflow(any_engine, precision, nthreads):
     model = random_model((8, 72), 8, 6, max_neighbor=4)
     atoms = Atoms("O7", positions=[(1.1 * k, 0, 0) for k in range(7)])
     atoms.positions[6] += (20, 0, 0)
     with pytest.raises(ValueError, match=r"row 1 has 5 neighbours of species 0 .* allows 4"):
-        engine(model, precision)(atoms, nthreads)
+        any_engine(model, precision)(atoms, nthreads)
     atoms.positions[5] += (0, 20, 0)
-    check(engine(model, precision)(atoms, nthreads), evaluate(model, atoms), precision)
+    check(any_engine(model, precision)(atoms, nthreads), evaluate(model, atoms), precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -296,11 +315,11 @@ def test_block_of_an_atom_does_not_matter(engine, precision):
 
 
 @pytest.mark.parametrize("precision", ("exact", "double"))
-def test_forces_are_derivatives(engine, precision):
+def test_forces_are_derivatives(any_engine, precision):
     """Central differences of the engine's own energy."""
     model = random_model((8, 72), 25, 9)
     atoms = random_atoms((8, 72), 8, 9)
-    run = engine(model, precision)
+    run = any_engine(model, precision)
     forces = run(atoms).forces
     step = 1e-4
     for atom in range(3):
@@ -315,10 +334,10 @@ def test_forces_are_derivatives(engine, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_virials(engine, precision):
+def test_virials(any_engine, precision):
     """Per-atom virials sum to the total; a neighbour gets all of a term, or half of it."""
     model = random_model((8, 72), 25, 10)
-    run = engine(model, precision)
+    run = any_engine(model, precision)
     result = run(random_atoms((8, 72), 12, 10))
     xx_yy_zz_xy_xz_yz_yx_zx_zy = result.virial.ravel()[[0, 4, 8, 1, 2, 5, 3, 6, 7]]
     scale = np.abs(result.virial).max()
@@ -328,8 +347,8 @@ def test_virials(engine, precision):
 
     pair = Atoms((8, 72), positions=[(0, 0, 0), (1.2, 0.4, -0.9)])
     rows = Rows.of(pair, run.elements, run.core.cutoff())
-    half = [rows.first[:3], rows.candidate[:1], 1]  # only the first atom has an energy
-    _, force, virial, atom_virial, centroid = run.core.evaluate(rows.x, rows.species, *half)
+    half = replace(rows, first=rows.first[:3], candidate=rows.candidate[:1])  # one has an energy
+    _, force, virial, atom_virial, centroid = run.evaluate(half)
     expected = torch.outer(rows.x[1] - rows.x[0], force[1])
     np.testing.assert_allclose(virial.reshape(3, 3), expected, rtol=1e-12)
     np.testing.assert_allclose(atom_virial[0], atom_virial[1], rtol=1e-12)
@@ -374,11 +393,11 @@ def test_unknown_instruction_set(engine, monkeypatch):
         engine(random_model((8,), 8, 0), "double")
 
 
-def test_fitting_without_hidden_layers_and_full_axis(engine):
+def test_fitting_without_hidden_layers_and_full_axis(any_engine):
     config = DPConfig((8,), rmax=4.0, rmin=1.0, max_neighbor=30, m2=5, embedding=(5,), fitting=(1,))
     model = DP(config, seed=1).eval()
     atoms = random_atoms((8,), 9, 2)
-    check(engine(model, "double")(atoms), evaluate(model, atoms), "double")
+    check(any_engine(model, "double")(atoms), evaluate(model, atoms), "double")
 
 
 class _Extended(DP):

@@ -1,0 +1,63 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "device.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+namespace pwmlff {
+namespace {
+
+class HostDevice : public Device {
+ public:
+  HostDevice(Kind kind, const std::string &name) : Device(kind, name) {}
+
+  void *allocate(std::size_t bytes) override { return allocate_host(bytes); }
+  void release(void *memory) noexcept override { release_host(memory); }
+  void *allocate_host(std::size_t bytes) override
+  {
+    static constexpr std::size_t alignment = 64;
+    void *memory = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
+    if (!memory) throw std::bad_alloc();
+    return memory;
+  }
+  void release_host(void *memory) noexcept override { std::free(memory); }
+  void upload(void *to, const void *from, std::size_t bytes) override
+  {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void download(void *to, const void *from, std::size_t bytes) override { upload(to, from, bytes); }
+  void clear(void *memory, std::size_t bytes) override
+  {
+    if (bytes > 0) std::memset(memory, 0, bytes);
+  }
+  void synchronize() override {}
+  std::size_t largest_scratch() const override { return 227 * 1024; }    // that of an H200
+
+ private:
+  void launch(const Launch &) override {}
+};
+
+}    // namespace
+
+std::shared_ptr<Device> Device::make(const std::string &name)
+{
+  if (name == "cpu") return std::make_shared<HostDevice>(Kind::serial, name);
+  if (name == "cpu:lanes") return std::make_shared<HostDevice>(Kind::threads, name);
+  static constexpr const char *cuda = "cuda:";
+  if (name.rfind(cuda, 0) == 0) {
+    int index = -1;
+    const char *const end = name.data() + name.size();
+    const auto [stop, failure] = std::from_chars(name.data() + std::strlen(cuda), end, index);
+    if (failure == std::errc() && stop == end && index >= 0) return make_cuda_device(index);
+  }
+  throw std::invalid_argument("device is '" + name + "'; choose cuda:N, cpu or cpu:lanes");
+}
+
+}    // namespace pwmlff

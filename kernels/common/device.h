@@ -1,0 +1,193 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Where team kernels run: memory, copies and launches on one CUDA device, or on the CPU in its place.
+//
+// Needs no torch. Work on a CUDA device goes to one stream of its own, in order, and is not waited
+// for until synchronize(); every call sets the device first and leaves the current device as it was.
+
+#ifndef PWMLFF_DEVICE_H
+#define PWMLFF_DEVICE_H
+
+#include "team.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace pwmlff {
+
+class Device {
+ public:
+  enum class Kind { serial, threads, cuda };
+
+  /// @param name "cuda:N"; "cpu", one lane per team; or "cpu:lanes", a thread for each lane of a
+  ///             team, which is slow and meant for tests
+  /// @throws std::invalid_argument, or std::runtime_error where the device cannot be used
+  static std::shared_ptr<Device> make(const std::string &name);
+
+  virtual ~Device() = default;
+  Kind kind() const { return kind_; }
+  const std::string &name() const { return name_; }    // "cuda:0 (NVIDIA H200)"
+
+  virtual void *allocate(std::size_t bytes) = 0;
+  virtual void release(void *memory) noexcept = 0;
+  /// Memory of the host that copies are fast from.
+  virtual void *allocate_host(std::size_t bytes) = 0;
+  virtual void release_host(void *memory) noexcept = 0;
+
+  /// Copies keep the order of launches; host memory has to stay as it is until synchronize().
+  virtual void upload(void *to, const void *from, std::size_t bytes) = 0;
+  virtual void download(void *to, const void *from, std::size_t bytes) = 0;
+  virtual void clear(void *memory, std::size_t bytes) = 0;
+
+  /// Wait for everything. @throws std::runtime_error where a kernel or a copy has failed
+  virtual void synchronize() = 0;
+
+  /// Bytes of scratch that a team of a whole block can have.
+  virtual std::size_t largest_scratch() const = 0;
+
+  /// Run a team kernel on items 0 .. nitems-1.
+  template <class Kernel>
+  void run(std::int64_t nitems, const Kernel &kernel, std::size_t scratch = 0)
+  {
+    if (nitems <= 0) return;
+    if (kind_ == Kind::serial) run_serial(nitems, scratch, kernel);
+    else if (kind_ == Kind::threads) run_threads(nitems, scratch, kernel);
+    else run_cuda([&](void *stream) { launch_teams_cuda(nitems, scratch, kernel, stream); });
+  }
+
+ protected:
+  Device(Kind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
+
+  /// A call that launches a kernel on a stream (cudaStream_t).
+  struct Launch {
+    virtual void operator()(void *stream) const = 0;
+    virtual ~Launch() = default;
+  };
+
+ private:
+  /// Make the call with the device set.
+  virtual void launch(const Launch &call) = 0;
+
+  template <class Call> void run_cuda(const Call &call)
+  {
+    struct Wrapped : Launch {
+      explicit Wrapped(const Call &call) : call(call) {}
+      void operator()(void *stream) const override { call(stream); }
+      const Call &call;
+    };
+    launch(Wrapped(call));
+  }
+
+  template <class Kernel>
+  static void run_serial(std::int64_t nitems, std::size_t scratch, const Kernel &kernel)
+  {
+    std::vector<double> memory(scratch / sizeof(double) + 1);
+    const SerialTeam team(memory.data());
+    for (std::int64_t item = 0; item < nitems; ++item) kernel(team, item);
+  }
+
+  template <class Kernel>
+  static void run_threads(std::int64_t nitems, std::size_t scratch, const Kernel &kernel)
+  {
+    std::vector<double> memory(scratch / sizeof(double) + 1);
+    ThreadTeam::Common common(Kernel::lanes);
+    std::vector<std::jthread> threads;
+    for (int lane = 0; lane < Kernel::lanes; ++lane)
+      threads.emplace_back([&, lane] {
+        const ThreadTeam team(lane, Kernel::lanes, common, memory.data());
+        for (std::int64_t item = 0; item < nitems; ++item) {
+          kernel(team, item);
+          team.sync();
+        }
+      });
+  }
+
+  Kind kind_;
+  std::string name_;
+};
+
+/// The CUDA device of this index among those that are visible.
+/// @throws std::runtime_error where there is none, or no CUDA in this build
+std::shared_ptr<Device> make_cuda_device(int index);
+
+/// An array on a device; keeps its memory while it is large enough. Elements are plain data.
+template <class T> class DeviceArray {
+ public:
+  explicit DeviceArray(std::shared_ptr<Device> device) : device(std::move(device)) {}
+  DeviceArray(std::shared_ptr<Device> device, const std::vector<T> &values) :
+      DeviceArray(std::move(device))
+  {
+    assign(values);
+    this->device->synchronize();    // the values may be gone afterwards
+  }
+  DeviceArray(DeviceArray &&other) noexcept :
+      device(other.device), memory(other.memory), capacity(other.capacity)
+  {
+    other.memory = nullptr;
+    other.capacity = 0;
+  }
+  DeviceArray &operator=(DeviceArray &&) = delete;
+  ~DeviceArray() { device->release(memory); }
+
+  /// Room for n elements; what was there is lost where it has to grow.
+  T *reserve(std::size_t n)
+  {
+    if (n > capacity) {
+      device->release(memory);
+      memory = nullptr;
+      capacity = 0;
+      const std::size_t wanted = n + n / 8;
+      memory = static_cast<T *>(device->allocate(wanted * sizeof(T)));
+      capacity = wanted;
+    }
+    return memory;
+  }
+  void assign(const T *values, std::size_t n) { device->upload(reserve(n), values, n * sizeof(T)); }
+  void assign(const std::vector<T> &values) { assign(values.data(), values.size()); }
+  void clear(std::size_t n) { device->clear(reserve(n), n * sizeof(T)); }
+  void download(T *to, std::size_t n) const { device->download(to, memory, n * sizeof(T)); }
+
+  T *get() const { return memory; }
+  std::size_t bytes() const { return capacity * sizeof(T); }
+
+ private:
+  std::shared_ptr<Device> device;
+  T *memory = nullptr;
+  std::size_t capacity = 0;
+};
+
+/// An array of the host that is copied to or from a device at every step.
+template <class T> class HostArray {
+ public:
+  explicit HostArray(std::shared_ptr<Device> device) : device(std::move(device)) {}
+  HostArray(HostArray &&) = delete;
+  ~HostArray() { device->release_host(memory); }
+
+  T *reserve(std::size_t n)
+  {
+    if (n > capacity) {
+      device->release_host(memory);
+      memory = nullptr;
+      capacity = 0;
+      const std::size_t wanted = n + n / 8;
+      memory = static_cast<T *>(device->allocate_host(wanted * sizeof(T)));
+      capacity = wanted;
+    }
+    return memory;
+  }
+  T *get() const { return memory; }
+
+ private:
+  std::shared_ptr<Device> device;
+  T *memory = nullptr;
+  std::size_t capacity = 0;
+};
+
+}    // namespace pwmlff
+
+#endif

@@ -1,0 +1,149 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "device.h"
+
+#include <cuda_runtime.h>
+
+#include <stdexcept>
+
+namespace pwmlff {
+namespace {
+
+/// Makes a device the current one as long as it lives.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int index)
+  {
+    cudaGetDevice(&before);
+    if (before != index) cudaSetDevice(index);
+  }
+  DeviceGuard(const DeviceGuard &) = delete;
+  DeviceGuard &operator=(const DeviceGuard &) = delete;
+  ~DeviceGuard()
+  {
+    int now = -1;
+    if (cudaGetDevice(&now) == cudaSuccess && now != before) cudaSetDevice(before);
+  }
+
+ private:
+  int before = 0;
+};
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(int index, const cudaDeviceProp &properties) :
+      Device(Kind::cuda, "cuda:" + std::to_string(index) + " (" + properties.name + ")"),
+      index(index),
+      largest(properties.sharedMemPerBlockOptin)
+  {
+    const DeviceGuard guard(index);
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  }
+  ~CudaDevice() override
+  {
+    const DeviceGuard guard(index);
+    cudaStreamDestroy(stream);
+  }
+
+  void *allocate(std::size_t bytes) override
+  {
+    const DeviceGuard guard(index);
+    void *memory = nullptr;
+    check(cudaMalloc(&memory, bytes), "taking " + megabytes(bytes) + " of its memory");
+    return memory;
+  }
+  void release(void *memory) noexcept override
+  {
+    if (!memory) return;
+    const DeviceGuard guard(index);
+    cudaFree(memory);
+  }
+  void *allocate_host(std::size_t bytes) override
+  {
+    const DeviceGuard guard(index);
+    void *memory = nullptr;
+    check(cudaMallocHost(&memory, bytes), "taking " + megabytes(bytes) + " of pinned memory");
+    return memory;
+  }
+  void release_host(void *memory) noexcept override
+  {
+    if (!memory) return;
+    const DeviceGuard guard(index);
+    cudaFreeHost(memory);
+  }
+  void upload(void *to, const void *from, std::size_t bytes) override
+  {
+    copy(to, from, bytes, cudaMemcpyHostToDevice, "copying to it");
+  }
+  void download(void *to, const void *from, std::size_t bytes) override
+  {
+    copy(to, from, bytes, cudaMemcpyDeviceToHost, "copying from it");
+  }
+  void clear(void *memory, std::size_t bytes) override
+  {
+    if (bytes == 0) return;
+    const DeviceGuard guard(index);
+    check(cudaMemsetAsync(memory, 0, bytes, stream), "clearing memory");
+  }
+  void synchronize() override
+  {
+    const DeviceGuard guard(index);
+    check(cudaStreamSynchronize(stream), "running the kernels of a step");
+  }
+  std::size_t largest_scratch() const override { return largest; }
+
+ private:
+  void launch(const Launch &call) override
+  {
+    const DeviceGuard guard(index);
+    try {
+      call(stream);
+    } catch (const std::runtime_error &error) {
+      throw std::runtime_error(name() + ": " + error.what());
+    }
+  }
+
+  void copy(void *to, const void *from, std::size_t bytes, cudaMemcpyKind direction,
+            const char *what)
+  {
+    if (bytes == 0) return;
+    const DeviceGuard guard(index);
+    check(cudaMemcpyAsync(to, from, bytes, direction, stream), what);
+  }
+
+  static std::string megabytes(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+  void check(cudaError_t status, const std::string &what) const
+  {
+    if (status != cudaSuccess)
+      throw std::runtime_error(name() + ": " + what + " failed: " + cudaGetErrorString(status));
+  }
+
+  int index;
+  std::size_t largest;
+  cudaStream_t stream = nullptr;
+};
+
+}    // namespace
+
+std::shared_ptr<Device> make_cuda_device(int index)
+{
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess)
+    throw std::runtime_error(std::string("there is no CUDA device: ") + cudaGetErrorString(status));
+  if (index >= count)
+    throw std::runtime_error("there is no cuda:" + std::to_string(index) + ", only " +
+                             std::to_string(count) + " CUDA device(s) are visible");
+  cudaDeviceProp properties{};
+  const cudaError_t unknown = cudaGetDeviceProperties(&properties, index);
+  if (unknown != cudaSuccess)
+    throw std::runtime_error("cuda:" + std::to_string(index) +
+                             " cannot be used: " + cudaGetErrorString(unknown));
+  return std::make_shared<CudaDevice>(index, properties);
+}
+
+}    // namespace pwmlff

@@ -1,0 +1,401 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "device_engine.h"
+
+#include "device_kernels.h"
+
+#include <algorithm>
+#include <list>
+#include <stdexcept>
+#include <string>
+
+namespace pwmlff {
+namespace {
+
+constexpr int SUM_TEAMS = 256;
+
+int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
+
+/// Arrays that stay on the device as long as the model does.
+class Constants {
+ public:
+  explicit Constants(std::shared_ptr<Device> device) : device(std::move(device)) {}
+
+  template <class V> const V *keep(const std::vector<V> &values)
+  {
+    auto array = std::make_shared<DeviceArray<V>>(device, values);
+    arrays.push_back(array);
+    return array->get();
+  }
+
+ private:
+  std::shared_ptr<Device> device;
+  std::vector<std::shared_ptr<void>> arrays;
+};
+
+}    // namespace
+
+/// Both types of tables behind one interface.
+struct DPDeviceEngine::Implementation {
+  explicit Implementation(std::shared_ptr<Device> device) : device(std::move(device)) {}
+  virtual ~Implementation() = default;
+  virtual const DPDeviceOutput &evaluate(const DeviceNeighbors &neighbors, bool want_atom_virial,
+                                         bool want_centroid_virial) = 0;
+
+  std::shared_ptr<Device> device;
+  std::size_t table_bytes = 0;
+  double value_error = 0.0, slope_error = 0.0;
+};
+
+namespace {
+
+template <class T> class Engine : public DPDeviceEngine::Implementation {
+ public:
+  Engine(std::shared_ptr<Device> device, const DPNetwork &network, const DPTables &splines,
+         const std::vector<bool> &present) :
+      Implementation(std::move(device)),
+      present(present),
+      constants(this->device),
+      order(this->device),
+      blocks_on_device(this->device),
+      count(this->device),
+      neighbour(this->device),
+      row(this->device),
+      slots(this->device),
+      moments(this->device),
+      place(this->device),
+      environment(this->device),
+      derivative(this->device),
+      moment_gradient(this->device),
+      atom_energy(this->device),
+      force(this->device),
+      virial(this->device),
+      atom_virial(this->device),
+      centroid_virial(this->device),
+      sums(this->device),
+      status(this->device),
+      host_status(this->device),
+      host_sums(this->device),
+      host_energy(this->device),
+      host_force(this->device),
+      host_atom_virial(this->device),
+      host_centroid_virial(this->device)
+  {
+    value_error = splines.value_error;
+    slope_error = splines.slope_error;
+    model.nspecies = network.nspecies();
+    model.max_neighbor = network.max_neighbor;
+    model.width = network.width;
+    model.padded = round_up(network.width, 16 / sizeof(T));
+    model.m2 = network.m2;
+    model.widest_embedding = 1;
+    model.cutsq = network.rmax * network.rmax;
+    model.scale = 1.0 / (static_cast<double>(network.max_neighbor) *
+                         static_cast<double>(std::count(present.begin(), present.end(), true)));
+    keep_pairs(network, splines);
+    keep_fittings(network);
+    choose_block_size();
+  }
+
+  const DPDeviceOutput &evaluate(const DeviceNeighbors &neighbors, bool want_atom_virial,
+                                 bool want_centroid_virial) override
+  {
+    if (neighbors.device() != device)
+      throw std::invalid_argument("the neighbours are on " + neighbors.device()->name() +
+                                  ", the model is on " + device->name());
+    if (generation != neighbors.generation() || blocks_of != &neighbors) make_blocks(neighbors);
+    const std::size_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
+    atom_energy.clear(ncentres);
+    force.clear(3 * nrows);
+    status.clear(1);
+    if (want_atom_virial) atom_virial.clear(6 * nrows);
+    if (want_centroid_virial) centroid_virial.clear(9 * nrows);
+    virial.reserve(9 * ncentres);
+
+    for (std::size_t k = 0; k < blocks.size();)
+      k = run_chunk(neighbors, k, want_atom_virial, want_centroid_virial);
+    sum(nitems, 9, virial.get(), 0);
+    sum(ncentres, 1, atom_energy.get(), 9);
+
+    status.download(host_status.reserve(1), 1);
+    sums.download(host_sums.reserve(10), 10);
+    atom_energy.download(host_energy.reserve(ncentres), ncentres);
+    force.download(host_force.reserve(3 * nrows), 3 * nrows);
+    if (want_atom_virial) atom_virial.download(host_atom_virial.reserve(6 * nrows), 6 * nrows);
+    if (want_centroid_virial)
+      centroid_virial.download(host_centroid_virial.reserve(9 * nrows), 9 * nrows);
+    device->synchronize();
+
+    const DeviceStatus &found = *host_status.get();
+    if (found.overflows > 0)
+      throw DPOverflow(found.row, found.species, found.count, model.max_neighbor);
+    std::copy_n(host_sums.get(), 9, output.virial);
+    output.energy = host_sums.get()[9];
+    output.atom_energy = host_energy.get();
+    output.force = host_force.get();
+    output.atom_virial = want_atom_virial ? host_atom_virial.get() : nullptr;
+    output.centroid_virial = want_centroid_virial ? host_centroid_virial.get() : nullptr;
+    return output;
+  }
+
+ private:
+  DeviceLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight,
+                         bool residual)
+  {
+    std::vector<double> transposed(weight.size());
+    for (int i = 0; i < in; ++i)
+      for (int o = 0; o < layer.out; ++o)
+        transposed[static_cast<std::size_t>(o) * in + i] =
+            weight[static_cast<std::size_t>(i) * layer.out + o];
+    const std::vector<double> step =
+        layer.resnet_dt.empty() ? std::vector<double>(layer.out, 1.0) : layer.resnet_dt;
+    return {in,
+            layer.out,
+            residual,
+            constants.keep(weight),
+            constants.keep(transposed),
+            constants.keep(layer.bias),
+            constants.keep(step)};
+  }
+
+  void keep_pairs(const DPNetwork &network, const DPTables &splines)
+  {
+    const int nspecies = network.nspecies(), width = network.width;
+    std::vector<DevicePair<T>> pairs(nspecies * nspecies);
+    for (int p = 0; p < nspecies * nspecies; ++p) {
+      DevicePair<T> &pair = pairs[p] = {};
+      pair.present = present[p / nspecies] && present[p % nspecies];
+      if (!pair.present) continue;
+      const SplineTable *const table = splines.tables.empty() ? nullptr : &splines.tables[p];
+      pair.geometry = pair_geometry(network, p, table);
+      if (table) {
+        const std::size_t rows = table->coef.size() / width;
+        std::vector<T> coef(rows * model.padded, T(0));
+        for (std::size_t r = 0; r < rows; ++r)
+          for (int m = 0; m < width; ++m)
+            coef[r * model.padded + m] =
+                static_cast<T>(table->coef[r * width + m] - table->at_rmax[m]);
+        pair.table = constants.keep(coef);
+        table_bytes += coef.size() * sizeof(T);
+      }
+      const DPNet &net = network.embedding[p];
+      std::vector<double> beyond = evaluate_embedding(net, pair.geometry.shift[0]);
+      beyond.resize(model.padded, 0.0);
+      pair.beyond = constants.keep(beyond);
+      std::vector<DeviceLayer> layers;
+      for (const DPLayer &layer : net.layers) {
+        model.widest_embedding = std::max(model.widest_embedding, layer.out);
+        const bool residual = layer.out == layer.in || layer.out == 2 * layer.in;
+        layers.push_back(keep_layer(layer, layer.in, layer.weight, residual));
+      }
+      pair.nlayers = static_cast<int>(layers.size());
+      pair.layers = constants.keep(layers);
+    }
+    model.pairs = constants.keep(pairs);
+  }
+
+  void keep_fittings(const DPNetwork &network)
+  {
+    std::vector<DeviceFitting> fittings(network.nspecies());
+    for (int a = 0; a < network.nspecies(); ++a) {
+      DeviceFitting &fitting = fittings[a] = {};
+      if (!present[a]) continue;
+      const auto &layers = network.fitting[a].layers;
+      std::vector<DeviceLayer> hidden;
+      int in = Fit<T, 1>::npairs(network.width, network.m2), total = 0;
+      for (std::size_t l = 0; l < layers.size(); ++l) {
+        const std::vector<double> weight =
+            l == 0 ? fold_weights(layers[l].weight, network.width, network.m2) : layers[l].weight;
+        if (l + 1 == layers.size()) {
+          fitting.nlast = in;
+          fitting.last = constants.keep(weight);
+          fitting.last_bias = layers[l].bias[0];
+          break;
+        }
+        hidden.push_back(keep_layer(layers[l], in, weight, !layers[l].resnet_dt.empty()));
+        in = layers[l].out;
+        total += in;
+        widest = std::max(widest, in);
+      }
+      depth = std::max(depth, total);
+      fitting.nlayers = static_cast<int>(hidden.size());
+      fitting.layers = constants.keep(hidden);
+    }
+    model.fittings = constants.keep(fittings);
+  }
+
+  // Two teams of a whole block at a time on a multiprocessor, where the scratch allows.
+  void choose_block_size()
+  {
+    for (const int atoms : {16, 8, 4, 1}) {
+      fit_atoms = atoms;
+      fit_scratch = Fit<T, 1>::scratch_bytes(atoms, model.width, model.m2, depth, widest);
+      if (2 * fit_scratch <= device->largest_scratch()) return;
+    }
+    if (fit_scratch > device->largest_scratch())
+      throw std::runtime_error("the nets of this DP model need " + std::to_string(fit_scratch) +
+                               " bytes of shared memory, " + device->name() + " has " +
+                               std::to_string(device->largest_scratch()) + "; use device cpu");
+  }
+
+  // Centres sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
+  void make_blocks(const DeviceNeighbors &neighbors)
+  {
+    const std::vector<int> &species = neighbors.species_of_rows();
+    std::vector<std::vector<int>> centres(model.nspecies);
+    for (int i = 0; i < neighbors.ncentres(); ++i) {
+      const int s = species[i];
+      if (s < 0) continue;
+      if (s >= model.nspecies || !present[s])
+        throw std::invalid_argument("centre " + std::to_string(i) + " is of species " +
+                                    std::to_string(s) +
+                                    ", which is not one of those that take part");
+      centres[s].push_back(i);
+    }
+    stride = std::max(1, neighbors.most_candidates());
+    constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
+    constexpr std::size_t chunk_bytes = std::size_t(1) << 29;
+    chunk_items = std::max<std::size_t>(1024, chunk_bytes / (edge_bytes * stride));
+
+    std::vector<int> sorted;
+    blocks.clear();
+    chunk_of_block.clear();
+    int in_chunk = 0, chunk = 0;
+    for (int s = 0; s < model.nspecies; ++s)
+      for (std::size_t first = 0; first < centres[s].size(); first += fit_atoms) {
+        const int n = static_cast<int>(std::min<std::size_t>(fit_atoms, centres[s].size() - first));
+        if (in_chunk + n > static_cast<int>(chunk_items)) {
+          in_chunk = 0;
+          ++chunk;
+        }
+        blocks.push_back({s, in_chunk, n});
+        chunk_of_block.push_back(chunk);
+        in_chunk += n;
+        sorted.insert(sorted.end(), &centres[s][first], &centres[s][first] + n);
+      }
+    nitems = static_cast<std::int64_t>(sorted.size());
+    order.assign(sorted);
+    blocks_on_device.assign(blocks);
+    device->synchronize();    // the vectors are gone after this
+
+    const std::size_t n = std::min<std::size_t>(chunk_items, nitems), edges = n * stride;
+    count.reserve(n * model.nspecies);
+    slots.reserve(4 * n * model.nspecies);
+    neighbour.reserve(edges);
+    row.reserve(edges);
+    place.reserve(edges);
+    environment.reserve(4 * edges);
+    derivative.reserve(5 * edges);
+    moments.reserve(4 * n * model.padded);
+    moment_gradient.reserve(4 * n * model.padded);
+    first_item = 0;
+    generation = neighbors.generation();
+    blocks_of = &neighbors;
+  }
+
+  /// @return the first block of the next chunk
+  std::size_t run_chunk(const DeviceNeighbors &neighbors, std::size_t begin, bool want_atom_virial,
+                        bool want_centroid_virial)
+  {
+    if (begin == 0) first_item = 0;
+    std::size_t end = begin;
+    std::int64_t n = 0;
+    for (; end < blocks.size() && chunk_of_block[end] == chunk_of_block[begin]; ++end)
+      n += blocks[end].count;
+    const DeviceList list{neighbors.x(), neighbors.species(), neighbors.first(),
+                          neighbors.candidate()};
+    const DeviceChunk<T> chunk{
+        order.get() + first_item, stride,        count.get(),           slots.get(),
+        neighbour.get(),          row.get(),     place.get(),           environment.get(),
+        derivative.get(),         moments.get(), moment_gradient.get(), first_item};
+    const int widest_net = model.widest_embedding;
+    device->run(n, FindEdges<T>{model, list, chunk, status.get()});
+    device->run(n, Moments<T>{model, neighbors.species(), chunk},
+                Moments<T>::Tile::bytes(widest_net));
+    const DeviceBlock *const fitted = blocks_on_device.get() + begin;
+    const auto nblocks = static_cast<std::int64_t>(end - begin);
+    if (fit_atoms % FIT_REGISTERS == 0)
+      device->run(
+          nblocks,
+          Fit<T, FIT_REGISTERS>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
+          fit_scratch);
+    else
+      device->run(nblocks,
+                  Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
+                  fit_scratch);
+    device->run(n, Differentiate<T>{model, neighbors.species(), chunk},
+                Differentiate<T>::Tile::bytes(widest_net));
+    device->run(n, Forces<T>{model, list, chunk, force.get(), virial.get(),
+                             want_atom_virial ? atom_virial.get() : nullptr,
+                             want_centroid_virial ? centroid_virial.get() : nullptr});
+    first_item += n;
+    return end;
+  }
+
+  // Sums of columns to sums[at ..].
+  void sum(std::int64_t nrows, int ncolumns, const double *values, int at)
+  {
+    constexpr std::size_t scratch = SumRows::lanes * sizeof(double);
+    double *const result = sums.reserve(10 + 9 * SUM_TEAMS), *const partial = result + 10;
+    device->run(SUM_TEAMS, SumRows{nrows, ncolumns, SUM_TEAMS, values, partial}, scratch);
+    device->run(1, SumRows{SUM_TEAMS, ncolumns, 1, partial, result + at}, scratch);
+  }
+
+  static constexpr int FIT_REGISTERS = 4;
+
+  const std::vector<bool> present;
+  DeviceModel<T> model{};
+  int widest = 1, depth = 0;    // of the hidden layers of the fitting nets
+  int fit_atoms = 1;            // in a block
+  std::size_t fit_scratch = 0;
+
+  // Of the present list.
+  const DeviceNeighbors *blocks_of = nullptr;
+  std::int64_t generation = -1, nitems = 0, first_item = 0;
+  int stride = 1;
+  std::size_t chunk_items = 0;
+  std::vector<DeviceBlock> blocks;
+  std::vector<int> chunk_of_block;
+
+  Constants constants;
+  DeviceArray<int> order;
+  DeviceArray<DeviceBlock> blocks_on_device;
+  DeviceArray<int> count, neighbour, row;
+  DeviceArray<double> slots, moments;
+  DeviceArray<T> place, environment, derivative, moment_gradient;
+  DeviceArray<double> atom_energy, force, virial, atom_virial, centroid_virial, sums;
+  DeviceArray<DeviceStatus> status;
+  HostArray<DeviceStatus> host_status;
+  HostArray<double> host_sums, host_energy, host_force, host_atom_virial, host_centroid_virial;
+  DPDeviceOutput output{};
+};
+
+}    // namespace
+
+DPDeviceEngine::DPDeviceEngine(std::shared_ptr<Device> device, const DPNetwork &network,
+                               DPPrecision precision, const std::vector<bool> &present)
+{
+  const DPTables splines(network, precision, present);
+  if (precision == DPPrecision::mixed)
+    implementation = std::make_unique<Engine<float>>(std::move(device), network, splines, present);
+  else
+    implementation = std::make_unique<Engine<double>>(std::move(device), network, splines, present);
+}
+
+DPDeviceEngine::~DPDeviceEngine() = default;
+
+const DPDeviceOutput &DPDeviceEngine::evaluate(const DeviceNeighbors &neighbors,
+                                               bool want_atom_virial, bool want_centroid_virial)
+{
+  return implementation->evaluate(neighbors, want_atom_virial, want_centroid_virial);
+}
+
+std::size_t DPDeviceEngine::table_bytes() const { return implementation->table_bytes; }
+double DPDeviceEngine::value_error() const { return implementation->value_error; }
+double DPDeviceEngine::slope_error() const { return implementation->slope_error; }
+const std::shared_ptr<Device> &DPDeviceEngine::device() const { return implementation->device; }
+
+}    // namespace pwmlff

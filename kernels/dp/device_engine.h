@@ -1,0 +1,65 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Energies, forces and virials of a Deep Potential on a device (common/device.h), without torch.
+//
+// The same formulas, splines and signs as on the CPU (engine.h); steps in device_kernels.h. In
+// precision mixed, tables, moments and what flows back through them are in float32, distances, fitting
+// nets and sums in float64. Energies come out the same bit by bit every time; forces are added up
+// by atomics in float64, so their last digits depend on the order of events.
+
+#ifndef PWMLFF_DP_DEVICE_ENGINE_H
+#define PWMLFF_DP_DEVICE_ENGINE_H
+
+#include "../common/device.h"
+#include "../neighbors/device_neighbors.h"
+#include "engine.h"
+#include "export.h"
+
+#include <memory>
+#include <vector>
+
+namespace pwmlff {
+
+/// On the host; valid until the next evaluation. As in DPOutput.
+struct DPDeviceOutput {
+  double energy;
+  double virial[9];                 // xx xy xz yx yy yz zx zy zz
+  const double *atom_energy;        // [ncentres]
+  const double *force;              // [nrows, 3]
+  const double *atom_virial;        // [nrows, 6] or null
+  const double *centroid_virial;    // [nrows, 9] or null
+};
+
+class PWMLFF_KERNELS_API DPDeviceEngine {
+ public:
+  /// @param present [nspecies] the species that take part
+  /// @throws std::invalid_argument, std::runtime_error (a net that cannot be tabulated, or is too
+  ///         large for the device)
+  DPDeviceEngine(std::shared_ptr<Device> device, const DPNetwork &network, DPPrecision precision,
+                 const std::vector<bool> &present);
+  ~DPDeviceEngine();
+  DPDeviceEngine(const DPDeviceEngine &) = delete;
+  DPDeviceEngine &operator=(const DPDeviceEngine &) = delete;
+
+  /// @param neighbors on the same device, with its positions up to date
+  /// @throws DPOverflow, std::invalid_argument, std::runtime_error where the device fails
+  const DPDeviceOutput &evaluate(const DeviceNeighbors &neighbors, bool want_atom_virial,
+                                 bool want_centroid_virial);
+
+  std::size_t table_bytes() const;    // of all tables together; 0 in precision exact
+  double value_error() const;         // largest error of the tables, as in DPEngine
+  double slope_error() const;
+  const std::shared_ptr<Device> &device() const;
+
+  struct Implementation;
+
+ private:
+  std::unique_ptr<Implementation> implementation;
+};
+
+}    // namespace pwmlff
+
+#endif

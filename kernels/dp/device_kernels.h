@@ -1,0 +1,700 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// The steps of a Deep Potential on a device as team kernels (common/team.h); formulas in network.h,
+// signs in engine.h, splines in geometry.h. T is the type of tables, moments and what flows back
+// through them; distances, fitting nets, forces and sums are in float64.
+//
+//   FindEdges     candidates -> edges within the cutoff, environment, place in the table
+//   Moments       edges -> T, with the slots without neighbour in closed form
+//   Fit           T -> E_i, dE_i/dT
+//   Differentiate dE_i/dT -> dE_i/dG, dE_i/dR~ of each edge
+//   Forces        these -> forces, virials
+//
+// An item is a centre: `order` lists centres by species. A chunk of items at a time goes through all
+// steps, so the memory for edges does not grow with the system.
+
+#ifndef PWMLFF_DP_DEVICE_KERNELS_H
+#define PWMLFF_DP_DEVICE_KERNELS_H
+
+#include "../common/team.h"
+#include "geometry.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace pwmlff {
+
+/// One layer of a net on the device (DPLayer).
+struct DeviceLayer {
+  int in, out;
+  bool residual;
+  const double *weight;        // [in, out]
+  const double *transposed;    // [out, in]; fitting nets only
+  const double *bias;          // [out]
+  const double *step;          // [out] factor of tanh; fitting nets only
+};
+
+template <class T> struct DevicePair {
+  bool present;    // both species take part
+  PairGeometry geometry;
+  const T *table;          // [rows, padded] G - G(rmax); null: the net is evaluated
+  const double *beyond;    // [padded] G at and beyond the cutoff
+  int nlayers;
+  const DeviceLayer *layers;
+};
+
+struct DeviceFitting {
+  int nlayers;    // hidden ones
+  const DeviceLayer *layers;
+  int nlast;    // inputs of the last, linear layer
+  const double *last;
+  double last_bias;
+};
+
+template <class T> struct DeviceModel {
+  int nspecies, max_neighbor;
+  int width, padded;                // M, and rounded up to whole vectors
+  int m2;                           // axis width
+  int widest_embedding;             // layer
+  double cutsq, scale;              // scale: 1/(max_neighbor * species that take part)
+  const DevicePair<T> *pairs;       // [nspecies, nspecies] centre first
+  const DeviceFitting *fittings;    // [nspecies]
+};
+
+/// Atoms and candidates on the device, as in DPInput.
+struct DeviceList {
+  const double *x;       // [nrows, 3]
+  const int *species;    // [nrows]
+  const int *first;      // [ncentres*nspecies + 1]
+  const int *candidate;
+};
+
+/// What the items of a chunk hand from step to step. Edges of an item start at item*stride, by
+/// species of the neighbour.
+template <class T> struct DeviceChunk {
+  const int *order;    // [items] centres
+  int stride;
+  int *count;            // [items, nspecies] edges
+  double *slots;         // [items, nspecies, 4] sum of R~ over all slots
+  int *neighbour;        // [items, stride] row
+  int *row;              // first coefficient in the table; negative: evaluate the net
+  T *place;              // in the interval
+  T *environment;        // [items, stride, 4] R~
+  T *derivative;         // [items, stride, 5] dE/dr through G, dE/dR~
+  double *moments;       // [items, 4, padded]
+  T *moment_gradient;    // [items, 4, padded] dE/d(sum over slots), scale included
+  std::int64_t base;     // items of earlier chunks
+};
+
+/// Why a step cannot be used; all zero where it can.
+struct DeviceStatus {
+  int overflows;    // centres with too many neighbours; the others describe one of them
+  int row, species, count;
+};
+
+/// Centres of one species that are fitted together.
+struct DeviceBlock {
+  int species, first, count;    // items first .. first+count-1 of the chunk
+};
+
+/// r and what follows from it.
+struct RadialTerms {
+  double q;        // s/r
+  double qp;       // (dq/dr)/r
+  double s, s1;    // s and ds/dr
+  double inv_r;
+
+  PWMLFF_HOST_DEVICE RadialTerms(double r, const PairGeometry &pair)
+  {
+    inv_r = 1.0 / r;
+    double u = (r - pair.rmin) * pair.inv_width;
+    u = u > 0.0 ? u : 0.0;
+    const double v = 1.0 - u;
+    s = (u * u * u * (u * (15.0 - 6.0 * u) - 10.0) + 1.0) * inv_r;
+    s1 = (u * u * v * v * (-30.0 * pair.inv_width) - s) * inv_r;
+    q = s * inv_r;
+    qp = (s1 - q) * inv_r * inv_r;
+  }
+};
+
+/// Value and derivative of an embedding net, evaluated by a whole team.
+struct NetValue {
+  const double *value, *slope;    // [M]
+};
+
+/// @param scratch [4*widest]; holds the result until the next call
+template <class Team, class T>
+PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const DevicePair<T> &pair, double x,
+                                         int widest, double *scratch)
+{
+  double *f = scratch, *d = f + widest, *nf = d + widest, *nd = nf + widest;
+  team.sync();
+  if (team.lane() == 0) {
+    f[0] = x;
+    d[0] = 1.0;
+  }
+  team.sync();
+  for (int l = 0; l < pair.nlayers; ++l) {
+    const DeviceLayer &layer = pair.layers[l];
+    for (int o = team.lane(); o < layer.out; o += team.lanes()) {
+      double z = layer.bias[o], dz = 0.0;
+      for (int i = 0; i < layer.in; ++i) {
+        const double weight = layer.weight[i * layer.out + o];
+        z += weight * f[i];
+        dz += weight * d[i];
+      }
+      const double t = tanh(z), td = (1.0 - t * t) * dz;
+      const int i = o % layer.in;
+      nf[o] = layer.residual ? t + f[i] : t;
+      nd[o] = layer.residual ? td + d[i] : td;
+    }
+    team.sync();
+    double *const spent_f = f, *const spent_d = d;
+    f = nf, d = nd, nf = spent_f, nd = spent_d;
+  }
+  return {f, d};
+}
+
+/// Edges that a team works on together, in its scratch.
+template <class T, int N> struct EdgeTile {
+  static constexpr int size = N;
+  T value_weight[N][5], slope_weight[N][5], environment[N][4];
+  int row[N];
+
+  /// Read `n` edges from `begin` on.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void load(const Team &team, const DeviceChunk<T> &chunk,
+                               const PairGeometry &pair, std::int64_t begin, int n)
+  {
+    team.sync();
+    for (int k = team.lane(); k < n; k += team.lanes()) {
+      const std::int64_t e = begin + k;
+      row[k] = chunk.row[e];
+      for (int c = 0; c < 4; ++c) environment[k][c] = chunk.environment[4 * e + c];
+      const bool upper = row[k] >= static_cast<int>(pair.segment[1].first);
+      const T per_spacing = static_cast<T>(pair.segment[upper].inv_spacing);
+      spline_weights<T>(chunk.place[e], per_spacing, value_weight[k], slope_weight[k]);
+    }
+    team.sync();
+  }
+
+  static constexpr std::size_t bytes(int widest)
+  {
+    return 4 * static_cast<std::size_t>(widest) * sizeof(double) + sizeof(EdgeTile);
+  }
+};
+
+/// The scratch of a team: room for a net, then a tile.
+template <class Tile, class Team> PWMLFF_HOST_DEVICE Tile *tile_of(const Team &team, int widest)
+{
+  return reinterpret_cast<Tile *>(team.template scratch<double>() + 4 * widest);
+}
+
+/* ---- candidates to edges ---- */
+
+template <class T> struct FindEdges {
+  static constexpr int lanes = 32;
+  static constexpr const char *name = "FindEdges";
+  DeviceModel<T> model;
+  DeviceList list;
+  DeviceChunk<T> chunk;
+  DeviceStatus *status;
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const int i = chunk.order[item];
+    const double *const xi = list.x + 3 * static_cast<std::int64_t>(i);
+    int begin = 0;
+    for (int b = 0; b < model.nspecies; ++b) {
+      const DevicePair<T> &pair = model.pairs[list.species[i] * model.nspecies + b];
+      const int *const first = list.first + static_cast<std::int64_t>(i) * model.nspecies + b;
+      const int ncandidates = pair.present ? first[1] - first[0] : 0;
+      double sum[4] = {0.0, 0.0, 0.0, 0.0};
+      int n = 0;
+      for (int k0 = 0; k0 < ncandidates; k0 += team.lanes()) {
+        const int k = k0 + team.lane();
+        int j = -1;
+        double d[3] = {0.0, 0.0, 0.0}, rsq = model.cutsq;
+        if (k < ncandidates) {
+          j = list.candidate[first[0] + k];
+          const double *const xj = list.x + 3 * static_cast<std::int64_t>(j);
+          for (int c = 0; c < 3; ++c) d[c] = xj[c] - xi[c];
+          rsq = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
+        }
+        int found;
+        const int before = team.rank(rsq < model.cutsq, found);
+        if (rsq < model.cutsq)
+          write(item * chunk.stride + begin + n + before, j, d, sqrt(rsq), pair.geometry, sum);
+        n += found;
+      }
+      for (int c = 0; c < 4; ++c) sum[c] = team.sum(sum[c]);
+      if (team.lane() == 0) {
+        const std::int64_t at = item * model.nspecies + b;
+        chunk.count[at] = n;
+        for (int c = 0; c < 4; ++c)
+          chunk.slots[4 * at + c] = sum[c] + model.max_neighbor * pair.geometry.shift[c];
+        if (n > model.max_neighbor && team.add(&status->overflows, 1) == 0) {
+          status->row = i;
+          status->species = b;
+          status->count = n;
+        }
+      }
+      begin += n;
+    }
+  }
+
+ private:
+  PWMLFF_HOST_DEVICE void write(std::int64_t e, int j, const double *d, double r,
+                                const PairGeometry &pair, double *sum) const
+  {
+    const RadialTerms radial(r, pair);
+    const double environment[4] = {radial.s * pair.scale[0], radial.q * d[0] * pair.scale[1],
+                                   radial.q * d[1] * pair.scale[2],
+                                   radial.q * d[2] * pair.scale[3]};
+    for (int c = 0; c < 4; ++c) {
+      sum[c] += environment[c];
+      chunk.environment[4 * e + c] = static_cast<T>(environment[c] + pair.shift[c]);
+    }
+    chunk.neighbour[e] = j;
+    if (!(r >= pair.lowest)) {
+      chunk.row[e] = -1;
+      chunk.place[e] = T(0);
+      return;
+    }
+    const PairGeometry::Segment &segment = pair.segment[r >= pair.split];
+    const double y = (r - segment.start) * segment.inv_spacing;
+    const int interval = static_cast<int>(y < segment.last ? y : segment.last);
+    chunk.place[e] = static_cast<T>(y - interval);
+    chunk.row[e] = interval + static_cast<int>(segment.first);
+  }
+};
+
+/* ---- edges to moments: a lane for each column of T ---- */
+
+template <class T> struct Moments {
+  static constexpr int lanes = 32;
+  static constexpr const char *name = "Moments";
+  using Tile = EdgeTile<T, 32>;
+  DeviceModel<T> model;
+  const int *species;    // [nrows]
+  DeviceChunk<T> chunk;
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const DevicePair<T> *const pairs = model.pairs + species[chunk.order[item]] * model.nspecies;
+    double *const net = team.template scratch<double>();
+    Tile &tile = *tile_of<Tile>(team, model.widest_embedding);
+    for (int m0 = 0; m0 < model.padded; m0 += team.lanes()) {
+      const int m = m0 + team.lane();
+      const bool mine = m < model.padded;
+      double total[4] = {0.0, 0.0, 0.0, 0.0};
+      T sum[4] = {T(0), T(0), T(0), T(0)};
+      std::int64_t begin = item * chunk.stride;
+      for (int b = 0; b < model.nspecies; ++b) {
+        const DevicePair<T> &pair = pairs[b];
+        if (!pair.present) continue;
+        const std::int64_t group = item * model.nspecies + b;
+        const int count = chunk.count[group];
+        for (int t = 0; t < count; t += Tile::size) {
+          const int n = count - t < Tile::size ? count - t : Tile::size;
+          tile.load(team, chunk, pair.geometry, begin + t, n);
+          for (int k = 0; k < n; ++k) {
+            T value = T(0);
+            if (tile.row[k] < 0) {
+              const NetValue exact =
+                  evaluate_net(team, pair, tile.environment[k][0], model.widest_embedding, net);
+              if (m < model.width) value = static_cast<T>(exact.value[m] - pair.beyond[m]);
+            } else if (mine) {
+              value = table_value(pair.table + tile.row[k] * std::int64_t(model.padded) + m,
+                                  tile.value_weight[k]);
+            }
+            for (int c = 0; c < 4; ++c) sum[c] += tile.environment[k][c] * value;
+          }
+        }
+        if (mine)
+          for (int c = 0; c < 4; ++c) total[c] += chunk.slots[4 * group + c] * pair.beyond[m];
+        begin += count;
+      }
+      if (!mine) continue;
+      for (int c = 0; c < 4; ++c)
+        chunk.moments[(4 * item + c) * model.padded + m] = (total[c] + sum[c]) * model.scale;
+    }
+  }
+
+ private:
+  PWMLFF_HOST_DEVICE T table_value(const T *coef, const T *weight) const
+  {
+    T left = coef[0], value = left;
+    for (int k = 0; k < 5; ++k) {
+      coef += model.padded;
+      const T right = *coef;
+      value += weight[k] * (right - left);
+      left = right;
+    }
+    return value;
+  }
+};
+
+/* ---- moments to energies and back ---- */
+
+/// G atoms are in the registers of a lane, `atoms` (a multiple of G) in the scratch of a team.
+///
+/// D = T^T T[:, :m2] is symmetric in its first m2 rows, so only elements (m, k) with k <= m enter,
+/// element by element of k; the weights of (m, k) and (k, m) are added on the host.
+template <class T, int G> struct Fit {
+  static constexpr int lanes = 256;
+  static constexpr const char *name = "Fit";
+  DeviceModel<T> model;
+  DeviceChunk<T> chunk;
+  const DeviceBlock *blocks;
+  int atoms, widest, depth;    // widest hidden layer, and all of them together
+  double *atom_energy;         // [ncentres]
+
+  PWMLFF_HOST_DEVICE static int npairs(int width, int m2)
+  {
+    return m2 * (m2 + 1) / 2 + (width - m2) * m2;
+  }
+  /// Place of element (m, k), k <= m, of D.
+  PWMLFF_HOST_DEVICE int place(int m, int k) const
+  {
+    return k * model.width - k * (k - 1) / 2 + m - k;
+  }
+  static std::size_t scratch_bytes(int atoms, int width, int m2, int depth, int widest)
+  {
+    return sizeof(double) * atoms *
+           (static_cast<std::size_t>(4) * width + npairs(width, m2) + depth + 2 * widest);
+  }
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const DeviceBlock block = blocks[item];
+    const DeviceFitting &net = model.fittings[block.species];
+    double *const moments = team.template scratch<double>();         // [4, width, atoms]
+    double *const descriptor = moments + 4 * model.width * atoms;    // [npairs, atoms], then dE/dD
+    double *const tanhs = descriptor + npairs(model.width, model.m2) * atoms;    // [depth, atoms]
+    double *const dy = tanhs + depth * atoms;                                    // [widest, atoms]
+    double *const dz = dy + widest * atoms;                                      // [widest, atoms]
+
+    for (int w = team.lane(); w < 4 * model.width * atoms; w += team.lanes()) {
+      const int a = w % atoms, c = w / atoms / model.width, m = w / atoms % model.width;
+      const std::int64_t at = (4 * (std::int64_t(block.first) + a) + c) * model.padded + m;
+      moments[w] = a < block.count ? chunk.moments[at] : 0.0;
+    }
+    team.sync();
+    describe(team, moments, descriptor);
+    team.sync();
+
+    const double *x = descriptor;
+    double *y = dy, *spare = dz, *t = tanhs;
+    for (int l = 0; l < net.nlayers; ++l) {
+      forward(team, net.layers[l], x, t, y);
+      team.sync();
+      t += net.layers[l].out * atoms;
+      double *const done = y;
+      y = spare;
+      spare = done;
+      x = done;
+    }
+    for (int a = team.lane(); a < block.count; a += team.lanes()) {
+      double energy = net.last_bias;
+      for (int i = 0; i < net.nlast; ++i) energy += net.last[i] * x[i * atoms + a];
+      atom_energy[chunk.order[block.first + a]] = energy;
+    }
+    team.sync();
+
+    double *const dlast = net.nlayers > 0 ? dy : descriptor;
+    for (int w = team.lane(); w < net.nlast * atoms; w += team.lanes())
+      dlast[w] = net.last[w / atoms];
+    team.sync();
+    for (int l = net.nlayers - 1; l >= 0; --l) {
+      const DeviceLayer &layer = net.layers[l];
+      t -= layer.out * atoms;
+      for (int w = team.lane(); w < layer.out * atoms; w += team.lanes())
+        dz[w] = layer.step[w / atoms] * dy[w] * (1.0 - t[w] * t[w]);
+      team.sync();
+      backward(team, layer, dy, dz, l > 0 ? dy : descriptor);
+      team.sync();
+    }
+    describe_backward(team, moments, descriptor, block);
+  }
+
+ private:
+  template <class Team>
+  PWMLFF_HOST_DEVICE void describe(const Team &team, const double *moments, double *d) const
+  {
+    const int q = model.width * atoms;    // from one of the four rows of T to the next
+    for (int w = team.lane(); w < model.width * atoms; w += team.lanes()) {
+      const int a = w % atoms, m = w / atoms;
+      const double *const p = moments + w;
+      for (int k = 0; k <= m && k < model.m2; ++k) {
+        const double *const axis = moments + k * atoms + a;
+        d[place(m, k) * atoms + a] =
+            axis[0] * p[0] + axis[q] * p[q] + axis[2 * q] * p[2 * q] + axis[3 * q] * p[3 * q];
+      }
+    }
+  }
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void forward(const Team &team, const DeviceLayer &layer, const double *x,
+                                  double *t, double *y) const
+  {
+    for (int w = team.lane(); w < layer.out * (atoms / G); w += team.lanes()) {
+      const int o = w % layer.out, a = w / layer.out * G;
+      double sum[G];
+      for (int g = 0; g < G; ++g) sum[g] = layer.bias[o];
+      for (int i = 0; i < layer.in; ++i) {
+        const double weight = layer.weight[i * layer.out + o];
+        for (int g = 0; g < G; ++g) sum[g] += weight * x[i * atoms + a + g];
+      }
+      for (int g = 0; g < G; ++g) {
+        const int at = o * atoms + a + g;
+        t[at] = tanh(sum[g]);
+        y[at] = layer.residual ? x[at] + layer.step[o] * t[at] : t[at];
+      }
+    }
+  }
+
+  // dx may be dy: a lane reads only those of its elements that it writes.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void backward(const Team &team, const DeviceLayer &layer, const double *dy,
+                                   const double *dz, double *dx) const
+  {
+    for (int w = team.lane(); w < layer.in * (atoms / G); w += team.lanes()) {
+      const int i = w % layer.in, a = w / layer.in * G;
+      double sum[G];
+      for (int g = 0; g < G; ++g) sum[g] = layer.residual ? dy[i * atoms + a + g] : 0.0;
+      for (int o = 0; o < layer.out; ++o) {
+        const double weight = layer.transposed[o * layer.in + i];
+        for (int g = 0; g < G; ++g) sum[g] += weight * dz[o * atoms + a + g];
+      }
+      for (int g = 0; g < G; ++g) dx[i * atoms + a + g] = sum[g];
+    }
+  }
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void describe_backward(const Team &team, const double *moments,
+                                            const double *d, const DeviceBlock &block) const
+  {
+    const int q = model.width * atoms;
+    for (int w = team.lane(); w < model.padded * atoms; w += team.lanes()) {
+      const int a = w % atoms, n = w / atoms;
+      if (a >= block.count) continue;
+      double sum[4] = {0.0, 0.0, 0.0, 0.0};
+      if (n < model.width)
+        for (int k = 0; k <= n && k < model.m2; ++k) {
+          const double here = d[place(n, k) * atoms + a];
+          for (int c = 0; c < 4; ++c) sum[c] += here * moments[c * q + k * atoms + a];
+        }
+      if (n < model.m2)    // the diagonal counts twice
+        for (int m = n; m < model.width; ++m) {
+          const double here = d[place(m, n) * atoms + a];
+          for (int c = 0; c < 4; ++c) sum[c] += here * moments[c * q + m * atoms + a];
+        }
+      const std::int64_t at = 4 * (std::int64_t(block.first) + a) * model.padded + n;
+      for (int c = 0; c < 4; ++c)
+        chunk.moment_gradient[at + c * model.padded] = static_cast<T>(sum[c] * model.scale);
+    }
+  }
+};
+
+/* ---- back to the edges: a small team for each centre, columns shared by its lanes ---- */
+
+template <class T> struct Differentiate {
+  static constexpr int lanes = 8;
+  static constexpr const char *name = "Differentiate";
+  using Tile = EdgeTile<T, 8>;
+  DeviceModel<T> model;
+  const int *species;    // [nrows]
+  DeviceChunk<T> chunk;
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const DevicePair<T> *const pairs = model.pairs + species[chunk.order[item]] * model.nspecies;
+    const T *const gradient = chunk.moment_gradient + 4 * item * model.padded;
+    double *const net = team.template scratch<double>();
+    Tile &tile = *tile_of<Tile>(team, model.widest_embedding);
+    std::int64_t begin = item * chunk.stride;
+    for (int b = 0; b < model.nspecies; ++b) {
+      const DevicePair<T> &pair = pairs[b];
+      const int count = chunk.count[item * model.nspecies + b];
+      for (int t = 0; t < count; t += Tile::size) {
+        const int n = count - t < Tile::size ? count - t : Tile::size;
+        tile.load(team, chunk, pair.geometry, begin + t, n);
+        for (int k = 0; k < n; ++k) {
+          T sum[5] = {T(0), T(0), T(0), T(0), T(0)};
+          if (tile.row[k] < 0) by_net(team, pair, gradient, tile.environment[k], net, sum);
+          else by_table(team, pair, gradient, tile, k, sum);
+          for (int c = 0; c < 5; ++c) sum[c] = team.sum(sum[c]);
+          if (team.lane() == 0)
+            for (int c = 0; c < 5; ++c) chunk.derivative[5 * (begin + t + k) + c] = sum[c];
+        }
+      }
+      begin += count;
+    }
+  }
+
+ private:
+  // sum[0] += dE/dG . dG/dx, sum[1..4] += dE/dR~
+  PWMLFF_HOST_DEVICE void add(const T *gradient, int m, T value, T slope, const T *environment,
+                              T *sum) const
+  {
+    T by_g = T(0);
+    for (int c = 0; c < 4; ++c) {
+      const T g = gradient[c * model.padded + m];
+      by_g += environment[c] * g;
+      sum[c + 1] += g * value;
+    }
+    sum[0] += by_g * slope;
+  }
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void by_table(const Team &team, const DevicePair<T> &pair, const T *gradient,
+                                   const Tile &tile, int k, T *sum) const
+  {
+    const T *const first = pair.table + tile.row[k] * std::int64_t(model.padded);
+    for (int m = team.lane(); m < model.padded; m += team.lanes()) {
+      const T *coef = first + m;
+      T left = coef[0], value = left, slope = T(0);
+      for (int i = 0; i < 5; ++i) {
+        coef += model.padded;
+        const T right = *coef;
+        value += tile.value_weight[k][i] * (right - left);
+        slope += tile.slope_weight[k][i] * (right - left);
+        left = right;
+      }
+      add(gradient, m, value, slope, tile.environment[k], sum);
+    }
+  }
+
+  // The net's derivative is by R~_0: it goes where dE/dR~_0 goes.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void by_net(const Team &team, const DevicePair<T> &pair, const T *gradient,
+                                 const T *environment, double *net, T *sum) const
+  {
+    const NetValue exact = evaluate_net(team, pair, environment[0], model.widest_embedding, net);
+    for (int m = team.lane(); m < model.width; m += team.lanes())
+      add(gradient, m, static_cast<T>(exact.value[m] - pair.beyond[m]),
+          static_cast<T>(exact.slope[m]), environment, sum);
+    sum[1] += sum[0];
+    sum[0] = T(0);
+  }
+};
+
+/* ---- forces and virials: a lane for each edge ---- */
+
+template <class T> struct Forces {
+  static constexpr int lanes = 32;
+  static constexpr const char *name = "Forces";
+  DeviceModel<T> model;
+  DeviceList list;
+  DeviceChunk<T> chunk;
+  double *force;              // [nrows, 3] added to
+  double *virial;             // [ncentres, 9] by item
+  double *atom_virial;        // [nrows, 6] added to, or null
+  double *centroid_virial;    // [nrows, 9] added to, or null
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const int i = chunk.order[item];
+    const double *const xi = list.x + 3 * static_cast<std::int64_t>(i);
+    double own[3] = {0.0, 0.0, 0.0}, v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+    std::int64_t begin = item * chunk.stride;
+    for (int b = 0; b < model.nspecies; ++b) {
+      const DevicePair<T> &pair = model.pairs[list.species[i] * model.nspecies + b];
+      const int count = chunk.count[item * model.nspecies + b];
+      if (count == 0) continue;
+      double common[4];    // dE/dR~ that all edges share, from the slots' part of the moments
+      for (int c = 0; c < 4; ++c) {
+        const T *const g = chunk.moment_gradient + (4 * item + c) * model.padded;
+        double part = 0.0;
+        for (int m = team.lane(); m < model.padded; m += team.lanes())
+          part += g[m] * pair.beyond[m];
+        common[c] = team.sum(part);
+      }
+      for (int k = team.lane(); k < count; k += team.lanes())
+        edge(team, begin + k, i, xi, pair.geometry, common, own, v);
+      begin += count;
+    }
+    for (int c = 0; c < 3; ++c) own[c] = team.sum(own[c]);
+    for (int c = 0; c < 9; ++c) v[c] = team.sum(v[c]);
+    if (team.lane() != 0) return;
+    for (int c = 0; c < 3; ++c) team.add(force + 3 * static_cast<std::int64_t>(i) + c, own[c]);
+    for (int c = 0; c < 9; ++c) virial[9 * (chunk.base + item) + c] = v[c];
+  }
+
+ private:
+  template <class Team>
+  PWMLFF_HOST_DEVICE void edge(const Team &team, std::int64_t e, int i, const double *xi,
+                               const PairGeometry &pair, const double *common, double *own,
+                               double *v) const
+  {
+    const std::int64_t j = chunk.neighbour[e];
+    double d[3], a[4];
+    for (int c = 0; c < 3; ++c) d[c] = list.x[3 * j + c] - xi[c];
+    const RadialTerms radial(sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]), pair);
+    for (int c = 0; c < 4; ++c)
+      a[c] = (chunk.derivative[5 * e + 1 + c] + common[c]) * pair.scale[c];
+    const double along = (chunk.derivative[5 * e] + a[0] * radial.s1) * radial.inv_r +
+                         (a[1] * d[0] + a[2] * d[1] + a[3] * d[2]) * radial.qp;
+    double f[3];    // on the neighbour
+    for (int c = 0; c < 3; ++c) {
+      f[c] = -(radial.q * a[c + 1] + along * d[c]);
+      own[c] -= f[c];
+      team.add(force + 3 * j + c, f[c]);
+    }
+    const double term[9] = {d[0] * f[0], d[0] * f[1], d[0] * f[2], d[1] * f[0], d[1] * f[1],
+                            d[1] * f[2], d[2] * f[0], d[2] * f[1], d[2] * f[2]};
+    for (int c = 0; c < 9; ++c) v[c] += term[c];
+    const int order[9] = {0, 4, 8, 1, 2, 5, 3, 6, 7};    // xx yy zz xy xz yz yx zx zy
+    if (atom_virial)
+      for (int c = 0; c < 6; ++c) {
+        team.add(atom_virial + 6 * static_cast<std::int64_t>(i) + c, 0.5 * term[order[c]]);
+        team.add(atom_virial + 6 * j + c, 0.5 * term[order[c]]);
+      }
+    if (centroid_virial)
+      for (int c = 0; c < 9; ++c) team.add(centroid_virial + 9 * j + c, term[order[c]]);
+  }
+};
+
+/* ---- sums over rows, always in the same order ---- */
+
+struct SumRows {
+  static constexpr int lanes = 256;
+  static constexpr const char *name = "SumRows";
+  std::int64_t nrows;
+  int ncolumns, nteams;
+  const double *values;    // [nrows, ncolumns]
+  double *sums;            // [nteams, ncolumns]
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    double *const partial = team.template scratch<double>();    // [lanes]
+    for (int c = 0; c < ncolumns; ++c) {
+      double sum = 0.0;
+      for (std::int64_t r = item * team.lanes() + team.lane(); r < nrows;
+           r += static_cast<std::int64_t>(nteams) * team.lanes())
+        sum += values[r * ncolumns + c];
+      team.sync();
+      partial[team.lane()] = sum;
+      for (int half = team.lanes() / 2; half > 0; half /= 2) {
+        team.sync();
+        if (team.lane() < half) partial[team.lane()] += partial[team.lane() + half];
+      }
+      if (team.lane() == 0) sums[item * ncolumns + c] = partial[0];
+    }
+  }
+};
+
+}    // namespace pwmlff
+
+#endif

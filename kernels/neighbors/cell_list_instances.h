@@ -1,0 +1,21 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// What a GPU can be asked to run: compiled by cell_list_cuda.cu, or refused by cell_list_stub.cpp.
+
+#include "cell_list_kernels.h"
+
+namespace pwmlff {
+
+template void launch_teams_cuda(std::int64_t, std::size_t, const CountInCells &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const PlaceInCells &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const SortCells &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const GatherCells &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const SumChunks &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const ScanChunks &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const AddChunks &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const SearchCells &, void *);
+
+}    // namespace pwmlff

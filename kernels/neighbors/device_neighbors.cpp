@@ -1,0 +1,212 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "device_neighbors.h"
+
+#include "cell_list_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace pwmlff {
+
+struct DeviceNeighbors::Implementation {
+  explicit Implementation(const std::shared_ptr<Device> &device) :
+      device(device),
+      pinned(device),
+      x(device),
+      species(device),
+      first(device),
+      candidate(device),
+      start(device),
+      taken(device),
+      sorted(device),
+      sorted_species(device),
+      most(device),
+      sorted_x(device),
+      sums(device)
+  {
+  }
+
+  void begin(int ncentres, int nrows, int nspecies, const int *species);
+  CellGrid make_grid(const double *x, double reach, int *reach_in_cells) const;
+  void scan(std::int64_t n, int *values, int *first);
+
+  std::shared_ptr<Device> device;
+  int ncentres = 0, nrows = 0, nspecies = 1, most_candidates = 0;
+  std::int64_t ncandidates = 0, generation = 0;
+  std::vector<int> species_of_rows;
+  HostArray<double> pinned;
+  DeviceArray<double> x;
+  DeviceArray<int> species, first, candidate;
+  DeviceArray<int> start, taken, sorted, sorted_species, most;
+  DeviceArray<double> sorted_x;
+  DeviceArray<std::int64_t> sums;
+};
+
+DeviceNeighbors::DeviceNeighbors(std::shared_ptr<Device> device) :
+    implementation(std::make_unique<Implementation>(device))
+{
+}
+
+DeviceNeighbors::~DeviceNeighbors() = default;
+
+void DeviceNeighbors::Implementation::begin(int ncentres_, int nrows_, int nspecies_,
+                                            const int *species_)
+{
+  ncentres = ncentres_;
+  nrows = nrows_;
+  nspecies = nspecies_;
+  ++generation;
+  species_of_rows.assign(species_, species_ + nrows);
+  species.assign(species_of_rows);
+}
+
+void DeviceNeighbors::assign(int ncentres, int nrows, int nspecies, const int *species,
+                             const int *first, const int *candidate)
+{
+  Implementation &self = *implementation;
+  self.begin(ncentres, nrows, nspecies, species);
+  const std::int64_t ngroups = static_cast<std::int64_t>(ncentres) * nspecies;
+  self.ncandidates = first[ngroups];
+  self.first.assign(first, ngroups + 1);
+  self.candidate.assign(candidate, self.ncandidates);
+  self.most_candidates = 0;
+  for (std::int64_t g = 0; g < ngroups; g += nspecies)
+    self.most_candidates = std::max(self.most_candidates, first[g + nspecies] - first[g]);
+  self.device->synchronize();    // the host's arrays are its own again
+}
+
+// Cells of half the reach, fewer where space is mostly empty.
+CellGrid DeviceNeighbors::Implementation::make_grid(const double *x, double reach,
+                                                    int *reach_in_cells) const
+{
+  CellGrid grid{};
+  double extent[3] = {0.0, 0.0, 0.0};
+  for (int c = 0; c < 3; ++c) {
+    double low = std::numeric_limits<double>::max(), high = -low;
+    for (std::int64_t r = 0; r < nrows; ++r) {
+      low = std::min(low, x[3 * r + c]);
+      high = std::max(high, x[3 * r + c]);
+    }
+    if (!(high >= low)) low = high = 0.0;
+    grid.low[c] = low;
+    extent[c] = std::isfinite(high - low) ? high - low : 0.0;
+  }
+  const double most_cells = 8.0 * nrows + 64.0;
+  double size = 0.5 * reach * (1.0 + 1e-9);    // so that rounding does not hide a pair
+  const auto cells = [&](int c) { return std::floor(extent[c] / size) + 1.0; };
+  while (cells(0) * cells(1) * cells(2) > most_cells) size *= 1.25;
+  for (int c = 0; c < 3; ++c) {
+    grid.n[c] = static_cast<int>(cells(c));
+    grid.inv_size[c] = 1.0 / size;
+    // Atoms in cells i and i + k + 1 are more than k*size apart.
+    reach_in_cells[c] = std::min(grid.n[c], static_cast<int>(std::ceil(reach / size)));
+  }
+  return grid;
+}
+
+void DeviceNeighbors::Implementation::scan(std::int64_t n, int *values, int *first)
+{
+  const std::int64_t nchunks = (n + SumChunks::size - 1) / SumChunks::size;
+  std::int64_t *const before = sums.reserve(nchunks + 1);
+  device->run(nchunks, SumChunks{n, values, before});
+  device->run(1, ScanChunks{nchunks, before});
+  device->run(nchunks, AddChunks{n, before, values, first});
+}
+
+void DeviceNeighbors::build(int ncentres, int nrows, int nspecies, const double *x,
+                            const int *species, double reach)
+{
+  Implementation &self = *implementation;
+  Device &device = *self.device;
+  self.begin(ncentres, nrows, nspecies, species);
+  update(x);
+  const std::int64_t ngroups = static_cast<std::int64_t>(ncentres) * nspecies;
+  self.ncandidates = self.most_candidates = 0;
+  self.first.clear(ngroups + 1);
+  if (ngroups == 0) return device.synchronize();
+
+  SearchCells search{};
+  search.grid = self.make_grid(x, reach, search.reach_in_cells);
+  const CellGrid &grid = search.grid;
+  const std::int64_t ncells = static_cast<std::int64_t>(grid.n[0]) * grid.n[1] * grid.n[2];
+  self.start.clear(ncells + 1);
+  self.taken.clear(ncells);
+  self.sorted.reserve(nrows);
+  self.sorted_species.reserve(nrows);
+  self.sorted_x.reserve(3 * static_cast<std::size_t>(nrows));
+  self.most.clear(1);
+  device.run(nrows, CountInCells{grid, self.x.get(), self.start.get()});
+  self.scan(ncells, self.start.get(), self.start.get());
+  device.run(nrows, PlaceInCells{grid, self.x.get(), self.start.get(), self.taken.get(),
+                                 self.sorted.get()});
+  device.run(ncells, SortCells{self.start.get(), self.sorted.get()});
+  device.run(nrows, GatherCells{self.sorted.get(), self.x.get(), self.species.get(),
+                                self.sorted_x.get(), self.sorted_species.get()});
+
+  search.reach_squared = reach * reach;
+  search.nspecies = nspecies;
+  search.x = self.x.get();
+  search.species = self.species.get();
+  search.start = self.start.get();
+  search.sorted = self.sorted.get();
+  search.sorted_x = self.sorted_x.get();
+  search.sorted_species = self.sorted_species.get();
+  search.count = self.first.get();
+  search.most = self.most.get();
+  device.run(ncentres, search);
+  self.scan(ngroups, self.first.get(), self.first.get());
+  const std::int64_t nchunks = (ngroups + SumChunks::size - 1) / SumChunks::size;
+  device.download(&self.ncandidates, self.sums.get() + nchunks, sizeof(self.ncandidates));
+  self.most.download(&self.most_candidates, 1);
+  device.synchronize();
+  if (self.ncandidates > std::numeric_limits<int>::max())
+    throw std::runtime_error("the neighbour list of this rank has " +
+                             std::to_string(self.ncandidates) +
+                             " entries, more than 32-bit indices can hold; use more ranks");
+  search.candidate = self.candidate.reserve(self.ncandidates);
+  device.run(ncentres, search);
+}
+
+void DeviceNeighbors::update(const double *x)
+{
+  Implementation &self = *implementation;
+  const std::size_t n = 3 * static_cast<std::size_t>(self.nrows);
+  double *const staged = self.pinned.reserve(n);
+  if (n > 0) std::memcpy(staged, x, n * sizeof(double));
+  self.x.assign(staged, n);
+}
+
+const std::shared_ptr<Device> &DeviceNeighbors::device() const { return implementation->device; }
+int DeviceNeighbors::ncentres() const { return implementation->ncentres; }
+int DeviceNeighbors::nrows() const { return implementation->nrows; }
+int DeviceNeighbors::nspecies() const { return implementation->nspecies; }
+int DeviceNeighbors::most_candidates() const { return implementation->most_candidates; }
+std::int64_t DeviceNeighbors::generation() const { return implementation->generation; }
+const std::vector<int> &DeviceNeighbors::species_of_rows() const
+{
+  return implementation->species_of_rows;
+}
+const double *DeviceNeighbors::x() const { return implementation->x.get(); }
+const int *DeviceNeighbors::species() const { return implementation->species.get(); }
+const int *DeviceNeighbors::first() const { return implementation->first.get(); }
+const int *DeviceNeighbors::candidate() const { return implementation->candidate.get(); }
+
+void DeviceNeighbors::download(std::vector<int> &first, std::vector<int> &candidate) const
+{
+  const Implementation &self = *implementation;
+  first.resize(static_cast<std::size_t>(self.ncentres) * self.nspecies + 1);
+  candidate.resize(self.ncandidates);
+  self.first.download(first.data(), first.size());
+  self.candidate.download(candidate.data(), candidate.size());
+  self.device->synchronize();
+}
+
+}    // namespace pwmlff

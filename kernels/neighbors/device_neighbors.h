@@ -1,0 +1,73 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Atoms and their candidates for neighbours on a device, shared by all models of an ensemble.
+//
+// Rows are atoms, the first ncentres of them those whose energies are wanted. A list is taken from
+// the host or made on the device by a cell list; it serves until the atoms have moved too far, and
+// only positions go up in between.
+
+#ifndef PWMLFF_DEVICE_NEIGHBORS_H
+#define PWMLFF_DEVICE_NEIGHBORS_H
+
+#include "../common/device.h"
+#include "../dp/export.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace pwmlff {
+
+class PWMLFF_KERNELS_API DeviceNeighbors {
+ public:
+  explicit DeviceNeighbors(std::shared_ptr<Device> device);
+  ~DeviceNeighbors();
+  DeviceNeighbors(const DeviceNeighbors &) = delete;
+  DeviceNeighbors &operator=(const DeviceNeighbors &) = delete;
+
+  /// Take a list that the host has made.
+  /// @param species [nrows] of the model, or -1: takes no part
+  /// @param first [ncentres*nspecies + 1]
+  /// @param candidate rows of species s near centre i, from first[i*nspecies+s] up to
+  ///                  first[i*nspecies+s+1]
+  void assign(int ncentres, int nrows, int nspecies, const int *species, const int *first,
+              const int *candidate);
+
+  /// Make the list of all rows closer than `reach` to a centre, in an order that depends on the
+  /// positions only. Positions are Cartesian; images are rows of their own.
+  /// @param x [nrows, 3] @param species [nrows]
+  /// @throws std::runtime_error where the list would be too long for 32-bit indices
+  void build(int ncentres, int nrows, int nspecies, const double *x, const int *species,
+             double reach);
+
+  /// Send the current positions [nrows, 3]. They may change again at once.
+  void update(const double *x);
+
+  const std::shared_ptr<Device> &device() const;
+  int ncentres() const;
+  int nrows() const;
+  int nspecies() const;
+  int most_candidates() const;                        // of one centre
+  std::int64_t generation() const;                    // changes with the list
+  const std::vector<int> &species_of_rows() const;    // [nrows]
+
+  // On the device.
+  const double *x() const;
+  const int *species() const;
+  const int *first() const;
+  const int *candidate() const;
+
+  /// The list, for those who want to look at it.
+  void download(std::vector<int> &first, std::vector<int> &candidate) const;
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation;
+};
+
+}    // namespace pwmlff
+
+#endif
