@@ -5,13 +5,25 @@
 
 #include "device_map.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <map>
-#include <vector>
+#include <set>
+#include <sstream>
+#include <stdexcept>
 
 namespace pair_pwmlff {
 
 namespace {
+
+// A launcher inside another one's allocation sets its own: the outer one (Slurm) comes last.
+constexpr std::array LOCAL_RANK_VARIABLES = {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                             "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
+                                             "SLURM_LOCALID"};
 
 // 0 1 2 3 7 -> "0-3 7"
 std::string ranges(const std::vector<int> &numbers)
@@ -27,28 +39,219 @@ std::string ranges(const std::vector<int> &numbers)
   return text;
 }
 
-}    // namespace
-
-std::string device_table(MPI_Comm comm, const std::string &device, int nthreads)
+std::string host_name()
 {
-  int rank, size, length;
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  MPI_Get_processor_name(name.data(), &length);
+  return name.data();
+}
+
+std::vector<pwmlff_gpu> list_gpus(pwmlff_cuda &cuda)
+{
+  std::vector<pwmlff_gpu> gpus(pwmlff_gpus(nullptr, 0, &cuda));
+  if (!gpus.empty()) gpus.resize(pwmlff_gpus(gpus.data(), static_cast<int>(gpus.size()), &cuda));
+  return gpus;
+}
+
+// Place of this rank that the launcher told it, -1 where it told nothing.
+int local_rank_of_launcher()
+{
+  for (const char *name : LOCAL_RANK_VARIABLES) {
+    const char *value = std::getenv(name);
+    if (!value) continue;
+    int rank = -1;
+    const char *const end = value + std::strlen(value);
+    const auto [next, error] = std::from_chars(value, end, rank);
+    if (error == std::errc() && next == end && rank >= 0) return rank;
+  }
+  return -1;
+}
+
+// The same on all ranks of a communicator: whether each has a value, and all differ.
+bool all_different(MPI_Comm comm, int value)
+{
+  int size;
+  MPI_Comm_size(comm, &size);
+  std::vector<int> values(size);
+  MPI_Allgather(&value, 1, MPI_INT, values.data(), 1, MPI_INT, comm);
+  const std::set<int> distinct(values.begin(), values.end());
+  return static_cast<int>(distinct.size()) == size && *distinct.begin() >= 0;
+}
+
+struct Place {
+  int rank, size;
+};
+
+Place place_of(const Ranks &ranks, const std::vector<pwmlff_gpu> &visible, std::string &note)
+{
+  int rank, size, in_job;
+  MPI_Comm_rank(ranks.world, &rank);
+  MPI_Comm_size(ranks.world, &size);
+  MPI_Comm_size(MPI_COMM_WORLD, &in_job);    // a number; nothing is sent
+
+  // Ranks of a node that see different GPUs do not compete for them.
+  std::uint32_t color = 2166136261U;    // FNV-1a of the UUIDs
+  for (const auto &gpu : visible)
+    for (const char *c = gpu.uuid; *c; ++c)
+      color = (color ^ static_cast<unsigned char>(*c)) * 16777619U;
+  MPI_Comm node, peers;
+  MPI_Comm_split_type(ranks.world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+  MPI_Comm_split(node, static_cast<int>(color & 0x7fffffffU), rank, &peers);
+  Place place{};
+  MPI_Comm_rank(peers, &place.rank);
+  MPI_Comm_size(peers, &place.size);
+  const int told = local_rank_of_launcher();
+  int usable = all_different(node, told);
+  MPI_Allreduce(MPI_IN_PLACE, &usable, 1, MPI_INT, MPI_MIN, ranks.world);
+  MPI_Comm_free(&peers);
+  MPI_Comm_free(&node);
+
+  if (ranks.npartitions == 1 && size == in_job) return place;
+  if (usable) return {told, std::max(told + 1, place.size)};
+  note = "the launcher does not tell ranks their place on the node, so GPUs are dealt out by rank "
+         "number in the whole run: check that the nodes have equally many ranks";
+  place.rank += ranks.first_in_run;
+  place.size += ranks.first_in_run;
+  return place;
+}
+
+// Texts of all ranks on rank 0.
+std::vector<std::string> gather(MPI_Comm comm, const std::string &text)
+{
+  int rank, size;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
-  std::array<char, MPI_MAX_PROCESSOR_NAME> host{};
-  MPI_Get_processor_name(host.data(), &length);
-  std::vector<char> hosts(rank == 0 ? host.size() * size : 0);
-  MPI_Gather(host.data(), static_cast<int>(host.size()), MPI_CHAR, hosts.data(),
-             static_cast<int>(host.size()), MPI_CHAR, 0, comm);
-  if (rank != 0) return {};
+  const int length = static_cast<int>(text.size());
+  std::vector<int> lengths(size), starts(size);
+  MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm);
+  for (int r = 1; r < size; ++r) starts[r] = starts[r - 1] + lengths[r - 1];
+  std::string all(rank == 0 ? starts.back() + lengths.back() : 0, '\0');
+  MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
+              comm);
+  std::vector<std::string> texts;
+  for (int r = 0; rank == 0 && r < size; ++r) texts.push_back(all.substr(starts[r], lengths[r]));
+  return texts;
+}
 
-  std::map<std::string, std::vector<int>> ranks_of;
-  for (int r = 0; r < size; ++r) ranks_of[&hosts[r * host.size()]].push_back(r);
-  std::string text;
-  for (const auto &[name, ranks] : ranks_of)
-    text += "  host " + name + ": rank" + (ranks.size() > 1 ? "s " : " ") + ranges(ranks) + " on " +
-            device + ", " + std::to_string(nthreads) +
-            (nthreads > 1 ? " threads each\n" : " thread each\n");
-  return text;
+std::string plural(std::size_t n, const std::string &word) { return word + (n > 1 ? "s " : " "); }
+
+}    // namespace
+
+std::string describe(const std::vector<pwmlff_gpu> &visible, int gpu)
+{
+  return "GPU " + std::to_string(gpu) + " (" + visible[gpu].name + ", " + visible[gpu].pci_bus_id +
+         ")";
+}
+
+std::string rank_on_host(MPI_Comm comm)
+{
+  int rank;
+  MPI_Comm_rank(comm, &rank);
+  return "rank " + std::to_string(rank) + " on host " + host_name();
+}
+
+DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &policy)
+{
+  DeviceChoice choice;
+  if (policy.kind == pwmlff::DevicePolicy::Kind::cpu) return choice;    // no driver is even asked
+
+  pwmlff_cuda cuda{};
+  choice.demanded = policy.demands_gpu();
+  choice.warn_of_idle = policy.kind != pwmlff::DevicePolicy::Kind::list && ranks.npartitions == 1;
+  choice.visible = list_gpus(cuda);
+  const Place place = place_of(ranks, choice.visible, choice.note);
+
+  std::string problem = cuda.reason;
+  try {
+    choice.gpu = pwmlff::device_of_rank(place.rank, place.size,
+                                        static_cast<int>(choice.visible.size()), policy);
+  } catch (const std::exception &error) {
+    problem = error.what() + (problem.empty() ? "" : " (" + problem + ")");
+  }
+  if (choice.gpu != pwmlff::CPU && !choice.visible[choice.gpu].supported) {
+    const pwmlff_gpu &gpu = choice.visible[choice.gpu];
+    problem = describe(choice.visible, choice.gpu) + " has compute capability " +
+              std::to_string(gpu.major) + "." + std::to_string(gpu.minor) +
+              ", and this build has kernels from " + std::to_string(cuda.oldest_supported / 10) +
+              "." + std::to_string(cuda.oldest_supported % 10) +
+              " on; rebuild it with PWMLFF_CUDA_ARCHITECTURES";
+    choice.gpu = pwmlff::CPU;
+  }
+  if (choice.gpu != pwmlff::CPU) return choice;
+  if (choice.demanded) throw std::runtime_error(problem + " [" + rank_on_host(ranks.world) + "]");
+  choice.reason = problem;
+  return choice;
+}
+
+DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice, bool in_use, int nthreads)
+{
+  // One line each: host, device, its UUID, why not a GPU; then one line for each visible GPU.
+  const bool on_gpu = in_use && choice.gpu != pwmlff::CPU;
+  std::string record =
+      host_name() + "\n" + (on_gpu ? describe(choice.visible, choice.gpu) : "cpu") + "\n" +
+      (on_gpu ? choice.visible[choice.gpu].uuid : "") + "\n" + choice.reason + "\n";
+  for (std::size_t k = 0; on_gpu && k < choice.visible.size(); ++k)
+    record += std::string(choice.visible[k].uuid) + " " +
+              describe(choice.visible, static_cast<int>(k)) + "\n";
+
+  struct Use {
+    std::string device, uuid;
+    std::vector<int> ranks;
+  };
+  struct Host {
+    std::vector<Use> uses;                         // in the order of their first ranks
+    std::map<std::string, std::string> visible;    // descriptions by UUID
+    std::set<std::string> reasons;
+  };
+  std::map<std::string, Host> hosts;
+  const std::vector<std::string> records = gather(comm, record);
+  for (std::size_t r = 0; r < records.size(); ++r) {
+    std::istringstream lines(records[r]);
+    std::string name, device, uuid, reason;
+    std::getline(lines, name);
+    std::getline(lines, device);
+    std::getline(lines, uuid);
+    std::getline(lines, reason);
+    Host &host = hosts[name];
+    if (!reason.empty()) host.reasons.insert(reason);
+    for (std::string line; std::getline(lines, line);) {
+      const auto blank = line.find(' ');
+      host.visible.emplace(line.substr(0, blank), line.substr(blank + 1));
+    }
+    // Numbers of GPUs may mean different ones to different ranks; UUIDs do not.
+    auto use = std::find_if(host.uses.begin(), host.uses.end(), [&](const Use &other) {
+      return uuid.empty() ? other.device == device : other.uuid == uuid;
+    });
+    if (use == host.uses.end()) use = host.uses.insert(use, {device, uuid, {}});
+    use->ranks.push_back(static_cast<int>(r));
+  }
+
+  DeviceReport report;
+  for (const auto &[name, host] : hosts) {
+    for (const auto &[device, uuid, ranks] : host.uses) {
+      report.table += "  host " + name + ": " + plural(ranks.size(), "rank") + ranges(ranks) +
+                      " on " + device + ", " + std::to_string(nthreads) +
+                      (nthreads > 1 ? " threads each\n" : " thread each\n");
+      if (!uuid.empty() && ranks.size() > 1)
+        report.warnings.push_back(
+            "ranks " + ranges(ranks) + " share " + device + " of host " + name +
+            ": they compute in turns, and each keeps a CUDA context in its memory; start as many "
+            "ranks as there are GPUs, or NVIDIA MPS");
+    }
+    for (const auto &reason : host.reasons)
+      report.table += "  host " + name + ": no GPU: " + reason + "\n";
+    std::string idle;
+    for (const auto &[uuid, device] : host.visible)
+      if (std::none_of(host.uses.begin(), host.uses.end(),
+                       [&uuid = uuid](const Use &use) { return use.uuid == uuid; }))
+        idle += (idle.empty() ? "" : ", ") + device;
+    if (choice.warn_of_idle && !idle.empty())
+      report.warnings.push_back("host " + name + " has idle GPUs: " + idle +
+                                "; start one rank for each");
+  }
+  if (!choice.note.empty() && !records.empty()) report.table += "  " + choice.note + "\n";
+  return report;
 }
 
 }    // namespace pair_pwmlff

@@ -3,20 +3,65 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Which rank runs where.
+// Which rank runs where: the MPI calls that feed kernels/device/device_map.h, and the table in the log.
 
 #ifndef PWMLFF_DEVICE_MAP_H
 #define PWMLFF_DEVICE_MAP_H
 
+#include "device/device_map.h"
+#include "device/inventory.h"
+
 #include <mpi.h>
 
 #include <string>
+#include <vector>
 
 namespace pair_pwmlff {
 
-/// Table of hosts, their ranks, the device and the threads of each, one line per host.
-/// Collective over comm; the text is complete on rank 0 and empty elsewhere.
-std::string device_table(MPI_Comm comm, const std::string &device, int nthreads);
+/// The ranks that run one LAMMPS, among those that the launcher started.
+struct Ranks {
+  MPI_Comm world;      // of this LAMMPS
+  int npartitions;     // of the run (-partition)
+  int first_in_run;    // rank in the whole run of rank 0 of this world
+};
+
+/// The device of this rank.
+struct DeviceChoice {
+  int gpu = pwmlff::CPU;              // index among the visible GPUs
+  bool demanded = false;              // no CPU instead
+  bool warn_of_idle = false;          // the user left it to this style which GPUs are used
+  std::string reason;                 // why the CPU, where a GPU would have been taken
+  std::string note;                   // for the log; the same on all ranks
+  std::vector<pwmlff_gpu> visible;    // empty where the user asks for the CPU: nobody looked
+};
+
+/// Choose by the rank's place on its node. Ranks of several partitions spread over the GPUs of a node like
+/// those of one. Collective over ranks.world, and over nothing else: partitions reach this at different
+/// times, or not at all.
+///
+/// The place is counted by MPI (MPI_COMM_TYPE_SHARED) where this LAMMPS has all ranks of the job, and read
+/// from the launcher's environment where it has not (MPI_LOCALRANKID, OMPI_COMM_WORLD_LOCAL_RANK,
+/// MV2_COMM_WORLD_LOCAL_RANK, PMI_LOCAL_RANK, SLURM_LOCALID). A launcher that says nothing, or gives two ranks
+/// of a node one place, is made up for by the rank's number in the run, with a note.
+///
+/// @throws std::runtime_error, on the ranks concerned, where a GPU is demanded and cannot be used
+DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &policy);
+
+/// "GPU 0 (NVIDIA H200, 0000:18:00.0)"
+std::string describe(const std::vector<pwmlff_gpu> &visible, int gpu);
+
+/// "rank 3 on host n1", for messages.
+std::string rank_on_host(MPI_Comm comm);
+
+/// What the log says about devices.
+struct DeviceReport {
+  std::string table;                    // one line for each host and device: ranks and threads
+  std::vector<std::string> warnings;    // of GPUs that several ranks share, and of idle ones
+};
+
+/// Collective over comm; the report is complete on rank 0 and empty elsewhere.
+/// @param in_use  whether this rank evaluates any model on its GPU
+DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice, bool in_use, int nthreads);
 
 }    // namespace pair_pwmlff
 

@@ -5,6 +5,7 @@
 
 #include "dp_model.h"
 
+#include "device/device_map.h"
 #include "neighbors.h"
 #include "proof.h"
 
@@ -151,6 +152,13 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
     Model(info), original(file, std::move(info)), options(options)
 {
   info_ = original.info();
+  // A GPU engine, where there is one for this file, is chosen here.
+  if (options.gpu != pwmlff::CPU) {
+    why_cpu = "no engine for Deep Potentials runs on GPUs yet";
+    if (options.gpu_demanded)
+      throw std::runtime_error("model file " + in_quotes(info_.file) +
+                               " cannot run on a GPU: " + why_cpu + "; use device auto or cpu");
+  }
   if (options.engine == Engine::torchscript) return;
   try {
     network = std::make_unique<pwmlff::DPNetwork>(pwmlff::read_network(file.module()));
@@ -186,10 +194,11 @@ void DPModel::select_species(const std::vector<bool> &present)
 
 std::string DPModel::engine() const
 {
+  const std::string device = why_cpu.empty() ? "" : ", on cpu (" + why_cpu + ")";
   if (fused)
     return "fused, precision " + options.precision + ", " + fused->isa() + ", tables of " +
-           std::to_string(fused->table_bytes() / 1024) + " KiB";
-  return original.engine() + (reason.empty() ? "" : " (not fused: " + reason + ")");
+           std::to_string(fused->table_bytes() / 1024) + " KiB" + device;
+  return original.engine() + (reason.empty() ? "" : " (not fused: " + reason + ")") + device;
 }
 
 const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request)

@@ -24,6 +24,7 @@ class DPTorchScript : public Model {
 
   void select_species(const std::vector<bool> &present) override;
   std::string engine() const override { return "torchscript, float64"; }
+  bool on_gpu() const override { return false; }
   bool has_atom_virial() const override { return false; }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
 
@@ -45,12 +46,13 @@ class DPTorchScript : public Model {
 /// by that code.
 class DPModel : public Model {
  public:
-  /// @throws std::runtime_error where the file does not keep to the contract, or where the fused
-  ///         engine is demanded and cannot read it
+  /// @throws std::runtime_error where the file does not keep to the contract, or where the engine or the
+  ///         device that is demanded cannot run it
   DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
   void select_species(const std::vector<bool> &present) override;
   std::string engine() const override;
+  bool on_gpu() const override { return false; }
   bool has_atom_virial() const override { return fused != nullptr; }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
 
@@ -60,6 +62,7 @@ class DPModel : public Model {
   std::unique_ptr<pwmlff::DPNetwork> network;    // where the fused engine can read the file
   std::unique_ptr<pwmlff::DPEngine> fused;       // where it is in use
   std::string reason;                            // why it is not
+  std::string why_cpu;                           // where a GPU was chosen
   pwmlff::DPOutput output;
   Evaluation result{};
 };

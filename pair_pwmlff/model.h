@@ -32,6 +32,8 @@ enum class Engine {
 struct EngineOptions {
   Engine engine = Engine::automatic;
   std::string precision = "double";    // of the fused engine: exact, double or mixed
+  int gpu = -1;                        // index among the visible GPUs; -1 for the CPU
+  bool gpu_demanded = false;           // an error rather than the CPU instead
 };
 
 /// What a model file says of itself.
@@ -74,6 +76,9 @@ class Model {
 
   /// One line on what evaluates the model, for the log; complete after select_species().
   virtual std::string engine() const = 0;
+
+  /// Whether it is evaluated on the GPU of the options; complete after select_species().
+  virtual bool on_gpu() const = 0;
 
   /// Whether evaluations can give the virials of atoms.
   virtual bool has_atom_virial() const = 0;

@@ -32,12 +32,14 @@
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
 
-static constexpr const char *KEYWORDS = "out_freq, out_file, engine, precision";
+static constexpr const char *KEYWORDS = "out_freq, out_file, engine, precision, device";
 
 struct PairPWMLFF::Impl {
   std::vector<std::string> files;
   std::vector<std::unique_ptr<Model>> models;    // the first one drives the simulation
   EngineOptions options;
+  pwmlff::DevicePolicy device_policy;
+  DeviceChoice device;
   bool announced = false;              // models and devices are in the log
   std::vector<int> species_of_type;    // [ntypes+1] -1 for NULL
   double energy_unit = 1.0;            // LAMMPS's unit of energy in the model's
@@ -100,7 +102,8 @@ void PairPWMLFF::settings(int narg, char **arg)
   impl = std::make_unique<Impl>();
 
   const auto is_keyword = [](const std::string &word) {
-    return word == "out_freq" || word == "out_file" || word == "engine" || word == "precision";
+    return word == "out_freq" || word == "out_file" || word == "engine" || word == "precision" ||
+           word == "device";
   };
 
   int iarg = 0;
@@ -138,6 +141,12 @@ void PairPWMLFF::settings(int narg, char **arg)
       else
         error->all(FLERR, "Pair style pwmlff: engine is '{}', expected auto, fused or torchscript",
                    value);
+    } else if (keyword == "device") {
+      try {
+        impl->device_policy = pwmlff::parse_device_policy(value);
+      } catch (const std::invalid_argument &unknown) {
+        error->all(FLERR, "Pair style pwmlff: {}", unknown.what());
+      }
     } else {
       if (value != "exact" && value != "double" && value != "mixed")
         error->all(FLERR, "Pair style pwmlff: precision is '{}', expected exact, double or mixed",
@@ -151,9 +160,22 @@ void PairPWMLFF::settings(int narg, char **arg)
   if (universe->existflag && impl->out_file == Impl().out_file)
     impl->out_file += fmt::format(".{}", universe->iworld);
 
+  choose_device();
   set_num_threads(comm->nthreads);
   load_models();
   check_ensemble();
+}
+
+/* ---------------------------------------------------------------------- */
+
+void PairPWMLFF::choose_device()
+{
+  const Ranks ranks{world, universe->nworlds, universe->root_proc[universe->iworld]};
+  const std::string unusable = first_failure(
+      world, [&] { impl->device = pair_pwmlff::choose_device(ranks, impl->device_policy); });
+  if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
+  impl->options.gpu = impl->device.gpu;
+  impl->options.gpu_demanded = impl->device.demanded;
 }
 
 /* ----------------------------------------------------------------------
@@ -249,7 +271,9 @@ void PairPWMLFF::check_units()
 
 void PairPWMLFF::log_models()
 {
-  const std::string devices = device_table(world, "cpu", comm->nthreads);
+  const bool on_gpu = std::any_of(impl->models.begin(), impl->models.end(),
+                                  [](const auto &model) { return model->on_gpu(); });
+  const DeviceReport devices = report_devices(world, impl->device, on_gpu, comm->nthreads);
   if (comm->me != 0) return;
   std::string text = "Pair style pwmlff:\n";
   int index = 0;
@@ -264,7 +288,9 @@ void PairPWMLFF::log_models()
   if (impl->models.size() > 1)
     text += fmt::format("  model 1 drives; deviation of {} models every {} steps to {}\n",
                         impl->models.size(), impl->out_freq, impl->out_file);
-  utils::logmesg(lmp, text + devices);
+  utils::logmesg(lmp, text + devices.table);
+  for (const auto &warning : devices.warnings)
+    error->warning(FLERR, "Pair style pwmlff: {}", warning);
 }
 
 /* ----------------------------------------------------------------------

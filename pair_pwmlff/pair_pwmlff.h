@@ -33,6 +33,7 @@ class PairPWMLFF : public Pair {
   std::unique_ptr<Impl> impl;
 
   void allocate();
+  void choose_device();
   void load_models();
   void check_ensemble();
   void check_units();

@@ -80,7 +80,7 @@ def test_setup_is_sound(folder: Lammps):
     folder.run(SETUP, ranks=2)
 
 
-KEYWORDS = "out_freq, out_file, engine, precision"
+KEYWORDS = "out_freq, out_file, engine, precision, device"
 STYLES = {
     "nothing": ("", ["pair_style pwmlff"]),
     "file missing": ("absent.pt", ["absent.pt", "cannot read"]),
@@ -101,6 +101,8 @@ STYLES = {
     "value out of range": ("model.pt out_freq 0", ["out_freq is 0"]),
     "unknown engine": ("model.pt engine steam", ["'steam'", "auto, fused or torchscript"]),
     "unknown precision": ("model.pt precision half", ["'half'", "exact, double or mixed"]),
+    "unknown device": ("model.pt device tpu", ["'tpu'", "auto, cpu, gpu or numbers of GPUs"]),
+    "device list": ("model.pt device 0,", ["'0,'", "like 0,1"]),
     "different cutoffs": ("model.pt cutoff.pt", ["cutoff", "'cutoff.pt' has 3.2", "3.5"]),
     "different elements": ("model.pt elements.pt", ["elements", "O Ti", "O Hf"]),
 }

@@ -1,0 +1,68 @@
+"""The keyword device, on a machine without GPUs or with all of them hidden."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from harness import MEASURE, Lammps
+from systems import SYSTEMS, crystal
+
+BINARY = SYSTEMS["two elements, triclinic"]
+HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
+SETUP = f"""
+units metal
+read_data atoms.data
+pair_style pwmlff model.pt {{}}
+pair_coeff * * O Hf
+{MEASURE}
+run 0
+"""
+
+
+@pytest.fixture
+def engine() -> str:
+    """What users have who say nothing."""
+    return "automatic"
+
+
+@pytest.fixture
+def folder(lammps: Lammps) -> Lammps:
+    lammps.save(BINARY.model(isotropic=True))
+    lammps.data(crystal(1), [8, 72])
+    return lammps
+
+
+def test_auto_says_why_it_is_the_cpu(folder: Lammps):
+    run = folder.run(SETUP.format(""), 2, **HIDDEN)
+    assert re.search(r"host \S+: ranks 0-1 on cpu, 1 thread each\n", run.output)
+    assert len(re.findall(r"host \S+: no GPU: \S", run.output)) == 1
+    same = folder.run(SETUP.format("device auto"), 2, **HIDDEN)
+    assert same.thermo()["PotEng"] == run.thermo()["PotEng"]
+
+
+def test_cpu_asks_no_driver(folder: Lammps):
+    run = folder.run(SETUP.format("device cpu"), 2)
+    assert re.search(r"host \S+: ranks 0-1 on cpu, 1 thread each\n", run.output)
+    assert "GPU" not in run.output
+
+
+@pytest.mark.parametrize("device", ["gpu", "0", "0,3"])
+def test_gpu_without_one_is_an_error(folder: Lammps, device):
+    run = folder(SETUP.format(f"device {device}"), 2, **HIDDEN)
+    assert run.returncode != 0
+    errors = [line for line in run.output.splitlines() if "ERROR" in line]
+    assert len(errors) == 1, run.output
+    assert "no GPU is visible" in errors[0] and "rank 0 on host" in errors[0]
+
+
+def test_partitions_do_not_wait_for_each_other(folder: Lammps):
+    """One replica gives the command once, the other three times."""
+    text = (
+        "variable times world 1 3\nvariable k loop ${times}\nlabel again\nclear\n"
+        f"{SETUP.format('')}next k\njump SELF again\n"
+    )
+    folder.run(text, 2, "-partition 2x1", **HIDDEN)
+    logs = [(folder.folder / f"log.lammps.{k}").read_text() for k in (0, 1)]
+    assert [log.count("on cpu, 1 thread each") for log in logs] == [1, 3]
