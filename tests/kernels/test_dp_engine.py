@@ -450,6 +450,81 @@ def test_wrong_arguments(engine):
         run.core.evaluate(good.x, good.species, good.first, good.candidate, 0)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_lanes(engine, precision):
+    """Threads for the lanes of a GPU: nothing depends on their number, no barrier is missing."""
+    model = random_model((8, 72), 40, 11)
+    atoms = random_atoms((8, 72), 4, 11)
+    atoms.positions[1] = atoms.positions[0] + (0.2, 0.1, 0.3)  # outside of the tables
+    wanted = evaluate(model, atoms)
+    scale = max(1.0, np.abs(wanted.forces).max())
+    check(engine(model, precision, device="cpu:lanes")(atoms), wanted, precision, scale)
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.parametrize("reach", (3.0, 5.2, 9.0))
+@pytest.mark.parametrize("box", ("dense", "sparse", "flat"))
+def test_cell_list(engine, box, reach, device):
+    """The list made on a device holds the rows that are close, in an order of its own."""
+    rng = np.random.default_rng(3)
+    extent = {"dense": (14, 12, 10), "sparse": (300, 1, 500), "flat": (0, 40, 40)}[box]
+    x = rng.random((400, 3)) * extent
+    species = torch.from_numpy(rng.integers(-1, 2, 400).astype(np.int32))
+    run = engine(random_model((8, 72), 8, 0), "double", device=device)
+    first, candidate = run.core.find_neighbors(torch.from_numpy(x), species, 150, reach)
+    distance = np.linalg.norm(x[:150, None] - x[None], axis=2)
+    for i in range(150):
+        for s in range(2):
+            close = (distance[i] < reach) & (species.numpy() == s) & (np.arange(400) != i)
+            wanted = np.flatnonzero(close) if species[i] >= 0 else []
+            begin, end = first[2 * i + s : 2 * i + s + 2]
+            np.testing.assert_array_equal(np.sort(candidate[begin:end].numpy()), wanted)
+    again = run.core.find_neighbors(torch.from_numpy(x), species, 150, reach)
+    assert torch.equal(again[1], candidate)
+
+
+def test_cell_list_in_lanes(engine):
+    rng = np.random.default_rng(4)
+    x, species = torch.from_numpy(rng.random((25, 3)) * 8), torch.zeros(25, dtype=torch.int32)
+    lists = [
+        engine(random_model((8,), 8, 0), "double", device=device).core.find_neighbors(
+            x, species, 9, 4.0
+        )
+        for device in ("cpu", "cpu:lanes")
+    ]
+    assert torch.equal(lists[0][0], lists[1][0])
+    assert torch.equal(lists[0][1], lists[1][1])
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_found_list_and_moving_atoms(engine, device):
+    """A list that was found serves the positions that follow."""
+    model = random_model((8, 72), 25, 12)
+    atoms = random_atoms((8, 72), 30, 12, length=8.0)
+    host = engine(model, "double")
+    run = engine(model, "double", device=device)
+    rows = Rows.of(atoms, run.elements, run.core.cutoff() + SKIN)
+    run.core.find_neighbors(rows.x, rows.species, len(atoms), run.core.cutoff() + SKIN)
+    rng = np.random.default_rng(12)
+    for _ in range(3):
+        moved = replace(rows, x=rows.x + torch.from_numpy(rng.uniform(-0.1, 0.1, rows.x.shape)))
+        for found, wanted in zip(run.core.evaluate(moved.x), host.evaluate(moved), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "device,message",
+    (
+        ("gpu", r"device is 'gpu'; choose cuda:N, cpu or cpu:lanes"),
+        ("cuda:-1", r"device is 'cuda:-1'"),
+        ("cuda:99", r"no CUDA|no cuda:99"),
+    ),
+)
+def test_impossible_devices(engine, device, message):
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        engine(random_model((8,), 8, 0), "double", device=device)
+
+
 def test_needs_no_torch_openmp_of_its_own():
     """One OpenMP runtime in the process: the one that torch brings under the same name."""
     text = subprocess.run(
