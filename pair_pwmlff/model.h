@@ -80,6 +80,9 @@ class Model {
   /// Whether it is evaluated on the GPU of the options; complete after select_species().
   virtual bool on_gpu() const = 0;
 
+  /// Whether it finds neighbours itself, so that no list of LAMMPS is needed; likewise.
+  virtual bool finds_neighbors() const { return false; }
+
   /// Whether evaluations can give the virials of atoms.
   virtual bool has_atom_virial() const = 0;
 

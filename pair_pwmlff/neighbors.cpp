@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace pair_pwmlff {
 
@@ -50,6 +51,22 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   candidate_.resize(first_.back());
   std::vector<int> next(first_.begin(), first_.end() - 1);
   for_each_candidate([&](std::size_t group, int j) { candidate_[next[group]++] = j; });
+  reach = 0.0;
+  device_has_list = false;
+}
+
+void Neighbors::rebuild(int nlocal, int nall, const int *type,
+                        const std::vector<int> &species_of_type, int nspecies, double reach_)
+{
+  ncentres_ = nlocal;
+  nspecies_ = nspecies;
+  atom_.resize(nall);
+  std::iota(atom_.begin(), atom_.end(), 0);
+  rows_are_atoms = true;
+  species_.resize(nall);
+  for (int i = 0; i < nall; ++i) species_[i] = species_of_type[type[i]];
+  reach = reach_;
+  device_has_list = false;
 }
 
 void Neighbors::update(const double *const *x)
@@ -62,6 +79,27 @@ void Neighbors::update(const double *const *x)
     x_ = gathered.data();
   }
   for (auto &[max_neighbor, padding] : paddings) padding.current = false;
+  device_has_positions = false;
+}
+
+const pwmlff::DeviceNeighbors &Neighbors::on(const std::shared_ptr<pwmlff::Device> &device)
+{
+  if (!device_neighbors || device_neighbors->device() != device) {
+    device_neighbors = std::make_unique<pwmlff::DeviceNeighbors>(device);
+    device_has_list = false;
+  }
+  if (!device_has_list && reach > 0.0) {
+    device_neighbors->build(ncentres(), nrows(), nspecies_, x_, species_.data(), reach);
+    device_has_positions = true;
+  } else if (!device_has_list) {
+    device_neighbors->assign(ncentres(), nrows(), nspecies_, species_.data(), first_.data(),
+                             candidate_.data());
+    device_has_positions = false;
+  }
+  device_has_list = true;
+  if (!device_has_positions) device_neighbors->update(x_);
+  device_has_positions = true;
+  return *device_neighbors;
 }
 
 PaddedNeighbors &Neighbors::padded(int max_neighbor, double cutoff)

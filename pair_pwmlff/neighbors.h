@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// From LAMMPS's full neighbour list to what models take.
+// From LAMMPS's atoms and, where there is one, its full neighbour list to what models take.
 //
 // Two index spaces:
 //   atom  index into LAMMPS's per-atom arrays, 0 .. nall-1 (nall = nlocal + nghost)
@@ -15,6 +15,8 @@
 
 #ifndef PWMLFF_NEIGHBORS_H
 #define PWMLFF_NEIGHBORS_H
+
+#include "neighbors/device_neighbors.h"
 
 #include <exception>
 #include <map>
@@ -78,6 +80,13 @@ class Neighbors {
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
   void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies);
 
+  /// Take over atoms that LAMMPS has just distributed, without a list: all local atoms are centres,
+  /// rows are atoms, and candidates are found on the device that asks for them.
+  /// @param type [nall]
+  /// @param reach distance up to which there are candidates, the cutoff and LAMMPS's skin
+  void rebuild(int nlocal, int nall, const int *type, const std::vector<int> &species_of_type,
+               int nspecies, double reach);
+
   /// Take over the current positions [nall][3].
   void update(const double *const *x);
 
@@ -89,7 +98,7 @@ class Neighbors {
   const std::vector<int> &species() const { return species_; }    // [nrows]
   const double *x() const { return x_; }                          // [nrows, 3]
 
-  /// The candidates of centre i and species s are candidate()[first()[i*nspecies+s]] up to
+  /// Where there is a list of LAMMPS, the candidates of centre i and species s are candidate()[first()[i*nspecies+s]] up to
   /// candidate()[first()[i*nspecies+s+1]]; they are rows.
   const std::vector<int> &first() const { return first_; }    // [ncentres*nspecies + 1]
   const std::vector<int> &candidate() const { return candidate_; }
@@ -97,11 +106,15 @@ class Neighbors {
   /// The neighbours closer than the cutoff in padded form; made at the first call after an update.
   PaddedNeighbors &padded(int max_neighbor, double cutoff);
 
+  /// The same atoms and candidates on a device; brought up to date at the first call after an update.
+  const pwmlff::DeviceNeighbors &on(const std::shared_ptr<pwmlff::Device> &device);
+
  private:
   int ncentres_ = 0, nspecies_ = 0;
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;
+  double reach = 0.0;    // of a list that devices make; 0 where LAMMPS made one
   const double *x_ = nullptr;
   std::vector<double> gathered;    // [nrows, 3] positions where rows are not atoms
 
@@ -110,6 +123,9 @@ class Neighbors {
     bool current = false;
   };
   std::map<int, Padding> paddings;    // by max_neighbor
+
+  std::unique_ptr<pwmlff::DeviceNeighbors> device_neighbors;
+  bool device_has_list = false, device_has_positions = false;
 };
 
 }    // namespace pair_pwmlff

@@ -32,7 +32,7 @@
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
 
-static constexpr const char *KEYWORDS = "out_freq, out_file, engine, precision, device";
+static constexpr const char *KEYWORDS = "out_freq, out_file, engine, precision, device, neighbors";
 
 struct PairPWMLFF::Impl {
   std::vector<std::string> files;
@@ -46,6 +46,8 @@ struct PairPWMLFF::Impl {
 
   Neighbors neighbors;
   bool neighbors_valid = false;
+  bool lammps_list = false;              // the user wants LAMMPS's list
+  bool finds_neighbors = false;          // none is requested
   const Evaluation *result = nullptr;    // of the model that was evaluated last
 
   int out_freq = 100;
@@ -103,7 +105,7 @@ void PairPWMLFF::settings(int narg, char **arg)
 
   const auto is_keyword = [](const std::string &word) {
     return word == "out_freq" || word == "out_file" || word == "engine" || word == "precision" ||
-           word == "device";
+           word == "device" || word == "neighbors";
   };
 
   int iarg = 0;
@@ -141,6 +143,10 @@ void PairPWMLFF::settings(int narg, char **arg)
       else
         error->all(FLERR, "Pair style pwmlff: engine is '{}', expected auto, fused or torchscript",
                    value);
+    } else if (keyword == "neighbors") {
+      if (value != "auto" && value != "lammps")
+        error->all(FLERR, "Pair style pwmlff: neighbors is '{}', expected auto or lammps", value);
+      impl->lammps_list = value == "lammps";
     } else if (keyword == "device") {
       try {
         impl->device_policy = pwmlff::parse_device_policy(value);
@@ -350,7 +356,8 @@ void PairPWMLFF::init_style()
     }
   }
   set_num_threads(comm->nthreads);
-  neighbor->add_request(this, NeighConst::REQ_FULL);
+  impl->finds_neighbors = can_find_neighbors();
+  if (!impl->finds_neighbors) neighbor->add_request(this, NeighConst::REQ_FULL);
   impl->neighbors_valid = false;
 
   if (impl->models.size() > 1 && !impl->deviation_file_started) {
@@ -372,14 +379,37 @@ double PairPWMLFF::init_one(int i, int j)
 
 /* ---------------------------------------------------------------------- */
 
+/* ----------------------------------------------------------------------
+   whether the models on a GPU can do without a list of LAMMPS: it is needed where not all pairs
+   within the cutoff count, or not all atoms
+------------------------------------------------------------------------- */
+
+bool PairPWMLFF::can_find_neighbors() const
+{
+  const bool all_atoms = std::find(impl->species_of_type.begin() + 1, impl->species_of_type.end(),
+                                   -1) == impl->species_of_type.end();
+  return !impl->lammps_list && force->pair == this && neighbor->exclude == 0 &&
+      atom->molecular == Atom::ATOMIC && all_atoms &&
+      std::all_of(impl->models.begin(), impl->models.end(),
+                  [](const auto &model) { return model->finds_neighbors(); });
+}
+
+/* ---------------------------------------------------------------------- */
+
 void PairPWMLFF::update_neighbors()
 {
   const int nall = atom->nlocal + atom->nghost;
   if (neighbor->ago == 0 || !impl->neighbors_valid) {
-    const LocalAtoms atoms{nall,           atom->type,       list->inum, list->ilist,
-                           list->numneigh, list->firstneigh, NEIGHMASK};
-    const int nspecies = static_cast<int>(impl->models.front()->info().atom_type.size());
-    impl->neighbors.rebuild(atoms, impl->species_of_type, nspecies);
+    const ModelInfo &info = impl->models.front()->info();
+    const int nspecies = static_cast<int>(info.atom_type.size());
+    if (impl->finds_neighbors) {
+      impl->neighbors.rebuild(atom->nlocal, nall, atom->type, impl->species_of_type, nspecies,
+                              info.cutoff + neighbor->skin);
+    } else {
+      const LocalAtoms atoms{nall,           atom->type,       list->inum, list->ilist,
+                             list->numneigh, list->firstneigh, NEIGHMASK};
+      impl->neighbors.rebuild(atoms, impl->species_of_type, nspecies);
+    }
     impl->neighbors_valid = true;
   }
   impl->neighbors.update(atom->x);

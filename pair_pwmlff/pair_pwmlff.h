@@ -38,6 +38,7 @@ class PairPWMLFF : public Pair {
   void check_ensemble();
   void check_units();
   void log_models();
+  bool can_find_neighbors() const;
   void update_neighbors();
   void evaluate(int model);
   void write_deviation();

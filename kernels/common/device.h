@@ -11,6 +11,7 @@
 #ifndef PWMLFF_DEVICE_H
 #define PWMLFF_DEVICE_H
 
+#include "export.h"
 #include "team.h"
 
 #include <memory>
@@ -20,7 +21,7 @@
 
 namespace pwmlff {
 
-class Device {
+class PWMLFF_KERNELS_API Device {
  public:
   enum class Kind { serial, threads, cuda };
 

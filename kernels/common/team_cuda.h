@@ -65,8 +65,10 @@ template <int N> class CudaTeam {
 template <class Kernel>
 constexpr int threads_of_block = Kernel::lanes <= WARP ? 128 : Kernel::lanes;
 
+// Left alone, the compiler spills registers so that more threads fit a multiprocessor (see
+// benchmarks/gpu_resources.py); 640 of them hide the latency of these kernels without that.
 template <class Kernel>
-__global__ void __launch_bounds__(threads_of_block<Kernel>)
+__global__ void __launch_bounds__(threads_of_block<Kernel>, 640 / threads_of_block<Kernel>)
     run_teams(std::int64_t nitems, std::size_t scratch, Kernel kernel)
 {
   constexpr int TEAMS = threads_of_block<Kernel> / Kernel::lanes;

@@ -313,8 +313,8 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
         derivative.get(),         moments.get(), moment_gradient.get(), first_item};
     const int widest_net = model.widest_embedding;
     device->run(n, FindEdges<T>{model, list, chunk, status.get()});
-    device->run(n, Moments<T>{model, neighbors.species(), chunk},
-                Moments<T>::Tile::bytes(widest_net));
+    device->run(n, EdgeMoments<T>{model, neighbors.species(), chunk},
+                EdgeMoments<T>::Tile::bytes(widest_net));
     const DeviceBlock *const fitted = blocks_on_device.get() + begin;
     const auto nblocks = static_cast<std::int64_t>(end - begin);
     if (fit_atoms % FIT_REGISTERS == 0)

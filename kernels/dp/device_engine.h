@@ -16,7 +16,7 @@
 #include "../common/device.h"
 #include "../neighbors/device_neighbors.h"
 #include "engine.h"
-#include "export.h"
+#include "../common/export.h"
 
 #include <memory>
 #include <vector>

@@ -11,8 +11,8 @@ namespace pwmlff {
 
 template void launch_teams_cuda(std::int64_t, std::size_t, const FindEdges<float> &, void *);
 template void launch_teams_cuda(std::int64_t, std::size_t, const FindEdges<double> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Moments<float> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Moments<double> &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const EdgeMoments<float> &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const EdgeMoments<double> &, void *);
 template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<float, 1> &, void *);
 template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<double, 1> &, void *);
 template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<float, 4> &, void *);

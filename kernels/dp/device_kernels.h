@@ -8,7 +8,7 @@
 // through them; distances, fitting nets, forces and sums are in float64.
 //
 //   FindEdges     candidates -> edges within the cutoff, environment, place in the table
-//   Moments       edges -> T, with the slots without neighbour in closed form
+//   EdgeMoments   edges -> T, with the slots without neighbour in closed form
 //   Fit           T -> E_i, dE_i/dT
 //   Differentiate dE_i/dT -> dE_i/dG, dE_i/dR~ of each edge
 //   Forces        these -> forces, virials
@@ -276,9 +276,9 @@ template <class T> struct FindEdges {
 
 /* ---- edges to moments: a lane for each column of T ---- */
 
-template <class T> struct Moments {
+template <class T> struct EdgeMoments {
   static constexpr int lanes = 32;
-  static constexpr const char *name = "Moments";
+  static constexpr const char *name = "EdgeMoments";
   using Tile = EdgeTile<T, 32>;
   DeviceModel<T> model;
   const int *species;    // [nrows]

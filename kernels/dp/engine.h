@@ -20,7 +20,7 @@
 #ifndef PWMLFF_DP_ENGINE_H
 #define PWMLFF_DP_ENGINE_H
 
-#include "export.h"
+#include "../common/export.h"
 #include "network.h"
 #include "spline.h"
 

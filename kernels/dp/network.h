@@ -24,7 +24,7 @@
 #ifndef PWMLFF_DP_NETWORK_H
 #define PWMLFF_DP_NETWORK_H
 
-#include "export.h"
+#include "../common/export.h"
 
 #include <vector>
 

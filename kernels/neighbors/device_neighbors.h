@@ -13,7 +13,7 @@
 #define PWMLFF_DEVICE_NEIGHBORS_H
 
 #include "../common/device.h"
-#include "../dp/export.h"
+#include "../common/export.h"
 
 #include <cstdint>
 #include <memory>

@@ -3,8 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-#ifndef PWMLFF_DP_EXPORT_H
-#define PWMLFF_DP_EXPORT_H
+#ifndef PWMLFF_EXPORT_H
+#define PWMLFF_EXPORT_H
 
 /// What libpwmlff_kernels shows to others; everything else has hidden visibility.
 #define PWMLFF_KERNELS_API __attribute__((visibility("default")))
