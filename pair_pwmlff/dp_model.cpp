@@ -9,8 +9,6 @@
 #include "neighbors.h"
 #include "proof.h"
 
-#include <torch/csrc/jit/runtime/graph_executor.h>
-
 #include <algorithm>
 #include <sstream>
 #include <stdexcept>
@@ -20,7 +18,7 @@ namespace pair_pwmlff {
 /* ---- DPTorchScript ---- */
 
 DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
-    Model(std::move(info)), module(file.module())
+    Model(std::move(info)), code(file.name(), file.module())
 {
   info_.kind = "DP";
   file.require({"Rmax", "maxNeighborNum", "atom_type"}, "a DP model");
@@ -34,6 +32,14 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
   select_species(std::vector<bool>(info_.atom_type.size(), true));
 }
 
+DPTorchScript DPTorchScript::on(c10::Device device) const
+{
+  DPTorchScript copy(*this);
+  copy.code = code.on(device);
+  copy.atom_type = atom_type.to(device);
+  return copy;
+}
+
 void DPTorchScript::select_species(const std::vector<bool> &present)
 {
   // Each element once, in the order of the model: the descriptor is divided by the number of
@@ -45,7 +51,7 @@ void DPTorchScript::select_species(const std::vector<bool> &present)
     species.push_back(static_cast<int>(s));
     numbers.push_back(info_.atom_type[s]);
   }
-  atom_type = torch::tensor(numbers, torch::kInt32);
+  atom_type = torch::tensor(numbers, torch::kInt32).to(code.device());
 }
 
 const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
@@ -56,22 +62,13 @@ const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
   const std::int64_t nslots = padded.nslots();
   auto *species_of_row = const_cast<int *>(neighbors.species().data());
 
-  // The optimising executor specialises for tensor sizes, which change with every neighbour list:
-  // without it the same code takes between two thirds and half the time.
-  const torch::jit::GraphOptimizerEnabledGuard plain_executor(false);
-  c10::IValue output;
-  try {
-    output = module.forward({
-        torch::from_blob(padded.list(), {1, ncentres, nslots}, torch::kInt32),
-        torch::from_blob(species_of_row, {ncentres}, torch::kInt32),
-        atom_type,
-        torch::from_blob(padded.rij(), {1, ncentres, nslots, 4}, torch::kFloat64),
-        nrows - ncentres,
-    });
-  } catch (const std::exception &error) {
-    throw std::runtime_error("the forward of model file " + in_quotes(info_.file) +
-                             " failed: " + last_line(error));
-  }
+  const c10::IValue output = code.forward({
+      code.upload(0, torch::from_blob(padded.list(), {1, ncentres, nslots}, torch::kInt32)),
+      code.upload(1, torch::from_blob(species_of_row, {ncentres}, torch::kInt32)),
+      atom_type,
+      code.upload(2, torch::from_blob(padded.rij(), {1, ncentres, nslots, 4}, torch::kFloat64)),
+      nrows - ncentres,
+  });
   unpack(output, neighbors);
   return result;
 }
@@ -79,7 +76,7 @@ const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
 // forward(Tensor, Tensor, Tensor, Tensor, int, ... with defaults) -> tuple of five
 void DPTorchScript::check_forward() const
 {
-  const auto method = module.find_method("forward");
+  const auto method = code.module().find_method("forward");
   bool fits = method.has_value();
   std::string found = "no method forward";
   if (method) {
@@ -108,29 +105,14 @@ void DPTorchScript::check_forward() const
         found);
 }
 
-at::Tensor DPTorchScript::output_tensor(const c10::IValue &value, const char *name,
-                                        const std::vector<std::int64_t> &shape) const
-{
-  if (!value.isTensor() || value.toTensor().sizes() != at::IntArrayRef(shape)) {
-    std::ostringstream found;
-    if (value.isTensor()) found << value.toTensor().sizes();
-    else found << value.tagKind();
-    std::ostringstream expected;
-    expected << at::IntArrayRef(shape);
-    throw std::runtime_error("the forward of model file " + in_quotes(info_.file) + " returned " +
-                             name + " as " + found.str() + ", expected a tensor " + expected.str());
-  }
-  return value.toTensor().detach().to(at::kCPU, at::kDouble).contiguous();
-}
-
 void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors)
 {
   const std::int64_t ncentres = neighbors.ncentres();
   const std::vector<c10::IValue> elements = output.toTupleRef().elements().vec();
-  const at::Tensor etot = output_tensor(elements[0], "Etot", {1, 1});
-  const at::Tensor ei = output_tensor(elements[1], "Ei", {1, ncentres});
-  force = output_tensor(elements[2], "Force", {1, neighbors.nrows(), 3});
-  const at::Tensor virial = output_tensor(elements[4], "Virial", {1, 9});
+  const at::Tensor etot = code.download(elements[0], "Etot", {1, 1});
+  const at::Tensor ei = code.download(elements[1], "Ei", {1, ncentres});
+  force = code.download(elements[2], "Force", {1, neighbors.nrows(), 3});
+  const at::Tensor virial = code.download(elements[4], "Virial", {1, 9});
 
   result.energy = *etot.data_ptr<double>();
   result.force = force.data_ptr<double>();
@@ -152,13 +134,6 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
     Model(info), original(file, std::move(info)), options(options)
 {
   info_ = original.info();
-  // A GPU engine, where there is one for this file, is chosen here.
-  if (options.gpu != pwmlff::CPU) {
-    why_cpu = "no engine for Deep Potentials runs on GPUs yet";
-    if (options.gpu_demanded)
-      throw std::runtime_error("model file " + in_quotes(info_.file) +
-                               " cannot run on a GPU: " + why_cpu + "; use device auto or cpu");
-  }
   if (options.engine == Engine::torchscript) return;
   try {
     network = std::make_unique<pwmlff::DPNetwork>(pwmlff::read_network(file.module()));
@@ -173,7 +148,14 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
 
 void DPModel::select_species(const std::vector<bool> &present)
 {
+  scripted_on_gpu.reset();
   original.select_species(present);
+  choose_fused(present);
+  choose_device(present);
+}
+
+void DPModel::choose_fused(const std::vector<bool> &present)
+{
   fused.reset();
   if (!network) return;
   reason.clear();
@@ -192,9 +174,37 @@ void DPModel::select_species(const std::vector<bool> &present)
                              "; use engine auto or torchscript");
 }
 
+// What runs on a GPU, best first: (no fused engine yet), the file's own code.
+void DPModel::choose_device(const std::vector<bool> &present)
+{
+  why_cpu.clear();
+  if (options.gpu == pwmlff::CPU) return;
+  if (fused && (options.engine == Engine::fused || !options.gpu_demanded)) {
+    why_cpu = "the fused engine runs on CPUs only";
+  } else {
+    try {
+      scripted_on_gpu = std::make_unique<DPTorchScript>(original.on(torch_gpu(options.gpu)));
+      why_cpu = difference(original, *scripted_on_gpu, present, gate_of("exact"));
+    } catch (const std::exception &error) {
+      why_cpu = first_line(error);
+    }
+  }
+  if (why_cpu.empty()) {
+    if (fused) reason = "the fused engine runs on CPUs only";
+    fused.reset();
+    return;
+  }
+  scripted_on_gpu.reset();
+  if (options.gpu_demanded)
+    throw std::runtime_error("model file " + in_quotes(info_.file) +
+                             " cannot run on a GPU: " + why_cpu + "; use device auto or cpu");
+}
+
 std::string DPModel::engine() const
 {
-  const std::string device = why_cpu.empty() ? "" : ", on cpu (" + why_cpu + ")";
+  const std::string device = on_gpu()          ? ", on the GPU"
+                             : why_cpu.empty() ? ""
+                                               : ", on the CPU (" + why_cpu + ")";
   if (fused)
     return "fused, precision " + options.precision + ", " + fused->isa() + ", tables of " +
            std::to_string(fused->table_bytes() / 1024) + " KiB" + device;
@@ -203,6 +213,7 @@ std::string DPModel::engine() const
 
 const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request)
 {
+  if (scripted_on_gpu) return scripted_on_gpu->evaluate(neighbors, request);
   if (!fused) return original.evaluate(neighbors, request);
   pwmlff::DPInput input{};
   input.ncentres = neighbors.ncentres();

@@ -11,6 +11,7 @@
 #include "elements.h"
 #include "model.h"
 #include "neighbors.h"
+#include "scripted.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -182,6 +183,9 @@ void PairPWMLFF::choose_device()
   if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
   impl->options.gpu = impl->device.gpu;
   impl->options.gpu_demanded = impl->device.demanded;
+  // A GPU for the file's own code wants torch's CUDA part, and that before torch computes anything.
+  // Whether it is there matters to models that need it; they ask again.
+  if (impl->device.gpu != pwmlff::CPU && impl->options.engine != Engine::fused) open_torch_cuda();
 }
 
 /* ----------------------------------------------------------------------
@@ -437,7 +441,10 @@ void PairPWMLFF::evaluate(int model)
         atom->tag[neighbors.atom()[excess.row]], excess.count,
         symbol(m.info().atom_type[excess.species]), m.info().cutoff, m.info().file, excess.limit);
   } catch (const std::exception &failure) {
-    error->one(FLERR, "Pair style pwmlff: {}", failure.what());
+    error->one(FLERR, "Pair style pwmlff: {}{}", failure.what(),
+               m.on_gpu() ? " [" + rank_on_host(world) + ", " +
+                                describe(impl->device.visible, impl->device.gpu) + "]"
+                          : "");
   }
 
   const double *const f = impl->result->force;

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
+import torch
 
-from harness import MEASURE, Lammps
+from harness import DUMP, MEASURE, Lammps, forces
+from pwmlff import devices
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -66,3 +69,35 @@ def test_partitions_do_not_wait_for_each_other(folder: Lammps):
     folder.run(text, 2, "-partition 2x1", **HIDDEN)
     logs = [(folder.folder / f"log.lammps.{k}").read_text() for k in (0, 1)]
     assert [log.count("on cpu, 1 thread each") for log in logs] == [1, 3]
+
+
+def gpus_for_torch() -> bool:
+    return bool(devices.inventory().gpus) and torch.version.cuda is not None
+
+
+@pytest.mark.skipif(gpus_for_torch(), reason="has a GPU that torch can use")
+@pytest.mark.skipif(not devices.inventory().gpus, reason="needs a GPU")
+def test_torch_without_cuda(folder: Lammps):
+    run = folder.run(SETUP.format("engine torchscript"))
+    assert "on the CPU (this torch has no CUDA" in run.output
+    run = folder(SETUP.format("engine torchscript device gpu"))
+    assert run.returncode != 0
+    assert "cannot run on a GPU: this torch has no CUDA" in run.output
+
+
+@pytest.mark.skipif(not gpus_for_torch(), reason="needs a GPU and a torch with CUDA")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_torchscript_on_gpu(folder: Lammps, ranks):
+    text = SETUP.format("engine torchscript device {}") + DUMP
+    expected = folder.run(text.format("cpu"), ranks)
+    energy, force = expected.thermo()["PotEng"][0], forces(expected.atoms())
+    for device in ("gpu", "auto", "0"):
+        run = folder.run(text.format(device), ranks)
+        assert "torchscript, float64, on the GPU" in run.output
+        assert re.search(r"rank\S* \S+ on GPU 0 \(", run.output)
+        assert ("share GPU 0" in run.output) == (ranks > len(devices.inventory().gpus))
+        assert run.thermo()["PotEng"][0] == pytest.approx(energy, rel=1e-12)
+        np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            run.vector("c_press"), expected.vector("c_press"), rtol=1e-10, atol=1e-6
+        )

@@ -1,0 +1,163 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "scripted.h"
+
+#include "device/inventory.h"
+#include "model_file.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+
+#include <dlfcn.h>
+
+#include <array>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+
+namespace pair_pwmlff {
+namespace {
+
+constexpr const char *CUDA_LIBRARY = "libtorch_cuda.so";
+
+// The same value on the device. Containers are replaced, not changed: others may share them.
+c10::IValue moved(const c10::IValue &value, c10::Device device)
+{
+  if (value.isTensor()) return value.toTensor().to(device);
+  if (value.isList()) {
+    const auto list = value.toList();
+    auto result = c10::impl::GenericList(list.elementType());
+    for (const c10::IValue &element : list) result.push_back(moved(element, device));
+    return result;
+  }
+  if (value.isTuple()) {
+    std::vector<c10::IValue> elements;
+    for (const auto &element : value.toTupleRef().elements())
+      elements.push_back(moved(element, device));
+    return c10::ivalue::Tuple::create(std::move(elements));
+  }
+  if (value.isGenericDict()) {
+    const auto dict = value.toGenericDict();
+    auto result = c10::impl::GenericDict(dict.keyType(), dict.valueType());
+    for (const auto &entry : dict) result.insert(entry.key(), moved(entry.value(), device));
+    return result;
+  }
+  return value;
+}
+
+}    // namespace
+
+std::string open_torch_cuda()
+{
+  Dl_info info{};
+  dladdr(reinterpret_cast<const void *>(&at::set_num_threads), &info);
+  const auto path = std::filesystem::path(info.dli_fname).parent_path() / CUDA_LIBRARY;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    return "this torch has no CUDA (no " + path.string() +
+           "); install the CUDA build of the same release";
+  if (!dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
+    const char *reason = dlerror();
+    return "cannot open " + path.string() + ": " + (reason ? reason : "");
+  }
+  if (!at::globalContext().hasCUDA())
+    return "torch sees no GPU through its own CUDA, or a pair_style on the CPU came first in this "
+           "process; give the one on GPUs first";
+  return {};
+}
+
+c10::Device torch_gpu(int gpu)
+{
+  std::array<char, 512> message{};
+  if (pwmlff_use_gpu(gpu, message.data(), message.size()) != 0)
+    throw std::runtime_error(message.data());
+  const std::string missing = open_torch_cuda();
+  if (!missing.empty()) throw std::runtime_error(missing);
+  const c10::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(gpu));
+  try {
+    const c10::impl::VirtualGuardImpl cuda(device.type());
+    if (cuda.deviceCount() <= gpu)
+      throw std::runtime_error("torch sees " + std::to_string(cuda.deviceCount()) +
+                               " GPUs, so none with number " + std::to_string(gpu));
+    cuda.setDevice(device);
+    at::ones({1}, at::device(device).dtype(at::kDouble)).add(1.0).to(at::kCPU);
+  } catch (const std::exception &error) {
+    throw std::runtime_error("torch cannot compute on GPU " + std::to_string(gpu) + ": " +
+                             first_line(error));
+  }
+  return device;
+}
+
+void move_module(torch::jit::Module &module, c10::Device device)
+{
+  for (const torch::jit::Module &part : module.modules()) {
+    const auto object = part._ivalue();
+    for (std::size_t slot = 0; slot < object->slots().size(); ++slot)
+      object->setSlot(slot, moved(object->getSlot(slot), device));
+  }
+}
+
+/* ---- Scripted ---- */
+
+Scripted::Scripted(std::string file, torch::jit::Module module) :
+    file(std::move(file)), module_(std::move(module))
+{
+}
+
+Scripted Scripted::on(c10::Device device) const
+{
+  Scripted copy(file, module_.deepcopy());
+  copy.device_ = device;
+  move_module(copy.module_, device);
+  return copy;
+}
+
+at::Tensor Scripted::upload(std::size_t slot, const at::Tensor &host)
+{
+  if (device_.is_cpu()) return host;
+  if (pinned.size() <= slot) pinned.resize(slot + 1);
+  at::Tensor &bytes = pinned[slot];
+  const auto size = static_cast<std::int64_t>(host.nbytes());
+  if (!bytes.defined() || bytes.numel() < size)
+    bytes = at::empty({size + size / 4}, at::dtype(at::kByte).pinned_memory(true));
+  const at::Tensor staged = bytes.narrow(0, 0, size).view(host.scalar_type()).view(host.sizes());
+  staged.copy_(host);
+  return staged.to(device_, /*non_blocking=*/true);
+}
+
+c10::IValue Scripted::forward(std::vector<c10::IValue> inputs)
+{
+  const c10::DeviceGuard guard(device_);
+  // The optimising executor specialises for tensor sizes, which change with every neighbour list:
+  // without it the same code takes between two thirds and half the time.
+  const torch::jit::GraphOptimizerEnabledGuard plain_executor(false);
+  try {
+    return module_.forward(std::move(inputs));
+  } catch (const std::exception &error) {
+    throw std::runtime_error("the forward of model file " + in_quotes(file) +
+                             " failed: " + last_line(error));
+  }
+}
+
+at::Tensor Scripted::download(const c10::IValue &value, const std::string &name,
+                              at::IntArrayRef shape) const
+{
+  if (!value.isTensor() || value.toTensor().sizes() != shape) {
+    std::ostringstream found;
+    if (value.isTensor()) found << value.toTensor().sizes();
+    else found << value.tagKind();
+    std::ostringstream expected;
+    expected << shape;
+    throw std::runtime_error("the forward of model file " + in_quotes(file) + " returned " + name +
+                             " as " + found.str() + ", expected a tensor " + expected.str());
+  }
+  return value.toTensor().detach().to(at::kCPU, at::kDouble).contiguous();
+}
+
+}    // namespace pair_pwmlff

@@ -1,0 +1,70 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// TorchScript on a device: the CPU, or one GPU.
+//
+// Everything here speaks to torch through its device-generic interfaces, so the same binary runs with a
+// torch that has CUDA and with one that has not.
+
+#ifndef PWMLFF_SCRIPTED_H
+#define PWMLFF_SCRIPTED_H
+
+#include <torch/script.h>
+
+#include <string>
+#include <vector>
+
+namespace pair_pwmlff {
+
+/// Open the CUDA part of the torch that this process runs, which is a library of its own. To be called before
+/// the first evaluation: torch looks for it once, at the first derivative, and never again.
+/// @return empty, or in one line what is missing
+std::string open_torch_cuda();
+
+/// A GPU for torch, by its index among the visible ones, after a trial on it. It becomes the current one of
+/// this thread.
+/// @throws std::runtime_error that says what is missing
+c10::Device torch_gpu(int gpu);
+
+/// Move a module with all tensors that it holds: parameters, buffers, and what module.to() leaves behind, namely
+/// tensors that are plain attributes, alone or in lists, tuples and dictionaries. They are replaced, not changed.
+void move_module(torch::jit::Module &module, c10::Device device);
+
+/// A module on its device, and the way there and back.
+class Scripted {
+ public:
+  /// @param file  its name, for messages
+  Scripted(std::string file, torch::jit::Module module);
+
+  /// A copy on another device; the original stays where it is.
+  Scripted on(c10::Device device) const;
+
+  const torch::jit::Module &module() const { return module_; }
+  c10::Device device() const { return device_; }
+
+  /// A tensor of host memory on the device: itself on the CPU, else a copy that passes through pinned
+  /// memory and does not wait. Each argument of forward has a slot of its own; its pinned memory is used
+  /// again, so the results of one evaluation must be down before the next starts.
+  at::Tensor upload(std::size_t slot, const at::Tensor &host);
+
+  /// Call forward, with plain execution.
+  /// @throws std::runtime_error with the last line of the message
+  c10::IValue forward(std::vector<c10::IValue> inputs);
+
+  /// An output as float64 on the CPU.
+  /// @throws std::runtime_error where it is no tensor of this shape
+  at::Tensor download(const c10::IValue &value, const std::string &name,
+                      at::IntArrayRef shape) const;
+
+ private:
+  std::string file;
+  torch::jit::Module module_;
+  c10::Device device_ = at::kCPU;
+  std::vector<at::Tensor> pinned;    // bytes, by slot
+};
+
+}    // namespace pair_pwmlff
+
+#endif
