@@ -138,106 +138,70 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
   try {
     network = std::make_unique<pwmlff::DPNetwork>(pwmlff::read_network(file.module()));
   } catch (const std::exception &error) {
-    reason = first_line(error);
+    unreadable = first_line(error);
     if (options.engine == Engine::fused)
       throw std::runtime_error("model file " + in_quotes(info_.file) +
-                               " cannot be run by the fused engine: " + reason +
+                               " cannot be run by the fused engine: " + unreadable +
                                "; use engine auto or torchscript");
   }
 }
 
+// The best that is possible comes first; what cannot prove itself is passed over, with the reason.
 void DPModel::select_species(const std::vector<bool> &present)
 {
-  scripted_on_gpu.reset();
+  active.reset();
+  passed_over.clear();
   original.select_species(present);
-  choose_fused(present);
-  choose_device(present);
-}
-
-void DPModel::choose_fused(const std::vector<bool> &present)
-{
-  fused.reset();
-  if (!network) return;
-  reason.clear();
-  try {
-    fused = std::make_unique<pwmlff::DPEngine>(*network, pwmlff::dp_precision(options.precision),
-                                               present);
-    reason = difference(original, *this, present, gate_of(options.precision));
-  } catch (const std::exception &error) {
-    reason = first_line(error);
-  }
-  if (reason.empty()) return;
-  fused.reset();
-  if (options.engine == Engine::fused)
-    throw std::runtime_error("model file " + in_quotes(info_.file) +
-                             " is not what the fused engine computes: " + reason +
-                             "; use engine auto or torchscript");
-}
-
-// What runs on a GPU, best first: (no fused engine yet), the file's own code.
-void DPModel::choose_device(const std::vector<bool> &present)
-{
-  why_cpu.clear();
-  if (options.gpu == pwmlff::CPU) return;
-  if (fused && (options.engine == Engine::fused || !options.gpu_demanded)) {
-    why_cpu = "the fused engine runs on CPUs only";
-  } else {
+  const auto attempt = [&](const std::string &what, const Gate &gate, auto make) {
+    if (active) return;
+    std::string reason;
     try {
-      scripted_on_gpu = std::make_unique<DPTorchScript>(original.on(torch_gpu(options.gpu)));
-      why_cpu = difference(original, *scripted_on_gpu, present, gate_of("exact"));
+      std::unique_ptr<Model> model = make();
+      reason = difference(original, *model, present, gate);
+      if (reason.empty()) active = std::move(model);
     } catch (const std::exception &error) {
-      why_cpu = first_line(error);
+      reason = first_line(error);
     }
-  }
-  if (why_cpu.empty()) {
-    if (fused) reason = "the fused engine runs on CPUs only";
-    fused.reset();
-    return;
-  }
-  scripted_on_gpu.reset();
-  if (options.gpu_demanded)
+    if (!active) passed_over += (passed_over.empty() ? "not " : "; not ") + what + ": " + reason;
+  };
+  const auto attempt_fused = [&](const std::string &what, auto make) {
+    if (options.engine == Engine::torchscript) return;
+    attempt(what, gate_of(options.precision), [&] {
+      if (!network) throw std::runtime_error(unreadable);
+      return make();
+    });
+  };
+
+  const bool gpu = options.gpu != pwmlff::CPU;
+  if (gpu || gpu_has_stand_in())
+    attempt_fused("fused on the GPU", [&] {
+      return std::make_unique<FusedDPOnDevice>(info_, *network, options.precision, present,
+                                               shared_device(options.gpu));
+    });
+  if (gpu && options.engine != Engine::fused)
+    attempt("torchscript on the GPU", gate_of("exact"),
+            [&] { return std::make_unique<DPTorchScript>(original.on(torch_gpu(options.gpu))); });
+  if (!active && options.gpu_demanded)
     throw std::runtime_error("model file " + in_quotes(info_.file) +
-                             " cannot run on a GPU: " + why_cpu + "; use device auto or cpu");
+                             " cannot run on a GPU: " + passed_over + "; use device auto or cpu");
+  attempt_fused("fused", [&] {
+    return std::make_unique<FusedDP>(info_, *network, options.precision, present);
+  });
+  if (!active && options.engine == Engine::fused)
+    throw std::runtime_error("model file " + in_quotes(info_.file) +
+                             " is not what the fused engine computes: " + passed_over +
+                             "; use engine auto or torchscript");
 }
 
 std::string DPModel::engine() const
 {
-  const std::string device = on_gpu()          ? ", on the GPU"
-                             : why_cpu.empty() ? ""
-                                               : ", on the CPU (" + why_cpu + ")";
-  if (fused)
-    return "fused, precision " + options.precision + ", " + fused->isa() + ", tables of " +
-           std::to_string(fused->table_bytes() / 1024) + " KiB" + device;
-  return original.engine() + (reason.empty() ? "" : " (not fused: " + reason + ")") + device;
+  return chosen().engine() + (chosen().on_gpu() ? ", on the GPU" : "") +
+         (passed_over.empty() ? "" : " (" + passed_over + ")");
 }
 
 const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request)
 {
-  if (scripted_on_gpu) return scripted_on_gpu->evaluate(neighbors, request);
-  if (!fused) return original.evaluate(neighbors, request);
-  pwmlff::DPInput input{};
-  input.ncentres = neighbors.ncentres();
-  input.nrows = neighbors.nrows();
-  input.x = neighbors.x();
-  input.species = neighbors.species().data();
-  input.first = neighbors.first().data();
-  input.candidate = neighbors.candidate().data();
-  input.nthreads = request.nthreads;
-  input.want_atom_virial = request.atom_virial;
-  input.want_centroid_virial = request.centroid_virial;
-  try {
-    fused->evaluate(input, output);
-  } catch (const pwmlff::DPOverflow &excess) {
-    throw TooManyNeighbors(excess.row, excess.species, excess.count, excess.limit);
-  }
-  const double *v = output.virial;
-  result.energy = output.energy;
-  result.atom_energy = output.atom_energy.data();
-  result.force = output.force.data();
-  result.virial = {v[0], v[4], v[8], v[1], v[2], v[5]};
-  result.atom_virial = output.atom_virial.data();
-  result.centroid_virial = output.centroid_virial.data();
-  return result;
+  return active ? active->evaluate(neighbors, request) : original.evaluate(neighbors, request);
 }
 
 }    // namespace pair_pwmlff

@@ -8,7 +8,7 @@
 #ifndef PWMLFF_DP_MODEL_H
 #define PWMLFF_DP_MODEL_H
 
-#include "dp/engine.h"
+#include "fused_dp.h"
 #include "model.h"
 #include "model_file.h"
 #include "scripted.h"
@@ -44,8 +44,8 @@ class DPTorchScript : public Model {
   Evaluation result{};
 };
 
-/// Evaluated by the fused engine, after that has proved to give what the file's own code gives; else
-/// by that code, on the GPU after it has proved to give the same there as on the CPU.
+/// Evaluated by a fused engine, after that has proved to give what the file's own code gives; else by
+/// that code. A GPU comes first where one is to be used, after the same proof.
 class DPModel : public Model {
  public:
   /// @throws std::runtime_error where the file does not keep to the contract, or where the engine or the
@@ -54,23 +54,20 @@ class DPModel : public Model {
 
   void select_species(const std::vector<bool> &present) override;
   std::string engine() const override;
-  bool on_gpu() const override { return scripted_on_gpu != nullptr; }
-  bool has_atom_virial() const override { return fused != nullptr; }
+  bool on_gpu() const override { return chosen().on_gpu(); }
+  bool finds_neighbors() const override { return chosen().finds_neighbors(); }
+  bool has_atom_virial() const override { return chosen().has_atom_virial(); }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
 
  private:
-  void choose_fused(const std::vector<bool> &present);
-  void choose_device(const std::vector<bool> &present);
+  const Model &chosen() const { return active ? *active : static_cast<const Model &>(original); }
 
   DPTorchScript original;    // on the CPU
   EngineOptions options;
-  std::unique_ptr<pwmlff::DPNetwork> network;        // where the fused engine can read the file
-  std::unique_ptr<pwmlff::DPEngine> fused;           // where it is in use
-  std::string reason;                                // why it is not
-  std::unique_ptr<DPTorchScript> scripted_on_gpu;    // where that is in use
-  std::string why_cpu;                               // instead of the GPU that was chosen
-  pwmlff::DPOutput output;
-  Evaluation result{};
+  std::unique_ptr<pwmlff::DPNetwork> network;    // where the fused engines can read the file
+  std::string unreadable;                        // why they cannot
+  std::unique_ptr<Model> active;                 // what evaluates, where it is not the original
+  std::string passed_over;                       // what does not, and why
 };
 
 }    // namespace pair_pwmlff

@@ -393,9 +393,9 @@ bool PairPWMLFF::can_find_neighbors() const
   const bool all_atoms = std::find(impl->species_of_type.begin() + 1, impl->species_of_type.end(),
                                    -1) == impl->species_of_type.end();
   return !impl->lammps_list && force->pair == this && neighbor->exclude == 0 &&
-      atom->molecular == Atom::ATOMIC && all_atoms &&
-      std::all_of(impl->models.begin(), impl->models.end(),
-                  [](const auto &model) { return model->finds_neighbors(); });
+         atom->molecular == Atom::ATOMIC && all_atoms &&
+         std::all_of(impl->models.begin(), impl->models.end(),
+                     [](const auto &model) { return model->finds_neighbors(); });
 }
 
 /* ---------------------------------------------------------------------- */

@@ -1,0 +1,114 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "fused_dp.h"
+
+#include "neighbors.h"
+
+#include <cstdlib>
+#include <map>
+
+namespace pair_pwmlff {
+namespace {
+
+constexpr const char *STAND_IN_VARIABLE = "PWMLFF_GPU_STAND_IN";
+
+std::array<double, 6> symmetric(const double *v) { return {v[0], v[4], v[8], v[1], v[2], v[5]}; }
+
+std::string tables(std::size_t bytes)
+{
+  return bytes > 0 ? ", tables of " + std::to_string(bytes / 1024) + " KiB" : "";
+}
+
+}    // namespace
+
+FusedDP::FusedDP(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
+                 const std::vector<bool> &present) :
+    Model(std::move(info)),
+    precision(precision),
+    fused(network, pwmlff::dp_precision(precision), present)
+{
+}
+
+std::string FusedDP::engine() const
+{
+  return "fused, precision " + precision + ", " + fused.isa() + tables(fused.table_bytes());
+}
+
+const Evaluation &FusedDP::evaluate(Neighbors &neighbors, const Request &request)
+{
+  pwmlff::DPInput input{};
+  input.ncentres = neighbors.ncentres();
+  input.nrows = neighbors.nrows();
+  input.x = neighbors.x();
+  input.species = neighbors.species().data();
+  input.first = neighbors.first().data();
+  input.candidate = neighbors.candidate().data();
+  input.nthreads = request.nthreads;
+  input.want_atom_virial = request.atom_virial;
+  input.want_centroid_virial = request.centroid_virial;
+  try {
+    fused.evaluate(input, output);
+  } catch (const pwmlff::DPOverflow &excess) {
+    throw TooManyNeighbors(excess.row, excess.species, excess.count, excess.limit);
+  }
+  result.energy = output.energy;
+  result.atom_energy = output.atom_energy.data();
+  result.force = output.force.data();
+  result.virial = symmetric(output.virial);
+  result.atom_virial = output.atom_virial.data();
+  result.centroid_virial = output.centroid_virial.data();
+  return result;
+}
+
+FusedDPOnDevice::FusedDPOnDevice(ModelInfo info, const pwmlff::DPNetwork &network,
+                                 const std::string &precision, const std::vector<bool> &present,
+                                 std::shared_ptr<pwmlff::Device> device) :
+    Model(std::move(info)),
+    precision(precision),
+    fused(std::move(device), network, pwmlff::dp_precision(precision), present)
+{
+}
+
+std::string FusedDPOnDevice::engine() const
+{
+  return "fused, precision " + precision + ", " + fused.device()->name() +
+         tables(fused.table_bytes());
+}
+
+const Evaluation &FusedDPOnDevice::evaluate(Neighbors &neighbors, const Request &request)
+{
+  try {
+    const pwmlff::DPDeviceOutput &output =
+        fused.evaluate(neighbors.on(fused.device()), request.atom_virial, request.centroid_virial);
+    result.energy = output.energy;
+    result.atom_energy = output.atom_energy;
+    result.force = output.force;
+    result.virial = symmetric(output.virial);
+    result.atom_virial = output.atom_virial;
+    result.centroid_virial = output.centroid_virial;
+  } catch (const pwmlff::DPOverflow &excess) {
+    throw TooManyNeighbors(excess.row, excess.species, excess.count, excess.limit);
+  }
+  return result;
+}
+
+bool gpu_has_stand_in()
+{
+  const char *const name = std::getenv(STAND_IN_VARIABLE);
+  return name && *name;
+}
+
+std::shared_ptr<pwmlff::Device> shared_device(int gpu)
+{
+  const std::string name =
+      gpu_has_stand_in() ? std::getenv(STAND_IN_VARIABLE) : "cuda:" + std::to_string(gpu);
+  static std::map<std::string, std::weak_ptr<pwmlff::Device>> devices;
+  std::shared_ptr<pwmlff::Device> device = devices[name].lock();
+  if (!device) devices[name] = device = pwmlff::Device::make(name);
+  return device;
+}
+
+}    // namespace pair_pwmlff

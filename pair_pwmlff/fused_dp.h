@@ -1,0 +1,73 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Deep Potentials evaluated by the fused engines of kernels/dp, on the CPU and on a GPU.
+//
+// Both are made for the species that take part, so select_species() changes nothing.
+
+#ifndef PWMLFF_FUSED_DP_H
+#define PWMLFF_FUSED_DP_H
+
+#include "dp/device_engine.h"
+#include "dp/engine.h"
+#include "model.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace pair_pwmlff {
+
+class FusedDP : public Model {
+ public:
+  /// @param precision exact, double or mixed
+  /// @throws std::runtime_error where a net cannot be tabulated
+  FusedDP(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
+          const std::vector<bool> &present);
+
+  void select_species(const std::vector<bool> &) override {}
+  std::string engine() const override;
+  bool on_gpu() const override { return false; }
+  bool has_atom_virial() const override { return true; }
+  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+
+ private:
+  std::string precision;
+  pwmlff::DPEngine fused;
+  pwmlff::DPOutput output;
+  Evaluation result{};
+};
+
+class FusedDPOnDevice : public Model {
+ public:
+  /// @throws std::runtime_error where a net cannot be tabulated or the device cannot be used
+  FusedDPOnDevice(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
+                  const std::vector<bool> &present, std::shared_ptr<pwmlff::Device> device);
+
+  void select_species(const std::vector<bool> &) override {}
+  std::string engine() const override;
+  bool on_gpu() const override { return true; }
+  bool finds_neighbors() const override { return true; }
+  bool has_atom_virial() const override { return true; }
+  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+
+ private:
+  std::string precision;
+  pwmlff::DPDeviceEngine fused;
+  Evaluation result{};
+};
+
+/// The device of the GPU with this index among the visible ones; the same one for all models, so that
+/// they share a list of neighbours. The environment variable PWMLFF_GPU_STAND_IN names a device of
+/// kernels/common/device.h to use in its place: `cpu` runs the code for GPUs on the CPU, for tests.
+/// @throws std::runtime_error where it cannot be used
+std::shared_ptr<pwmlff::Device> shared_device(int gpu);
+
+/// Whether PWMLFF_GPU_STAND_IN is set.
+bool gpu_has_stand_in();
+
+}    // namespace pair_pwmlff
+
+#endif
