@@ -8,7 +8,7 @@ to energies and forces; checks them on runs that the fit never saw; writes a.pt 
 The energy of lj/cut jumps at its cutoff, which a smooth model spreads over a last bit of distance.
 Its pressure has the pull of that jump (about -0.35 in the melt), the one that LAMMPS prints for
 lj/cut does not.
-All quantities are in LAMMPS's `units lj`. Needs pip install "pair-pwmlff[examples]".
+All quantities are in LAMMPS's `units lj`.
 """
 
 from __future__ import annotations

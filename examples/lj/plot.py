@@ -1,9 +1,7 @@
 """Run in.lj with the models and with lj/cut itself, and draw both: lj.png.
 
-    python examples/lj/plot.py                        # runs both
-    python examples/lj/plot.py --logs log.lammps log.lj --deviation model_devi.out
-
-Needs pip install "pair-pwmlff[examples]".
+python examples/lj/plot.py                        # runs both
+python examples/lj/plot.py --logs log.lammps log.lj --deviation model_devi.out
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
-from ase.neighborlist import neighbor_list
 
 import pwmlff.kernels
+from pwmlff.engine import Rows
 from pwmlff.models import DP, DPConfig
 from pwmlff.reference import evaluate
 from systems import SYSTEMS
@@ -33,44 +33,6 @@ GATES = {
 ONE_ATOM = {"exact": 1, "double": 1, "mixed": 5}
 SKIN = 0.7
 CPU_VARIABLE = "PWMLFF_CPU"
-
-
-@dataclass
-class Rows:
-    """Atoms and their images within cutoff and skin, as the engine takes them."""
-
-    x: torch.Tensor  # [nrows, 3]
-    species: torch.Tensor  # [nrows]
-    first: torch.Tensor  # [n*nspecies + 1]
-    candidate: torch.Tensor
-    atom: np.ndarray  # [nrows] the atom that a row is, or is an image of
-
-    @classmethod
-    def of(cls, atoms: Atoms, elements, reach: float) -> Rows:
-        kind = np.full(len(atoms), -1)
-        for index, number in enumerate(elements):
-            kind[atoms.numbers == number] = index
-        i, j, images = neighbor_list("ijS", atoms, reach)
-        known, row = np.unique(
-            np.c_[np.any(images, axis=1), j, images], axis=0, return_inverse=True
-        )
-        ghosts = known[known[:, 0] == 1]
-        ntouched = len(known) - len(ghosts)  # atoms that are neighbours themselves
-        place = np.r_[known[:ntouched, 1], len(atoms) + np.arange(len(ghosts))]
-        row = place[row.ravel()]
-        atom = np.r_[np.arange(len(atoms)), ghosts[:, 1]].astype(int)
-        shift = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 2:] @ np.asarray(atoms.cell)]
-        block = i * len(elements) + kind[j]
-        order = np.argsort(block, kind="stable")
-        order = order[kind[j][order] >= 0]
-        counts = np.bincount(block[order], minlength=len(atoms) * len(elements))
-        return cls(
-            torch.from_numpy(atoms.positions[atom] + shift),
-            torch.from_numpy(kind[atom].astype(np.int32)),
-            torch.from_numpy(np.r_[0, np.cumsum(counts)].astype(np.int32)),
-            torch.from_numpy(row[order].astype(np.int32)),
-            atom,
-        )
 
 
 @dataclass

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from harness import DUMP, MEASURE, Lammps, forces
-from systems import SYSTEMS, crystal
+from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
 SETUP = f"""
@@ -18,18 +18,6 @@ pair_coeff * * O Hf
 run 0
 {DUMP}
 """
-
-
-class Sigmoid(torch.nn.Module):
-    """A layer with the names and shapes of the contract, but another activation."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.weight = layer.weight
-        self.bias = layer.bias
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.sigmoid(torch.addmm(self.bias, x, self.weight))
 
 
 @pytest.fixture
@@ -58,9 +46,7 @@ def test_fused_where_equal(folder: Lammps):
 
 def test_other_activation(folder: Lammps):
     """Same names, same shapes, other function: the proof at load finds it."""
-    model = BINARY.model(isotropic=True)
-    model.embedding_net[1].layers[0] = Sigmoid(model.embedding_net[1].layers[0])
-    folder.save(model)
+    folder.save(other_activation(BINARY.model(isotropic=True)))
     run = folder.run(SETUP.format(""), ranks=2)
     assert run.output.count("engine torchscript, float64 (not fused: ") == 1
     assert "from the file's own code" in run.output

@@ -1,0 +1,107 @@
+"""An ase calculator for model files.
+
+    from ase.build import bulk
+    from pwmlff import Calculator
+
+    atoms = bulk("HfO2", "fluorite", a=5.08, cubic=True)
+    atoms.calc = Calculator("a.pt")
+    atoms.get_potential_energy(), atoms.get_forces(), atoms.get_stress()
+
+Units are ase's: eV, angstrom, eV/angstrom^3; stress is positive under tension, in the order
+xx yy zz yz xz xy. A model of units "lj" gives reduced units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, ClassVar
+
+import torch
+from ase import Atoms
+from ase.calculators.calculator import Calculator as AseCalculator
+from ase.calculators.calculator import all_changes
+from ase.stress import full_3x3_to_voigt_6_stress
+
+from pwmlff.engine import choose
+
+VOIGT_OF_LAMMPS = [0, 1, 2, 5, 4, 3]  # xx yy zz xy xz yz -> xx yy zz yz xz xy
+
+
+class Calculator(AseCalculator):
+    """Energy, forces and stress of a TorchScript model file.
+
+    Per-atom energies (`energies`) and, with the fused engine, per-atom stresses (`stresses`, which
+    add up to the stress) are there too.
+
+    Args:
+        model: a model file. Loading it executes code that it brings along.
+        engine: "auto" (fused where that proves equal to the file's own code, else that code),
+            "fused", "torchscript" or "reference".
+        precision: of the fused engine, "exact", "double" or "mixed".
+        elements: atomic numbers that take part; all of the model's when None. Their number divides
+            the descriptor of a DP, as the elements of pair_coeff do in LAMMPS.
+        nthreads: threads of the fused engine; as many as torch uses when None.
+        skin: distance beyond the cutoff within which the fused engine keeps neighbours, angstrom.
+
+    Raises:
+        pwmlff.report.Failure: the file cannot be used.
+        ValueError: when computing, for an element that does not take part or an atom with more
+            neighbours than the model allows.
+
+    Attributes:
+        engine: the engine that runs, and
+        reason: why it is not the fused one.
+    """
+
+    implemented_properties: ClassVar[list[str]] = [
+        "energy", "free_energy", "energies", "forces", "stress",
+    ]  # fmt: skip
+
+    def __init__(
+        self,
+        model: str | PathLike[str],
+        *,
+        engine: str = "auto",
+        precision: str = "double",
+        elements: Sequence[int] | None = None,
+        nthreads: int | None = None,
+        skin: float = 0.5,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        nthreads = torch.get_num_threads() if nthreads is None else nthreads
+        self._choice = choose(model, engine, precision, elements, nthreads, skin)
+        if self.engine == "fused":
+            self.implemented_properties = [*self.implemented_properties, "stresses"]
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that runs."""
+        return self._choice.engine.name
+
+    @property
+    def reason(self) -> str:
+        """Why that is not the fused engine; empty where it is, or was not asked for."""
+        return self._choice.reason
+
+    def calculate(
+        self,
+        atoms: Atoms | None = None,
+        properties: Sequence[str] = ("energy",),
+        system_changes: Sequence[str] = all_changes,
+    ) -> None:
+        """Compute all properties; ase calls this."""
+        super().calculate(atoms, properties, system_changes)
+        found = self._choice.engine(self.atoms)
+        self.results = {
+            "energy": found.energy,
+            "free_energy": found.energy,
+            "energies": found.atom_energy,
+            "forces": found.forces,
+        }
+        if self.atoms.cell.rank == 3:  # stress is per volume
+            volume = self.atoms.get_volume()
+            self.results["stress"] = -full_3x3_to_voigt_6_stress(found.virial) / volume
+            if found.atom_virial is not None:
+                self.results["stresses"] = -found.atom_virial[:, VOIGT_OF_LAMMPS] / volume

@@ -1,0 +1,318 @@
+"""What evaluates a model file outside LAMMPS, and the choice between them.
+
+- fused: this project's own code for Deep Potentials, `torch.classes.pwmlff.DPEngine`
+- torchscript: the file's own forward, with neighbours padded as it wants them (kind DP)
+- reference: the plain float64 reference (:mod:`pwmlff.reference`), any kind
+
+:func:`choose` takes the fused engine where it proves to be the same as the file's own code on a
+random cluster, as pair_style pwmlff does, and that code otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Protocol
+
+import numpy as np
+import torch
+from ase import Atoms
+from ase.neighborlist import neighbor_list
+
+from pwmlff import model_file, reference
+from pwmlff.models import pad_neighbors
+from pwmlff.report import Failure
+
+ENGINES = ("auto", "fused", "torchscript", "reference")
+#: Largest error of an energy and of a force, as a share of the largest value (at least 1).
+PROOF_GATES = {"exact": (1e-10, 1e-10), "double": (1e-8, 1e-6), "mixed": (1e-6, 1e-4)}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Energies and derivatives of one structure, float64, in the units of the model."""
+
+    atom_energy: np.ndarray  # [n] in atom order
+    forces: np.ndarray  # [n, 3] -dE/dx
+    virial: np.ndarray  # [3, 3] sum of r_ij (x) f_ij, the sign of LAMMPS's virial
+    atom_virial: np.ndarray | None = None  # [n, 6] xx yy zz xy xz yz, half to each end of a pair
+
+    @property
+    def energy(self) -> float:
+        """Total energy."""
+        return float(self.atom_energy.sum())
+
+
+class Engine(Protocol):
+    """What can evaluate structures."""
+
+    name: str
+
+    def __call__(self, atoms: Atoms) -> Evaluation:
+        """Evaluate; raises ValueError where the structure is outside what the model takes."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Atoms and those of their periodic images that are neighbours, as the fused engine wants."""
+
+    x: torch.Tensor  # [nrows, 3]
+    species: torch.Tensor  # int32 [nrows] index into the model's elements, or -1
+    first: torch.Tensor  # int32 [n*nspecies + 1]
+    candidate: torch.Tensor  # int32
+    atom: np.ndarray  # [nrows] the atom that a row is, or is an image of; the first n are the atoms
+    image: np.ndarray  # [nrows, 3] in cell vectors
+
+    @classmethod
+    def of(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> Rows:
+        """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
+        kind = np.full(len(atoms), -1)
+        for index, number in enumerate(elements):
+            kind[atoms.numbers == number] = index
+        i, j, image = neighbor_list("ijS", atoms, reach)
+        keep = kind[j] >= 0
+        i, j, image = i[keep], j[keep], image[keep]
+        is_image = image.any(axis=1)
+        ghosts, which = np.unique(
+            np.c_[j[is_image], image[is_image]].reshape(-1, 4), axis=0, return_inverse=True
+        )
+        row = j.copy()
+        row[is_image] = len(atoms) + which.ravel()
+        block = i * len(elements) + kind[j]
+        order = np.argsort(block, kind="stable")
+        counts = np.bincount(block, minlength=len(atoms) * len(elements))
+        atom = np.r_[np.arange(len(atoms)), ghosts[:, 0]].astype(int)
+        image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]]
+        return cls(
+            torch.from_numpy(atoms.positions[atom] + image @ np.asarray(atoms.cell)),
+            torch.from_numpy(kind[atom].astype(np.int32)),
+            torch.from_numpy(np.r_[0, np.cumsum(counts)].astype(np.int32)),
+            torch.from_numpy(row[order].astype(np.int32)),
+            atom,
+            image,
+        )
+
+    def moved(self, atoms: Atoms) -> Rows:
+        """The same rows where the atoms are now, in the same cell."""
+        x = atoms.positions[self.atom] + self.image @ np.asarray(atoms.cell)
+        return replace(self, x=torch.from_numpy(x))
+
+    def fold(self, values: torch.Tensor) -> np.ndarray:
+        """Sum over the images of each atom, [nrows, k] -> [n, k]."""
+        natoms = int((self.image == 0).all(axis=1).sum())
+        folded = np.zeros((natoms, values.shape[1]))
+        np.add.at(folded, self.atom, values.numpy())
+        return folded
+
+
+class Fused:
+    """The fused engine; neighbours are looked for anew when an atom has moved by half the skin.
+
+    Args:
+        path: a DP file.
+        precision: exact, double or mixed.
+        atom_type: the model's atomic numbers.
+        elements: those of them that take part.
+        nthreads: threads of an evaluation.
+        skin: how far beyond the cutoff neighbours are kept.
+    """
+
+    name = "fused"
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        precision: str,
+        atom_type: Sequence[int],
+        elements: Sequence[int],
+        nthreads: int = 1,
+        skin: float = 0.5,
+    ) -> None:
+        import pwmlff.kernels  # noqa: F401, PLC0415  registers the class
+
+        present = [int(z in elements) for z in atom_type]
+        self.core = torch.classes.pwmlff.DPEngine(fspath(path), precision, present)
+        self.atom_type, self.elements = list(atom_type), list(elements)
+        self.nthreads, self.skin = nthreads, skin
+        self._built: tuple[Atoms, Rows] | None = None
+
+    def rows(self, atoms: Atoms) -> Rows:
+        """Rows that hold for the structure as it is now."""
+        if self._built is not None:
+            old, rows = self._built
+            if (
+                len(old) == len(atoms)
+                and np.array_equal(old.numbers, atoms.numbers)
+                and np.array_equal(old.pbc, atoms.pbc)
+                and np.array_equal(old.cell, atoms.cell)
+                and 2 * np.linalg.norm(old.positions - atoms.positions, axis=1).max(initial=0.0)
+                < self.skin
+            ):
+                return rows.moved(atoms)
+        rows = Rows.of(atoms, self.atom_type, self.core.cutoff() + self.skin)
+        # The constructor copies; atoms.copy() would take constraints and arrays along.
+        old = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
+        self._built = old, rows
+        return rows
+
+    def __call__(self, atoms: Atoms) -> Evaluation:
+        """Evaluate a structure."""
+        require_elements(atoms, self.elements)
+        rows = self.rows(atoms)
+        atom_energy, force, virial, atom_virial, _ = self.core.evaluate(
+            rows.x, rows.species, rows.first, rows.candidate, self.nthreads
+        )
+        return Evaluation(
+            atom_energy.numpy(),
+            rows.fold(force),
+            virial.numpy().reshape(3, 3),
+            rows.fold(atom_virial),
+        )
+
+
+class TorchScript:
+    """The forward of a DP file."""
+
+    name = "torchscript"
+
+    def __init__(self, module: torch.jit.ScriptModule, elements: Sequence[int]) -> None:
+        self.module = module
+        self.atom_type = [int(z) for z in module.atom_type]
+        self.elements = [z for z in self.atom_type if z in elements]
+
+    def __call__(self, atoms: Atoms) -> Evaluation:
+        """Evaluate a structure."""
+        require_elements(atoms, self.elements)
+        module = self.module
+        inputs = pad_neighbors(atoms, self.atom_type, module.Rmax, module.maxNeighborNum)
+        inputs = inputs._replace(atom_type=torch.tensor(self.elements, dtype=torch.int32))
+        # The optimising executor specialises for sizes, which change with every neighbour list.
+        with torch.jit.optimized_execution(False):
+            _, grouped, forces, _, virial = (
+                x if x is None else x.detach().numpy() for x in module(*inputs)
+            )
+        # Energies come grouped by element in the order of the model.
+        atom_energy = np.empty(len(atoms))
+        atom_energy[np.argsort(inputs.Imagetype_map.numpy(), kind="stable")] = grouped[0]
+        return Evaluation(atom_energy, forces[0], virial.reshape(3, 3))
+
+
+class Reference:
+    """The plain float64 reference."""
+
+    name = "reference"
+
+    def __init__(self, module: torch.jit.ScriptModule, elements: Sequence[int]) -> None:
+        self.module, self.elements = module, list(elements)
+
+    def __call__(self, atoms: Atoms) -> Evaluation:
+        """Evaluate a structure."""
+        result = reference.evaluate(self.module, atoms, self.elements)
+        return Evaluation(result.atom_energy, result.forces, result.virial)
+
+
+def require_elements(atoms: Atoms, elements: Sequence[int]) -> None:
+    """Raise ValueError for an atom of another element."""
+    other = np.flatnonzero(~np.isin(atoms.numbers, elements))
+    if len(other):
+        raise ValueError(
+            f"atom {other[0]} has atomic number {atoms.numbers[other[0]]}; the elements that take "
+            f"part are {list(elements)}"
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The engine that runs a file, and why it is not the fused one."""
+
+    engine: Engine
+    reason: str = ""
+
+
+def choose(
+    path: str | PathLike[str],
+    engine: str = "auto",
+    precision: str = "double",
+    elements: Sequence[int] | None = None,
+    nthreads: int = 1,
+    skin: float = 0.5,
+) -> Choice:
+    """Open a model file with an engine.
+
+    Args:
+        path: a TorchScript file.
+        engine: one of ENGINES; "auto" is fused where that proves equal to the file's own code.
+        precision: of the fused engine, one of PROOF_GATES.
+        elements: atomic numbers that take part; all of the model's when None.
+        nthreads: threads of the fused engine.
+        skin: of the fused engine.
+
+    Raises:
+        Failure: an unknown value, a file that cannot be used, or one that the fused engine, where
+            it is asked for, does not compute.
+    """
+    if engine not in ENGINES:
+        raise Failure(f"engine is '{engine}', expected one of {', '.join(ENGINES)}")
+    if precision not in PROOF_GATES:
+        raise Failure(f"precision is '{precision}', expected one of {', '.join(PROOF_GATES)}")
+    module = model_file.load(path)
+    info = model_file.describe(path, module)
+    chosen = [z for z in info.atom_type if elements is None or z in elements]
+    unknown = sorted(set(elements or ()) - set(chosen))
+    if unknown or not chosen:
+        raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
+    if engine == "reference" or (engine == "auto" and info.kind != "DP"):
+        return Choice(Reference(module, chosen), "" if info.kind == "DP" else f"kind {info.kind}")
+    if info.kind != "DP":
+        raise Failure(f"engine {engine} runs models of kind DP; '{path}' is of kind {info.kind}")
+    original = TorchScript(module, chosen)
+    if engine == "torchscript":
+        return Choice(original)
+    try:
+        fused = Fused(path, precision, info.atom_type, chosen, nthreads, skin)
+        reason = difference(original, fused, info, chosen, precision)
+    except (ImportError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+    if not reason:
+        return Choice(fused)
+    if engine == "fused":
+        raise Failure(f"'{path}' cannot be run by the fused engine: {reason}")
+    return Choice(original, reason)
+
+
+def difference(
+    expected: Engine,
+    found: Engine,
+    info: model_file.ModelInfo,
+    elements: Sequence[int],
+    precision: str,
+) -> str:
+    """What differs between two engines on a random cluster; empty where nothing does."""
+    cluster = random_cluster(info.cutoff, elements, info.max_neighbor)
+    one, other = expected(cluster), found(cluster)
+    energy, force = PROOF_GATES[precision]
+    for name, gate in (("atom_energy", energy), ("forces", force), ("virial", force)):
+        values = getattr(one, name)
+        allowed = gate * max(1.0, np.abs(values).max())
+        worst = np.abs(getattr(other, name) - values).max()
+        if not worst <= allowed:  # catches NaN
+            return (
+                f"{name} differs by {worst:.1e} (allowed {allowed:.1e}) from the file's own code "
+                "on a test cluster"
+            )
+    return ""
+
+
+def random_cluster(cutoff: float, elements: Sequence[int], limit: int | None) -> Atoms:
+    """Atoms from a fifth of the cutoff to beyond it apart, and an isolated one."""
+    most = 24
+    rng = np.random.default_rng(20250722)
+    natoms = most if limit is None else min(most, limit * len(elements))
+    positions = np.empty((0, 3))
+    while len(positions) < natoms:
+        trial = 1.2 * cutoff * rng.random(3)
+        if (np.linalg.norm(positions - trial, axis=1) > 0.2 * cutoff).all():
+            positions = np.vstack((positions, trial))
+    positions = np.vstack((positions, np.full(3, 10.0 * cutoff)))
+    return Atoms([elements[i % len(elements)] for i in range(len(positions))], positions)

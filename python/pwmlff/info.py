@@ -1,0 +1,109 @@
+"""`pwmlff info`: what model files hold, what will run them, whether they are an ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import model_file
+from pwmlff.engine import choose
+from pwmlff.report import Failure
+
+
+@dataclass(frozen=True)
+class Described:
+    """One file, and the engine that pair_style pwmlff takes for it."""
+
+    model: model_file.ModelInfo
+    engine: str
+    reason: str  # why it is not the fused engine
+
+
+@dataclass(frozen=True)
+class InfoReport:
+    """What `pwmlff info` found."""
+
+    files: list[Described]
+    failures: list[str]
+    conflicts: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all files can be used, and together."""
+        return not self.failures and not self.conflicts
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        models = [
+            {
+                **asdict(f.model),
+                "elements": f.model.elements,
+                "engine": f.engine,
+                "reason": f.reason,
+            }
+            for f in self.files
+        ]
+        return {"models": models, "failures": self.failures, "ensemble_conflicts": self.conflicts}
+
+    def show(self) -> RenderableType:
+        """One column for each file."""
+        table = Table(show_header=False)
+        table.add_column(style="bold")
+        rows = [_rows(file) for file in self.files]
+        for _ in rows:
+            table.add_column(overflow="fold")
+        for name in rows[0] if rows else ():
+            table.add_row(name, *(row[name] for row in rows))
+        lines = [Text(text, "red") for text in self.failures]
+        lines += [Text(f"no ensemble: {text}", "red") for text in self.conflicts]
+        if len(self.files) > 1 and not lines:
+            lines.append(Text("the files can run as an ensemble", "green"))
+        return Group(*([table] if rows else []), *lines)
+
+
+def _rows(described: Described) -> dict[str, str]:
+    model = described.model
+    sizes = model.sizes
+    text = ""
+    if sizes:
+        text = (
+            f"embedding {'-'.join(map(str, sizes['embedding']))}, "
+            f"fitting {'-'.join(map(str, sizes['fitting']))}, axis {sizes['m2']}, "
+        )
+    return {
+        "file": model.file,
+        "kind": model.kind,
+        "elements": " ".join(model.elements),
+        "units": model.units,
+        "cutoff": f"{model.cutoff:g}",
+        "neighbors": f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any",
+        "size": f"{text}{model.nparameters} parameters in {model.dtype}, {model.bytes} bytes",
+        "engine": described.engine + (f" (not fused: {described.reason})" * bool(described.reason)),
+        "SHA-256": model.sha256,
+    }
+
+
+def describe_files(paths: Sequence[Path], precision: str = "double") -> InfoReport:
+    """Describe files; those that cannot be used are among the failures."""
+    files, failures = [], []
+    for path in paths:
+        try:
+            model = model_file.describe(path, model_file.load(path))
+            choice = choose(path, precision=precision)
+        except Failure as failure:
+            failures.append(str(failure))
+            continue
+        name = choice.engine.name
+        if name == "fused":
+            name = f"fused, precision {precision}, {choice.engine.core.isa()}"
+        elif name == "reference":  # the plain way to evaluate a file without padded neighbours
+            name = "torchscript"
+        files.append(Described(model, name, choice.reason))
+    conflicts = model_file.ensemble_conflicts([f.model for f in files]) if files else []
+    return InfoReport(files, failures, conflicts)

