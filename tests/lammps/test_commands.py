@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness import DUMP, MEASURE, Lammps, forces
+from harness import Lammps
+from pwmlff.lmp import DUMP, MEASURE, forces
 from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness import DUMP, MEASURE, Lammps, forces
+from harness import Lammps
+from pwmlff.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]

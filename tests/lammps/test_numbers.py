@@ -9,17 +9,14 @@ import pytest
 from ase import Atoms
 from ase.calculators.lammps import Prism
 
-from harness import DUMP, ENGINES, MEASURE, Lammps, Run, forces
+from harness import ENGINES, Lammps, Run
+from pwmlff.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
 from pwmlff.reference import Result, evaluate
 from systems import SYSTEMS, crystal
 
-METAL = 1.6021765e6  # bar per eV/angstrom^3 in LAMMPS's units metal
-VOIGT = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
-
 
 def read(atoms: Atoms, name: str = "atoms.data") -> str:
-    boundary = " ".join("p" if periodic else "f" for periodic in atoms.pbc)
-    return f"units metal\nboundary {boundary}\natom_modify map yes\nread_data {name}\n"
+    return read_command(atoms, name)
 
 
 def symbols(elements) -> str:
@@ -36,13 +33,11 @@ def assert_equal(
     """Compare a run with a Result, turned into the cell that LAMMPS uses."""
     gate = lammps.engine
     thermo, atoms = run.thermo(which), run.atoms(dump)
-    turned = prism.vector_to_lammps(prism.vector_to_lammps(expected.virial).T).T
-    virial = run.vector("c_press", which) * thermo["Volume"][-1] / METAL
     worst = {
         "energy": abs(thermo["PotEng"][-1] - expected.energy) / len(atoms),
         "atom_energy": np.abs(atoms.c_peatom - expected.atom_energy).max(),
         "force": np.abs(forces(atoms) - prism.vector_to_lammps(expected.forces)).max(),
-        "virial": np.abs(virial - [turned[index] for index in VOIGT]).max(),
+        "virial": np.abs(run.virial(which) - virial_to_lammps(expected.virial, prism)).max(),
     }
     print({name: f"{error:.1e}" for name, error in worst.items()})
     for name, error in worst.items():

