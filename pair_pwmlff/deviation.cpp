@@ -9,11 +9,17 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <stdexcept>
 
+#include <unistd.h>
+
 namespace pair_pwmlff {
+
+static constexpr const char *FIRST_WORD = "#    step";
 
 Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int natoms, int width,
                           MPI_Comm comm)
@@ -41,17 +47,43 @@ Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int na
   return {sum[0] / sum[1], -extreme[0], extreme[1]};
 }
 
+void DeviationFile::fail(const std::string &what) const
+{
+  throw std::runtime_error("cannot " + what + " the model deviation file " + path_ + ": " +
+                           std::strerror(errno) + "; choose another one with out_file");
+}
+
 void DeviationFile::open(const std::string &path)
 {
   close();
   path_ = path;
   file = std::fopen(path.c_str(), "w");
-  if (!file)
-    throw std::runtime_error("cannot write the model deviation file " + path + ": " +
-                             std::strerror(errno) + "; choose another one with out_file");
-  std::fprintf(file, "%9s %16s %16s %16s %16s %16s %16s\n", "#    step", "avg_devi_f", "min_devi_f",
+  if (!file) fail("write");
+  std::fprintf(file, "%9s %16s %16s %16s %16s %16s %16s\n", FIRST_WORD, "avg_devi_f", "min_devi_f",
                "max_devi_f", "avg_devi_e", "min_devi_e", "max_devi_e");
   std::fflush(file);
+}
+
+void DeviationFile::resume(const std::string &path, std::int64_t first)
+{
+  close();
+  path_ = path;
+  std::ifstream old(path);
+  std::string line;
+  std::getline(old, line);
+  if (old.eof()) return open(path);    // no such file, or not even a header
+  if (line.rfind(FIRST_WORD, 0) != 0)
+    throw std::runtime_error(
+        "file " + path + " starts with '" + line.substr(0, 40) +
+        "', so it is no model deviation file; choose another one with out_file");
+  auto keep = old.tellg();
+  // getline meets the end of the file before the end of an incomplete line
+  while (std::getline(old, line) && !old.eof() && std::atoll(line.c_str()) < first)
+    keep = old.tellg();
+  old.close();
+  if (truncate(path.c_str(), keep) != 0) fail("shorten");
+  file = std::fopen(path.c_str(), "a");
+  if (!file) fail("write");
 }
 
 void DeviationFile::write(std::int64_t step, const Spread &force, const Spread &energy)
@@ -59,9 +91,7 @@ void DeviationFile::write(std::int64_t step, const Spread &force, const Spread &
   const int written = std::fprintf(file, "%9" PRId64 " %16.9f %16.9f %16.9f %16.9f %16.9f %16.9f\n",
                                    step, force.average, force.minimum, force.maximum,
                                    energy.average, energy.minimum, energy.maximum);
-  if (written < 0 || std::fflush(file) != 0)
-    throw std::runtime_error("cannot write to the model deviation file " + path_ + ": " +
-                             std::strerror(errno));
+  if (written < 0 || std::fflush(file) != 0) fail("write");
 }
 
 void DeviationFile::close()

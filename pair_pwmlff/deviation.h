@@ -40,11 +40,17 @@ class DeviationFile {
 
   /// Start the file anew. @throws std::runtime_error where it cannot be written
   void open(const std::string &path);
+  /// Go on with a file that is there, or start one. Lines of step `first` and later, which are about to
+  /// be computed again, and a last line that is not complete are removed.
+  /// @throws std::runtime_error where it cannot be read or written, or is no such file
+  void resume(const std::string &path, std::int64_t first);
   /// @throws std::runtime_error where the line cannot be written
   void write(std::int64_t step, const Spread &force, const Spread &energy);
   void close();
 
  private:
+  [[noreturn]] void fail(const std::string &what) const;
+
   std::string path_;
   std::FILE *file = nullptr;
 };

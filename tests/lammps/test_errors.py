@@ -80,7 +80,7 @@ def test_setup_is_sound(folder: Lammps):
     folder.run(SETUP, ranks=2)
 
 
-KEYWORDS = "out_freq, out_file, engine, precision, device"
+KEYWORDS = "out_freq, out_file, out_append, engine, precision, device"
 STYLES = {
     "nothing": ("", ["pair_style pwmlff"]),
     "file missing": ("absent.pt", ["absent.pt", "cannot read"]),
@@ -99,6 +99,8 @@ STYLES = {
     "value missing": ("model.pt out_freq", ["out_freq"]),
     "value not a number": ("model.pt out_freq often", ["often"]),
     "value out of range": ("model.pt out_freq 0", ["out_freq is 0"]),
+    "append neither yes nor no": ("model.pt out_append often", ["often"]),
+    "append to another file": ("2 model.pt model.pt out_append yes", ["no model deviation file"]),
     "unknown engine": ("model.pt engine steam", ["'steam'", "auto, fused or torchscript"]),
     "unknown precision": ("model.pt precision half", ["'half'", "exact, double or mixed"]),
     "unknown device": ("model.pt device tpu", ["'tpu'", "auto, cpu, gpu or numbers of GPUs"]),

@@ -1,0 +1,374 @@
+"""`pwmlff compare`: the same structures through the float64 reference and through lmp.
+
+The reference is :mod:`pwmlff.reference`, on the CPU. lmp runs each combination of ranks, device,
+engine and precision, and writes energies, forces and virial of all ranks with all digits; what is
+compared is all atoms of all frames.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ase import Atoms
+from ase.data import atomic_numbers
+from ase.io import read
+from rich.console import Group, RenderableType
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import lmp, model_file, mpirun
+from pwmlff.engine import PROOF_GATES, choose
+from pwmlff.reference import Result, evaluate
+from pwmlff.report import Failure, console
+
+TIMEOUT = 600  # seconds for one combination
+QUANTITIES = ("energy", "atom_energy", "force", "force_rms", "virial")
+#: Largest difference of the energy per atom, of one atom's energy (eV), of forces and their RMS
+#: (eV/angstrom), and of the virial as a share of its largest component (at least 1 eV). Those of
+#: "exact" are all shares of the largest value (at least 1).
+GATES = {
+    "exact": (1e-10, 1e-10, 1e-10, 1e-10, 1e-10),
+    "double": (1e-8, 1e-8, 1e-6, 1e-7, 1e-7),
+    "mixed": (1e-6, 5e-6, 1e-4, 1e-5, 1e-5),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run a model."""
+
+    model: str
+    ranks: int
+    device: str
+    engine: str
+    precision: str | None  # None: the file's own
+
+    @property
+    def keywords(self) -> str:
+        """For pair_style pwmlff."""
+        precision = f" precision {self.precision}" if self.precision else ""
+        return f"engine {self.engine}{precision}"
+
+
+@dataclass
+class Outcome:
+    """What a case differs by, and how much it may."""
+
+    case: Case
+    gates: dict[str, float]
+    worst: dict[str, float] = field(default_factory=dict)
+    rms: dict[str, float] = field(default_factory=dict)
+    failure: str = ""  # lmp did not run
+
+    @property
+    def failed(self) -> list[str]:
+        """Quantities that differ by more than they may."""
+        return [q for q in QUANTITIES if not self.worst.get(q, np.nan) <= self.gates[q]]
+
+    @property
+    def ok(self) -> bool:
+        """Whether lmp ran and everything is within its gate."""
+        return not self.failure and not self.failed
+
+
+@dataclass(frozen=True)
+class CompareReport:
+    """What `pwmlff compare` found."""
+
+    frames: int
+    atoms: int
+    outcomes: list[Outcome]
+    plot: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether all combinations are within their gates."""
+        return all(outcome.ok for outcome in self.outcomes)
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        cases = [
+            {**asdict(o.case), "ok": o.ok, "failure": o.failure, "failed": o.failed}
+            | {"worst": o.worst, "rms": o.rms, "gates": o.gates}
+            for o in self.outcomes
+        ]
+        return {"frames": self.frames, "atoms": self.atoms, "cases": cases, "plot": self.plot}
+
+    def show(self) -> RenderableType:
+        """One row for each combination."""
+        table = Table(
+            title=f"largest and RMS difference from the float64 reference, {self.frames} "
+            f"frame{'s' * (self.frames > 1)}, {self.atoms} atoms"
+        )
+        for name in ("model", "np", "device", "engine", "precision"):
+            table.add_column(name)
+        for name in ("energy/atom", "atom energy", "force", "virial (rel.)"):
+            table.add_column(name, justify="right")
+        table.add_column("")
+        notes = []
+        for o in self.outcomes:
+            numbers = ["", "", "", ""]
+            if not o.failure:
+                numbers = [
+                    f"{o.worst[q]:.1e} {o.rms[q]:.1e}"
+                    for q in ("energy", "atom_energy", "force", "virial")
+                ]
+            else:
+                notes.append(Text(f"{o.case.model}, np {o.case.ranks}: {o.failure}", "red"))
+            verdict = Text("pass", "green") if o.ok else Text("FAIL", "bold red")
+            for name in () if o.failure else o.failed:
+                notes.append(
+                    Text(
+                        f"{o.case.model}, np {o.case.ranks}, {o.case.keywords}: {name} differs by "
+                        f"{o.worst[name]:.1e}, allowed {o.gates[name]:.1e}",
+                        "red",
+                    )
+                )
+            table.add_row(
+                o.case.model, str(o.case.ranks), o.case.device, o.case.engine,
+                o.case.precision or "file's", *numbers, verdict,
+            )  # fmt: skip
+        if self.plot:
+            notes.append(Text(f"parity plot: {self.plot}"))
+        return Group(table, *notes)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to compare; empty lists stand for everything that there is."""
+
+    models: Sequence[Path]
+    data: str  # any file ase reads, with its @index
+    elements: Sequence[str] = ()
+    ranks: Sequence[int] = (1, 2)
+    devices: Sequence[str] = ("cpu",)
+    engines: Sequence[str] = ()
+    precisions: Sequence[str] = ("exact", "double", "mixed")
+    tolerances: dict[str, float] = field(default_factory=dict)
+    plot: Path | None = None
+    lmp: str | None = None
+    mpirun: str | None = None
+
+
+def compare(options: Options) -> CompareReport:
+    """Run all combinations.
+
+    Raises:
+        Failure: an option, the models or the structures cannot be used.
+    """
+    unknown = sorted(set(options.tolerances) - set(QUANTITIES))
+    if unknown:
+        raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(QUANTITIES)}")
+    frames = _frames(options.data)
+    outcomes: list[Outcome] = []
+    parity: list[tuple[Case, np.ndarray, np.ndarray]] = []
+    for path in options.models:
+        module = model_file.load(path)
+        info = model_file.describe(path, module)
+        elements = _elements(info, options.elements)
+        expected = [evaluate(module, atoms, elements) for atoms in frames]
+        runner = _Runner(options, path, info, elements, frames)
+        for case in track(
+            _cases(options, info), f"running {path.name}", console=console(True), transient=True
+        ):
+            outcome = Outcome(case, _gates(case, info, expected, options.tolerances))
+            try:
+                found = runner.run(case)
+                _measure(outcome, expected, found, runner.prisms)
+                if options.plot:
+                    parity.append((case, *_pairs(expected, found, runner.prisms)))
+            except Failure as failure:
+                outcome.failure = str(failure)
+            outcomes.append(outcome)
+    if options.plot and parity:
+        _draw(options.plot, parity)
+    natoms = sum(len(atoms) for atoms in frames)
+    return CompareReport(len(frames), natoms, outcomes, str(options.plot or ""))
+
+
+def _frames(source: str) -> list[Atoms]:
+    try:
+        found = read(source)
+    except Exception as error:  # ase's readers raise whatever they like
+        raise Failure(
+            f"ase cannot read '{source}' ({type(error).__name__}: {error}); give a file that it "
+            "knows, FILE@0:5 for the first five frames"
+        ) from error
+    return found if isinstance(found, list) else [found]
+
+
+def _elements(info: model_file.ModelInfo, wanted: Sequence[str]) -> list[int]:
+    """Atomic numbers that take part, in the order of the model."""
+    if not wanted:
+        return list(info.atom_type)
+    numbers = [atomic_numbers.get(symbol, 0) for symbol in wanted]
+    if not set(numbers) <= set(info.atom_type):
+        raise Failure(
+            f"--elements names {' '.join(wanted)}; '{info.file}' has {' '.join(info.elements)}"
+        )
+    return [z for z in info.atom_type if z in numbers]
+
+
+def _cases(options: Options, info: model_file.ModelInfo) -> list[Case]:
+    """All combinations; the file's own code knows no precision."""
+    engines = list(options.engines)
+    if not engines:
+        fused = choose(info.file).engine.name == "fused"
+        engines = ["torchscript", *(["fused"] if fused else [])]
+    bad = sorted({*engines} - {"auto", "fused", "torchscript"})
+    bad += sorted({*options.precisions} - {*PROOF_GATES})
+    if bad:
+        raise Failure(
+            f"found {', '.join(bad)}; expected engines auto, fused, torchscript and precisions "
+            f"{', '.join(PROOF_GATES)}"
+        )
+    return [
+        Case(info.file, ranks, device, engine, precision)
+        for ranks in options.ranks
+        for device in options.devices
+        for engine in engines
+        for precision in ([None] if engine == "torchscript" else options.precisions)
+    ]
+
+
+def _gates(
+    case: Case,
+    info: model_file.ModelInfo,
+    expected: Sequence[Result],
+    tolerances: dict[str, float],
+) -> dict[str, float]:
+    """What a case may differ by; parameters in float32 are as good as the mixed precision."""
+    precision = case.precision or ("exact" if info.dtype == "float64" else "mixed")
+    gates = dict(zip(QUANTITIES, GATES[precision], strict=True))
+    if precision == "exact":
+        energy = max(1.0, *(np.abs(e.atom_energy).max(initial=0.0) for e in expected))
+        force = max(1.0, *(np.abs(e.forces).max(initial=0.0) for e in expected))
+        for name, scale in zip(QUANTITIES[:4], (energy, energy, force, force), strict=True):
+            gates[name] *= scale
+    return {**gates, **tolerances}
+
+
+class _Runner:
+    """Runs lmp on all frames with one model."""
+
+    def __init__(
+        self,
+        options: Options,
+        model: Path,
+        info: model_file.ModelInfo,
+        elements: Sequence[int],
+        frames: Sequence[Atoms],
+    ) -> None:
+        self.model, self.info, self.elements, self.frames = model, info, elements, frames
+        self.program = lmp.program(options.lmp)
+        self.mpirun = mpirun.find(options.mpirun)
+        self.prisms: list[Any] = []
+
+    def run(self, case: Case) -> list[Result]:
+        """Results of lmp for each frame, in LAMMPS's cell; the virial as six components."""
+        with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
+            folder = Path(name)
+            symbols = " ".join(
+                s for s, z in zip(self.info.elements, self.info.atom_type, strict=True)
+                if z in self.elements
+            )  # fmt: skip
+            text, self.prisms = "", []
+            for k, frame in enumerate(self.frames):
+                atoms = lmp.enclosed(frame)
+                self.prisms.append(lmp.write_data(folder / f"{k}.data", atoms, self.elements))
+                text += f"clear\n{lmp.read_command(atoms, f'{k}.data', self.info.units)}"
+                text += f"pair_style pwmlff {self.model.resolve()} {case.keywords}\n"
+                text += f"pair_coeff * * {symbols}\n{lmp.MEASURE}run 0\n"
+                text += lmp.DUMP.replace("atoms.dump", f"{k}.dump")
+            (folder / "in.compare").write_text(text)
+            self._start(case, folder)
+            log = lmp.Thermo(folder / "log.lammps")
+            return [
+                Result(
+                    log.columns(k)["PotEng"][-1],
+                    (atoms := lmp.read_dump(folder / f"{k}.dump")).c_peatom,
+                    lmp.forces(atoms),
+                    log.virial(self.info.units, k),
+                )
+                for k in range(len(self.frames))
+            ]
+
+    def _start(self, case: Case, folder: Path) -> None:
+        wish = mpirun.Wish([self.program.path, "-in", "in.compare"], case.ranks)
+        try:
+            done = subprocess.run(
+                self.mpirun.command(wish),
+                cwd=folder,
+                env={"OMP_NUM_THREADS": "1", **os.environ, **self.program.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Failure(f"lmp did not finish within {TIMEOUT} s") from error
+        if done.returncode != 0:
+            lines = done.stdout.strip().splitlines()
+            errors = [line for line in lines if "ERROR" in line]
+            raise Failure((errors or lines or ["lmp failed without a word"])[-1])
+
+
+def _measure(
+    outcome: Outcome, expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
+) -> None:
+    """Worst and RMS difference over all frames and atoms."""
+    differences: dict[str, list[np.ndarray]] = {
+        q: [] for q in ("energy", "atom_energy", "force", "virial")
+    }
+    for e, f, prism in zip(expected, found, prisms, strict=True):
+        virial = lmp.virial_to_lammps(e.virial, prism)
+        scale = max(1.0, np.abs(virial).max())
+        differences["energy"].append(np.array([(f.energy - e.energy) / len(e.atom_energy)]))
+        differences["atom_energy"].append(f.atom_energy - e.atom_energy)
+        differences["force"].append((f.forces - prism.vector_to_lammps(e.forces)).ravel())
+        differences["virial"].append((f.virial - virial) / scale)
+    for name, parts in differences.items():
+        values = np.concatenate(parts)
+        outcome.worst[name] = float(np.abs(values).max())
+        outcome.rms[name] = float(np.sqrt((values**2).mean()))
+    outcome.worst["force_rms"] = outcome.rms["force"]
+
+
+def _pairs(
+    expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Force components of the reference and of lmp."""
+    reference = [
+        prism.vector_to_lammps(e.forces).ravel() for e, prism in zip(expected, prisms, strict=True)
+    ]
+    return np.concatenate(reference), np.concatenate([f.forces.ravel() for f in found])
+
+
+def _draw(path: Path, parity: Sequence[tuple[Case, np.ndarray, np.ndarray]]) -> None:
+    """Forces of lmp against the reference, and below them what they differ by."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, and not always wanted
+
+    figure = Figure(figsize=(6.4, 7.2), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    for case, reference, found in parity:
+        label = f"{Path(case.model).name}, np {case.ranks}, {case.device}, {case.keywords}"
+        top.plot(reference, found, ".", markersize=3, label=label)
+        bottom.plot(reference, np.maximum(np.abs(found - reference), 1e-17), ".", markersize=3)
+    low, high = top.get_xlim()
+    top.plot((low, high), (low, high), "-", color="0.7", linewidth=0.8, zorder=0)
+    top.set_ylabel("force component in lmp")
+    top.legend(fontsize="x-small")
+    bottom.set_yscale("log")
+    bottom.set_ylabel("difference")
+    bottom.set_xlabel("force component of the reference (eV/angstrom, or reduced)")
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,38 @@
+"""Lists in options: words, numbers and name=value pairs, with commas between them."""
+
+from __future__ import annotations
+
+from pwmlff.report import Failure
+
+
+def names(text: str) -> list[str]:
+    """a,b -> ["a", "b"]."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def positive_integers(option: str, text: str) -> list[int]:
+    """1,2 -> [1, 2].
+
+    Raises:
+        Failure: a word is no positive integer.
+    """
+    words = names(text)
+    if not words or not all(word.isdigit() and int(word) > 0 for word in words):
+        raise Failure(f"{option} is '{text}', expected positive integers like 1,2,4")
+    return [int(word) for word in words]
+
+
+def numbers(option: str, text: str) -> dict[str, float]:
+    """a=1,b=2 -> {"a": 1.0, "b": 2.0}.
+
+    Raises:
+        Failure: a word is of another form.
+    """
+    result = {}
+    for word in names(text):
+        name, _, value = word.partition("=")
+        try:
+            result[name] = float(value)
+        except ValueError:
+            raise Failure(f"{option} holds '{word}', expected name=number") from None
+    return result
