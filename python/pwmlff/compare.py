@@ -24,7 +24,7 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import lmp, model_file, mpirun
+from pwmlff import devices, lmp, model_file, mpirun
 from pwmlff.engine import PROOF_GATES, choose
 from pwmlff.reference import Result, evaluate
 from pwmlff.report import Failure, console
@@ -55,7 +55,7 @@ class Case:
     def keywords(self) -> str:
         """For pair_style pwmlff."""
         precision = f" precision {self.precision}" if self.precision else ""
-        return f"engine {self.engine}{precision}"
+        return f"engine {self.engine}{precision} device {self.device}"
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Options:
     data: str  # any file ase reads, with its @index
     elements: Sequence[str] = ()
     ranks: Sequence[int] = (1, 2)
-    devices: Sequence[str] = ("cpu",)
+    devices: Sequence[str] = ()
     engines: Sequence[str] = ()
     precisions: Sequence[str] = ("exact", "double", "mixed")
     tolerances: dict[str, float] = field(default_factory=dict)
@@ -230,10 +230,11 @@ def _cases(options: Options, info: model_file.ModelInfo) -> list[Case]:
             f"found {', '.join(bad)}; expected engines auto, fused, torchscript and precisions "
             f"{', '.join(PROOF_GATES)}"
         )
+    places = options.devices or ("cpu", *(["gpu"] if devices.inventory().gpus else []))
     return [
         Case(info.file, ranks, device, engine, precision)
         for ranks in options.ranks
-        for device in options.devices
+        for device in places
         for engine in engines
         for precision in ([None] if engine == "torchscript" else options.precisions)
     ]

@@ -137,6 +137,17 @@ def find(path: str | None = None) -> Mpirun:
     raise Failure(f"'{found} --version' says {first}; expected MPICH (hydra) or Open MPI")
 
 
+def hosts_of(listed: str, hostfile: Path | None) -> list[Host]:
+    """Hosts of a list or of a file, one of which may be given.
+
+    Raises:
+        Failure: both are given, or one cannot be read.
+    """
+    if listed and hostfile:
+        raise Failure("found both a list of hosts and a hostfile; give one of them")
+    return read_hostfile(hostfile) if hostfile else parse_hosts(listed)
+
+
 def parse_hosts(text: str) -> list[Host]:
     """Hosts of a list like h1:8,h2:8; one slot where none is given.
 
@@ -152,9 +163,11 @@ def read_hostfile(path: Path) -> list[Host]:
     Raises:
         Failure: the file is empty or a line is of neither form.
     """
+    if not path.is_file():
+        raise Failure(f"found no hostfile '{path}'")
     hosts = []
     for line in path.read_text().splitlines():
-        name, *options = line.partition("#")[0].split()[:] or [""]
+        name, *options = line.partition("#")[0].split() or [""]
         if name:
             slots = [o.removeprefix("slots=") for o in options if o.startswith("slots=")]
             hosts.append(_host(name, slots[0] if slots else ""))

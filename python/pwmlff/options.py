@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 from pwmlff.report import Failure
+
+
+def words(text: str) -> list[str]:
+    """Words as a shell would split them."""
+    return shlex.split(text)
 
 
 def names(text: str) -> list[str]:
