@@ -1,7 +1,7 @@
 # Options for GPU kernels. They need nvcc, but neither a GPU nor a torch with CUDA: the runtime is linked
 # statically, and torch is reached through its device-generic interfaces.
 #
-# Output: PWMLFF_HAVE_CUDA
+# Output: PWMLFF_HAVE_CUDA, PWMLFF_CUDA_COMPILER_VERSION (empty without)
 
 set(PWMLFF_CUDA AUTO CACHE STRING "GPU kernels: AUTO (where nvcc is found), ON or OFF")
 set_property(CACHE PWMLFF_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -24,5 +24,9 @@ if(PWMLFF_HAVE_CUDA)
   enable_language(CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+endif()
+set(PWMLFF_CUDA_COMPILER_VERSION "")
+if(PWMLFF_HAVE_CUDA)
+  set(PWMLFF_CUDA_COMPILER_VERSION ${CMAKE_CUDA_COMPILER_VERSION})
 endif()
 message(STATUS "GPU kernels: ${PWMLFF_HAVE_CUDA} (PWMLFF_CUDA=${PWMLFF_CUDA})")

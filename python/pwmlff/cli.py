@@ -174,3 +174,21 @@ def ranks(
         )
 
     finish(run, json)
+
+
+@app.command()
+def doctor(
+    np: Annotated[int, typer.Option("-np", "--np", min=1, help="Ranks on this machine.")] = 1,
+    lmp: Lmp = None,
+    mpirun: Mpirun = None,
+    json: Json = False,
+) -> None:
+    """Check that LAMMPS, MPI, torch, driver, GPUs and the plugin fit together.
+
+    Each check says ok, warning or error, what it found, and what to do.
+
+    Example: pwmlff doctor -np 4
+    """
+    from pwmlff import doctor as work  # noqa: PLC0415
+
+    finish(lambda: work.examine(work.Machine(lmp, mpirun, np)), json)

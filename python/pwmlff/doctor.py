@@ -1,0 +1,401 @@
+"""`pwmlff doctor`: does what is installed fit together?
+
+Each check looks at one thing on this machine and says what it found and, where that is not well,
+what to do. What the plugin was compiled for is in build.json beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import devices, lmp, mpirun, plugin
+from pwmlff.report import Failure
+
+TIMEOUT = 60  # seconds for one program to answer
+OK, WARNING, ERROR = "ok", "warning", "error"
+COLORS = {OK: "green", WARNING: "yellow", ERROR: "bold red"}
+FAMILIES = {"hydra": "MPICH", "openmpi": "Open MPI"}
+GIB = 2**30
+#: Shared libraries of which a wrong one would be taken without a word.
+SENSITIVE = ("libtorch", "libc10", "libmpi", "liblammps", "libpwmlff", "libpair_pwmlff")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one check found."""
+
+    name: str
+    status: str
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """What `pwmlff doctor` found."""
+
+    rows: list[Row]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; warnings are not all well either."""
+        return all(row.status == OK for row in self.rows)
+
+    @property
+    def errors(self) -> list[Row]:
+        """What keeps the pair style from running."""
+        return [row for row in self.rows if row.status == ERROR]
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"checks": [asdict(row) for row in self.rows]}
+
+    def show(self) -> RenderableType:
+        """One row for each check."""
+        table = Table()
+        for name in ("check", "", "found", "remedy"):
+            table.add_column(name, overflow="fold")
+        for row in self.rows:
+            table.add_row(row.name, Text(row.status, COLORS[row.status]), row.found, row.remedy)
+        wrong = [row.name for row in self.rows if row.status != OK]
+        return Group(table, Text("all is well" if not wrong else f"look at: {', '.join(wrong)}"))
+
+
+@dataclass
+class Machine:
+    """What is installed here; each fact is found once."""
+
+    lmp_path: str | None = None
+    mpirun_path: str | None = None
+    ranks: int = 1
+
+    @cached_property
+    def build(self) -> dict[str, str]:
+        """What the plugin was compiled for."""
+        path = plugin.library()
+        if path is None:
+            raise Failure("found no compiled plugin")
+        facts = Path(path).with_name("build.json")
+        if not facts.is_file():
+            raise Failure(f"found no {facts}")
+        return json.loads(facts.read_text())
+
+    @cached_property
+    def program(self) -> lmp.Program:
+        """The lmp that is started."""
+        return lmp.program(self.lmp_path)
+
+    @cached_property
+    def lmp_help(self) -> str:
+        """What `lmp -h` says: version, integer sizes, MPI."""
+        done = _run([self.program.path, "-h"], {**os.environ, **self.program.environment})
+        if done.returncode != 0 or "LAMMPS" not in done.stdout.upper():
+            said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+            raise Failure(f"'{self.program.path} -h' says {said[-1]}")
+        return done.stdout
+
+    @cached_property
+    def lmp_mpi(self) -> str:
+        """Family of the MPI that lmp runs with."""
+        return family_of(re.search(r"^MPI v.*$", self.lmp_help, re.MULTILINE)[0])
+
+    @cached_property
+    def inventory(self) -> devices.Inventory:
+        """GPUs and CUDA."""
+        return devices.inventory()
+
+
+def _run(command: Sequence[str], environment: dict[str, str] | None = None, **options: Any):
+    try:
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False,
+            stdin=subprocess.DEVNULL, **options,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failure(f"'{command[0]}' does not run: {error}") from error
+
+
+def family_of(text: str) -> str:
+    """Family of the MPI that describes itself so."""
+    for name, words in (
+        ("Open MPI", ("Open MPI",)),
+        ("MPICH", ("MPICH", "Intel", "MVAPICH")),
+        ("none", ("STUBS",)),
+    ):
+        if any(word in text for word in words):
+            return name
+    return text.strip() or "unknown"
+
+
+def check_lmp(machine: Machine) -> Row:
+    """Is there an lmp, and which?"""
+    name = "lmp"
+    version = re.search(r"- (\d+ \w+ \d+)", machine.lmp_help)
+    beside, first = Path(sys.executable).with_name("lmp"), shutil.which("lmp")
+    if machine.lmp_path is None and beside.is_file() and first and Path(first) != beside:
+        return Row(
+            name, WARNING, f"{first} comes first on PATH, not {beside}",
+            "activate the environment of this Python, or call lmp by its path",
+        )  # fmt: skip
+    return Row(name, OK, f"{machine.program.path}, {version[1] if version else 'no version'}")
+
+
+def check_version(machine: Machine) -> Row:
+    """LAMMPS's version against the plugin's."""
+    version = re.search(r"- (\d+ \w+ \d+)", machine.lmp_help)
+    found, expected = version[1] if version else "unknown", machine.build["lammps"]
+    return _same("LAMMPS version", found, expected, "the plugin was compiled for {expected}")
+
+
+def check_sizes(machine: Machine) -> Row:
+    """LAMMPS's integer sizes against the plugin's."""
+    sizes = re.search(r"LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)", machine.lmp_help)
+    found = sizes[1] if sizes else "unknown"
+    text = "the plugin was compiled for {expected}: it would read wrong numbers"
+    return _same("integer sizes", found, machine.build["sizes"], text)
+
+
+def check_mpi(machine: Machine) -> Row:
+    """One MPI family for lmp, mpirun, mpi4py and the plugin."""
+    name = "MPI family"
+    found = {"lmp": machine.lmp_mpi, "plugin": machine.build["mpi"]}
+    found["mpirun"] = FAMILIES[mpirun.find(machine.mpirun_path).family]
+    code = "from mpi4py import MPI; print(MPI.Get_library_version())"
+    library = _run([sys.executable, "-c", code])
+    if library.returncode != 0:
+        return Row(
+            name, ERROR, f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}",
+            "pip install --force-reinstall mpi4py into this environment",
+        )  # fmt: skip
+    found["mpi4py"] = family_of(library.stdout)
+    known = {key: value for key, value in found.items() if value}
+    text = ", ".join(f"{key} {value}" for key, value in known.items())
+    if len(set(known.values())) == 1:
+        return Row(name, OK, text)
+    return Row(
+        name, ERROR, text,
+        f"use {machine.lmp_mpi} for all, as lmp does: its mpirun (--mpirun), mpi4py built with its "
+        "mpicc, and pwmlff build --mpi with its mpicxx",
+    )  # fmt: skip
+
+
+def check_torch(machine: Machine) -> Row:
+    """The torch release that the plugin would open."""
+    name, expected = "torch", machine.build["torch"]
+    folder = os.environ.get(plugin.TORCH_LIB_VARIABLE) or plugin.torch_lib()
+    if folder is None or not Path(folder, "libtorch_cpu.so").is_file():
+        where = folder or "this environment"
+        return Row(
+            name, ERROR, f"no libtorch_cpu.so in {where}",
+            f"pip install torch=={expected}, or correct {plugin.TORCH_LIB_VARIABLE}",
+        )  # fmt: skip
+    text = (Path(folder).parent / "version.py").read_text()
+    version = re.search(r"__version__.*?'([\d.]+)", text)
+    cuda = re.search(r"^cuda.*?= *'([\d.]+)'", text, re.MULTILINE)
+    found = version[1] if version else "unknown"
+    detail = f"{found}, {'CUDA ' + cuda[1] if cuda else 'CPU only'}, in {folder}"
+    if found != expected:
+        return Row(
+            name, ERROR, detail,
+            f"pip install torch=={expected}, or reinstall pair-pwmlff against torch {found}",
+        )  # fmt: skip
+    compiled = machine.build["cuda"]
+    if cuda and compiled and cuda[1].split(".")[0] != compiled.split(".")[0]:
+        return Row(
+            name, WARNING, f"{detail}; the plugin has kernels of CUDA {compiled}",
+            "take a torch of that CUDA, or compile the plugin with the other one (pwmlff build)",
+        )  # fmt: skip
+    if machine.inventory.gpus and compiled and not cuda:
+        return Row(
+            name, WARNING, f"{detail}, but there is a GPU",
+            f"pip install torch=={expected} from an index with CUDA builds, for TorchScript on it",
+        )  # fmt: skip
+    return Row(name, OK, detail)
+
+
+def check_driver(machine: Machine) -> Row:
+    """The NVIDIA driver against the CUDA of the kernels."""
+    found, name = machine.inventory, "driver"
+    if found.runtime is None:
+        text = "not needed: this build has no GPU kernels"
+        return Row(name, OK, text, "")
+    runtime = ".".join(map(str, found.runtime))
+    if found.driver is None:
+        nvidia = Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi")
+        if nvidia:
+            return Row(name, ERROR, found.reason, "install a driver that fits, or restart it")
+        return Row(name, OK, f"{found.reason}: runs on the CPU")
+    driver = ".".join(map(str, found.driver))
+    if found.driver[0] < found.runtime[0]:
+        return Row(
+            name, ERROR, f"up to CUDA {driver}; the kernels are of CUDA {runtime}",
+            "install a newer driver, or compile the plugin with an older CUDA (pwmlff build)",
+        )  # fmt: skip
+    return Row(name, OK, f"up to CUDA {driver}; the kernels are of CUDA {runtime}")
+
+
+def check_gpus(machine: Machine) -> Row:
+    """GPUs, their memory and place."""
+    found, name = machine.inventory, "GPUs"
+    if not found.gpus:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if found.driver and hidden is not None:
+            return Row(
+                name, WARNING, f"none: {found.reason} (CUDA_VISIBLE_DEVICES='{hidden}')",
+                "unset CUDA_VISIBLE_DEVICES, or name GPUs that are there",
+            )  # fmt: skip
+        return Row(name, OK if not found.driver else WARNING, f"none: {found.reason}")
+    text = "; ".join(
+        f"{g.index} {g.name} {g.total_memory / GIB:.0f} GiB at {g.pci_bus_id}" for g in found.gpus
+    )
+    old = [str(g.index) for g in found.gpus if not g.supported]
+    if old:
+        oldest = ".".join(map(str, found.oldest_supported or ()))
+        return Row(
+            name, WARNING, f"{text}; no kernels for GPU {', '.join(old)} (oldest: {oldest})",
+            "pwmlff build --arch with their compute capability, or device cpu",
+        )  # fmt: skip
+    return Row(name, OK, text)
+
+
+def check_threads(machine: Machine) -> Row:
+    """OpenMP threads of all ranks of this node against its cores."""
+    name, value = "threads", os.environ.get("OMP_NUM_THREADS")
+    cores = len(os.sched_getaffinity(0))
+    if value is not None and not (value.isdigit() and int(value) > 0):
+        return Row(
+            name, ERROR, f"OMP_NUM_THREADS is '{value}'", "set it to a positive number, like 1"
+        )
+    threads = int(value or 1)  # LAMMPS takes one where nothing is said
+    text = f"{machine.ranks} rank{'s' * (machine.ranks > 1)} x {threads} on {cores} cores"
+    if machine.ranks * threads > cores:
+        return Row(
+            name, WARNING, text, "set OMP_NUM_THREADS to cores / ranks, or start fewer ranks"
+        )
+    return Row(name, OK, text if value else f"{text} (OMP_NUM_THREADS is not set)")
+
+
+def check_plugin(machine: Machine) -> Row:
+    """Does lmp find the style and open it?"""
+    name = "plugin"
+    path = plugin.library()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "in.doctor").write_text("pair_style pwmlff\n")
+        command = [machine.program.path, "-in", "in.doctor", "-log", "none"]
+        environment = {**os.environ, **machine.program.environment}
+        done = _run(command, environment, cwd=folder)
+    said = done.stdout + done.stderr
+    if "Unrecognized pair style" in said or "Unknown pair style" in said:
+        return Row(
+            name, ERROR, "lmp does not know pair_style pwmlff",
+            f"write 'plugin load {path}' into the input, or use the lmp of this environment",
+        )  # fmt: skip
+    if "pair_style pwmlff command: missing argument" in said:  # that is as far as it should get
+        warnings = [line for line in said.splitlines() if "was compiled with LAMMPS" in line]
+        if warnings:
+            return Row(name, WARNING, warnings[0], "reinstall pair-pwmlff for this LAMMPS")
+        return Row(name, OK, f"{path}")
+    lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
+    text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
+    return Row(name, ERROR, text, "see the text; pip install --force-reinstall pair-pwmlff")
+
+
+def check_libraries(machine: Machine) -> Row:
+    """Shared libraries that the environment puts before the right ones."""
+    del machine
+    name = "shared libraries"
+    odd = []
+    for variable in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
+        for word in re.split(r"[: ]", os.environ.get(variable, "")):
+            path = Path(word)
+            if not word or path.resolve().is_relative_to(sys.prefix):
+                continue  # what belongs to this environment is right
+            files = [path] if variable == "LD_PRELOAD" else sorted(path.glob("lib*.so*"))
+            hits = [file.name for file in files if file.name.startswith(SENSITIVE)]
+            if hits:
+                odd.append(f"{variable} has {path} with {', '.join(hits[:3])}")
+    if odd:
+        return Row(name, WARNING, "; ".join(odd), "take these folders out of the variable")
+    return Row(name, OK, "none in LD_LIBRARY_PATH or LD_PRELOAD")
+
+
+def check_copies(machine: Machine) -> Row:
+    """Several libtorch or several plugins, of which one would be taken silently."""
+    del machine
+    name = "several copies"
+    places = {
+        "torch": [p for p in _on_path("torch/lib") if (p / "libtorch_cpu.so").is_file()],
+        "plugin": [p for p in _on_path("pwmlff/lib") if (p / "pwmlffplugin.so").is_file()],
+    }
+    if other := os.environ.get(plugin.TORCH_LIB_VARIABLE):
+        places["torch"].append(Path(other))
+    for word in os.environ.get("LAMMPS_PLUGIN_PATH", "").split(":"):
+        if word and (Path(word) / "pwmlffplugin.so").is_file():
+            places["plugin"].append(Path(word))
+    several = []
+    for what, folders in places.items():
+        distinct = list(dict.fromkeys(folder.resolve() for folder in folders))
+        if len(distinct) > 1:
+            several.append(f"{what}: {', '.join(map(str, distinct))}")
+    if several:
+        return Row(
+            name, WARNING, "; ".join(several),
+            "keep one: clean PYTHONPATH, LAMMPS_PLUGIN_PATH and "
+            f"{plugin.TORCH_LIB_VARIABLE}, or uninstall the others",
+        )  # fmt: skip
+    return Row(name, OK, "one torch, one plugin")
+
+
+def _on_path(relative: str) -> list[Path]:
+    return [Path(folder or ".", relative) for folder in sys.path]
+
+
+def _same(name: str, found: str, expected: str, text: str) -> Row:
+    if found == expected:
+        return Row(name, OK, found)
+    remedy = "reinstall pair-pwmlff for this LAMMPS (pip, or pwmlff build), or use that LAMMPS"
+    return Row(name, ERROR, f"{found}, but {text.format(expected=expected)}", remedy)
+
+
+CHECKS: dict[str, Callable[[Machine], Row]] = {
+    "lmp": check_lmp,
+    "LAMMPS version": check_version,
+    "integer sizes": check_sizes,
+    "MPI family": check_mpi,
+    "torch": check_torch,
+    "driver": check_driver,
+    "GPUs": check_gpus,
+    "threads": check_threads,
+    "plugin": check_plugin,
+    "shared libraries": check_libraries,
+    "several copies": check_copies,
+}
+#: Checks that take no noticeable time, for the start of a run.
+CHEAP = ("lmp", "LAMMPS version", "integer sizes", "torch", "threads", "shared libraries")
+
+
+def examine(machine: Machine, names: Sequence[str] = tuple(CHECKS)) -> DoctorReport:
+    """Run checks; one that cannot be made is an error of its own."""
+    rows = []
+    for name in names:
+        try:
+            rows.append(CHECKS[name](machine))
+        except (Failure, ImportError) as failure:
+            remedy = "pip install --force-reinstall pair-pwmlff, or name programs that are there"
+            rows.append(Row(name, ERROR, str(failure), remedy))
+    return DoctorReport(rows)

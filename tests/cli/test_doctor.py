@@ -1,0 +1,254 @@
+"""`pwmlff doctor`: well here, and each row wrong where it is broken on purpose."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import PROGRAMS
+from pwmlff import devices, lmp, plugin
+from pwmlff.doctor import CHECKS, family_of
+
+GPU = devices.GPU(0, "Test", "0000:18:00.0", "GPU-0", (9, 0), 80 * 2**30, True)
+THERE = devices.Inventory((GPU,), (13, 1), (13, 0), (8, 0), "")
+
+
+@pytest.fixture
+def doctor(pwmlff):
+    """Run the command; rows by name."""
+
+    def run(*arguments, **environment) -> dict[str, dict]:
+        found = pwmlff("doctor", "--json", *arguments, **environment)
+        rows = {row["name"]: row for row in found.json["checks"]}
+        well = all(row["status"] == "ok" for row in rows.values())
+        assert found.returncode == (0 if well else 1)
+        assert list(rows) == list(CHECKS)
+        return rows
+
+    return run
+
+
+def broken(rows: dict[str, dict], name: str, status: str, *words: str) -> None:
+    """This row is wrong, and says what to do."""
+    row = rows[name]
+    assert row["status"] == status, row
+    for word in words:
+        assert word in f"{row['found']} {row['remedy']}", row
+    assert row["remedy"]
+
+
+def script(path: Path, text: str) -> Path:
+    """An executable shell script."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def other_lmp(tmp_path: Path):
+    """An lmp that says something else of itself."""
+
+    def make(before: str, after: str) -> Path:
+        real = lmp.program()
+        return script(
+            tmp_path / "other_lmp",
+            f"export LD_LIBRARY_PATH={real.environment['LD_LIBRARY_PATH']}\n"
+            f"export LAMMPS_PLUGIN_PATH={real.environment['LAMMPS_PLUGIN_PATH']}\n"
+            f"{real.path} \"$@\" | sed 's/{before}/{after}/'",
+        )
+
+    return make
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch):
+    """Change what the plugin says it was compiled for."""
+    original = plugin.library()
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    facts = json.loads(Path(original).with_name("build.json").read_text())
+    for library in Path(original).parent.glob("*.so"):
+        (folder / library.name).symlink_to(library)
+    monkeypatch.setattr(plugin, "library", lambda: str(folder / "pwmlffplugin.so"))
+
+    def change(**changes: str) -> None:
+        (folder / "build.json").write_text(json.dumps(facts | changes))
+
+    change()
+    return change
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Let the machine have other GPUs and another driver."""
+
+    def change(**changes) -> None:
+        monkeypatch.setattr(devices, "inventory", lambda: replace(THERE, **changes))
+
+    return change
+
+
+def test_all_is_well(doctor, pwmlff, build, gpus):
+    gpus()
+    rows = doctor()
+    assert {row["status"] for row in rows.values()} == {"ok"}, rows
+    assert "80 GiB at 0000:18:00.0" in rows["GPUs"]["found"]
+    assert "all is well" in pwmlff("doctor").output
+
+
+def test_lmp_missing_or_broken(doctor, tmp_path: Path):
+    broken(doctor("--lmp", "absent"), "lmp", "error", "found no program 'absent'")
+    dead = script(tmp_path / "dead", "echo cannot open libmpi.so >&2; exit 127")
+    broken(doctor("--lmp", dead), "lmp", "error", "says cannot open libmpi.so")
+
+
+def test_another_lmp_on_path(doctor, tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin" / "lmp", "exit 1")
+    rows = doctor(PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    broken(rows, "lmp", "warning", f"{tmp_path}/bin/lmp comes first on PATH")
+
+
+def test_lammps_version(doctor, other_lmp):
+    rows = doctor("--lmp", other_lmp("22 Jul 2025", "2 Aug 2023"))
+    broken(rows, "LAMMPS version", "error", "2 Aug 2023, but", "compiled for 22 Jul 2025")
+
+
+def test_integer_sizes(doctor, other_lmp):
+    rows = doctor("--lmp", other_lmp("SMALLBIG", "BIGBIG"))
+    broken(rows, "integer sizes", "error", "BIGBIG, but", "compiled for SMALLBIG")
+
+
+def test_mpi_of_lmp(doctor, other_lmp):
+    rows = doctor("--lmp", other_lmp("MPICH Version.*", "Open MPI v4.1.4"))
+    broken(rows, "MPI family", "error", "lmp Open MPI", "mpi4py MPICH", "use Open MPI for all")
+
+
+def test_mpi_of_mpirun(doctor, tmp_path: Path):
+    other = script(tmp_path / "mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
+    broken(doctor("--mpirun", other), "MPI family", "error", "mpirun Open MPI")
+
+
+def test_mpi_of_plugin(doctor, build):
+    build(mpi="Open MPI")
+    broken(doctor(), "MPI family", "error", "plugin Open MPI")
+
+
+@pytest.mark.parametrize(
+    "text,words",
+    [
+        ("class MPI: Get_library_version = lambda: 'Open MPI v5.0.1'", "mpi4py Open MPI"),
+        ("raise ImportError('libmpi.so.40: cannot open')", "mpi4py does not start"),
+    ],
+)
+def test_mpi_of_mpi4py(doctor, tmp_path: Path, text: str, words: str):
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text(text)
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    broken(doctor(PYTHONPATH=path), "MPI family", "error", words)
+
+
+def test_families():
+    assert family_of("MPI v3.1: Open MPI v4.1.4, package: Debian") == "Open MPI"
+    assert family_of("MPI v3.1: Intel(R) MPI Library 2021.9") == "MPICH"
+    assert family_of("MPI v1.0: LAMMPS MPI STUBS for LAMMPS version") == "none"
+
+
+@pytest.fixture
+def torch_folder(tmp_path: Path):
+    """A folder that looks like a torch."""
+
+    def make(release: str, cuda: str | None) -> str:
+        folder = tmp_path / "torch"
+        (folder / "lib").mkdir(parents=True)
+        (folder / "lib" / "libtorch_cpu.so").touch()
+        (folder / "version.py").write_text(
+            f"__version__ = '{release}'\ncuda: Optional[str] = {cuda!r}\n"
+        )
+        return str(folder / "lib")
+
+    return make
+
+
+def test_torch(doctor, build, gpus, torch_folder, tmp_path: Path):
+    compiled = json.loads(Path(plugin.library()).with_name("build.json").read_text())["torch"]
+    other = torch_folder("2.9.1+cpu", None)
+    broken(doctor(PWMLFF_TORCH_LIB=other), "torch", "error", "2.9.1", f"torch=={compiled}")
+    broken(doctor(PWMLFF_TORCH_LIB=str(tmp_path)), "torch", "error", "no libtorch_cpu.so")
+    shutil.rmtree(tmp_path / "torch")
+    build(cuda="13.0.88")
+    cuda = torch_folder(f"{compiled}+cu126", "12.6")
+    rows = doctor(PWMLFF_TORCH_LIB=cuda)
+    broken(rows, "torch", "warning", "CUDA 12.6", "the plugin has kernels of CUDA 13.0.88")
+    shutil.rmtree(tmp_path / "torch")
+    gpus()
+    rows = doctor(PWMLFF_TORCH_LIB=torch_folder(f"{compiled}+cpu", None))
+    broken(rows, "torch", "warning", "CPU only", "but there is a GPU")
+
+
+def test_driver(doctor, gpus, tmp_path: Path):
+    gpus(driver=(12, 4))
+    broken(doctor(), "driver", "error", "up to CUDA 12.4; the kernels are of CUDA 13.0")
+    gpus(driver=None, gpus=(), reason="the driver does not answer")
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin" / "nvidia-smi", "exit 9")
+    rows = doctor(PATH=f"{PROGRAMS}:{tmp_path}/bin:{os.environ['PATH']}")
+    broken(rows, "driver", "error", "the driver does not answer")
+
+
+def test_gpus(doctor, gpus):
+    gpus(gpus=(replace(GPU, supported=False),))
+    broken(doctor(), "GPUs", "warning", "no kernels for GPU 0 (oldest: 8.0)")
+    gpus(gpus=(), reason="no GPU is visible")
+    rows = doctor(CUDA_VISIBLE_DEVICES="")
+    broken(rows, "GPUs", "warning", "CUDA_VISIBLE_DEVICES=''")
+
+
+def test_threads(doctor):
+    cores = len(os.sched_getaffinity(0))
+    rows = doctor("-np", 2, OMP_NUM_THREADS=str(cores))
+    broken(rows, "threads", "warning", f"2 ranks x {cores} on {cores} cores")
+    broken(doctor(OMP_NUM_THREADS="many"), "threads", "error", "OMP_NUM_THREADS is 'many'")
+
+
+def test_plugin_not_visible(doctor, other_lmp, tmp_path: Path):
+    path = other_lmp("nothing", "nothing")
+    path.write_text(path.read_text().replace("LAMMPS_PLUGIN_PATH=", f"LAMMPS_PLUGIN_PATH={os.sep}"))
+    path.write_text(path.read_text().replace(str(Path(plugin.library()).parent), "absent"))
+    rows = doctor("--lmp", path)
+    broken(rows, "plugin", "error", "does not know pair_style pwmlff", "plugin load")
+
+
+def test_plugin_that_does_not_open(doctor, torch_folder):
+    rows = doctor(PWMLFF_TORCH_LIB=torch_folder("2.9.1+cpu", None))
+    broken(rows, "plugin", "error", "found torch 2.9.1")
+
+
+def test_plugin_not_compiled(doctor, monkeypatch):
+    monkeypatch.setattr(plugin, "library", lambda: None)
+    broken(doctor(), "LAMMPS version", "error", "found no compiled plugin")
+
+
+@pytest.mark.parametrize("variable", ["LD_LIBRARY_PATH", "LD_PRELOAD"])
+def test_wrong_libraries(doctor, tmp_path: Path, variable: str, monkeypatch):
+    (tmp_path / "libtorch_cpu.so").touch()
+    name = tmp_path if variable == "LD_LIBRARY_PATH" else tmp_path / "libtorch_cpu.so"
+    rows = doctor(**{variable: str(name)})
+    broken(rows, "shared libraries", "warning", f"{variable} has", "libtorch_cpu.so")
+
+
+def test_several_copies(doctor, tmp_path: Path, monkeypatch):
+    (tmp_path / "torch" / "lib").mkdir(parents=True)
+    (tmp_path / "torch" / "lib" / "libtorch_cpu.so").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    broken(doctor(), "several copies", "warning", f"{tmp_path}/torch/lib")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "pwmlffplugin.so").touch()
+    rows = doctor(LAMMPS_PLUGIN_PATH=str(tmp_path / "old"))
+    broken(rows, "several copies", "warning", f"{tmp_path}/old")
