@@ -6,13 +6,15 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from ase import Atoms
 from ase.calculators.lammps import Prism
 
+from pwmlff import devices
 from pwmlff.lmp import Thermo, read_dump, write_data
 
 PROGRAMS = Path(sys.executable).parent
@@ -57,11 +59,15 @@ class Engine:
     atom_energy: float = 1e-9  # eV, of one atom
     force: float = 1e-9  # eV/angstrom
     virial: float = 1e-8  # eV
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def in_input(self, text: str) -> str:
         """Add the keywords after the model files of each pair style."""
         return re.sub(r"(pwmlff (?:\d+ )?(?:\S+\.pt ?)+)", rf"\1 {self.keywords} ", text)
 
+
+#: A GPU, or the CPU in its place where there is none.
+ON_DEVICE = {} if devices.inventory().gpus else {"PWMLFF_GPU_STAND_IN": "cpu"}
 
 ENGINES = {
     "automatic": Engine(""),
@@ -69,6 +75,11 @@ ENGINES = {
     "exact": Engine("engine fused precision exact"),
     "double": Engine("engine fused precision double", 1e-8, 1e-8, 1e-6, 1e-5),
     "mixed": Engine("engine fused precision mixed", 1e-6, 5e-6, 1e-4, 1e-2),
+    # The code for GPUs with its own list of neighbours, and with that of LAMMPS.
+    "device": Engine("engine fused precision double", 1e-8, 1e-8, 1e-6, 1e-5, ON_DEVICE),
+    "device mixed": Engine(
+        "engine fused precision mixed neighbors lammps", 1e-6, 5e-6, 1e-4, 1e-2, ON_DEVICE
+    ),
 }
 
 
@@ -86,7 +97,7 @@ class Lammps:
         finished = subprocess.run(
             [*command, *arguments.split()],
             cwd=self.folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            env={**os.environ, "OMP_NUM_THREADS": "1", **self.engine.environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -106,7 +106,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     if (neighbors.device() != device)
       throw std::invalid_argument("the neighbours are on " + neighbors.device()->name() +
                                   ", the model is on " + device->name());
-    if (generation != neighbors.generation() || blocks_of != &neighbors) make_blocks(neighbors);
+    if (generation != neighbors.generation()) make_blocks(neighbors);
     const std::size_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
     atom_energy.clear(ncentres);
     force.clear(3 * nrows);
@@ -293,7 +293,6 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     moment_gradient.reserve(4 * n * model.padded);
     first_item = 0;
     generation = neighbors.generation();
-    blocks_of = &neighbors;
   }
 
   /// @return the first block of the next chunk
@@ -353,7 +352,6 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   std::size_t fit_scratch = 0;
 
   // Of the present list.
-  const DeviceNeighbors *blocks_of = nullptr;
   std::int64_t generation = -1, nitems = 0, first_item = 0;
   int stride = 1;
   std::size_t chunk_items = 0;

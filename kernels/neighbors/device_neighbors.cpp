@@ -8,6 +8,7 @@
 #include "cell_list_kernels.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -63,7 +64,8 @@ void DeviceNeighbors::Implementation::begin(int ncentres_, int nrows_, int nspec
   ncentres = ncentres_;
   nrows = nrows_;
   nspecies = nspecies_;
-  ++generation;
+  static std::atomic<std::int64_t> lists{0};
+  generation = ++lists;
   species_of_rows.assign(species_, species_ + nrows);
   species.assign(species_of_rows);
 }

@@ -51,7 +51,7 @@ class PWMLFF_KERNELS_API DeviceNeighbors {
   int nrows() const;
   int nspecies() const;
   int most_candidates() const;                        // of one centre
-  std::int64_t generation() const;                    // changes with the list
+  std::int64_t generation() const;                    // of the list; no other list has it
   const std::vector<int> &species_of_rows() const;    // [nrows]
 
   // On the device.
