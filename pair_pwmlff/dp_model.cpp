@@ -7,10 +7,10 @@
 
 #include "device/device_map.h"
 #include "neighbors.h"
+#include "on_gpu.h"
 #include "proof.h"
 
 #include <algorithm>
-#include <sstream>
 #include <stdexcept>
 
 namespace pair_pwmlff {
@@ -22,13 +22,16 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
 {
   info_.kind = "DP";
   file.require({"Rmax", "maxNeighborNum", "atom_type"}, "a DP model");
-  info_.cutoff = file.number("Rmax");
+  info_.cutoff = info_.interaction_range = file.number("Rmax");
   info_.max_neighbor = static_cast<int>(file.number("maxNeighborNum"));
   if (!(info_.cutoff > 0.0) || info_.max_neighbor < 1)
     throw std::runtime_error("model file " + in_quotes(info_.file) + " has Rmax " +
                              std::to_string(info_.cutoff) + " and maxNeighborNum " +
                              std::to_string(info_.max_neighbor) + ", expected both above zero");
-  check_forward();
+  code.check_forward(
+      4, 5,
+      "forward(Tensor list_neigh, Tensor Imagetype_map, Tensor atom_type, Tensor ImageDR, int "
+      "nghost) -> (Etot, Ei, Force, Egroup, Virial)");
   select_species(std::vector<bool>(info_.atom_type.size(), true));
 }
 
@@ -71,38 +74,6 @@ const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
   });
   unpack(output, neighbors);
   return result;
-}
-
-// forward(Tensor, Tensor, Tensor, Tensor, int, ... with defaults) -> tuple of five
-void DPTorchScript::check_forward() const
-{
-  const auto method = code.module().find_method("forward");
-  bool fits = method.has_value();
-  std::string found = "no method forward";
-  if (method) {
-    const c10::FunctionSchema &schema = method->function().getSchema();
-    std::ostringstream text;
-    text << schema;
-    found = text.str();
-    const auto &arguments = schema.arguments();    // [0] is the module itself
-    fits = arguments.size() >= 6 && schema.returns().size() == 1;
-    for (std::size_t i = 1; fits && i < arguments.size(); ++i) {
-      if (i <= 4) fits = arguments[i].type()->kind() == c10::TypeKind::TensorType;
-      else if (i == 5) fits = arguments[i].type()->kind() == c10::TypeKind::IntType;
-      else fits = arguments[i].default_value().has_value();
-    }
-    if (fits) {
-      const auto *tuple = schema.returns()[0].type()->castRaw<c10::TupleType>();
-      fits = tuple && tuple->elements().size() == 5;
-    }
-  }
-  if (!fits)
-    throw std::runtime_error(
-        "model file " + in_quotes(info_.file) +
-        " has the wrong signature: expected forward(Tensor list_neigh, Tensor Imagetype_map, "
-        "Tensor atom_type, Tensor ImageDR, int nghost) -> (Etot, Ei, Force, Egroup, Virial), "
-        "found " +
-        found);
 }
 
 void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors)
@@ -181,9 +152,7 @@ void DPModel::select_species(const std::vector<bool> &present)
   if (gpu && options.engine != Engine::fused)
     attempt("torchscript on the GPU", gate_of("exact"),
             [&] { return std::make_unique<DPTorchScript>(original.on(torch_gpu(options.gpu))); });
-  if (!active && options.gpu_demanded)
-    throw std::runtime_error("model file " + in_quotes(info_.file) +
-                             " cannot run on a GPU: " + passed_over + "; use device auto or cpu");
+  if (!active && options.gpu_demanded) throw NotOnGpu(info_, passed_over);
   attempt_fused("fused", [&] {
     return std::make_unique<FusedDP>(info_, *network, options.precision, present);
   });

@@ -33,7 +33,6 @@ class DPTorchScript : public Model {
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
 
  private:
-  void check_forward() const;
   void unpack(const c10::IValue &output, const Neighbors &neighbors);
 
   Scripted code;

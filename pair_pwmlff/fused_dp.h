@@ -48,7 +48,7 @@ class FusedDPOnDevice : public Model {
 
   void select_species(const std::vector<bool> &) override {}
   std::string engine() const override;
-  bool on_gpu() const override { return true; }
+  bool on_gpu() const override { return fused.device()->kind() == pwmlff::Device::Kind::cuda; }
   bool finds_neighbors() const override { return true; }
   bool has_atom_virial() const override { return true; }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;

@@ -38,11 +38,13 @@ struct EngineOptions {
 
 /// What a model file says of itself.
 struct ModelInfo {
-  std::string file;     // as the user named it
-  std::string kind;     // "DP"
-  std::string units;    // "metal" or "lj"
-  double cutoff;
+  std::string file;              // as the user named it
+  std::string kind;              // "DP" or "EDGE"
+  std::string units;             // "metal" or "lj"
+  double cutoff;                 // of an edge
+  double interaction_range;      // of an atom's energy; more than the cutoff for message passing
   std::vector<int> atom_type;    // atomic numbers; the index is the species
+  bool takes_edges;              // instead of padded neighbours
   int max_neighbor;              // of one species; 0 where the kind has no such limit
   std::int64_t nparameters;
   std::string dtype;    // of the parameters as stored in the file
@@ -63,6 +65,10 @@ struct Evaluation {
   const double *atom_virial;        // [nrows, 6] in that order, half to each end of a pair
   const double *centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, all to the neighbour
 };
+
+/// How many edges away from an atom those edges start that its energy depends on; -1 for a kind that takes
+/// no edges.
+int hops(const ModelInfo &info);
 
 class Model {
  public:

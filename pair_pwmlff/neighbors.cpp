@@ -12,7 +12,7 @@
 namespace pair_pwmlff {
 
 void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type,
-                        int nspecies)
+                        int nspecies, int hops)
 {
   const int nall = atoms.nall;
   std::vector<int> row(nall, -1);
@@ -24,10 +24,13 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     atom_.push_back(i);
   }
   ncentres_ = static_cast<int>(atom_.size());
-  for (int i = 0; i < nall; ++i) {
-    if (row[i] >= 0) continue;
-    row[i] = static_cast<int>(atom_.size());
-    atom_.push_back(i);
+  for (const bool known : {true, false}) {
+    for (int i = 0; i < nall; ++i) {
+      if (row[i] >= 0 || (species_of_type[atoms.type[i]] >= 0) != known) continue;
+      row[i] = static_cast<int>(atom_.size());
+      atom_.push_back(i);
+    }
+    if (known) nknown_ = static_cast<int>(atom_.size());
   }
   rows_are_atoms = std::is_sorted(atom_.begin(), atom_.end());
 
@@ -51,6 +54,33 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   candidate_.resize(first_.back());
   std::vector<int> next(first_.begin(), first_.end() - 1);
   for_each_candidate([&](std::size_t group, int j) { candidate_[next[group]++] = j; });
+
+  // Edges start at the centres, then at what these reach, and so on.
+  pairs.clear();
+  pairs_of.clear();
+  edge_lists.clear();
+  std::vector<bool> waiting(nall, false);    // rows with a list that were not reached yet
+  for (int k = 0; hops > 0 && k < atoms.inum + atoms.gnum; ++k) waiting[row[atoms.ilist[k]]] = true;
+  std::vector<int> front(ncentres_);
+  for (int r = 0; r < ncentres_; ++r) front[r] = r;
+  for (const int r : front) waiting[r] = false;
+  for (int hop = 0; hop <= hops; ++hop) {
+    std::vector<int> next;
+    for (const int r : front) {
+      const int i = atom_[r];
+      for (int k = 0; k < atoms.numneigh[i]; ++k) {
+        const int j = row[atoms.firstneigh[i][k] & atoms.neighmask];
+        if (j >= nknown_) continue;
+        pairs.push_back(r);
+        pairs.push_back(j);
+        if (waiting[j]) next.push_back(j);
+        waiting[j] = false;
+      }
+    }
+    std::sort(next.begin(), next.end());
+    front = std::move(next);
+    pairs_of.push_back(pairs.size());
+  }
   reach = 0.0;
   device_has_list = false;
 }
@@ -59,6 +89,7 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
                         const std::vector<int> &species_of_type, int nspecies, double reach_)
 {
   ncentres_ = nlocal;
+  nknown_ = nall;
   nspecies_ = nspecies;
   atom_.resize(nall);
   std::iota(atom_.begin(), atom_.end(), 0);
@@ -79,6 +110,7 @@ void Neighbors::update(const double *const *x)
     x_ = gathered.data();
   }
   for (auto &[max_neighbor, padding] : paddings) padding.current = false;
+  for (auto &[hops, list] : edge_lists) list.current = false;
   device_has_positions = false;
 }
 
@@ -109,6 +141,32 @@ PaddedNeighbors &Neighbors::padded(int max_neighbor, double cutoff)
   if (!padding.current) padding.slots->fill(*this, cutoff);
   padding.current = true;
   return *padding.slots;
+}
+
+Edges &Neighbors::edges(int hops, double cutoff)
+{
+  EdgeCache &list = edge_lists[hops];
+  if (!list.current) list.edges.fill(*this, {pairs.data(), pairs_of[hops]}, cutoff);
+  list.current = true;
+  return list.edges;
+}
+
+void Edges::fill(const Neighbors &neighbors, std::span<const int> pairs, double cutoff)
+{
+  const double cutsq = cutoff * cutoff;
+  index_.clear();
+  second.clear();
+  vec_.clear();
+  for (std::size_t k = 0; k < pairs.size(); k += 2) {
+    const double *const xi = neighbors.x() + 3 * static_cast<std::size_t>(pairs[k]);
+    const double *const xj = neighbors.x() + 3 * static_cast<std::size_t>(pairs[k + 1]);
+    const double rij[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
+    if (rij[0] * rij[0] + rij[1] * rij[1] + rij[2] * rij[2] >= cutsq) continue;
+    index_.push_back(pairs[k]);
+    second.push_back(pairs[k + 1]);
+    vec_.insert(vec_.end(), rij, rij + 3);
+  }
+  index_.insert(index_.end(), second.begin(), second.end());
 }
 
 void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)

@@ -7,9 +7,9 @@
 //
 // Two index spaces:
 //   atom  index into LAMMPS's per-atom arrays, 0 .. nall-1 (nall = nlocal + nghost)
-//   row   index used in everything a model sees: first the centres, which are the atoms with a list
-//         and a species (rows 0 .. ncentres-1), then all others. The two differ where a hybrid style
-//         hands this one a part of the atoms only.
+//   row   index used in everything a model sees: first the centres, which are the local atoms with a
+//         list and a species (rows 0 .. ncentres-1), then all other atoms with a species (.. nknown-1),
+//         then the rest. The two differ where a hybrid style hands this one a part of the atoms only.
 // A species is an index into the model's list of elements; -1 is an atom that takes no part.
 // Distances are in the units of the model, r_ij = x_j - x_i points from centre i to neighbour j.
 
@@ -18,9 +18,12 @@
 
 #include "neighbors/device_neighbors.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace pair_pwmlff {
@@ -29,8 +32,9 @@ namespace pair_pwmlff {
 struct LocalAtoms {
   int nall;                        // nlocal + nghost
   const int *type;                 // [nall], 1 .. ntypes
-  int inum;                        // atoms that have a list
-  const int *ilist;                // [inum]
+  int inum;                        // local atoms that have a list
+  int gnum;                        // ghosts that have one
+  const int *ilist;                // [inum + gnum]
   const int *numneigh;             // [nall]
   const int *const *firstneigh;    // [nall][numneigh]
   int neighmask;                   // bits of an entry that are the index of the neighbour
@@ -72,13 +76,35 @@ class PaddedNeighbors {
   std::vector<int> used;    // [centres so far, nspecies] slots in use
 };
 
+/// Directed edges i -> j that are shorter than the cutoff, ordered by centre.
+class Edges {
+ public:
+  /// Take over the pairs of rows that are closer than the cutoff now. Memory is kept between calls.
+  /// @param pairs  centre and neighbour, alternating
+  void fill(const Neighbors &neighbors, std::span<const int> pairs, double cutoff);
+
+  std::int64_t count() const { return static_cast<std::int64_t>(vec_.size()) / 3; }
+  std::int64_t *index()
+  {
+    return index_.data();
+  }    // [2, count] rows of the centres, of the neighbours
+  double *vec() { return vec_.data(); }    // [count, 3] x_j - x_i
+
+ private:
+  std::vector<std::int64_t> index_, second;
+  std::vector<double> vec_;
+};
+
 /// The candidates for neighbours of this rank's centres: all pairs within the cutoff plus the skin,
 /// from one build of LAMMPS's list to the next. Shared by all models of an ensemble.
 class Neighbors {
  public:
   /// Take over a list that LAMMPS has just built.
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
-  void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies);
+  /// @param hops  how far from the centres edges() may start, which needs the lists of ghosts where above
+  ///              0; -1 where nobody asks for edges
+  void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies,
+               int hops);
 
   /// Take over atoms that LAMMPS has just distributed, without a list: all local atoms are centres,
   /// rows are atoms, and candidates are found on the device that asks for them.
@@ -92,6 +118,7 @@ class Neighbors {
 
   int nrows() const { return static_cast<int>(atom_.size()); }
   int ncentres() const { return ncentres_; }
+  int nknown() const { return nknown_; }
   int nspecies() const { return nspecies_; }
 
   const std::vector<int> &atom() const { return atom_; }          // [nrows] atom of a row
@@ -109,8 +136,13 @@ class Neighbors {
   /// The same atoms and candidates on a device; brought up to date at the first call after an update.
   const pwmlff::DeviceNeighbors &on(const std::shared_ptr<pwmlff::Device> &device);
 
+  /// The edges of all atoms that are at most `hops` edges away from a centre, which are the edges that a model
+  /// with hops + 1 rounds of message passing sees; made at the first call after an update.
+  /// @param hops  at most that of rebuild()
+  Edges &edges(int hops, double cutoff);
+
  private:
-  int ncentres_ = 0, nspecies_ = 0;
+  int ncentres_ = 0, nspecies_ = 0, nknown_ = 0;
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;
@@ -126,6 +158,14 @@ class Neighbors {
 
   std::unique_ptr<pwmlff::DeviceNeighbors> device_neighbors;
   bool device_has_list = false, device_has_positions = false;
+
+  struct EdgeCache {
+    Edges edges;
+    bool current = false;
+  };
+  std::vector<int> pairs;                 // candidates of edges: centre and neighbour, alternating
+  std::vector<std::size_t> pairs_of;      // [hops+1] length of `pairs` for so many hops
+  std::map<int, EdgeCache> edge_lists;    // by hops
 };
 
 }    // namespace pair_pwmlff

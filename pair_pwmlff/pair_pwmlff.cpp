@@ -62,6 +62,20 @@ struct PairPWMLFF::Impl {
   std::vector<std::vector<double>> forces;      // per model [nall, 3], for the deviation
   std::vector<std::vector<double>> energies;    // per model [ncentres]
   double *reverse = nullptr;                    // the forces that are in reverse communication
+
+  int hops() const
+  {
+    int most = -1;
+    for (const auto &model : models) most = std::max(most, pair_pwmlff::hops(model->info()));
+    return most;
+  }
+
+  double interaction_range() const
+  {
+    double longest = 0.0;
+    for (const auto &model : models) longest = std::max(longest, model->info().interaction_range);
+    return longest;
+  }
 };
 
 /* ---------------------------------------------------------------------- */
@@ -83,6 +97,7 @@ PairPWMLFF::~PairPWMLFF()
   if (allocated) {
     memory->destroy(setflag);
     memory->destroy(cutsq);
+    memory->destroy(cutghost);
   }
 }
 
@@ -94,6 +109,7 @@ void PairPWMLFF::allocate()
   const int n = atom->ntypes + 1;
   memory->create(setflag, n, n, "pair:setflag");
   memory->create(cutsq, n, n, "pair:cutsq");
+  memory->create(cutghost, n, n, "pair:cutghost");    // LAMMPS reads it where ghostneigh is set
   std::fill_n(&setflag[0][0], n * n, 0);
   map = new int[n];
 }
@@ -294,10 +310,16 @@ void PairPWMLFF::log_models()
   for (const auto &model : impl->models) {
     const ModelInfo &info = model->info();
     text +=
-        fmt::format("  model {}: {}\n    kind {}, elements {}, units {}, cutoff {}, at most {} "
-                    "neighbors of an element, {} parameters in {}\n    engine {}\n",
+        fmt::format("  model {}: {}\n    kind {}, elements {}, units {}, cutoff {}{}{}, {} "
+                    "parameters in {}\n    engine {}\n",
                     ++index, info.file, info.kind, symbols(info.atom_type), info.units, info.cutoff,
-                    info.max_neighbor, info.nparameters, info.dtype, model->engine());
+                    info.interaction_range > info.cutoff
+                        ? fmt::format(", interaction range {}", info.interaction_range)
+                        : "",
+                    info.max_neighbor > 0
+                        ? fmt::format(", at most {} neighbors of an element", info.max_neighbor)
+                        : "",
+                    info.nparameters, info.dtype, model->engine());
   }
   if (impl->models.size() > 1)
     text += fmt::format("  model 1 drives; deviation of {} models every {} steps to {}\n",
@@ -364,9 +386,7 @@ void PairPWMLFF::init_style()
     }
   }
   set_num_threads(comm->nthreads);
-  impl->finds_neighbors = can_find_neighbors();
-  if (!impl->finds_neighbors) neighbor->add_request(this, NeighConst::REQ_FULL);
-  impl->neighbors_valid = false;
+  request_neighbors();
 
   if (impl->models.size() > 1 && !impl->deviation_file_started) {
     const std::string failure = first_failure(world, [&] {
@@ -384,10 +404,30 @@ void PairPWMLFF::init_style()
 double PairPWMLFF::init_one(int i, int j)
 {
   if (setflag[i][j] == 0) error->all(FLERR, "Pair style pwmlff: all pair_coeff are not set");
-  return impl->models.front()->info().cutoff;
+  const double cutoff = impl->models.front()->info().cutoff;
+  cutghost[i][j] = cutghost[j][i] = cutoff;
+  return cutoff;
 }
 
-/* ---------------------------------------------------------------------- */
+/* ----------------------------------------------------------------------
+   message passing needs the edges of ghosts too, and ghosts as far as the energy of an atom reaches
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::request_neighbors()
+{
+  impl->neighbors_valid = false;
+  impl->finds_neighbors = can_find_neighbors();
+  if (impl->finds_neighbors) return;
+  ghostneigh = impl->hops() > 0;
+  neighbor->add_request(this, ghostneigh ? NeighConst::REQ_FULL | NeighConst::REQ_GHOST
+                                         : NeighConst::REQ_FULL);
+  if (!ghostneigh) return;
+  if (comm->mode != Comm::SINGLE)
+    error->all(FLERR,
+               "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
+               "use comm_modify mode single");
+  comm->cutghostuser = std::max(comm->cutghostuser, impl->interaction_range() + neighbor->skin);
+}
 
 /* ----------------------------------------------------------------------
    whether the models on a GPU can do without a list of LAMMPS: it is needed where not all pairs
@@ -418,9 +458,9 @@ void PairPWMLFF::update_neighbors()
       impl->neighbors.rebuild(atom->nlocal, nall, atom->type, impl->species_of_type, nspecies,
                               info.cutoff + neighbor->skin);
     } else {
-      const LocalAtoms atoms{nall,           atom->type,       list->inum, list->ilist,
-                             list->numneigh, list->firstneigh, NEIGHMASK};
-      impl->neighbors.rebuild(atoms, impl->species_of_type, nspecies);
+      const LocalAtoms atoms{nall,        atom->type,     list->inum,       list->gnum,
+                             list->ilist, list->numneigh, list->firstneigh, NEIGHMASK};
+      impl->neighbors.rebuild(atoms, impl->species_of_type, nspecies, impl->hops());
     }
     impl->neighbors_valid = true;
   }

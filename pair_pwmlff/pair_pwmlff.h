@@ -39,6 +39,7 @@ class PairPWMLFF : public Pair {
   void check_units();
   void log_models();
   bool can_find_neighbors() const;
+  void request_neighbors();
   void update_neighbors();
   void evaluate(int model);
   void write_deviation();

@@ -30,7 +30,8 @@ class Cluster {
     std::vector<int> species;
     for (std::size_t s = 0; s < present.size(); ++s)
       if (present[s]) species.push_back(static_cast<int>(s));
-    const int natoms = std::min(MOST_ATOMS, info.max_neighbor * static_cast<int>(species.size()));
+    const int limit = info.max_neighbor * static_cast<int>(species.size());
+    const int natoms = limit > 0 ? std::min(MOST_ATOMS, limit) : MOST_ATOMS;
 
     // uniform_real_distribution differs between standard libraries; the generator does not.
     std::mt19937 generator(20250722);
@@ -62,8 +63,8 @@ class Cluster {
     std::vector<int> species_of_type(present.size() + 1, -1);
     for (const int s : species) species_of_type[s + 1] = s;
     neighbors.rebuild(
-        {nall, type.data(), nall, ilist.data(), numneigh.data(), firstneigh.data(), ~0},
-        species_of_type, static_cast<int>(present.size()));
+        {nall, type.data(), nall, 0, ilist.data(), numneigh.data(), firstneigh.data(), ~0},
+        species_of_type, static_cast<int>(present.size()), hops(info));
     neighbors.update(positions.data());
   }
 

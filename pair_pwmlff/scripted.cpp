@@ -118,6 +118,37 @@ Scripted Scripted::on(c10::Device device) const
   return copy;
 }
 
+void Scripted::check_forward(std::size_t tensors, std::size_t returned,
+                             const std::string &expected) const
+{
+  const auto method = module_.find_method("forward");
+  bool fits = method.has_value();
+  std::string found = "no method forward";
+  if (method) {
+    const c10::FunctionSchema &schema = method->function().getSchema();
+    std::ostringstream text;
+    text << schema;
+    found = text.str();
+    const auto &arguments = schema.arguments();    // [0] is the module itself
+    fits = arguments.size() >= tensors + 2 && schema.returns().size() == 1;
+    for (std::size_t i = 1; fits && i < arguments.size(); ++i) {
+      const c10::TypeKind kind = arguments[i].type()->kind();
+      if (i <= tensors) fits = kind == c10::TypeKind::TensorType;
+      else if (i == tensors + 1) fits = kind == c10::TypeKind::IntType;
+      else fits = arguments[i].default_value().has_value();
+    }
+    if (fits && returned == 0) {
+      fits = schema.returns()[0].type()->kind() == c10::TypeKind::TensorType;
+    } else if (fits) {
+      const auto *tuple = schema.returns()[0].type()->castRaw<c10::TupleType>();
+      fits = tuple && tuple->elements().size() == returned;
+    }
+  }
+  if (!fits)
+    throw std::runtime_error("model file " + in_quotes(file) +
+                             " has the wrong signature: expected " + expected + ", found " + found);
+}
+
 at::Tensor Scripted::upload(std::size_t slot, const at::Tensor &host)
 {
   if (device_.is_cpu()) return host;

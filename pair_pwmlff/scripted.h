@@ -44,6 +44,12 @@ class Scripted {
   const torch::jit::Module &module() const { return module_; }
   c10::Device device() const { return device_; }
 
+  /// Compare the signature of forward: so many tensors, an int, then only arguments with defaults; it returns
+  /// a tensor, or a tuple of so many elements where returned is above 0.
+  /// @param expected  the same in words
+  /// @throws std::runtime_error where it is another one
+  void check_forward(std::size_t tensors, std::size_t returned, const std::string &expected) const;
+
   /// A tensor of host memory on the device: itself on the CPU, else a copy that passes through pinned
   /// memory and does not wait. Each argument of forward has a slot of its own; its pinned memory is used
   /// again, so the results of one evaluation must be down before the next starts.

@@ -16,6 +16,8 @@
 #ifndef PWMLFF_EDGE_H
 #define PWMLFF_EDGE_H
 
+#include "../common/export.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -28,14 +30,17 @@ namespace pwmlff {
 
 /// Forces [nall, 3] from edge_grad [E, 3] and edge_index int64 [2, E].
 /// @throws c10::Error for wrong shapes, types or devices, or an index outside 0 .. nall-1 (CPU only)
-at::Tensor edge_force(const at::Tensor &edge_grad, const at::Tensor &edge_index, std::int64_t nall);
+PWMLFF_KERNELS_API at::Tensor edge_force(const at::Tensor &edge_grad, const at::Tensor &edge_index,
+                                         std::int64_t nall);
 
 /// Virial [3, 3] from edge_vec [E, 3] and edge_grad [E, 3].
-at::Tensor edge_virial(const at::Tensor &edge_vec, const at::Tensor &edge_grad);
+PWMLFF_KERNELS_API at::Tensor edge_virial(const at::Tensor &edge_vec, const at::Tensor &edge_grad);
 
 /// Virials of atoms [nall, 3, 3]; centroid chooses who gets the terms.
-at::Tensor edge_atom_virial(const at::Tensor &edge_vec, const at::Tensor &edge_grad,
-                            const at::Tensor &edge_index, std::int64_t nall, bool centroid);
+PWMLFF_KERNELS_API at::Tensor edge_atom_virial(const at::Tensor &edge_vec,
+                                               const at::Tensor &edge_grad,
+                                               const at::Tensor &edge_index, std::int64_t nall,
+                                               bool centroid);
 
 /// Declare the ops torch.ops.pwmlff.edge_* with their schemas.
 void register_edge_ops(torch::Library &library);

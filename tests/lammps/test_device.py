@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from harness import DUMP, MEASURE, Lammps, forces
+from harness import Lammps
 from pwmlff import devices
+from pwmlff.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]

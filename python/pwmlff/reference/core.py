@@ -18,7 +18,7 @@ from ase import Atoms
 from ase.neighborlist import neighbor_list
 from torch import Tensor, nn
 
-from pwmlff.reference import dp
+from pwmlff.reference import dp, edge
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,10 @@ class Kind(Protocol):
         """
 
 
-KINDS: dict[str, Callable[[nn.Module, Sequence[int] | None], Kind]] = {"DP": dp.Potential}
+KINDS: dict[str, Callable[[nn.Module, Sequence[int] | None], Kind]] = {
+    "DP": dp.Potential,
+    "EDGE": edge.Potential,
+}
 
 
 def evaluate(

@@ -1,0 +1,142 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "edge_model.h"
+
+#include "device/device_map.h"
+#include "edge/edge.h"
+#include "neighbors.h"
+#include "on_gpu.h"
+
+#include <c10/core/DeviceGuard.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <stdexcept>
+
+namespace pair_pwmlff {
+
+/* ---- EdgeTorchScript ---- */
+
+EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
+    Model(std::move(info)), code(file.name(), file.module())
+{
+  info_.kind = "EDGE";
+  info_.takes_edges = true;
+  file.require({"cutoff"}, "an EDGE model");
+  info_.cutoff = file.number("cutoff");
+  info_.interaction_range =
+      file.has("interaction_range") ? file.number("interaction_range") : info_.cutoff;
+  if (!(info_.cutoff > 0.0) || !(info_.interaction_range >= info_.cutoff))
+    throw std::runtime_error("model file " + in_quotes(info_.file) + " has cutoff " +
+                             std::to_string(info_.cutoff) + " and interaction_range " +
+                             std::to_string(info_.interaction_range) +
+                             ", expected a cutoff above zero and a range that is not shorter");
+  code.check_forward(
+      3, 0, "forward(Tensor edge_vec, Tensor edge_index, Tensor types, int nlocal) -> Tensor");
+}
+
+EdgeTorchScript EdgeTorchScript::on(c10::Device device) const
+{
+  EdgeTorchScript copy(*this);
+  copy.code = code.on(device);
+  return copy;
+}
+
+const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request &request)
+{
+  const std::int64_t nlocal = neighbors.ncentres();
+  const std::int64_t nrows = neighbors.nrows();
+  Edges &edges = neighbors.edges(hops(info_), info_.cutoff);
+  const std::int64_t nedges = edges.count();
+  std::vector<std::int64_t> species(neighbors.species().begin(),
+                                    neighbors.species().begin() + neighbors.nknown());
+
+  const c10::DeviceGuard guard(code.device());
+  const at::Tensor edge_vec =
+      code.upload(0, torch::from_blob(edges.vec(), {nedges, 3}, torch::kFloat64)).requires_grad_();
+  const at::Tensor edge_index =
+      code.upload(1, torch::from_blob(edges.index(), {2, nedges}, torch::kInt64));
+  const at::Tensor types =
+      code.upload(2, torch::from_blob(species.data(), {neighbors.nknown()}, torch::kInt64));
+  const c10::IValue output = code.forward({edge_vec, edge_index, types, nlocal});
+  atom_energy = code.download(output, "energies of atoms", {nlocal});
+  result.energy = atom_energy.sum().item<double>();
+  result.atom_energy = atom_energy.const_data_ptr<double>();
+
+  const at::Tensor edge_grad = derivative(output.toTensor(), edge_vec);
+  const at::Tensor vec = edge_vec.detach();
+  force = pwmlff::edge_force(edge_grad, edge_index, nrows).to(at::kCPU);
+  result.force = force.const_data_ptr<double>();
+  const at::Tensor virial = pwmlff::edge_virial(vec, edge_grad).to(at::kCPU).contiguous();
+  const double *const v = virial.const_data_ptr<double>();
+  result.virial = {v[0], v[4], v[8], v[1], v[2], v[5]};
+
+  // LAMMPS's order of the components of a [3, 3] tensor; the first six are its symmetric part.
+  const auto components = [&](bool centroid, int n) {
+    const at::Tensor order =
+        torch::tensor({0, 4, 8, 1, 2, 5, 3, 6, 7}, torch::kInt64).narrow(0, 0, n);
+    return pwmlff::edge_atom_virial(vec, edge_grad, edge_index, nrows, centroid)
+        .to(at::kCPU)
+        .reshape({nrows, 9})
+        .index_select(1, order);
+  };
+  if (request.atom_virial) atom_virial = components(false, 6);
+  if (request.centroid_virial) centroid_virial = components(true, 9);
+  result.atom_virial = request.atom_virial ? atom_virial.const_data_ptr<double>() : nullptr;
+  result.centroid_virial =
+      request.centroid_virial ? centroid_virial.const_data_ptr<double>() : nullptr;
+  return result;
+}
+
+at::Tensor EdgeTorchScript::derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const
+{
+  at::Tensor gradient;
+  try {
+    if (energies.requires_grad())
+      gradient = torch::autograd::grad({energies.sum()}, {edge_vec}, {}, {}, false, true)[0];
+  } catch (const std::exception &error) {
+    throw std::runtime_error("the derivative of model file " + in_quotes(info_.file) +
+                             " failed: " + last_line(error));
+  }
+  if (gradient.defined()) return gradient.detach();
+  if (edge_vec.size(0) > 0)
+    throw std::runtime_error("the energies of model file " + in_quotes(info_.file) +
+                             " do not depend on edge_vec, so there are no forces; look for "
+                             "detach(), torch.no_grad() or item() in its forward");
+  return at::zeros_like(edge_vec);
+}
+
+/* ---- EdgeModel ---- */
+
+EdgeModel::EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions &options) :
+    Model(info), original(file, std::move(info)), options(options)
+{
+  info_ = original.info();
+  if (options.engine == Engine::fused)
+    throw std::runtime_error("model file " + in_quotes(info_.file) +
+                             " is of kind EDGE, which runs through its own TorchScript only; use "
+                             "engine auto or torchscript");
+}
+
+void EdgeModel::select_species(const std::vector<bool> &present)
+{
+  scripted_on_gpu.reset();
+  why_cpu.clear();
+  if (options.gpu == pwmlff::CPU) return;
+  scripted_on_gpu = proved_on_gpu(original, present, options.gpu, why_cpu);
+  if (!scripted_on_gpu && options.gpu_demanded) throw NotOnGpu(info_, why_cpu);
+}
+
+std::string EdgeModel::engine() const
+{
+  return original.engine() + describe_device(on_gpu(), why_cpu);
+}
+
+const Evaluation &EdgeModel::evaluate(Neighbors &neighbors, const Request &request)
+{
+  return (scripted_on_gpu ? *scripted_on_gpu : original).evaluate(neighbors, request);
+}
+
+}    // namespace pair_pwmlff

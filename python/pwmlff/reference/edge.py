@@ -1,0 +1,54 @@
+"""Edge models: the module itself, in float64, on all edges of a structure.
+
+There are no ghosts here: an edge that crosses a periodic boundary ends at the atom itself, so a
+model with message passing sees what it would see in an infinite crystal.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Potential:
+    """A module that keeps to the EDGE contract.
+
+    Args:
+        module: with `cutoff`, `atom_type` and forward(edge_vec, edge_index, types, nlocal).
+        elements: atomic numbers that take part, for checks only; all of the model's when None.
+
+    Raises:
+        ValueError: an element is not one of the model's.
+    """
+
+    def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
+        self.cutoff = float(module.cutoff)
+        self.known = [int(z) for z in module.atom_type]
+        unknown = sorted(set(elements or ()) - set(self.known))
+        if unknown:
+            raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
+        self.module = copy.deepcopy(module).to("cpu", torch.float64).eval()
+
+    def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
+        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (centre, neighbour), numbers [n].
+
+        Raises:
+            ValueError: an atom is of no element of the model, or the model returns another shape.
+        """
+        missing = [n for n, z in enumerate(numbers.tolist()) if z not in self.known]
+        if missing:
+            raise ValueError(
+                f"atom {missing[0]} has atomic number {int(numbers[missing[0]])}; "
+                f"the elements of this model are {self.known}"
+            )
+        types = torch.tensor([self.known.index(z) for z in numbers.tolist()])
+        energies = self.module(edge_vec, edge_index, types, len(numbers))
+        if energies.shape != numbers.shape:
+            raise ValueError(
+                f"the model returns energies of shape {tuple(energies.shape)}; expected one for "
+                f"each of {len(numbers)} atoms"
+            )
+        return energies

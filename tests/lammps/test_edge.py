@@ -1,0 +1,306 @@
+"""Edge models against lj/cut of LAMMPS, the reference, finite differences, and themselves."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from ase import Atoms
+from test_numbers import SLAB, assert_equal, read, symbols
+
+from edge_models import LennardJones, MessagePassing
+from harness import Lammps
+from pwmlff.lmp import DUMP, MEASURE, forces
+from pwmlff.reference import evaluate
+from systems import SYSTEMS, crystal
+
+BINARY = SYSTEMS["two elements, triclinic"]
+STYLE = "pair_style pwmlff model.pt\npair_coeff * * O Hf\n"
+
+
+@pytest.fixture
+def engine() -> str:
+    """There is one only."""
+    return "automatic"
+
+
+def script(lammps: Lammps, model, name: str = "model.pt"):
+    torch.jit.script(model).save(lammps.folder / name)
+    return model
+
+
+def message_passing(rounds: int = 2, seed: int = 0) -> MessagePassing:
+    return MessagePassing([8, 72], 3.0, rounds, seed)
+
+
+MELT = f"""
+units lj
+lattice fcc 0.8442
+region box block 0 4 0 4 0 4
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+velocity all create 1.44 87287 loop geom
+{{style}}
+neighbor 0.3 bin
+neigh_modify delay 0 every 5 check no
+fix 1 all nve
+compute even all stress/atom NULL pair
+{MEASURE}
+{{run}}
+write_dump all custom atoms.dump id type x y z fx fy fz c_peatom c_even[*] modify format float %.17g
+"""
+
+
+LJ_STYLES = (
+    "pair_style pwmlff model.pt\npair_coeff * * Ar",
+    "pair_style lj/cut 2.5\npair_coeff * * 1 1",
+)
+LJ_RUNS = {"displace_atoms all random 0.05 0.05 0.05 1\nrun 0": 1e-12, "run 50": 1e-8}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("command", LJ_RUNS)
+def test_lennard_jones(lammps: Lammps, command, ranks):
+    """Ten lines of PyTorch and LAMMPS's lj/cut: all of a step, then 50 steps."""
+    script(lammps, LennardJones())
+    found = []
+    for style in LJ_STYLES:
+        run = lammps.run(MELT.format(style=style, run=command), ranks)
+        atoms = run.atoms()
+        columns = [atoms[name] for name in atoms.dtype.names if name.startswith("c_")]
+        assert len(columns) == 7  # energy and virial of each atom
+        found.append((run.thermo()["PotEng"][-1], forces(atoms), run.vector("c_press"), columns))
+    for ours, theirs in zip(*found, strict=True):
+        scale = np.abs(theirs).max()
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=LJ_RUNS[command] * scale)
+
+
+def test_virials_of_atoms(lammps: Lammps):
+    """Shared evenly or centroid with nine components, they add up to the virial."""
+    script(lammps, LennardJones())
+    command = (
+        "displace_atoms all random 0.05 0.05 0.05 1\n"
+        "compute centroid all centroid/stress/atom NULL pair\n"
+        "compute sums all reduce sum c_even[*] c_centroid[*]\n"
+        "thermo_style custom step pe c_sums[*] c_press[*] vol\n"
+        "thermo_modify format float %.17g norm no\nrun 0"
+    )
+    run = lammps.run(MELT.format(style=LJ_STYLES[0], run=command), 2)
+    sums = run.vector("c_sums")
+    expected = -run.vector("c_press") * run.thermo()["Volume"][0]
+    tolerance = 1e-10 * np.abs(expected).max()
+    np.testing.assert_allclose(sums[:6], expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(sums[6:12], expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(sums[12:], expected[3:], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name.startswith("two")])
+def test_reference(lammps: Lammps, name, rounds):
+    """Triclinic cells and slabs smaller than the range of the energy: ghosts of ghosts."""
+    atoms = SYSTEMS[name].atoms()
+    model = script(lammps, message_passing(rounds))
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}")
+    assert "kind EDGE, elements O Hf, units metal, cutoff 3" in run.output
+    assert ("interaction range" in run.output) == (rounds > 1)
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
+def test_elements_in_other_order(lammps: Lammps):
+    system = SYSTEMS["three elements, one without atoms"]
+    atoms = system.atoms()
+    model = script(lammps, MessagePassing([22, 8, 38], 3.0))
+    prism = lammps.data(atoms, [38, 22])
+    run = lammps.run(
+        f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * {symbols([38, 22])}\n"
+        f"{MEASURE}run 0\n{DUMP}"
+    )
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_any_number_of_ranks(lammps: Lammps, rounds):
+    """1, 2 and 4 ranks, also where ranks own no atom, give the same numbers."""
+    script(lammps, message_passing(rounds))
+    atoms = crystal()
+    lammps.data(atoms, [8, 72])
+    for text in (f"{read(atoms)}{STYLE}", SLAB):
+        expected = None
+        for ranks in (1, 2, 4):
+            run = lammps.run(f"{text.format(ranks=ranks)}{MEASURE}run 0\n{DUMP}", ranks)
+            found = (run.thermo()["PotEng"][0], forces(run.atoms()), run.vector("c_press"))
+            expected = expected or found
+            assert found[0] == pytest.approx(expected[0], rel=1e-12, abs=0)
+            np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-10)
+            scale = np.abs(expected[2]).max()
+            np.testing.assert_allclose(found[2], expected[2], rtol=0, atol=1e-10 * scale)
+            if ranks == 4 and text is SLAB:
+                assert re.search(r"Nlocal: +54 ave +\d+ max +0 min", run.output)
+
+
+def test_range_that_is_too_short_is_noticed(lammps: Lammps):
+    """The test above would notice missing edges among ghosts: a model that hides its range."""
+    model = message_passing(2)
+    model.interaction_range = model.cutoff
+    script(lammps, model)
+    atoms = crystal()
+    lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", 4)
+    assert abs(run.thermo()["PotEng"][0] - evaluate(model, atoms).energy) > 1e-3
+
+
+def test_message_passing_between_rebuilds(lammps: Lammps):
+    """Atoms move within the skin, which the range of ghosts has to include; hybrid styles too."""
+    script(lammps, message_passing())
+    atoms = crystal(2)
+    lammps.data(atoms, [8, 72])
+    text = (
+        f"{read(atoms)}{{}}neighbor 1.0 bin\nneigh_modify delay 0 every 1 check yes\n"
+        "velocity all create 900 4711 loop geom\nfix 1 all nve\ntimestep 0.001\n"
+        f"{MEASURE}run 200\n{DUMP}"
+    )
+    hybrid = (
+        "pair_style hybrid/overlay pwmlff model.pt zero 3.0\npair_coeff * * pwmlff O Hf\n"
+        "pair_coeff * * zero\n"
+    )
+    runs = [lammps.run(text.format(STYLE), ranks) for ranks in (1, 4)]
+    energies = [run.thermo()["TotEng"] for run in (*runs, lammps.run(text.format(hybrid), 2))]
+    assert energies[0][-1] == pytest.approx(energies[0][0], abs=5e-3)  # of 64 atoms
+    for found in energies[1:]:
+        np.testing.assert_allclose(found, energies[0], rtol=1e-10)
+
+
+def test_numdiff(lammps: Lammps):
+    """LAMMPS's own finite differences of the energy, over atoms and over the box."""
+    script(lammps, message_passing())
+    atoms = crystal(1)
+    lammps.data(atoms, [8, 72])
+    run = lammps.run(
+        f"{read(atoms)}{STYLE}"
+        "fix force all numdiff 1 1e-4\nfix stress all numdiff/virial 1 1e-4\n"
+        f"{MEASURE}thermo_style custom step pe vol c_press[*] f_stress[*]\nrun 0\n"
+        "write_dump all custom atoms.dump id fx fy fz f_force[1] f_force[2] f_force[3] "
+        "modify format float %.17g\n",
+        2,
+    )
+    atoms = run.atoms()
+    numeric = np.stack([atoms[f"f_force[{k}]"] for k in (1, 2, 3)], axis=1)
+    scale = np.abs(numeric).max()
+    np.testing.assert_allclose(forces(atoms), numeric, rtol=0, atol=1e-6 * scale)
+    exact, numeric = run.vector("c_press"), run.vector("f_stress")
+    order = [0, 1, 2, 5, 4, 3]  # fix numdiff/virial gives xx yy zz yz xz xy
+    np.testing.assert_allclose(exact, numeric[order], rtol=0, atol=1e-6 * np.abs(exact).max())
+
+
+def test_ensemble(lammps: Lammps):
+    """Models of different ranges share one list; the first one drives."""
+    models = [
+        script(lammps, message_passing(rounds, seed), f"{seed}.pt")
+        for seed, rounds in enumerate((1, 3, 2))
+    ]
+    atoms = crystal(2)
+    lammps.data(atoms, [8, 72])
+    text = (
+        f"{read(atoms)}pair_style pwmlff 0.pt 1.pt 2.pt out_freq 1 out_file devi.txt\n"
+        f"pair_coeff * * O Hf\n{MEASURE}run 0\n"
+    )
+    run = lammps.run(text, 4)
+    results = [evaluate(model, atoms) for model in models]
+    force = np.sqrt(np.var([r.forces for r in results], axis=0).sum(axis=1))
+    energy = np.std([r.atom_energy for r in results], axis=0)
+    expected = [f(x) for x in (force, energy) for f in (np.mean, np.min, np.max)]
+    found = np.loadtxt(run.folder / "devi.txt")
+    np.testing.assert_allclose(found[1:], expected, rtol=0, atol=2e-9)
+    assert run.thermo()["PotEng"][0] == pytest.approx(results[0].energy, rel=1e-10)
+
+
+def test_hybrid_with_null(lammps: Lammps):
+    """Atoms of other styles are no ends of edges."""
+    model = script(lammps, message_passing())
+    atoms = crystal(2)
+    strange = np.arange(len(atoms)) % 5 == 0
+    labelled = atoms.copy()
+    labelled.numbers[strange] = 18
+    lammps.data(labelled, [8, 18, 72])
+    run = lammps.run(
+        f"{read(atoms)}pair_style hybrid pwmlff model.pt zero 3.0 nocoeff\n"
+        "pair_coeff * * pwmlff O NULL Hf\npair_coeff 2 * zero\npair_coeff 1 2 zero\n"
+        f"{MEASURE}run 0\n{DUMP}",
+        2,
+    )
+    expected = evaluate(model, atoms[~strange])
+    assert run.thermo()["PotEng"][0] == pytest.approx(expected.energy, rel=1e-10)
+    np.testing.assert_allclose(forces(run.atoms())[~strange], expected.forces, rtol=0, atol=1e-9)
+    assert np.all(forces(run.atoms())[strange] == 0)
+
+
+def test_atoms_without_neighbors(lammps: Lammps):
+    script(lammps, message_passing())
+    atoms = Atoms([8, 72], [[1, 1, 1], [40, 40, 40]], cell=[90] * 3, pbc=True)
+    lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", 2)
+    assert run.thermo()["PotEng"][0] == 0
+    assert np.all(forces(run.atoms()) == 0)
+
+
+class Detached(MessagePassing):
+    def forward(
+        self, edge_vec: torch.Tensor, edge_index: torch.Tensor, types: torch.Tensor, nlocal: int
+    ) -> torch.Tensor:
+        return self.shift[types[:nlocal]] * edge_vec.detach().sum()
+
+
+class WrongShape(MessagePassing):
+    def forward(
+        self, edge_vec: torch.Tensor, edge_index: torch.Tensor, types: torch.Tensor, nlocal: int
+    ) -> torch.Tensor:
+        return edge_vec.sum(dim=1)
+
+
+class WrongSignature(MessagePassing):
+    def forward(self, edge_vec: torch.Tensor, nlocal: int) -> torch.Tensor:
+        return edge_vec.sum(dim=1)[:nlocal]
+
+
+def changed(**attributes):
+    model = message_passing()
+    for name, value in attributes.items():
+        setattr(model, name, value)
+    return model
+
+
+ERRORS = {
+    "no derivative": (Detached([8, 72], 3.0), "", ["do not depend on edge_vec"]),
+    "shape": (WrongShape([8, 72], 3.0), "", ["energies of atoms as [", "expected a tensor ["]),
+    "signature": (WrongSignature([8, 72], 3.0), "", ["wrong signature", "edge_index"]),
+    "cutoff": (changed(cutoff=-1.0), "", ["has cutoff -1.0"]),
+    "range": (changed(interaction_range=2.0), "", ["interaction_range 2.0", "not shorter"]),
+    "no elements": (changed(atom_type=[8, 8]), "", ["distinct atomic numbers"]),
+    "fused": (message_passing(), "engine fused", ["of kind EDGE", "auto or torchscript"]),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors(lammps: Lammps, case):
+    model, keywords, words = ERRORS[case]
+    script(lammps, model)
+    lammps.data(crystal(2), [8, 72])
+    style = STYLE.replace("model.pt", f"model.pt {keywords}")
+    run = lammps(f"units metal\nread_data atoms.data\n{style}run 0\n", 2)
+    assert run.returncode != 0
+    errors = [line for line in run.output.splitlines() if "ERROR" in line]
+    assert len(errors) == 1 or all("on proc" in error for error in errors), run.output
+    for word in words:
+        assert word in errors[0]
+
+
+def test_multi_cutoffs_of_ghosts(lammps: Lammps):
+    script(lammps, message_passing())
+    lammps.data(crystal(1), [8, 72])
+    text = f"units metal\nread_data atoms.data\nneighbor 2.0 multi\ncomm_modify mode multi\n{STYLE}run 0\n"
+    run = lammps(text, 2)
+    assert run.returncode != 0 and "use comm_modify mode single" in run.output
