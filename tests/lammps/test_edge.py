@@ -301,6 +301,6 @@ def test_errors(lammps: Lammps, case):
 def test_multi_cutoffs_of_ghosts(lammps: Lammps):
     script(lammps, message_passing())
     lammps.data(crystal(1), [8, 72])
-    text = f"units metal\nread_data atoms.data\nneighbor 2.0 multi\ncomm_modify mode multi\n{STYLE}run 0\n"
-    run = lammps(text, 2)
+    multi = "neighbor 2.0 multi\ncomm_modify mode multi\n"
+    run = lammps(f"units metal\nread_data atoms.data\n{multi}{STYLE}run 0\n", 2)
     assert run.returncode != 0 and "use comm_modify mode single" in run.output
