@@ -95,11 +95,11 @@ def test_cpu(program):
 
 
 def test_two_nodes(program):
-    """Two launchers' nodes on one machine: ranks 0 and 2 are the first of their nodes."""
+    """Two nodes of the launcher on one machine: ranks 0 and 3 are the first of their nodes."""
     text = report(
-        program, "-launcher", "fork", "-hosts", "127.0.0.1:2,127.0.0.2:2", "-n", "4", FAKE_GPUS="2"
+        program, "-launcher", "fork", "-hosts", "127.0.0.1:3,127.0.0.2:2", "-n", "5", FAKE_GPUS="2"
     )[0]
-    assert devices(text) == {"0": "0 2", "1": "1 3"}
+    assert devices(text) == {"0": "0 2-3", "1": "1 4"}
 
 
 def test_launcher_gives_each_rank_a_gpu(program):
