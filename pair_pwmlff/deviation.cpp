@@ -70,8 +70,7 @@ void DeviationFile::resume(const std::string &path, std::int64_t first)
   path_ = path;
   std::ifstream old(path);
   std::string line;
-  std::getline(old, line);
-  if (old.eof()) return open(path);    // no such file, or not even a header
+  if (!std::getline(old, line) || old.eof()) return open(path);    // no file, or no header
   if (line.rfind(FIRST_WORD, 0) != 0)
     throw std::runtime_error(
         "file " + path + " starts with '" + line.substr(0, 40) +

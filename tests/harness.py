@@ -18,6 +18,7 @@ from pwmlff import devices
 from pwmlff.lmp import Thermo, read_dump, write_data
 
 PROGRAMS = Path(sys.executable).parent
+COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
 TIMEOUT = 300  # seconds; a run that takes longer hangs
 
 

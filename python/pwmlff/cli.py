@@ -192,3 +192,56 @@ def doctor(
     from pwmlff import doctor as work  # noqa: PLC0415
 
     finish(lambda: work.examine(work.Machine(lmp, mpirun, np)), json)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def run(
+    context: typer.Context,
+    np: Annotated[int, typer.Option("-np", "--np", min=1, help="Number of ranks.")] = 1,
+    hosts: Hosts = "",
+    hostfile: Hostfile = None,
+    log_dir: Annotated[Path, typer.Option(help="Where each rank writes.")] = Path("logs"),
+    merge_stderr: Annotated[
+        bool, typer.Option("--merge-stderr", help="Write stderr of a rank to its stdout.")
+    ] = False,
+    bind: Annotated[str | None, typer.Option(help="Bind ranks: core, none, socket, ...")] = None,
+    retries: Annotated[
+        int, typer.Option(min=0, help="Starts from the newest restart file after a rank died.")
+    ] = 0,
+    threads: Annotated[int, typer.Option(min=1, help="OpenMP threads of each rank.")] = 1,
+    preflight: Annotated[bool, typer.Option(help="Look first whether it can run.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the command, no more.")] = False,
+    lmp: Lmp = None,
+    mpirun: Mpirun = None,
+    mpirun_options: MpirunOptions = "",
+    json: Json = False,
+) -> None:
+    """Run lmp under mpirun: look first, watch, and start again where a rank died.
+
+    All other words are for lmp. The mpirun line is shown, to be taken over.
+
+    Example: pwmlff run -np 8 --hostfile hosts --bind core --retries 3 -in in.x
+    """
+    from pwmlff import run as work  # noqa: PLC0415
+    from pwmlff.mpirun import hosts_of  # noqa: PLC0415
+
+    def start() -> work.RunReport:
+        return work.run(
+            work.Options(
+                arguments=context.args,
+                ranks=np,
+                hosts=hosts_of(hosts, hostfile),
+                log_dir=log_dir,
+                merge_stderr=merge_stderr,
+                bind=bind,
+                retries=retries,
+                threads=threads,
+                preflight=preflight,
+                dry_run=dry_run,
+                lmp=lmp,
+                mpirun=mpirun,
+                mpirun_options=words(mpirun_options),
+            )
+        )
+
+    finish(start, json)

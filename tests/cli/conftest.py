@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from harness import COMMAND, TIMEOUT
 from pwmlff.cli import app
 from systems import SYSTEMS
-
-COMMAND = [sys.executable, "-m", "pwmlff"]
-TIMEOUT = 200  # seconds; a command that takes longer hangs
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, TIMEOUT
-from harness import PROGRAMS
+from harness import COMMAND, PROGRAMS, TIMEOUT
 from pwmlff import devices, ranks
 from pwmlff.devices import GPU
 from pwmlff.ranks import Rank, plan, warnings_of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 
@@ -183,6 +185,24 @@ def test_deviation_every_out_freq_steps(lammps: Lammps, lj_models):
     lammps.run(text + "run 10\nrun 10\n", ranks=2)
     steps = np.loadtxt(lammps.folder / "model_devi.out")[:, 0]
     assert steps.tolist() == [0, 4, 8, 12, 16, 20]
+
+
+def test_deviation_file_is_continued(lammps: Lammps, lj_models):
+    """From a restart file, each step once: what is computed again replaces what was there."""
+    options = " out_freq 4 out_append yes"
+    text = MELT.format(models=" ".join(lj_models) + options)
+    path = lammps.folder / "model_devi.out"
+    lammps.run(text + "run 10\nwrite_restart at.10\nrun 10\n", ranks=2)
+    whole = path.read_text()
+    assert np.loadtxt(path)[:, 0].tolist() == [0, 4, 8, 12, 16, 20]
+    path.write_text(whole[:-30])  # the last line is not complete
+    fixes = "".join(line + "\n" for line in text.splitlines() if line.startswith(("fix", "pair")))
+    lammps.run(f"read_restart at.10\n{fixes}run 10\n", ranks=2)
+    assert np.loadtxt(path)[:, 0].tolist() == [0, 4, 8, 12, 16, 20]
+    assert path.read_text().splitlines()[:4] == whole.splitlines()[:4]
+    np.testing.assert_allclose(np.loadtxt(path), np.loadtxt(io.StringIO(whole)), atol=1e-7)
+    lammps.run(text + "run 4\n", ranks=2)  # another simulation, from step 0
+    assert np.loadtxt(path)[:, 0].tolist() == [0, 4]
 
 
 def test_threads_follow_lammps(lammps: Lammps, lj_models):

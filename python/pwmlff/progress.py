@@ -1,0 +1,105 @@
+"""Where a running lmp is, from what it writes to its screen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+#: Nanoseconds in LAMMPS's unit of time; reduced units have none.
+NANOSECONDS = {"metal": 1e-3, "real": 1e-6}
+SECONDS_PER_DAY = 86400.0
+
+
+@dataclass
+class Progress:
+    """Fed line by line, as lmp writes them with `-echo both` or `-echo screen`."""
+
+    step: int | None = None
+    target: int | None = None  # last step of the run command
+    temperature: float | None = None
+    units: str = ""
+    timestep: float | None = None
+    restarts: list[str] = field(default_factory=list)  # file patterns of the restart command
+    errors: list[str] = field(default_factory=list)  # lines in which LAMMPS gave up
+    _run: tuple[int, bool] | None = None  # steps of the last run command, and whether upto
+    _columns: list[str] = field(default_factory=list)
+    _first: tuple[int, float] | None = None  # step and time of the first line of the run
+    _last: tuple[int, float] | None = None
+
+    def feed(self, line: str, now: float) -> bool:
+        """Take a line that was read at a time in seconds; return whether there is news."""
+        if match := re.match(r"run\s+(\d+)(?:\s+(upto)\b)?", line):
+            self._run = int(match[1]), match[2] is not None
+        elif match := re.match(r"restart\s+(?:[1-9]\d*|v_\w+)\s+(\S+)(?:\s+(\S+))?", line):
+            self.restarts = [name for name in match.groups() if name and "$" not in name]
+        elif match := re.match(r"\s+Unit style\s+: (\S+)", line):
+            self.units = match[1]
+        elif match := re.match(r"\s+Current step\s+: (\d+)", line):
+            self._begin(int(match[1]))
+        elif match := re.match(r"\s+Time step\s+: (\S+)", line):
+            self.timestep = float(match[1])
+        elif line.startswith("ERROR"):
+            self.errors.append(line.strip())
+        elif line.split()[:1] == ["Step"]:
+            self._columns = line.split()
+        elif line.startswith("Loop time of"):
+            self._columns = []
+        elif self._columns:
+            return self._row(line.split(), now)
+        return False
+
+    def _begin(self, step: int) -> None:
+        self.step, self._first = step, None
+        if self._run is not None:
+            steps, upto = self._run
+            self.target = steps if upto else step + steps
+
+    def _row(self, words: list[str], now: float) -> bool:
+        if len(words) != len(self._columns):
+            return False
+        try:
+            values = dict(zip(self._columns, map(float, words), strict=True))
+        except ValueError:
+            return False
+        self.step = int(values["Step"])
+        self.temperature = values.get("Temp")
+        self._last = self.step, now
+        self._first = self._first or self._last
+        return True
+
+    @property
+    def rate(self) -> float | None:
+        """Steps per second since the run command began; None until two lines are there."""
+        if self._first is None or self._last is None or self._last[0] <= self._first[0]:
+            return None
+        return (self._last[0] - self._first[0]) / max(self._last[1] - self._first[1], 1e-9)
+
+    @property
+    def ns_per_day(self) -> float | None:
+        """Simulated nanoseconds per day; None in reduced units."""
+        if self.rate is None or self.timestep is None or self.units not in NANOSECONDS:
+            return None
+        return self.rate * self.timestep * NANOSECONDS[self.units] * SECONDS_PER_DAY
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the end of the run command."""
+        if self.rate is None or self.target is None or self.step is None:
+            return None
+        return max(self.target - self.step, 0) / self.rate
+
+    def text(self) -> str:
+        """One line: step, speed, temperature, time left."""
+        if self.step is None:
+            return "starting"
+        parts = [f"step {self.step}" + (f" of {self.target}" if self.target else "")]
+        if self.ns_per_day is not None:
+            parts.append(f"{self.ns_per_day:.3g} ns/day")
+        elif self.rate is not None:
+            parts.append(f"{self.rate:.3g} steps/s")
+        if self.temperature is not None:
+            parts.append(f"T {self.temperature:.4g}")
+        if self.seconds_left is not None:
+            parts.append(f"{timedelta(seconds=round(self.seconds_left))} left")
+        return ", ".join(parts)
