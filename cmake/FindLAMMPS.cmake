@@ -8,7 +8,8 @@
 #                               that are not there, so it is not used)
 #          PWMLFF_LAMMPS_SIZES  SMALLBIG or BIGBIG, where the folder does not say
 # Output:  LAMMPS_FOUND, LAMMPS_VERSION (as `lmp -h` prints it, like "22 Jul 2025"), LAMMPS::Headers,
-#          LAMMPS_SIZES (SMALLBIG, ...), LAMMPS_MPI_FAMILY (MPICH, Open MPI, or empty where mpi.h does not say)
+#          LAMMPS_SIZES (SMALLBIG, ...), LAMMPS_MPI_FAMILY (MPICH, Open MPI, or empty where mpi.h does not say),
+#          LAMMPS_MPI_VERSION
 
 set(_month_names Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec)
 
@@ -66,14 +67,17 @@ else()
 endif()
 
 set(LAMMPS_MPI_FAMILY "")
+set(LAMMPS_MPI_VERSION "")
 find_file(_lammps_mpi_h mpi.h PATHS ${LAMMPS_MPI_INCLUDE_DIR} NO_DEFAULT_PATH NO_CACHE)
 if(_lammps_mpi_h)
-  file(STRINGS ${_lammps_mpi_h} _line REGEX "define +(OMPI_MAJOR_VERSION|MPICH_VERSION|I_MPI_VERSION)")
-  if(_line MATCHES "OMPI_MAJOR")
+  file(STRINGS ${_lammps_mpi_h} _lines REGEX "define +(OMPI_(MAJOR|MINOR|RELEASE)_VERSION|MPICH_VERSION) ")
+  if(_lines MATCHES "OMPI_MAJOR")
     set(LAMMPS_MPI_FAMILY "Open MPI")
-  elseif(_line)
+  elseif(_lines)
     set(LAMMPS_MPI_FAMILY MPICH)   # and what keeps to its ABI
   endif()
+  string(REGEX MATCHALL "[0-9][0-9.]*" LAMMPS_MPI_VERSION "${_lines}")
+  string(REPLACE ";" "." LAMMPS_MPI_VERSION "${LAMMPS_MPI_VERSION}")
 endif()
 
 include(FindPackageHandleStandardArgs)
@@ -85,7 +89,7 @@ find_package_handle_standard_args(
 mark_as_advanced(LAMMPS_INCLUDE_DIR)
 
 if(LAMMPS_FOUND AND NOT TARGET LAMMPS::Headers)
-  message(STATUS "LAMMPS ${LAMMPS_VERSION}, integer sizes ${LAMMPS_SIZES}, MPI ${LAMMPS_MPI_FAMILY}: ${LAMMPS_INCLUDE_DIR}")
+  message(STATUS "LAMMPS ${LAMMPS_VERSION}, integer sizes ${LAMMPS_SIZES}, MPI ${LAMMPS_MPI_FAMILY} ${LAMMPS_MPI_VERSION}: ${LAMMPS_INCLUDE_DIR}")
   add_library(LAMMPS::Headers INTERFACE IMPORTED)
   set_target_properties(
     LAMMPS::Headers PROPERTIES

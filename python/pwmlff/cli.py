@@ -245,3 +245,70 @@ def run(
         )
 
     finish(start, json)
+
+
+@app.command()
+def build(
+    lammps: Annotated[Path, typer.Option(help="Source tree or installation of LAMMPS.")],
+    mpi: Annotated[str | None, typer.Option(help="The mpicxx that LAMMPS was built with.")] = None,
+    cuda: Annotated[str, typer.Option(help="GPU kernels: auto (where nvcc is), on, off.")] = "auto",
+    arch: Annotated[str | None, typer.Option(help="GPU architectures, like '80;90'.")] = None,
+    sizes: Annotated[
+        str | None, typer.Option(help="Integer sizes of that LAMMPS, where it does not tell.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the plugin goes.")] = Path(
+        "pwmlff-plugin"
+    ),
+    jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="At a time.")] = None,
+    configure_only: Annotated[
+        bool, typer.Option("--configure-only", help="Say what it would compile for.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Compile the plugin against a LAMMPS of your own.
+
+    Example: pwmlff build --lammps ~/lammps --mpi /usr/bin/mpicxx -o ~/pwmlff-plugin
+    """
+    from pwmlff import build as work  # noqa: PLC0415
+
+    options = work.Options(lammps, mpi, cuda, arch, sizes, output, jobs, configure_only)
+    finish(lambda: work.build(options), json)
+
+
+@app.command()
+def bench(
+    atoms: Annotated[str, typer.Option(help="Numbers of atoms of HfO2, about.")] = "",
+    engine: Annotated[str, typer.Option(help="Engines: torchscript, fused.")] = "",
+    precision: Annotated[str, typer.Option(help="Precisions: exact, double, mixed.")] = "",
+    np: Annotated[str, typer.Option("--np", help="Numbers of ranks.")] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each case, in turns.")] = 3,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Length of a run.")] = 4.0,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out the large boxes.")] = False,
+    lmp: Lmp = None,
+    mpirun: Mpirun = None,
+    json: Json = False,
+) -> None:
+    """Time engines, precisions, sizes and ranks, all in turns, and report the best of each.
+
+    Without a choice, the cases that docs/performance.md quotes.
+
+    Example: pwmlff bench --atoms 768,6144 --engine fused --precision double,mixed --np 1,2
+    """
+    from pwmlff import bench as work  # noqa: PLC0415
+
+    def run() -> work.BenchReport:
+        return work.bench(
+            work.Options(
+                positive_integers("--atoms", atoms) if atoms else (),
+                names(engine),
+                names(precision),
+                positive_integers("--np", np) if np else (),
+                rounds,
+                seconds,
+                quick,
+                lmp,
+                mpirun,
+            )
+        )
+
+    finish(run, json)

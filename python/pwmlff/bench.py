@@ -1,43 +1,49 @@
-"""Time pair_style pwmlff: engines and precisions, sizes, ranks, threads, ensembles.
+"""`pwmlff bench`: engines and precisions, sizes, ranks, threads, ensembles, timed in turns.
 
-    python benchmarks/bench.py --out docs/benchmarks/NAME.json
+    pwmlff bench --json > docs/benchmarks/NAME.json
 
 Each case is a whole lmp run of the same structure; the cases take turns, round after round, so
 that a busy machine slows all of them alike, and the best of each is reported: what disturbs a run
-can only slow it down. HfO2 is a fluorite
-crystal at 300 K, with the model of the folder PWMLFF_TEST_DATA (hfo2_dp/parameters.npz) or, where
-there is none, random parameters of the same shape: the time does not depend on their values. LJ is
-the melt of examples/lj. Memory is the growth of the resident size from the small to the large box,
-per atom, beyond that of `pair_style zero` with a full neighbour list.
+can only slow it down. HfO2 is a fluorite crystal at 300 K, with the model of the folder
+PWMLFF_TEST_DATA (hfo2_dp/parameters.npz) or, where there is none, random parameters of the same
+shape: the time does not depend on their values. LJ is the melt of examples/lj, with a random model
+of its shape where that folder is not there. Memory is the growth of the resident size from the
+small to the large box, per atom, beyond that of `pair_style zero` with a full neighbour list.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import re
+import shutil
 import subprocess
-import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from ase.build import bulk
 from ase.io import write
-from rich.console import Console
+from rich.console import Group, RenderableType
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
+from pwmlff import lmp, mpirun
 from pwmlff.models import DP, DPConfig
+from pwmlff.report import Failure, console
 
-LJ = Path(__file__).resolve().parents[1] / "examples" / "lj"
-PROGRAMS = Path(sys.executable).parent
+LJ = Path(__file__).resolve().parents[2] / "examples" / "lj"  # in the source tree
+DOUBLE = "engine fused precision double"
+ENGINES = ("torchscript", "fused")
+PRECISIONS = ("exact", "double", "mixed")
+HFO2_CELL = 12  # atoms of a fluorite cell
 PHASES = ("Pair", "Neigh", "Comm", "Modify", "Output", "Other")
 CORES = os.cpu_count() or 1
 
@@ -112,7 +118,7 @@ class Case:
             names = (
                 [f"{'padded' if self.padded else 'hfo2'}.pt"]
                 if self.system == "HfO2"
-                else [f"{LJ}/a.pt"]
+                else ["lj.pt"]
             )
             elements = "Hf O" if self.system == "HfO2" else "Ar"
             style = (
@@ -125,24 +131,34 @@ class Case:
         cells = round((self.atoms / 4) ** (1 / 3))
         return MELT.format(cells=cells, style=style, steps=steps, warm=warm)
 
-    def run(self, folder: Path, seconds: float) -> None:
-        """Run once, about as long as asked for, and keep what it measured."""
+    def run(self, folder: Path, seconds: float, programs: Programs) -> None:
+        """Run once, about as long as asked for, and keep what it measured.
+
+        Raises:
+            Failure: lmp fails.
+        """
         guess = max(self.rates) if self.rates else (2.0 if self.slow else 50.0)
         steps = max(2, int(seconds * 1000 * guess / self.atoms))
         if self.models > 1:
             steps = max(100, steps // 100 * 100)
         name = folder / "in.bench"
         name.write_text(self.text(steps))
-        environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
-        command = [PROGRAMS / "lmp", "-in", name, "-log", "none"]
+        command = [programs.lmp.path, "-in", name.name, "-log", "none"]
         if self.ranks > 1:
-            command = [PROGRAMS / "mpirun", "-np", str(self.ranks), *command]
+            command = programs.mpirun.command(mpirun.Wish(command, self.ranks))
+        threads = {"OMP_NUM_THREADS": str(self.threads)}
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+            command,
+            cwd=folder,
+            env={**os.environ, **programs.lmp.environment, **threads},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         text = done.stdout
         if done.returncode:
-            raise RuntimeError(text[-2000:])
+            raise Failure(f"{self.engine}, {self.atoms} atoms: {text[-2000:]}{done.stderr[-500:]}")
         time = float(re.findall(r"Loop time of (\S+) on", text)[-1])
         self.rates.append(self.atoms * steps / time / 1000)
         self.kilobytes.append(int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]))
@@ -152,36 +168,101 @@ class Case:
             self.phases[phase] = float(share[1]) if share else 0.0
 
 
-def cases(quick: bool) -> list[Case]:
+@dataclass(frozen=True)
+class Programs:
+    """What is started."""
+
+    lmp: lmp.Program
+    mpirun: mpirun.Mpirun
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to time; empty lists stand for the standard cases."""
+
+    atoms: Sequence[int] = ()
+    engines: Sequence[str] = ()
+    precisions: Sequence[str] = ()
+    ranks: Sequence[int] = ()
+    rounds: int = 3
+    seconds: float = 4.0
+    quick: bool = False
+    lmp: str | None = None
+    mpirun: str | None = None
+
+    @property
+    def standard(self) -> bool:
+        """Whether nothing special is asked for."""
+        return not (self.atoms or self.engines or self.precisions or self.ranks)
+
+
+def cases(options: Options) -> list[Case]:
     """All cases, in the order of the table."""
-    fused = [f"engine fused precision {p}" for p in ("exact", "double", "mixed")]
-    double = fused[1]
+    return standard_cases(options.quick) if options.standard else chosen_cases(options)
+
+
+def chosen_cases(options: Options) -> list[Case]:
+    """HfO2 in every combination that is asked for.
+
+    Raises:
+        Failure: a word or a number that there is no case for.
+    """
+    engines, precisions = options.engines or ENGINES, options.precisions or PRECISIONS
+    bad = sorted({*engines} - {*ENGINES}) + sorted({*precisions} - {*PRECISIONS})
+    if bad:
+        raise Failure(
+            f"found {', '.join(bad)}; expected engines {', '.join(ENGINES)} and precisions "
+            f"{', '.join(PRECISIONS)}"
+        )
+    words = [f"engine fused precision {p}" for p in precisions] if "fused" in engines else []
+    words = ["engine torchscript"] * ("torchscript" in engines) + words
+    return [
+        Case("HfO2", HFO2_CELL * repeats(n) ** 3, word, ranks=ranks)
+        for n in options.atoms or (768,)
+        for ranks in options.ranks or (1,)
+        for word in words
+    ]
+
+
+def repeats(atoms: int) -> int:
+    """Cells along each side of the cube of HfO2 that is nearest to a number of atoms."""
+    return max(2, round((atoms / HFO2_CELL) ** (1 / 3)))
+
+
+def standard_cases(quick: bool) -> list[Case]:
+    """What docs/performance.md quotes."""
+    fused = [f"engine fused precision {p}" for p in PRECISIONS]
     sizes = (96, 768) if quick else (96, 768, 6144)
     chosen = [Case("HfO2", n, "engine torchscript") for n in sizes[:2]]
     chosen += [Case("HfO2", 768, "engine torchscript", padded=True)]
     chosen += [Case("HfO2", n, engine) for engine in fused for n in sizes]
     chosen += [Case("HfO2", n, "zero") for n in (sizes[0], sizes[-1])]
-    chosen += [Case("HfO2", 768, double, models=4)]
+    chosen += [Case("HfO2", 768, DOUBLE, models=4)]
     if CORES > 1:
         chosen += [
-            Case("HfO2", sizes[-1], double, ranks=2),
-            Case("HfO2", sizes[-1], double, threads=2),
+            Case("HfO2", sizes[-1], DOUBLE, ranks=2),
+            Case("HfO2", sizes[-1], DOUBLE, threads=2),
         ]
     chosen += [Case("LJ", 4000, engine) for engine in ("engine torchscript", *fused[1:])]
     if not quick:
-        chosen += [Case("LJ", 32000, double, ranks=min(2, CORES))]
+        chosen += [Case("LJ", 32000, DOUBLE, ranks=min(2, CORES))]
     return chosen
 
 
-def prepare(folder: Path) -> str:
-    """Write structures and the HfO2 model; return where its parameters come from."""
+def prepare(folder: Path, atoms_of: set[int]) -> str:
+    """Write structures of these sizes and all models; return where the parameters come from."""
     rng = np.random.default_rng(0)
     cell = bulk("HfO2", "fluorite", a=5.08, cubic=True)
-    for repeat in (2, 4, 8):
-        atoms = cell.repeat(repeat)
+    for natoms in sorted(atoms_of):
+        atoms = cell.repeat(repeats(natoms))
         atoms.positions += rng.normal(scale=0.05, size=atoms.positions.shape)
         name = folder / f"hfo2-{len(atoms)}.data"
         write(name, atoms, format="lammps-data", specorder=["Hf", "O"], masses=True)
+    if (LJ / "a.pt").is_file():
+        shutil.copy(LJ / "a.pt", folder / "lj.pt")
+    else:
+        config = DPConfig((18,), 2.5, 2.0, 96, 4, (8, 16), (16, 16), units="lj")
+        DP(config, seed=0).save(folder / "lj.pt")
     shape = {"atom_type": (8, 72), "rmax": 6.0, "rmin": 0.5, "max_neighbor": 100, "m2": 16}
     kinds = {"hfo2.pt": DP, "padded.pt": PaddedDP}
     source = Path(os.environ.get("PWMLFF_TEST_DATA", "."), "hfo2_dp", "parameters.npz")
@@ -212,7 +293,7 @@ def find(done: list[Case], **wanted) -> Case:
 
 def ratios(done: list[Case]) -> dict[str, float]:
     """The numbers that are promised, from one set of cases."""
-    double, mixed = "engine fused precision double", "engine fused precision mixed"
+    double, mixed = DOUBLE, "engine fused precision mixed"
     large = max(case.atoms for case in done if case.system == "HfO2")
     middle = find(done, system="HfO2", atoms=768, engine=double)
     small = find(done, system="HfO2", atoms=96, engine=double)
@@ -241,48 +322,54 @@ def ratios(done: list[Case]) -> dict[str, float]:
     return result
 
 
-def main() -> None:
-    """Run all cases in turns and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="repetitions of each case")
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of a run")
-    parser.add_argument("--quick", action="store_true", help="leave out the large boxes")
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    options = parser.parse_args()
+@dataclass(frozen=True)
+class BenchReport:
+    """What was measured."""
 
-    done = cases(options.quick)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        parameters = prepare(folder)
-        turns = [case for _ in range(options.rounds) for case in done]
-        for case in track(turns, "timing", transient=True):
-            case.run(folder, options.seconds)
+    machine: str
+    parameters: str
+    cases: list[Case]
+    ratios: dict[str, float]
 
-    machine = f"{processor()}, {CORES} cores"
-    table = Table(title=f"katom-step/s, {machine}, {date.today()}, parameters: {parameters}")
-    for column in ("system", "atoms", "engine", "models", "ranks", "threads", "rate", "Pair %"):
-        table.add_column(column, justify="left" if column in {"system", "engine"} else "right")
-    for c in done:
-        numbers = [str(n) for n in (c.models, c.ranks, c.threads)]
-        pair = f"{c.phases['Pair']:.1f}"
-        engine = c.engine + (", padded file" if c.padded else "")
-        table.add_row(c.system, str(c.atoms), engine, *numbers, f"{c.rate:.1f}", pair)
-    console = Console(width=110)
-    console.print(table)
-    summary = ratios(done)
-    for text, value in summary.items():
-        console.print(f"{text:45} {value:8.2f}")
-    if options.out:
-        report = {
-            "machine": machine,
+    ok = True
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "machine": self.machine,
             "date": str(date.today()),
-            "parameters": parameters,
-            "cases": [{**asdict(case), "rate": case.rate} for case in done],
-            "ratios": summary,
+            "parameters": self.parameters,
+            "cases": [{**asdict(case), "rate": case.rate} for case in self.cases],
+            "ratios": self.ratios,
         }
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+    def show(self) -> RenderableType:
+        """One row for each case, and what is quoted."""
+        title = f"katom-step/s, {self.machine}, {date.today()}, parameters: {self.parameters}"
+        table = Table(title=title)
+        for column in ("system", "atoms", "engine", "models", "ranks", "threads", "rate", "Pair %"):
+            table.add_column(column, justify="left" if column in {"system", "engine"} else "right")
+        for c in self.cases:
+            numbers = [str(n) for n in (c.models, c.ranks, c.threads)]
+            pair = f"{c.phases['Pair']:.1f}"
+            engine = c.engine + (", padded file" if c.padded else "")
+            table.add_row(c.system, str(c.atoms), engine, *numbers, f"{c.rate:.1f}", pair)
+        return Group(table, *(Text(f"{name:45} {x:8.2f}") for name, x in self.ratios.items()))
 
 
-if __name__ == "__main__":
-    main()
+def bench(options: Options) -> BenchReport:
+    """Run all cases in turns.
+
+    Raises:
+        Failure: an option cannot be used, or lmp fails.
+    """
+    programs = Programs(lmp.program(options.lmp), mpirun.find(options.mpirun))
+    done = cases(options)
+    with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
+        folder = Path(name)
+        parameters = prepare(folder, {case.atoms for case in done if case.system == "HfO2"})
+        turns = [case for _ in range(options.rounds) for case in done]
+        for case in track(turns, "timing", console=console(stderr=True), transient=True):
+            case.run(folder, options.seconds, programs)
+    summary = ratios(done) if options.standard else {}
+    return BenchReport(f"{processor()}, {CORES} cores", parameters, done, summary)

@@ -1,0 +1,252 @@
+"""`pwmlff build`: compile the plugin against a LAMMPS of the user's own.
+
+What the compiler needs to know of that LAMMPS, its version, integer sizes and MPI, is found where
+it can be found, and said. The plugin ends up in DIR/lib; torch is that of this Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import lmp
+from pwmlff.report import Failure, console
+
+SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
+CUDA = ("auto", "on", "off")
+TAIL = 25  # lines of a failed command that are shown
+TIMEOUT = 60  # seconds for lmp to answer
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to compile for."""
+
+    lammps: Path  # source tree or installation
+    mpi: str | None = None  # mpicxx
+    cuda: str = "auto"
+    architectures: str | None = None  # like 80;90
+    sizes: str | None = None  # None: as found
+    output: Path = Path("pwmlff-plugin")
+    jobs: int | None = None
+    configure_only: bool = False
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What was compiled."""
+
+    facts: dict[str, str]  # of build.json
+    sizes_from: str
+    plugin: str  # empty where only configured
+    checked: str  # the lmp that loaded it, or why none did
+
+    ok = True
+
+    @property
+    def line(self) -> str:
+        """For the input."""
+        return f"plugin load {self.plugin}"
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        line = self.line if self.plugin else ""
+        return {"built_for": self.facts, "sizes_from": self.sizes_from} | {
+            "plugin": self.plugin, "checked": self.checked, "line": line,
+        }  # fmt: skip
+
+    def show(self) -> RenderableType:
+        """What it was compiled for, and the line to paste."""
+        table = Table(show_header=False)
+        for name, text in (
+            ("LAMMPS", self.facts["lammps"]),
+            ("integer sizes", f"{self.facts['sizes']} ({self.sizes_from})"),
+            ("MPI", f"{self.facts['mpi']} {self.facts['mpi_version']}".strip() or "unknown"),
+            ("torch", self.facts["torch"]),
+            ("CUDA", self.facts["cuda"] or "no GPU kernels"),
+            ("architectures", self.facts["cuda_architectures"] or ""),
+            ("compiler", self.facts["compiler"]),
+            ("checked", self.checked),
+        ):
+            if text:
+                table.add_row(name, text)
+        if not self.plugin:
+            return Group(table, Text("configured, not compiled"))
+        return Group(table, Text("before the first pair_style in the input:"), Text(self.line))
+
+
+def build(options: Options) -> BuildReport:
+    """Configure, compile and install.
+
+    Raises:
+        Failure: there is no LAMMPS, CMake or compiler, or one of them fails.
+    """
+    if options.cuda not in CUDA:
+        raise Failure(f"--cuda is '{options.cuda}', expected one of {', '.join(CUDA)}")
+    root = options.lammps.resolve()
+    if not any((root / place / "pair.h").is_file() for place in ("src", "include/lammps")):
+        raise Failure(
+            f"'{options.lammps}' has neither src/pair.h nor include/lammps/pair.h; give the source "
+            "tree or the installation of LAMMPS"
+        )
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if cmake is None:
+        raise Failure("found no cmake: pip install cmake ninja")
+    sizes, sizes_from = options.sizes, "as asked"
+    if sizes is None:
+        sizes, sizes_from = integer_sizes(root)
+    elif sizes not in SIZES:
+        raise Failure(f"--sizes is '{sizes}', expected one of {', '.join(SIZES)}")
+    folder = options.output.resolve()
+    tree = folder / "build"
+    command = [
+        cmake, "-S", str(sources()), "-B", str(tree), "-DCMAKE_BUILD_TYPE=Release",
+        f"-DPWMLFF_LAMMPS={root}", f"-DPWMLFF_LAMMPS_SIZES={sizes}",
+        f"-DPWMLFF_CUDA={options.cuda.upper()}", f"-DPython_EXECUTABLE={sys.executable}",
+        "-DCMAKE_INSTALL_LIBDIR=lib",
+    ]  # fmt: skip
+    if shutil.which("ninja", path=f"{Path(cmake).parent}:{os.environ['PATH']}"):
+        command += ["-G", "Ninja"]
+    if options.mpi:
+        mpicxx = shutil.which(options.mpi)
+        if mpicxx is None:
+            raise Failure(f"found no '{options.mpi}'; give the mpicxx that LAMMPS was built with")
+        command.append(f"-DMPI_CXX_COMPILER={mpicxx}")
+    if options.architectures:
+        command.append(f"-DPWMLFF_CUDA_ARCHITECTURES={options.architectures}")
+    environment = {**os.environ, "PATH": f"{Path(cmake).parent}:{os.environ['PATH']}"}
+    _watch(command, environment, "configuring", None)
+    facts = json.loads((tree / "pair_pwmlff" / "build.json").read_text())
+    if options.configure_only:
+        return BuildReport(facts, sizes_from, "", "")
+    jobs = [] if options.jobs is None else ["-j", str(options.jobs)]
+    _watch([cmake, "--build", str(tree), *jobs], environment, "compiling", percentage)
+    _watch(
+        [cmake, "--install", str(tree), "--prefix", str(folder)], environment, "installing", None
+    )
+    plugin = folder / "lib" / "pwmlffplugin.so"
+    return BuildReport(facts, sizes_from, str(plugin), check(root, plugin))
+
+
+def sources() -> Path:
+    """Folder with the C++ sources: in the installed package, or the source tree.
+
+    Raises:
+        Failure: it is neither here nor there.
+    """
+    here = Path(__file__).parent
+    for folder in (here / "source", here.parents[1]):
+        if (folder / "pair_pwmlff" / "pwmlffplugin.cpp").is_file():
+            return folder
+    raise Failure(f"found no C++ sources in {here / 'source'}: reinstall pair-pwmlff")
+
+
+def programs(root: Path) -> list[Path]:
+    """Executables of that LAMMPS."""
+    found = [root / "lmp"]
+    for pattern in ("bin/lmp*", "build*/lmp*", "src/lmp_*"):
+        found += sorted(root.glob(pattern))
+    return [p for p in found if p.is_file() and os.access(p, os.X_OK)]
+
+
+def environment_of(program: Path) -> dict[str, str]:
+    """What a program needs to find its MPI: the lmp of the lammps package says where that is."""
+    result = dict(os.environ)
+    package = lmp.program()
+    if Path(package.path).resolve() == program.resolve():
+        result |= package.environment
+    result.pop("LAMMPS_PLUGIN_PATH", None)  # only the plugin that is asked for
+    return result
+
+
+def say(program: Path, arguments: list[str], text: str = "") -> str:
+    """What a program says, empty where it does not run."""
+    try:
+        done = subprocess.run(
+            [program, *arguments], env=environment_of(program), input=text, capture_output=True,
+            text=True, timeout=TIMEOUT, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def integer_sizes(root: Path) -> tuple[str, str]:
+    """Integer sizes of a LAMMPS, and what told them."""
+    for cache in sorted(root.glob("build*/CMakeCache.txt")):
+        if match := re.search(r"^LAMMPS_SIZES:\w+=(\w+)", cache.read_text(), re.MULTILINE):
+            return match[1].upper(), f"from {cache}"
+    for pc in sorted(root.glob("**/pkgconfig/liblammps.pc")):
+        if match := re.search(r"LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)", pc.read_text()):
+            return match[1], f"from {pc}"
+    for program in programs(root):
+        said = say(program, ["-h"])
+        if match := re.search(r"LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)", said):
+            return match[1], f"from {program} -h"
+    return "SMALLBIG", "assumed; --sizes says otherwise"
+
+
+def check(root: Path, plugin: Path) -> str:
+    """Let an lmp of that LAMMPS load the plugin.
+
+    Raises:
+        Failure: it does not.
+    """
+    for program in programs(root):
+        if "Large-scale" not in say(program, ["-h"]):
+            continue  # it does not run here
+        said = say(program, ["-log", "none"], f"plugin load {plugin}\npair_style pwmlff\n")
+        if "pair_style pwmlff command: missing argument" in said:  # as far as it should get
+            return f"{program} loads it"
+        raise Failure(f"{program} does not load {plugin}:\n{_tail(said)}")
+    return "not loaded: found no lmp there that runs on this machine"
+
+
+def percentage(line: str) -> float | None:
+    """Share of the work that is done, from a line of ninja or of make."""
+    if match := re.match(r"\[(\d+)/(\d+)\]", line):
+        return 100 * int(match[1]) / int(match[2])
+    match = re.match(r"\[ *(\d+)%\]", line)
+    return float(match[1]) if match else None
+
+
+def _watch(
+    command: list[str],
+    environment: dict[str, str],
+    title: str,
+    share: Callable[[str], float | None] | None,
+) -> None:
+    """Run a command, with a bar where it says how far it is."""
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),
+        TimeElapsedColumn(), console=console(stderr=True), transient=True,
+    )  # fmt: skip
+    lines: list[str] = []
+    with bar, subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        task = bar.add_task(title, total=100 if share else None)
+        for line in process.stdout or ():
+            lines.append(line)
+            if share and (done := share(line)) is not None:
+                bar.update(task, completed=done)
+    if process.returncode != 0:
+        raise Failure(f"{title} failed: {' '.join(command)}\n{_tail(''.join(lines))}")
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-TAIL:])

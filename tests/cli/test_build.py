@@ -1,0 +1,137 @@
+"""`pwmlff build`: what it finds out of a LAMMPS, what it tells CMake, what it says at the end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness import PROGRAMS
+from pwmlff import build, lmp
+
+PACKAGE = Path(lmp.program().path).parent  # an installation of LAMMPS
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A source tree of LAMMPS, as far as CMake looks."""
+    source = tmp_path / "lammps" / "src"
+    source.mkdir(parents=True)
+    (source / "pair.h").touch()
+    (source / "version.h").write_text('#define LAMMPS_VERSION "29 Aug 2024"\n')
+    return source.parent
+
+
+@pytest.fixture
+def cmake(tmp_path: Path, monkeypatch):
+    """A stand-in for CMake that records its words and says how far it is."""
+    path = tmp_path / "bin" / "cmake"
+    path.parent.mkdir()
+    facts = tmp_path / "pwmlff-plugin" / "build" / "pair_pwmlff"
+    facts.mkdir(parents=True)
+    names = (
+        "lammps", "sizes", "mpi", "mpi_version", "torch", "cuda", "cuda_architectures", "compiler",
+    )  # fmt: skip
+    (facts / "build.json").write_text(
+        "{" + ", ".join(f'"{name}": "{name} of the build"' for name in names) + "}"
+    )
+    path.write_text(
+        f'#!/bin/sh\nprintf "%s " "$@" >> {tmp_path}/words; echo >> {tmp_path}/words\n'
+        "echo '[1/2] one'; echo '[2/2] two'\n"
+    )
+    path.chmod(0o755)
+    monkeypatch.setattr(build.sys, "executable", str(path.with_name("python3")))
+    return lambda: (tmp_path / "words").read_text().splitlines()
+
+
+@pytest.mark.parametrize("mpi", ["mpicxx"])
+def test_real_configuration(pwmlff, mpi: str):
+    """Of the lammps package as a user's own installation."""
+    found = pwmlff(
+        "build", "--lammps", PACKAGE, "--mpi", PROGRAMS / mpi, "--cuda", "off", "--configure-only",
+        "--json",
+    )  # fmt: skip
+    assert found.returncode == 0, found.words
+    facts = found.json["built_for"]
+    assert facts["lammps"] == "22 Jul 2025"
+    assert facts["sizes"] == "SMALLBIG"
+    assert facts["mpi"] == "MPICH"
+    assert re.fullmatch(r"\d+\.\d+(\.\d+)?", facts["mpi_version"])
+    assert facts["cuda"] == ""
+    assert found.json["sizes_from"].endswith("liblammps.pc")
+
+
+def test_source_tree(pwmlff, tree: Path):
+    """Version and integer sizes of a source tree that CMake has built."""
+    (tree / "build").mkdir()
+    (tree / "build" / "CMakeCache.txt").write_text("LAMMPS_SIZES:STRING=bigbig\n")
+    found = pwmlff(
+        "build", "--lammps", tree, "--mpi", PROGRAMS / "mpicxx", "--cuda", "off",
+        "--configure-only", "--json",
+    )  # fmt: skip
+    assert found.returncode == 0, found.words
+    assert found.json["built_for"]["lammps"] == "29 Aug 2024"
+    assert found.json["built_for"]["sizes"] == "BIGBIG"
+    assert "CMakeCache.txt" in found.json["sizes_from"]
+
+
+def test_command_lines(pwmlff, cmake, tree: Path, tmp_path: Path):
+    mpicxx = tmp_path / "bin" / "mpicxx"
+    mpicxx.write_text("#!/bin/sh\n")
+    mpicxx.chmod(0o755)
+    found = pwmlff(
+        "build", "--lammps", tree, "--mpi", mpicxx, "--cuda", "on", "--arch", "80;90",
+        "--sizes", "BIGBIG", "-j", 3,
+    )  # fmt: skip
+    assert found.returncode == 0, found.words
+    configure, compile_, install = cmake()
+    for word in (
+        f"-DPWMLFF_LAMMPS={tree}", "-DPWMLFF_LAMMPS_SIZES=BIGBIG", "-DPWMLFF_CUDA=ON",
+        "-DPWMLFF_CUDA_ARCHITECTURES=80;90", f"-DMPI_CXX_COMPILER={mpicxx}",
+    ):  # fmt: skip
+        assert f"{word} " in configure
+    assert compile_.endswith("-j 3 ")
+    assert install.endswith(f"--prefix {tmp_path}/pwmlff-plugin ")
+    assert f"plugin load {tmp_path}/pwmlff-plugin/lib/pwmlffplugin.so" in found.words
+    assert "BIGBIG" not in found.output  # what is said is what CMake found
+    assert "found no lmp there" in found.words
+
+
+def test_failure_shows_the_end_of_the_output(pwmlff, cmake, tree: Path, tmp_path: Path):
+    (tmp_path / "bin" / "cmake").write_text("#!/bin/sh\necho 'Could NOT find MPI'; exit 1\n")
+    found = pwmlff("build", "--lammps", tree)
+    assert found.returncode == 2
+    assert "configuring failed" in found.words
+    assert "Could NOT find MPI" in found.words
+
+
+def test_lmp_that_does_not_load_it(tree: Path):
+    program = tree / "src" / "lmp_mpi"
+    program.write_text("#!/bin/sh\necho Large-scale; echo 'ERROR: Open of plugin file failed'\n")
+    program.chmod(0o755)
+    with pytest.raises(build.Failure, match="Open of plugin file failed"):
+        build.check(tree, tree / "pwmlffplugin.so")
+    program.write_text("#!/bin/sh\necho -DLAMMPS_SMALLSMALL\n")
+    assert build.integer_sizes(tree) == ("SMALLSMALL", f"from {program} -h")
+
+
+def test_percentage():
+    assert build.percentage("[3/12] Building CXX object") == 25
+    assert build.percentage("[ 40%] Building CXX object") == 40
+    assert build.percentage("-- Configuring done") is None
+
+
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (["--lammps", "absent"], "'absent' has neither src/pair.h nor include/lammps/pair.h"),
+        (["--lammps", PACKAGE, "--cuda", "maybe"], "--cuda is 'maybe'"),
+        (["--lammps", PACKAGE, "--sizes", "HUGE"], "--sizes is 'HUGE'"),
+        (["--lammps", PACKAGE, "--mpi", "absent"], "found no 'absent'"),
+    ],
+)
+def test_errors(pwmlff, arguments, words: str):
+    found = pwmlff("build", *arguments)
+    assert found.returncode == 2
+    assert words in found.words
