@@ -367,7 +367,13 @@ def launch(options: Options) -> list[Rank]:
     if done.returncode != 0 or not marked:
         said = (done.stderr + done.stdout).strip().splitlines()[-8:]
         raise Failure("\n".join([f"{' '.join(command)}: exit code {done.returncode}", *said]))
-    return [_from_json(r) for r in json.loads(marked[0].removeprefix(MARK))]
+    ranks = [_from_json(r) for r in json.loads(marked[0].removeprefix(MARK))]
+    if len(ranks) != nranks:
+        raise Failure(
+            f"{launcher.description} started {nranks} ranks, but mpi4py sees {len(ranks)} of them: "
+            "they are of different MPI families; see pwmlff doctor"
+        )
+    return ranks
 
 
 MARK = "pwmlff-ranks "  # before the line with what was gathered: launchers write to stdout too

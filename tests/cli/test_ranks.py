@@ -212,3 +212,18 @@ def test_errors(pwmlff, arguments, words):
     found = pwmlff("ranks", *arguments)
     assert found.returncode == 2
     assert words in found.words
+
+
+def test_mpirun_of_another_family(pwmlff, tmp_path: Path):
+    """Its ranks do not find each other: each believes to be the only one."""
+    other = tmp_path / "mpirun"
+    other.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --version ]; then echo "mpirun (Open MPI) 4.1.4"; exit; fi\n'
+        'while [ "${1#*python}" = "$1" ]; do shift; done\n'
+        '"$@"; "$@"\n'
+    )
+    other.chmod(0o755)
+    found = pwmlff("ranks", "-np", 2, "--mpirun", other)
+    assert found.returncode == 2
+    assert "started 2 ranks, but mpi4py sees 1 of them" in found.words

@@ -1,0 +1,60 @@
+"""The files to copy of examples/clusters: they parse, name what is there, and the input runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from pwmlff.cli import app
+from pwmlff.mpirun import Host, read_hostfile
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "examples" / "clusters"
+
+
+@pytest.mark.parametrize("name", ["slurm.sh", "ssh.sh"])
+def test_scripts_parse(name: str):
+    subprocess.run(["bash", "-n", FOLDER / name], check=True)
+
+
+@pytest.mark.parametrize("name", ["mpijob.yaml", "volcano.yaml"])
+def test_yaml_parses(name: str):
+    yaml = pytest.importorskip("yaml")
+    job = yaml.safe_load((FOLDER / name).read_text())
+    assert job["kind"] in {"MPIJob", "Job"}
+    text = (FOLDER / name).read_text()
+    script = re.search(r"- \|\n((?: {18}.*\n)+)", text)[1]
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def test_options_are_there():
+    """Every option of a `pwmlff` line is one of that command."""
+    commands = typer.main.get_command(app).commands
+    lines = 0
+    for path in sorted(FOLDER.iterdir()):
+        text = path.read_text().replace("\\\n", " ")
+        for line in re.findall(r"^\s*(?:#\s+)?pwmlff (.*)$", text, re.MULTILINE):
+            name, *words = line.split()
+            known = {option for p in commands[name].params for option in p.opts}
+            used = {word for word in words if word.startswith("-")} - {"-in"}
+            assert used <= known, (path.name, line)
+            lines += 1
+    assert lines >= 6
+
+
+def test_hostfile():
+    assert read_hostfile(FOLDER / "hosts") == [Host("node1", 4), Host("node2", 4)]
+
+
+def test_input_runs(process, tmp_path: Path):
+    text = (FOLDER / "in.melt").read_text()
+    text = text.replace("0 10 0 10 0 10", "0 4 0 4 0 4").replace("../lj", f"{ROOT}/examples/lj")
+    (tmp_path / "in.melt").write_text(text)
+    arguments = ("-np", 2, "--retries", 1, "--json", "-in", "in.melt", "-var", "steps", 20)
+    found = process("run", *arguments)
+    assert found.returncode == 0, found.words
+    assert found.json["attempts"][0]["step"] == 20
