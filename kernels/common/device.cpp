@@ -6,6 +6,7 @@
 #include "device.h"
 
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -41,7 +42,21 @@ class HostDevice : public Device {
   std::size_t largest_scratch() const override { return 227 * 1024; }    // that of an H200
 
  private:
-  void launch(const Launch &) override {}
+  void launch(const Launch &) override {}    // only for kernels on GPUs
+
+  void mark_begin(const char *kernel) override
+  {
+    measured = kernel;
+    begin = std::chrono::steady_clock::now();
+  }
+  void mark_end() override
+  {
+    seconds_[measured] +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  std::string measured;
+  std::chrono::steady_clock::time_point begin;
 };
 
 }    // namespace

@@ -6,7 +6,8 @@
 // Where team kernels run: memory, copies and launches on one CUDA device, or on the CPU in its place.
 //
 // Needs no torch. Work on a CUDA device goes to one stream of its own, in order, and is not waited
-// for until synchronize(); every call sets the device first and leaves the current device as it was.
+// for until synchronize(). Making a device makes it the current one of the thread; every call runs with
+// its device current, whatever the thread has done in between.
 
 #ifndef PWMLFF_DEVICE_H
 #define PWMLFF_DEVICE_H
@@ -14,6 +15,7 @@
 #include "export.h"
 #include "team.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -51,14 +53,21 @@ class PWMLFF_KERNELS_API Device {
   /// Bytes of scratch that a team of a whole block can have.
   virtual std::size_t largest_scratch() const = 0;
 
+  /// Measure how long each kernel takes from now on, or no longer. What was measured is kept.
+  void measure(bool on) { measuring = on; }
+  /// Seconds by name of the kernel, for all launches up to the last synchronize().
+  const std::map<std::string, double> &seconds() const { return seconds_; }
+
   /// Run a team kernel on items 0 .. nitems-1.
   template <class Kernel>
   void run(std::int64_t nitems, const Kernel &kernel, std::size_t scratch = 0)
   {
     if (nitems <= 0) return;
+    if (measuring) mark_begin(Kernel::name);
     if (kind_ == Kind::serial) run_serial(nitems, scratch, kernel);
     else if (kind_ == Kind::threads) run_threads(nitems, scratch, kernel);
     else run_cuda([&](void *stream) { launch_teams_cuda(nitems, scratch, kernel, stream); });
+    if (measuring) mark_end();
   }
 
  protected:
@@ -70,9 +79,15 @@ class PWMLFF_KERNELS_API Device {
     virtual ~Launch() = default;
   };
 
+  std::map<std::string, double> seconds_;
+
  private:
   /// Make the call with the device set.
   virtual void launch(const Launch &call) = 0;
+
+  /// Before and after a kernel that is to be measured.
+  virtual void mark_begin(const char *kernel) = 0;
+  virtual void mark_end() = 0;
 
   template <class Call> void run_cuda(const Call &call)
   {
@@ -110,9 +125,10 @@ class PWMLFF_KERNELS_API Device {
 
   Kind kind_;
   std::string name_;
+  bool measuring = false;
 };
 
-/// The CUDA device of this index among those that are visible.
+/// The CUDA device of this index among those that are visible; it becomes the current one.
 /// @throws std::runtime_error where there is none, or no CUDA in this build
 std::shared_ptr<Device> make_cuda_device(int index);
 

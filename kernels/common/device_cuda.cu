@@ -92,6 +92,14 @@ class CudaDevice : public Device {
   {
     const DeviceGuard guard(index);
     check(cudaStreamSynchronize(stream), "running the kernels of a step");
+    for (const auto &[kernel, begin, end] : marks) {
+      float milliseconds = 0.0F;
+      check(cudaEventElapsedTime(&milliseconds, begin, end), "measuring a kernel");
+      seconds_[kernel] += 1e-3 * milliseconds;
+      cudaEventDestroy(begin);
+      cudaEventDestroy(end);
+    }
+    marks.clear();
   }
   std::size_t largest_scratch() const override { return largest; }
 
@@ -104,6 +112,24 @@ class CudaDevice : public Device {
     } catch (const std::runtime_error &error) {
       throw std::runtime_error(name() + ": " + error.what());
     }
+  }
+
+  void mark_begin(const char *kernel) override
+  {
+    const DeviceGuard guard(index);
+    marks.push_back({kernel, record(), nullptr});
+  }
+  void mark_end() override
+  {
+    const DeviceGuard guard(index);
+    marks.back().end = record();
+  }
+  cudaEvent_t record()
+  {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreate(&event), "making an event");
+    check(cudaEventRecord(event, stream), "recording an event");
+    return event;
   }
 
   void copy(void *to, const void *from, std::size_t bytes, cudaMemcpyKind direction,
@@ -125,6 +151,12 @@ class CudaDevice : public Device {
   int index;
   std::size_t largest;
   cudaStream_t stream = nullptr;
+
+  struct Mark {
+    const char *kernel;
+    cudaEvent_t begin, end;
+  };
+  std::vector<Mark> marks;
 };
 
 }    // namespace
@@ -138,6 +170,12 @@ std::shared_ptr<Device> make_cuda_device(int index)
   if (index >= count)
     throw std::runtime_error("there is no cuda:" + std::to_string(index) + ", only " +
                              std::to_string(count) + " CUDA device(s) are visible");
+  // Setting a device makes a context on it, so this comes before all else, and the guards of this
+  // thread find nothing to change: no other device ever gets one.
+  const cudaError_t refused = cudaSetDevice(index);
+  if (refused != cudaSuccess)
+    throw std::runtime_error("cuda:" + std::to_string(index) +
+                             " cannot be used: " + cudaGetErrorString(refused));
   cudaDeviceProp properties{};
   const cudaError_t unknown = cudaGetDeviceProperties(&properties, index);
   if (unknown != cudaSuccess)

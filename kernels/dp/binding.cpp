@@ -33,8 +33,10 @@
 //   set_neighbors(Tensor species, Tensor first, Tensor candidate)
 //   find_neighbors(Tensor x, Tensor species, int ncentres, float reach) -> (Tensor, Tensor)
 //       make the list on the device: rows closer than reach; returns first and candidate
-//   evaluate(Tensor x) -> as above, with the list that was set or found last
+//   evaluate(Tensor x, bool atom_virials = True) -> as above, with the list that was set or found
+//       last; virials of atoms are without rows where they are not wanted
 //   device() -> str
+//   measure(bool on), seconds() -> Dict(str, float)    time of each kernel so far
 
 #include "binding.h"
 
@@ -184,27 +186,35 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
     return {torch::tensor(first, torch::kInt), torch::tensor(candidate, torch::kInt)};
   }
 
-  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x)
+  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x, bool atom_virials)
   {
     const std::int64_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
     check("x", x, at::kDouble, {nrows, 3});
     neighbors.update(x.const_data_ptr<double>());
     const DPDeviceOutput *output = nullptr;
     try {
-      output = &engine.evaluate(neighbors, true, true);
+      output = &engine.evaluate(neighbors, atom_virials, atom_virials);
     } catch (const DPOverflow &error) {
       TORCH_CHECK_VALUE(false, error.what());
     } catch (const std::invalid_argument &error) {
       TORCH_CHECK_VALUE(false, error.what());
     }
+    const std::int64_t rows = atom_virials ? nrows : 0;
     return {tensor(output->atom_energy, {ncentres}), tensor(output->force, {nrows, 3}),
-            tensor(output->virial, {9}), tensor(output->atom_virial, {nrows, 6}),
-            tensor(output->centroid_virial, {nrows, 9})};
+            tensor(output->virial, {9}), tensor(output->atom_virial, {rows, 6}),
+            tensor(output->centroid_virial, {rows, 9})};
   }
 
   double cutoff() const { return network.rmax; }
   std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine.table_bytes()); }
   std::string device() const { return engine.device()->name(); }
+  void measure(bool on) { engine.device()->measure(on); }
+  c10::Dict<std::string, double> seconds() const
+  {
+    c10::Dict<std::string, double> result;
+    for (const auto &[kernel, seconds] : engine.device()->seconds()) result.insert(kernel, seconds);
+    return result;
+  }
 
  private:
   int nspecies() const { return network.nspecies(); }
@@ -231,10 +241,13 @@ void register_dp_engine(torch::Library &library)
       .def(torch::init<std::string, std::string, std::vector<std::int64_t>, std::string>())
       .def("set_neighbors", &DPDeviceEngineBinding::set_neighbors)
       .def("find_neighbors", &DPDeviceEngineBinding::find_neighbors)
-      .def("evaluate", &DPDeviceEngineBinding::evaluate)
+      .def("evaluate", &DPDeviceEngineBinding::evaluate, "",
+           {torch::arg("x"), torch::arg("atom_virials") = true})
       .def("cutoff", &DPDeviceEngineBinding::cutoff)
       .def("table_bytes", &DPDeviceEngineBinding::table_bytes)
-      .def("device", &DPDeviceEngineBinding::device);
+      .def("device", &DPDeviceEngineBinding::device)
+      .def("measure", &DPDeviceEngineBinding::measure)
+      .def("seconds", &DPDeviceEngineBinding::seconds);
 }
 
 }    // namespace pwmlff

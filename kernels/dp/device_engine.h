@@ -14,9 +14,9 @@
 #define PWMLFF_DP_DEVICE_ENGINE_H
 
 #include "../common/device.h"
+#include "../common/export.h"
 #include "../neighbors/device_neighbors.h"
 #include "engine.h"
-#include "../common/export.h"
 
 #include <memory>
 #include <vector>

@@ -1,6 +1,7 @@
 """`pwmlff bench`: engines and precisions, sizes, ranks, threads, ensembles, timed in turns.
 
     pwmlff bench --json > docs/benchmarks/NAME.json
+    pwmlff bench --gpu --json > docs/benchmarks/NAME-gpu.json
 
 Each case is a whole lmp run of the same structure; the cases take turns, round after round, so
 that a busy machine slows all of them alike, and the best of each is reported: what disturbs a run
@@ -9,6 +10,9 @@ PWMLFF_TEST_DATA (hfo2_dp/parameters.npz) or, where there is none, random parame
 shape: the time does not depend on their values. LJ is the melt of examples/lj, with a random model
 of its shape where that folder is not there. Memory is the growth of the resident size from the
 small to the large box, per atom, beyond that of `pair_style zero` with a full neighbour list.
+
+With a GPU, the time of each kernel is measured as well, without lmp: events around every launch,
+for the inner atoms of a block of HfO2.
 """
 
 from __future__ import annotations
@@ -35,12 +39,15 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from pwmlff import lmp, mpirun
+from pwmlff import devices, lmp, mpirun
 from pwmlff.models import DP, DPConfig
 from pwmlff.report import Failure, console
 
 LJ = Path(__file__).resolve().parents[2] / "examples" / "lj"  # in the source tree
 DOUBLE = "engine fused precision double"
+MIXED = "engine fused precision mixed"
+GPU = " device gpu"
+LARGEST_FILE = 6144  # atoms; larger boxes are replicas of this one
 ENGINES = ("torchscript", "fused")
 PRECISIONS = ("exact", "double", "mixed")
 HFO2_CELL = 12  # atoms of a fluorite cell
@@ -49,7 +56,8 @@ CORES = os.cpu_count() or 1
 
 HFO2 = """
 units metal
-read_data hfo2-{atoms}.data
+read_data hfo2-{base}.data
+replicate {copies} {copies} {copies}
 {style}
 velocity all create 300 4711 mom yes
 fix 1 all nve
@@ -106,9 +114,23 @@ class Case:
         return max(self.rates)
 
     @property
-    def slow(self) -> bool:
-        """Whether few steps are enough for a good time."""
-        return "torchscript" in self.engine
+    def guess(self) -> float:
+        """Rate to expect before the first run."""
+        if self.rates:
+            return max(self.rates)
+        rate = 2.0 if "torchscript" in self.engine else 50.0
+        return rate * (20.0 if GPU in self.engine else 1.0)
+
+    @property
+    def copies(self) -> int:
+        """Replicas of the file along each side of the box."""
+        copies = round((self.atoms / LARGEST_FILE) ** (1 / 3))
+        return copies if LARGEST_FILE * copies**3 == self.atoms else 1
+
+    @property
+    def base(self) -> int:
+        """Atoms in the file."""
+        return self.atoms // self.copies**3
 
     def text(self, steps: int) -> str:
         """Input of the run."""
@@ -127,7 +149,9 @@ class Case:
             style += f"pair_coeff * * {elements}"
         warm = max(1, steps // 10)
         if self.system == "HfO2":
-            return HFO2.format(atoms=self.atoms, style=style, steps=steps, warm=warm)
+            return HFO2.format(
+                base=self.base, copies=self.copies, style=style, steps=steps, warm=warm
+            )
         cells = round((self.atoms / 4) ** (1 / 3))
         return MELT.format(cells=cells, style=style, steps=steps, warm=warm)
 
@@ -137,8 +161,7 @@ class Case:
         Raises:
             Failure: lmp fails.
         """
-        guess = max(self.rates) if self.rates else (2.0 if self.slow else 50.0)
-        steps = max(2, int(seconds * 1000 * guess / self.atoms))
+        steps = max(2, int(seconds * 1000 * self.guess / self.atoms))
         if self.models > 1:
             steps = max(100, steps // 100 * 100)
         name = folder / "in.bench"
@@ -187,6 +210,7 @@ class Options:
     rounds: int = 3
     seconds: float = 4.0
     quick: bool = False
+    gpu: bool = False
     lmp: str | None = None
     mpirun: str | None = None
 
@@ -198,7 +222,9 @@ class Options:
 
 def cases(options: Options) -> list[Case]:
     """All cases, in the order of the table."""
-    return standard_cases(options.quick) if options.standard else chosen_cases(options)
+    if not options.standard:
+        return chosen_cases(options)
+    return gpu_cases(options.quick) if options.gpu else standard_cases(options.quick)
 
 
 def chosen_cases(options: Options) -> list[Case]:
@@ -216,6 +242,7 @@ def chosen_cases(options: Options) -> list[Case]:
         )
     words = [f"engine fused precision {p}" for p in precisions] if "fused" in engines else []
     words = ["engine torchscript"] * ("torchscript" in engines) + words
+    words = [word + GPU * options.gpu for word in words]
     return [
         Case("HfO2", HFO2_CELL * repeats(n) ** 3, word, ranks=ranks)
         for n in options.atoms or (768,)
@@ -246,6 +273,27 @@ def standard_cases(quick: bool) -> list[Case]:
     chosen += [Case("LJ", 4000, engine) for engine in ("engine torchscript", *fused[1:])]
     if not quick:
         chosen += [Case("LJ", 32000, DOUBLE, ranks=min(2, CORES))]
+    return chosen
+
+
+def gpu_cases(quick: bool) -> list[Case]:
+    """What the reports of GPUs hold; the first two run on the CPU, to compare with."""
+    sizes = (96, 768, LARGEST_FILE, 8 * LARGEST_FILE)
+    sizes += () if quick else (64 * LARGEST_FILE, 216 * LARGEST_FILE)
+    large = sizes[-2]
+    chosen = [Case("HfO2", LARGEST_FILE, engine) for engine in (DOUBLE, MIXED)]
+    chosen += [Case("HfO2", n, "engine torchscript" + GPU) for n in sizes[:3]]
+    chosen += [Case("HfO2", LARGEST_FILE, "engine fused precision exact" + GPU)]
+    chosen += [Case("HfO2", n, engine + GPU) for engine in (DOUBLE, MIXED) for n in sizes]
+    chosen += [
+        Case("HfO2", large, engine + GPU + " neighbors lammps") for engine in (DOUBLE, MIXED)
+    ]
+    chosen += [Case("HfO2", LARGEST_FILE, DOUBLE + GPU, models=4)]
+    ranks = [n for n in (2, 4, 8) if n <= CORES]
+    chosen += [
+        Case("HfO2", large, engine + GPU, ranks=n) for engine in (DOUBLE, MIXED) for n in ranks
+    ]
+    chosen += [Case("LJ", n, DOUBLE + GPU) for n in (4000, 32000, 864000)[: 2 if quick else 3]]
     return chosen
 
 
@@ -293,7 +341,7 @@ def find(done: list[Case], **wanted) -> Case:
 
 def ratios(done: list[Case]) -> dict[str, float]:
     """The numbers that are promised, from one set of cases."""
-    double, mixed = DOUBLE, "engine fused precision mixed"
+    double, mixed = DOUBLE, MIXED
     large = max(case.atoms for case in done if case.system == "HfO2")
     middle = find(done, system="HfO2", atoms=768, engine=double)
     small = find(done, system="HfO2", atoms=96, engine=double)
@@ -322,6 +370,64 @@ def ratios(done: list[Case]) -> dict[str, float]:
     return result
 
 
+def gpu_ratios(done: list[Case]) -> dict[str, float]:
+    """The same for the cases on a GPU."""
+    hfo2 = [c for c in done if c.system == "HfO2"]
+    best = {
+        word: max((c for c in hfo2 if c.engine == engine + GPU), key=lambda c: c.rate)
+        for word, engine in (("double", DOUBLE), ("mixed", MIXED))
+    }
+    slow = find(done, system="HfO2", atoms=LARGEST_FILE, engine="engine torchscript" + GPU)
+    same = find(done, system="HfO2", atoms=LARGEST_FILE, engine=DOUBLE + GPU)
+    four = find(done, system="HfO2", atoms=LARGEST_FILE, engine=DOUBLE + GPU, models=4)
+    host = find(done, system="HfO2", atoms=LARGEST_FILE, engine=DOUBLE)
+    given = next(c for c in hfo2 if c.engine == DOUBLE + GPU + " neighbors lammps")
+    found = find(done, system="HfO2", atoms=given.atoms, engine=DOUBLE + GPU)
+    result = {
+        f"million atom-steps/s, {word}, {c.atoms} atoms, {c.ranks} ranks": c.rate / 1000
+        for word, c in best.items()
+    }
+    return result | {
+        f"double / torchscript, {LARGEST_FILE} atoms": same.rate / slow.rate,
+        f"GPU / one core, double, {LARGEST_FILE} atoms": same.rate / host.rate,
+        f"cost of an ensemble of 4, {LARGEST_FILE} atoms": same.rate / four.rate,
+        f"own list / list of LAMMPS, {given.atoms} atoms": found.rate / given.rate,
+    }
+
+
+def kernel_times(
+    model: Path, precision: str, cells: int, device: str, rounds: int = 20
+) -> dict[str, float]:
+    """Nanoseconds per atom of each kernel, for the inner cells**3 cells of a block of HfO2.
+
+    Args:
+        model: a DP file of elements O, Hf.
+        precision: exact, double or mixed.
+        cells: inner cells along each side; a shell of ghosts as wide as cutoff and skin is added.
+        device: as in kernels/common/device.h.
+        rounds: evaluations; one more comes first and is not counted.
+    """
+    import pwmlff.kernels  # noqa: F401, PLC0415 (loads the compiled kernels)
+
+    cell, reach = bulk("HfO2", "fluorite", a=5.08, cubic=True), 8.0
+    shell = int(np.ceil(reach / cell.cell[0, 0]))
+    atoms = cell.repeat(cells + 2 * shell)
+    place = atoms.positions / cell.cell[0, 0] + 1e-6
+    inner = ((place >= shell) & (place < shell + cells)).all(axis=1)
+    order = np.argsort(~inner, kind="stable")
+    rng = np.random.default_rng(0)
+    x = atoms.positions[order] + rng.normal(scale=0.05, size=(len(atoms), 3))
+    species = (atoms.numbers[order] == 72).astype(np.int32)
+
+    core = torch.classes.pwmlff.DPDeviceEngine(str(model), precision, [1, 1], device)
+    core.find_neighbors(torch.from_numpy(x), torch.from_numpy(species), int(inner.sum()), reach)
+    core.evaluate(torch.from_numpy(x), False)
+    core.measure(True)
+    for _ in range(rounds):
+        core.evaluate(torch.from_numpy(x), False)
+    return {name: 1e9 * t / rounds / int(inner.sum()) for name, t in core.seconds().items()}
+
+
 @dataclass(frozen=True)
 class BenchReport:
     """What was measured."""
@@ -330,6 +436,7 @@ class BenchReport:
     parameters: str
     cases: list[Case]
     ratios: dict[str, float]
+    kernels: dict[str, dict[str, float]]  # ns per atom, by precision and kernel
 
     ok = True
 
@@ -341,6 +448,7 @@ class BenchReport:
             "parameters": self.parameters,
             "cases": [{**asdict(case), "rate": case.rate} for case in self.cases],
             "ratios": self.ratios,
+            "nanoseconds per atom": self.kernels,
         }
 
     def show(self) -> RenderableType:
@@ -354,7 +462,16 @@ class BenchReport:
             pair = f"{c.phases['Pair']:.1f}"
             engine = c.engine + (", padded file" if c.padded else "")
             table.add_row(c.system, str(c.atoms), engine, *numbers, f"{c.rate:.1f}", pair)
-        return Group(table, *(Text(f"{name:45} {x:8.2f}") for name, x in self.ratios.items()))
+        lines = [Text(f"{name:60} {x:8.2f}") for name, x in self.ratios.items()]
+        for precision, times in self.kernels.items():
+            total = sum(times.values())
+            lines.append(
+                Text(
+                    f"kernels, {precision}: {1e3 / total:.2f} million atom-steps/s; ns per atom: "
+                    + ", ".join(f"{name} {t:.2f}" for name, t in times.items())
+                )
+            )
+        return Group(table, *lines)
 
 
 def bench(options: Options) -> BenchReport:
@@ -363,13 +480,25 @@ def bench(options: Options) -> BenchReport:
     Raises:
         Failure: an option cannot be used, or lmp fails.
     """
+    if options.gpu and (reason := devices.inventory().reason):
+        raise Failure(f"found no GPU: {reason}; leave out --gpu")
     programs = Programs(lmp.program(options.lmp), mpirun.find(options.mpirun))
     done = cases(options)
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
         folder = Path(name)
-        parameters = prepare(folder, {case.atoms for case in done if case.system == "HfO2"})
+        parameters = prepare(folder, {case.base for case in done if case.system == "HfO2"})
+        kernels = {}
+        if options.gpu:
+            cells = 16 if options.quick else 32
+            for precision in ("double", "mixed"):
+                kernels[precision] = kernel_times(folder / "hfo2.pt", precision, cells, "cuda:0")
         turns = [case for _ in range(options.rounds) for case in done]
         for case in track(turns, "timing", console=console(stderr=True), transient=True):
             case.run(folder, options.seconds, programs)
-    summary = ratios(done) if options.standard else {}
-    return BenchReport(f"{processor()}, {CORES} cores", parameters, done, summary)
+    summary = {}
+    if options.standard:
+        summary = gpu_ratios(done) if options.gpu else ratios(done)
+    machine = f"{processor()}, {CORES} cores"
+    if options.gpu:
+        machine += f", {devices.inventory().gpus[0].name}"
+    return BenchReport(machine, parameters, done, summary, kernels)

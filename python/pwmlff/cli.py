@@ -284,6 +284,7 @@ def bench(
     rounds: Annotated[int, typer.Option(min=1, help="Runs of each case, in turns.")] = 3,
     seconds: Annotated[float, typer.Option(min=0.1, help="Length of a run.")] = 4.0,
     quick: Annotated[bool, typer.Option("--quick", help="Leave out the large boxes.")] = False,
+    gpu: Annotated[bool, typer.Option("--gpu", help="On a GPU, and its kernels alone.")] = False,
     lmp: Lmp = None,
     mpirun: Mpirun = None,
     json: Json = False,
@@ -306,6 +307,7 @@ def bench(
                 rounds,
                 seconds,
                 quick,
+                gpu,
                 lmp,
                 mpirun,
             )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pwmlff.bench import Options, cases
+from pwmlff import devices
+from pwmlff.bench import Case, Options, cases, gpu_ratios, kernel_times, prepare
 
 
 def test_times_what_is_asked_for(pwmlff):
@@ -26,6 +27,32 @@ def test_standard_cases():
     assert {c.system for c in full} == {"HfO2", "LJ"}
     assert max(c.atoms for c in quick) < max(c.atoms for c in full)
     assert {c.models for c in full} == {1, 4}
+
+
+def test_gpu_cases():
+    """What a report of a GPU quotes is found among its cases."""
+    full = cases(Options(gpu=True))
+    for case in full:
+        case.rates = [float(case.atoms)]
+    assert all(ratio > 0 for ratio in gpu_ratios(full).values())
+    assert max(c.atoms for c in full) > 1_000_000
+    assert {c.base for c in full if c.system == "HfO2"} == {96, 768, 6144}
+    assert "replicate 4 4 4" in Case("HfO2", 64 * 6144, "zero").text(10)
+
+
+def test_kernel_times(tmp_path):
+    """On the CPU in place of a GPU."""
+    prepare(tmp_path, set())
+    times = kernel_times(tmp_path / "hfo2.pt", "mixed", 2, "cpu", rounds=1)
+    assert {"EdgeMoments", "Fit", "Differentiate"} < set(times)
+    assert min(times.values()) > 0
+
+
+@pytest.mark.skipif(bool(devices.inventory().gpus), reason="has a GPU")
+def test_needs_a_gpu(pwmlff):
+    found = pwmlff("bench", "--gpu")
+    assert found.returncode == 2
+    assert "found no GPU" in found.words
 
 
 @pytest.mark.parametrize(

@@ -474,6 +474,23 @@ def test_found_list_and_moving_atoms(engine, device):
             torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_seconds_of_kernels(engine, device):
+    """Only what runs while it is wanted is measured."""
+    run = engine(random_model((8, 72), 8, 0), "double", device=device)
+    atoms = random_atoms((8, 72), 10, 0)
+    run(atoms)
+    assert run.core.seconds() == {}
+    run.core.measure(True)
+    run(atoms)
+    once = run.core.seconds()
+    assert set(once) == {"FindEdges", "EdgeMoments", "Fit", "Differentiate", "Forces", "SumRows"}
+    assert min(once.values()) > 0
+    run.core.measure(False)
+    run(atoms)
+    assert run.core.seconds() == once
+
+
 @pytest.mark.parametrize(
     "device,message",
     (
