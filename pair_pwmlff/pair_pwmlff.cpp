@@ -438,10 +438,8 @@ bool PairPWMLFF::can_find_neighbors() const
 {
   // neighbor->exclude is only set after this.
   const int excluded = neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol;
-  const bool all_atoms = std::find(impl->species_of_type.begin() + 1, impl->species_of_type.end(),
-                                   -1) == impl->species_of_type.end();
   return !impl->lammps_list && force->pair == this && excluded == 0 &&
-         atom->molecular == Atom::ATOMIC && all_atoms &&
+         atom->molecular == Atom::ATOMIC &&
          std::all_of(impl->models.begin(), impl->models.end(),
                      [](const auto &model) { return model->finds_neighbors(); });
 }

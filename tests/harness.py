@@ -60,7 +60,7 @@ class Engine:
     atom_energy: float = 1e-9  # eV, of one atom
     force: float = 1e-9  # eV/angstrom
     virial: float = 1e-8  # eV
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=lambda: {"CUDA_VISIBLE_DEVICES": ""})
 
     def in_input(self, text: str) -> str:
         """Add the keywords after the model files of each pair style."""
@@ -72,6 +72,7 @@ ON_DEVICE = {} if devices.inventory().gpus else {"PWMLFF_GPU_STAND_IN": "cpu"}
 
 ENGINES = {
     "automatic": Engine(""),
+    "visible": Engine("", environment={}),  # GPUs, where there are any
     "torchscript": Engine("engine torchscript"),
     "exact": Engine("engine fused precision exact"),
     "double": Engine("engine fused precision double", 1e-8, 1e-8, 1e-6, 1e-5),

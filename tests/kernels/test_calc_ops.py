@@ -10,11 +10,18 @@ from torch.autograd import gradcheck, gradgradcheck
 import pwmlff.kernels  # noqa: F401
 
 NAMES = ["CalcOps_cpu", "CalcOps_cuda"]
+DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 
 
 @pytest.fixture(params=NAMES)
 def ops(request):
     return getattr(torch.ops, request.param)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    """Either name runs on either device."""
+    return request.param
 
 
 @pytest.fixture
@@ -46,25 +53,27 @@ def by_loops(neighbors, dE, Ri_d, Rij, force):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("padded", [False, True])
-def test_force_and_virial(ops, slots, dtype, padded):
+def test_force_and_virial(ops, slots, dtype, padded, device):
     forces, virial = by_loops(*slots)
-    neighbors, dE, Ri_d, Rij, force = (t if t.dtype == torch.int32 else t.to(dtype) for t in slots)
+    neighbors, dE, Ri_d, Rij, force = (
+        t.to(device, t.dtype if t.dtype == torch.int32 else dtype) for t in slots
+    )
     nghost = torch.tensor(2)
     if padded:
         force = torch.cat((force, force.new_zeros(2, 2, 3)), 1)
     (found,) = ops.calculateForce(neighbors, dE, Ri_d, force, nghost)
-    torch.testing.assert_close(found, forces.to(dtype))
+    torch.testing.assert_close(found.cpu(), forces.to(dtype))
     (found,) = ops.calculateVirial(neighbors, dE, Rij, Ri_d, nghost)
-    torch.testing.assert_close(found, virial.to(dtype))
+    torch.testing.assert_close(found.cpu(), virial.to(dtype))
 
 
 @pytest.mark.parametrize("order", [3, 5])
-def test_compress(ops, order):
+def test_compress(ops, order, device):
     f2 = torch.rand(6, dtype=torch.float64)
     coefficient = torch.randn(6, 7, order + 1, dtype=torch.float64)
     expected = [[np.polyval(c, x) for c in rows] for rows, x in zip(coefficient, f2, strict=True)]
-    (found,) = ops.calculateCompress(f2, coefficient)
-    np.testing.assert_allclose(found, np.array(expected), rtol=1e-12)
+    (found,) = ops.calculateCompress(f2.to(device), coefficient.to(device))
+    np.testing.assert_allclose(found.cpu(), np.array(expected), rtol=1e-12)
 
 
 def test_derivatives(ops, slots):

@@ -28,7 +28,7 @@ run 0
 @pytest.fixture
 def engine() -> str:
     """What users have who say nothing."""
-    return "automatic"
+    return "visible"
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def gpus_for_torch() -> bool:
 @pytest.mark.skipif(not devices.inventory().gpus, reason="needs a GPU")
 def test_torch_without_cuda(folder: Lammps):
     run = folder.run(SETUP.format("engine torchscript"))
-    assert "on the CPU (this torch has no CUDA" in run.output
+    assert "(not torchscript on the GPU: this torch has no CUDA" in run.output
     run = folder(SETUP.format("engine torchscript device gpu"))
     assert run.returncode != 0
-    assert "cannot run on a GPU: this torch has no CUDA" in run.output
+    assert "cannot run on a GPU: not torchscript on the GPU: this torch has no" in run.output
 
 
 @pytest.mark.skipif(not gpus_for_torch(), reason="needs a GPU and a torch with CUDA")
@@ -102,3 +102,12 @@ def test_torchscript_on_gpu(folder: Lammps, ranks):
         np.testing.assert_allclose(
             run.vector("c_press"), expected.vector("c_press"), rtol=1e-10, atol=1e-6
         )
+
+
+@pytest.mark.skipif(len(devices.inventory().gpus) < 2, reason="needs two GPUs")
+def test_other_gpus_are_left_alone(folder: Lammps):
+    """While a run is on GPU 1, no process of it has a context on another one."""
+    query = "nvidia-smi --query-compute-apps=gpu_uuid,process_name --format=csv,noheader"
+    text = SETUP.format("device 1").replace("run 0", f"run 0\nshell {query}")
+    used = [line for line in folder.run(text).output.splitlines() if line.endswith("lmp")]
+    assert {line.split(",")[0] for line in used} == {devices.inventory().gpus[1].uuid}

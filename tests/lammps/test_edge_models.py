@@ -11,7 +11,8 @@ from ase import Atoms
 from test_numbers import SLAB, assert_equal, read, symbols
 
 from edge_models import LennardJones, MessagePassing
-from harness import Lammps
+from harness import ENGINES, Lammps
+from pwmlff import devices
 from pwmlff.lmp import DUMP, MEASURE, forces
 from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal
@@ -304,3 +305,22 @@ def test_multi_cutoffs_of_ghosts(lammps: Lammps):
     multi = "neighbor 2.0 multi\ncomm_modify mode multi\n"
     run = lammps(f"units metal\nread_data atoms.data\n{multi}{STYLE}run 0\n", 2)
     assert run.returncode != 0 and "use comm_modify mode single" in run.output
+
+
+@pytest.mark.skipif(
+    not devices.inventory().gpus or torch.version.cuda is None,
+    reason="needs a GPU and a torch with CUDA",
+)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_on_gpu(tmp_path, ranks):
+    lammps = Lammps(tmp_path, ENGINES["visible"])
+    script(lammps, message_passing())
+    lammps.data(crystal(1), [8, 72])
+    text = f"units metal\nread_data atoms.data\n{STYLE}{MEASURE}run 0\n{DUMP}"
+    found = []
+    for device in ("cpu", "gpu"):
+        run = lammps.run(text.replace("model.pt", f"model.pt device {device}"), ranks)
+        found.append((run.thermo()["PotEng"][0], forces(run.atoms()), run.vector("c_press")))
+    assert "torchscript, float64, on the GPU" in run.output
+    for here, there in zip(*found, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-10, atol=1e-10)
