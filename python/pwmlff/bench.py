@@ -493,7 +493,9 @@ def bench(options: Options) -> BenchReport:
             for precision in ("double", "mixed"):
                 kernels[precision] = kernel_times(folder / "hfo2.pt", precision, cells, "cuda:0")
         turns = [case for _ in range(options.rounds) for case in done]
-        for case in track(turns, "timing", console=console(stderr=True), transient=True):
+        screen = console(stderr=True)
+        quiet = not screen.is_terminal
+        for case in track(turns, "timing", console=screen, transient=True, disable=quiet):
             case.run(folder, options.seconds, programs)
     summary = {}
     if options.standard:

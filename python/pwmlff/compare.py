@@ -176,9 +176,11 @@ def compare(options: Options) -> CompareReport:
         elements = _elements(info, options.elements)
         expected = [evaluate(module, atoms, elements) for atoms in frames]
         runner = _Runner(options, path, info, elements, frames)
+        screen = console(stderr=True)
         for case in track(
-            _cases(options, info), f"running {path.name}", console=console(True), transient=True
-        ):
+            _cases(options, info), f"running {path.name}", console=screen, transient=True,
+            disable=not screen.is_terminal,
+        ):  # fmt: skip
             outcome = Outcome(case, _gates(case, info, expected, options.tolerances))
             try:
                 found = runner.run(case)

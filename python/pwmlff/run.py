@@ -203,10 +203,23 @@ def input_files(arguments: Sequence[str]) -> list[Path]:
     return [Path(name) for name in _values(arguments, ("-in", "-i"))]
 
 
+def input_lines(path: Path) -> list[str]:
+    """Lines of an input and of the files that it includes by name; none where there is no file."""
+    if not path.is_file():
+        return []
+    lines: list[str] = []
+    for line in path.read_text().splitlines():
+        lines.append(line)
+        words = line.split()
+        if len(words) > 1 and words[0] == "include" and Path(words[1]) != path:
+            lines += input_lines(Path(words[1]))
+    return lines
+
+
 def device_policy(arguments: Sequence[str]) -> str:
     """The keyword device of pair_style pwmlff, as far as the input says it in so many words."""
     for path in input_files(arguments):
-        for line in path.read_text().splitlines() if path.is_file() else ():
+        for line in input_lines(path):
             words = line.split()
             if words[:1] == ["pair_style"] and "pwmlff" in words and "device" in words[:-1]:
                 value = words[words.index("device") + 1]
@@ -222,7 +235,7 @@ def require_restartable(arguments: Sequence[str]) -> None:
     for path in files:
         if not path.is_file():
             raise Failure(f"found no input '{path}'")
-        text = path.read_text()
+        text = "\n".join(input_lines(path))
         if not any(word in text for word in ("${restart}", "v_restart", "variable,restart")):
             raise Failure(
                 f"--retries sets the variable restart, which '{path}' does not use; let it say\n"

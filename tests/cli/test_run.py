@@ -305,6 +305,7 @@ Setting up Verlet run ...
         (["-in", "in.plain", "--retries", 1], "--retries sets the variable restart"),
         (["-in", "absent", "--retries", 1], "found no input 'absent'"),
         (["--retries", 1], "needs the input in a file"),
+        (["-in", "in.outer"], "device is gpu, but no GPU is visible"),
         (["-in", "in.gpu"], "device is gpu, but no GPU is visible"),
         (["-in", "in.plain", "--lmp", "absent"], "found no program 'absent'"),
         (["-in", "in.plain", "-partition", "2x1"], "is for 2 ranks, found 1"),
@@ -313,6 +314,7 @@ Setting up Verlet run ...
 def test_errors_before_the_start(pwmlff, tmp_path: Path, arguments, words: str, monkeypatch):
     (tmp_path / "in.plain").write_text("units lj\n")
     (tmp_path / "in.gpu").write_text("pair_style pwmlff a.pt device gpu\n")
+    (tmp_path / "in.outer").write_text("units lj\ninclude in.gpu\n")
     found = pwmlff("run", "-np", 1, *arguments)
     assert found.returncode == 2
     assert words in found.words
