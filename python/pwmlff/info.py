@@ -81,7 +81,9 @@ def _rows(described: Described) -> dict[str, str]:
         "kind": model.kind,
         "elements": " ".join(model.elements),
         "units": model.units,
-        "cutoff": f"{model.cutoff:g}",
+        "cutoff": f"{model.cutoff:g}"
+        + f", interaction range {model.interaction_range:g}"
+        * (model.interaction_range > model.cutoff),
         "neighbors": f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any",
         "size": f"{text}{model.nparameters} parameters in {model.dtype}, {model.bytes} bytes",
         "engine": described.engine + (f" (not fused: {described.reason})" * bool(described.reason)),

@@ -30,6 +30,7 @@ class ModelInfo:
     units: str
     atom_type: tuple[int, ...]  # atomic numbers, in the order of the model's types
     cutoff: float
+    interaction_range: float  # beyond the cutoff where messages are passed
     max_neighbor: int | None  # of one element; None where the kind has no limit
     nparameters: int
     dtype: str  # of the parameters
@@ -90,6 +91,7 @@ def describe(path: str | PathLike[str], module: torch.jit.ScriptModule) -> Model
         units=getattr(module, "units", "metal"),
         atom_type=tuple(int(z) for z in module.atom_type),
         cutoff=float(getattr(module, cutoff)),
+        interaction_range=float(getattr(module, "interaction_range", getattr(module, cutoff))),
         max_neighbor=int(getattr(module, limit)) if limit else None,
         nparameters=sum(p.numel() for p in parameters.values()),
         dtype=", ".join(dtypes) or "none",

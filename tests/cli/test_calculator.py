@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ase import Atoms, units
+import torch
+from ase import Atoms
 from ase.build import bulk
 from ase.calculators.calculator import PropertyNotImplementedError
 from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_stress
-from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
 from ase.md.verlet import VelocityVerlet
 from ase.stress import full_3x3_to_voigt_6_stress
 
+from edge_models import MessagePassing
 from pwmlff import Calculator
 from pwmlff.reference import evaluate
 from pwmlff.report import Failure
@@ -96,9 +97,8 @@ def test_energy_is_conserved(lj_models):
     def fluctuation(step: float) -> float:
         atoms = bulk("Ar", "fcc", a=(4 / 0.8442) ** (1 / 3), cubic=True).repeat(3)
         atoms.set_masses(np.ones(len(atoms)))
-        MaxwellBoltzmannDistribution(
-            atoms, temperature_K=0.7 / units.kB, rng=np.random.default_rng(5)
-        )
+        speeds = np.random.default_rng(5).normal(scale=np.sqrt(0.7), size=(len(atoms), 3))
+        atoms.set_velocities(speeds - speeds.mean(axis=0))
         atoms.calc = Calculator(lj_models[0])
         assert atoms.calc.engine == "fused"
         energies: list[float] = []
@@ -110,6 +110,21 @@ def test_energy_is_conserved(lj_models):
     coarse, fine = fluctuation(0.008), fluctuation(0.004)
     assert fine < 1e-4
     assert coarse / fine == pytest.approx(4.0, rel=0.15)
+
+
+def test_edge_model(tmp_path):
+    """Kinds without an engine of their own run through the reference."""
+    torch.jit.script(MessagePassing([8, 72], 3.0)).save(tmp_path / "edge.pt")
+    atoms = BINARY.atoms()
+    atoms.calc = Calculator(tmp_path / "edge.pt")
+    assert (atoms.calc.engine, atoms.calc.reason) == ("reference", "kind EDGE")
+    forces, stress = atoms.get_forces(), atoms.get_stress()
+    numerical = calculate_numerical_forces(atoms, eps=1e-4)
+    np.testing.assert_allclose(forces, numerical, rtol=0, atol=1e-6 * np.abs(forces).max())
+    numerical = calculate_numerical_stress(atoms, eps=1e-5)
+    np.testing.assert_allclose(stress, numerical, rtol=0, atol=1e-6 * np.abs(stress).max())
+    with pytest.raises(Failure, match="runs models of kind DP"):
+        Calculator(tmp_path / "edge.pt", engine="fused")
 
 
 def test_clusters_have_no_stress(calculator):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from ase import Atoms
 from ase.io import write
 
+from edge_models import MessagePassing
 from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -73,6 +75,18 @@ def test_elements_and_reduced_units(pwmlff, lj_models, tmp_path: Path):
     ]))  # fmt: skip
     found = pwmlff("compare", lj_models[0], "--data", "ar.extxyz", *fast)
     assert found.returncode == 0, found.output
+
+
+def test_edge_model(pwmlff, tmp_path: Path):
+    """Messages over two rounds, across ranks and periodic boundaries."""
+    torch.jit.script(MessagePassing([8, 72], 3.0)).save(tmp_path / "edge.pt")
+    write(tmp_path / "a.extxyz", crystal(1))
+    found = pwmlff("compare", "edge.pt", "--data", "a.extxyz", "--json")
+    assert found.returncode == 0, found.output
+    assert [(c["ranks"], c["engine"]) for c in found.json["cases"]] == [
+        (1, "torchscript"),
+        (2, "torchscript"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
+from edge_models import MessagePassing
 from systems import SYSTEMS, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -68,3 +71,13 @@ def test_bad_precision(pwmlff, binary: Path):
     found = pwmlff("info", "model.pt", "--precision", "half", "--json")
     assert found.returncode == 1
     assert "precision is 'half', expected one of exact, double, mixed" in found.output
+
+
+def test_edge_model(pwmlff, tmp_path: Path):
+    torch.jit.script(MessagePassing([8, 72], 3.0)).save(tmp_path / "edge.pt")
+    found = pwmlff("info", "edge.pt", "--json")
+    assert found.returncode == 0, found.words
+    (model,) = found.json["models"]
+    assert (model["kind"], model["engine"], model["max_neighbor"]) == ("EDGE", "torchscript", None)
+    assert (model["cutoff"], model["interaction_range"]) == (3.0, 6.0)
+    assert "interaction range 6" in pwmlff("info", "edge.pt").words
