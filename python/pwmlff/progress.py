@@ -22,7 +22,7 @@ class Progress:
     timestep: float | None = None
     restarts: list[str] = field(default_factory=list)  # file patterns of the restart command
     errors: list[str] = field(default_factory=list)  # lines in which LAMMPS gave up
-    _run: tuple[int, bool] | None = None  # steps of the last run command, and whether upto
+    _run: tuple[int, bool] | None = None  # steps of a run command to come, and whether upto
     _columns: list[str] = field(default_factory=list)
     _first: tuple[int, float] | None = None  # step and time of the first line of the run
     _last: tuple[int, float] | None = None
@@ -54,6 +54,7 @@ class Progress:
         if self._run is not None:
             steps, upto = self._run
             self.target = steps if upto else step + steps
+            self._run = None  # with `every`, more than one begin belongs to a run command
 
     def _row(self, words: list[str], now: float) -> bool:
         if len(words) != len(self._columns):

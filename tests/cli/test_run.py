@@ -32,8 +32,9 @@ fix 1 all nve
 timestep 0.0005
 thermo 10
 thermo_modify format float %.17g
-run {steps} upto
+run {steps} upto every 20 "shell test -e go || sleep 0.1"
 """
+GO = "go"  # a run waits now and then while there is no file of this name
 
 
 class Started:
@@ -161,7 +162,7 @@ def test_signals_reach_all_ranks(melt, number: int):
 
 
 KILLS = 5
-STEPS = 6000
+STEPS = 2000
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +170,7 @@ def undisturbed(tmp_path_factory, lj_models) -> Path:
     """The folder of a run in which nobody dies."""
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "in.melt").write_text(MELT.format(models=" ".join(lj_models), steps=STEPS))
+    (folder / GO).touch()
     assert Started(folder, "-np", 2, "--no-preflight", "-in", "in.melt").finish()["returncode"] == 0
     return folder
 
@@ -187,10 +189,11 @@ def test_ranks_that_die(melt, undisturbed: Path, tmp_path: Path, seed: int):
         "-in",
         "in.melt",
     )
-    targets = sorted(rng.sample(range(50, STEPS - 1500), KILLS))
+    targets = sorted(rng.sample(range(20, STEPS // 5), KILLS))
     for k, step in enumerate(targets):
         victim = rng.choice(started.wait_for_step(f"logs/retry.{k}" if k else "logs", step))
         os.kill(victim, signal.SIGKILL)
+    (tmp_path / GO).touch()
     found = started.finish()
     assert found["returncode"] == 0
     attempts = found["attempts"]
@@ -296,6 +299,8 @@ Setting up Verlet run ...
     assert not progress.feed("WARNING: something   12 13", 13.0)
     progress.feed("run 2000 upto", 14.0)
     progress.feed("  Current step  : 1500", 14.0)
+    assert progress.target == 2000
+    progress.feed("  Current step  : 1600", 15.0)  # with `every`: the same run command
     assert progress.target == 2000
 
 
