@@ -230,9 +230,10 @@ def _watch(
     share: Callable[[str], float | None] | None,
 ) -> None:
     """Run a command, with a bar where it says how far it is."""
+    screen = console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),
-        TimeElapsedColumn(), console=console(stderr=True), transient=True,
+        TimeElapsedColumn(), console=screen, transient=True, disable=not screen.is_terminal,
     )  # fmt: skip
     lines: list[str] = []
     with bar, subprocess.Popen(
