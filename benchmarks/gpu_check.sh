@@ -35,11 +35,11 @@ print(\"torch\", torch.__version__, \"CUDA\", torch.version.cuda)"; lscpu | grep
 step build 240 python3 -m pip install --no-build-isolation --no-deps --no-index -Ccmake.define.PWMLFF_CUDA=ON \
   -Ccmake.define.PWMLFF_CUDA_ARCHITECTURES=native .
 step doctor 60 pwmlff doctor
-step 'kernel tests' 120 python3 -m pytest -q -p no:cacheprovider tests/kernels -k 'cuda or cell_list or found_list'
-step 'lmp tests' 120 python3 -m pytest -q -p no:cacheprovider tests/lammps -k 'device or gpu' --durations=5
+step 'kernel tests' 120 python3 -m pytest -q -o addopts= -p no:cacheprovider tests/kernels -k 'cuda or cell_list or found_list'
+step 'lmp tests' 120 python3 -m pytest -q -o addopts= -p no:cacheprovider tests/lammps -k 'device or gpu' --durations=5
 if command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck; do
-    step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 python3 -m pytest -q -p no:cacheprovider \
+    step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 python3 -m pytest -q -o addopts= -p no:cacheprovider \
       tests/kernels/test_dp_engine.py -k 'cuda and (close_pairs or cell_list) and (0.3 or dense)'
   done
 fi
