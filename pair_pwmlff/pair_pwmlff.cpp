@@ -43,6 +43,7 @@ struct PairPWMLFF::Impl {
   EngineOptions options;
   pwmlff::DevicePolicy device_policy;
   DeviceChoice device;
+  bool has_atom_virial = false;        // on all ranks
   bool announced = false;              // models and devices are in the log
   std::vector<int> species_of_type;    // [ntypes+1] -1 for NULL
   double energy_unit = 1.0;            // LAMMPS's unit of energy in the model's
@@ -364,7 +365,8 @@ void PairPWMLFF::coeff(int narg, char **arg)
     for (auto &model : impl->models) model->select_species(present);
   });
   if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
-  centroidstressflag = impl->models.front()->has_atom_virial() ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
+  impl->has_atom_virial = on_all_ranks(impl->models.front()->has_atom_virial());
+  centroidstressflag = impl->has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   impl->neighbors_valid = false;
 }
 
@@ -416,7 +418,7 @@ double PairPWMLFF::init_one(int i, int j)
 void PairPWMLFF::request_neighbors()
 {
   impl->neighbors_valid = false;
-  impl->finds_neighbors = can_find_neighbors();
+  impl->finds_neighbors = on_all_ranks(can_find_neighbors());
   if (impl->finds_neighbors) return;
   ghostneigh = impl->hops() > 0;
   neighbor->add_request(this, ghostneigh ? NeighConst::REQ_FULL | NeighConst::REQ_GHOST
@@ -427,6 +429,17 @@ void PairPWMLFF::request_neighbors()
                "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
                "use comm_modify mode single");
   comm->cutghostuser = std::max(comm->cutghostuser, impl->interaction_range() + neighbor->skin);
+}
+
+/* ----------------------------------------------------------------------
+   ranks may run on different devices; where LAMMPS is told one thing, all have to tell it the same
+------------------------------------------------------------------------- */
+
+bool PairPWMLFF::on_all_ranks(bool here) const
+{
+  int mine = here, all = 0;
+  MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, world);
+  return all != 0;
 }
 
 /* ----------------------------------------------------------------------
@@ -512,7 +525,7 @@ void PairPWMLFF::evaluate(int model)
 void PairPWMLFF::compute(int eflag, int vflag)
 {
   ev_init(eflag, vflag);
-  if ((vflag_atom || cvflag_atom) && !impl->models.front()->has_atom_virial())
+  if ((vflag_atom || cvflag_atom) && !impl->has_atom_virial)
     error->all(
         FLERR,
         "Pair style pwmlff: model '{}' runs with engine {}, which gives no per-atom virial; take "

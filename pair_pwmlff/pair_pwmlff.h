@@ -38,6 +38,7 @@ class PairPWMLFF : public Pair {
   void check_ensemble();
   void check_units();
   void log_models();
+  bool on_all_ranks(bool here) const;
   bool can_find_neighbors() const;
   void request_neighbors();
   void update_neighbors();

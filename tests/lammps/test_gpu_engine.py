@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from harness import ENGINES, Lammps
+from harness import ENGINES, ON_DEVICE, PROGRAMS, Lammps, Run
 from pwmlff.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal
 
@@ -71,6 +72,31 @@ def test_lists_of_lammps(folder: Lammps, on_cpu: Lammps, style):
     energy, force = expected.thermo()["PotEng"], forces(expected.atoms())
     run = folder.run(text, 2)
     assert LIST_OF_LAMMPS in run.output
+    np.testing.assert_allclose(run.thermo()["PotEng"], energy, rtol=1e-10)
+    np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-6)
+
+
+def test_ranks_on_different_devices(folder: Lammps, on_cpu: Lammps):
+    """Nodes with and without GPUs in one run: LAMMPS makes the list for all."""
+    text = f"{READ}{STYLE}compute even all stress/atom NULL pair\n{MEASURE}run 0\n{DUMP}"
+    expected = on_cpu.run(text, 2)
+    energy, force = expected.thermo()["PotEng"], forces(expected.atoms())
+    (folder.folder / "in.lmp").write_text(text)
+    lmp = [PROGRAMS / "lmp", "-in", "in.lmp"]
+    ours = [word for name, value in ON_DEVICE.items() for word in ("-env", name, value)]
+    none = ["-env", "CUDA_VISIBLE_DEVICES", ""]
+    done = subprocess.run(
+        [PROGRAMS / "mpirun", "-np", "1", *none, *lmp, ":", "-np", "1", *ours, *lmp],
+        cwd=folder.folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert LIST_OF_LAMMPS in done.stdout
+    run = Run(folder.folder, 0, done.stdout)
     np.testing.assert_allclose(run.thermo()["PotEng"], energy, rtol=1e-10)
     np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-6)
 
