@@ -126,13 +126,7 @@ void DPModel::select_species(const std::vector<bool> &present)
   const auto attempt = [&](const std::string &what, const Gate &gate, auto make) {
     if (active) return;
     std::string reason;
-    try {
-      std::unique_ptr<Model> model = make();
-      reason = difference(original, *model, present, gate);
-      if (reason.empty()) active = std::move(model);
-    } catch (const std::exception &error) {
-      reason = first_line(error);
-    }
+    active = proved(original, present, gate, make, reason);
     if (!active) passed_over += (passed_over.empty() ? "not " : "; not ") + what + ": " + reason;
   };
   const auto attempt_fused = [&](const std::string &what, auto make) {

@@ -9,6 +9,7 @@
 #include "edge/edge.h"
 #include "neighbors.h"
 #include "on_gpu.h"
+#include "proof.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -125,18 +126,23 @@ void EdgeModel::select_species(const std::vector<bool> &present)
   scripted_on_gpu.reset();
   why_cpu.clear();
   if (options.gpu == pwmlff::CPU) return;
-  scripted_on_gpu = proved_on_gpu(original, present, options.gpu, why_cpu);
+  const auto copy = [&] {
+    return std::make_unique<EdgeTorchScript>(original.on(torch_gpu(options.gpu)));
+  };
+  scripted_on_gpu = proved(original, present, gate_of("exact"), copy, why_cpu);
   if (!scripted_on_gpu && options.gpu_demanded) throw NotOnGpu(info_, why_cpu);
 }
 
 std::string EdgeModel::engine() const
 {
-  return original.engine() + describe_device(on_gpu(), why_cpu);
+  if (on_gpu()) return scripted_on_gpu->engine() + ", on the GPU";
+  return original.engine() + (why_cpu.empty() ? "" : ", on the CPU (" + why_cpu + ")");
 }
 
 const Evaluation &EdgeModel::evaluate(Neighbors &neighbors, const Request &request)
 {
-  return (scripted_on_gpu ? *scripted_on_gpu : original).evaluate(neighbors, request);
+  return scripted_on_gpu ? scripted_on_gpu->evaluate(neighbors, request)
+                         : original.evaluate(neighbors, request);
 }
 
 }    // namespace pair_pwmlff

@@ -57,8 +57,8 @@ class EdgeModel : public Model {
  private:
   EdgeTorchScript original;    // on the CPU
   EngineOptions options;
-  std::unique_ptr<EdgeTorchScript> scripted_on_gpu;    // where that is in use
-  std::string why_cpu;                                 // instead of the GPU that was chosen
+  std::unique_ptr<Model> scripted_on_gpu;    // where that is in use
+  std::string why_cpu;                       // instead of the GPU that was chosen
 };
 
 }    // namespace pair_pwmlff

@@ -9,7 +9,9 @@
 #define PWMLFF_PROOF_H
 
 #include "model.h"
+#include "model_file.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,23 @@ Gate gate_of(const std::string &precision);
 /// @return empty where atomic energies, forces and virial agree within the gate, else what differs
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate);
+
+/// A model that has proved to give what another one gives, within a gate.
+/// @param make     makes it, or throws
+/// @param why_not  set where there is none
+template <class Make>
+std::unique_ptr<Model> proved(Model &expected, const std::vector<bool> &present, const Gate &gate,
+                              Make make, std::string &why_not)
+{
+  try {
+    std::unique_ptr<Model> found = make();
+    why_not = difference(expected, *found, present, gate);
+    if (why_not.empty()) return found;
+  } catch (const std::exception &error) {
+    why_not = first_line(error);
+  }
+  return nullptr;
+}
 
 }    // namespace pair_pwmlff
 

@@ -19,16 +19,14 @@ class HostDevice : public Device {
  public:
   HostDevice(Kind kind, const std::string &name) : Device(kind, name) {}
 
-  void *allocate(std::size_t bytes) override { return allocate_host(bytes); }
-  void release(void *memory) noexcept override { release_host(memory); }
-  void *allocate_host(std::size_t bytes) override
+  void *allocate(Place, std::size_t bytes) override
   {
     static constexpr std::size_t alignment = 64;
     void *memory = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
     if (!memory) throw std::bad_alloc();
     return memory;
   }
-  void release_host(void *memory) noexcept override { std::free(memory); }
+  void release(Place, void *memory) noexcept override { std::free(memory); }
   void upload(void *to, const void *from, std::size_t bytes) override
   {
     if (bytes > 0) std::memcpy(to, from, bytes);

@@ -26,6 +26,7 @@ namespace pwmlff {
 class PWMLFF_KERNELS_API Device {
  public:
   enum class Kind { serial, threads, cuda };
+  enum class Place { device, host };
 
   /// @param name "cuda:N"; "cpu", one lane per team; or "cpu:lanes", a thread for each lane of a
   ///             team, which is slow and meant for tests
@@ -36,11 +37,9 @@ class PWMLFF_KERNELS_API Device {
   Kind kind() const { return kind_; }
   const std::string &name() const { return name_; }    // "cuda:0 (NVIDIA H200)"
 
-  virtual void *allocate(std::size_t bytes) = 0;
-  virtual void release(void *memory) noexcept = 0;
-  /// Memory of the host that copies are fast from.
-  virtual void *allocate_host(std::size_t bytes) = 0;
-  virtual void release_host(void *memory) noexcept = 0;
+  /// Memory of the device, or of the host where copies to and from the device are fast.
+  virtual void *allocate(Place place, std::size_t bytes) = 0;
+  virtual void release(Place place, void *memory) noexcept = 0;
 
   /// Copies keep the order of launches; host memory has to stay as it is until synchronize().
   virtual void upload(void *to, const void *from, std::size_t bytes) = 0;
@@ -132,77 +131,54 @@ class PWMLFF_KERNELS_API Device {
 /// @throws std::runtime_error where there is none, or no CUDA in this build
 std::shared_ptr<Device> make_cuda_device(int index);
 
-/// An array on a device; keeps its memory while it is large enough. Elements are plain data.
-template <class T> class DeviceArray {
+/// An array that keeps its memory while it is large enough. Elements are plain data.
+template <class T, Device::Place place> class GrowingArray {
  public:
-  explicit DeviceArray(std::shared_ptr<Device> device) : device(std::move(device)) {}
-  DeviceArray(std::shared_ptr<Device> device, const std::vector<T> &values) :
-      DeviceArray(std::move(device))
-  {
-    assign(values);
-    this->device->synchronize();    // the values may be gone afterwards
-  }
-  DeviceArray(DeviceArray &&other) noexcept :
-      device(other.device), memory(other.memory), capacity(other.capacity)
-  {
-    other.memory = nullptr;
-    other.capacity = 0;
-  }
-  DeviceArray &operator=(DeviceArray &&) = delete;
-  ~DeviceArray() { device->release(memory); }
+  explicit GrowingArray(std::shared_ptr<Device> device) : device(std::move(device)) {}
+  GrowingArray(GrowingArray &&) = delete;
+  ~GrowingArray() { device->release(place, memory); }
 
   /// Room for n elements; what was there is lost where it has to grow.
   T *reserve(std::size_t n)
   {
     if (n > capacity) {
-      device->release(memory);
+      device->release(place, memory);
       memory = nullptr;
       capacity = 0;
       const std::size_t wanted = n + n / 8;
-      memory = static_cast<T *>(device->allocate(wanted * sizeof(T)));
+      memory = static_cast<T *>(device->allocate(place, wanted * sizeof(T)));
       capacity = wanted;
     }
     return memory;
   }
-  void assign(const T *values, std::size_t n) { device->upload(reserve(n), values, n * sizeof(T)); }
-  void assign(const std::vector<T> &values) { assign(values.data(), values.size()); }
-  void clear(std::size_t n) { device->clear(reserve(n), n * sizeof(T)); }
-  void download(T *to, std::size_t n) const { device->download(to, memory, n * sizeof(T)); }
-
   T *get() const { return memory; }
-  std::size_t bytes() const { return capacity * sizeof(T); }
+
+ protected:
+  std::shared_ptr<Device> device;
 
  private:
-  std::shared_ptr<Device> device;
   T *memory = nullptr;
   std::size_t capacity = 0;
 };
 
 /// An array of the host that is copied to or from a device at every step.
-template <class T> class HostArray {
+template <class T> using HostArray = GrowingArray<T, Device::Place::host>;
+
+/// An array on a device.
+template <class T> class DeviceArray : public GrowingArray<T, Device::Place::device> {
  public:
-  explicit HostArray(std::shared_ptr<Device> device) : device(std::move(device)) {}
-  HostArray(HostArray &&) = delete;
-  ~HostArray() { device->release_host(memory); }
+  using GrowingArray<T, Device::Place::device>::GrowingArray;
 
-  T *reserve(std::size_t n)
+  void assign(const T *values, std::size_t n)
   {
-    if (n > capacity) {
-      device->release_host(memory);
-      memory = nullptr;
-      capacity = 0;
-      const std::size_t wanted = n + n / 8;
-      memory = static_cast<T *>(device->allocate_host(wanted * sizeof(T)));
-      capacity = wanted;
-    }
-    return memory;
+    this->device->upload(this->reserve(n), values, n * sizeof(T));
   }
-  T *get() const { return memory; }
-
- private:
-  std::shared_ptr<Device> device;
-  T *memory = nullptr;
-  std::size_t capacity = 0;
+  void assign(const std::vector<T> &values) { assign(values.data(), values.size()); }
+  void clear(std::size_t n) { this->device->clear(this->reserve(n), n * sizeof(T)); }
+  void download(T *to, std::size_t n) const
+  {
+    this->device->download(to, this->get(), n * sizeof(T));
+  }
 };
 
 }    // namespace pwmlff

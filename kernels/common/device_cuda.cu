@@ -48,31 +48,22 @@ class CudaDevice : public Device {
     cudaStreamDestroy(stream);
   }
 
-  void *allocate(std::size_t bytes) override
+  void *allocate(Place place, std::size_t bytes) override
   {
     const DeviceGuard guard(index);
+    const bool here = place == Place::device;
     void *memory = nullptr;
-    check(cudaMalloc(&memory, bytes), "taking " + megabytes(bytes) + " of its memory");
+    check(here ? cudaMalloc(&memory, bytes) : cudaMallocHost(&memory, bytes),
+          "taking " + std::to_string(bytes >> 20) + " MiB of " +
+              (here ? "its memory" : "pinned memory"));
     return memory;
   }
-  void release(void *memory) noexcept override
+  void release(Place place, void *memory) noexcept override
   {
     if (!memory) return;
     const DeviceGuard guard(index);
-    cudaFree(memory);
-  }
-  void *allocate_host(std::size_t bytes) override
-  {
-    const DeviceGuard guard(index);
-    void *memory = nullptr;
-    check(cudaMallocHost(&memory, bytes), "taking " + megabytes(bytes) + " of pinned memory");
-    return memory;
-  }
-  void release_host(void *memory) noexcept override
-  {
-    if (!memory) return;
-    const DeviceGuard guard(index);
-    cudaFreeHost(memory);
+    if (place == Place::device) cudaFree(memory);
+    else cudaFreeHost(memory);
   }
   void upload(void *to, const void *from, std::size_t bytes) override
   {
@@ -139,8 +130,6 @@ class CudaDevice : public Device {
     const DeviceGuard guard(index);
     check(cudaMemcpyAsync(to, from, bytes, direction, stream), what);
   }
-
-  static std::string megabytes(std::size_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
   void check(cudaError_t status, const std::string &what) const
   {

@@ -8,7 +8,6 @@
 #include "device_kernels.h"
 
 #include <algorithm>
-#include <list>
 #include <stdexcept>
 #include <string>
 
@@ -26,7 +25,9 @@ class Constants {
 
   template <class V> const V *keep(const std::vector<V> &values)
   {
-    auto array = std::make_shared<DeviceArray<V>>(device, values);
+    auto array = std::make_shared<DeviceArray<V>>(device);
+    array->assign(values);
+    device->synchronize();    // the values may be gone after this
     arrays.push_back(array);
     return array->get();
   }
@@ -115,8 +116,8 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     if (want_centroid_virial) centroid_virial.clear(9 * nrows);
     virial.reserve(9 * ncentres);
 
-    for (std::size_t k = 0; k < blocks.size();)
-      k = run_chunk(neighbors, k, want_atom_virial, want_centroid_virial);
+    for (const Chunk &chunk : chunks)
+      run_chunk(neighbors, chunk, want_atom_virial, want_centroid_virial);
     sum(nitems, 9, virial.get(), 0);
     sum(ncentres, 1, atom_energy.get(), 9);
 
@@ -142,6 +143,11 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   }
 
  private:
+  /// Blocks and items that go through all steps together.
+  struct Chunk {
+    std::int64_t first_block = 0, nblocks = 0, first_item = 0, nitems = 0;
+  };
+
   DeviceLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight,
                          bool residual)
   {
@@ -258,22 +264,22 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     stride = std::max(1, neighbors.most_candidates());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
     constexpr std::size_t chunk_bytes = std::size_t(1) << 29;
-    chunk_items = std::max<std::size_t>(1024, chunk_bytes / (edge_bytes * stride));
+    const auto chunk_items =
+        static_cast<std::int64_t>(std::max<std::size_t>(1024, chunk_bytes / (edge_bytes * stride)));
 
     std::vector<int> sorted;
-    blocks.clear();
-    chunk_of_block.clear();
-    int in_chunk = 0, chunk = 0;
+    std::vector<DeviceBlock> blocks;
+    chunks.assign(1, Chunk{});
     for (int s = 0; s < model.nspecies; ++s)
       for (std::size_t first = 0; first < centres[s].size(); first += fit_atoms) {
         const int n = static_cast<int>(std::min<std::size_t>(fit_atoms, centres[s].size() - first));
-        if (in_chunk + n > static_cast<int>(chunk_items)) {
-          in_chunk = 0;
-          ++chunk;
-        }
-        blocks.push_back({s, in_chunk, n});
-        chunk_of_block.push_back(chunk);
-        in_chunk += n;
+        if (chunks.back().nitems + n > chunk_items)
+          chunks.push_back({static_cast<std::int64_t>(blocks.size()), 0,
+                            static_cast<std::int64_t>(sorted.size()), 0});
+        Chunk &chunk = chunks.back();
+        blocks.push_back({s, static_cast<int>(chunk.nitems), n});
+        ++chunk.nblocks;
+        chunk.nitems += n;
         sorted.insert(sorted.end(), &centres[s][first], &centres[s][first] + n);
       }
     nitems = static_cast<std::int64_t>(sorted.size());
@@ -281,7 +287,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     blocks_on_device.assign(blocks);
     device->synchronize();    // the vectors are gone after this
 
-    const std::size_t n = std::min<std::size_t>(chunk_items, nitems), edges = n * stride;
+    const std::size_t n = std::min(chunk_items, nitems), edges = n * stride;
     count.reserve(n * model.nspecies);
     slots.reserve(4 * n * model.nspecies);
     neighbour.reserve(edges);
@@ -291,38 +297,39 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     derivative.reserve(5 * edges);
     moments.reserve(4 * n * model.padded);
     moment_gradient.reserve(4 * n * model.padded);
-    first_item = 0;
     generation = neighbors.generation();
   }
 
-  /// @return the first block of the next chunk
-  std::size_t run_chunk(const DeviceNeighbors &neighbors, std::size_t begin, bool want_atom_virial,
-                        bool want_centroid_virial)
+  void run_chunk(const DeviceNeighbors &neighbors, const Chunk &part, bool want_atom_virial,
+                 bool want_centroid_virial)
   {
-    if (begin == 0) first_item = 0;
-    std::size_t end = begin;
-    std::int64_t n = 0;
-    for (; end < blocks.size() && chunk_of_block[end] == chunk_of_block[begin]; ++end)
-      n += blocks[end].count;
+    const std::int64_t n = part.nitems;
     const DeviceList list{neighbors.x(), neighbors.species(), neighbors.first(),
                           neighbors.candidate()};
-    const DeviceChunk<T> chunk{
-        order.get() + first_item, stride,        count.get(),           slots.get(),
-        neighbour.get(),          row.get(),     place.get(),           environment.get(),
-        derivative.get(),         moments.get(), moment_gradient.get(), first_item};
+    const DeviceChunk<T> chunk{order.get() + part.first_item,
+                               stride,
+                               count.get(),
+                               slots.get(),
+                               neighbour.get(),
+                               row.get(),
+                               place.get(),
+                               environment.get(),
+                               derivative.get(),
+                               moments.get(),
+                               moment_gradient.get(),
+                               part.first_item};
     const int widest_net = model.widest_embedding;
     device->run(n, FindEdges<T>{model, list, chunk, status.get()});
     device->run(n, EdgeMoments<T>{model, neighbors.species(), chunk},
                 EdgeMoments<T>::Tile::bytes(widest_net));
-    const DeviceBlock *const fitted = blocks_on_device.get() + begin;
-    const auto nblocks = static_cast<std::int64_t>(end - begin);
+    const DeviceBlock *const fitted = blocks_on_device.get() + part.first_block;
     if (fit_atoms % FIT_REGISTERS == 0)
       device->run(
-          nblocks,
+          part.nblocks,
           Fit<T, FIT_REGISTERS>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
           fit_scratch);
     else
-      device->run(nblocks,
+      device->run(part.nblocks,
                   Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
                   fit_scratch);
     device->run(n, Differentiate<T>{model, neighbors.species(), chunk},
@@ -330,8 +337,6 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     device->run(n, Forces<T>{model, list, chunk, force.get(), virial.get(),
                              want_atom_virial ? atom_virial.get() : nullptr,
                              want_centroid_virial ? centroid_virial.get() : nullptr});
-    first_item += n;
-    return end;
   }
 
   // Sums of columns to sums[at ..].
@@ -352,11 +357,9 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   std::size_t fit_scratch = 0;
 
   // Of the present list.
-  std::int64_t generation = -1, nitems = 0, first_item = 0;
+  std::int64_t generation = -1, nitems = 0;
   int stride = 1;
-  std::size_t chunk_items = 0;
-  std::vector<DeviceBlock> blocks;
-  std::vector<int> chunk_of_block;
+  std::vector<Chunk> chunks;
 
   Constants constants;
   DeviceArray<int> order;

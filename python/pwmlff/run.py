@@ -87,9 +87,7 @@ class RunReport:
     @property
     def ok(self) -> bool:
         """Whether lmp came to its end, at last."""
-        return not self.interrupted and all(
-            a.returncode in (0, None) for a in self.attempts[-1:]
-        )  # fmt: skip
+        return not self.interrupted and self.attempts[-1].returncode in (0, None)
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
