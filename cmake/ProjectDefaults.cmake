@@ -24,6 +24,15 @@ if(PWMLFF_SANITIZE)
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fsanitize=address,undefined>)
 endif()
 
+# Reading torch's headers takes most of the time that a file with them compiles. Files that are compiled together read
+# them once, which halves the time of an installation; OFF compiles one by one, which is quicker after a change.
+option(PWMLFF_UNITY_BUILD "Compile files that read torch's headers together" ON)
+function(pwmlff_compile_together target first)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PWMLFF_UNITY_BUILD} UNITY_BUILD_MODE GROUP)
+  string(MAKE_C_IDENTIFIER ${first} group)
+  set_source_files_properties(${first} ${ARGN} PROPERTIES UNITY_GROUP ${group})
+endfunction()
+
 # Messages name source files relative to the project, not to the machine that compiled them.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 

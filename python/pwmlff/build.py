@@ -27,6 +27,7 @@ from pwmlff.report import Failure, console
 
 SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
 CUDA = ("auto", "on", "off")
+CMAKE = (3, 26)  # cmake_minimum_required of the sources
 TAIL = 25  # lines of a failed command that are shown
 TIMEOUT = 60  # seconds for lmp to answer
 
@@ -102,9 +103,7 @@ def build(options: Options) -> BuildReport:
             f"'{options.lammps}' has neither src/pair.h nor include/lammps/pair.h; give the source "
             "tree or the installation of LAMMPS"
         )
-    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if cmake is None:
-        raise Failure("found no cmake: pip install cmake ninja")
+    cmake = new_enough_cmake()
     sizes, sizes_from = options.sizes, "as asked"
     if sizes is None:
         sizes, sizes_from = integer_sizes(root)
@@ -139,6 +138,28 @@ def build(options: Options) -> BuildReport:
     )
     plugin = folder / "lib" / "pwmlffplugin.so"
     return BuildReport(facts, sizes_from, str(plugin), check(root, plugin))
+
+
+def new_enough_cmake() -> str:
+    """CMake beside this Python, else the first of the PATH that the sources accept.
+
+    Raises:
+        Failure: there is none, or all are too old.
+    """
+    too_old = []
+    for folder in (str(Path(sys.executable).parent), *os.environ["PATH"].split(os.pathsep)):
+        if program := shutil.which("cmake", path=folder):
+            words = subprocess.run(
+                [program, "--version"], capture_output=True, text=True, check=False
+            )
+            version = re.search(r"cmake version (\d+)\.(\d+)\S*", words.stdout)
+            if version and (int(version[1]), int(version[2])) >= CMAKE:
+                return program
+            too_old.append(f"{program} ({version[0] if version else 'which does not run'})")
+    raise Failure(
+        f"found {' and '.join(dict.fromkeys(too_old)) or 'no cmake'}; the sources need "
+        f"{'.'.join(map(str, CMAKE))} or newer: pip install cmake ninja"
+    )
 
 
 def sources() -> Path:

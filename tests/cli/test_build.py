@@ -10,6 +10,7 @@ import pytest
 from harness import PROGRAMS
 from pwmlff import build, lmp
 
+CMAKE = "#!/bin/sh\n[ $1 = --version ] && { echo cmake version 3.26.0; exit; }\n"
 PACKAGE = Path(lmp.program().path).parent  # an installation of LAMMPS
 
 
@@ -37,7 +38,7 @@ def cmake(tmp_path: Path, monkeypatch):
         "{" + ", ".join(f'"{name}": "{name} of the build"' for name in names) + "}"
     )
     path.write_text(
-        f'#!/bin/sh\nprintf "%s " "$@" >> {tmp_path}/words; echo >> {tmp_path}/words\n'
+        f'{CMAKE}printf "%s " "$@" >> {tmp_path}/words; echo >> {tmp_path}/words\n'
         "echo '[1/2] one'; echo '[2/2] two'\n"
     )
     path.chmod(0o755)
@@ -99,11 +100,28 @@ def test_command_lines(pwmlff, cmake, tree: Path, tmp_path: Path):
 
 
 def test_failure_shows_the_end_of_the_output(pwmlff, cmake, tree: Path, tmp_path: Path):
-    (tmp_path / "bin" / "cmake").write_text("#!/bin/sh\necho 'Could NOT find MPI'; exit 1\n")
+    (tmp_path / "bin" / "cmake").write_text(f"{CMAKE}echo 'Could NOT find MPI'; exit 1\n")
     found = pwmlff("build", "--lammps", tree)
     assert found.returncode == 2
     assert "configuring failed" in found.words
     assert "Could NOT find MPI" in found.words
+
+
+def test_too_old_cmake_is_passed_over(pwmlff, cmake, tree: Path, tmp_path: Path, monkeypatch):
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "cmake").write_text("#!/bin/sh\necho cmake version 3.25.1\n")
+    (old / "cmake").chmod(0o755)
+    monkeypatch.setattr(build.sys, "executable", str(old / "python3"))
+    monkeypatch.setenv("PATH", f"{old}:{tmp_path / 'bin'}:/bin")
+    assert pwmlff("build", "--lammps", tree).returncode == 0
+    assert len(cmake()) == 3  # configure, compile and install
+
+    monkeypatch.setenv("PATH", str(old))
+    found = pwmlff("build", "--lammps", tree)
+    assert found.returncode == 2
+    assert f"found {old / 'cmake'} (cmake version 3.25.1)" in found.words
+    assert "need 3.26 or newer: pip install cmake ninja" in found.words
 
 
 def test_lmp_that_does_not_load_it(tree: Path):
