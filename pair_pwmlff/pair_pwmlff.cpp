@@ -25,10 +25,13 @@
 #include "utils.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
@@ -479,6 +482,23 @@ void PairPWMLFF::update_neighbors()
 }
 
 /* ----------------------------------------------------------------------
+   end the run for what this rank alone has found
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::stop_rank(const std::string &text)
+{
+  // One rank that aborts ends all, and what is on its way through the launcher then can get lost.
+  static constexpr std::chrono::milliseconds time_to_print(300);
+  try {
+    error->one(FLERR, "Pair style pwmlff: " + text);
+  } catch (...) {
+    std::fflush(nullptr);
+    std::this_thread::sleep_for(time_to_print);
+    throw;
+  }
+}
+
+/* ----------------------------------------------------------------------
    evaluate one model and refuse results that are not numbers
 ------------------------------------------------------------------------- */
 
@@ -493,17 +513,18 @@ void PairPWMLFF::evaluate(int model)
     request.centroid_virial = model == 0 && cvflag_atom;
     impl->result = &m.evaluate(impl->neighbors, request);
   } catch (const TooManyNeighbors &excess) {
-    error->one(
-        FLERR,
-        "Pair style pwmlff: atom {} has {} neighbors of element {} within the cutoff of {}, but "
-        "model '{}' takes at most {}; such a density is outside of what it was trained for",
-        atom->tag[neighbors.atom()[excess.row]], excess.count,
-        symbol(m.info().atom_type[excess.species]), m.info().cutoff, m.info().file, excess.limit);
+    stop_rank(fmt::format("atom {} has {} neighbors of element {} within the cutoff of {}, but "
+                          "model '{}' takes at most "
+                          "{}; such a density is outside of what it was trained for",
+                          atom->tag[neighbors.atom()[excess.row]], excess.count,
+                          symbol(m.info().atom_type[excess.species]), m.info().cutoff,
+                          m.info().file, excess.limit));
   } catch (const std::exception &failure) {
-    error->one(FLERR, "Pair style pwmlff: {}{}", failure.what(),
-               m.on_gpu() ? " [" + rank_on_host(world) + ", " +
-                                describe(impl->device.visible, impl->device.gpu) + "]"
-                          : "");
+    std::string where;
+    if (m.on_gpu())
+      where = " [" + rank_on_host(world) + ", " + describe(impl->device.visible, impl->device.gpu) +
+              "]";
+    stop_rank(failure.what() + where);
   }
 
   const double *const f = impl->result->force;
@@ -512,11 +533,10 @@ void PairPWMLFF::evaluate(int model)
     const double sum = f[3 * row] + f[3 * row + 1] + f[3 * row + 2] +
                        (centre ? impl->result->atom_energy[row] : 0.0);
     if (!std::isfinite(sum))
-      error->one(
-          FLERR,
-          "Pair style pwmlff: model '{}' gives a non-finite energy or force for atom {} at step "
-          "{}; look for overlapping atoms or a time step that is too long",
-          m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep);
+      stop_rank(fmt::format(
+          "model '{}' gives a non-finite energy or force for atom {} at step {}; look for "
+          "overlapping atoms or a time step that is too long",
+          m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep));
   }
 }
 

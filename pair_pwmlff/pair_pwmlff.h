@@ -42,6 +42,7 @@ class PairPWMLFF : public Pair {
   bool can_find_neighbors() const;
   void request_neighbors();
   void update_neighbors();
+  [[noreturn]] void stop_rank(const std::string &text);
   void evaluate(int model);
   void write_deviation();
 };

@@ -24,6 +24,7 @@ class HostDevice : public Device {
     static constexpr std::size_t alignment = 64;
     void *memory = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
     if (!memory) throw std::bad_alloc();
+    std::memset(memory, 0xff, bytes);    // NaN and -1: on a GPU nothing is zero by itself either
     return memory;
   }
   void release(Place, void *memory) noexcept override { std::free(memory); }

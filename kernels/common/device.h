@@ -15,6 +15,7 @@
 #include "export.h"
 #include "team.h"
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -101,7 +102,7 @@ class PWMLFF_KERNELS_API Device {
   template <class Kernel>
   static void run_serial(std::int64_t nitems, std::size_t scratch, const Kernel &kernel)
   {
-    std::vector<double> memory(scratch / sizeof(double) + 1);
+    std::vector<double> memory(scratch / sizeof(double) + 1, NOT_A_NUMBER);
     const SerialTeam team(memory.data());
     for (std::int64_t item = 0; item < nitems; ++item) kernel(team, item);
   }
@@ -109,7 +110,7 @@ class PWMLFF_KERNELS_API Device {
   template <class Kernel>
   static void run_threads(std::int64_t nitems, std::size_t scratch, const Kernel &kernel)
   {
-    std::vector<double> memory(scratch / sizeof(double) + 1);
+    std::vector<double> memory(scratch / sizeof(double) + 1, NOT_A_NUMBER);
     ThreadTeam::Common common(Kernel::lanes);
     std::vector<std::jthread> threads;
     for (int lane = 0; lane < Kernel::lanes; ++lane)
@@ -121,6 +122,9 @@ class PWMLFF_KERNELS_API Device {
         }
       });
   }
+
+  // What scratch holds on the CPU at first, as on a GPU nothing is zero by itself.
+  static constexpr double NOT_A_NUMBER = std::numeric_limits<double>::quiet_NaN();
 
   Kind kind_;
   std::string name_;

@@ -28,8 +28,9 @@
 //
 // torch.classes.pwmlff.DPDeviceEngine: the same on a device (device_engine.h).
 //
-//   DPDeviceEngine(str model_file, str precision, int[] present, str device)
+//   DPDeviceEngine(str model_file, str precision, int[] present, str device, int chunk_bytes = 2**29)
 //       device: cuda:N, or cpu and cpu:lanes, where the code for GPUs runs on the CPU (device.h)
+//       chunk_bytes: of the device for arrays over pairs
 //   set_neighbors(Tensor species, Tensor first, Tensor candidate)
 //   find_neighbors(Tensor x, Tensor species, int ncentres, float reach) -> (Tensor, Tensor)
 //       make the list on the device: rows closer than reach; returns first and candidate
@@ -153,10 +154,12 @@ class DPEngineBinding : public torch::CustomClassHolder {
 class DPDeviceEngineBinding : public torch::CustomClassHolder {
  public:
   DPDeviceEngineBinding(const std::string &model_file, const std::string &precision,
-                        const std::vector<std::int64_t> &present, const std::string &device) :
+                        const std::vector<std::int64_t> &present, const std::string &device,
+                        std::int64_t chunk_bytes) :
       network(read_network(torch::jit::load(model_file, at::kCPU))),
       engine(Device::make(device), network, dp_precision(precision),
-             std::vector<bool>(present.begin(), present.end())),
+             std::vector<bool>(present.begin(), present.end()),
+             static_cast<std::size_t>(chunk_bytes)),
       neighbors(engine.device())
   {
   }
@@ -238,7 +241,12 @@ void register_dp_engine(torch::Library &library)
       .def("table_error", &DPEngineBinding::table_error)
       .def("isa", &DPEngineBinding::isa);
   library.class_<DPDeviceEngineBinding>("DPDeviceEngine")
-      .def(torch::init<std::string, std::string, std::vector<std::int64_t>, std::string>())
+      .def(torch::init<std::string, std::string, std::vector<std::int64_t>, std::string,
+                       std::int64_t>(),
+           "",
+           {torch::arg("model_file"), torch::arg("precision"), torch::arg("present"),
+            torch::arg("device"),
+            torch::arg("chunk_bytes") = static_cast<std::int64_t>(DPDeviceEngine::CHUNK_BYTES)})
       .def("set_neighbors", &DPDeviceEngineBinding::set_neighbors)
       .def("find_neighbors", &DPDeviceEngineBinding::find_neighbors)
       .def("evaluate", &DPDeviceEngineBinding::evaluate, "",

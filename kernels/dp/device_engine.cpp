@@ -56,9 +56,10 @@ namespace {
 template <class T> class Engine : public DPDeviceEngine::Implementation {
  public:
   Engine(std::shared_ptr<Device> device, const DPNetwork &network, const DPTables &splines,
-         const std::vector<bool> &present) :
+         const std::vector<bool> &present, std::size_t chunk_bytes) :
       Implementation(std::move(device)),
       present(present),
+      chunk_bytes(chunk_bytes),
       constants(this->device),
       order(this->device),
       blocks_on_device(this->device),
@@ -263,9 +264,8 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     }
     stride = std::max(1, neighbors.most_candidates());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
-    constexpr std::size_t chunk_bytes = std::size_t(1) << 29;
-    const auto chunk_items =
-        static_cast<std::int64_t>(std::max<std::size_t>(1024, chunk_bytes / (edge_bytes * stride)));
+    const auto chunk_items = static_cast<std::int64_t>(
+        std::max<std::size_t>(fit_atoms, chunk_bytes / (edge_bytes * stride)));
 
     std::vector<int> sorted;
     std::vector<DeviceBlock> blocks;
@@ -351,6 +351,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   static constexpr int FIT_REGISTERS = 4;
 
   const std::vector<bool> present;
+  const std::size_t chunk_bytes;
   DeviceModel<T> model{};
   int widest = 1, depth = 0;    // of the hidden layers of the fitting nets
   int fit_atoms = 1;            // in a block
@@ -377,13 +378,16 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
 }    // namespace
 
 DPDeviceEngine::DPDeviceEngine(std::shared_ptr<Device> device, const DPNetwork &network,
-                               DPPrecision precision, const std::vector<bool> &present)
+                               DPPrecision precision, const std::vector<bool> &present,
+                               std::size_t chunk_bytes)
 {
   const DPTables splines(network, precision, present);
   if (precision == DPPrecision::mixed)
-    implementation = std::make_unique<Engine<float>>(std::move(device), network, splines, present);
+    implementation =
+        std::make_unique<Engine<float>>(std::move(device), network, splines, present, chunk_bytes);
   else
-    implementation = std::make_unique<Engine<double>>(std::move(device), network, splines, present);
+    implementation =
+        std::make_unique<Engine<double>>(std::move(device), network, splines, present, chunk_bytes);
 }
 
 DPDeviceEngine::~DPDeviceEngine() = default;

@@ -35,11 +35,14 @@ struct DPDeviceOutput {
 
 class PWMLFF_KERNELS_API DPDeviceEngine {
  public:
+  static constexpr std::size_t CHUNK_BYTES = std::size_t(1) << 29;
+
   /// @param present [nspecies] the species that take part
+  /// @param chunk_bytes of the device for arrays over pairs: what needs more goes in several parts
   /// @throws std::invalid_argument, std::runtime_error (a net that cannot be tabulated, or is too
   ///         large for the device)
   DPDeviceEngine(std::shared_ptr<Device> device, const DPNetwork &network, DPPrecision precision,
-                 const std::vector<bool> &present);
+                 const std::vector<bool> &present, std::size_t chunk_bytes = CHUNK_BYTES);
   ~DPDeviceEngine();
   DPDeviceEngine(const DPDeviceEngine &) = delete;
   DPDeviceEngine &operator=(const DPDeviceEngine &) = delete;

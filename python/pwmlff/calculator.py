@@ -43,6 +43,8 @@ class Calculator(AseCalculator):
             the descriptor of a DP, as the elements of pair_coeff do in LAMMPS.
         nthreads: threads of the fused engine; as many as torch uses when None.
         skin: distance beyond the cutoff within which the fused engine keeps neighbours, angstrom.
+        device: where the fused engine runs, "cpu", "cuda" or "cuda:N". The other engines run on the
+            CPU.
 
     Raises:
         pwmlff.report.Failure: the file cannot be used.
@@ -67,11 +69,12 @@ class Calculator(AseCalculator):
         elements: Sequence[int] | None = None,
         nthreads: int | None = None,
         skin: float = 0.5,
+        device: str = "cpu",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         nthreads = torch.get_num_threads() if nthreads is None else nthreads
-        self._choice = choose(model, engine, precision, elements, nthreads, skin)
+        self._choice = choose(model, engine, precision, elements, nthreads, skin, device)
         if self.engine == "fused":
             self.implemented_properties = [*self.implemented_properties, "stresses"]
 

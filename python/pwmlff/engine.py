@@ -1,6 +1,7 @@
 """What evaluates a model file outside LAMMPS, and the choice between them.
 
-- fused: this project's own code for Deep Potentials, `torch.classes.pwmlff.DPEngine`
+- fused: this project's own code for Deep Potentials, on the CPU or on a GPU,
+  `torch.classes.pwmlff.DPEngine` and `DPDeviceEngine`
 - torchscript: the file's own forward, with neighbours padded as it wants them (kind DP)
 - reference: the plain float64 reference (:mod:`pwmlff.reference`), any kind
 
@@ -10,17 +11,19 @@ random cluster, as pair_style pwmlff does, and that code otherwise.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from ase import Atoms
 from ase.neighborlist import neighbor_list
 
-from pwmlff import model_file, reference
+from pwmlff import devices, model_file, reference
 from pwmlff.models import pad_neighbors
 from pwmlff.report import Failure
 
@@ -129,13 +132,20 @@ class Fused:
         nthreads: int = 1,
         skin: float = 0.5,
     ) -> None:
-        import pwmlff.kernels  # noqa: F401, PLC0415  registers the class
+        import pwmlff.kernels  # noqa: F401, PLC0415  registers the classes
 
-        present = [int(z in elements) for z in atom_type]
-        self.core = torch.classes.pwmlff.DPEngine(fspath(path), precision, present)
         self.atom_type, self.elements = list(atom_type), list(elements)
+        self.core = self.make(fspath(path), precision, [int(z in elements) for z in atom_type])
         self.nthreads, self.skin = nthreads, skin
         self._built: tuple[Atoms, Rows] | None = None
+
+    def make(self, path: str, precision: str, present: list[int]) -> Any:
+        """Object that computes."""
+        return torch.classes.pwmlff.DPEngine(path, precision, present)
+
+    def compute(self, rows: Rows) -> tuple[torch.Tensor, ...]:
+        """Energies of atoms, forces of rows, virial, virials of rows and their centroid form."""
+        return self.core.evaluate(rows.x, rows.species, rows.first, rows.candidate, self.nthreads)
 
     def rows(self, atoms: Atoms) -> Rows:
         """Rows that hold for the structure as it is now."""
@@ -160,15 +170,47 @@ class Fused:
         """Evaluate a structure."""
         require_elements(atoms, self.elements)
         rows = self.rows(atoms)
-        atom_energy, force, virial, atom_virial, _ = self.core.evaluate(
-            rows.x, rows.species, rows.first, rows.candidate, self.nthreads
-        )
+        atom_energy, force, virial, atom_virial, _ = self.compute(rows)
         return Evaluation(
             atom_energy.numpy(),
             rows.fold(force),
             virial.numpy().reshape(3, 3),
             rows.fold(atom_virial),
         )
+
+
+class FusedOnDevice(Fused):
+    """The fused engine on a GPU; neighbours go there only when they are looked for anew.
+
+    Args:
+        device: "cuda:N"; "cpu" runs the code for GPUs on the CPU.
+        others: as of Fused, without nthreads.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        precision: str,
+        atom_type: Sequence[int],
+        elements: Sequence[int],
+        device: str,
+        skin: float = 0.5,
+    ) -> None:
+        self.device = device
+        self._sent: torch.Tensor | None = None  # the list that is there
+        super().__init__(path, precision, atom_type, elements, skin=skin)
+
+    def make(self, path: str, precision: str, present: list[int]) -> Any:
+        """Object that computes."""
+        return torch.classes.pwmlff.DPDeviceEngine(path, precision, present, self.device)
+
+    def compute(self, rows: Rows) -> tuple[torch.Tensor, ...]:
+        """As in Fused."""
+        if self._sent is not rows.candidate:  # moved() keeps it
+            self._sent = None
+            self.core.set_neighbors(rows.species, rows.first, rows.candidate)
+            self._sent = rows.candidate
+        return self.core.evaluate(rows.x)
 
 
 class TorchScript:
@@ -237,6 +279,7 @@ def choose(
     elements: Sequence[int] | None = None,
     nthreads: int = 1,
     skin: float = 0.5,
+    device: str = "cpu",
 ) -> Choice:
     """Open a model file with an engine.
 
@@ -247,15 +290,17 @@ def choose(
         elements: atomic numbers that take part; all of the model's when None.
         nthreads: threads of the fused engine.
         skin: of the fused engine.
+        device: where the fused engine runs, "cpu", "cuda" or "cuda:N".
 
     Raises:
-        Failure: an unknown value, a file that cannot be used, or one that the fused engine, where
-            it is asked for, does not compute.
+        Failure: an unknown value, a device or a file that cannot be used, or a file that the fused
+            engine, where it is asked for, does not compute.
     """
     if engine not in ENGINES:
         raise Failure(f"engine is '{engine}', expected one of {', '.join(ENGINES)}")
     if precision not in PROOF_GATES:
         raise Failure(f"precision is '{precision}', expected one of {', '.join(PROOF_GATES)}")
+    gpu = usable_gpu(device)
     module = model_file.load(path)
     info = model_file.describe(path, module)
     chosen = [z for z in info.atom_type if elements is None or z in elements]
@@ -270,7 +315,11 @@ def choose(
     if engine == "torchscript":
         return Choice(original)
     try:
-        fused = Fused(path, precision, info.atom_type, chosen, nthreads, skin)
+        fused = (
+            Fused(path, precision, info.atom_type, chosen, nthreads, skin)
+            if gpu is None
+            else FusedOnDevice(path, precision, info.atom_type, chosen, gpu, skin)
+        )
         reason = difference(original, fused, info, chosen, precision)
     except (ImportError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
@@ -279,6 +328,32 @@ def choose(
     if engine == "fused":
         raise Failure(f"'{path}' cannot be run by the fused engine: {reason}")
     return Choice(original, reason)
+
+
+def usable_gpu(device: str) -> str | None:
+    """Name of the device for the compiled engine; None for "cpu".
+
+    The environment variable PWMLFF_GPU_STAND_IN names what runs in the place of a GPU, for tests.
+
+    Raises:
+        Failure: it is another word, or there is no such GPU.
+    """
+    if device == "cpu":
+        return None
+    match = re.fullmatch(r"cuda(?::(\d+))?", device)
+    if not match:
+        raise Failure(f"device is '{device}', expected cpu, cuda or cuda:N")
+    if stand_in := os.environ.get("PWMLFF_GPU_STAND_IN"):
+        return stand_in
+    index, found = int(match[1] or 0), devices.inventory()
+    why = ""
+    if index >= len(found.gpus):
+        why = found.reason or f"{len(found.gpus)} GPU(s) are visible"
+    elif not found.gpus[index].supported:
+        why = f"the kernels were not compiled for {found.gpus[index].name}"
+    if why:
+        raise Failure(f"device '{device}' cannot be used: {why}; choose another or device='cpu'")
+    return f"cuda:{index}"
 
 
 def difference(

@@ -32,7 +32,8 @@ class Progress:
         if match := re.match(r"run\s+(\d+)(?:\s+(upto)\b)?", line):
             self._run = int(match[1]), match[2] is not None
         elif match := re.match(r"restart\s+(?:[1-9]\d*|v_\w+)\s+(\S+)(?:\s+(\S+))?", line):
-            self.restarts = [name for name in match.groups() if name and "$" not in name]
+            names = [name for name in match.groups() if name and "$" not in name]
+            self.restarts = [name for name in names if name not in ("fileper", "nfile")]
         elif match := re.match(r"\s+Unit style\s+: (\S+)", line):
             self.units = match[1]
         elif match := re.match(r"\s+Current step\s+: (\d+)", line):

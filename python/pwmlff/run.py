@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Sequence
@@ -37,6 +39,7 @@ from pwmlff.progress import Progress
 from pwmlff.report import Failure, console
 
 MAGIC = b"LammpS RestartT\0"  # first and last bytes of a complete restart file
+MULTIPROC, INTEGER = 44, 4  # flag of the number of files, and bytes of an integer in them
 GRACE = 10.0  # seconds for mpirun to end its ranks after a signal
 CLOCK = 0.05  # seconds by which the times of files may lag behind the clock
 POLL = 0.1  # seconds between two looks
@@ -128,12 +131,12 @@ def run(options: Options) -> RunReport:
             say(Text(f"warning: {text}", "yellow"))
     attempts: list[Attempt] = []
     began = time.time()
-    watcher = _Watcher(say)
+    watcher = _Watcher(say, screen_file(options.arguments))
     while True:
         logs = options.log_dir / (f"retry.{len(attempts)}" if attempts else "")
         restart = newest_restart(watcher.restarts, began) if attempts else None
         command = command_line(options, launcher, program, logs, len(attempts), restart)
-        attempts.append(Attempt(command, restart and str(restart)))
+        attempts.append(Attempt(command, restart))
         say(Text(shlex.join(command)), soft_wrap=True)
         if options.dry_run:
             break
@@ -165,7 +168,7 @@ def preflight(options: Options) -> list[str]:
             ranks=options.ranks,
             hosts=options.hosts,
             policy=device_policy(options.arguments),
-            partition=" ".join(_values(options.arguments, ("-partition", "-p"))),
+            partition=partitions(options.arguments),
             mpirun=options.mpirun,
             mpirun_options=(*_binding(options), *options.mpirun_options),
         )
@@ -194,6 +197,20 @@ def _values(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
                     break
                 found.append(value)
     return found
+
+
+def partitions(arguments: Sequence[str]) -> str:
+    """What follows -partition."""
+    return " ".join(_values(arguments, ("-partition", "-p")))
+
+
+def screen_file(arguments: Sequence[str]) -> Path | None:
+    """Where the first of several partitions writes its screen; None with one partition."""
+    if not partitions(arguments):
+        return None
+    screen = _values(arguments, ("-screen", "-sc")) or ["screen"]
+    named = _values(arguments, ("-pscreen", "-ps")) or screen
+    return Path(f"{named[0]}.0")
 
 
 def input_files(arguments: Sequence[str]) -> list[Path]:
@@ -227,6 +244,11 @@ def device_policy(arguments: Sequence[str]) -> str:
 
 def require_restartable(arguments: Sequence[str]) -> None:
     """Raise Failure for an input that does not use the variable `restart`."""
+    if partitions(arguments):
+        raise Failure(
+            "--retries does not go with -partition: the variable restart names one file, and each "
+            "partition would need its own"
+        )
     files = input_files(arguments)
     if not files:
         raise Failure("--retries needs the input in a file: give -in FILE")
@@ -247,7 +269,7 @@ def command_line(
     program: lmp.Program,
     logs: Path,
     attempt: int,
-    restart: Path | None,
+    restart: str | None,
 ) -> list[str]:
     """The mpirun line of one start."""
     arguments = list(options.arguments)
@@ -258,7 +280,7 @@ def command_line(
     if attempt:
         arguments = _own_log(arguments, attempt)
     if restart is not None:
-        arguments += ["-var", "restart", str(restart)]
+        arguments += ["-var", "restart", restart]
     return launcher.command(
         mpirun.Wish(
             [program.path, *arguments],
@@ -293,41 +315,82 @@ def clean(old: Path, logs: Path, nranks: int) -> None:
         (logs / f"rank.{k}").mkdir(parents=True, exist_ok=True)
 
 
-def newest_restart(patterns: Sequence[str], began: float) -> Path | None:
-    """The newest complete restart file that was written since a time.
+def newest_restart(patterns: Sequence[str], began: float) -> str | None:
+    """The newest complete restart file that was written since a time, as read_restart wants it.
 
     Args:
         patterns: of the restart command: a name with * for the step, or two names used in turn.
+            With % there is a file for each writing rank and one called base.
         began: seconds since the epoch; what is older is of another run.
     """
-    files = [f for p in patterns for f in Path(Path(p).parent).glob(Path(p).name) if f.is_file()]
-    files = [f for f in files if f.stat().st_mtime >= began - CLOCK and is_complete(f)]
-    return max(files, key=lambda f: f.stat().st_mtime_ns, default=None)
+    found: dict[str, int] = {}
+    for pattern in patterns:
+        name = Path(pattern).name
+        form = re.escape(name).replace(r"\*", "(?:.*)").replace("%", ")base(")
+        for file in Path(pattern).parent.glob(name.replace("%", "base")):
+            time_ns = file.stat().st_mtime_ns
+            if not file.is_file() or time_ns < 1e9 * (began - CLOCK):
+                continue
+            if "%" not in name:
+                if is_complete(file):
+                    found[str(file)] = time_ns
+                continue
+            head, tail = re.fullmatch(f"({form})", file.name).groups()
+            if is_complete(file) and parts_are_complete(file, head, tail):
+                found[str(file.with_name(f"{head}%{tail}"))] = time_ns
+    return max(found, key=found.__getitem__, default=None)
 
 
-def is_complete(path: Path) -> bool:
-    """Whether LAMMPS wrote this restart file to its end."""
+def is_complete(path: Path, whole: bool = True) -> bool:
+    """Whether LAMMPS wrote this restart file, or with whole=False this part of one, to its end."""
     with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC or path.stat().st_size < 2 * len(MAGIC):
+        size = file.seek(0, os.SEEK_END)
+        if size < (1 + whole) * len(MAGIC):
             return False
         file.seek(-len(MAGIC), os.SEEK_END)
-        return file.read() == MAGIC
+        ends = file.read() == MAGIC
+        file.seek(0)
+        return ends and (not whole or file.read(len(MAGIC)) == MAGIC)
+
+
+def parts_are_complete(base: Path, head: str, tail: str) -> bool:
+    """Whether the files of the ranks beside a base file are complete and of the same step.
+
+    Args:
+        base: ends with a flag, the number of files, -1 and MAGIC (LAMMPS's write_restart).
+        head: of the names, before the number of the file.
+        tail: of the names, after it.
+    """
+    with base.open("rb") as file:
+        file.seek(-len(MAGIC) - 3 * INTEGER, os.SEEK_END)
+        flag, nfiles, end = struct.unpack("=3i", file.read(3 * INTEGER))
+    if (flag, end) != (MULTIPROC, -1):
+        return False
+    written = base.stat().st_mtime - CLOCK  # the ranks write after it, all at a time
+    parts = [base.with_name(f"{head}{k}{tail}") for k in range(nfiles)]
+    return all(
+        part.is_file() and part.stat().st_mtime >= written and is_complete(part, whole=False)
+        for part in parts
+    )
 
 
 class _Watcher:
     """Starts mpirun, shows how far it is, passes signals on, leaves no process behind."""
 
-    def __init__(self, say: Any) -> None:
+    def __init__(self, say: Any, screen: Path | None = None) -> None:
         self.say = say
+        self.screen = screen  # of the first partition, where there are several
         self.progress = Progress()
         self.restarts: list[str] = []  # patterns of restart files, of all attempts
         self.interrupted = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._killed_at: float | None = None
+        self._began = 0.0  # seconds since the epoch
 
     def run(self, attempt: Attempt, logs: Path) -> None:
         """Run one attempt to its end."""
         self.progress = Progress()
+        self._began = time.time()
         others = children()
         prctl = ctypes.CDLL(None).prctl
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -370,9 +433,9 @@ class _Watcher:
                 news, rest, offset = self._read(logs, rest, offset)
                 now = time.monotonic()
                 if news and status:
-                    status.update(self.progress.text())
+                    status.update(self._text())
                 elif news and now - shown > QUIET:
-                    self.say(self.progress.text())
+                    self.say(self._text())
                     shown = now
                 if ended:
                     return
@@ -383,10 +446,16 @@ class _Watcher:
             if status:
                 status.stop()
 
+    def _text(self) -> str:
+        return ("partition 0: " if self.screen else "") + self.progress.text()
+
     def _read(self, logs: Path, rest: bytes, offset: int) -> tuple[bool, bytes, int]:
         """Feed what rank 0 has written since."""
-        path = next((p for p in logs.glob("rank.*/stdout") if int(p.parent.suffix[1:]) == 0), None)
-        if path is None:
+        path = self.screen or next(
+            (p for p in logs.glob("rank.*/stdout") if int(p.parent.suffix[1:]) == 0), None
+        )
+        # The screen of a partition may be there from an earlier run.
+        if path is None or not path.exists() or path.stat().st_mtime < self._began - CLOCK:
             return False, rest, offset
         with path.open("rb") as file:
             file.seek(offset)

@@ -13,18 +13,26 @@ from ase.md.verlet import VelocityVerlet
 from ase.stress import full_3x3_to_voigt_6_stress
 
 from edge_models import MessagePassing
+from harness import ON_DEVICE
 from pwmlff import Calculator
 from pwmlff.reference import evaluate
 from pwmlff.report import Failure
 from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
-ENGINES = ("fused", "torchscript", "reference")
+ENGINES = {
+    "fused": {"engine": "fused"},
+    "fused on a GPU": {"engine": "fused", "device": "cuda"},
+    "torchscript": {"engine": "torchscript"},
+    "reference": {"engine": "reference"},
+}
 
 
 @pytest.fixture
-def calculator(tmp_path):
-    """Calculators by model."""
+def calculator(tmp_path, monkeypatch):
+    """Calculators by model; without a GPU its code runs on the CPU."""
+    for name, value in ON_DEVICE.items():
+        monkeypatch.setenv(name, value)
 
     def make(model, **options) -> Calculator:
         return Calculator(model.save(tmp_path / "model.pt"), **options)
@@ -37,15 +45,15 @@ def calculator(tmp_path):
 def test_numbers(calculator, name, engine):
     """Every engine against the reference: small boxes, slabs, clusters, missing elements."""
     model, atoms = SYSTEMS[name].model(isotropic=True), SYSTEMS[name].atoms()
-    atoms.calc = calculator(model, engine=engine, precision="exact")
+    atoms.calc = calculator(model, **ENGINES[engine], precision="exact")
     wanted = evaluate(model, atoms)
-    assert atoms.calc.engine == engine
+    assert atoms.calc.engine == ENGINES[engine]["engine"]
     assert atoms.get_potential_energy() == pytest.approx(wanted.energy, rel=1e-10)
     np.testing.assert_allclose(atoms.get_potential_energies(), wanted.atom_energy, atol=1e-9)
     np.testing.assert_allclose(atoms.get_forces(), wanted.forces, atol=1e-9)
     stress = -full_3x3_to_voigt_6_stress(wanted.virial) / atoms.get_volume()
     np.testing.assert_allclose(atoms.get_stress(), stress, atol=1e-9)
-    if engine == "fused":
+    if atoms.calc.engine == "fused":
         np.testing.assert_allclose(atoms.get_stresses().sum(axis=0), stress, atol=1e-9)
     else:
         with pytest.raises(PropertyNotImplementedError):
@@ -66,10 +74,11 @@ def test_numerical_derivatives(calculator, precision):
     np.testing.assert_allclose(stress, numerical, rtol=0, atol=1e-6 * scale[1])
 
 
-def test_neighbors_are_kept_only_while_they_hold(calculator):
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_neighbors_are_kept_only_while_they_hold(calculator, device):
     """A run over moves, cells, elements and numbers of atoms gives what a new calculator gives."""
     model = BINARY.model()
-    calc = calculator(model, engine="fused", precision="exact", skin=0.4)
+    calc = calculator(model, engine="fused", precision="exact", skin=0.4, device=device)
     atoms = BINARY.atoms()
     rng = np.random.default_rng(3)
     changes = (
@@ -152,7 +161,7 @@ def test_other_activation_runs_through_its_own_code(calculator):
 def test_elements_that_take_part(calculator, engine):
     model = SYSTEMS["three elements, triclinic"].model()
     atoms = SYSTEMS["three elements, one without atoms"].atoms()
-    atoms.calc = calculator(model, engine=engine, elements=(22, 38))
+    atoms.calc = calculator(model, **ENGINES[engine], elements=(22, 38))
     wanted = evaluate(model, atoms, elements=(22, 38))
     assert atoms.get_potential_energy() == pytest.approx(wanted.energy, abs=1e-7)
     assert abs(evaluate(model, atoms).energy - wanted.energy) > 1e-4
@@ -160,12 +169,15 @@ def test_elements_that_take_part(calculator, engine):
         atoms.calc.get_property("energy", Atoms("O"))
 
 
-def test_errors(calculator, tmp_path):
+def test_errors(calculator, monkeypatch):
+    monkeypatch.delenv("PWMLFF_GPU_STAND_IN", raising=False)
     model = BINARY.model()
     for options, message in (
         ({"engine": "steam"}, "engine is 'steam'"),
         ({"precision": "half"}, "precision is 'half'"),
         ({"elements": (8, 14)}, r"elements holds \[14\]"),
+        ({"device": "gpu"}, "device is 'gpu', expected cpu, cuda or cuda:N"),
+        ({"device": "cuda:99"}, r"device 'cuda:99' cannot be used: .* or device='cpu'"),
     ):
         with pytest.raises(Failure, match=message):
             calculator(model, **options)

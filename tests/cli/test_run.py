@@ -216,10 +216,50 @@ def test_restart_files(tmp_path: Path, monkeypatch):
     ):  # fmt: skip
         Path(name).write_bytes(text)
         os.utime(name, (now - age, now - age))
-    assert newest_restart(["r.*"], now - 100) == Path("r.200")
+    assert newest_restart(["r.*"], now - 100) == "r.200"
     assert newest_restart(["r.*"], now - 2) is None
     assert newest_restart(["empty.*", "absent/r.*"], 0.0) is None
-    assert newest_restart(["r.100", "r.900"], 0.0) == Path("r.100")
+    assert newest_restart(["r.100", "r.900"], 0.0) == "r.100"
+
+
+def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
+    """As LAMMPS writes them; a part that is missing, cut off or of another step does not do."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.r").write_text(
+        "region b block 0 5 0 5 0 5\ncreate_box 1 b\ncreate_atoms 1 random 50 1 b\nmass 1 1\n"
+        "fix 1 all nve\nrestart 10 a.%.*.r nfile 2\nrun 30\nrestart 0\n"
+        "restart 10 turn.%.a turn.%.b\nrun 20\n"
+    )
+    found = process("run", "-np", 3, "--no-preflight", "-in", "in.r")
+    assert found.returncode == 0, found.words
+    assert len(list(tmp_path.glob("a.*.30.r"))) == 3  # base, 0 and 1
+    assert newest_restart(["a.%.*.r"], 0.0) == "a.%.30.r"
+    assert newest_restart(["a.%.*.r"], time.time() + 100) is None
+    Path("a.1.30.r").unlink()
+    assert newest_restart(["a.%.*.r"], 0.0) == "a.%.20.r"
+    whole = Path("a.0.20.r").read_bytes()
+    Path("a.0.20.r").write_bytes(whole[:-1])
+    assert newest_restart(["a.%.*.r"], 0.0) == "a.%.10.r"
+    turns = ["turn.%.a", "turn.%.b"]
+    assert newest_restart(turns, 0.0) == "turn.%.b"
+    os.utime("turn.2.b", (1e9, 1e9))  # died before rank 2 wrote anew
+    assert newest_restart(turns, 0.0) == "turn.%.a"
+    (tmp_path / "in.r").write_text("read_restart turn.%.a\nfix 1 all nve\nrun 0\n")
+    found = process("run", "-np", 1, "--no-preflight", "--json", "-in", "in.r")
+    assert found.json["attempts"][0]["step"] == 40
+
+
+def test_partitions(process, tmp_path: Path):
+    """The first one tells how far it is; not what an earlier run has left there."""
+    (tmp_path / "screen.0").write_text("   Step\n 900\n")
+    os.utime(tmp_path / "screen.0", (1e9, 1e9))
+    (tmp_path / "in.p").write_text(
+        "region b block 0 5 0 5 0 5\ncreate_box 1 b\ncreate_atoms 1 random 50 1 b\nmass 1 1\n"
+        "fix 1 all nve\nrun 30\n"
+    )
+    found = process("run", "-np", 2, "--no-preflight", "--json", "-in", "in.p", "-partition", "2x1")
+    assert found.returncode == 0, found.words
+    assert found.json["attempts"][0]["step"] == 30
 
 
 def test_only_folders_of_ranks_are_removed(tmp_path: Path):
@@ -292,6 +332,8 @@ Setting up Verlet run ...
         progress.feed(line, 10.0)
     assert progress.text() == "step 500 of 1500, T 300"
     assert progress.restarts == ["a.restart", "b.restart"]
+    progress.feed("restart 100 r.%.* nfile 2", 10.0)
+    assert progress.restarts == ["r.%.*"]
     assert progress.feed("       600   301.5   -12.4", 12.0)
     # 50 steps of 0.5 fs per second: 25 fs/s are 2.16 ns/day; 900 steps are left.
     assert progress.ns_per_day == pytest.approx(2.16)
@@ -310,6 +352,7 @@ Setting up Verlet run ...
         (["-in", "in.plain", "--retries", 1], "--retries sets the variable restart"),
         (["-in", "absent", "--retries", 1], "found no input 'absent'"),
         (["--retries", 1], "needs the input in a file"),
+        (["-in", "in.plain", "--retries", 1, "-partition", "1x1"], "does not go with -partition"),
         (["-in", "in.outer"], "device is gpu, but no GPU is visible"),
         (["-in", "in.gpu"], "device is gpu, but no GPU is visible"),
         (["-in", "in.plain", "--lmp", "absent"], "found no program 'absent'"),

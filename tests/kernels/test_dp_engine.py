@@ -48,16 +48,16 @@ class Engine:
     def __init__(
         self, folder: Path, model: DP, precision: str, elements=None, device: str = "host"
     ) -> None:
-        path = folder / "model.pt"
+        self.path = path = str(folder / "model.pt")
         model.save(path)
         self.elements = list(model.atom_type)
         present = self.elements if elements is None else elements
         flags = [int(z in present) for z in self.elements]
         self.device = device
         if device == "host":
-            self.core = torch.classes.pwmlff.DPEngine(str(path), precision, flags)
+            self.core = torch.classes.pwmlff.DPEngine(path, precision, flags)
         else:
-            self.core = torch.classes.pwmlff.DPDeviceEngine(str(path), precision, flags, device)
+            self.core = torch.classes.pwmlff.DPDeviceEngine(path, precision, flags, device)
 
     def evaluate(self, rows: Rows, nthreads: int = 1):
         if self.device == "host":
@@ -410,6 +410,25 @@ def test_wrong_arguments(engine):
             run.core.evaluate(bad.x, bad.species, bad.first, bad.candidate, 1)
     with pytest.raises(ValueError, match="nthreads is 0"):
         run.core.evaluate(good.x, good.species, good.first, good.candidate, 0)
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_chunks(engine, precision, device):
+    """What is too large for the memory goes through the kernels part by part."""
+    model = random_model((8, 72), 25, 13)
+    atoms = random_atoms((8, 72), 90, 13, length=12.0)
+    run = engine(model, precision, device=device)
+    whole = run(atoms)
+    run.core = torch.classes.pwmlff.DPDeviceEngine(run.path, precision, [1, 1], device, 1)
+    parts = run(atoms)
+    assert np.array_equal(parts.atom_energy, whole.atom_energy)
+    for name in ("forces", "virial", "atom_virial", "centroid_virial"):
+        wanted = getattr(whole, name)
+        np.testing.assert_allclose(
+            getattr(parts, name), wanted, rtol=0, atol=1e-12 * np.abs(wanted).max()
+        )
+    check(parts, evaluate(model, atoms), precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
