@@ -343,9 +343,11 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   void sum(std::int64_t nrows, int ncolumns, const double *values, int at)
   {
     constexpr std::size_t scratch = SumRows::lanes * sizeof(double);
+    const std::int64_t enough = (nrows + SumRows::lanes - 1) / SumRows::lanes;
+    const int nteams = static_cast<int>(std::clamp<std::int64_t>(enough, 1, SUM_TEAMS));
     double *const result = sums.reserve(10 + 9 * SUM_TEAMS), *const partial = result + 10;
-    device->run(SUM_TEAMS, SumRows{nrows, ncolumns, SUM_TEAMS, values, partial}, scratch);
-    device->run(1, SumRows{SUM_TEAMS, ncolumns, 1, partial, result + at}, scratch);
+    device->run(nteams, SumRows{nrows, ncolumns, nteams, values, partial}, scratch);
+    device->run(1, SumRows{nteams, ncolumns, 1, partial, result + at}, scratch);
   }
 
   static constexpr int FIT_REGISTERS = 4;
