@@ -184,13 +184,15 @@ DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &polic
   return choice;
 }
 
-DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice, bool in_use, int nthreads)
+DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice,
+                            const std::string &idle_because, int nthreads)
 {
   // One line each: host, device, its UUID, why not a GPU; then one line for each visible GPU.
-  const bool on_gpu = in_use && choice.gpu != pwmlff::CPU;
-  std::string record =
-      host_name() + "\n" + (on_gpu ? describe(choice.visible, choice.gpu) : "cpu") + "\n" +
-      (on_gpu ? choice.visible[choice.gpu].uuid : "") + "\n" + choice.reason + "\n";
+  const bool has_gpu = choice.gpu != pwmlff::CPU, on_gpu = has_gpu && idle_because.empty();
+  std::string record = host_name() + "\n" +
+                       (on_gpu ? describe(choice.visible, choice.gpu) : "cpu") + "\n" +
+                       (on_gpu ? choice.visible[choice.gpu].uuid : "") + "\n" +
+                       (has_gpu ? idle_because : choice.reason) + "\n";
   for (std::size_t k = 0; on_gpu && k < choice.visible.size(); ++k)
     record += std::string(choice.visible[k].uuid) + " " +
               describe(choice.visible, static_cast<int>(k)) + "\n";

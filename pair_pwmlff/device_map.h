@@ -60,8 +60,9 @@ struct DeviceReport {
 };
 
 /// Collective over comm; the report is complete on rank 0 and empty elsewhere.
-/// @param in_use  whether this rank evaluates any model on its GPU
-DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice, bool in_use, int nthreads);
+/// @param idle_because  empty where this rank evaluates a model on its GPU, else why not, in one line
+DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice,
+                            const std::string &idle_because, int nthreads);
 
 }    // namespace pair_pwmlff
 

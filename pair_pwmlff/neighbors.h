@@ -103,6 +103,7 @@ class Neighbors {
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
   /// @param hops  how far from the centres edges() may start, which needs the lists of ghosts where above
   ///              0; -1 where nobody asks for edges
+  /// @throws std::runtime_error where the list is too long for 32-bit indices
   void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies,
                int hops);
 

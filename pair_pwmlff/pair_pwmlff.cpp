@@ -307,7 +307,9 @@ void PairPWMLFF::log_models()
 {
   const bool on_gpu = std::any_of(impl->models.begin(), impl->models.end(),
                                   [](const auto &model) { return model->on_gpu(); });
-  const DeviceReport devices = report_devices(world, impl->device, on_gpu, comm->nthreads);
+  // Each rank on its own may have had to take something else than the others.
+  const std::string idle_because = on_gpu ? "" : "engine " + impl->models.front()->engine();
+  const DeviceReport devices = report_devices(world, impl->device, idle_because, comm->nthreads);
   if (comm->me != 0) return;
   std::string text = "Pair style pwmlff:\n";
   int index = 0;
@@ -463,7 +465,7 @@ bool PairPWMLFF::can_find_neighbors() const
 /* ---------------------------------------------------------------------- */
 
 void PairPWMLFF::update_neighbors()
-{
+try {
   const int nall = atom->nlocal + atom->nghost;
   if (neighbor->ago == 0 || !impl->neighbors_valid) {
     const ModelInfo &info = impl->models.front()->info();
@@ -479,6 +481,8 @@ void PairPWMLFF::update_neighbors()
     impl->neighbors_valid = true;
   }
   impl->neighbors.update(atom->x);
+} catch (const std::exception &failure) {
+  stop_rank(failure.what());
 }
 
 /* ----------------------------------------------------------------------

@@ -21,6 +21,7 @@ constexpr int MOST_ATOMS = 24;
 constexpr double SHORTEST = 0.2;    // distance of two atoms, in units of the cutoff
 constexpr double EDGE = 1.2;        // of the cube that the atoms fill, likewise
 constexpr double FAR = 10.0;        // of the isolated atom, likewise
+constexpr double REACH = 1.2;       // of lists, likewise
 
 /// A cluster in the form of LAMMPS's arrays; LAMMPS type = species + 1. All pairs are in the list.
 class Cluster {
@@ -60,7 +61,7 @@ class Cluster {
     }
     for (const auto &neighbors_of_one : list) firstneigh.push_back(neighbors_of_one.data());
 
-    std::vector<int> species_of_type(present.size() + 1, -1);
+    species_of_type.assign(present.size() + 1, -1);
     for (const int s : species) species_of_type[s + 1] = s;
     neighbors.rebuild(
         {nall, type.data(), nall, 0, ilist.data(), numneigh.data(), firstneigh.data(), ~0},
@@ -68,10 +69,20 @@ class Cluster {
     neighbors.update(positions.data());
   }
 
+  /// Leave it to the model to find neighbors.
+  void forget_list(double reach)
+  {
+    const int nall = static_cast<int>(x.size());
+    neighbors.rebuild(nall, nall, type.data(), species_of_type,
+                      static_cast<int>(species_of_type.size()) - 1, reach);
+    neighbors.update(positions.data());
+  }
+
   Neighbors neighbors;
 
  private:
   std::vector<std::array<double, 3>> x;
+  std::vector<int> species_of_type;
   std::vector<const double *> positions;
   std::vector<int> type, ilist, numneigh;
   std::vector<std::vector<int>> list;
@@ -112,13 +123,21 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
 {
   Cluster cluster(expected.info(), present);
   Neighbors &neighbors = cluster.neighbors;
-  const Evaluation &a = expected.evaluate(neighbors, {});
-  const Evaluation &b = found.evaluate(neighbors, {});
-  const std::size_t n = neighbors.ncentres();
-  std::string text = compare("energies", a.atom_energy, b.atom_energy, n, gate.energy);
-  if (text.empty()) text = compare("forces", a.force, b.force, 3 * n, gate.force);
-  if (text.empty()) text = compare("virials", a.virial.data(), b.virial.data(), 6, gate.force);
-  return text;
+  const Evaluation &wanted = expected.evaluate(neighbors, {});
+  const auto differs = [&] {
+    const Evaluation &got = found.evaluate(neighbors, {});
+    const std::size_t n = neighbors.ncentres();
+    std::string text = compare("energies", wanted.atom_energy, got.atom_energy, n, gate.energy);
+    if (text.empty()) text = compare("forces", wanted.force, got.force, 3 * n, gate.force);
+    if (text.empty())
+      text = compare("virials", wanted.virial.data(), got.virial.data(), 6, gate.force);
+    return text;
+  };
+  std::string text = differs();
+  if (!text.empty() || !found.finds_neighbors()) return text;
+  cluster.forget_list(REACH * expected.info().cutoff);
+  text = differs();
+  return text.empty() ? text : text + ", with the neighbors that it finds by itself";
 }
 
 }    // namespace pair_pwmlff

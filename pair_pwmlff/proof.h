@@ -27,7 +27,8 @@ struct Gate {
 Gate gate_of(const std::string &precision);
 
 /// Evaluate both models on a random cluster of the species that take part, with an isolated atom and with
-/// pairs from short distances to the cutoff; the same cluster for the same model.
+/// pairs from short distances to the cutoff; the same cluster for the same model. A model that finds
+/// neighbors by itself has to do so, too.
 /// @return empty where atomic energies, forces and virial agree within the gate, else what differs
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate);

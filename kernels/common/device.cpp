@@ -39,6 +39,7 @@ class HostDevice : public Device {
   }
   void synchronize() override {}
   std::size_t largest_scratch() const override { return 227 * 1024; }    // that of an H200
+  int multiprocessors() const override { return 2; }
 
  private:
   void launch(const Launch &) override {}    // only for kernels on GPUs

@@ -50,8 +50,10 @@ class PWMLFF_KERNELS_API Device {
   /// Wait for everything. @throws std::runtime_error where a kernel or a copy has failed
   virtual void synchronize() = 0;
 
-  /// Bytes of scratch that a team of a whole block can have.
+  /// Bytes of scratch that a block can have (BlockShape).
   virtual std::size_t largest_scratch() const = 0;
+  /// Groups of blocks that run at the same time.
+  virtual int multiprocessors() const = 0;
 
   /// Measure how long each kernel takes from now on, or no longer. What was measured is kept.
   void measure(bool on) { measuring = on; }
@@ -66,16 +68,19 @@ class PWMLFF_KERNELS_API Device {
     if (measuring) mark_begin(Kernel::name);
     if (kind_ == Kind::serial) run_serial(nitems, scratch, kernel);
     else if (kind_ == Kind::threads) run_threads(nitems, scratch, kernel);
-    else run_cuda([&](void *stream) { launch_teams_cuda(nitems, scratch, kernel, stream); });
+    else
+      run_cuda([&](void *stream, const char **running) {
+        launch_teams_cuda(nitems, scratch, kernel, stream, running);
+      });
     if (measuring) mark_end();
   }
 
  protected:
   Device(Kind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
 
-  /// A call that launches a kernel on a stream (cudaStream_t).
+  /// A call that launches a kernel on a stream (cudaStream_t), as launch_teams_cuda.
   struct Launch {
-    virtual void operator()(void *stream) const = 0;
+    virtual void operator()(void *stream, const char **running) const = 0;
     virtual ~Launch() = default;
   };
 
@@ -93,7 +98,7 @@ class PWMLFF_KERNELS_API Device {
   {
     struct Wrapped : Launch {
       explicit Wrapped(const Call &call) : call(call) {}
-      void operator()(void *stream) const override { call(stream); }
+      void operator()(void *stream, const char **running) const override { call(stream, running); }
       const Call &call;
     };
     launch(Wrapped(call));

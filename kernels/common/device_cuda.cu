@@ -5,12 +5,32 @@
 
 #include "device.h"
 
+#include <cuda.h>    // types alone; the driver is asked through the runtime
 #include <cuda_runtime.h>
 
 #include <stdexcept>
 
 namespace pwmlff {
 namespace {
+
+// Whether this process uses a device. Making a device the current one makes a context on it, which takes
+// hundreds of MiB, so the guard below does not go back to one that nobody uses.
+bool is_in_use(int index)
+{
+  using GetState = CUresult (*)(CUdevice, unsigned *, int *);
+  static const auto get_state = [] {
+    void *found = nullptr;
+#if CUDART_VERSION >= 12050
+    cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &found, 7000, cudaEnableDefault);
+#else
+    cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &found, cudaEnableDefault);
+#endif
+    return reinterpret_cast<GetState>(found);
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  return get_state && get_state(index, &flags, &active) == CUDA_SUCCESS && active;
+}
 
 /// Makes a device the current one as long as it lives.
 class DeviceGuard {
@@ -25,7 +45,8 @@ class DeviceGuard {
   ~DeviceGuard()
   {
     int now = -1;
-    if (cudaGetDevice(&now) == cudaSuccess && now != before) cudaSetDevice(before);
+    if (cudaGetDevice(&now) == cudaSuccess && now != before && is_in_use(before))
+      cudaSetDevice(before);
   }
 
  private:
@@ -37,14 +58,19 @@ class CudaDevice : public Device {
   CudaDevice(int index, const cudaDeviceProp &properties) :
       Device(Kind::cuda, "cuda:" + std::to_string(index) + " (" + properties.name + ")"),
       index(index),
-      largest(properties.sharedMemPerBlockOptin)
+      largest(properties.sharedMemPerBlockOptin),
+      nprocessors(properties.multiProcessorCount)
   {
     const DeviceGuard guard(index);
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    check(cudaHostAlloc(&running, sizeof *running, cudaHostAllocMapped), "taking pinned memory");
+    *running = nullptr;
   }
   ~CudaDevice() override
   {
     const DeviceGuard guard(index);
+    forget_marks();
+    cudaFreeHost(running);
     cudaStreamDestroy(stream);
   }
 
@@ -82,24 +108,30 @@ class CudaDevice : public Device {
   void synchronize() override
   {
     const DeviceGuard guard(index);
-    check(cudaStreamSynchronize(stream), "running the kernels of a step");
+    const cudaError_t status = cudaStreamSynchronize(stream);
+    if (status != cudaSuccess) {
+      forget_marks();
+      // Kernels run one after the other, so the last one that began is the one that failed.
+      const char *const name = *running;
+      check(status, name ? std::string("kernel ") + name : "a copy");
+    }
     for (const auto &[kernel, begin, end] : marks) {
       float milliseconds = 0.0F;
+      if (!end) continue;    // it did not start
       check(cudaEventElapsedTime(&milliseconds, begin, end), "measuring a kernel");
       seconds_[kernel] += 1e-3 * milliseconds;
-      cudaEventDestroy(begin);
-      cudaEventDestroy(end);
     }
-    marks.clear();
+    forget_marks();
   }
   std::size_t largest_scratch() const override { return largest; }
+  int multiprocessors() const override { return nprocessors; }
 
  private:
   void launch(const Launch &call) override
   {
     const DeviceGuard guard(index);
     try {
-      call(stream);
+      call(stream, running);
     } catch (const std::runtime_error &error) {
       throw std::runtime_error(name() + ": " + error.what());
     }
@@ -131,15 +163,27 @@ class CudaDevice : public Device {
     check(cudaMemcpyAsync(to, from, bytes, direction, stream), what);
   }
 
+  void forget_marks()
+  {
+    for (const auto &[kernel, begin, end] : marks) {
+      cudaEventDestroy(begin);
+      if (end) cudaEventDestroy(end);
+    }
+    marks.clear();
+  }
+
   void check(cudaError_t status, const std::string &what) const
   {
-    if (status != cudaSuccess)
-      throw std::runtime_error(name() + ": " + what + " failed: " + cudaGetErrorString(status));
+    if (status == cudaSuccess) return;
+    cudaGetLastError();    // said once
+    throw std::runtime_error(name() + ": " + what + " failed: " + cudaGetErrorString(status));
   }
 
   int index;
   std::size_t largest;
+  int nprocessors;
   cudaStream_t stream = nullptr;
+  const char **running = nullptr;    // name of the kernel that began last; the GPU writes it
 
   struct Mark {
     const char *kernel;

@@ -16,8 +16,10 @@
 
 #ifdef __CUDACC__
 #define PWMLFF_HOST_DEVICE __host__ __device__
+#define PWMLFF_UNROLL_BY_4 _Pragma("unroll 4")
 #else
 #define PWMLFF_HOST_DEVICE
+#define PWMLFF_UNROLL_BY_4
 #endif
 
 namespace pwmlff {

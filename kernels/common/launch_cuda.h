@@ -34,11 +34,13 @@ template <typename Kernel> void launch_cuda(std::int64_t nitems, const Kernel &k
   if (nitems == 0) return;
   constexpr std::int64_t THREADS = 256, MOST_BLOCKS = 1 << 20;
   const auto blocks = std::min((nitems + THREADS - 1) / THREADS, MOST_BLOCKS);
+  cudaGetLastError();    // what went wrong before has been reported, and is not of this launch
   run_items<<<static_cast<unsigned>(blocks), THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
       nitems, kernel);
   const cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess)
-    throw std::runtime_error(std::string("CUDA refused a kernel: ") + cudaGetErrorString(status));
+    throw std::runtime_error(std::string("CUDA did not start a kernel: ") +
+                             cudaGetErrorString(status));
 }
 
 }    // namespace pwmlff

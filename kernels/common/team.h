@@ -36,6 +36,33 @@
 
 namespace pwmlff {
 
+/// Tells the compiler that a pointer, which a kernel has read from memory, leads to memory of the GPU and
+/// not into scratch; without that each access first finds out.
+template <class T> PWMLFF_HOST_DEVICE const T *in_memory(const T *pointer)
+{
+#ifdef __CUDA_ARCH__
+  __builtin_assume(__isGlobal(pointer));
+#endif
+  return pointer;
+}
+
+/// Load N values that lie side by side, 128 bits at a time on a GPU.
+/// @param from  scratch; of 16 bytes alignment where N is even
+template <int N> PWMLFF_HOST_DEVICE void load_together(const double *from, double *to)
+{
+#ifdef __CUDA_ARCH__
+  if constexpr (N % 2 == 0) {
+    for (int k = 0; k < N; k += 2) {
+      const double2 two = *reinterpret_cast<const double2 *>(from + k);
+      to[k] = two.x;
+      to[k + 1] = two.y;
+    }
+    return;
+  }
+#endif
+  for (int k = 0; k < N; ++k) to[k] = from[k];
+}
+
 class SerialTeam {
  public:
   explicit SerialTeam(void *scratch) : scratch_(scratch) {}
@@ -56,7 +83,10 @@ class SerialTeam {
     *target = before + value;
     return before;
   }
-  void raise(int *target, int value) const { *target = value > *target ? value : *target; }
+  template <class T> void raise(T *target, T value) const
+  {
+    *target = value > *target ? value : *target;
+  }
 
  private:
   void *scratch_;
@@ -106,10 +136,10 @@ class ThreadTeam {
   {
     return std::atomic_ref<T>(*target).fetch_add(value);
   }
-  void raise(int *target, int value) const
+  template <class T> void raise(T *target, T value) const
   {
-    std::atomic_ref<int> shared(*target);
-    int before = shared.load();
+    std::atomic_ref<T> shared(*target);
+    T before = shared.load();
     while (before < value && !shared.compare_exchange_weak(before, value)) {
     }
   }
@@ -120,13 +150,34 @@ class ThreadTeam {
   void *scratch_;
 };
 
+/// Threads of a block on a GPU: teams up to a warp share one, the more of them the less scratch they need.
+struct BlockShape {
+  int threads;
+  std::size_t scratch;    // bytes of all teams
+
+  static constexpr int WARP = 32;
+  static constexpr std::size_t GRANTED = 48 * 1024;    // what a block gets without asking
+
+  /// @param lanes of a team @param of_team bytes of scratch that a team asks for
+  static constexpr BlockShape of(int lanes, std::size_t of_team)
+  {
+    const std::size_t each = padded(of_team);
+    int threads = most_threads(lanes);
+    while (threads > WARP && threads > lanes && threads / lanes * each > GRANTED) threads /= 2;
+    return {threads, threads / lanes * each};
+  }
+  static constexpr int most_threads(int lanes) { return lanes <= WARP ? 4 * WARP : lanes; }
+  static constexpr std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+};
+
 /// Run a team kernel for item = 0 .. nitems-1 on the current CUDA device, on a stream (cudaStream_t)
 /// and without waiting for it.
 /// @param scratch bytes of scratch of a team
+/// @param running where the GPU writes Kernel::name when it begins, in host memory that it sees, or null
 /// @throws std::runtime_error where the launch is refused, or where there is no CUDA in this build
 template <class Kernel>
-void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &kernel,
-                       void *stream);
+void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &kernel, void *stream,
+                       const char **running);
 
 }    // namespace pwmlff
 

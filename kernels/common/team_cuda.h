@@ -18,7 +18,7 @@
 namespace pwmlff {
 namespace {
 
-constexpr int WARP = 32;
+constexpr int WARP = BlockShape::WARP;
 
 template <int N> class CudaTeam {
   static_assert((N & (N - 1)) == 0, "teams are powers of two");
@@ -50,6 +50,7 @@ template <int N> class CudaTeam {
   }
   template <class T> __device__ T add(T *target, T value) const { return atomicAdd(target, value); }
   __device__ void raise(int *target, int value) const { atomicMax(target, value); }
+  __device__ void raise(long long *target, long long value) const { atomicMax(target, value); }
 
  private:
   // The lanes of this team within its warp.
@@ -62,19 +63,21 @@ template <int N> class CudaTeam {
   void *scratch_;
 };
 
-template <class Kernel>
-constexpr int threads_of_block = Kernel::lanes <= WARP ? 128 : Kernel::lanes;
-
 // Left alone, the compiler spills registers so that more threads fit a multiprocessor (see
 // benchmarks/gpu_resources.py); 640 of them hide the latency of these kernels without that.
 template <class Kernel>
-__global__ void __launch_bounds__(threads_of_block<Kernel>, 640 / threads_of_block<Kernel>)
-    run_teams(std::int64_t nitems, std::size_t scratch, Kernel kernel)
+__global__ void __launch_bounds__(BlockShape::most_threads(Kernel::lanes),
+                                  640 / BlockShape::most_threads(Kernel::lanes))
+    run_teams(std::int64_t nitems, std::size_t scratch, const char *name, const char **running,
+              Kernel kernel)
 {
-  constexpr int TEAMS = threads_of_block<Kernel> / Kernel::lanes;
   extern __shared__ __align__(16) char shared[];
-  const int team = threadIdx.x / Kernel::lanes;
-  const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * TEAMS + team;
+  if (running && blockIdx.x == 0 && threadIdx.x == 0) {
+    *static_cast<const char *volatile *>(running) = name;
+    __threadfence_system();    // it is there even if this kernel ends badly
+  }
+  const int team = threadIdx.x / Kernel::lanes, nteams = blockDim.x / Kernel::lanes;
+  const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * nteams + team;
   if (item >= nitems) return;
   kernel(CudaTeam<Kernel::lanes>(shared + team * scratch), item);
 }
@@ -82,25 +85,25 @@ __global__ void __launch_bounds__(threads_of_block<Kernel>, 640 / threads_of_blo
 }    // namespace
 
 template <class Kernel>
-void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &kernel, void *stream)
+void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &kernel, void *stream,
+                       const char **running)
 {
   if (nitems == 0) return;
-  constexpr int THREADS = threads_of_block<Kernel>, TEAMS = THREADS / Kernel::lanes;
-  constexpr std::size_t GRANTED = 48 * 1024;    // more shared memory has to be asked for
-  scratch = (scratch + 15) / 16 * 16;
-  const std::size_t bytes = scratch * TEAMS;
+  const BlockShape shape = BlockShape::of(Kernel::lanes, scratch);
+  const int nteams = shape.threads / Kernel::lanes;
+  cudaGetLastError();    // what went wrong before has been reported, and is not of this launch
   cudaError_t status = cudaSuccess;
-  if (bytes > GRANTED)
+  if (shape.scratch > BlockShape::GRANTED)
     status = cudaFuncSetAttribute(run_teams<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes));
+                                  static_cast<int>(shape.scratch));
   if (status == cudaSuccess) {
-    const auto blocks = static_cast<unsigned>((nitems + TEAMS - 1) / TEAMS);
-    run_teams<<<blocks, THREADS, bytes, static_cast<cudaStream_t>(stream)>>>(nitems, scratch,
-                                                                             kernel);
+    const auto blocks = static_cast<unsigned>((nitems + nteams - 1) / nteams);
+    run_teams<<<blocks, shape.threads, shape.scratch, static_cast<cudaStream_t>(stream)>>>(
+        nitems, BlockShape::padded(scratch), Kernel::name, running, kernel);
     status = cudaGetLastError();
   }
   if (status != cudaSuccess)
-    throw std::runtime_error(std::string("CUDA refused kernel ") + Kernel::name + ": " +
+    throw std::runtime_error(std::string("CUDA did not start kernel ") + Kernel::name + ": " +
                              cudaGetErrorString(status));
 }
 

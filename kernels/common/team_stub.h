@@ -15,7 +15,8 @@
 
 namespace pwmlff {
 
-template <class Kernel> void launch_teams_cuda(std::int64_t, std::size_t, const Kernel &, void *)
+template <class Kernel>
+void launch_teams_cuda(std::int64_t, std::size_t, const Kernel &, void *, const char **)
 {
   throw std::runtime_error("this build of pair-pwmlff has no CUDA kernels");
 }

@@ -78,8 +78,8 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
       atom_virial(this->device),
       centroid_virial(this->device),
       sums(this->device),
-      status(this->device),
-      host_status(this->device),
+      overflow(this->device),
+      host_overflow(this->device),
       host_sums(this->device),
       host_energy(this->device),
       host_force(this->device),
@@ -99,7 +99,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
                          static_cast<double>(std::count(present.begin(), present.end(), true)));
     keep_pairs(network, splines);
     keep_fittings(network);
-    choose_block_size();
+    choose_most_fit_atoms();
   }
 
   const DPDeviceOutput &evaluate(const DeviceNeighbors &neighbors, bool want_atom_virial,
@@ -112,7 +112,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     const std::size_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
     atom_energy.clear(ncentres);
     force.clear(3 * nrows);
-    status.clear(1);
+    overflow.clear(1);
     if (want_atom_virial) atom_virial.clear(6 * nrows);
     if (want_centroid_virial) centroid_virial.clear(9 * nrows);
     virial.reserve(9 * ncentres);
@@ -122,7 +122,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     sum(nitems, 9, virial.get(), 0);
     sum(ncentres, 1, atom_energy.get(), 9);
 
-    status.download(host_status.reserve(1), 1);
+    overflow.download(host_overflow.reserve(1), 1);
     sums.download(host_sums.reserve(10), 10);
     atom_energy.download(host_energy.reserve(ncentres), ncentres);
     force.download(host_force.reserve(3 * nrows), 3 * nrows);
@@ -131,9 +131,10 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
       centroid_virial.download(host_centroid_virial.reserve(9 * nrows), 9 * nrows);
     device->synchronize();
 
-    const DeviceStatus &found = *host_status.get();
-    if (found.overflows > 0)
+    if (const long long key = *host_overflow.get()) {
+      const DeviceOverflow found = DeviceOverflow::of(key);
       throw DPOverflow(found.row, found.species, found.count, model.max_neighbor);
+    }
     std::copy_n(host_sums.get(), 9, output.virial);
     output.energy = host_sums.get()[9];
     output.atom_energy = host_energy.get();
@@ -234,18 +235,39 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     model.fittings = constants.keep(fittings);
   }
 
-  // Two teams of a whole block at a time on a multiprocessor, where the scratch allows.
-  void choose_block_size()
+  // Two fitting blocks at a time on a multiprocessor, where the scratch allows.
+  void choose_most_fit_atoms()
   {
+    constexpr std::size_t reserved = 1024;    // of each block, by the hardware
     for (const int atoms : {16, 8, 4, 1}) {
-      fit_atoms = atoms;
-      fit_scratch = Fit<T, 1>::scratch_bytes(atoms, model.width, model.m2, depth, widest);
-      if (2 * fit_scratch <= device->largest_scratch()) return;
+      most_fit_atoms = atoms;
+      if (2 * fit_scratch(atoms) + reserved <= device->largest_scratch()) break;
     }
-    if (fit_scratch > device->largest_scratch())
-      throw std::runtime_error("the nets of this DP model need " + std::to_string(fit_scratch) +
+    const auto block = [](int lanes, std::size_t of_team) {
+      return BlockShape::of(lanes, of_team).scratch;
+    };
+    const std::size_t needed = std::max(
+        {fit_scratch(most_fit_atoms),
+         block(EdgeMoments<T>::lanes, EdgeMoments<T>::Tile::bytes(model.widest_embedding)),
+         block(Differentiate<T>::lanes, Differentiate<T>::Tile::bytes(model.widest_embedding))});
+    if (needed > device->largest_scratch())
+      throw std::runtime_error("the nets of this DP model need " + std::to_string(needed) +
                                " bytes of shared memory, " + device->name() + " has " +
                                std::to_string(device->largest_scratch()) + "; use device cpu");
+  }
+
+  // As many as there can be, or fewer where whole multiprocessors would have nothing to do.
+  void choose_fit_atoms(std::size_t natoms)
+  {
+    fit_atoms = most_fit_atoms;
+    while (fit_atoms > FIT_REGISTERS &&
+           natoms / fit_atoms < 2 * static_cast<std::size_t>(device->multiprocessors()))
+      fit_atoms /= 2;
+  }
+
+  std::size_t fit_scratch(int atoms) const
+  {
+    return Fit<T, 1>::scratch_bytes(atoms, model.width, model.m2, depth, widest);
   }
 
   // Centres sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
@@ -262,6 +284,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
                                     ", which is not one of those that take part");
       centres[s].push_back(i);
     }
+    choose_fit_atoms(neighbors.ncentres());
     stride = std::max(1, neighbors.most_candidates());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
     const auto chunk_items = static_cast<std::int64_t>(
@@ -319,7 +342,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
                                moment_gradient.get(),
                                part.first_item};
     const int widest_net = model.widest_embedding;
-    device->run(n, FindEdges<T>{model, list, chunk, status.get()});
+    device->run(n, FindEdges<T>{model, list, chunk, overflow.get()});
     device->run(n, EdgeMoments<T>{model, neighbors.species(), chunk},
                 EdgeMoments<T>::Tile::bytes(widest_net));
     const DeviceBlock *const fitted = blocks_on_device.get() + part.first_block;
@@ -327,11 +350,11 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
       device->run(
           part.nblocks,
           Fit<T, FIT_REGISTERS>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
-          fit_scratch);
+          fit_scratch(fit_atoms));
     else
       device->run(part.nblocks,
                   Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
-                  fit_scratch);
+                  fit_scratch(fit_atoms));
     device->run(n, Differentiate<T>{model, neighbors.species(), chunk},
                 Differentiate<T>::Tile::bytes(widest_net));
     device->run(n, Forces<T>{model, list, chunk, force.get(), virial.get(),
@@ -356,12 +379,11 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   const std::size_t chunk_bytes;
   DeviceModel<T> model{};
   int widest = 1, depth = 0;    // of the hidden layers of the fitting nets
-  int fit_atoms = 1;            // in a block
-  std::size_t fit_scratch = 0;
+  int most_fit_atoms = 1;       // in a block
 
   // Of the present list.
   std::int64_t generation = -1, nitems = 0;
-  int stride = 1;
+  int stride = 1, fit_atoms = 1;
   std::vector<Chunk> chunks;
 
   Constants constants;
@@ -371,8 +393,8 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   DeviceArray<double> slots, moments;
   DeviceArray<T> place, environment, derivative, moment_gradient;
   DeviceArray<double> atom_energy, force, virial, atom_virial, centroid_virial, sums;
-  DeviceArray<DeviceStatus> status;
-  HostArray<DeviceStatus> host_status;
+  DeviceArray<long long> overflow;    // DeviceOverflow
+  HostArray<long long> host_overflow;
   HostArray<double> host_sums, host_energy, host_force, host_atom_virial, host_centroid_virial;
   DPDeviceOutput output{};
 };

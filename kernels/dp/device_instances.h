@@ -9,18 +9,30 @@
 
 namespace pwmlff {
 
-template void launch_teams_cuda(std::int64_t, std::size_t, const FindEdges<float> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const FindEdges<double> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const EdgeMoments<float> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const EdgeMoments<double> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<float, 1> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<double, 1> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<float, 4> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<double, 4> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Differentiate<float> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Differentiate<double> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Forces<float> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Forces<double> &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const SumRows &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const FindEdges<float> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const FindEdges<double> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const EdgeMoments<float> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const EdgeMoments<double> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<float, 1> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<double, 1> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<float, 4> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<double, 4> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const Differentiate<float> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const Differentiate<double> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const Forces<float> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const Forces<double> &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const SumRows &, void *, const char **);
 
 }    // namespace pwmlff

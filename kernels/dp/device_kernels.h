@@ -90,10 +90,23 @@ template <class T> struct DeviceChunk {
   std::int64_t base;     // items of earlier chunks
 };
 
-/// Why a step cannot be used; all zero where it can.
-struct DeviceStatus {
-  int overflows;    // centres with too many neighbours; the others describe one of them
+/// A centre with too many neighbours, as a number that is the larger the earlier its row is; 0: none.
+struct DeviceOverflow {
+  static constexpr int MOST_ROWS = 0x7fffffff, MOST_SPECIES = 0xff, MOST_COUNT = 0xffffff;
   int row, species, count;
+
+  PWMLFF_HOST_DEVICE long long key() const
+  {
+    return (static_cast<long long>(MOST_ROWS - row) << 32) |
+           (static_cast<long long>(MOST_SPECIES - species) << 24) |
+           (count < MOST_COUNT ? count : MOST_COUNT);
+  }
+  static DeviceOverflow of(long long key)
+  {
+    return {MOST_ROWS - static_cast<int>(key >> 32),
+            MOST_SPECIES - static_cast<int>(key >> 24 & MOST_SPECIES),
+            static_cast<int>(key & MOST_COUNT)};
+  }
 };
 
 /// Centres of one species that are fitted together.
@@ -141,9 +154,10 @@ PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const DevicePair<T> &
   for (int l = 0; l < pair.nlayers; ++l) {
     const DeviceLayer &layer = pair.layers[l];
     for (int o = team.lane(); o < layer.out; o += team.lanes()) {
-      double z = layer.bias[o], dz = 0.0;
+      const double *const weights = in_memory(layer.weight) + o;
+      double z = in_memory(layer.bias)[o], dz = 0.0;
       for (int i = 0; i < layer.in; ++i) {
-        const double weight = layer.weight[i * layer.out + o];
+        const double weight = weights[i * layer.out];
         z += weight * f[i];
         dz += weight * d[i];
       }
@@ -166,20 +180,24 @@ template <class T, int N> struct EdgeTile {
   int row[N];
 
   /// Read `n` edges from `begin` on.
+  /// @return whether all of them are in the table
   template <class Team>
-  PWMLFF_HOST_DEVICE void load(const Team &team, const DeviceChunk<T> &chunk,
+  PWMLFF_HOST_DEVICE bool load(const Team &team, const DeviceChunk<T> &chunk,
                                const PairGeometry &pair, std::int64_t begin, int n)
   {
+    int outside = 0;
     team.sync();
     for (int k = team.lane(); k < n; k += team.lanes()) {
       const std::int64_t e = begin + k;
       row[k] = chunk.row[e];
+      outside += row[k] < 0;
       for (int c = 0; c < 4; ++c) environment[k][c] = chunk.environment[4 * e + c];
       const bool upper = row[k] >= static_cast<int>(pair.segment[1].first);
       const T per_spacing = static_cast<T>(pair.segment[upper].inv_spacing);
       spline_weights<T>(chunk.place[e], per_spacing, value_weight[k], slope_weight[k]);
     }
     team.sync();
+    return team.sum(outside) == 0;
   }
 
   static constexpr std::size_t bytes(int widest)
@@ -202,7 +220,7 @@ template <class T> struct FindEdges {
   DeviceModel<T> model;
   DeviceList list;
   DeviceChunk<T> chunk;
-  DeviceStatus *status;
+  long long *overflow;    // DeviceOverflow of the first centre
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
@@ -238,11 +256,7 @@ template <class T> struct FindEdges {
         chunk.count[at] = n;
         for (int c = 0; c < 4; ++c)
           chunk.slots[4 * at + c] = sum[c] + model.max_neighbor * pair.geometry.shift[c];
-        if (n > model.max_neighbor && team.add(&status->overflows, 1) == 0) {
-          status->row = i;
-          status->species = b;
-          status->count = n;
-        }
+        if (n > model.max_neighbor) team.raise(overflow, DeviceOverflow{i, b, n}.key());
       }
       begin += n;
     }
@@ -303,7 +317,13 @@ template <class T> struct EdgeMoments {
         const int count = chunk.count[group];
         for (int t = 0; t < count; t += Tile::size) {
           const int n = count - t < Tile::size ? count - t : Tile::size;
-          tile.load(team, chunk, pair.geometry, begin + t, n);
+          if (tile.load(team, chunk, pair.geometry, begin + t, n)) {
+            if (!mine) continue;
+            const T *const table = in_memory(pair.table) + m;
+            PWMLFF_UNROLL_BY_4
+            for (int k = 0; k < n; ++k) add(tile, k, table_value(table, tile, k), sum);
+            continue;
+          }
           for (int k = 0; k < n; ++k) {
             T value = T(0);
             if (tile.row[k] < 0) {
@@ -311,10 +331,9 @@ template <class T> struct EdgeMoments {
                   evaluate_net(team, pair, tile.environment[k][0], model.widest_embedding, net);
               if (m < model.width) value = static_cast<T>(exact.value[m] - pair.beyond[m]);
             } else if (mine) {
-              value = table_value(pair.table + tile.row[k] * std::int64_t(model.padded) + m,
-                                  tile.value_weight[k]);
+              value = table_value(in_memory(pair.table) + m, tile, k);
             }
-            for (int c = 0; c < 4; ++c) sum[c] += tile.environment[k][c] * value;
+            add(tile, k, value, sum);
           }
         }
         if (mine)
@@ -328,16 +347,21 @@ template <class T> struct EdgeMoments {
   }
 
  private:
-  PWMLFF_HOST_DEVICE T table_value(const T *coef, const T *weight) const
+  PWMLFF_HOST_DEVICE T table_value(const T *column, const Tile &tile, int k) const
   {
+    const T *coef = column + tile.row[k] * std::int64_t(model.padded);
     T left = coef[0], value = left;
-    for (int k = 0; k < 5; ++k) {
+    for (int i = 0; i < 5; ++i) {
       coef += model.padded;
       const T right = *coef;
-      value += weight[k] * (right - left);
+      value += tile.value_weight[k][i] * (right - left);
       left = right;
     }
     return value;
+  }
+  PWMLFF_HOST_DEVICE static void add(const Tile &tile, int k, T value, T *sum)
+  {
+    for (int c = 0; c < 4; ++c) sum[c] += tile.environment[k][c] * value;
   }
 };
 
@@ -347,6 +371,9 @@ template <class T> struct EdgeMoments {
 ///
 /// D = T^T T[:, :m2] is symmetric in its first m2 rows, so only elements (m, k) with k <= m enter,
 /// element by element of k; the weights of (m, k) and (k, m) are added on the host.
+///
+/// Arrays in scratch are [.., step()]: values of the atoms of a block lie side by side, with a gap
+/// that sends consecutive rows to different banks.
 template <class T, int G> struct Fit {
   static constexpr int lanes = 256;
   static constexpr const char *name = "Fit";
@@ -365,9 +392,11 @@ template <class T, int G> struct Fit {
   {
     return k * model.width - k * (k - 1) / 2 + m - k;
   }
+  /// From one row in scratch to the next; even where two values are loaded at once.
+  PWMLFF_HOST_DEVICE static int step(int atoms) { return atoms > 1 ? atoms + 2 : 1; }
   static std::size_t scratch_bytes(int atoms, int width, int m2, int depth, int widest)
   {
-    return sizeof(double) * atoms *
+    return sizeof(double) * step(atoms) *
            (static_cast<std::size_t>(4) * width + npairs(width, m2) + depth + 2 * widest);
   }
 
@@ -376,16 +405,17 @@ template <class T, int G> struct Fit {
   {
     const DeviceBlock block = blocks[item];
     const DeviceFitting &net = model.fittings[block.species];
-    double *const moments = team.template scratch<double>();         // [4, width, atoms]
-    double *const descriptor = moments + 4 * model.width * atoms;    // [npairs, atoms], then dE/dD
-    double *const tanhs = descriptor + npairs(model.width, model.m2) * atoms;    // [depth, atoms]
-    double *const dy = tanhs + depth * atoms;                                    // [widest, atoms]
-    double *const dz = dy + widest * atoms;                                      // [widest, atoms]
+    const int ld = step(atoms);
+    double *const moments = team.template scratch<double>();      // [4, width, ld]
+    double *const descriptor = moments + 4 * model.width * ld;    // [npairs, ld], then dE/dD
+    double *const tanhs = descriptor + npairs(model.width, model.m2) * ld;    // [depth, ld]
+    double *const dy = tanhs + depth * ld;                                    // [widest, ld]
+    double *const dz = dy + widest * ld;                                      // [widest, ld]
 
     for (int w = team.lane(); w < 4 * model.width * atoms; w += team.lanes()) {
-      const int a = w % atoms, c = w / atoms / model.width, m = w / atoms % model.width;
+      const int m = w % model.width, c = w / model.width % 4, a = w / model.width / 4;
       const std::int64_t at = (4 * (std::int64_t(block.first) + a) + c) * model.padded + m;
-      moments[w] = a < block.count ? chunk.moments[at] : 0.0;
+      moments[(c * model.width + m) * ld + a] = a < block.count ? chunk.moments[at] : 0.0;
     }
     team.sync();
     describe(team, moments, descriptor);
@@ -396,7 +426,7 @@ template <class T, int G> struct Fit {
     for (int l = 0; l < net.nlayers; ++l) {
       forward(team, net.layers[l], x, t, y);
       team.sync();
-      t += net.layers[l].out * atoms;
+      t += net.layers[l].out * ld;
       double *const done = y;
       y = spare;
       spare = done;
@@ -404,20 +434,22 @@ template <class T, int G> struct Fit {
     }
     for (int a = team.lane(); a < block.count; a += team.lanes()) {
       double energy = net.last_bias;
-      for (int i = 0; i < net.nlast; ++i) energy += net.last[i] * x[i * atoms + a];
+      for (int i = 0; i < net.nlast; ++i) energy += in_memory(net.last)[i] * x[i * ld + a];
       atom_energy[chunk.order[block.first + a]] = energy;
     }
     team.sync();
 
     double *const dlast = net.nlayers > 0 ? dy : descriptor;
     for (int w = team.lane(); w < net.nlast * atoms; w += team.lanes())
-      dlast[w] = net.last[w / atoms];
+      dlast[w / atoms * ld + w % atoms] = in_memory(net.last)[w / atoms];
     team.sync();
     for (int l = net.nlayers - 1; l >= 0; --l) {
       const DeviceLayer &layer = net.layers[l];
-      t -= layer.out * atoms;
-      for (int w = team.lane(); w < layer.out * atoms; w += team.lanes())
-        dz[w] = layer.step[w / atoms] * dy[w] * (1.0 - t[w] * t[w]);
+      t -= layer.out * ld;
+      for (int w = team.lane(); w < layer.out * atoms; w += team.lanes()) {
+        const int o = w / atoms, at = o * ld + w % atoms;
+        dz[at] = in_memory(layer.step)[o] * dy[at] * (1.0 - t[at] * t[at]);
+      }
       team.sync();
       backward(team, layer, dy, dz, l > 0 ? dy : descriptor);
       team.sync();
@@ -429,13 +461,14 @@ template <class T, int G> struct Fit {
   template <class Team>
   PWMLFF_HOST_DEVICE void describe(const Team &team, const double *moments, double *d) const
   {
-    const int q = model.width * atoms;    // from one of the four rows of T to the next
+    const int ld = step(atoms);
+    const int q = model.width * ld;    // from one of the four rows of T to the next
     for (int w = team.lane(); w < model.width * atoms; w += team.lanes()) {
       const int a = w % atoms, m = w / atoms;
-      const double *const p = moments + w;
+      const double *const p = moments + m * ld + a;
       for (int k = 0; k <= m && k < model.m2; ++k) {
-        const double *const axis = moments + k * atoms + a;
-        d[place(m, k) * atoms + a] =
+        const double *const axis = moments + k * ld + a;
+        d[place(m, k) * ld + a] =
             axis[0] * p[0] + axis[q] * p[q] + axis[2 * q] * p[2 * q] + axis[3 * q] * p[3 * q];
       }
     }
@@ -445,18 +478,21 @@ template <class T, int G> struct Fit {
   PWMLFF_HOST_DEVICE void forward(const Team &team, const DeviceLayer &layer, const double *x,
                                   double *t, double *y) const
   {
+    const int ld = step(atoms);
     for (int w = team.lane(); w < layer.out * (atoms / G); w += team.lanes()) {
       const int o = w % layer.out, a = w / layer.out * G;
-      double sum[G];
-      for (int g = 0; g < G; ++g) sum[g] = layer.bias[o];
+      double sum[G], xs[G];
+      const double *const weights = in_memory(layer.weight) + o;
+      for (int g = 0; g < G; ++g) sum[g] = in_memory(layer.bias)[o];
       for (int i = 0; i < layer.in; ++i) {
-        const double weight = layer.weight[i * layer.out + o];
-        for (int g = 0; g < G; ++g) sum[g] += weight * x[i * atoms + a + g];
+        const double weight = weights[i * layer.out];
+        load_together<G>(x + i * ld + a, xs);
+        for (int g = 0; g < G; ++g) sum[g] += weight * xs[g];
       }
       for (int g = 0; g < G; ++g) {
-        const int at = o * atoms + a + g;
+        const int at = o * ld + a + g;
         t[at] = tanh(sum[g]);
-        y[at] = layer.residual ? x[at] + layer.step[o] * t[at] : t[at];
+        y[at] = layer.residual ? x[at] + in_memory(layer.step)[o] * t[at] : t[at];
       }
     }
   }
@@ -466,15 +502,18 @@ template <class T, int G> struct Fit {
   PWMLFF_HOST_DEVICE void backward(const Team &team, const DeviceLayer &layer, const double *dy,
                                    const double *dz, double *dx) const
   {
+    const int ld = step(atoms);
     for (int w = team.lane(); w < layer.in * (atoms / G); w += team.lanes()) {
       const int i = w % layer.in, a = w / layer.in * G;
-      double sum[G];
-      for (int g = 0; g < G; ++g) sum[g] = layer.residual ? dy[i * atoms + a + g] : 0.0;
+      const double *const weights = in_memory(layer.transposed) + i;
+      double sum[G], dzs[G];
+      for (int g = 0; g < G; ++g) sum[g] = layer.residual ? dy[i * ld + a + g] : 0.0;
       for (int o = 0; o < layer.out; ++o) {
-        const double weight = layer.transposed[o * layer.in + i];
-        for (int g = 0; g < G; ++g) sum[g] += weight * dz[o * atoms + a + g];
+        const double weight = weights[o * layer.in];
+        load_together<G>(dz + o * ld + a, dzs);
+        for (int g = 0; g < G; ++g) sum[g] += weight * dzs[g];
       }
-      for (int g = 0; g < G; ++g) dx[i * atoms + a + g] = sum[g];
+      for (int g = 0; g < G; ++g) dx[i * ld + a + g] = sum[g];
     }
   }
 
@@ -482,20 +521,22 @@ template <class T, int G> struct Fit {
   PWMLFF_HOST_DEVICE void describe_backward(const Team &team, const double *moments,
                                             const double *d, const DeviceBlock &block) const
   {
-    const int q = model.width * atoms;
-    for (int w = team.lane(); w < model.padded * atoms; w += team.lanes()) {
-      const int a = w % atoms, n = w / atoms;
-      if (a >= block.count) continue;
+    constexpr int SIDE = 8;    // columns that lanes side by side write: whole sectors of memory
+    const int ld = step(atoms), q = model.width * ld;
+    for (int w = team.lane(); w < (model.padded + SIDE - 1) / SIDE * SIDE * atoms;
+         w += team.lanes()) {
+      const int a = w / SIDE % atoms, n = w / SIDE / atoms * SIDE + w % SIDE;
+      if (a >= block.count || n >= model.padded) continue;
       double sum[4] = {0.0, 0.0, 0.0, 0.0};
       if (n < model.width)
         for (int k = 0; k <= n && k < model.m2; ++k) {
-          const double here = d[place(n, k) * atoms + a];
-          for (int c = 0; c < 4; ++c) sum[c] += here * moments[c * q + k * atoms + a];
+          const double here = d[place(n, k) * ld + a];
+          for (int c = 0; c < 4; ++c) sum[c] += here * moments[c * q + k * ld + a];
         }
       if (n < model.m2)    // the diagonal counts twice
         for (int m = n; m < model.width; ++m) {
-          const double here = d[place(m, n) * atoms + a];
-          for (int c = 0; c < 4; ++c) sum[c] += here * moments[c * q + m * atoms + a];
+          const double here = d[place(m, n) * ld + a];
+          for (int c = 0; c < 4; ++c) sum[c] += here * moments[c * q + m * ld + a];
         }
       const std::int64_t at = 4 * (std::int64_t(block.first) + a) * model.padded + n;
       for (int c = 0; c < 4; ++c)
@@ -527,11 +568,11 @@ template <class T> struct Differentiate {
       const int count = chunk.count[item * model.nspecies + b];
       for (int t = 0; t < count; t += Tile::size) {
         const int n = count - t < Tile::size ? count - t : Tile::size;
-        tile.load(team, chunk, pair.geometry, begin + t, n);
+        const bool in_table = tile.load(team, chunk, pair.geometry, begin + t, n);
         for (int k = 0; k < n; ++k) {
           T sum[5] = {T(0), T(0), T(0), T(0), T(0)};
-          if (tile.row[k] < 0) by_net(team, pair, gradient, tile.environment[k], net, sum);
-          else by_table(team, pair, gradient, tile, k, sum);
+          if (in_table || tile.row[k] >= 0) by_table(team, pair, gradient, tile, k, sum);
+          else by_net(team, pair, gradient, tile.environment[k], net, sum);
           for (int c = 0; c < 5; ++c) sum[c] = team.sum(sum[c]);
           if (team.lane() == 0)
             for (int c = 0; c < 5; ++c) chunk.derivative[5 * (begin + t + k) + c] = sum[c];
@@ -559,7 +600,7 @@ template <class T> struct Differentiate {
   PWMLFF_HOST_DEVICE void by_table(const Team &team, const DevicePair<T> &pair, const T *gradient,
                                    const Tile &tile, int k, T *sum) const
   {
-    const T *const first = pair.table + tile.row[k] * std::int64_t(model.padded);
+    const T *const first = in_memory(pair.table) + tile.row[k] * std::int64_t(model.padded);
     for (int m = team.lane(); m < model.padded; m += team.lanes()) {
       const T *coef = first + m;
       T left = coef[0], value = left, slope = T(0);

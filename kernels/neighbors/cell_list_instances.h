@@ -9,13 +9,21 @@
 
 namespace pwmlff {
 
-template void launch_teams_cuda(std::int64_t, std::size_t, const CountInCells &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const PlaceInCells &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const SortCells &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const GatherCells &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const SumChunks &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const ScanChunks &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const AddChunks &, void *);
-template void launch_teams_cuda(std::int64_t, std::size_t, const SearchCells &, void *);
+template void launch_teams_cuda(std::int64_t, std::size_t, const CountInCells &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const PlaceInCells &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const SortCells &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const GatherCells &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const SumChunks &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const ScanChunks &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const AddChunks &, void *,
+                                const char **);
+template void launch_teams_cuda(std::int64_t, std::size_t, const SearchCells &, void *,
+                                const char **);
 
 }    // namespace pwmlff

@@ -181,6 +181,8 @@ void DeviceNeighbors::update(const double *x)
 {
   Implementation &self = *implementation;
   const std::size_t n = 3 * static_cast<std::size_t>(self.nrows);
+  self.device
+      ->synchronize();    // positions that an interrupted step has sent may still be on their way
   double *const staged = self.pinned.reserve(n);
   if (n > 0) std::memcpy(staged, x, n * sizeof(double));
   self.x.assign(staged, n);

@@ -7,8 +7,8 @@
 //
 //   report_devices policy partitions
 //
-// A node has FAKE_GPUS of them, of which CUDA_VISIBLE_DEVICES (numbers) leaves some. Each partition prints
-// its report, in their order.
+// A node has FAKE_GPUS of them, of which CUDA_VISIBLE_DEVICES (numbers) leaves some; FAKE_IDLE_RANK cannot
+// use its own. Each partition prints its report, in their order.
 
 #include "pair_pwmlff/collective.h"
 #include "pair_pwmlff/device_map.h"
@@ -69,7 +69,10 @@ int main(int argc, char **argv)
     });
     std::string text = "error: " + failure + "\n";
     if (failure.empty()) {
-      const auto report = pair_pwmlff::report_devices(world, choice, true, 1);
+      const char *const idle = std::getenv("FAKE_IDLE_RANK");
+      const bool is_idle = idle && rank == std::atoi(idle);
+      const auto report =
+          pair_pwmlff::report_devices(world, choice, is_idle ? "out of memory" : "", 1);
       text = report.table;
       for (const auto &warning : report.warnings) text += "warning: " + warning + "\n";
     }

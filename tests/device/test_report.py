@@ -85,6 +85,14 @@ def test_idle_gpus(program):
     assert "warning" not in text  # the user chose
 
 
+def test_rank_that_cannot_use_its_gpu(program):
+    """Said even where rank 0 is well."""
+    text = report(program, "-n", "3", FAKE_GPUS="3", FAKE_IDLE_RANK="2")[0]
+    assert devices(text) == {"0": "0", "1": "1", "cpu": "2"}
+    assert re.search(r"host \S+: no GPU: out of memory\n", text)
+    assert "has idle GPUs: GPU 2" in text
+
+
 def test_cpu(program):
     text = report(program, "-n", "3", FAKE_GPUS="2", policy="cpu")[0]
     assert devices(text) == {"cpu": "0-2"}

@@ -14,6 +14,7 @@ import torch
 from ase import Atoms
 
 import pwmlff.kernels
+from pwmlff import devices
 from pwmlff.engine import Rows
 from pwmlff.models import DP, DPConfig
 from pwmlff.reference import evaluate
@@ -22,7 +23,7 @@ from systems import SYSTEMS
 PRECISIONS = ("exact", "double", "mixed")
 # The engine for the CPU, and the one for GPUs: on the CPU in one lane, and on a GPU where there is
 # one. Its lanes as threads are tested on their own: they are slow.
-DEVICES = ("host", "cpu", *(("cuda:0",) if torch.cuda.is_available() else ()))
+DEVICES = ("host", "cpu", *(("cuda:0",) if devices.inventory().gpus else ()))
 # Largest errors of the energy per atom, of forces (largest and RMS) and, relative, of the virial.
 GATES = {
     "exact": (1e-10, 1e-10, 1e-10, 1e-10),
