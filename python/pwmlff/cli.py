@@ -286,6 +286,9 @@ def bench(
     seconds: Annotated[float, typer.Option(min=0.1, help="Length of a run.")] = 4.0,
     quick: Annotated[bool, typer.Option("--quick", help="Leave out the large boxes.")] = False,
     gpu: Annotated[bool, typer.Option("--gpu", help="On a GPU, and its kernels alone.")] = False,
+    limit: Annotated[
+        float | None, typer.Option(min=0.0, help="Seconds; later cases are left out.")
+    ] = None,
     lmp: Lmp = None,
     mpirun: Mpirun = None,
     json: Json = False,
@@ -309,6 +312,7 @@ def bench(
                 seconds,
                 quick,
                 gpu,
+                limit,
                 lmp,
                 mpirun,
             )

@@ -22,6 +22,14 @@ def test_times_what_is_asked_for(pwmlff):
         assert 0 < case["phases"]["Pair"] <= 100
 
 
+def test_limit(pwmlff):
+    """What does not fit is left out, and said."""
+    found = pwmlff("bench", "--atoms", "96", "--engine", "fused", "--limit", 0, "--json")
+    assert found.returncode == 0, found.words
+    assert found.json["cases"] == []
+    assert "3 of 3 cases did not fit into 0 s" in found.errors
+
+
 def test_standard_cases():
     full, quick = cases(Options()), cases(Options(quick=True))
     assert {c.system for c in full} == {"HfO2", "LJ"}
