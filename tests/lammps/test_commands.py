@@ -6,8 +6,9 @@ import io
 
 import numpy as np
 import pytest
+from ase import Atoms
 
-from harness import Lammps
+from harness import Lammps, Run
 from pwmlff.lmp import DUMP, MEASURE, forces
 from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal
@@ -43,10 +44,8 @@ def test_overlay_is_the_sum(binary: Lammps):
         np.testing.assert_allclose(both, np.add(ours, theirs), rtol=1e-12, atol=1e-10)
 
 
-def test_hybrid_with_null(lammps: Lammps):
-    """The style computes the atoms of its own types as if the others were not there."""
-    model = BINARY.model(isotropic=True)
-    lammps.save(model)
+def run_hybrid_with_null(lammps: Lammps) -> tuple[Run, Atoms, np.ndarray]:
+    """A run of model.pt, its atoms, and which of them are of another style."""
     atoms = crystal(2)
     strange = np.arange(len(atoms)) % 5 == 0
     labelled = atoms.copy()
@@ -58,6 +57,14 @@ def test_hybrid_with_null(lammps: Lammps):
         f"{MEASURE}run 0\n{DUMP}",
         ranks=2,
     )
+    return run, atoms, strange
+
+
+def test_hybrid_with_null(lammps: Lammps):
+    """The style computes the atoms of its own types as if the others were not there."""
+    model = BINARY.model(isotropic=True)
+    lammps.save(model)
+    run, atoms, strange = run_hybrid_with_null(lammps)
     expected = evaluate(model, atoms[~strange])
     gate = lammps.engine
     assert run.thermo()["PotEng"][0] == pytest.approx(expected.energy, abs=64 * gate.energy)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 import torch
 from ase import Atoms
-from test_numbers import SLAB, assert_equal, read, symbols
+from test_commands import run_hybrid_with_null
+from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read, symbols
 
 from edge_models import LennardJones, MessagePassing
 from harness import ENGINES, Lammps
@@ -125,22 +124,8 @@ def test_elements_in_other_order(lammps: Lammps):
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_any_number_of_ranks(lammps: Lammps, rounds):
-    """1, 2 and 4 ranks, also where ranks own no atom, give the same numbers."""
     script(lammps, message_passing(rounds))
-    atoms = crystal()
-    lammps.data(atoms, [8, 72])
-    for text in (f"{read(atoms)}{STYLE}", SLAB):
-        expected = None
-        for ranks in (1, 2, 4):
-            run = lammps.run(f"{text.format(ranks=ranks)}{MEASURE}run 0\n{DUMP}", ranks)
-            found = (run.thermo()["PotEng"][0], forces(run.atoms()), run.vector("c_press"))
-            expected = expected or found
-            assert found[0] == pytest.approx(expected[0], rel=1e-12, abs=0)
-            np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-10)
-            scale = np.abs(expected[2]).max()
-            np.testing.assert_allclose(found[2], expected[2], rtol=0, atol=1e-10 * scale)
-            if ranks == 4 and text is SLAB:
-                assert re.search(r"Nlocal: +54 ave +\d+ max +0 min", run.output)
+    assert_same_on_any_number_of_ranks(lammps, share=1e-10)
 
 
 def test_range_that_is_too_short_is_noticed(lammps: Lammps):
@@ -222,17 +207,7 @@ def test_ensemble(lammps: Lammps):
 def test_hybrid_with_null(lammps: Lammps):
     """Atoms of other styles are no ends of edges."""
     model = script(lammps, message_passing())
-    atoms = crystal(2)
-    strange = np.arange(len(atoms)) % 5 == 0
-    labelled = atoms.copy()
-    labelled.numbers[strange] = 18
-    lammps.data(labelled, [8, 18, 72])
-    run = lammps.run(
-        f"{read(atoms)}pair_style hybrid pwmlff model.pt zero 3.0 nocoeff\n"
-        "pair_coeff * * pwmlff O NULL Hf\npair_coeff 2 * zero\npair_coeff 1 2 zero\n"
-        f"{MEASURE}run 0\n{DUMP}",
-        2,
-    )
+    run, atoms, strange = run_hybrid_with_null(lammps)
     expected = evaluate(model, atoms[~strange])
     assert run.thermo()["PotEng"][0] == pytest.approx(expected.energy, rel=1e-10)
     np.testing.assert_allclose(forces(run.atoms())[~strange], expected.forces, rtol=0, atol=1e-9)

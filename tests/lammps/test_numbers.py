@@ -148,10 +148,13 @@ pair_coeff * * O Hf
 """
 
 
-@same_numbers
-def test_any_number_of_ranks(lammps: Lammps):
-    """1, 2 and 4 ranks, also where ranks own no atom, give the same numbers."""
-    lammps.save(SYSTEMS["two elements, triclinic"].model())
+def assert_same_on_any_number_of_ranks(lammps: Lammps, share: float = 0.0) -> None:
+    """1, 2 and 4 ranks, also where ranks own no atom, give the same numbers with model.pt.
+
+    Args:
+        lammps: its engine runs the model.
+        share: of the largest component of the pressure, by which each may differ beyond 1e-10.
+    """
     atoms = crystal()
     lammps.data(atoms, [8, 72])
     periodic = f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n"
@@ -163,9 +166,16 @@ def test_any_number_of_ranks(lammps: Lammps):
             expected = expected or found
             assert found[0] == pytest.approx(expected[0], rel=1e-12, abs=0)
             np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-10)
-            np.testing.assert_allclose(found[2], expected[2], rtol=1e-10)
+            atol = share * np.abs(expected[2]).max()
+            np.testing.assert_allclose(found[2], expected[2], rtol=1e-10, atol=atol)
             if ranks == 4 and text is SLAB:
                 assert re.search(r"Nlocal: +54 ave +\d+ max +0 min", run.output)
+
+
+@same_numbers
+def test_any_number_of_ranks(lammps: Lammps):
+    lammps.save(SYSTEMS["two elements, triclinic"].model())
+    assert_same_on_any_number_of_ranks(lammps)
 
 
 def test_numdiff(lammps: Lammps):
