@@ -133,7 +133,11 @@ class CudaDevice : public Device {
     try {
       call(stream, running);
     } catch (const std::runtime_error &error) {
-      throw std::runtime_error(name() + ": " + error.what());
+      // It may be an earlier kernel that has failed by now.
+      const char *const last = *running;
+      throw std::runtime_error(
+          name() + ": " + error.what() +
+          (last ? std::string(" (the last one to begin was ") + last + ")" : ""));
     }
   }
 
