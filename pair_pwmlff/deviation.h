@@ -31,6 +31,7 @@ Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int na
 
 /// Writes one line per step, in the columns that MatPL writes:
 ///   step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e
+/// Where a step is computed more than once (line searches, Monte Carlo), the last one counts.
 class DeviationFile {
  public:
   DeviationFile() = default;
@@ -44,15 +45,25 @@ class DeviationFile {
   /// be computed again, and a last line that is not complete are removed.
   /// @throws std::runtime_error where it cannot be read or written, or is no such file
   void resume(const std::string &path, std::int64_t first);
+  /// Write a line; it takes the place of the last one if that is of the same step.
+  /// @param begins  a run begins: the same step is then either the end of the run before, and nothing is
+  ///                written, or another structure, which gets a line of its own
   /// @throws std::runtime_error where the line cannot be written
-  void write(std::int64_t step, const Spread &force, const Spread &energy);
+  void write(std::int64_t step, const Spread &force, const Spread &energy, bool begins);
   void close();
 
  private:
   [[noreturn]] void fail(const std::string &what) const;
 
+  struct Line {
+    std::int64_t step = -1;
+    Spread force{}, energy{};
+    long start = 0;    // place in the file
+  };
+
   std::string path_;
   std::FILE *file = nullptr;
+  Line last;
 };
 
 }    // namespace pair_pwmlff

@@ -23,7 +23,8 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   atom_.clear();
   for (int k = 0; k < atoms.inum; ++k) {
     const int i = atoms.ilist[k];
-    if (species_of_type[atoms.type[i]] < 0) continue;
+    if (species_of_type[atoms.type[i]] < 0 || (atoms.absent && atoms.group[i] & atoms.absent))
+      continue;
     row[i] = static_cast<int>(atom_.size());
     atom_.push_back(i);
   }

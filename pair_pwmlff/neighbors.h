@@ -38,6 +38,8 @@ struct LocalAtoms {
   const int *numneigh;             // [nall]
   const int *const *firstneigh;    // [nall][numneigh]
   int neighmask;                   // bits of an entry that are the index of the neighbour
+  const int *group = nullptr;      // [nall] bits of the groups of an atom
+  int absent = 0;                  // groups whose atoms are as if they were not there
 };
 
 /// An atom has more neighbours of one species than the model has room for.

@@ -17,7 +17,9 @@
 #include "comm.h"
 #include "error.h"
 #include "force.h"
+#include "group.h"
 #include "memory.h"
+#include "modify.h"
 #include "neigh_list.h"
 #include "neighbor.h"
 #include "universe.h"
@@ -30,6 +32,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -62,7 +65,6 @@ struct PairPWMLFF::Impl {
   bool out_append = false;
   bool deviation_file_started = false;
   DeviationFile deviation_file;                 // open on rank 0 only
-  bigint deviation_step = -1;                   // last step in the file
   std::vector<std::vector<double>> forces;      // per model [nall, 3], for the deviation
   std::vector<std::vector<double>> energies;    // per model [ncentres]
   double *reverse = nullptr;                    // the forces that are in reverse communication
@@ -84,19 +86,24 @@ struct PairPWMLFF::Impl {
 
 /* ---------------------------------------------------------------------- */
 
+// All that live in this process: those of a hybrid style must not write to the same file.
+static std::vector<const PairPWMLFF *> instances;
+
 PairPWMLFF::PairPWMLFF(LAMMPS *lmp) : Pair(lmp), impl(std::make_unique<Impl>())
 {
+  instances.push_back(this);
   single_enable = 0;
   restartinfo = 0;
   one_coeff = 1;
   manybody_flag = 1;
-  no_virial_fdotr_compute = 1;    // the models give the virial
-  centroidstressflag = CENTROID_NOTAVAIL;
+  no_virial_fdotr_compute = 1;            // the models give the virial
+  centroidstressflag = CENTROID_AVAIL;    // a hybrid style asks before the model is there
   comm_reverse = 3;
 }
 
 PairPWMLFF::~PairPWMLFF()
 {
+  std::erase(instances, this);
   if (copymode) return;
   if (allocated) {
     memory->destroy(setflag);
@@ -123,27 +130,30 @@ void PairPWMLFF::allocate()
 ------------------------------------------------------------------------- */
 
 void PairPWMLFF::settings(int narg, char **arg)
-{
+try {
   if (narg < 1) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
   impl = std::make_unique<Impl>();
+  // Other models want a pair_coeff of their own.
+  const int ntypes = atom->ntypes;
+  for (int i = 1; allocated && i <= ntypes; ++i) std::fill_n(&setflag[i][1], ntypes, 0);
 
   const auto is_keyword = [](const std::string &word) {
     return std::find(KEYWORD_LIST.begin(), KEYWORD_LIST.end(), word) != KEYWORD_LIST.end();
   };
 
   int iarg = 0;
-  int nmodels = -1;
+  std::optional<int> nmodels;
   if (utils::is_integer(arg[0])) nmodels = utils::inumeric(FLERR, arg[iarg++], false, lmp);
-  if (nmodels == 0 || nmodels < -1)
-    error->all(FLERR, "Pair style pwmlff: number of models is {}, expected at least 1", nmodels);
+  if (nmodels && *nmodels < 1)
+    error->all(FLERR, "Pair style pwmlff: number of models is {}, expected at least 1", *nmodels);
   while (iarg < narg && !is_keyword(arg[iarg]) &&
-         (nmodels < 0 || static_cast<int>(impl->files.size()) < nmodels))
+         (!nmodels || static_cast<int>(impl->files.size()) < *nmodels))
     impl->files.emplace_back(arg[iarg++]);
   const int found = static_cast<int>(impl->files.size());
   if (found == 0) error->all(FLERR, "Pair style pwmlff: found no model file before the keywords");
-  if (nmodels > 0 && found != nmodels)
+  if (nmodels && found != *nmodels)
     error->all(FLERR, "Pair style pwmlff: number of models is {}, but {} model file(s) follow",
-               nmodels, found);
+               *nmodels, found);
 
   while (iarg < narg) {
     const std::string keyword = arg[iarg];
@@ -195,6 +205,9 @@ void PairPWMLFF::settings(int narg, char **arg)
   set_num_threads(comm->nthreads);
   load_models();
   check_ensemble();
+} catch (...) {
+  impl = std::make_unique<Impl>();    // nothing half done, where the caller goes on (Python)
+  throw;
 }
 
 /* ---------------------------------------------------------------------- */
@@ -225,12 +238,15 @@ void PairPWMLFF::load_models()
       const std::string path = utils::get_potential_file_path(file);
       std::ifstream stream(path.empty() ? file : path, std::ios::binary);
       std::ostringstream buffer;
-      if (!stream || !(buffer << stream.rdbuf()))
+      if (!stream)
         throw std::runtime_error(fmt::format(
             "cannot read model file '{}'; give a path that is valid in the folder where "
             "lmp was started ('{}' is no keyword either: {})",
             file, file, KEYWORDS));
+      buffer << stream.rdbuf();
       contents = buffer.str();
+      if (contents.empty())
+        throw std::runtime_error(fmt::format("model file '{}' is empty; copy it again", file));
     });
     if (!unreadable.empty()) error->all(FLERR, "Pair style pwmlff: " + unreadable);
 
@@ -341,6 +357,8 @@ void PairPWMLFF::log_models()
 
 void PairPWMLFF::coeff(int narg, char **arg)
 {
+  if (impl->models.empty())
+    error->all(FLERR, "Pair style pwmlff: the last pair_style command failed; repeat it first");
   if (!allocated) allocate();
   const ModelInfo &info = impl->models.front()->info();
   if (narg - 2 != atom->ntypes)
@@ -385,7 +403,7 @@ void PairPWMLFF::init_style()
     error->all(FLERR,
                "Pair style pwmlff needs atom IDs: remove 'atom_modify id no' from the input");
   for (int i = 1; atom->molecular != Atom::ATOMIC && i <= 3; ++i) {
-    if (force->special_lj[i] != 1.0 && comm->me == 0) {
+    if (force->special_lj[i] == 0.0 && force->special_coul[i] == 0.0 && comm->me == 0) {
       error->warning(
           FLERR, "Pair style pwmlff sees no neighbors that special_bonds leaves out; models of all "
                  "interactions need 'special_bonds lj/coul 1.0 1.0 1.0'");
@@ -395,6 +413,12 @@ void PairPWMLFF::init_style()
   set_num_threads(comm->nthreads);
   request_neighbors();
 
+  for (const PairPWMLFF *other : instances)
+    if (other != this && other->lmp == lmp && impl->models.size() > 1 &&
+        other->impl->models.size() > 1 && other->impl->out_file == impl->out_file)
+      error->all(FLERR,
+                 "Pair style pwmlff: two ensembles write to '{}'; give each its own out_file",
+                 impl->out_file);
   if (impl->models.size() > 1 && !impl->deviation_file_started) {
     const std::string failure = first_failure(world, [&] {
       if (comm->me != 0) return;
@@ -454,12 +478,36 @@ bool PairPWMLFF::on_all_ranks(bool here) const
 
 bool PairPWMLFF::can_find_neighbors() const
 {
-  // neighbor->exclude is only set after this.
-  const int excluded = neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol;
-  return !impl->lammps_list && force->pair == this && excluded == 0 &&
+  // These exclude atoms in their own init(), which comes after this.
+  const bool will_exclude = !modify->get_fix_by_style("^gcmc").empty() ||
+                            !modify->get_fix_by_style("^charge/regulation").empty();
+  return !impl->lammps_list && force->pair == this && !has_exclusions() && !will_exclude &&
          atom->molecular == Atom::ATOMIC &&
          std::all_of(impl->models.begin(), impl->models.end(),
                      [](const auto &model) { return model->finds_neighbors(); });
+}
+
+// neighbor->exclude is only set after init_style().
+bool PairPWMLFF::has_exclusions() const
+{
+  return neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol > 0;
+}
+
+/* ----------------------------------------------------------------------
+   bits of the groups whose atoms are excluded from all others: they are not there, as for fix gcmc
+   when it tries what the energy would be without them
+------------------------------------------------------------------------- */
+
+int PairPWMLFF::absent_groups() const
+{
+  constexpr int ALL = 0;    // index of the group of all atoms
+  int bits = 0;
+  for (int k = 0; k < neighbor->nex_group; ++k) {
+    const int one = neighbor->ex1_group[k], two = neighbor->ex2_group[k];
+    if (two == ALL) bits |= group->bitmask[one];
+    if (one == ALL) bits |= group->bitmask[two];
+  }
+  return bits;
 }
 
 /* ---------------------------------------------------------------------- */
@@ -475,7 +523,8 @@ try {
                               info.cutoff + neighbor->skin);
     } else {
       const LocalAtoms atoms{nall,        atom->type,     list->inum,       list->gnum,
-                             list->ilist, list->numneigh, list->firstneigh, NEIGHMASK};
+                             list->ilist, list->numneigh, list->firstneigh, NEIGHMASK,
+                             atom->mask,  absent_groups()};
       impl->neighbors.rebuild(atoms, impl->species_of_type, nspecies, impl->hops());
     }
     impl->neighbors_valid = true;
@@ -531,17 +580,19 @@ void PairPWMLFF::evaluate(int model)
     stop_rank(failure.what() + where);
   }
 
-  const double *const f = impl->result->force;
-  for (int row = 0; row < neighbors.nrows(); ++row) {
-    const bool centre = row < neighbors.ncentres();
-    const double sum = f[3 * row] + f[3 * row + 1] + f[3 * row + 2] +
-                       (centre ? impl->result->atom_energy[row] : 0.0);
-    if (!std::isfinite(sum))
+  const auto require_finite = [&](int row, double value) {
+    if (!std::isfinite(value))
       stop_rank(fmt::format(
           "model '{}' gives a non-finite energy or force for atom {} at step {}; look for "
           "overlapping atoms or a time step that is too long",
           m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep));
-  }
+  };
+  // Energies first: forces on all neighbours of the atom to blame are no numbers either.
+  for (int row = 0; row < neighbors.ncentres(); ++row)
+    require_finite(row, impl->result->atom_energy[row]);
+  const double *const f = impl->result->force;
+  for (int row = 0; row < neighbors.nrows(); ++row)
+    require_finite(row, f[3 * row] + f[3 * row + 1] + f[3 * row + 2]);
 }
 
 /* ---------------------------------------------------------------------- */
@@ -555,13 +606,16 @@ void PairPWMLFF::compute(int eflag, int vflag)
         "Pair style pwmlff: model '{}' runs with engine {}, which gives no per-atom virial; take "
         "the pair contribution out of the compute that asks for it",
         impl->models.front()->info().file, impl->models.front()->engine());
+  if (impl->finds_neighbors && has_exclusions())
+    error->all(FLERR,
+               "Pair style pwmlff: a fix excludes pairs of atoms and did not do so in time; use "
+               "'neighbors lammps'");
   update_neighbors();
 
   const Neighbors &neighbors = impl->neighbors;
   const int ncentres = neighbors.ncentres();
   const int nmodels = static_cast<int>(impl->models.size());
-  const bool deviation = nmodels > 1 && update->ntimestep % impl->out_freq == 0 &&
-                         update->ntimestep != impl->deviation_step;
+  const bool deviation = nmodels > 1 && update->ntimestep % impl->out_freq == 0;
   impl->forces.resize(deviation ? nmodels : 0);
   impl->energies.resize(deviation ? nmodels : 0);
 
@@ -624,10 +678,10 @@ void PairPWMLFF::write_deviation()
   const Spread force = ensemble_deviation(impl->forces, neighbors.ncentres(), 3, world);
   const Spread energy = ensemble_deviation(impl->energies, neighbors.ncentres(), 1, world);
   const std::string failure = first_failure(world, [&] {
-    if (comm->me == 0) impl->deviation_file.write(update->ntimestep, force, energy);
+    if (comm->me == 0)
+      impl->deviation_file.write(update->ntimestep, force, energy, update->setupflag != 0);
   });
   if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
-  impl->deviation_step = update->ntimestep;
 }
 
 int PairPWMLFF::pack_reverse_comm(int n, int first, double *buf)

@@ -40,6 +40,8 @@ class PairPWMLFF : public Pair {
   void log_models();
   bool on_all_ranks(bool here) const;
   bool can_find_neighbors() const;
+  bool has_exclusions() const;
+  int absent_groups() const;
   void request_neighbors();
   void update_neighbors();
   [[noreturn]] void stop_rank(const std::string &text);

