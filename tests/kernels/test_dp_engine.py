@@ -432,11 +432,13 @@ def test_chunks(engine, precision, device):
     check(parts, evaluate(model, atoms), precision)
 
 
+@pytest.mark.parametrize("width", (8, 40, 100))
+@pytest.mark.parametrize("natoms", (4, 19))
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_lanes(engine, precision):
+def test_lanes(engine, precision, natoms, width):
     """Threads for the lanes of a GPU: nothing depends on their number, no barrier is missing."""
-    model = random_model((8, 72), 40, 11)
-    atoms = random_atoms((8, 72), 4, 11)
+    model = random_model((8, 72), width, 11)
+    atoms = random_atoms((8, 72), natoms, 11)
     atoms.positions[1] = atoms.positions[0] + (0.2, 0.1, 0.3)  # outside of the tables
     wanted = evaluate(model, atoms)
     scale = max(1.0, np.abs(wanted.forces).max())
