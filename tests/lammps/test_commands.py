@@ -47,6 +47,22 @@ def test_overlay_is_the_sum(binary: Lammps):
         np.testing.assert_allclose(both, np.add(ours, theirs), rtol=1e-12, atol=1e-10)
 
 
+@pytest.mark.parametrize("engine", ["double", "device"])
+def test_centroid_virials_in_a_hybrid_style(binary: Lammps):
+    """Such a style asks its parts whether they have them before their models are chosen."""
+    measure = (
+        "compute of all centroid/stress/atom NULL pair\n"
+        "compute sum all reduce sum c_of[*]\nthermo_style custom step c_sum[*]\n"
+        "thermo_modify format float %.17g\nrun 0\n"
+    )
+    alone = binary.run(f"{READ}{STYLE}{measure}").vector("c_sum")
+    part = "pair_style hybrid/overlay pwmlff model.pt zero 3.0\npair_coeff * * pwmlff O Hf\n"
+    both = binary.run(f"{READ}{part}pair_coeff * * zero\n{measure}").vector("c_sum")
+    scale = np.abs(alone).max()
+    assert scale > 0
+    np.testing.assert_allclose(both, alone, rtol=0, atol=1e-10 * scale)
+
+
 def run_hybrid_with_null(lammps: Lammps) -> tuple[Run, Atoms, np.ndarray]:
     """A run of model.pt, its atoms, and which of them are of another style."""
     atoms = crystal(2)

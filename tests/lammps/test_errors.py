@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -189,6 +190,16 @@ def test_command(folder: Lammps, case):
     good, bad, words = COMMANDS[case]
     assert good in SETUP
     fails(folder, SETUP.replace(good, bad), *words)
+
+
+def test_overlapping_atoms_are_named(folder: Lammps):
+    """Not a neighbour of theirs, whose force is no number either."""
+    setup = SETUP.replace(
+        "run 0", "set atom 5 x 0.1 y 0.1 z 0.1\nset atom 3 x 0.1 y 0.1 z 0.1\nrun 0"
+    )
+    run = folder(setup, ranks=2)
+    assert set(re.findall(r"for atom (\d+) at step 0", run.output)) <= {"3", "5"}
+    assert "non-finite" in run.output
 
 
 def test_stress_of_atoms_without_the_fused_engine(folder: Lammps):
