@@ -8,10 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <numeric>
-#include <stdexcept>
-#include <string>
 
 namespace pair_pwmlff {
 
@@ -54,14 +51,8 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
       }
     }
   };
-  std::int64_t ncandidates = 0;
-  for_each_candidate([&](std::size_t group, int) {
-    ++first_[group + 1];
-    ++ncandidates;
-  });
-  if (ncandidates > std::numeric_limits<int>::max())
-    throw std::runtime_error("the neighbor list of this rank has " + std::to_string(ncandidates) +
-                             " entries, more than 32-bit indices can hold; use more ranks");
+  for_each_candidate([&](std::size_t group, int) { ++first_[group + 1]; });
+  pwmlff::require_short_list(std::accumulate(first_.begin(), first_.end(), std::int64_t{0}));
   for (std::size_t group = 1; group < first_.size(); ++group) first_[group] += first_[group - 1];
   candidate_.resize(first_.back());
   std::vector<int> next(first_.begin(), first_.end() - 1);

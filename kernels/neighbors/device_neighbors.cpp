@@ -17,6 +17,13 @@
 
 namespace pwmlff {
 
+void require_short_list(std::int64_t nentries)
+{
+  if (nentries > std::numeric_limits<int>::max())
+    throw std::runtime_error("the neighbour list of this rank has " + std::to_string(nentries) +
+                             " entries, more than 32-bit indices can hold; use more ranks");
+}
+
 struct DeviceNeighbors::Implementation {
   explicit Implementation(const std::shared_ptr<Device> &device) :
       device(device),
@@ -169,10 +176,7 @@ void DeviceNeighbors::build(int ncentres, int nrows, int nspecies, const double 
   device.download(&self.ncandidates, self.sums.get() + nchunks, sizeof(self.ncandidates));
   self.most.download(&self.most_candidates, 1);
   device.synchronize();
-  if (self.ncandidates > std::numeric_limits<int>::max())
-    throw std::runtime_error("the neighbour list of this rank has " +
-                             std::to_string(self.ncandidates) +
-                             " entries, more than 32-bit indices can hold; use more ranks");
+  require_short_list(self.ncandidates);
   search.candidate = self.candidate.reserve(self.ncandidates);
   device.run(ncentres, search);
 }

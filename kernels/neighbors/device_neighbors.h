@@ -21,6 +21,9 @@
 
 namespace pwmlff {
 
+/// @throws std::runtime_error where a list of so many entries is too long for 32-bit indices
+PWMLFF_KERNELS_API void require_short_list(std::int64_t nentries);
+
 class PWMLFF_KERNELS_API DeviceNeighbors {
  public:
   explicit DeviceNeighbors(std::shared_ptr<Device> device);

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -119,6 +119,8 @@ class Fused:
         elements: those of them that take part.
         nthreads: threads of an evaluation.
         skin: how far beyond the cutoff neighbours are kept.
+        device: "cuda:N", where neighbours go only when they are looked for anew, or "cpu", the code
+            for GPUs on the CPU (kernels/common/device.h); None for the engine for CPUs.
     """
 
     name = "fused"
@@ -131,21 +133,32 @@ class Fused:
         elements: Sequence[int],
         nthreads: int = 1,
         skin: float = 0.5,
+        device: str | None = None,
     ) -> None:
         import pwmlff.kernels  # noqa: F401, PLC0415  registers the classes
 
+        classes, present = torch.classes.pwmlff, [int(z in elements) for z in atom_type]
+        self.core = (
+            classes.DPEngine(fspath(path), precision, present)
+            if device is None
+            else classes.DPDeviceEngine(fspath(path), precision, present, device)
+        )
         self.atom_type, self.elements = list(atom_type), list(elements)
-        self.core = self.make(fspath(path), precision, [int(z in elements) for z in atom_type])
-        self.nthreads, self.skin = nthreads, skin
+        self.nthreads, self.skin, self.device = nthreads, skin, device
         self._built: tuple[Atoms, Rows] | None = None
-
-    def make(self, path: str, precision: str, present: list[int]) -> Any:
-        """Object that computes."""
-        return torch.classes.pwmlff.DPEngine(path, precision, present)
+        self._sent: torch.Tensor | None = None  # the list that is on the device
 
     def compute(self, rows: Rows) -> tuple[torch.Tensor, ...]:
         """Energies of atoms, forces of rows, virial, virials of rows and their centroid form."""
-        return self.core.evaluate(rows.x, rows.species, rows.first, rows.candidate, self.nthreads)
+        if self.device is None:
+            return self.core.evaluate(
+                rows.x, rows.species, rows.first, rows.candidate, self.nthreads
+            )
+        if self._sent is not rows.candidate:  # moved() keeps it
+            self._sent = None
+            self.core.set_neighbors(rows.species, rows.first, rows.candidate)
+            self._sent = rows.candidate
+        return self.core.evaluate(rows.x)
 
     def rows(self, atoms: Atoms) -> Rows:
         """Rows that hold for the structure as it is now."""
@@ -177,40 +190,6 @@ class Fused:
             virial.numpy().reshape(3, 3),
             rows.fold(atom_virial),
         )
-
-
-class FusedOnDevice(Fused):
-    """The fused engine on a GPU; neighbours go there only when they are looked for anew.
-
-    Args:
-        device: "cuda:N"; "cpu" runs the code for GPUs on the CPU.
-        others: as of Fused, without nthreads.
-    """
-
-    def __init__(
-        self,
-        path: str | PathLike[str],
-        precision: str,
-        atom_type: Sequence[int],
-        elements: Sequence[int],
-        device: str,
-        skin: float = 0.5,
-    ) -> None:
-        self.device = device
-        self._sent: torch.Tensor | None = None  # the list that is there
-        super().__init__(path, precision, atom_type, elements, skin=skin)
-
-    def make(self, path: str, precision: str, present: list[int]) -> Any:
-        """Object that computes."""
-        return torch.classes.pwmlff.DPDeviceEngine(path, precision, present, self.device)
-
-    def compute(self, rows: Rows) -> tuple[torch.Tensor, ...]:
-        """As in Fused."""
-        if self._sent is not rows.candidate:  # moved() keeps it
-            self._sent = None
-            self.core.set_neighbors(rows.species, rows.first, rows.candidate)
-            self._sent = rows.candidate
-        return self.core.evaluate(rows.x)
 
 
 class TorchScript:
@@ -315,11 +294,7 @@ def choose(
     if engine == "torchscript":
         return Choice(original)
     try:
-        fused = (
-            Fused(path, precision, info.atom_type, chosen, nthreads, skin)
-            if gpu is None
-            else FusedOnDevice(path, precision, info.atom_type, chosen, gpu, skin)
-        )
+        fused = Fused(path, precision, info.atom_type, chosen, nthreads, skin, gpu)
         reason = difference(original, fused, info, chosen, precision)
     except (ImportError, RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]

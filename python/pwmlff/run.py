@@ -329,15 +329,15 @@ def newest_restart(patterns: Sequence[str], began: float) -> str | None:
         form = re.escape(name).replace(r"\*", "(?:.*)").replace("%", ")base(")
         for file in Path(pattern).parent.glob(name.replace("%", "base")):
             time_ns = file.stat().st_mtime_ns
-            if not file.is_file() or time_ns < 1e9 * (began - CLOCK):
+            if not file.is_file() or time_ns < 1e9 * (began - CLOCK) or not is_complete(file):
                 continue
-            if "%" not in name:
-                if is_complete(file):
-                    found[str(file)] = time_ns
-                continue
-            head, tail = re.fullmatch(f"({form})", file.name).groups()
-            if is_complete(file) and parts_are_complete(file, head, tail):
-                found[str(file.with_name(f"{head}%{tail}"))] = time_ns
+            to_read = file
+            if "%" in name:
+                head, tail = re.fullmatch(f"({form})", file.name).groups()
+                if not parts_are_complete(file, head, tail):
+                    continue
+                to_read = file.with_name(f"{head}%{tail}")
+            found[str(to_read)] = time_ns
     return max(found, key=found.__getitem__, default=None)
 
 
@@ -385,12 +385,11 @@ class _Watcher:
         self.interrupted = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._killed_at: float | None = None
-        self._began = 0.0  # seconds since the epoch
+        self._began = time.time()
 
     def run(self, attempt: Attempt, logs: Path) -> None:
         """Run one attempt to its end."""
         self.progress = Progress()
-        self._began = time.time()
         others = children()
         prctl = ctypes.CDLL(None).prctl
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
