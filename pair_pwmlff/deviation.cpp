@@ -11,8 +11,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 
 #include <unistd.h>
@@ -45,6 +48,29 @@ Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int na
   MPI_Allreduce(MPI_IN_PLACE, extreme, 2, MPI_DOUBLE, MPI_MAX, comm);
   if (sum[1] == 0.0) return {0.0, 0.0, 0.0};
   return {sum[0] / sum[1], -extreme[0], extreme[1]};
+}
+
+// Of all styles and all LAMMPS instances of this process, which may have a thread each.
+static std::mutex claims_mutex;
+static std::set<std::string> claims;
+
+FileClaim::FileClaim(const std::string &path)
+{
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) return;
+  const std::string real =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(path), ignored).string();
+  const std::lock_guard lock(claims_mutex);
+  if (!claims.insert(real).second)
+    throw std::runtime_error("two ensembles write to '" + path + "'; give each its own out_file");
+  claimed = real;
+}
+
+FileClaim::~FileClaim()
+{
+  const std::lock_guard lock(claims_mutex);
+  claims.erase(claimed);
 }
 
 void DeviationFile::fail(const std::string &what) const

@@ -29,6 +29,20 @@ struct Spread {
 Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int natoms, int width,
                           MPI_Comm comm);
 
+/// Keeps a file for one writer of this process as long as it lives.
+class FileClaim {
+ public:
+  /// @param path  of a file that need not be there; what is there and no regular file serves many
+  /// @throws std::runtime_error where another one has it
+  explicit FileClaim(const std::string &path);
+  ~FileClaim();
+  FileClaim(const FileClaim &) = delete;
+  FileClaim &operator=(const FileClaim &) = delete;
+
+ private:
+  std::string claimed;    // without links; empty where many may write
+};
+
 /// Writes one line per step, in the columns that MatPL writes:
 ///   step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e
 /// Where a step is computed more than once (line searches, Monte Carlo), the last one counts.

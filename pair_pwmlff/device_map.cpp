@@ -157,7 +157,6 @@ DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &polic
   if (policy.kind == pwmlff::DevicePolicy::Kind::cpu) return choice;    // no driver is even asked
 
   pwmlff_cuda cuda{};
-  choice.demanded = policy.demands_gpu();
   choice.warn_of_idle = policy.kind != pwmlff::DevicePolicy::Kind::list && ranks.npartitions == 1;
   choice.visible = list_gpus(cuda);
   const Place place = place_of(ranks, choice.visible, choice.note);
@@ -179,7 +178,8 @@ DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &polic
     choice.gpu = pwmlff::CPU;
   }
   if (choice.gpu != pwmlff::CPU) return choice;
-  if (choice.demanded) throw std::runtime_error(problem + " [" + rank_on_host(ranks.world) + "]");
+  if (policy.demands_gpu())
+    throw std::runtime_error(problem + " [" + rank_on_host(ranks.world) + "]");
   choice.reason = problem;
   return choice;
 }

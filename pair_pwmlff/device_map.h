@@ -28,7 +28,6 @@ struct Ranks {
 /// The device of this rank.
 struct DeviceChoice {
   int gpu = pwmlff::CPU;              // index among the visible GPUs
-  bool demanded = false;              // no CPU instead
   bool warn_of_idle = false;          // the user left it to this style which GPUs are used
   std::string reason;                 // why the CPU, where a GPU would have been taken
   std::string note;                   // for the log; the same on all ranks

@@ -63,11 +63,12 @@ const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
   const std::int64_t nrows = neighbors.nrows();
   PaddedNeighbors &padded = neighbors.padded(info_.max_neighbor, info_.cutoff);
   const std::int64_t nslots = padded.nslots();
-  auto *species_of_row = const_cast<int *>(neighbors.species().data());
+  std::vector<int> species_of_row(neighbors.species().begin(),
+                                  neighbors.species().begin() + ncentres);
 
   const c10::IValue output = code.forward({
       code.upload(0, torch::from_blob(padded.list(), {1, ncentres, nslots}, torch::kInt32)),
-      code.upload(1, torch::from_blob(species_of_row, {ncentres}, torch::kInt32)),
+      code.upload(1, torch::from_blob(species_of_row.data(), {ncentres}, torch::kInt32)),
       atom_type,
       code.upload(2, torch::from_blob(padded.rij(), {1, ncentres, nslots, 4}, torch::kFloat64)),
       nrows - ncentres,

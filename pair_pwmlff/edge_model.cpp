@@ -125,7 +125,10 @@ void EdgeModel::select_species(const std::vector<bool> &present)
 {
   scripted_on_gpu.reset();
   why_cpu.clear();
-  if (options.gpu == pwmlff::CPU) return;
+  if (options.gpu == pwmlff::CPU) {
+    if (options.gpu_demanded) throw NotOnGpu(info_, "what stands in for one runs no TorchScript");
+    return;
+  }
   const auto copy = [&] {
     return std::make_unique<EdgeTorchScript>(original.on(torch_gpu(options.gpu)));
   };

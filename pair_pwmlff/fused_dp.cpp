@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <mutex>
 
 namespace pair_pwmlff {
 namespace {
@@ -105,7 +106,9 @@ std::shared_ptr<pwmlff::Device> shared_device(int gpu)
 {
   const std::string name =
       gpu_has_stand_in() ? std::getenv(STAND_IN_VARIABLE) : "cuda:" + std::to_string(gpu);
+  static std::mutex mutex;    // LAMMPS instances may have a thread each
   static std::map<std::string, std::weak_ptr<pwmlff::Device>> devices;
+  const std::lock_guard lock(mutex);
   std::shared_ptr<pwmlff::Device> device = devices[name].lock();
   if (!device) devices[name] = device = pwmlff::Device::make(name);
   return device;

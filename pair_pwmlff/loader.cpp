@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 namespace pair_pwmlff {
 namespace {
 
-using CreatePair = void *(void *);
+using CreatePair = void *(void *, const char *);
 
 constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
@@ -121,13 +121,13 @@ CreatePair *open_style()
 
 }    // namespace
 
-void *create_pair(void *ptr)
+void *create_pair(void *ptr, const char *style)
 {
   auto *lmp = static_cast<LAMMPS_NS::LAMMPS *>(ptr);
   CreatePair *create = nullptr;
   const std::string failure = first_failure(lmp->world, [&create] { create = open_style(); });
   if (!failure.empty()) lmp->error->all(FLERR, "Pair style pwmlff: " + failure);
-  return create(ptr);
+  return create(ptr, style);
 }
 
 }    // namespace pair_pwmlff

@@ -17,7 +17,8 @@ namespace pair_pwmlff {
 
 /// Create a PairPWMLFF for the given LAMMPS instance. Collective over the ranks of its world; if any
 /// rank cannot, all of them stop with that rank's message through Error::all.
-void *create_pair(void *lmp);
+/// @param style  its name in the input
+void *create_pair(void *lmp, const char *style);
 
 }    // namespace pair_pwmlff
 

@@ -38,6 +38,8 @@ int hops(const ModelInfo &info)
   return static_cast<int>(std::ceil(info.interaction_range / info.cutoff - ROUNDING)) - 1;
 }
 
+int num_threads() { return at::get_num_threads(); }
+
 void set_num_threads(int nthreads) { at::set_num_threads(nthreads); }
 
 }    // namespace pair_pwmlff

@@ -107,6 +107,7 @@ std::unique_ptr<Model> load_model(const std::string &file, const std::string &co
                                   const EngineOptions &options);
 
 /// The number of threads that torch uses in this process.
+int num_threads();
 void set_num_threads(int nthreads);
 
 }    // namespace pair_pwmlff

@@ -54,7 +54,12 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) : fil
     parameter.set_requires_grad(false);    // forces are derivatives with respect to positions only
   }
   // Networks run in float64 whatever the file holds, as in the software that wrote it.
-  module_.to(at::kDouble);
+  // Integers and booleans are indices and masks.
+  const auto widen = [](at::Tensor tensor) {
+    if (tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
+  };
+  for (const at::Tensor &parameter : module_.parameters()) widen(parameter);
+  for (const at::Tensor &buffer : module_.buffers()) widen(buffer);
 }
 
 void ModelFile::require(const std::vector<std::string> &names, const std::string &kind) const

@@ -200,8 +200,10 @@ void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)
       }
       ++count;
     }
-    if (count > max_neighbor)
+    if (count > max_neighbor) {
+      used[group] = max_neighbor;
       throw TooManyNeighbors(row, static_cast<int>(group % nspecies), count, max_neighbor);
+    }
     if (used[group] > count) {
       const std::size_t begin = group * max_neighbor + count;
       const std::size_t stale = used[group] - count;

@@ -5,10 +5,12 @@
 
 #include "pair_pwmlff.h"
 
+#include "announced_forces.h"
 #include "collective.h"
 #include "deviation.h"
 #include "device_map.h"
 #include "elements.h"
+#include "fused_dp.h"
 #include "model.h"
 #include "neighbors.h"
 #include "scripted.h"
@@ -35,6 +37,7 @@
 #include <optional>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
@@ -42,6 +45,7 @@ using namespace pair_pwmlff;
 static const std::vector<std::string> KEYWORD_LIST = {
     "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors"};
 static const std::string KEYWORDS = utils::join_words(KEYWORD_LIST, ", ");
+static constexpr const char *MATPL = "matpl";    // how the names of its styles begin
 
 struct PairPWMLFF::Impl {
   std::vector<std::string> files;
@@ -59,11 +63,15 @@ struct PairPWMLFF::Impl {
   bool lammps_list = false;              // the user wants LAMMPS's list
   bool finds_neighbors = false;          // none is requested
   const Evaluation *result = nullptr;    // of the model that was evaluated last
+  double ghost_cutoff = -1.0;            // of LAMMPS, where this style has raised it
+  double raised_ghost_cutoff = -1.0;     // to what
 
   int out_freq = 100;
   std::string out_file = "model_devi.out";
   bool out_append = false;
+  std::optional<FileClaim> out_file_claim;    // on rank 0 of an ensemble
   bool deviation_file_started = false;
+  bool told_of_skipped_frames = false;
   DeviationFile deviation_file;                 // open on rank 0 only
   std::vector<std::vector<double>> forces;      // per model [nall, 3], for the deviation
   std::vector<std::vector<double>> energies;    // per model [ncentres]
@@ -86,12 +94,15 @@ struct PairPWMLFF::Impl {
 
 /* ---------------------------------------------------------------------- */
 
-// All that live in this process: those of a hybrid style must not write to the same file.
-static std::vector<const PairPWMLFF *> instances;
+// Threads of torch are a setting of the process; the last one that goes sets them back.
+static int instances = 0;
 
-PairPWMLFF::PairPWMLFF(LAMMPS *lmp) : Pair(lmp), impl(std::make_unique<Impl>())
+PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &style) : Pair(lmp), style(style)
 {
-  instances.push_back(this);
+  static int threads_without_us = 0;
+  if (instances++ == 0) threads_without_us = num_threads();
+  torch_threads = threads_without_us;
+  reset();
   single_enable = 0;
   restartinfo = 0;
   one_coeff = 1;
@@ -103,13 +114,30 @@ PairPWMLFF::PairPWMLFF(LAMMPS *lmp) : Pair(lmp), impl(std::make_unique<Impl>())
 
 PairPWMLFF::~PairPWMLFF()
 {
-  std::erase(instances, this);
+  if (--instances == 0) set_num_threads(torch_threads);
   if (copymode) return;
+  restore_ghost_cutoff();
+  AnnouncedForces::remove(lmp, announced_forces);
   if (allocated) {
     memory->destroy(setflag);
     memory->destroy(cutsq);
     memory->destroy(cutghost);
   }
+}
+
+/* ----------------------------------------------------------------------
+   without models, mapping and files, with the defaults of the style
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::reset()
+{
+  if (impl) restore_ghost_cutoff();
+  impl = std::make_unique<Impl>();
+  if (style.rfind(MATPL, 0) == 0) {
+    impl->out_freq = 1;
+    impl->out_file = "explr.error";
+  }
+  if (allocated) std::fill_n(&setflag[0][0], (atom->ntypes + 1) * (atom->ntypes + 1), 0);
 }
 
 /* ---------------------------------------------------------------------- */
@@ -122,7 +150,6 @@ void PairPWMLFF::allocate()
   memory->create(cutsq, n, n, "pair:cutsq");
   memory->create(cutghost, n, n, "pair:cutghost");    // LAMMPS reads it where ghostneigh is set
   std::fill_n(&setflag[0][0], n * n, 0);
-  map = new int[n];
 }
 
 /* ----------------------------------------------------------------------
@@ -132,10 +159,8 @@ void PairPWMLFF::allocate()
 void PairPWMLFF::settings(int narg, char **arg)
 try {
   if (narg < 1) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
-  impl = std::make_unique<Impl>();
-  // Other models want a pair_coeff of their own.
-  const int ntypes = atom->ntypes;
-  for (int i = 1; allocated && i <= ntypes; ++i) std::fill_n(&setflag[i][1], ntypes, 0);
+  reset();    // other models want a pair_coeff of their own
+  const std::string default_out_file = impl->out_file;
 
   const auto is_keyword = [](const std::string &word) {
     return std::find(KEYWORD_LIST.begin(), KEYWORD_LIST.end(), word) != KEYWORD_LIST.end();
@@ -163,6 +188,8 @@ try {
                  keyword, found, KEYWORDS);
     if (iarg + 1 >= narg) utils::missing_cmd_args(FLERR, "pair_style pwmlff " + keyword, error);
     const std::string value = arg[iarg + 1];
+    if (is_keyword(value))
+      error->all(FLERR, "Pair style pwmlff: keyword {} has no value, '{}' follows", keyword, value);
     if (keyword == "out_freq") {
       impl->out_freq = utils::inumeric(FLERR, value, false, lmp);
       if (impl->out_freq < 1)
@@ -198,15 +225,19 @@ try {
   }
 
   // Replicas of a multi-partition run share a folder and, by default, would share this file.
-  if (universe->existflag && impl->out_file == Impl().out_file)
+  if (universe->existflag && impl->out_file == default_out_file)
     impl->out_file += fmt::format(".{}", universe->iworld);
+  const std::string taken = first_failure(world, [&] {
+    if (comm->me == 0 && impl->files.size() > 1) impl->out_file_claim.emplace(impl->out_file);
+  });
+  if (!taken.empty()) error->all(FLERR, "Pair style pwmlff: " + taken);
 
   choose_device();
   set_num_threads(comm->nthreads);
   load_models();
   check_ensemble();
 } catch (...) {
-  impl = std::make_unique<Impl>();    // nothing half done, where the caller goes on (Python)
+  reset();    // nothing half done, where the caller goes on (Python)
   throw;
 }
 
@@ -215,11 +246,14 @@ try {
 void PairPWMLFF::choose_device()
 {
   const Ranks ranks{world, universe->nworlds, universe->root_proc[universe->iworld]};
-  const std::string unusable = first_failure(
-      world, [&] { impl->device = pair_pwmlff::choose_device(ranks, impl->device_policy); });
+  // What stands in for a GPU makes up for one that is not there. Ranks may differ in that.
+  pwmlff::DevicePolicy policy = impl->device_policy;
+  if (policy.demands_gpu() && gpu_has_stand_in()) policy = {};
+  const std::string unusable =
+      first_failure(world, [&] { impl->device = pair_pwmlff::choose_device(ranks, policy); });
   if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
   impl->options.gpu = impl->device.gpu;
-  impl->options.gpu_demanded = impl->device.demanded;
+  impl->options.gpu_demanded = impl->device_policy.demands_gpu();
   // A GPU for the file's own code wants torch's CUDA part, and that before torch computes anything.
   // Whether it is there matters to models that need it; they ask again.
   if (impl->device.gpu != pwmlff::CPU && impl->options.engine != Engine::fused) open_torch_cuda();
@@ -300,21 +334,16 @@ void PairPWMLFF::check_ensemble()
    models are in eV and angstrom, or in reduced units if they say so
 ------------------------------------------------------------------------- */
 
-void PairPWMLFF::check_units()
+double PairPWMLFF::unit_of_energy() const
 {
   const std::string style = update->unit_style;
   const ModelInfo &info = impl->models.front()->info();
-  if (info.units == "lj" && style == "lj") {
-    impl->energy_unit = 1.0;
-  } else if (info.units == "metal" && style == "metal") {
-    impl->energy_unit = 1.0;
-  } else if (info.units == "metal" && style == "real") {
-    impl->energy_unit = utils::get_conversion_factor(utils::ENERGY, utils::METAL2REAL);
-  } else {
-    error->all(
-        FLERR, "Pair style pwmlff: model '{}' is in units {}, but the input says units {}; use {}",
-        info.file, info.units, style, info.units == "lj" ? "units lj" : "units metal or real");
-  }
+  if ((info.units == "lj" || info.units == "metal") && style == info.units) return 1.0;
+  if (info.units == "metal" && style == "real")
+    return utils::get_conversion_factor(utils::ENERGY, utils::METAL2REAL);
+  error->all(FLERR,
+             "Pair style pwmlff: model '{}' is in units {}, but the input says units {}; use {}",
+             info.file, info.units, style, info.units == "lj" ? "units lj" : "units metal or real");
 }
 
 /* ---------------------------------------------------------------------- */
@@ -328,6 +357,10 @@ void PairPWMLFF::log_models()
   const DeviceReport devices = report_devices(world, impl->device, idle_because, comm->nthreads);
   if (comm->me != 0) return;
   std::string text = "Pair style pwmlff:\n";
+  if (style.rfind(MATPL, 0) == 0)
+    text += fmt::format("  pair_style {} is run by pair_style pwmlff, with the defaults out_freq 1 "
+                        "and out_file explr.error\n",
+                        style);
   int index = 0;
   for (const auto &model : impl->models) {
     const ModelInfo &info = model->info();
@@ -343,12 +376,51 @@ void PairPWMLFF::log_models()
                         : "",
                     info.nparameters, info.dtype, model->engine());
   }
+  const std::vector<int> &elements = impl->models.front()->info().atom_type;
+  text += "  types:";
+  for (int type = 1; type <= atom->ntypes; ++type) {
+    const int species = impl->species_of_type[type];
+    text += fmt::format("{} {} {}", type > 1 ? "," : "", type,
+                        species < 0 ? "NULL" : symbol(elements[species]));
+  }
+  text += "\n";
   if (impl->models.size() > 1)
     text += fmt::format("  model 1 drives; deviation of {} models every {} steps to {}\n",
                         impl->models.size(), impl->out_freq, impl->out_file);
   utils::logmesg(lmp, text + devices.table);
   for (const auto &warning : devices.warnings)
     error->warning(FLERR, "Pair style pwmlff: {}", warning);
+  check_masses();
+}
+
+/* ----------------------------------------------------------------------
+   elements in the wrong order run without a word, and give wrong numbers
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::check_masses() const
+{
+  const ModelInfo &info = impl->models.front()->info();
+  if (info.units != "metal" || !atom->mass) return;    // masses are in g/mol, for types
+  constexpr double TOLERANCE = 0.1;
+  const auto fits = [](double mass, int number) {
+    const double weight = ATOMIC_WEIGHTS[number];
+    return std::abs(mass - weight) <= TOLERANCE * weight;
+  };
+  for (int type = 1; type <= atom->ntypes; ++type) {
+    const int species = impl->species_of_type[type];
+    if (species < 0 || !atom->mass_setflag[type]) continue;
+    const double mass = atom->mass[type];
+    const int number = info.atom_type[species];
+    if (fits(mass, number)) continue;
+    std::string like;
+    for (const int other : info.atom_type)
+      if (fits(mass, other)) like += (like.empty() ? ", like " : " or ") + symbol(other);
+    error->warning(
+        FLERR,
+        "Pair style pwmlff: atom type {} has mass {:.6g}{}, but pair_coeff makes it {} ({}); "
+        "check the order of the elements",
+        type, mass, like, symbol(number), ATOMIC_WEIGHTS[number]);
+  }
 }
 
 /* ----------------------------------------------------------------------
@@ -368,8 +440,8 @@ void PairPWMLFF::coeff(int narg, char **arg)
         "one of '{}' for each type in turn, or NULL",
         narg - 2, atom->ntypes, symbols(info.atom_type));
 
-  impl->species_of_type.assign(atom->ntypes + 1, -1);
-  std::vector<bool> present(info.atom_type.size(), false);
+  // What holds now is changed last, when nothing can fail any more.
+  std::vector<int> species_of_type(atom->ntypes + 1, -1);
   for (int type = 1; type <= atom->ntypes; ++type) {
     const std::string name = arg[type + 1];
     if (name == "NULL") continue;
@@ -379,18 +451,60 @@ void PairPWMLFF::coeff(int narg, char **arg)
           FLERR,
           "Pair style pwmlff: element '{}' of atom type {} is not in model '{}', which has {}",
           name, type, info.file, symbols(info.atom_type));
-    impl->species_of_type[type] = static_cast<int>(at - info.atom_type.begin());
-    present[impl->species_of_type[type]] = true;
+    species_of_type[type] = static_cast<int>(at - info.atom_type.begin());
   }
-  map_element2type(narg - 2, arg + 2);
-  check_units();
-  const std::string unusable = first_failure(world, [&] {
-    for (auto &model : impl->models) model->select_species(present);
-  });
-  if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
+  if (*std::max_element(species_of_type.begin(), species_of_type.end()) < 0)
+    error->all(FLERR,
+               "Pair style pwmlff: pair_coeff maps no atom type to an element; name one of '{}'",
+               symbols(info.atom_type));
+  const double energy_unit = unit_of_energy();
+  const std::string unusable = select_species(species_of_type);
+  if (!unusable.empty()) {
+    // Models that were ready for the elements before get ready for them again.
+    if (!impl->species_of_type.empty() && !select_species(impl->species_of_type).empty()) {
+      impl->species_of_type.clear();
+      std::fill_n(&setflag[0][0], (atom->ntypes + 1) * (atom->ntypes + 1), 0);
+    }
+    error->all(FLERR, "Pair style pwmlff: " + unusable);
+  }
+
+  for (int i = 1; i <= atom->ntypes; ++i)
+    for (int j = i; j <= atom->ntypes; ++j)
+      setflag[i][j] = species_of_type[i] >= 0 && species_of_type[j] >= 0;
+  impl->species_of_type = std::move(species_of_type);
+  impl->energy_unit = energy_unit;
   impl->has_atom_virial = on_all_ranks(impl->models.front()->has_atom_virial());
   centroidstressflag = impl->has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   impl->neighbors_valid = false;
+  impl->announced = false;
+}
+
+/* ----------------------------------------------------------------------
+   let all models get ready for the elements of a mapping; returns what failed, on all ranks
+------------------------------------------------------------------------- */
+
+std::string PairPWMLFF::select_species(const std::vector<int> &species_of_type)
+{
+  std::vector<bool> present(impl->models.front()->info().atom_type.size(), false);
+  for (const int species : species_of_type)
+    if (species >= 0) present[species] = true;
+  return first_failure(world, [&] {
+    try {
+      for (auto &model : impl->models) model->select_species(present);
+    } catch (const std::exception &failure) {
+      throw std::runtime_error(failure.what() + place());
+    }
+  });
+}
+
+/* ----------------------------------------------------------------------
+   where this rank computes, for errors that others need not see
+------------------------------------------------------------------------- */
+
+std::string PairPWMLFF::place() const
+{
+  if (impl->device.gpu == pwmlff::CPU) return {};
+  return " [" + rank_on_host(world) + ", " + describe(impl->device.visible, impl->device.gpu) + "]";
 }
 
 /* ---------------------------------------------------------------------- */
@@ -413,12 +527,7 @@ void PairPWMLFF::init_style()
   set_num_threads(comm->nthreads);
   request_neighbors();
 
-  for (const PairPWMLFF *other : instances)
-    if (other != this && other->lmp == lmp && impl->models.size() > 1 &&
-        other->impl->models.size() > 1 && other->impl->out_file == impl->out_file)
-      error->all(FLERR,
-                 "Pair style pwmlff: two ensembles write to '{}'; give each its own out_file",
-                 impl->out_file);
+  if (impl->models.size() > 1 && !announced_forces) announced_forces = AnnouncedForces::add(lmp);
   if (impl->models.size() > 1 && !impl->deviation_file_started) {
     const std::string failure = first_failure(world, [&] {
       if (comm->me != 0) return;
@@ -447,17 +556,30 @@ double PairPWMLFF::init_one(int i, int j)
 void PairPWMLFF::request_neighbors()
 {
   impl->neighbors_valid = false;
+  restore_ghost_cutoff();
   impl->finds_neighbors = on_all_ranks(can_find_neighbors());
-  if (impl->finds_neighbors) return;
   ghostneigh = impl->hops() > 0;
-  neighbor->add_request(this, ghostneigh ? NeighConst::REQ_FULL | NeighConst::REQ_GHOST
-                                         : NeighConst::REQ_FULL);
+  int flags = NeighConst::REQ_FULL;
+  if (ghostneigh) flags |= NeighConst::REQ_GHOST;
+  if (impl->finds_neighbors) flags |= NeighConst::REQ_OCCASIONAL;    // costs nothing until built
+  neighbor->add_request(this, flags);
   if (!ghostneigh) return;
   if (comm->mode != Comm::SINGLE)
     error->all(FLERR,
                "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
                "use comm_modify mode single");
-  comm->cutghostuser = std::max(comm->cutghostuser, impl->interaction_range() + neighbor->skin);
+  const double needed = impl->interaction_range() + neighbor->skin;
+  if (comm->cutghostuser >= needed) return;
+  impl->ghost_cutoff = comm->cutghostuser;
+  comm->cutghostuser = impl->raised_ghost_cutoff = needed;
+}
+
+// Unless the user has changed it since.
+void PairPWMLFF::restore_ghost_cutoff()
+{
+  if (impl->ghost_cutoff >= 0.0 && comm->cutghostuser == impl->raised_ghost_cutoff)
+    comm->cutghostuser = impl->ghost_cutoff;
+  impl->ghost_cutoff = -1.0;
 }
 
 /* ----------------------------------------------------------------------
@@ -478,19 +600,17 @@ bool PairPWMLFF::on_all_ranks(bool here) const
 
 bool PairPWMLFF::can_find_neighbors() const
 {
-  // These exclude atoms in their own init(), which comes after this.
-  const bool will_exclude = !modify->get_fix_by_style("^gcmc").empty() ||
-                            !modify->get_fix_by_style("^charge/regulation").empty();
-  return !impl->lammps_list && force->pair == this && !has_exclusions() && !will_exclude &&
+  return !impl->lammps_list && force->pair == this && !leaves_out() &&
          atom->molecular == Atom::ATOMIC &&
          std::all_of(impl->models.begin(), impl->models.end(),
                      [](const auto &model) { return model->finds_neighbors(); });
 }
 
-// neighbor->exclude is only set after init_style().
-bool PairPWMLFF::has_exclusions() const
+// Fixes that do so say it after init_style(): what is asked there has to be asked again.
+bool PairPWMLFF::leaves_out() const
 {
-  return neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol > 0;
+  return neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol > 0 ||
+         neighbor->includegroup != 0;
 }
 
 /* ----------------------------------------------------------------------
@@ -510,6 +630,18 @@ int PairPWMLFF::absent_groups() const
   return bits;
 }
 
+/* ----------------------------------------------------------------------
+   have LAMMPS make the list that it makes on demand
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::build_occasional_list()
+{
+  // Made once a step by itself; fix gcmc moves on from one structure to the next within a step.
+  const bigint last = std::exchange(neighbor->lastcall, update->ntimestep + 1);
+  neighbor->build_one(list);
+  neighbor->lastcall = last;
+}
+
 /* ---------------------------------------------------------------------- */
 
 void PairPWMLFF::update_neighbors()
@@ -518,10 +650,11 @@ try {
   if (neighbor->ago == 0 || !impl->neighbors_valid) {
     const ModelInfo &info = impl->models.front()->info();
     const int nspecies = static_cast<int>(info.atom_type.size());
-    if (impl->finds_neighbors) {
+    if (impl->finds_neighbors && !leaves_out()) {
       impl->neighbors.rebuild(atom->nlocal, nall, atom->type, impl->species_of_type, nspecies,
                               info.cutoff + neighbor->skin);
     } else {
+      if (impl->finds_neighbors) build_occasional_list();
       const LocalAtoms atoms{nall,        atom->type,     list->inum,       list->gnum,
                              list->ilist, list->numneigh, list->firstneigh, NEIGHMASK,
                              atom->mask,  absent_groups()};
@@ -542,6 +675,8 @@ void PairPWMLFF::stop_rank(const std::string &text)
 {
   // One rank that aborts ends all, and what is on its way through the launcher then can get lost.
   static constexpr std::chrono::milliseconds time_to_print(300);
+  impl->neighbors = Neighbors();    // a model that failed may have left anything in its inputs
+  impl->neighbors_valid = false;
   try {
     error->one(FLERR, "Pair style pwmlff: " + text);
   } catch (...) {
@@ -573,11 +708,7 @@ void PairPWMLFF::evaluate(int model)
                           symbol(m.info().atom_type[excess.species]), m.info().cutoff,
                           m.info().file, excess.limit));
   } catch (const std::exception &failure) {
-    std::string where;
-    if (m.on_gpu())
-      where = " [" + rank_on_host(world) + ", " + describe(impl->device.visible, impl->device.gpu) +
-              "]";
-    stop_rank(failure.what() + where);
+    stop_rank(failure.what() + (m.on_gpu() ? place() : ""));
   }
 
   const auto require_finite = [&](int row, double value) {
@@ -593,6 +724,12 @@ void PairPWMLFF::evaluate(int model)
   const double *const f = impl->result->force;
   for (int row = 0; row < neighbors.nrows(); ++row)
     require_finite(row, f[3 * row] + f[3 * row + 1] + f[3 * row + 2]);
+  double sum = impl->result->energy;
+  for (const double component : impl->result->virial) sum += component;
+  if (!std::isfinite(sum))
+    stop_rank(fmt::format("model '{}' gives finite energies and forces of atoms, but a non-finite "
+                          "energy of the whole or virial at step {}; its file is not sound",
+                          m.info().file, update->ntimestep));
 }
 
 /* ---------------------------------------------------------------------- */
@@ -606,16 +743,15 @@ void PairPWMLFF::compute(int eflag, int vflag)
         "Pair style pwmlff: model '{}' runs with engine {}, which gives no per-atom virial; take "
         "the pair contribution out of the compute that asks for it",
         impl->models.front()->info().file, impl->models.front()->engine());
-  if (impl->finds_neighbors && has_exclusions())
-    error->all(FLERR,
-               "Pair style pwmlff: a fix excludes pairs of atoms and did not do so in time; use "
-               "'neighbors lammps'");
   update_neighbors();
 
   const Neighbors &neighbors = impl->neighbors;
   const int ncentres = neighbors.ncentres();
   const int nmodels = static_cast<int>(impl->models.size());
-  const bool deviation = nmodels > 1 && update->ntimestep % impl->out_freq == 0;
+  // The deviation is that of structures that the run goes through, not of those that a fix probes.
+  const bool announced = announced_forces && announced_forces->take();
+  const bool deviation = nmodels > 1 && announced && update->ntimestep % impl->out_freq == 0;
+  if (nmodels > 1 && announced && !deviation) tell_of_skipped_frames();
   impl->forces.resize(deviation ? nmodels : 0);
   impl->energies.resize(deviation ? nmodels : 0);
 
@@ -660,6 +796,23 @@ void PairPWMLFF::compute(int eflag, int vflag)
 }
 
 /* ----------------------------------------------------------------------
+   rerun sets up each frame anew; those between the multiples of out_freq are missed in the file
+------------------------------------------------------------------------- */
+
+void PairPWMLFF::tell_of_skipped_frames()
+{
+  if (impl->told_of_skipped_frames || !update->setupflag || update->ntimestep == update->firststep)
+    return;
+  impl->told_of_skipped_frames = true;
+  if (comm->me == 0)
+    error->warning(
+        FLERR,
+        "Pair style pwmlff: out_freq is {}: frames of other steps, like {}, get no line in "
+        "'{}'; 'out_freq 1' gives one to each frame",
+        impl->out_freq, update->ntimestep, impl->out_file);
+}
+
+/* ----------------------------------------------------------------------
    bring the forces on ghosts home, then compare the models atom by atom
 ------------------------------------------------------------------------- */
 
@@ -700,7 +853,8 @@ void PairPWMLFF::unpack_reverse_comm(int n, int *list, double *buf)
    what pwmlffplugin.so looks up after it has opened this library
 ------------------------------------------------------------------------- */
 
-extern "C" __attribute__((visibility("default"))) void *pwmlff_create_pair(void *lmp)
+extern "C" __attribute__((visibility("default"))) void *pwmlff_create_pair(void *lmp,
+                                                                           const char *style)
 {
-  return static_cast<Pair *>(new PairPWMLFF(static_cast<LAMMPS *>(lmp)));
+  return static_cast<Pair *>(new PairPWMLFF(static_cast<LAMMPS *>(lmp), style));
 }

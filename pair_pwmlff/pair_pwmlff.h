@@ -9,6 +9,12 @@
 #include "pair.h"
 
 #include <memory>
+#include <string>
+#include <vector>
+
+namespace pair_pwmlff {
+class AnnouncedForces;
+}
 
 namespace LAMMPS_NS {
 
@@ -16,7 +22,8 @@ namespace LAMMPS_NS {
 /// further models from it. The commands are described in docs/pair_pwmlff.md.
 class PairPWMLFF : public Pair {
  public:
-  PairPWMLFF(class LAMMPS *);
+  /// @param style  its name in the input; the names of MatPL's styles come with MatPL's defaults
+  PairPWMLFF(class LAMMPS *, const std::string &style);
   ~PairPWMLFF() override;
 
   void compute(int eflag, int vflag) override;
@@ -31,21 +38,31 @@ class PairPWMLFF : public Pair {
  private:
   struct Impl;    // keeps torch and the model classes out of this header
   std::unique_ptr<Impl> impl;
+  std::string style;
+  class pair_pwmlff::AnnouncedForces *announced_forces = nullptr;    // for ensembles
+  int torch_threads;    // of this process, without this style
 
   void allocate();
+  void reset();
   void choose_device();
   void load_models();
   void check_ensemble();
-  void check_units();
+  double unit_of_energy() const;
+  std::string select_species(const std::vector<int> &species_of_type);
   void log_models();
+  void check_masses() const;
+  std::string place() const;
   bool on_all_ranks(bool here) const;
   bool can_find_neighbors() const;
-  bool has_exclusions() const;
+  bool leaves_out() const;
   int absent_groups() const;
   void request_neighbors();
+  void restore_ghost_cutoff();
+  void build_occasional_list();
   void update_neighbors();
   [[noreturn]] void stop_rank(const std::string &text);
   void evaluate(int model);
+  void tell_of_skipped_frames();
   void write_deviation();
 };
 

@@ -26,10 +26,10 @@ struct Gate {
 /// The gate of a precision of the fused engine: exact, double or mixed.
 Gate gate_of(const std::string &precision);
 
-/// Evaluate both models on a random cluster of the species that take part, with an isolated atom and with
-/// pairs from short distances to the cutoff; the same cluster for the same model. A model that finds
-/// neighbors by itself has to do so, too.
-/// @return empty where atomic energies, forces and virial agree within the gate, else what differs
+/// Evaluate both models on random clusters of the species that take part, each with an isolated atom: of distances as
+/// in condensed matter, of shorter ones up to the cutoff, and a small one of atoms that nearly overlap. They are
+/// the same for the same model. A model that finds neighbors by itself has to do so, too.
+/// @return empty where energies, atomic energies, forces and virials agree within the gate, else what differs
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate);
 

@@ -11,12 +11,14 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <sstream>
 #include <stdexcept>
@@ -168,12 +170,26 @@ c10::IValue Scripted::forward(std::vector<c10::IValue> inputs)
   // The optimising executor specialises for tensor sizes, which change with every neighbour list:
   // without it the same code takes between two thirds and half the time.
   const torch::jit::GraphOptimizerEnabledGuard plain_executor(false);
+  const c10::AutoGradMode derivatives(true);
+  std::vector<std::uint32_t> versions;
+  for (const c10::IValue &input : inputs)
+    versions.push_back(input.isTensor() ? input.toTensor()._version() : 0);
+  c10::IValue output;
   try {
-    return module_.forward(std::move(inputs));
+    output = module_.forward(inputs);
   } catch (const std::exception &error) {
     throw std::runtime_error("the forward of model file " + in_quotes(file) +
                              " failed: " + last_line(error));
   }
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].isTensor() || inputs[k].toTensor()._version() == versions[k]) continue;
+    const auto &arguments = module_.get_method("forward").function().getSchema().arguments();
+    throw std::runtime_error(
+        "the forward of model file " + in_quotes(file) + " changes its argument " +
+        arguments[k + 1].name() +
+        " in place; let it work on a copy (.clone(), or x = x + 1 for x += 1)");
+  }
+  return output;
 }
 
 at::Tensor Scripted::download(const c10::IValue &value, const std::string &name,

@@ -55,8 +55,9 @@ class Scripted {
   /// again, so the results of one evaluation must be down before the next starts.
   at::Tensor upload(std::size_t slot, const at::Tensor &host);
 
-  /// Call forward, with plain execution.
-  /// @throws std::runtime_error with the last line of the message
+  /// Call forward, with plain execution. Whether this thread records derivatives is afterwards as it was before.
+  /// @throws std::runtime_error with the last line of the message, or where it changes its inputs in place:
+  ///         the models of an ensemble share them
   c10::IValue forward(std::vector<c10::IValue> inputs);
 
   /// An output as float64 on the CPU.

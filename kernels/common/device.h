@@ -15,10 +15,13 @@
 #include "export.h"
 #include "team.h"
 
+#include <future>
 #include <limits>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -117,15 +120,27 @@ class PWMLFF_KERNELS_API Device {
   {
     std::vector<double> memory(scratch / sizeof(double) + 1, NOT_A_NUMBER);
     ThreadTeam::Common common(Kernel::lanes);
+    // Lanes wait for each other, so none begins before all are there.
+    std::promise<bool> all_there;
+    const std::shared_future<bool> begin = all_there.get_future().share();
     std::vector<std::jthread> threads;
-    for (int lane = 0; lane < Kernel::lanes; ++lane)
-      threads.emplace_back([&, lane] {
-        const ThreadTeam team(lane, Kernel::lanes, common, memory.data());
-        for (std::int64_t item = 0; item < nitems; ++item) {
-          kernel(team, item);
-          team.sync();
-        }
-      });
+    try {
+      for (int lane = 0; lane < Kernel::lanes; ++lane)
+        threads.emplace_back([&, begin, lane] {
+          if (!begin.get()) return;
+          const ThreadTeam team(lane, Kernel::lanes, common, memory.data());
+          for (std::int64_t item = 0; item < nitems; ++item) {
+            kernel(team, item);
+            team.sync();
+          }
+        });
+    } catch (const std::system_error &error) {
+      all_there.set_value(false);
+      throw std::runtime_error(std::string("cannot start ") + std::to_string(Kernel::lanes) +
+                               " threads for kernel " + Kernel::name + ": " + error.what() +
+                               "; raise the limit of processes (ulimit -u)");
+    }
+    all_there.set_value(true);
   }
 
   // What scratch holds on the CPU at first, as on a GPU nothing is zero by itself.

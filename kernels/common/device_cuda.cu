@@ -32,6 +32,13 @@ bool is_in_use(int index)
   return get_state && get_state(index, &flags, &active) == CUDA_SUCCESS && active;
 }
 
+std::string size_text(std::size_t bytes)
+{
+  constexpr std::size_t KIB = 1024, MIB = KIB * KIB;
+  if (bytes < KIB) return std::to_string(bytes) + " bytes";
+  return bytes < MIB ? std::to_string(bytes / KIB) + " KiB" : std::to_string(bytes / MIB) + " MiB";
+}
+
 /// Makes a device the current one as long as it lives.
 class DeviceGuard {
  public:
@@ -62,9 +69,11 @@ class CudaDevice : public Device {
       nprocessors(properties.multiProcessorCount)
   {
     const DeviceGuard guard(index);
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
     check(cudaHostAlloc(&running, sizeof *running, cudaHostAllocMapped), "taking pinned memory");
     *running = nullptr;
+    const cudaError_t refused = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (refused != cudaSuccess) cudaFreeHost(running);
+    check(refused, "making a stream");
   }
   ~CudaDevice() override
   {
@@ -80,8 +89,7 @@ class CudaDevice : public Device {
     const bool here = place == Place::device;
     void *memory = nullptr;
     check(here ? cudaMalloc(&memory, bytes) : cudaMallocHost(&memory, bytes),
-          "taking " + std::to_string(bytes >> 20) + " MiB of " +
-              (here ? "its memory" : "pinned memory"));
+          "taking " + size_text(bytes) + " of " + (here ? "its memory" : "pinned memory"));
     return memory;
   }
   void release(Place place, void *memory) noexcept override
@@ -133,12 +141,15 @@ class CudaDevice : public Device {
     try {
       call(stream, running);
     } catch (const std::runtime_error &error) {
-      // It may be an earlier kernel that has failed by now.
-      const char *const last = *running;
-      throw std::runtime_error(
-          name() + ": " + error.what() +
-          (last ? std::string(" (the last one to begin was ") + last + ")" : ""));
+      throw std::runtime_error(name() + ": " + error.what() + after_kernel());
     }
+  }
+
+  // A call may be told that a kernel before it has failed.
+  std::string after_kernel() const
+  {
+    const char *const last = *running;
+    return last ? std::string(" (the last kernel to begin was ") + last + ")" : "";
   }
 
   void mark_begin(const char *kernel) override
@@ -164,7 +175,8 @@ class CudaDevice : public Device {
   {
     if (bytes == 0) return;
     const DeviceGuard guard(index);
-    check(cudaMemcpyAsync(to, from, bytes, direction, stream), what);
+    const cudaError_t status = cudaMemcpyAsync(to, from, bytes, direction, stream);
+    if (status != cudaSuccess) check(status, what + after_kernel());
   }
 
   void forget_marks()

@@ -97,9 +97,10 @@ template <class T> class Buffer {
   void reserve(std::size_t wanted)
   {
     if (wanted <= n) return;
+    const std::size_t larger = n == 0 ? wanted : wanted + wanted / 8;
     release();
-    n = n == 0 ? wanted : wanted + wanted / 8;
-    p = static_cast<T *>(::operator new(n * sizeof(T), alignment));
+    p = static_cast<T *>(::operator new(larger * sizeof(T), alignment));
+    n = larger;    // only now: there may be no memory
   }
   void fill(T value)
   {
@@ -117,6 +118,7 @@ template <class T> class Buffer {
   {
     if (p) ::operator delete(p, alignment);
     p = nullptr;
+    n = 0;
   }
 
   T *p = nullptr;

@@ -38,7 +38,8 @@ struct DeviceNeighbors::Implementation {
       sorted_species(device),
       most(device),
       sorted_x(device),
-      sums(device)
+      sums(device),
+      counts(device)
   {
   }
 
@@ -56,6 +57,7 @@ struct DeviceNeighbors::Implementation {
   DeviceArray<int> start, taken, sorted, sorted_species, most;
   DeviceArray<double> sorted_x;
   DeviceArray<std::int64_t> sums;
+  HostArray<std::int64_t> counts;    // of candidates: of all centres, and (an int) of one at most
 };
 
 DeviceNeighbors::DeviceNeighbors(std::shared_ptr<Device> device) :
@@ -173,9 +175,12 @@ void DeviceNeighbors::build(int ncentres, int nrows, int nspecies, const double 
   device.run(ncentres, search);
   self.scan(ngroups, self.first.get(), self.first.get());
   const std::int64_t nchunks = (ngroups + SumChunks::size - 1) / SumChunks::size;
-  device.download(&self.ncandidates, self.sums.get() + nchunks, sizeof(self.ncandidates));
-  self.most.download(&self.most_candidates, 1);
+  std::int64_t *const counts = self.counts.reserve(2);
+  device.download(counts, self.sums.get() + nchunks, sizeof *counts);
+  self.most.download(reinterpret_cast<int *>(counts + 1), 1);
   device.synchronize();
+  self.ncandidates = counts[0];
+  std::memcpy(&self.most_candidates, counts + 1, sizeof self.most_candidates);
   require_short_list(self.ncandidates);
   search.candidate = self.candidate.reserve(self.ncandidates);
   device.run(ncentres, search);

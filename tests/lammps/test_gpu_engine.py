@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from edge_models import MessagePassing
 from harness import ENGINES, ON_DEVICE, PROGRAMS, Lammps, Run
 from pwmlff.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal
@@ -114,6 +116,44 @@ def test_ensemble(folder: Lammps, on_cpu: Lammps):
         deviation.append(np.loadtxt(lammps.folder / "model_devi.out"))
     assert deviation[0].shape[0] == 3
     np.testing.assert_allclose(deviation[1], deviation[0], rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.skipif(not ON_DEVICE, reason="there is a GPU")
+def test_stand_in_is_a_gpu(folder: Lammps, on_cpu: Lammps):
+    """What runs with device auto runs with device gpu."""
+    expected = on_cpu.run(f"{READ}{STYLE}{MEASURE}run 0\n").thermo()["PotEng"]
+    demanded = STYLE.replace("model.pt", "model.pt device gpu")
+    found = folder.run(f"{READ}{demanded}{MEASURE}run 0\n").thermo()["PotEng"]
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    torch.jit.script(MessagePassing([8, 72], 3.0)).save(folder.folder / "model.pt")
+    plain = Lammps(folder.folder, replace(folder.engine, keywords=""))
+    run = plain(f"{READ}{demanded}run 0\n")
+    assert run.returncode != 0
+    assert "cannot run on a GPU: what stands in for one" in run.output
+
+
+LEFT_OUT = {
+    "include": (
+        "{read}group some id <= 40\natom_modify first some\nneigh_modify include some\n{style}"
+    ),
+    "second run": "{read}{style}run 0\ngroup one id 1\nneigh_modify exclude group one all\n",
+    "by a fix": "{read}{style}fix w all widom 1 5 1 29494 300.0\n",
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_atoms_left_out(folder: Lammps, on_cpu: Lammps, case):
+    """Whoever leaves atoms out of the list of LAMMPS, and whenever: the model does not see them."""
+    measure = MEASURE
+    if "widom" in LEFT_OUT[case]:
+        measure = MEASURE.replace("custom step", "custom step f_w[1] f_w[2] f_w[3]")
+    text = LEFT_OUT[case].format(read=READ, style=STYLE) + f"{measure}thermo 1\nrun 2\n{DUMP}"
+    expected = on_cpu.run(text, 2)
+    columns, force = expected.thermo(), forces(expected.atoms())
+    run = folder.run(text, 2)
+    for name, values in columns.items():
+        np.testing.assert_allclose(run.thermo()[name], values, rtol=1e-8, err_msg=name)
+    np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-6)
 
 
 def test_too_many_neighbors(folder: Lammps):
