@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import torch
 
-from pwmlff import plugin
-
-ROOT = Path(__file__).resolve().parents[2]
+from cpp import compile_and_run
 
 
 class Part(torch.nn.Module):
@@ -48,22 +43,9 @@ class Whole(torch.nn.Module):
 
 
 def test_move_module(tmp_path):
-    file, program = tmp_path / "model.pt", tmp_path / "move_module"
+    file = tmp_path / "model.pt"
     torch.jit.script(Whole()).save(file)
-    base, ours = Path(torch.__file__).parent, Path(plugin.library()).parent
-    includes = [base / "include", base / "include/torch/csrc/api/include", ".", "kernels"]
-    subprocess.run(
-        [
-            "c++", "-std=c++20", "-O0", "tests/device/move_module.cpp", "-o", program,
-            *[f"-I{folder}" for folder in (*includes, "pair_pwmlff")],
-            ours / "libpwmlff_device.so", base / "lib/libtorch_cpu.so", base / "lib/libc10.so",
-            f"-Wl,-rpath,{ours}:{base / 'lib'}", "-ldl",
-        ],
-        cwd=ROOT, check=True,
-    )  # fmt: skip
-    lines = subprocess.run(
-        [program, file], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    lines = compile_and_run("device/move_module.cpp", tmp_path, file)
     expected = {".davg": 1, ".tables": 2, ".named": 1, ".pair": 2, ".parameter": 1, ".buffer": 1}
     of_parts = ("plain", "linear.weight", "linear.bias")
     expected |= {f".parts.{k}.{name}": 1 for k in range(2) for name in of_parts}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from ase import Atoms
 from test_commands import run_hybrid_with_null
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read, symbols
 
-from edge_models import LennardJones, MessagePassing
+from edge_models import LennardJones, Masked, MessagePassing
 from harness import ENGINES, Lammps
 from pwmlff import devices
 from pwmlff.lmp import DUMP, MEASURE, forces
@@ -158,6 +160,37 @@ def test_message_passing_between_rebuilds(lammps: Lammps):
     assert energies[0][-1] == pytest.approx(energies[0][0], abs=5e-3)  # of 64 atoms
     for found in energies[1:]:
         np.testing.assert_allclose(found, energies[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("order", ["masked.pt model.pt", "model.pt masked.pt"])
+def test_file_changes_nothing_around_it(lammps: Lammps, order):
+    """Integers stay integers, and derivatives work for the model after it."""
+    models = {"masked.pt": script(lammps, Masked(), "masked.pt")}
+    models["model.pt"] = script(lammps, MessagePassing([8, 72], 3.0, rounds=1))
+    atoms = crystal(2)
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(
+        f"{read(atoms)}pair_style pwmlff {order} out_freq 1\npair_coeff * * O Hf\n"
+        f"{MEASURE}run 1\nrun 0\n{DUMP}",
+        ranks=2,
+    )
+    with torch.enable_grad():
+        expected = evaluate(models[order.split()[0]], atoms)
+    assert_equal(lammps, run, expected, prism)
+
+
+def test_ghosts_are_fewer_again(lammps: Lammps):
+    """Message passing needs ghosts from afar; the style after it does not."""
+    script(lammps, message_passing(3))
+    script(lammps, message_passing(1), "near.pt")
+    lammps.data(crystal(2), [8, 72])
+    near = STYLE.replace("model.pt", "near.pt")
+    run = lammps.run(
+        f"{read(crystal(2))}{near}run 0\n{STYLE}run 0\nrun 0\n{near}run 0\n"
+        f"comm_modify cutoff 12\nrun 0\n{STYLE}run 0\npair_style zero 3.0\npair_coeff * *\nrun 0\n"
+    )
+    found = re.findall(r"ghost atom cutoff = (\S+)", run.output)
+    assert found == ["5", "11", "5", "12", "12"]  # said where it changes
 
 
 def test_numdiff(lammps: Lammps):

@@ -7,7 +7,7 @@ import torch
 
 from harness import Lammps
 from pwmlff.lmp import DUMP, MEASURE, forces
-from systems import SYSTEMS, crystal, other_activation
+from systems import SYSTEMS, crystal, edited, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
 SETUP = f"""
@@ -55,6 +55,43 @@ def test_other_activation(folder: Lammps):
     run = folder(SETUP.format("engine fused"), ranks=2)
     assert run.returncode != 0
     assert run.output.count("is not what the fused engine computes") == 1
+
+
+TOTAL = r"torch\.sum\((\w+), \[1\], True\)"  # in the code that the file returns Etot with
+
+
+def test_total_energy_counts(folder: Lammps):
+    """A file whose Etot is not the sum of its Ei has its own way, with every engine keyword."""
+    folder.save(BINARY.model(isotropic=True))
+    plain = folder.run(SETUP.format("")).thermo()["PotEng"][0]
+    edited(folder.folder / "model.pt", TOTAL, r"torch.add(torch.sum(\1, [1], True), 1.)")
+    run = folder.run(SETUP.format(""))
+    assert "(not fused: total energies (per atom) differ by" in run.output
+    assert run.thermo()["PotEng"][0] == pytest.approx(plain + 1.0, rel=1e-10)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_total_energy_that_is_no_number(folder: Lammps, ranks):
+    folder.save(BINARY.model(isotropic=True))
+    path = folder.folder / "model.pt"
+    edited(path, TOTAL, r"torch.log(torch.neg(torch.exp(torch.sum(\1, [1], True))))")
+    run = folder(SETUP.format("engine torchscript"), ranks)
+    assert run.returncode != 0
+    assert "non-finite energy of the whole or virial at step 0" in run.output
+    assert "the file's own code gives no numbers" in folder(SETUP.format("engine fused")).output
+
+
+def test_inputs_belong_to_all_models(folder: Lammps):
+    """One that writes to them is refused, not the one after it."""
+    folder.save(BINARY.model(isotropic=True))
+    folder.save(BINARY.model(isotropic=True), "writes.pt")
+    path = folder.folder / "writes.pt"
+    edited(path, r"(\n    \w+ = \()(torch\.sum)", r"\n    _z = torch.fill_(list_neigh, 0)\1\2")
+    for files in ("writes.pt model.pt", "model.pt writes.pt"):
+        text = SETUP.format("engine torchscript").replace("model.pt", files)
+        run = folder(text, ranks=2)
+        assert run.returncode != 0
+        assert "'writes.pt' changes its argument list_neigh in place" in run.output
 
 
 def test_unknown_parameters(folder: Lammps):

@@ -45,7 +45,8 @@ class Potential:
                 f"the elements of this model are {self.known}"
             )
         types = torch.tensor([self.known.index(z) for z in numbers.tolist()])
-        energies = self.module(edge_vec, edge_index, types, len(numbers))
+        with torch.enable_grad():  # afterwards as before, whatever the module leaves
+            energies = self.module(edge_vec, edge_index, types, len(numbers))
         if energies.shape != numbers.shape:
             raise ValueError(
                 f"the model returns energies of shape {tuple(energies.shape)}; expected one for "

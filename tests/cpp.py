@@ -1,0 +1,33 @@
+"""Small C++ programs over parts of the pair style, for what no model file can show."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import torch
+
+from pwmlff import plugin
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def compile_and_run(source: str, folder: Path, *arguments: object) -> list[str]:
+    """Compile tests/<source> against the installed libraries; return the lines that it prints."""
+    program = folder / Path(source).stem
+    base, ours = Path(torch.__file__).parent, Path(plugin.library()).parent
+    includes = [base / "include", base / "include/torch/csrc/api/include", ".", "kernels"]
+    libraries = [ours / f"libpwmlff_{name}.so" for name in ("device", "kernels")]
+    subprocess.run(
+        [
+            "c++", "-std=c++20", "-O0", f"tests/{source}", "-o", program,
+            *[f"-I{folder}" for folder in (*includes, "pair_pwmlff")],
+            *libraries, base / "lib/libtorch_cpu.so", base / "lib/libc10.so",
+            f"-Wl,-rpath,{ours}:{base / 'lib'}", "-ldl",
+        ],
+        cwd=ROOT, check=True,
+    )  # fmt: skip
+    done = subprocess.run(
+        [program, *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.splitlines()
