@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness import Lammps
+from harness import PROGRAMS, Lammps
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "lj" / "in.lj"
 CUT = "pair_style lj/cut 2.5\npair_coeff 1 1 1.0 1.0\n"
+
+
+@pytest.mark.parametrize("place", [".", "examples/lj", "elsewhere"])
+def test_from_any_folder(tmp_path, place):
+    """The root of the repository, the folder of the example, and one that is told."""
+    folder = tmp_path if place == "elsewhere" else EXAMPLE.parents[2] / place
+    command = [PROGRAMS / "lmp", "-log", "none", "-var", "steps", "1"]
+    for axis in "xyz":
+        command += ["-var", axis, "0.1"]
+    if place == "elsewhere":
+        command += ["-var", "dir", str(EXAMPLE.parent)]
+    text = EXAMPLE.read_text().replace("out_freq 10", f"out_freq 10 out_file {tmp_path}/devi.out")
+    done = subprocess.run(
+        command, input=text, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "a.pt" in done.stdout
 
 
 def frames(run, name: str) -> np.ndarray:
