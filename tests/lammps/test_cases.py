@@ -1,6 +1,6 @@
 """What pair styles meet in LAMMPS, engine by engine and kind by kind, against the reference.
 
-Each case ends with a structure; its energies, forces and virial are those that the float64 reference
+Each case ends with a structure; its energies, forces and virial are those that the reference
 gives for the positions and the cell that LAMMPS writes out.
 """
 

@@ -1,0 +1,206 @@
+"""Random sequences of LAMMPS commands, good and bad, in one process that catches errors.
+
+    python sequences.py FOLDER SEED COUNT
+
+runs COUNT sequences in a folder that :func:`prepare` has filled. After each run that succeeds, the
+energy and the forces are those of the float64 reference, for the positions that LAMMPS has then and
+for the model and the elements of the last commands that were accepted. A run without these fails.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from ase import Atoms
+
+from edge_models import MessagePassing
+from harness import Lammps
+from pwmlff.reference import evaluate
+from systems import SYSTEMS, crystal
+
+BINARY = SYSTEMS["two elements, triclinic"]
+LENGTH = 14  # commands of a sequence, without those that set it up
+SETUP = "clear\nunits metal\natom_modify map yes\nread_data atoms.data\nneighbor 0.5 bin\n"
+SYMBOLS = {"O": 8, "o": 8, "8": 8, "Hf": 72, "HF": 72, "72": 72, "NULL": 0}
+#: Energy per atom and force, as a share of the largest value (at least 1).
+GATES = {"mixed": (2e-6, 1e-4), "double": (1e-8, 1e-6)}
+
+
+def models() -> dict[str, torch.nn.Module]:
+    """Model files that can be used, by name."""
+    return {
+        "a.pt": BINARY.model(isotropic=True),
+        "b.pt": BINARY.model(seed=1, isotropic=True),
+        "far.pt": replace(BINARY, rmax=4.1).model(seed=2),
+        "few.pt": replace(BINARY, max_neighbor=12).model(seed=3),
+        "titanium.pt": replace(BINARY, elements=(8, 22)).model(),
+        "edge.pt": MessagePassing([8, 72], 2.5, rounds=2),
+    }
+
+
+def prepare(folder: Path) -> None:
+    """Write the files that the sequences name."""
+    for name, model in models().items():
+        torch.jit.script(model).save(folder / name)
+    replace(BINARY, units="lj").model().save(folder / "reduced.pt")
+    good = (folder / "a.pt").read_bytes()
+    (folder / "half.pt").write_bytes(good[: len(good) // 2])
+    (folder / "text.pt").write_text("not a model\n")
+    Lammps(folder, None).data(crystal(1), [8, 72], "atoms.data")
+
+
+@dataclass
+class State:
+    """What LAMMPS has been told and has accepted."""
+
+    style: str = ""  # first model file; empty where the last pair_style failed
+    mixed: bool = False
+    hybrid: bool = False
+    elements: tuple[int, ...] = ()  # of the types; empty without an accepted pair_coeff
+
+
+def pair_style(random: random.Random) -> tuple[str, str, bool, bool]:
+    """A command, the file that drives, whether it is mixed, and whether it is part of a hybrid."""
+    names = [
+        *models(),
+        "a.pt",
+        "b.pt",
+        "absent.pt",
+        "half.pt",
+        "text.pt",
+        "reduced.pt",
+    ]
+    files = random.choices(names, k=random.choice((1, 1, 1, 2)))
+    count = random.choice(("", f"{len(files)} "))
+    engine = random.choice(("", " engine fused", " engine torchscript"))
+    precision = random.choice(("", "", " precision exact", " precision mixed"))
+    output = random.choice(("", " out_freq 1", " out_file devi.out"))
+    if random.random() < 0.2:  # one of them wrong
+        count = random.choice((count, "3 ", "-1 "))
+        engine = random.choice((engine, " engine steam"))
+        output = random.choice((" out_freq 0", " out_file", " out_frq 2", " out_freq often"))
+    words = f"pwmlff {count}{' '.join(files)}{engine}{precision}{output}"
+    hybrid = random.random() < 0.15
+    command = f"pair_style hybrid/overlay zero 3.0 {words}" if hybrid else f"pair_style {words}"
+    return command, files[0], precision == " precision mixed", hybrid
+
+
+def pair_coeff(random: random.Random, state: State) -> tuple[str, list[str]]:
+    """A command and its elements."""
+    names = random.choices((*SYMBOLS, "O", "Hf", "Xx"), k=random.choice((2, 2, 2, 2, 2, 1, 3)))
+    part = "pwmlff " if state.hybrid else ""
+    return f"pair_coeff * * {part}{' '.join(names)}", names
+
+
+def other(random: random.Random) -> str:
+    """A command that changes the structure or the way it is treated."""
+    seed = random.randint(1, 10000)
+    scale = random.choice((0.75, 0.97, 1.03, 1.3))
+    return random.choice(
+        (
+            f"displace_atoms all random 0.1 0.1 0.1 {seed}",
+            f"displace_atoms all random 2.0 2.0 2.0 {seed}",
+            f"change_box all x scale {scale} y scale {scale} remap",
+            f"set atom {random.randint(1, 8)} type {random.choice((1, 2))}",
+            f"neighbor {random.choice((0.3, 0.5, 1.0))} {random.choice(('bin', 'nsq'))}",
+            f"atom_modify sort {random.choice((0, 2))} 1.0",
+            "neigh_modify every 1 delay 0 check yes",
+            f"velocity all create {random.choice((300, 3000))} {seed}",
+            "fix move all nve",
+            "unfix move",
+            "fix probe all numdiff 1 0.001",
+            "unfix probe",
+            f"timestep {random.choice((0.0005, 0.002))}",
+            "replicate 1 1 2",
+            "delete_atoms random count 1 yes all NULL 17 compress yes",
+            f"create_atoms 1 random 1 {seed} NULL overlap 1.0 maxtry 50",
+            "thermo 1",
+            f"comm_modify cutoff {random.choice((5.0, 9.0))}",
+        )
+    )
+
+
+def check(lmp, model: torch.nn.Module, state: State) -> None:
+    """Compare what LAMMPS has computed with the reference."""
+    n = lmp.get_natoms()
+    x, f, t = (np.array(lmp.numpy.extract_atom(name)[:n]) for name in ("x", "f", "type"))
+    low, high, xy, yz, xz, *_ = lmp.extract_box()
+    lx, ly, lz = (b - a for a, b in zip(low, high, strict=True))
+    cell = [[lx, 0, 0], [xy, ly, 0], [xz, yz, lz]]
+    numbers = np.array([state.elements[k - 1] for k in t])
+    ours = numbers > 0  # the others are not there for the model
+    structure = Atoms(numbers[ours], x[ours], cell=cell, pbc=True)
+    expected = evaluate(model, structure, elements=sorted(set(state.elements) - {0}))
+    energy, force = GATES["mixed" if state.mixed else "double"]
+    energy *= max(1.0, np.abs(expected.atom_energy).max(initial=0.0)) * n
+    force *= max(1.0, np.abs(expected.forces).max(initial=0.0))
+    found = lmp.get_thermo("pe")
+    assert abs(found - expected.energy) <= energy, f"energy {found}, expected {expected.energy}"
+    worst = np.abs(f[ours] - expected.forces).max(initial=0.0)
+    assert worst <= force, f"force off by {worst}, allowed {force}"
+
+
+def sequence(lmp, number: int) -> int:
+    """Run one; return how many runs were compared."""
+    choice = random.Random(number)
+    known, state, compared = models(), State(), 0
+    lmp.commands_string(SETUP)
+
+    def accepted(command: str) -> bool:
+        print(command, flush=True)
+        try:
+            lmp.command(command)
+        except Exception as error:
+            text = str(error)
+            assert text.strip(), "an error without a word"
+            print(f"  # {text.splitlines()[0]}", flush=True)
+            return False
+        return True
+
+    for _ in range(LENGTH):
+        kind = choice.random()
+        if not state.style or kind < 0.15:
+            command, file, mixed, hybrid = pair_style(choice)
+            ok = accepted(command)
+            state = State(file, mixed, hybrid) if ok else State(hybrid=hybrid)
+            if hybrid and ok:
+                accepted("pair_coeff * * zero")
+        elif not state.elements or kind < 0.35:
+            command, names = pair_coeff(choice, state)
+            if accepted(command):
+                state.elements = tuple(SYMBOLS[name] for name in names)
+        elif kind < 0.65:
+            accepted(other(choice))
+            continue
+        if kind < 0.3 or kind > 0.65:
+            steps = choice.choice((0, 0, 0, 2))
+            ran = accepted(choice.choice((f"run {steps}", f"run {steps}", "minimize 0 0 2 10")))
+            complete = state.style and state.elements and (state.hybrid or all(state.elements))
+            assert complete or not ran, "a run without a model or elements"
+            if ran:
+                check(lmp, known[state.style], state)
+                compared += 1
+    return compared
+
+
+def main() -> None:
+    """Run the sequences that the command line asks for."""
+    from lammps import lammps
+
+    torch.set_num_threads(1)
+    seed, count = int(sys.argv[2]), int(sys.argv[3])
+    lmp = lammps(cmdargs=["-log", "none", "-screen", "none"])
+    total = 0
+    for number in range(seed, seed + count):
+        print(f"# sequence {number}", flush=True)
+        total += sequence(lmp, number)
+    print(total)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Commands in any order: no crash, no hang, no silent other number."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sequences
+
+from harness import ENGINES
+from pwmlff.lmp import program
+
+#: How many, and from which number on: PWMLFF_SEQUENCES=10000 PWMLFF_SEED=1000 pytest tests/fuzz
+COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "200"))
+SEED = int(os.environ.get("PWMLFF_SEED", "0"))
+SECONDS = 60  # that a sequence may take before it counts as hanging
+SHARE = {"automatic": 0, "device": 1}  # of the numbers, each second one
+
+
+@pytest.mark.parametrize("engine", SHARE)
+def test_sequences(tmp_path: Path, engine):
+    sequences.prepare(tmp_path)
+    count = COUNT // len(SHARE)
+    environment = {
+        **program().environment, **ENGINES[engine].environment, "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }  # fmt: skip
+    output = tmp_path / "output"
+    with output.open("w") as stream:
+        done = subprocess.run(
+            [
+                sys.executable,
+                sequences.__file__,
+                tmp_path,
+                str(SEED + SHARE[engine] * count),
+                str(count),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS + count * 2,
+            check=False,
+        )
+    said = output.read_text()
+    last = said[said.rfind("# sequence") :]
+    assert done.returncode == 0, last
+    assert int(said.splitlines()[-1]) > count  # runs that were compared
