@@ -84,8 +84,18 @@ def compare(
     models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
     data: Annotated[str, typer.Option(help="Structures, any file ase reads; FILE@: for all.")],
     elements: Annotated[
-        str, typer.Option(help="Elements that take part, like 'Hf O'; all of the model's.")
+        str,
+        typer.Option(
+            help="Elements that take part, like 'Hf O'; all of the model's. With a LAMMPS data "
+            "file those of its types, in order; as its labels or masses say."
+        ),
     ] = "",
+    format: Annotated[
+        str | None, typer.Option(help="Format of the structures, as ase calls it.")
+    ] = None,
+    atom_style: Annotated[
+        str | None, typer.Option(help="Atom style of a LAMMPS data file that does not say it.")
+    ] = None,
     np: Annotated[str, typer.Option("--np", help="Numbers of ranks.")] = "1,2",
     device: Annotated[
         str, typer.Option(help="Devices: cpu, gpu; gpu only where there is one.")
@@ -116,6 +126,8 @@ def compare(
                 models,
                 data,
                 elements.replace(",", " ").split(),
+                format,
+                atom_style,
                 positive_integers("--np", np),
                 names(device),
                 names(engine),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from ase import Atoms
 from ase.data import atomic_numbers
 from ase.io import read
@@ -30,6 +31,7 @@ from pwmlff.reference import Result, evaluate
 from pwmlff.report import Failure, console
 
 TIMEOUT = 600  # seconds for one combination
+LAMMPS_DATA = "lammps-data"  # as ase calls that format
 QUANTITIES = ("energy", "atom_energy", "force", "force_rms", "virial")
 #: Largest difference of the energy per atom, of one atom's energy (eV), of forces and their RMS
 #: (eV/angstrom), and of the virial as a share of its largest component (at least 1 eV). Those of
@@ -105,40 +107,51 @@ class CompareReport:
     def show(self) -> RenderableType:
         """One row for each combination."""
         table = Table(
-            title=f"largest and RMS difference from the float64 reference, {self.frames} "
-            f"frame{'s' * (self.frames > 1)}, {self.atoms} atoms"
+            title="largest and, below it, RMS difference from the float64 reference, "
+            f"{self.frames} frame{'s' * (self.frames > 1)}, {self.atoms} atoms"
         )
-        for name in ("model", "np", "device", "engine", "precision"):
+        table.add_column("model", overflow="fold")
+        for name in ("np", "device", "engine"):
             table.add_column(name)
-        for name in ("energy/atom", "atom energy", "force", "virial (rel.)"):
+        for name in ("energy\n/atom", "atom\nenergy", "force", "virial\n(rel.)"):
             table.add_column(name, justify="right")
         table.add_column("")
-        notes = []
+        notes, names = [], short_names([o.case.model for o in self.outcomes])
         for o in self.outcomes:
-            numbers = ["", "", "", ""]
+            numbers, case, model = ["", "", "", ""], o.case, names[o.case.model]
             if not o.failure:
                 numbers = [
-                    f"{o.worst[q]:.1e} {o.rms[q]:.1e}"
+                    f"{o.worst[q]:.1e}\n{o.rms[q]:.1e}"
                     for q in ("energy", "atom_energy", "force", "virial")
                 ]
             else:
-                notes.append(Text(f"{o.case.model}, np {o.case.ranks}: {o.failure}", "red"))
+                notes.append(Text(f"{model}, np {case.ranks}: {o.failure}", "red"))
             verdict = Text("pass", "green") if o.ok else Text("FAIL", "bold red")
             for name in () if o.failure else o.failed:
                 notes.append(
                     Text(
-                        f"{o.case.model}, np {o.case.ranks}, {o.case.keywords}: {name} differs by "
+                        f"{model}, np {case.ranks}, {case.keywords}: {name} differs by "
                         f"{o.worst[name]:.1e}, allowed {o.gates[name]:.1e}",
                         "red",
                     )
                 )
-            table.add_row(
-                o.case.model, str(o.case.ranks), o.case.device, o.case.engine,
-                o.case.precision or "file's", *numbers, verdict,
-            )  # fmt: skip
+            engine = " ".join(filter(None, (case.engine, case.precision)))
+            table.add_row(model, str(case.ranks), case.device, engine, *numbers, verdict)
         if self.plot:
             notes.append(Text(f"parity plot: {self.plot}"))
         return Group(table, *notes)
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The name of each file, with as many of its folders as it takes to tell it from the others."""
+    names: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        parts = Path(path).parts
+        tails = ("/".join(parts[-n:]) for n in range(1, len(parts)))
+        others = [f"/{other}" for other in paths if other != path]
+        alone = (t for t in tails if not any(other.endswith(f"/{t}") for other in others))
+        names[path] = next(alone, path)
+    return names
 
 
 @dataclass(frozen=True)
@@ -147,7 +160,11 @@ class Options:
 
     models: Sequence[Path]
     data: str  # any file ase reads, with its @index
-    elements: Sequence[str] = ()
+    elements: Sequence[
+        str
+    ] = ()  # that take part; of a LAMMPS data file those of its types, in order
+    format: str | None = None  # of the data, as ase calls it; None: as it looks
+    atom_style: str | None = None  # of a LAMMPS data file; None: as it says itself
     ranks: Sequence[int] = (1, 2)
     devices: Sequence[str] = ()
     engines: Sequence[str] = ()
@@ -167,14 +184,14 @@ def compare(options: Options) -> CompareReport:
     unknown = sorted(set(options.tolerances) - set(QUANTITIES))
     if unknown:
         raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(QUANTITIES)}")
-    frames = _frames(options.data)
+    frames = _frames(options)
     outcomes: list[Outcome] = []
     parity: list[tuple[Case, np.ndarray, np.ndarray]] = []
     for path in options.models:
         module = model_file.load(path)
         info = model_file.describe(path, module)
         elements = _elements(info, options.elements)
-        expected = [evaluate(module, atoms, elements) for atoms in frames]
+        expected = _expected(path, module, frames, elements, _is_lammps_data(options))
         runner = _Runner(options, path, info, elements, frames)
         screen = console(stderr=True)
         for case in track(
@@ -196,15 +213,41 @@ def compare(options: Options) -> CompareReport:
     return CompareReport(len(frames), natoms, outcomes, str(options.plot or ""))
 
 
-def _frames(source: str) -> list[Atoms]:
+def _is_lammps_data(options: Options) -> bool:
+    if options.format is not None:
+        return options.format == LAMMPS_DATA
+    return lmp.is_data_file(options.data)
+
+
+def _frames(options: Options) -> list[Atoms]:
+    if _is_lammps_data(options):
+        if not Path(options.data).is_file():
+            raise Failure(f"found no LAMMPS data file '{options.data}'")
+        return [lmp.read_data(options.data, options.elements, options.atom_style)]
     try:
-        found = read(source)
+        found = read(options.data, format=options.format)
     except Exception as error:  # ase's readers raise whatever they like
         raise Failure(
-            f"ase cannot read '{source}' ({type(error).__name__}: {error}); give a file that it "
-            "knows, FILE@0:5 for the first five frames"
+            f"ase cannot read '{options.data}' ({type(error).__name__}: {error}); give a file that "
+            "it knows, FILE@0:5 for the first five frames"
         ) from error
     return found if isinstance(found, list) else [found]
+
+
+def _expected(
+    path: Path,
+    module: torch.jit.ScriptModule,
+    frames: Sequence[Atoms],
+    elements: Sequence[int],
+    lammps_data: bool,
+) -> list[Result]:
+    try:
+        return [evaluate(module, atoms, elements) for atoms in frames]
+    except ValueError as error:
+        hint = "; --elements gives the elements of the types in order" if lammps_data else ""
+        raise Failure(
+            f"the reference does not compute these structures with '{path}': {error}{hint}"
+        ) from error
 
 
 def _elements(info: model_file.ModelInfo, wanted: Sequence[str]) -> list[int]:
@@ -363,8 +406,9 @@ def _draw(path: Path, parity: Sequence[tuple[Case, np.ndarray, np.ndarray]]) -> 
 
     figure = Figure(figsize=(6.4, 7.2), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    names = short_names([case.model for case, *_ in parity])
     for case, reference, found in parity:
-        label = f"{Path(case.model).name}, np {case.ranks}, {case.device}, {case.keywords}"
+        label = f"{names[case.model]}, np {case.ranks}, {case.device}, {case.keywords}"
         top.plot(reference, found, ".", markersize=3, label=label)
         bottom.plot(reference, np.maximum(np.abs(found - reference), 1e-17), ".", markersize=3)
     low, high = top.get_xlim()

@@ -7,19 +7,21 @@ and for `pwmlff compare`.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 from ase import Atoms
 from ase.calculators.lammps import Prism
-from ase.data import chemical_symbols
-from ase.io import write
+from ase.data import atomic_masses, atomic_numbers, chemical_symbols
+from ase.io import read, write
 
 from pwmlff.report import Failure
 
@@ -95,16 +97,119 @@ def program(path: str | None = None) -> Program:
 def write_data(path: str | PathLike[str], atoms: Atoms, elements: Sequence[int]) -> Prism:
     """Write a data file in which LAMMPS type t is elements[t-1].
 
+    Only elements, positions and cell go into it.
+
     Returns:
         The rotation between ase's cell and the one that LAMMPS wants.
     """
     symbols = [chemical_symbols[z] for z in elements]
     prism = Prism(atoms.cell, pbc=atoms.pbc)
+    # ase would rather take types from an array of that name, which structures bring along.
+    bare = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
     write(
-        path, atoms, format="lammps-data", specorder=symbols, masses=True, prismobj=prism,
+        path, bare, format="lammps-data", specorder=symbols, masses=True, prismobj=prism,
         force_skew=True,
     )  # fmt: skip
     return prism
+
+
+def is_data_file(path: str | PathLike[str]) -> bool:
+    """Whether a file is a LAMMPS data file: one whose header counts atom types."""
+    if not Path(path).is_file():
+        return False
+    lines = Path(path).read_text(errors="replace").splitlines()
+    return _count_of_types(_bare(lines)) is not None
+
+
+def read_data(
+    path: str | PathLike[str],
+    elements: Sequence[str] = (),
+    atom_style: str | None = None,
+) -> Atoms:
+    """Read a LAMMPS data file, with lengths as they are; every direction is taken as periodic.
+
+    Args:
+        path: the file.
+        elements: chemical symbols of the types in order. When empty, they are those of the section
+            Atom Type Labels, or the ones with the masses of the section Masses.
+        atom_style: of the section Atoms, where neither a comment there nor its columns tell.
+
+    Raises:
+        ValueError: the file is no data file that ase reads, or the elements of its types are not
+            known.
+    """
+    raw = Path(path).read_text(errors="replace").splitlines()
+    lines = _bare(raw)
+    ntypes = _count_of_types(lines)
+    if ntypes is None:
+        raise ValueError(f"'{path}' is no LAMMPS data file: its header has no 'N atom types'")
+    numbers = [atomic_numbers.get(symbol, 0) for symbol in elements]
+    if elements and (len(numbers) != ntypes or 0 in numbers):
+        raise ValueError(
+            f"the elements of the types are given as {' '.join(elements)}; '{path}' has {ntypes} "
+            "types: give one chemical symbol for each, in order"
+        )
+    known = dict(enumerate(numbers, 1)) or _elements_of_types(path, lines, ntypes)
+    for k in _section(lines, "Masses", ntypes):  # which ase reads with numbers of types alone
+        raw[k] = ""
+    text = StringIO("\n".join(raw))
+    try:
+        return read(text, format="lammps-data", Z_of_type=known, atom_style=atom_style)
+    except Exception as error:  # ase's readers raise whatever they like
+        raise ValueError(
+            f"ase cannot read the LAMMPS data file '{path}' ({type(error).__name__}: {error}); "
+            f"atom_style is {atom_style or 'not given'}: give that of the file, and look whether "
+            "the section Atoms is complete"
+        ) from error
+
+
+def _bare(lines: Sequence[str]) -> list[str]:
+    """Lines without comments."""
+    return [line.partition("#")[0].strip() for line in lines]
+
+
+def _count_of_types(lines: Sequence[str]) -> int | None:
+    """N of the line `N atom types`, which stands in the header; None without that line."""
+    for line in lines:
+        if match := re.fullmatch(r"(\d+)\s+atom\s+types", line):
+            return int(match[1])
+        if line == "Atoms":
+            break
+    return None
+
+
+def _section(lines: Sequence[str], name: str, ntypes: int) -> list[int]:
+    """Indices of the heading of a section and of its lines, one for each type; or none."""
+    begin = next((k for k, line in enumerate(lines) if line.split() == name.split()), len(lines))
+    return [k for k in range(begin, len(lines)) if lines[k]][: ntypes + 1]
+
+
+def _of_types(lines: Sequence[str], name: str, ntypes: int) -> dict[str, str]:
+    """First and second word of the lines of a section."""
+    rows = [lines[k].split() for k in _section(lines, name, ntypes)[1:]]
+    return {words[0]: words[1] for words in rows if len(words) > 1}
+
+
+def _elements_of_types(
+    path: str | PathLike[str], lines: Sequence[str], ntypes: int
+) -> dict[int, int]:
+    """Atomic numbers of the types, from their labels or their masses."""
+    labels = _of_types(lines, "Atom Type Labels", ntypes)
+    if len(labels) == ntypes and all(label in atomic_numbers for label in labels.values()):
+        return {int(kind): atomic_numbers[label] for kind, label in labels.items()}
+    types = {label: kind for kind, label in labels.items()}
+    found: dict[int, int] = {}
+    for kind, word in _of_types(lines, "Masses", ntypes).items():
+        mass = float(word)
+        nearest = 1 + int(np.argmin(np.abs(atomic_masses[1:] - mass)))
+        if abs(mass - atomic_masses[nearest]) < 0.1 * mass:
+            found[int(types.get(kind, kind))] = nearest
+    if len(found) != ntypes:
+        raise ValueError(
+            f"'{path}' tells the elements of {len(found)} of its {ntypes} types, by labels or "
+            "masses: give the elements of the types in order"
+        )
+    return found
 
 
 def enclosed(atoms: Atoms) -> Atoms:

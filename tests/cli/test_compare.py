@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from ase import Atoms
 from ase.io import write
 
 from edge_models import MessagePassing
+from pwmlff import lmp
+from pwmlff.compare import short_names
 from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -77,16 +82,143 @@ def test_elements_and_reduced_units(pwmlff, lj_models, tmp_path: Path):
     assert found.returncode == 0, found.output
 
 
+FAST = ("--np", "1", "--engine", "fused", "--precision", "exact", "--json")
+
+
+def test_structures_that_bring_types_along(pwmlff, binary: Path, tmp_path: Path):
+    """Types of another order than the model's are none of LAMMPS's business."""
+    atoms = crystal(1)
+    atoms.arrays["type"] = np.where(atoms.numbers == 72, 1, 2)
+    write(tmp_path / "a.extxyz", atoms)
+    found = pwmlff("compare", "model.pt", "--data", "a.extxyz", *FAST)
+    assert found.returncode == 0, found.output
+
+
+DATA = """made by hand
+
+{n} atoms
+2 atom types
+0.0 4.4 xlo xhi
+0.0 4.4 ylo yhi
+-1.0 3.4 zlo zhi
+{sections}
+Atoms {style}
+
+{rows}
+"""
+SECTIONS = {
+    "masses": "\nMasses\n\n1 178.5  # hafnium\n2 15.9994\n\nPair Coeffs # lj\n\n1 1 1\n2 1 1\n",
+    "labels": "\nAtom Type Labels\n\n1 Hf\n2 O\n\nMasses\n\nHf 1.0\nO 1.0\n",
+    "other labels": "\nAtom Type Labels\n\n1 big\n2 small\n\nMasses\n\nsmall 16\nbig 178\n",
+    "nothing": "",
+}
+
+
+def data_file(
+    path: Path, sections: str, style: str = "# atomic", form: str = "{i} {t} {x}"
+) -> None:
+    """The crystal with Hf as type 1 and O as type 2, atoms in another order."""
+    atoms = crystal(1)
+    rows = [
+        form.format(i=k + 1, t=1 if atoms.numbers[k] == 72 else 2, x=" ".join(map(str, x)))
+        for k, x in enumerate(atoms.positions)
+    ]
+    path.write_text(
+        DATA.format(n=len(atoms), sections=sections, style=style, rows="\n".join(rows[::-1]))
+    )
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_lammps_data(pwmlff, binary: Path, tmp_path: Path, name: str):
+    """Elements of the types from the file, or from --elements; by itself, and with --format."""
+    data_file(tmp_path / "hfo2.lmp", SECTIONS[name])
+    given = ("--elements", "Hf O") if name == "nothing" else ()
+    found = pwmlff("compare", "model.pt", "--data", "hfo2.lmp", *given, *FAST)
+    assert found.returncode == 0, found.output
+    read = lmp.read_data(tmp_path / "hfo2.lmp", ("Hf", "O") if given else ())
+    assert list(read.numbers) == list(crystal(1).numbers)
+    np.testing.assert_allclose(read.positions, crystal(1).positions)
+    found = pwmlff(
+        "compare", "model.pt", "--data", "hfo2.lmp", "--format", "lammps-data", "--elements",
+        "O,Hf", *FAST,
+    )  # fmt: skip
+    assert found.returncode == 0, found.output  # swapped by the user, in both
+    assert list(lmp.read_data(tmp_path / "hfo2.lmp", ("O", "Hf")).numbers) == [
+        {8: 72, 72: 8}[z] for z in crystal(1).numbers
+    ]
+
+
+def test_atom_styles_of_lammps_data(pwmlff, binary: Path, tmp_path: Path):
+    """A comment says it, or the number of columns; else the user."""
+    for style, form in (("# charge", "{i} {t} 0.5 {x} 0 0 1"), ("", "{i} 7 {t} 0.5 {x}")):
+        data_file(tmp_path / "a.data", SECTIONS["masses"], style, form)
+        found = pwmlff("compare", "model.pt", "--data", "a.data", *FAST)
+        assert found.returncode == 0, found.output
+    data_file(tmp_path / "a.data", SECTIONS["masses"], "", "{i} {t} 0.5 {x}")
+    found = pwmlff("compare", "model.pt", "--data", "a.data")
+    assert found.returncode == 2
+    assert "atom_style is not given: give that of the file" in found.words
+    found = pwmlff("compare", "model.pt", "--data", "a.data", "--atom-style", "charge", *FAST)
+    assert found.returncode == 0, found.output
+
+
+@pytest.mark.parametrize(
+    "sections,arguments,words",
+    [
+        ("nothing", (), "tells the elements of 0 of its 2 types"),
+        ("masses", ("--elements", "Hf"), "given as Hf; 'a.data' has 2 types"),
+        ("masses", ("--elements", "Hf,Oo"), "given as Hf Oo; 'a.data' has 2 types"),
+        ("masses", ("--elements", "Hf,Si"), "--elements names Hf Si; 'model.pt' has O Hf"),
+        ("masses", ("--atom-style", "dipole"), "atom_style is dipole"),
+        ("masses", ("--format", "extxyz"), "ase cannot read 'a.data'"),
+        ("\nMasses\n\n1 178.49\n2 1.0\n", (), "atomic number 1; the elements that take part are "
+         "[8, 72]; --elements gives the elements of the types in order"),
+    ],
+)  # fmt: skip
+def test_errors_of_lammps_data(pwmlff, binary: Path, tmp_path: Path, sections, arguments, words):
+    data_file(tmp_path / "a.data", SECTIONS.get(sections, sections))
+    found = pwmlff("compare", "model.pt", "--data", "a.data", *arguments)
+    assert found.returncode == 2
+    assert words in found.words
+
+
 def test_edge_model(pwmlff, tmp_path: Path):
-    """Messages over two rounds, across ranks and periodic boundaries."""
+    """Messages over two rounds, across ranks and periodic boundaries; no warning of torch's."""
     torch.jit.script(MessagePassing([8, 72], 3.0)).save(tmp_path / "edge.pt")
     write(tmp_path / "a.extxyz", crystal(1))
-    found = pwmlff("compare", "edge.pt", "--data", "a.extxyz", "--json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        found = pwmlff("compare", "edge.pt", "--data", "a.extxyz", "--json")
     assert found.returncode == 0, found.output
     assert [(c["ranks"], c["engine"]) for c in found.json["cases"]] == [
         (1, "torchscript"),
         (2, "torchscript"),
     ]
+
+
+def test_table_fits_into_100_columns(pwmlff, binary: Path, tmp_path: Path):
+    """Long paths of models do not push the numbers out; every word is in one piece."""
+    write(tmp_path / "a.extxyz", crystal(1))
+    deep = tmp_path / "a-long-name-of-a-folder-of-results" / "another-long-name-of-a-folder"
+    deep.mkdir(parents=True)
+    binary.rename(deep / "model.pt")
+    found = pwmlff("compare", deep / "model.pt", "--data", "a.extxyz", "--np", "1", COLUMNS="100")
+    assert found.returncode == 0, found.output
+    rows = [line for line in found.output.splitlines() if "│" in line]
+    assert len(rows) == 2 * 4  # largest and RMS
+    assert max(map(len, rows)) <= 100
+    assert all(" model.pt " in row and " pass " in row for row in rows[::2])
+    assert all(len(re.findall(r"\d\.\de[-+]\d\d", row)) == 4 for row in rows)
+    assert "fused double" in found.output
+
+
+def test_short_names():
+    paths = ["runs/a/model.pt", "runs/b/model.pt", "/x/best.pt", "model.pt"]
+    assert list(short_names(paths).values()) == ["a/model.pt", "b/model.pt", "best.pt", "model.pt"]
+    assert short_names(["./x/m.pt", "/y/x/m.pt"]) == {
+        "./x/m.pt": "./x/m.pt",
+        "/y/x/m.pt": "y/x/m.pt",
+    }
 
 
 @pytest.mark.parametrize(

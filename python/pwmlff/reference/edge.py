@@ -30,7 +30,8 @@ class Potential:
         unknown = sorted(set(elements or ()) - set(self.known))
         if unknown:
             raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
-        self.module = copy.deepcopy(module).to("cpu", torch.float64).eval()
+        with torch.no_grad():  # else the copies of parameters are no leaves, of which torch warns
+            self.module = copy.deepcopy(module).to("cpu", torch.float64).eval()
 
     def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
         """Energies [n] from edge_vec [E, 3], edge_index [2, E] (centre, neighbour), numbers [n].
