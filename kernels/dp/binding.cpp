@@ -8,7 +8,8 @@
 //   DPEngine(str model_file, str precision, int[] present)
 //       model_file: a TorchScript DP; precision: exact, double or mixed;
 //       present: [nspecies] 1 for the species that take part, 0 for the others
-//   evaluate(Tensor x, Tensor species, Tensor first, Tensor candidate, int nthreads)
+//   evaluate(Tensor x, Tensor species, Tensor first, Tensor candidate, int nthreads,
+//            bool want_atom_virial = True, bool want_centroid_virial = True)
 //       -> (Tensor atom_energy, Tensor force, Tensor virial,
 //           Tensor atom_virial, Tensor centroid_virial)
 //       x                float64 [nrows, 3]
@@ -19,8 +20,8 @@
 //       atom_energy      float64 [ncentres]
 //       force            float64 [nrows, 3] -dE/dx
 //       virial           float64 [9] xx xy xz yx yy yz zx zy zz
-//       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz
-//       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy
+//       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
+//       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
 //   cutoff() -> float          max_neighbor() -> int       nspecies() -> int
 //   table_bytes() -> int       isa() -> str
 //   table_error() -> (float, float)    largest error of G and of dG/dr between the nodes
@@ -34,8 +35,8 @@
 //   set_neighbors(Tensor species, Tensor first, Tensor candidate)
 //   find_neighbors(Tensor x, Tensor species, int ncentres, float reach) -> (Tensor, Tensor)
 //       make the list on the device: rows closer than reach; returns first and candidate
-//   evaluate(Tensor x, bool atom_virials = True) -> as above, with the list that was set or found
-//       last; virials of atoms are without rows where they are not wanted
+//   evaluate(Tensor x, bool want_atom_virial = True, bool want_centroid_virial = True)
+//       -> as above, with the list that was set or found last
 //   device() -> str
 //   measure(bool on), seconds() -> Dict(str, float)    time of each kernel so far
 
@@ -102,11 +103,9 @@ class DPEngineBinding : public torch::CustomClassHolder {
   {
   }
 
-  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x,
-                                                              const Tensor &species,
-                                                              const Tensor &first,
-                                                              const Tensor &candidate,
-                                                              std::int64_t nthreads)
+  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(
+      const Tensor &x, const Tensor &species, const Tensor &first, const Tensor &candidate,
+      std::int64_t nthreads, bool want_atom_virial, bool want_centroid_virial)
   {
     const std::int64_t nrows = x.dim() == 2 ? x.size(0) : -1;
     const std::int64_t nspecies = engine.network().nspecies();
@@ -123,7 +122,8 @@ class DPEngineBinding : public torch::CustomClassHolder {
     input.first = first.const_data_ptr<int>();
     input.candidate = candidate.const_data_ptr<int>();
     input.nthreads = static_cast<int>(nthreads);
-    input.want_atom_virial = input.want_centroid_virial = true;
+    input.want_atom_virial = want_atom_virial;
+    input.want_centroid_virial = want_centroid_virial;
     try {
       engine.evaluate(input, output);
     } catch (const DPOverflow &error) {
@@ -132,8 +132,9 @@ class DPEngineBinding : public torch::CustomClassHolder {
       TORCH_CHECK_VALUE(false, error.what());
     }
     return {tensor(output.atom_energy.data(), {ncentres}), tensor(output.force.data(), {nrows, 3}),
-            tensor(output.virial, {9}), tensor(output.atom_virial.data(), {nrows, 6}),
-            tensor(output.centroid_virial.data(), {nrows, 9})};
+            tensor(output.virial, {9}),
+            tensor(output.atom_virial.data(), {want_atom_virial ? nrows : 0, 6}),
+            tensor(output.centroid_virial.data(), {want_centroid_virial ? nrows : 0, 9})};
   }
 
   double cutoff() const { return engine.network().rmax; }
@@ -189,23 +190,25 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
     return {torch::tensor(first, torch::kInt), torch::tensor(candidate, torch::kInt)};
   }
 
-  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x, bool atom_virials)
+  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x,
+                                                              bool want_atom_virial,
+                                                              bool want_centroid_virial)
   {
     const std::int64_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
     check("x", x, at::kDouble, {nrows, 3});
     neighbors.update(x.const_data_ptr<double>());
     const DPDeviceOutput *output = nullptr;
     try {
-      output = &engine.evaluate(neighbors, atom_virials, atom_virials);
+      output = &engine.evaluate(neighbors, want_atom_virial, want_centroid_virial);
     } catch (const DPOverflow &error) {
       TORCH_CHECK_VALUE(false, error.what());
     } catch (const std::invalid_argument &error) {
       TORCH_CHECK_VALUE(false, error.what());
     }
-    const std::int64_t rows = atom_virials ? nrows : 0;
     return {tensor(output->atom_energy, {ncentres}), tensor(output->force, {nrows, 3}),
-            tensor(output->virial, {9}), tensor(output->atom_virial, {rows, 6}),
-            tensor(output->centroid_virial, {rows, 9})};
+            tensor(output->virial, {9}),
+            tensor(output->atom_virial, {want_atom_virial ? nrows : 0, 6}),
+            tensor(output->centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
   }
 
   double cutoff() const { return network.rmax; }
@@ -233,7 +236,10 @@ void register_dp_engine(torch::Library &library)
 {
   library.class_<DPEngineBinding>("DPEngine")
       .def(torch::init<std::string, std::string, std::vector<std::int64_t>>())
-      .def("evaluate", &DPEngineBinding::evaluate)
+      .def("evaluate", &DPEngineBinding::evaluate, "",
+           {torch::arg("x"), torch::arg("species"), torch::arg("first"), torch::arg("candidate"),
+            torch::arg("nthreads"), torch::arg("want_atom_virial") = true,
+            torch::arg("want_centroid_virial") = true})
       .def("cutoff", &DPEngineBinding::cutoff)
       .def("max_neighbor", &DPEngineBinding::max_neighbor)
       .def("nspecies", &DPEngineBinding::nspecies)
@@ -250,7 +256,8 @@ void register_dp_engine(torch::Library &library)
       .def("set_neighbors", &DPDeviceEngineBinding::set_neighbors)
       .def("find_neighbors", &DPDeviceEngineBinding::find_neighbors)
       .def("evaluate", &DPDeviceEngineBinding::evaluate, "",
-           {torch::arg("x"), torch::arg("atom_virials") = true})
+           {torch::arg("x"), torch::arg("want_atom_virial") = true,
+            torch::arg("want_centroid_virial") = true})
       .def("cutoff", &DPDeviceEngineBinding::cutoff)
       .def("table_bytes", &DPDeviceEngineBinding::table_bytes)
       .def("device", &DPDeviceEngineBinding::device)

@@ -423,10 +423,10 @@ def kernel_times(
 
     core = torch.classes.pwmlff.DPDeviceEngine(str(model), precision, [1, 1], device)
     core.find_neighbors(torch.from_numpy(x), torch.from_numpy(species), int(inner.sum()), reach)
-    core.evaluate(torch.from_numpy(x), False)
+    core.evaluate(torch.from_numpy(x), False, False)
     core.measure(True)
     for _ in range(rounds):
-        core.evaluate(torch.from_numpy(x), False)
+        core.evaluate(torch.from_numpy(x), False, False)
     return {name: 1e9 * t / rounds / int(inner.sum()) for name, t in core.seconds().items()}
 
 

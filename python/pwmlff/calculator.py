@@ -32,7 +32,7 @@ class Calculator(AseCalculator):
     """Energy, forces and stress of a TorchScript model file.
 
     Per-atom energies (`energies`) and, with the fused engine, per-atom stresses (`stresses`, which
-    add up to the stress) are there too.
+    add up to the stress) are there too. Without atoms, the energy is zero.
 
     Args:
         model: a model file. Loading it executes code that it brings along.
@@ -48,8 +48,9 @@ class Calculator(AseCalculator):
 
     Raises:
         pwmlff.report.Failure: the file cannot be used.
-        ValueError: when computing, for an element that does not take part or an atom with more
-            neighbours than the model allows.
+        ValueError: when computing, for an element that does not take part, an atom with more
+            neighbours than the model allows, a position, cell, energy or force that is not finite,
+            or a cell without room for the periodicity that is asked for.
 
     Attributes:
         engine: the engine that runs, and
@@ -94,9 +95,10 @@ class Calculator(AseCalculator):
         properties: Sequence[str] = ("energy",),
         system_changes: Sequence[str] = all_changes,
     ) -> None:
-        """Compute all properties; ase calls this."""
+        """Compute all properties, stresses of atoms only where they are wanted; ase calls this."""
         super().calculate(atoms, properties, system_changes)
-        found = self._choice.engine(self.atoms)
+        self.results = {}  # none of the last structure, should this one be refused
+        found = self._choice.engine(self.atoms, atom_virial="stresses" in properties)
         self.results = {
             "energy": found.energy,
             "free_energy": found.energy,

@@ -26,6 +26,7 @@ from ase.neighborlist import neighbor_list
 from pwmlff import devices, model_file, reference
 from pwmlff.models import pad_neighbors
 from pwmlff.report import Failure
+from pwmlff.structures import require_finite, require_usable
 
 ENGINES = ("auto", "fused", "torchscript", "reference")
 #: Largest error of an energy and of a force, as a share of the largest value (at least 1).
@@ -39,7 +40,17 @@ class Evaluation:
     atom_energy: np.ndarray  # [n] in atom order
     forces: np.ndarray  # [n, 3] -dE/dx
     virial: np.ndarray  # [3, 3] sum of r_ij (x) f_ij, the sign of LAMMPS's virial
-    atom_virial: np.ndarray | None = None  # [n, 6] xx yy zz xy xz yz, half to each end of a pair
+    #: [n, 6] xx yy zz xy xz yz, half to each end of a pair; None where not wanted or not known
+    atom_virial: np.ndarray | None = None
+
+    @classmethod
+    def of_nothing(cls) -> Evaluation:
+        """No atoms: no energy, as LAMMPS has it."""
+        return cls(np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)), np.zeros((0, 6)))
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an energy or a force that is not finite."""
+        require_finite(self.atom_energy, self.forces)
 
     @property
     def energy(self) -> float:
@@ -52,8 +63,17 @@ class Engine(Protocol):
 
     name: str
 
-    def __call__(self, atoms: Atoms) -> Evaluation:
-        """Evaluate; raises ValueError where the structure is outside what the model takes."""
+    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
+        """Evaluate a structure.
+
+        Args:
+            atoms: the structure; without atoms there is no energy, as in LAMMPS.
+            atom_virial: whether virials of atoms are wanted, of an engine that computes them.
+
+        Raises:
+            ValueError: the structure is outside what the model takes, or it or the result is not
+                finite.
+        """
 
 
 @dataclass(frozen=True)
@@ -148,17 +168,17 @@ class Fused:
         self._built: tuple[Atoms, Rows] | None = None
         self._sent: torch.Tensor | None = None  # the list that is on the device
 
-    def compute(self, rows: Rows) -> tuple[torch.Tensor, ...]:
-        """Energies of atoms, forces of rows, virial, virials of rows and their centroid form."""
+    def compute(self, rows: Rows, atom_virial: bool) -> tuple[torch.Tensor, ...]:
+        """Energies of atoms, forces of rows, virial and, where wanted, virials of rows."""
         if self.device is None:
             return self.core.evaluate(
-                rows.x, rows.species, rows.first, rows.candidate, self.nthreads
-            )
+                rows.x, rows.species, rows.first, rows.candidate, self.nthreads, atom_virial, False
+            )[:4]
         if self._sent is not rows.candidate:  # moved() keeps it
             self._sent = None
             self.core.set_neighbors(rows.species, rows.first, rows.candidate)
             self._sent = rows.candidate
-        return self.core.evaluate(rows.x)
+        return self.core.evaluate(rows.x, atom_virial, False)[:4]
 
     def rows(self, atoms: Atoms) -> Rows:
         """Rows that hold for the structure as it is now."""
@@ -179,16 +199,19 @@ class Fused:
         self._built = old, rows
         return rows
 
-    def __call__(self, atoms: Atoms) -> Evaluation:
+    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
         """Evaluate a structure."""
         require_elements(atoms, self.elements)
+        require_usable(atoms, self.core.cutoff() + self.skin)
+        if len(atoms) == 0:
+            return Evaluation.of_nothing()
         rows = self.rows(atoms)
-        atom_energy, force, virial, atom_virial, _ = self.compute(rows)
+        atom_energy, force, virial, virials = self.compute(rows, atom_virial)
         return Evaluation(
             atom_energy.numpy(),
             rows.fold(force),
             virial.numpy().reshape(3, 3),
-            rows.fold(atom_virial),
+            rows.fold(virials) if atom_virial else None,
         )
 
 
@@ -202,9 +225,12 @@ class TorchScript:
         self.atom_type = [int(z) for z in module.atom_type]
         self.elements = [z for z in self.atom_type if z in elements]
 
-    def __call__(self, atoms: Atoms) -> Evaluation:
+    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
         """Evaluate a structure."""
         require_elements(atoms, self.elements)
+        require_usable(atoms, self.module.Rmax)
+        if len(atoms) == 0:
+            return Evaluation.of_nothing()
         module = self.module
         inputs = pad_neighbors(atoms, self.atom_type, module.Rmax, module.maxNeighborNum)
         inputs = inputs._replace(atom_type=torch.tensor(self.elements, dtype=torch.int32))
@@ -227,7 +253,7 @@ class Reference:
     def __init__(self, module: torch.jit.ScriptModule, elements: Sequence[int]) -> None:
         self.module, self.elements = module, list(elements)
 
-    def __call__(self, atoms: Atoms) -> Evaluation:
+    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
         """Evaluate a structure."""
         result = reference.evaluate(self.module, atoms, self.elements)
         return Evaluation(result.atom_energy, result.forces, result.virial)

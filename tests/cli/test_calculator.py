@@ -169,6 +169,101 @@ def test_elements_that_take_part(calculator, engine):
         atoms.calc.get_property("energy", Atoms("O"))
 
 
+DIMER = Atoms("OHf", positions=[(0, 0, 0), (1.9, 0, 0)], cell=[5.0, 5.0, 5.0], pbc=True)
+UNUSABLE = {
+    "NaN position": (
+        lambda a: a.positions.__setitem__((1, 2), np.nan),
+        r"atom 1 is at \[1\.9, 0\.0, nan\], expected finite numbers; look for overlapping atoms",
+    ),
+    "infinite position": (
+        lambda a: a.positions.__setitem__((0, 0), np.inf),
+        r"atom 0 is at \[inf, 0\.0, 0\.0\], expected finite numbers",
+    ),
+    "infinite cell": (
+        lambda a: a.set_cell([np.inf, 5.0, 5.0]), r"the cell is \[\[inf, .* finite numbers",
+    ),
+    "NaN cell": (lambda a: a.set_cell([np.nan, 5.0, 5.0]), r"the cell is \[\[nan"),
+    "no cell vector": (
+        lambda a: a.set_cell([5.0, 5.0, 0.0]), "every periodic direction needs a cell vector",
+    ),
+    "flat cell": (
+        lambda a: a.set_cell([(5, 0, 0), (0, 5, 0), (5, 5, 0)]), "must not lie in one plane",
+    ),
+    "thin cell": (
+        lambda a: a.set_cell([5.0, 5.0, 1e-7]), r"1e-07 thick .* look at the units of the cell",
+    ),
+    "overlapping atoms": (
+        lambda a: a.positions.__setitem__(1, a.positions[0]),
+        "non-finite energy or force for atom 0; look for overlapping atoms",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_unusable_structures(calculator, name, engine):
+    """No finite energy of nonsense, no hang; and none of what was computed before."""
+    change, words = UNUSABLE[name]
+    atoms = DIMER.copy()
+    atoms.calc = calculator(BINARY.model(), **ENGINES[engine])
+    energy = atoms.get_potential_energy()
+    change(atoms)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=words):
+            atoms.get_potential_energy()
+    with pytest.raises(ValueError, match=words):
+        evaluate(BINARY.model(), atoms)
+    atoms.positions[:], atoms.cell[:] = DIMER.positions, DIMER.cell
+    assert atoms.get_potential_energy() == energy
+
+
+def test_exploded_run_stops(calculator):
+    """A time step of a nanosecond: atoms fly apart, and no step goes on from infinity."""
+    atoms = DIMER.copy()
+    atoms.calc = calculator(BINARY.model())
+    dynamics = VelocityVerlet(atoms, timestep=1e300)
+    with pytest.raises(ValueError, match="expected finite numbers"), np.errstate(all="ignore"):
+        dynamics.run(20)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_atoms(calculator, engine):
+    """No energy, as in lmp."""
+    for pbc in (True, False):
+        atoms = Atoms(cell=[5.0, 5.0, 5.0], pbc=pbc)
+        atoms.calc = calculator(BINARY.model(), **ENGINES[engine])
+        assert atoms.get_potential_energy() == 0.0
+        assert atoms.get_forces().shape == (0, 3)
+        assert not atoms.get_stress().any()
+        assert evaluate(BINARY.model(), atoms).forces.shape == (0, 3)
+        if engine.startswith("fused"):
+            assert atoms.get_stresses().shape == (0, 6)
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name.startswith("fused")])
+def test_virials_of_atoms_are_computed_when_asked_for(calculator, engine, monkeypatch):
+    """ase's dynamics wants forces: nothing else is made on the way."""
+    atoms = BINARY.atoms()
+    atoms.calc = calculator(BINARY.model(isotropic=True), **ENGINES[engine])
+    asked = []
+    core = atoms.calc._choice.engine
+
+    def compute(rows, atom_virial):
+        result = type(core).compute(core, rows, atom_virial)
+        asked.append(atom_virial)
+        assert result[3].shape == (len(rows.x) if atom_virial else 0, 6)
+        return result
+
+    monkeypatch.setattr(core, "compute", compute)
+    atoms.get_forces()
+    stress = atoms.get_stress()
+    assert asked == [False]
+    np.testing.assert_allclose(atoms.get_stresses().sum(axis=0), stress, atol=1e-12)
+    assert asked == [False, True]
+    atoms.get_potential_energy()
+    assert asked == [False, True]
+
+
 def test_errors(calculator, monkeypatch):
     monkeypatch.delenv("PWMLFF_GPU_STAND_IN", raising=False)
     model = BINARY.model()

@@ -60,11 +60,12 @@ class Engine:
         else:
             self.core = torch.classes.pwmlff.DPDeviceEngine(path, precision, flags, device)
 
-    def evaluate(self, rows: Rows, nthreads: int = 1):
+    def evaluate(self, rows: Rows, nthreads: int = 1, *virials: bool):
+        lists = rows.species, rows.first, rows.candidate
         if self.device == "host":
-            return self.core.evaluate(rows.x, rows.species, rows.first, rows.candidate, nthreads)
-        self.core.set_neighbors(rows.species, rows.first, rows.candidate)
-        return self.core.evaluate(rows.x)
+            return self.core.evaluate(rows.x, *lists, nthreads, *virials)
+        self.core.set_neighbors(*lists)
+        return self.core.evaluate(rows.x, *virials)
 
     def __call__(self, atoms: Atoms, nthreads: int = 1) -> Result:
         rows = Rows.of(atoms, self.elements, self.core.cutoff() + SKIN)
@@ -307,6 +308,14 @@ def test_virials(any_engine, precision):
     for virial in (result.atom_virial, result.centroid_virial):
         total = xx_yy_zz_xy_xz_yz_yx_zx_zy[: virial.shape[1]]
         np.testing.assert_allclose(virial.sum(0), total, rtol=0, atol=1e-12 * scale)
+
+    rows = Rows.of(random_atoms((8, 72), 12, 10), run.elements, run.core.cutoff())
+    everything = run.evaluate(rows)
+    for wanted in ((False, False), (True, False), (False, True)):
+        found = run.evaluate(rows, 1, *wanted)
+        sizes = (1, 1, 1, *wanted)  # rows as a share of those of everything
+        for k, (one, other) in enumerate(zip(found, everything, strict=True)):
+            torch.testing.assert_close(one, other[: sizes[k] * len(other)])
 
     pair = Atoms((8, 72), positions=[(0, 0, 0), (1.2, 0.4, -0.9)])
     rows = Rows.of(pair, run.elements, run.core.cutoff())

@@ -109,6 +109,14 @@ def test_save_keeps_training_flag_and_writes_eval_mode(binary, tmp_path):
     assert not loaded.training
 
 
+def test_save_that_fails_keeps_training_flag(binary, tmp_path):
+    model = binary.model().train()
+    with pytest.raises(RuntimeError, match="absent"):
+        model.save(tmp_path / "absent" / "model.pt")
+    assert model.training
+    assert all(part.training for part in model.modules())
+
+
 def test_parameters_round_trip(binary):
     model = binary.model()
     params = {name: values.detach().numpy() for name, values in model.named_parameters()}

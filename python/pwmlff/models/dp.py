@@ -316,12 +316,16 @@ class DP(nn.Module):
     def save(self, path: str | PathLike[str]) -> str | PathLike[str]:
         """Script the model in eval mode and write it; the training flag stays as it was.
 
+        That also holds where the file cannot be written.
+
         Returns:
             `path`, for `torch.jit.load` or `pair_style pwmlff`.
         """
         training = self.training
-        torch.jit.script(self.eval()).save(str(path))
-        self.train(training)
+        try:
+            torch.jit.script(self.eval()).save(str(path))
+        finally:
+            self.train(training)
         return path
 
     def forward(

@@ -19,6 +19,7 @@ from ase.neighborlist import neighbor_list
 from torch import Tensor, nn
 
 from pwmlff.reference import dp, edge
+from pwmlff.structures import require_finite, require_usable
 
 
 @dataclass(frozen=True)
@@ -72,15 +73,22 @@ def evaluate(
             smaller than the cutoff are fine: an atom may neighbour its own images.
         elements: atomic numbers passed to the model as `atom_type`; all of the model's by default.
 
+    Returns:
+        Zero energy and virial for a structure without atoms, as LAMMPS has it.
+
     Raises:
-        ValueError: unknown model kind, an element the model does not know, or more neighbours than
-            the model allows.
+        ValueError: unknown model kind, a model with parameters or tensors that the reference does
+            not use, an element the model does not know, more neighbours than the model allows, a
+            structure or a result that is not finite.
     """
     module = model if isinstance(model, nn.Module) else torch.jit.load(str(model), "cpu")
     name = getattr(module, "model_type", "DP")
     if name not in KINDS:
         raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
     kind = KINDS[name](module, elements)
+    require_usable(atoms, kind.cutoff)
+    if len(atoms) == 0:
+        return Result(0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)))
 
     i, j, images = neighbor_list("ijS", atoms, kind.cutoff)
     edge_index = torch.from_numpy(np.stack((i, j)))
@@ -94,9 +102,6 @@ def evaluate(
         energies = kind.atom_energies(edge_vec, edge_index, torch.from_numpy(atoms.numbers))
         energy = energies.sum()
         dx, dstrain = torch.autograd.grad(energy, (positions, strain))
-    return Result(
-        energy=energy.item(),
-        atom_energy=energies.detach().numpy(),
-        forces=-dx.numpy(),
-        virial=-dstrain.numpy(),
-    )
+    atom_energy, forces = energies.detach().numpy(), -dx.numpy()
+    require_finite(atom_energy, forces)
+    return Result(energy.item(), atom_energy, forces, virial=-dstrain.numpy())
