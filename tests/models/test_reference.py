@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -122,6 +123,126 @@ def test_errors(binary):
     model.model_type = "NN"
     with pytest.raises(ValueError, match="model_type is 'NN'; the reference knows DP"):
         evaluate(model, atoms)
+
+
+class Layer(torch.nn.Module):
+    """Layers that other exporters write: hidden ones x + tanh(..), or without bias."""
+
+    def __init__(self, layer: torch.nn.Module, residual: bool = True, scale: float = 1.0) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+        self.residual, self.scale = residual, scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.scale * torch.tanh(torch.addmm(self.bias, x, self.weight))
+        return x + y if self.residual else y
+
+
+def with_layers(model: DP, dtype: torch.dtype = torch.float64, **changes) -> DP:
+    """The model with its fitting layers that have resnet_dt replaced."""
+    for net in model.fitting_net:
+        net.layers[1] = Layer(net.layers[1], **changes)
+    return model.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("residual", [True, False])
+def test_fitting_layers_without_resnet_dt(binary, tmp_path, residual, dtype):
+    """Parameters do not tell x + tanh(..) from tanh(..): the file's own code does."""
+    model, atoms = with_layers(binary.model(), residual=residual, dtype=dtype), binary.atoms()
+    file = torch.jit.load(model.save(tmp_path / "model.pt"))
+    inputs = pad_neighbors(atoms, model.atom_type, model.Rmax, model.maxNeighborNum)
+    _, _, forces, _, virial = file(*inputs)
+    for given in (model, file):
+        result = evaluate(given, atoms)
+        close = {"rtol": 0, "atol": 1e-10 if dtype == torch.float64 else 2e-4}
+        np.testing.assert_allclose(result.forces, forces[0], **close)
+        np.testing.assert_allclose(result.virial, virial[0].reshape(3, 3), **close)
+
+
+def test_fitting_layers_of_another_form(binary, tmp_path):
+    model = with_layers(binary.model(), scale=2.0)
+    for given in (model, torch.jit.load(model.save(tmp_path / "model.pt"))):
+        with pytest.raises(ValueError, match=r"fitting_net\.0\.layers\.1\.weight keeps the width"):
+            evaluate(given, binary.atoms())
+
+
+def test_first_hidden_layer_that_keeps_the_width(crowd):
+    """It has no residual, neither in files of this project nor in others."""
+    model = DP(DPConfig((8, 72), 1.5, 0.5, 5, m2=2, embedding=(3,), fitting=(6, 4)), seed=0)
+    assert model.fitting_net[0].layers[0].weight.shape == (6, 6)
+    inputs = pad_neighbors(crowd, model.atom_type, model.Rmax, model.maxNeighborNum)
+    forces = model.eval()(*inputs)[2].detach()
+    np.testing.assert_allclose(evaluate(model, crowd).forces, forces[0], atol=1e-11)
+
+
+LEFT_OVER = {
+    "embedding_net.1.layers.2.resnet_dt": lambda m: (
+        m.embedding_net[1]
+        .layers[2]
+        .register_parameter("resnet_dt", torch.nn.Parameter(torch.ones(1, 12)))
+    ),
+    "fitting_net.0.layers.0.resnet_dt": lambda m: (
+        m.fitting_net[0]
+        .layers[0]
+        .register_parameter("resnet_dt", torch.nn.Parameter(torch.ones(1, 10)))
+    ),
+    "type_embedding.weight": lambda m: m.add_module("type_embedding", torch.nn.Linear(2, 2)),
+    "scale": lambda m: m.register_buffer("scale", torch.ones(1)),
+    "compress_tab.1": lambda m: setattr(
+        m, "compress_tab", torch.jit.annotate(list[torch.Tensor], [torch.ones(2)] * 2)
+    ),
+    "shifts.Hf": lambda m: setattr(m, "shifts", {"O": torch.zeros(1), "Hf": torch.ones(1)}),
+    "fitting_net.1.layers.3.mask": lambda m: setattr(
+        m.fitting_net[1].layers[3], "mask", torch.ones(1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OVER)
+def test_what_is_not_used_is_refused(binary, tmp_path, name):
+    """Parameters, buffers and tensors of attributes, in modules and in files."""
+    model, atoms = binary.model(), binary.atoms()
+    evaluate(model, atoms)
+    LEFT_OVER[name](model)
+    for given in (model, torch.jit.load(model.save(tmp_path / "model.pt"))):
+        with pytest.raises(ValueError, match=rf"this model has .*{re.escape(name)}.* does not use"):
+            evaluate(given, atoms)
+
+
+MISSING = {
+    "no bias": (
+        lambda m: m.fitting_net[1].layers[0].register_parameter("bias", None),
+        r"this model has no fitting_net\.1\.layers\.0\.bias",
+    ),
+    "one embedding net for all": (
+        lambda m: m.embedding_net.__delitem__(slice(1, None)),
+        r"this model has no embedding_net\.1\.layers\.0\.bias",
+    ),
+    "input of two numbers": (
+        lambda m: (
+            m.embedding_net[0]
+            .layers[0]
+            .register_parameter("weight", torch.nn.Parameter(torch.ones(2, 6)))
+        ),
+        r"embedding_net\.0\.layers\.0\.weight and bias have shapes \[2, 6\] .* \[1, width\]",
+    ),
+    "two energies": (
+        lambda m: setattr(
+            m.fitting_net[0].layers[3], "weight", torch.nn.Parameter(torch.ones(7, 2))
+        ),
+        r"expected \[7, width\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_named(binary, name):
+    change, words = MISSING[name]
+    model = binary.model()
+    change(model)
+    with pytest.raises(ValueError, match=words):
+        evaluate(model, binary.atoms())
 
 
 def test_too_many_neighbours(crowd):

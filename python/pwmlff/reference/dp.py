@@ -4,16 +4,32 @@ Each edge i -> j inside the cutoff adds the outer product of its normalised envi
 its embedding to the moment of atom i; the slots that maxNeighborNum leaves empty add one constant
 per pair of types, times their number. Formulas as in the DP model contract (docs).
 
+Parameters do not tell everything. What is not used is refused: every parameter, buffer and tensor
+attribute of the module has to be one of the contract. A hidden fitting layer after the first that
+keeps the width and has no resnet_dt is tanh(..) in some files and x + tanh(..) in others: there the
+module's own forward says which, on a chain of atoms, and where neither is what it computes, the
+module is refused.
+
 Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
 Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from ase import Atoms
+from ase.neighborlist import neighbor_list
 from torch import Tensor, nn
+
+from pwmlff.models import pad_neighbors
+
+#: By which atomic energies of the module's own forward may differ, as a share of the largest (at
+#: least 1), by the type of its parameters.
+SAME = {torch.float64: 1e-8, torch.float32: 1e-4}
 
 
 class Potential:
@@ -25,8 +41,10 @@ class Potential:
             All of the model's when None.
 
     Raises:
-        ValueError: an element is not one of the model's, or davg and dstd differ between the slots
-            of one pair of types, which has no meaning without slots.
+        ValueError: an element is not one of the model's; davg and dstd differ between the slots of
+            one pair of types, which has no meaning without slots; a parameter is missing or has
+            another shape, or a parameter or tensor is not one of the contract; or fitting layers
+            are of neither form.
     """
 
     def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
@@ -45,6 +63,97 @@ class Potential:
         }
         self.mean = self._per_pair(module, "davg")
         self.deviation = self._per_pair(module, "dstd")
+        unclear = self._account(module)
+        self.residual = False  # of those layers
+        if unclear and not self._computes(module):
+            self.residual = True
+            if not self._computes(module):
+                raise ValueError(
+                    f"{unclear[0]} keeps the width and has no resnet_dt; the reference knows such "
+                    "a layer as tanh(..) or x + tanh(..), but the model's own forward gives other "
+                    "energies with either"
+                )
+
+    def _account(self, module: nn.Module) -> list[str]:
+        """Check that all parameters and tensors are there and used.
+
+        Returns:
+            The hidden fitting layers whose form they do not tell.
+        """
+        used, unclear, ntypes = {"davg", "dstd"}, [], len(self.known)
+        width = self.axis
+        for net in range(ntypes**2):
+            names, last = self._check_net(f"embedding_net.{net}", 1)
+            used |= names
+            if last < self.axis or (net and last != width):
+                raise ValueError(
+                    f"embedding_net.{net} ends with width {last}; expected the same for all "
+                    f"nets, and at least M2, {self.axis}"
+                )
+            width = last
+        for net in range(ntypes):
+            names, last = self._check_net(f"fitting_net.{net}", width * self.axis)
+            used |= names
+            if last != 1:
+                raise ValueError(f"fitting_net.{net} ends with width {last}; expected 1")
+            for prefix in self._layers(f"fitting_net.{net}")[1:-1]:
+                n_in, n_out = self.arrays[prefix + "weight"].shape
+                if n_in == n_out and prefix + "resnet_dt" in self.arrays:
+                    used.add(prefix + "resnet_dt")
+                elif n_in == n_out:
+                    unclear.append(prefix + "weight")
+        unknown = sorted(set(tensors(module)) - used)
+        if unknown:
+            raise ValueError(
+                f"this model has {', '.join(unknown[:3])}{', ...' * (len(unknown) > 3)}, which the "
+                "reference does not use; it computes embedding_net.*.layers.*.{weight,bias} and "
+                "fitting_net.*.layers.*.{weight,bias,resnet_dt} with davg and dstd, no more"
+            )
+        return unclear
+
+    def _check_net(self, net: str, n_in: int) -> tuple[set[str], int]:
+        """Names of weights and biases of a net that takes n_in values, and its last width."""
+        names: set[str] = set()
+        for prefix in self._layers(net) or [f"{net}.layers.0."]:
+            missing = {prefix + "weight", prefix + "bias"} - self.arrays.keys()
+            if missing:
+                raise ValueError(
+                    f"this model has no {min(missing)}; the reference knows layers with weight and "
+                    "bias"
+                )
+            weight, bias = self.arrays[prefix + "weight"], self.arrays[prefix + "bias"]
+            if weight.ndim != 2 or len(weight) != n_in or bias.numel() != weight.shape[1]:
+                raise ValueError(
+                    f"{prefix}weight and bias have shapes {list(weight.shape)} and "
+                    f"{list(bias.shape)}; expected [{n_in}, width] and [1, width]"
+                )
+            names |= {prefix + "weight", prefix + "bias"}
+            n_in = weight.shape[1]
+        return names, n_in
+
+    def _computes(self, module: nn.Module) -> bool:
+        """Whether the module's own forward gives these energies for a chain of atoms."""
+        kinds = list(dict.fromkeys(self.elements))
+        places = [(0.6 * self.cutoff * k, 0.0, 0.0) for k in range(len(kinds))]
+        chain = Atoms(kinds, places)
+        inputs = pad_neighbors(chain, self.known, self.cutoff, self.max_neighbor)
+        inputs = inputs._replace(atom_type=torch.tensor(kinds, dtype=torch.int32))
+        try:
+            with torch.jit.optimized_execution(False):
+                found = module(*inputs)[1].detach().to("cpu", torch.float64).flatten()
+        except RuntimeError as error:
+            raise ValueError(
+                "the model's own forward, which has to say what fitting layers without resnet_dt "
+                f"are, fails on a chain of {len(chain)} atoms: {error}"
+            ) from error
+        i, j, vectors = neighbor_list("ijD", chain, self.cutoff)
+        own = self.atom_energies(
+            torch.from_numpy(vectors),
+            torch.from_numpy(np.stack((i, j))),
+            torch.from_numpy(chain.numbers),
+        )
+        gate = SAME[next(iter(module.parameters())).dtype]
+        return bool((found - own).abs().max() <= gate * max(1.0, float(own.abs().max())))
 
     def _per_pair(self, module: nn.Module, name: str) -> Tensor:
         """davg or dstd as [centre type, neighbour type, 4], from [ntypes, slots*4]."""
@@ -135,8 +244,12 @@ class Potential:
         x = descriptor
         for prefix in hidden:
             y = torch.tanh(x @ self.arrays[prefix + "weight"] + self.arrays[prefix + "bias"])
-            step = self.arrays.get(prefix + "resnet_dt")
-            x = y if step is None else x + step * y
+            if prefix != hidden[0] and x.shape == y.shape:
+                if prefix + "resnet_dt" in self.arrays:
+                    y = x + self.arrays[prefix + "resnet_dt"] * y
+                elif self.residual:
+                    y = x + y
+            x = y
         return (x @ self.arrays[last + "weight"] + self.arrays[last + "bias"])[:, 0]
 
     def _layers(self, net: str) -> list[str]:
@@ -145,3 +258,31 @@ class Potential:
         while (prefix := f"{net}.layers.{len(prefixes)}.") + "weight" in self.arrays:
             prefixes.append(prefix)
         return prefixes
+
+
+def tensors(module: nn.Module) -> dict[str, Tensor]:
+    """All tensors of a module by name: parameters, buffers, attributes and what they hold.
+
+    Elements of lists, tuples and dictionaries have their index or key as another part of the name.
+    """
+    found: dict[str, Tensor] = {}
+    for path, part in module.named_modules(remove_duplicate=False):
+        if isinstance(part, torch.jit.ScriptModule):
+            names = [*part._concrete_type.get_attributes()]
+        else:
+            own = vars(part).keys() - vars(nn.Module()).keys()
+            names = [*part._parameters, *part._buffers, *own]
+        for name in names:
+            found.update(_tensors_of(f"{path}.{name}".lstrip("."), getattr(part, name)))
+    return found
+
+
+def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _tensors_of(f"{name}.{key}", entry)
+    elif isinstance(value, (list, tuple)):
+        for index, entry in enumerate(value):
+            yield from _tensors_of(f"{name}.{index}", entry)
