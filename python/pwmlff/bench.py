@@ -52,6 +52,7 @@ LARGEST_FILE = 6144  # atoms; larger boxes are replicas of this one
 ENGINES = ("torchscript", "fused")
 PRECISIONS = ("exact", "double", "mixed")
 HFO2_CELL = 12  # atoms of a fluorite cell
+BYTES_PER_ATOM = 4096  # of an lmp with neighbours up to 8 angstrom, and of the structure in Python
 PHASES = ("Pair", "Neigh", "Comm", "Modify", "Output", "Other")
 CORES = os.cpu_count() or 1
 
@@ -233,7 +234,7 @@ def chosen_cases(options: Options) -> list[Case]:
     """HfO2 in every combination that is asked for.
 
     Raises:
-        Failure: a word or a number that there is no case for.
+        Failure: a word that there is no case for, or more atoms or ranks than this machine takes.
     """
     engines, precisions = options.engines or ENGINES, options.precisions or PRECISIONS
     bad = sorted({*engines} - {*ENGINES}) + sorted({*precisions} - {*PRECISIONS})
@@ -245,6 +246,14 @@ def chosen_cases(options: Options) -> list[Case]:
     words = [f"engine fused precision {p}" for p in precisions] if "fused" in engines else []
     words = ["engine torchscript"] * ("torchscript" in engines) + words
     words = [word + GPU * options.gpu for word in words]
+    mpirun.require_possible(max(options.ranks, default=1))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    most = memory // BYTES_PER_ATOM
+    if max(options.atoms, default=0) > most:
+        raise Failure(
+            f"found {max(options.atoms)} atoms, expected at most {most}: an atom takes about "
+            f"{BYTES_PER_ATOM} bytes, and this machine has {memory / 2**30:.0f} GiB"
+        )
     return [
         Case("HfO2", HFO2_CELL * repeats(n) ** 3, word, ranks=ranks)
         for n in options.atoms or (768,)

@@ -184,6 +184,7 @@ def compare(options: Options) -> CompareReport:
     unknown = sorted(set(options.tolerances) - set(QUANTITIES))
     if unknown:
         raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(QUANTITIES)}")
+    mpirun.require_possible(max(options.ranks))
     frames = _frames(options)
     outcomes: list[Outcome] = []
     parity: list[tuple[Case, np.ndarray, np.ndarray]] = []

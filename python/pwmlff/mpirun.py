@@ -8,17 +8,19 @@ hosts with slots        -hosts a:2,b:2                 --host a:2,b:2
 bind ranks              -bind-to core                  --bind-to core
 environment variable    -genv NAME VALUE               -x NAME=VALUE
 output of each rank     -outfile-pattern D/rank.%r/..  --output-filename D:nojobid,nocopy (4)
-                        -errfile-pattern ...           --output dir=D:nojobid,nocopy (5)
-stderr with stdout      the same file for both         --merge-stderr-to-stdout (4), :merge (5)
+                        -errfile-pattern ...           --output file=D/rank:nocopy (5)
+stderr with stdout      the same file for both         --merge-stderr-to-stdout (4), ,merge (5)
 more ranks than slots   as it is                       --oversubscribe (4), --map-by :oversubscribe
 ======================  =============================  ===========================================
 
-Both leave the output of rank 3 in D/rank.3/stdout and D/rank.3/stderr. Open MPI pads the number
-with zeros where there are ten ranks or more.
+MPICH and Open MPI 4 leave the output of rank 3 in D/rank.3/stdout and D/rank.3/stderr, Open MPI 5
+in D/rank.JOB.3.out and D/rank.JOB.3.err (its folders for ranks, dir=D, lose one of the two). Open
+MPI pads the number with zeros where there are ten ranks or more. :func:`outputs` finds them.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -30,6 +32,18 @@ from pathlib import Path
 from pwmlff.report import Failure
 
 TIMEOUT = 30  # seconds for an answer to --version
+MOST_RANKS = 2**17
+MOST_OF_NODE = 4096  # ranks on a machine in a list of hosts
+MOST_OF_CORE = 32  # ranks for each core of this machine, where it is the only one
+#: Name of a machine as ssh takes it, with a user if need be: never an option.
+HOST_NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.-]*")
+#: What tells mpirun of hosts where it is given none: a scheduler's job, or a file of hosts.
+ALLOCATIONS = re.compile(
+    "SLURM_JOB_?ID|PBS_JOBID|LSB_JOBID|COBALT_JOBID|LOADL_STEP_ID|PE_HOSTFILE|.*_HOST_?FILE|"
+    "(OMPI|PRTE)_MCA_.*hostfile"
+)
+#: Where ranks write: in folders of their own, or in files with the name of the job.
+OUTPUT = re.compile(r"rank\.(\d+)/(stdout|stderr)|rank\..+\.(\d+)\.(out|err)")
 
 
 @dataclass(frozen=True)
@@ -69,9 +83,20 @@ class Mpirun:
         return f"{name} {'.'.join(map(str, self.version))}"
 
     def command(self, wish: Wish) -> list[str]:
-        """The command line for a wish."""
+        """The command line for a wish.
+
+        Raises:
+            Failure: it is for more ranks than can be.
+        """
+        require_possible(wish.ranks, bool(wish.hosts or wish.extra))
         spell = self._hydra if self.family == "hydra" else self._openmpi
         return [self.path, *spell(wish), *wish.extra, *wish.program]
+
+    def make_folders(self, logs: Path, ranks: int) -> None:
+        """Make the folders that it expects to be there for the output of ranks."""
+        logs.mkdir(parents=True, exist_ok=True)
+        for k in range(ranks) if self.family == "hydra" else ():
+            (logs / f"rank.{k}").mkdir(exist_ok=True)
 
     def _hydra(self, wish: Wish) -> list[str]:
         words = ["-n", str(wish.ranks)]
@@ -100,11 +125,41 @@ class Mpirun:
             words += ["-x", f"{name}={value}"]
         if wish.logs and new:
             merge = ",merge" if wish.merge_stderr else ""
-            words += ["--output", f"dir={wish.logs}:nojobid,nocopy{merge}"]
+            words += ["--output", f"file={wish.logs}/rank:nocopy{merge}"]
         elif wish.logs:
             words += ["--output-filename", f"{wish.logs}:nojobid,nocopy"]
             words += ["--merge-stderr-to-stdout"] if wish.merge_stderr else []
         return words
+
+
+def outputs(logs: Path, stream: str = "stdout") -> dict[int, Path]:
+    """What ranks have written, stdout or stderr, by their number; wherever mpirun has put it."""
+    found: dict[int, Path] = {}
+    for path in (*logs.glob("rank.*/std*"), *logs.glob("rank.*")):
+        if match := OUTPUT.fullmatch(str(path.relative_to(logs))):
+            folder, name, rank, ending = match.groups()
+            if stream in (name, f"std{ending}"):
+                found[int(folder or rank)] = path
+    return dict(sorted(found.items()))
+
+
+def require_possible(ranks: int, elsewhere: bool = False) -> None:
+    """Refuse a number of ranks that would exhaust the machine, or never answer.
+
+    Args:
+        ranks: how many are to start.
+        elsewhere: whether other machines are named.
+
+    Raises:
+        Failure: it is more than MOST_RANKS; or, on this machine alone, more than MOST_OF_CORE for
+            each core.
+    """
+    most, where = MOST_RANKS, "a run"
+    if not elsewhere and not any(map(ALLOCATIONS.fullmatch, os.environ)):
+        cores = len(os.sched_getaffinity(0))
+        most, where = MOST_OF_CORE * cores, f"this machine with {cores} cores (-H names others)"
+    if ranks > most:
+        raise Failure(f"found {ranks} ranks, expected at most {most} for {where}")
 
 
 def find(path: str | None = None) -> Mpirun:
@@ -152,7 +207,7 @@ def parse_hosts(text: str) -> list[Host]:
     """Hosts of a list like h1:8,h2:8; one slot where none is given.
 
     Raises:
-        Failure: a number of slots is not a positive integer.
+        Failure: a name is none that ssh takes, or the slots are not 1 to MOST_OF_NODE.
     """
     return [_host(word, "") for word in text.split(",") if word]
 
@@ -161,7 +216,8 @@ def read_hostfile(path: Path) -> list[Host]:
     """Hosts of a file: one in a line, `name`, `name:8` (MPICH) or `name slots=8` (Open MPI).
 
     Raises:
-        Failure: the file is empty or a line is of neither form.
+        Failure: the file is empty, a line is of neither form, or a host is refused as in
+            :func:`parse_hosts`.
     """
     if not path.is_file():
         raise Failure(f"found no hostfile '{path}'")
@@ -179,6 +235,13 @@ def read_hostfile(path: Path) -> list[Host]:
 def _host(word: str, slots: str) -> Host:
     name, _, after = word.partition(":")
     count = slots or after or "1"
-    if not name or not count.isdigit() or int(count) < 1:
-        raise Failure(f"host '{word}' has {count} slots; expected name:slots with slots above zero")
+    if not HOST_NAME.fullmatch(name):
+        raise Failure(
+            f"host {word!r} has the name {name!r}; expected letters, digits, '.', '_' and '-', "
+            "which must not come first, as in node1:8"
+        )
+    if not re.fullmatch("[0-9]{1,9}", count) or not 1 <= int(count) <= MOST_OF_NODE:
+        raise Failure(
+            f"host '{word}' has {count} slots; expected name:slots with 1 to {MOST_OF_NODE} slots"
+        )
     return Host(name, int(count))

@@ -33,7 +33,10 @@ LOCAL_RANK = (
     "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
     "SLURM_LOCALID",
 )  # fmt: skip
+OPEN_MPI_RANK = "OMPI_COMM_WORLD_RANK"  # set by Open MPI's mpirun alone
 TIMEOUT = 120  # seconds for all ranks to answer
+#: Of a plan: ranks, or nodes, times the GPUs of a node, which every rank of it sees.
+MOST_VIEWS = 2**17
 GIB = 2**30
 
 
@@ -246,14 +249,16 @@ def replicas_of(partition: str, nranks: int) -> list[int]:
     Raises:
         Failure: the words are no such list, or do not add up to the ranks.
     """
-    sizes: list[int] = []
+    parts: list[tuple[int, int]] = []  # number of replicas, ranks of each
     for word in partition.split():
-        match = re.fullmatch(r"(?:(\d+)x)?(\d+)", word)
-        if match is None:
+        match = re.fullmatch(r"(?:(\d{1,9})x)?(\d{1,9})", word, re.ASCII)
+        if match is None or int(match[2]) == 0:
             raise Failure(f"--partition holds '{word}', expected words like 4x2 or 2")
-        sizes += [int(match[2])] * int(match[1] or 1)
-    if sizes and sum(sizes) != nranks:
-        raise Failure(f"--partition '{partition}' is for {sum(sizes)} ranks, found {nranks}")
+        parts.append((int(match[1] or 1), int(match[2])))
+    total = sum(count * size for count, size in parts)
+    if parts and total != nranks:
+        raise Failure(f"--partition '{partition}' is for {total} ranks, found {nranks}")
+    sizes = [size for count, size in parts for _ in range(count)]
     return [k for k, size in enumerate(sizes) for _ in range(size)]
 
 
@@ -291,7 +296,7 @@ def parse_plan(text: str) -> tuple[int, int]:
     Raises:
         Failure: it is of another form.
     """
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text, re.ASCII)
     if match is None or int(match[1]) == 0:
         raise Failure(f"--plan is '{text}', expected NODESxGPUS like 2x4")
     return int(match[1]), int(match[2])
@@ -323,7 +328,13 @@ def check(options: Options) -> RanksReport:
     """
     if options.plan:
         nodes, gpus = parse_plan(options.plan)
-        ranks = plan(nodes, gpus, options.ranks or nodes * max(gpus, 1), options.policy)
+        nranks = options.ranks or nodes * max(gpus, 1)
+        if max(nodes, nranks) * max(gpus, 1) > MOST_VIEWS:
+            raise Failure(
+                f"--plan {options.plan} with {nranks} ranks is too large: ranks, and nodes, times "
+                f"the GPUs of a node may be {MOST_VIEWS} at most"
+            )
+        ranks = plan(nodes, gpus, nranks, options.policy)
     elif under_mpirun():
         gathered = gather(options.policy, options.inventory)
         if gathered is None:
@@ -406,6 +417,8 @@ def look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
 
 def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
     """What all ranks of MPI_COMM_WORLD see, on rank 0; None elsewhere. Collective."""
+    if OPEN_MPI_RANK in os.environ:  # else mpi4py takes the MPICH beside this Python
+        os.environ.setdefault("MPI4PY_MPIABI", "openmpi")
     from mpi4py import MPI  # noqa: PLC0415  initialises MPI
 
     world = MPI.COMM_WORLD

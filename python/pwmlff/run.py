@@ -3,8 +3,8 @@
     pwmlff run -np 8 --hostfile hosts --retries 3 -in in.x
 
 Before it starts, the cheap part of `pwmlff doctor` and `pwmlff ranks` look whether it can. Each
-rank writes to D/rank.N/stdout and stderr (D is --log-dir), after the first restart to
-D/retry.1/rank.N, and so on.
+rank writes to a file in D (--log-dir), after the first restart in D/retry.1, and so on; what they
+are called is up to mpirun (:mod:`pwmlff.mpirun`).
 
 When a rank dies, lmp is started again with the variable `restart` set to the newest complete
 restart file that this run has written; the input decides what that means:
@@ -140,7 +140,8 @@ def run(options: Options) -> RunReport:
         say(Text(shlex.join(command)), soft_wrap=True)
         if options.dry_run:
             break
-        clean(options.log_dir if len(attempts) == 1 else logs, logs, options.ranks)
+        clean(options.log_dir if len(attempts) == 1 else logs)
+        launcher.make_folders(logs, options.ranks)
         watcher.run(attempts[-1], logs)
         last = attempts[-1]
         if last.returncode == 0 or watcher.interrupted:
@@ -306,13 +307,14 @@ def _own_log(arguments: Sequence[str], attempt: int) -> list[str]:
     return [*result, "-log", f"log.lammps.retry{attempt}"]
 
 
-def clean(old: Path, logs: Path, nranks: int) -> None:
-    """Make the folders of the ranks; what an earlier run left in them is removed."""
-    for folder in (*old.glob("rank.*"), *old.glob("retry.*")):
+def clean(logs: Path) -> None:
+    """Remove what the ranks of an earlier run have left in a folder."""
+    for stream in ("stdout", "stderr"):
+        for path in mpirun.outputs(logs, stream).values():
+            path.unlink()
+    for folder in (*logs.glob("rank.*"), *logs.glob("retry.*")):
         if folder.is_dir() and folder.name.partition(".")[2].isdigit():
             shutil.rmtree(folder)
-    for k in range(nranks):
-        (logs / f"rank.{k}").mkdir(parents=True, exist_ok=True)
 
 
 def newest_restart(patterns: Sequence[str], began: float) -> str | None:
@@ -450,9 +452,7 @@ class _Watcher:
 
     def _read(self, logs: Path, rest: bytes, offset: int) -> tuple[bool, bytes, int]:
         """Feed what rank 0 has written since."""
-        path = self.screen or next(
-            (p for p in logs.glob("rank.*/stdout") if int(p.parent.suffix[1:]) == 0), None
-        )
+        path = self.screen or mpirun.outputs(logs).get(0)
         # The screen of a partition may be there from an earlier run.
         if path is None or not path.exists() or path.stat().st_mtime < self._began - CLOCK:
             return False, rest, offset
@@ -468,7 +468,7 @@ class _Watcher:
 def lammps_errors(logs: Path) -> list[str]:
     """Lines of any rank in which LAMMPS gave up."""
     found = []
-    for path in sorted(logs.glob("rank.*/std*")):
+    for path in (*mpirun.outputs(logs).values(), *mpirun.outputs(logs, "stderr").values()):
         for line in path.read_text(errors="replace").splitlines():
             if line.startswith("ERROR"):
                 found.append(line.strip())

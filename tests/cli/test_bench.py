@@ -69,6 +69,8 @@ def test_needs_a_gpu(pwmlff):
         (["--engine", "steam"], "found steam; expected engines"),
         (["--precision", "half"], "found half"),
         (["--atoms", "many"], "--atoms is 'many'"),
+        (["--atoms", "96,1000000000"], "found 1000000000 atoms, expected at most"),
+        (["--np", "1,100000"], "found 100000 ranks, expected at most"),
         (["--np", "1,2", "--mpirun", "absent"], "found no 'absent'"),
     ],
 )

@@ -229,6 +229,7 @@ def test_short_names():
         (["model.pt", "--data", "a.xyz", "--tol", "speed=1"], "--tol names speed"),
         (["model.pt", "--data", "a.xyz", "--tol", "force"], "--tol holds 'force'"),
         (["model.pt", "--data", "a.xyz", "--np", "0"], "--np is '0'"),
+        (["model.pt", "--data", "a.xyz", "--np", "1,100000"], "found 100000 ranks, expected at"),
         (["model.pt", "--data", "a.xyz", "--engine", "steam"], "found steam; expected engines"),
         (["model.pt", "--data", "a.xyz", "--elements", "Hf Si"], "--elements names Hf Si"),
         (["model.pt", "--data", "ar.xyz"], "atom 0 has atomic number 18"),

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from harness import COMMAND, PROGRAMS, TIMEOUT
-from pwmlff import devices, ranks
+from pwmlff import devices, mpirun, ranks
 from pwmlff.devices import GPU
 from pwmlff.ranks import Rank, plan, warnings_of
+from pwmlff.report import Failure
 
 
 def gpu(k: int, node: str = "a") -> GPU:
@@ -201,17 +204,124 @@ def test_nothing_odd():
     "arguments,words",
     [
         (["--plan", "2"], "--plan is '2', expected NODESxGPUS"),
+        (["--plan", "1000000x8", "-np", "1000000"], "may be 131072 at most"),
+        (["--plan", "100000000x1"], "--plan 100000000x1 with 100000000 ranks is too large"),
+        (["--plan", "1x1000000", "-np", "2"], "is too large: ranks, and nodes, times the GPUs"),
+        (["--plan", "9999999999999x1"], "expected NODESxGPUS like 2x4"),
+        (["--plan", "1x2", "--partition", "999999999x1"], "is for 999999999 ranks"),
+        (["--plan", "1x2", "--partition", "2x0"], "--partition holds '2x0'"),
+        (["-np", "1000000"], "found 1000000 ranks, expected at most"),
+        (
+            ["-H", "n1:8", "-np", "1000000"],
+            "found 1000000 ranks, expected at most 131072 for a run",
+        ),
         (["-H", "n1:0"], "host 'n1:0' has 0 slots"),
+        (
+            ["-H", "n1:1000000"],
+            "host 'n1:1000000' has 1000000 slots; expected name:slots with 1 to",
+        ),
+        (["-H", "n1:²"], "host 'n1:²' has ² slots"),
+        (
+            ["-H", "n1,-oProxyCommand=date:2"],
+            "has the name '-oProxyCommand=date'; expected letters",
+        ),
+        (["-H", "n1 -x:2"], "has the name 'n1 -x'"),
+        (["-H", "n1\n"], "has the name 'n1\\n'"),
+        (["-H", "n1;date"], "has the name 'n1;date'"),
+        (
+            ["--hostfile", "options"],
+            "host '-oProxyCommand=date' has the name '-oProxyCommand=date'",
+        ),
         (["-H", "n1", "--hostfile", "x"], "both a list of hosts and a hostfile"),
         (["--hostfile", "absent"], "found no hostfile 'absent'"),
         (["-np", "1", "--mpirun", "absent"], "found no 'absent'"),
         (["-np", "1", "--mpirun-options", "-nonsense"], "exit code"),
     ],
 )
-def test_errors(pwmlff, arguments, words):
+def test_errors(pwmlff, tmp_path: Path, arguments, words):
+    (tmp_path / "options").write_text("n1:8\n-oProxyCommand=date slots=2\n")
     found = pwmlff("ranks", *arguments)
     assert found.returncode == 2
     assert words in found.words
+
+
+def test_hosts():
+    """What ssh takes for a host, with a user if need be."""
+    names = ("n1", "node-07.cluster.example.org", "10.0.0.7", "gpu_3", "me@n1", "N1")
+    assert mpirun.parse_hosts(",".join(f"{name}:2" for name in names)) == [
+        mpirun.Host(name, 2) for name in names
+    ]
+
+
+def test_ranks_of_a_job(monkeypatch):
+    """A scheduler's job has nodes that are not named here; without one, this machine is all."""
+    for name in filter(mpirun.ALLOCATIONS.fullmatch, [*os.environ]):
+        monkeypatch.delenv(name)
+    most = mpirun.MOST_OF_CORE * len(os.sched_getaffinity(0))
+    mpirun.require_possible(most)
+    with pytest.raises(Failure, match=f"found {most + 1} ranks, expected at most {most} for this"):
+        mpirun.require_possible(most + 1)
+    mpirun.require_possible(most + 1, elsewhere=True)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    mpirun.require_possible(most + 1)
+
+
+@pytest.fixture
+def open_mpi(monkeypatch) -> str:
+    """An mpirun of Open MPI, where this machine has one."""
+    for folder in os.get_exec_path():
+        try:
+            found = mpirun.find(str(Path(folder, "mpirun")))
+        except Failure:
+            continue
+        if found.family == "openmpi":
+            for name in ("OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"):
+                monkeypatch.setenv(name, "1")
+                monkeypatch.setenv(f"{name}_CONFIRM", "1")
+            return found.path
+    pytest.skip("there is no mpirun of Open MPI on the PATH")
+
+
+def test_open_mpi(pwmlff, open_mpi: str):
+    """Its ranks find each other, started by the command and as what starts the command."""
+    found = pwmlff("ranks", "-np", 3, "--device", "cpu", "--mpirun", open_mpi, "--json")
+    assert found.returncode == 0, found.words
+    assert [r["rank"] for r in found.json["ranks"]] == [0, 1, 2]
+    command = [open_mpi, "-np", "2", "--oversubscribe", *COMMAND, "ranks", "--device", "cpu"]
+    done = subprocess.run(
+        [*command, "--json"], capture_output=True, text=True, timeout=TIMEOUT, check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert len(json.loads(done.stdout)["ranks"]) == 2, done.stderr
+
+
+@pytest.mark.parametrize(
+    "environment,abi",
+    [
+        ({"OMPI_COMM_WORLD_RANK": "0"}, "openmpi"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "MPI4PY_MPIABI": "mpiabi"}, "mpiabi"),
+        ({"PMI_RANK": "0"}, None),
+    ],
+)
+def test_mpi4py_takes_the_mpi_of_the_launcher(monkeypatch, environment: dict, abi: str | None):
+    """The choice is made before it is imported, and a choice of the user's stays."""
+    for name in ("OMPI_COMM_WORLD_RANK", "MPI4PY_MPIABI", "PMI_RANK"):
+        monkeypatch.setenv(name, "")  # so that it is taken back in the end
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    seen = []
+
+    class Stand(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            if name == "MPI":
+                seen.append(os.environ.get("MPI4PY_MPIABI"))
+            raise AttributeError(name)
+
+    monkeypatch.setitem(sys.modules, "mpi4py", Stand("mpi4py"))
+    with pytest.raises(ImportError):
+        ranks.gather("cpu")
+    assert seen[:1] == [abi]
 
 
 def test_mpirun_of_another_family(pwmlff, tmp_path: Path):

@@ -15,9 +15,9 @@ import pytest
 
 from harness import COMMAND, TIMEOUT
 from pwmlff import lmp
-from pwmlff.mpirun import Host, Mpirun, Wish
+from pwmlff.mpirun import Host, Mpirun, Wish, outputs
 from pwmlff.progress import Progress
-from pwmlff.run import MAGIC, clean, newest_restart
+from pwmlff.run import MAGIC, clean, lammps_errors, newest_restart
 
 # The state that another start goes on from is in the restart file; the rest is said again.
 MELT = """
@@ -262,11 +262,37 @@ def test_partitions(process, tmp_path: Path):
     assert found.json["attempts"][0]["step"] == 30
 
 
-def test_only_folders_of_ranks_are_removed(tmp_path: Path):
+def test_only_what_ranks_wrote_is_removed(tmp_path: Path):
     for name in ("rank.3", "retry.1", "rank.notes", "data"):
         (tmp_path / name).mkdir()
-    clean(tmp_path, tmp_path, 2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["data", "rank.0", "rank.1", "rank.notes"]
+    for name in ("rank.prterun-n1.x.org-7@1.03.out", "rank.prterun-n1-7@1.3.err", "rank.3.txt"):
+        (tmp_path / name).touch()
+    clean(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data", "rank.3.txt", "rank.notes"]
+
+
+LAYOUTS = {
+    "MPICH, Open MPI 4": ("rank.{:02}/stdout", "rank.{:02}/stderr"),
+    "Open MPI 5": ("rank.prterun-n1.x.org-7@1.{:02}.out", "rank.prterun-n1.x.org-7@1.{:02}.err"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_outputs_of_ranks(tmp_path: Path, layout: str):
+    """By number, both streams, not those of other starts or other files."""
+    for k in range(11):
+        for name in LAYOUTS[layout]:
+            path = tmp_path / name.format(k)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"ERROR: {k} in {'err' in name}\n")
+    (tmp_path / "retry.1" / "rank.0").mkdir(parents=True)
+    (tmp_path / "retry.1" / "rank.0" / "stdout").touch()
+    (tmp_path / "rank.notes").touch()
+    for stream, name in zip(("stdout", "stderr"), LAYOUTS[layout], strict=True):
+        expected = {k: tmp_path / name.format(k) for k in range(11)}
+        assert outputs(tmp_path, stream) == expected
+        assert list(outputs(tmp_path, stream)) == list(range(11))
+    assert len(lammps_errors(tmp_path)) == 22
 
 
 WISH = Wish(
@@ -279,7 +305,7 @@ LINES = {
     ("openmpi", (4, 1, 4)): "-np 4 --host a:2,b:2 --bind-to core -x OMP_NUM_THREADS=2 "
     "--output-filename D:nojobid,nocopy --merge-stderr-to-stdout",
     ("openmpi", (5, 0, 1)): "-np 4 --host a:2,b:2 --bind-to core -x OMP_NUM_THREADS=2 "
-    "--output dir=D:nojobid,nocopy,merge",
+    "--output file=D/rank:nocopy,merge",
 }
 
 
