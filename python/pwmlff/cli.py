@@ -289,6 +289,33 @@ def build(
 
 
 @app.command()
+def plot(
+    log: Annotated[Path, typer.Argument(help="Log file of a LAMMPS run.")],
+    deviation: Annotated[
+        Path | None, typer.Argument(help="Its deviation file, like model_devi.out.")
+    ] = None,
+    beside: Annotated[
+        list[Path] | None, typer.Option(help="Another log to draw beside it, dashed.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The picture.")] = Path("run.png"),
+    time: Annotated[bool, typer.Option("--time", help="Over time; over steps else.")] = False,
+    run: Annotated[
+        int | None, typer.Option(help="One run of the log: 1 the first, -1 the last; all.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draw energy, temperature, pressure and model deviation of a run.
+
+    Also of one that is under way. Units are those of the log.
+
+    Example: pwmlff plot log.lammps model_devi.out -o run.png
+    """
+    from pwmlff import plot as work  # noqa: PLC0415
+
+    finish(lambda: work.plot(work.Options(log, deviation, beside or (), output, time, run)), json)
+
+
+@app.command()
 def bench(
     atoms: Annotated[str, typer.Option(help="Numbers of atoms of HfO2, about.")] = "",
     engine: Annotated[str, typer.Option(help="Engines: torchscript, fused.")] = "",

@@ -270,6 +270,15 @@ class Thermo:
 
         return LogFile(str(self.log)).runs[run]
 
+    def runs(self) -> list[dict[str, list[float]]]:
+        """Columns of all run commands."""
+        found: list[dict[str, list[float]]] = []
+        try:
+            while True:
+                found.append(self.columns(len(found)))
+        except IndexError:
+            return found
+
     def vector(self, prefix: str, run: int = -1) -> np.ndarray:
         """Last row of the columns prefix[1], prefix[2], ..."""
         columns = self.columns(run)

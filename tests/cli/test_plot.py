@@ -1,0 +1,218 @@
+"""`pwmlff plot`: what is on the axes, of finished runs, of several, and of one under way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba
+
+from pwmlff.plot import COLOURS, DEVIATIONS, PANELS, UNITS, Log, draw, read_deviation
+
+HEADER = "   Step          Temp          E_pair         TotEng         Press     "
+LOG = f"""LAMMPS (22 Jul 2025 - Update 4)
+units metal
+timestep ${{dt}}
+timestep 0.002
+thermo_modify norm no
+run 20
+Per MPI rank memory allocation (min/avg/max) = 3 | 3 | 3 Mbytes
+{HEADER}
+         0   300            -10.5         -10.1            5.5
+WARNING: something is odd (src/somewhere.cpp:1)
+        10   310.5          -10.4         -10.1            6.5
+        20   320            -10.3         -10.1            7.5
+Loop time of 1.5 on 1 procs for 20 steps with 4 atoms
+
+timestep 0.001
+run 100
+{HEADER}
+        20   320            -10.3         -10.1            7.5
+        40   330            -10.2         -10.1           -8.5
+"""
+UNDER_WAY = "        60   3"
+DEVIATION = """# step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e
+0 0.0 0.0 0.0 0.01 0.001 0.1
+20 0.2 0.1 0.3 0.02 0.002 0.2
+40 0.4 0.3 0.5 0.03 0.003 0.3
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with log.lammps, whose last line is being written, and model_devi.out."""
+    (tmp_path / "log.lammps").write_text(LOG + UNDER_WAY)
+    (tmp_path / "model_devi.out").write_text(DEVIATION + "60 0.5 0.")
+    return tmp_path
+
+
+def axes_of(figure) -> dict:
+    return {axes.get_label(): axes for axes in figure.axes}
+
+
+def data(line) -> tuple[list[float], list[float]]:
+    return list(line.get_xdata()), list(line.get_ydata())
+
+
+def curves(axes) -> list:
+    """Lines but those that mark the beginning of a run."""
+    return [line for line in axes.lines if line.get_color() in COLOURS.values()]
+
+
+def test_what_is_on_the_axes(files: Path):
+    """Every number of the files, with its unit, over steps."""
+    log = Log.read(files / "log.lammps")
+    assert (log.units, log.per_atom, log.timesteps) == ("metal", False, [0.002, 0.001])
+    figure = draw(log, read_deviation(files / "model_devi.out"))
+    axes = axes_of(figure)
+    assert list(axes) == ["energy", "temperature", "pressure", *DEVIATIONS]
+    assert [a.get_ylabel() for a in axes.values()] == [
+        "energy (eV)", "temperature (K)", "pressure (bar)", "force\ndeviation (eV/Å)",
+        "energy\ndeviation (eV)",
+    ]  # fmt: skip
+    assert figure.axes[-1].get_xlabel() == "step"
+    first, second = [0, 10, 20], [20, 40]
+    assert [data(line) for line in curves(axes["energy"])] == [
+        (first, [-10.5, -10.4, -10.3]), (second, [-10.3, -10.2]),
+        (first, [-10.1] * 3), (second, [-10.1] * 2),
+    ]  # fmt: skip
+    assert axes["energy"].get_legend_handles_labels()[1] == ["potential energy", "total energy"]
+    assert [data(line) for line in curves(axes["temperature"])] == [
+        (first, [300, 310.5, 320]), (second, [320, 330]),
+    ]  # fmt: skip
+    assert [data(line) for line in curves(axes["pressure"])] == [
+        (first, [5.5, 6.5, 7.5]), (second, [7.5, -8.5]),
+    ]  # fmt: skip
+    force = {line.get_label(): data(line) for line in curves(axes["force deviation"])}
+    assert force["largest"][0] == [0, 20, 40]
+    np.testing.assert_array_equal(force["largest"][1], [np.nan, 0.3, 0.5])  # no zero in a logarithm
+    np.testing.assert_array_equal(force["average of atoms"][1], [np.nan, 0.2, 0.4])
+    np.testing.assert_array_equal(force["smallest"][1], [np.nan, 0.1, 0.3])
+    energy = {line.get_label(): data(line)[1] for line in curves(axes["energy deviation"])}
+    assert energy == {
+        "average of atoms": [0.01, 0.02, 0.03], "smallest": [0.001, 0.002, 0.003],
+        "largest": [0.1, 0.2, 0.3],
+    }  # fmt: skip
+    assert axes["force deviation"].get_yscale() == "log"
+
+
+def test_one_colour_one_meaning(files: Path):
+    """Over all panels and logs, and no two quantities share one."""
+    log = Log.read(files / "log.lammps")
+    figure = draw(log, read_deviation(files / "model_devi.out"), [log])
+    found: dict[str, set] = {}
+    for axes in figure.axes:
+        quantities = PANELS.get(axes.get_label(), {axes.get_label(): ()})
+        names = [q for q in quantities for _ in curves(axes)][:: len(quantities)] or []
+        for k, line in enumerate(curves(axes)):
+            quantity = [*quantities][k * len(quantities) // len(names)]
+            found.setdefault(quantity, set()).add(to_rgba(line.get_color()))
+    assert {name: len(colours) for name, colours in found.items()} == dict.fromkeys(COLOURS, 1)
+    assert len(set.union(*found.values())) == len(COLOURS)
+
+
+def test_over_time(files: Path):
+    """Steps times the time step of each run; a column of the log goes first."""
+    log = Log.read(files / "log.lammps")
+    times = [[0.0, 0.02, 0.04], [0.04, 0.06]]  # 10 steps of 2 fs, then 20 of 1 fs
+    for found, expected in zip(log.times(), times, strict=True):
+        np.testing.assert_allclose(found, expected)
+    figure = draw(log, read_deviation(files / "model_devi.out"), time=True)
+    assert figure.axes[-1].get_xlabel() == "time (ps)"
+    axes = axes_of(figure)
+    np.testing.assert_allclose(axes["temperature"].lines[0].get_xdata(), times[0])
+    np.testing.assert_allclose(axes["force deviation"].lines[0].get_xdata(), [0, 0.04, 0.06])
+    text = LOG.replace("Step ", "Step Time ").replace("Temp", "").replace("timestep", "#")
+    (files / "log.time").write_text(text)
+    assert list(Log.read(files / "log.time").times()[0]) == [300, 310.5, 320]
+
+
+@pytest.mark.parametrize(
+    "commands,timestep",
+    [
+        ("units real", 1.0),
+        ("units lj\n  timestep 0.01 # short", 0.01),
+        ("units metal\nread_restart a.restart", None),
+        ("units metal\ntimestep 0.002\nfix 2 all dt/reset 10 1e-5 0.01 0.1", None),
+        ("", None),
+    ],
+)
+def test_time_steps(pwmlff, tmp_path: Path, commands: str, timestep: float | None):
+    """Set, or those of the units; where the log cannot know, it is an error to ask."""
+    (tmp_path / "log.x").write_text(f"{commands}\n{HEADER}\n 5 1 1 1 1\nLoop time of 1\n")
+    assert Log.read(tmp_path / "log.x").timesteps == [timestep]
+    found = pwmlff("plot", "log.x", "--time")
+    assert found.returncode == (2 if timestep is None else 0)
+    assert ("'log.x' tells no time step" in found.words) == (timestep is None)
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_units(tmp_path: Path, units: str):
+    """Each has a unit on each axis; only those of lj are energies of an atom, unless said."""
+    for norm in ("", "thermo_modify norm yes\n", "thermo_modify line one norm no\n"):
+        text = f"units {units}\n{norm}{HEADER}\n 0 1 1 1 1\nLoop time of 1\n"
+        (tmp_path / "log.x").write_text(text)
+        log = Log.read(tmp_path / "log.x")
+        assert log.per_atom == ("yes" in norm or (units == "lj" and not norm))
+        labels = [axes.get_ylabel() for axes in draw(log).axes]
+        assert all(label.endswith(")") and "()" not in label for label in labels)
+        assert ("per atom" in labels[0]) == log.per_atom
+
+
+def test_command(pwmlff, files: Path):
+    found = pwmlff("plot", "log.lammps", "model_devi.out", "-o", "a.png", "--json")
+    assert found.returncode == 0, found.words
+    assert found.json["steps"] == [0, 40]
+    assert (found.json["runs"], found.json["units"]) == (2, "metal")
+    assert (files / "a.png").read_bytes().startswith(b"\x89PNG")
+    last = pwmlff("plot", "log.lammps", "--run", "-1")
+    assert (
+        "run.png: energy, temperature, pressure; 1 run, steps 20 to 40, units metal" in last.words
+    )
+    beside = pwmlff("plot", "log.lammps", "--beside", "log.lammps", "-o", "b.svg")
+    assert beside.returncode == 0, beside.words
+
+
+def test_run_of_lmp(process, lj_models, tmp_path: Path):
+    """A log and a deviation file as they are written."""
+    (tmp_path / "in.melt").write_text(
+        "units lj\nlattice fcc 0.8442\nregion b block 0 3 0 3 0 3\ncreate_box 1 b\n"
+        "create_atoms 1 box\nmass 1 1.0\nvelocity all create 1.44 87287\n"
+        f"pair_style pwmlff {' '.join(lj_models)} out_freq 5\npair_coeff * * Ar\n"
+        "fix 1 all nve\nthermo 5\nminimize 0 0 3 9\nrun 10\n"
+    )
+    found = process("run", "-np", 1, "--no-preflight", "-in", "in.melt")
+    assert found.returncode == 0, found.words
+    drawn = process("plot", "log.lammps", "model_devi.out", "--time", "--json")
+    assert drawn.returncode == 0, drawn.words
+    assert drawn.json["panels"] == ["energy", "temperature", "pressure", *DEVIATIONS]
+    assert drawn.json["runs"] == 2
+    rows = [line.split() for line in (tmp_path / "log.lammps").read_text().splitlines()]
+    header = next(k for k, row in enumerate(rows) if row[:2] == ["Step", "Temp"])
+    column = rows[header].index("E_pair")
+    assert float(rows[header + 1][column]) == Log.read(tmp_path / "log.lammps").runs[0]["E_pair"][0]
+
+
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (["absent"], "found no log file 'absent'"),
+        (["model_devi.out"], "'model_devi.out' has no thermo output"),
+        (["log.lammps", "absent"], "found no deviation file 'absent'"),
+        (["log.lammps", "log.lammps"], "line 1 of 'log.lammps' is 'LAMMPS (22 Jul 2025"),
+        (["log.lammps", "empty"], "'empty' has no line yet"),
+        (["log.lammps", "--run", "3"], "--run is 3; 'log.lammps' has 2 runs"),
+        (["log.lammps", "--run", "0"], "--run is 0"),
+        (["log.lammps", "-o", "run.abc"], "cannot write 'run.abc'"),
+        (["log.lammps", "--beside", "log.real"], "'log.real' has units real and energies of all"),
+        (["log.odd"], "has the columns Atoms, Step; expected one of PotEng, E_pair"),
+    ],
+)
+def test_errors(pwmlff, files: Path, arguments, words: str):
+    (files / "empty").write_text("# step\n")
+    (files / "log.real").write_text(LOG.replace("metal", "real"))
+    (files / "log.odd").write_text("   Step Atoms\n 0 5\nLoop time of 1\n")
+    found = pwmlff("plot", *arguments)
+    assert found.returncode == 2
+    assert words in found.words
