@@ -186,6 +186,9 @@ def compare(options: Options) -> CompareReport:
         raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(QUANTITIES)}")
     mpirun.require_possible(max(options.ranks))
     frames = _frames(options)
+    empty = [k for k, atoms in enumerate(frames) if len(atoms) == 0]
+    if empty:
+        raise Failure(f"frame {empty[0]} of '{options.data}' has no atoms: nothing to compare")
     outcomes: list[Outcome] = []
     parity: list[tuple[Case, np.ndarray, np.ndarray]] = []
     for path in options.models:

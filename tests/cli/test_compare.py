@@ -233,6 +233,7 @@ def test_short_names():
         (["model.pt", "--data", "a.xyz", "--engine", "steam"], "found steam; expected engines"),
         (["model.pt", "--data", "a.xyz", "--elements", "Hf Si"], "--elements names Hf Si"),
         (["model.pt", "--data", "ar.xyz"], "atom 0 has atomic number 18"),
+        (["model.pt", "--data", "none.xyz"], "frame 0 of 'none.xyz' has no atoms"),
         (["model.pt", "--data", "a.xyz", "--lmp", "absent/lmp"], "found no program 'absent/lmp'"),
         (
             ["model.pt", "--data", "a.xyz", "--mpirun", "true"],
@@ -242,6 +243,7 @@ def test_short_names():
 )
 def test_errors(pwmlff, binary: Path, tmp_path: Path, arguments, words):
     write(tmp_path / "a.xyz", BINARY.atoms(), format="extxyz")
+    write(tmp_path / "none.xyz", Atoms(cell=[9] * 3, pbc=True), format="extxyz")
     write(tmp_path / "ar.xyz", Atoms("Ar", cell=[9] * 3, pbc=True), format="extxyz")
     found = pwmlff("compare", *arguments)
     assert found.returncode == 2
