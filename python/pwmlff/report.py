@@ -7,6 +7,8 @@ where the report says that something is not, and 2 where the command could not d
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
@@ -45,15 +47,54 @@ def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:
     """Do the work of a command, show its report and exit."""
     try:
         report = work()
-    except (Failure, OSError, ValueError, ImportError) as error:
+    except _expected_errors() as error:
         if as_json:
-            sys.stdout.write(json.dumps({"ok": False, "error": str(error)}, indent=1) + "\n")
+            _write({"ok": False, "error": str(error)})
         else:
-            console(stderr=True).print(Text.assemble(("error: ", "bold red"), str(error)))
+            _complain(str(error))
         raise SystemExit(2) from error
     if as_json:
-        text = json.dumps({"ok": report.ok, **report.data()}, indent=1)
-        sys.stdout.write(text + "\n")
+        _write({"ok": report.ok, **report.data()})
     else:
-        console().print(report.show())
+        _to_stdout(lambda: console().print(report.show()))
     raise SystemExit(0 if report.ok else 1)
+
+
+def _expected_errors() -> tuple[type[Exception], ...]:
+    """Errors that are for users; what code of a model file raises is among them, with torch."""
+    torch = sys.modules.get("torch")
+    of_models = (RuntimeError, torch.jit.Error) if torch else ()
+    return Failure, OSError, ValueError, ImportError, *of_models
+
+
+def _complain(text: str) -> None:
+    console(stderr=True).print(Text.assemble(("error: ", "bold red"), text))
+
+
+def _write(data: dict[str, Any]) -> None:
+    text = json.dumps(_plain(data), indent=1, allow_nan=False)
+    _to_stdout(lambda: print(text, flush=True))
+
+
+def _plain(value: Any) -> Any:
+    """The same with null for numbers that JSON does not have: NaN and the infinities."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value
+
+
+def _to_stdout(show: Callable[[], None]) -> None:
+    """Show something, or say that it could not be written: a full disk, not a closed pipe."""
+    try:
+        show()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _complain(f"cannot write the output: {error.strerror}")
+        # What is left in the buffer would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(2) from error

