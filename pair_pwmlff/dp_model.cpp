@@ -21,13 +21,7 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
     Model(std::move(info)), code(file.name(), file.module())
 {
   info_.kind = "DP";
-  file.require({"Rmax", "maxNeighborNum", "atom_type"}, "a DP model");
-  info_.cutoff = info_.interaction_range = file.number("Rmax");
-  info_.max_neighbor = static_cast<int>(file.number("maxNeighborNum"));
-  if (!(info_.cutoff > 0.0) || info_.max_neighbor < 1)
-    throw std::runtime_error("model file " + in_quotes(info_.file) + " has Rmax " +
-                             std::to_string(info_.cutoff) + " and maxNeighborNum " +
-                             std::to_string(info_.max_neighbor) + ", expected both above zero");
+  file.describe_limits(info_, {"Rmax", "", "maxNeighborNum"});
   code.check_forward(
       4, 5,
       "forward(Tensor list_neigh, Tensor Imagetype_map, Tensor atom_type, Tensor ImageDR, int "

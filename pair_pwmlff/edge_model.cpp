@@ -25,15 +25,7 @@ EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
 {
   info_.kind = "EDGE";
   info_.takes_edges = true;
-  file.require({"cutoff"}, "an EDGE model");
-  info_.cutoff = file.number("cutoff");
-  info_.interaction_range =
-      file.has("interaction_range") ? file.number("interaction_range") : info_.cutoff;
-  if (!(info_.cutoff > 0.0) || !(info_.interaction_range >= info_.cutoff))
-    throw std::runtime_error("model file " + in_quotes(info_.file) + " has cutoff " +
-                             std::to_string(info_.cutoff) + " and interaction_range " +
-                             std::to_string(info_.interaction_range) +
-                             ", expected a cutoff above zero and a range that is not shorter");
+  file.describe_limits(info_, {"cutoff", "interaction_range", ""});
   code.check_forward(
       3, 0, "forward(Tensor edge_vec, Tensor edge_index, Tensor types, int nlocal) -> Tensor");
 }

@@ -5,7 +5,7 @@
 
 #include "model_file.h"
 
-#include "elements.h"
+#include "archive/model_archive.h"
 
 #include <set>
 #include <sstream>
@@ -34,25 +34,25 @@ std::string last_line(const std::exception &error)
 
 ModelFile::ModelFile(const std::string &file, const std::string &contents) : file(file)
 {
-  if (contents.compare(0, 4, "PK\x03\x04") != 0)
-    throw std::runtime_error(
-        "model file " + in_quotes(file) +
-        " is not a TorchScript archive (a zip file as written by torch.jit.save)");
+  try {
+    pwmlff::check_model_archive(contents);
+  } catch (const std::exception &error) {
+    throw std::runtime_error("model file " + in_quotes(file) + " " + error.what());
+  }
   try {
     std::istringstream stream(contents);
     module_ = torch::jit::load(stream, at::kCPU);
   } catch (const std::exception &error) {
-    throw std::runtime_error(
-        "model file " + in_quotes(file) +
-        " cannot be loaded: it is truncated, or it is not a TorchScript module "
-        "(save it with torch.jit.script(model).save(file)). torch says: " +
-        first_line(error));
+    throw std::runtime_error("model file " + in_quotes(file) +
+                             " is a sound archive, but torch cannot load it: " + first_line(error));
   }
   module_.eval();
+  std::set<std::string> dtypes;
   for (auto parameter : module_.parameters()) {
-    dtype = c10::getDtypeNames(parameter.scalar_type()).first;
+    dtypes.emplace(c10::getDtypeNames(parameter.scalar_type()).first);
     parameter.set_requires_grad(false);    // forces are derivatives with respect to positions only
   }
+  for (const auto &name : dtypes) dtype += (dtype.empty() ? "" : ", ") + name;
   // Networks run in float64 whatever the file holds, as in the software that wrote it.
   // Integers and booleans are indices and masks.
   const auto widen = [](at::Tensor tensor) {
@@ -68,8 +68,8 @@ void ModelFile::require(const std::vector<std::string> &names, const std::string
   for (const auto &name : names)
     if (!has(name)) missing += (missing.empty() ? "" : ", ") + name;
   if (!missing.empty())
-    throw std::runtime_error("model file " + in_quotes(file) + " has no attribute " + missing +
-                             ", which " + kind +
+    throw std::runtime_error("model file " + in_quotes(file) + ", of class " + class_name() +
+                             ", has no attribute " + missing + ", which " + kind +
                              " needs; see the model contract in the documentation");
 }
 
@@ -88,13 +88,19 @@ std::string ModelFile::text(const std::string &name, const std::string &fallback
   return value.toStringRef();
 }
 
-std::vector<int> ModelFile::integers(const std::string &name) const
+std::vector<std::int64_t> ModelFile::integers(const std::string &name) const
 {
   const c10::IValue value = module_.attr(name);
-  std::vector<int> result;
+  std::vector<std::int64_t> result;
   if (value.isIntList()) {
-    for (const auto element : value.toIntVector()) result.push_back(static_cast<int>(element));
-  } else if (value.isTensor()) {
+    result = value.toIntVector();
+  } else if (value.isTuple()) {    // what a list becomes that is declared Final
+    for (const c10::IValue &element : value.toTupleRef().elements()) {
+      if (!element.isInt()) wrong_type(name, element, "an integer");
+      result.push_back(element.toInt());
+    }
+  } else if (value.isTensor() && !value.toTensor().is_floating_point() &&
+             !value.toTensor().is_complex()) {
     const at::Tensor tensor = value.toTensor().to(at::kCPU, at::kLong).contiguous().flatten();
     result.assign(tensor.data_ptr<std::int64_t>(),
                   tensor.data_ptr<std::int64_t>() + tensor.numel());
@@ -113,21 +119,44 @@ void ModelFile::wrong_type(const std::string &name, const c10::IValue &value,
 
 ModelInfo ModelFile::describe() const
 {
-  require({"atom_type"}, "every model");
   ModelInfo info{};
   info.file = file;
   info.units = text("units", "metal");
   if (info.units != "metal" && info.units != "lj")
     throw std::runtime_error("attribute units of model file " + in_quotes(file) + " is " +
                              in_quotes(info.units) + ", expected 'metal' or 'lj'");
-  info.atom_type = integers("atom_type");
-  if (info.atom_type.empty() ||
-      std::set<int>(info.atom_type.begin(), info.atom_type.end()).size() != info.atom_type.size())
-    throw std::runtime_error("attribute atom_type of model file " + in_quotes(file) + " is [" +
-                             symbols(info.atom_type) + "], expected distinct atomic numbers");
   for (const auto &parameter : module_.parameters()) info.nparameters += parameter.numel();
   info.dtype = dtype;
   return info;
+}
+
+void ModelFile::describe_limits(ModelInfo &info, const LimitNames &names) const
+{
+  std::vector<std::string> needed = {"atom_type", names.cutoff};
+  if (!names.max_neighbor.empty()) needed.push_back(names.max_neighbor);
+  require(needed, "a model of kind " + info.kind);
+  const auto optional = [&](const std::string &name, double fallback) {
+    return !name.empty() && has(name) ? number(name) : fallback;
+  };
+  const double cutoff = number(names.cutoff);
+  const pwmlff::ModelLimits limits{cutoff, optional(names.interaction_range, cutoff),
+                                   optional(names.max_neighbor, 0.0), !names.max_neighbor.empty(),
+                                   integers("atom_type")};
+  try {
+    pwmlff::check_limits(limits);
+  } catch (const std::exception &error) {
+    throw std::runtime_error("model file " + in_quotes(file) + " " + error.what());
+  }
+  info.cutoff = limits.cutoff;
+  info.interaction_range = limits.interaction_range;
+  info.max_neighbor = static_cast<int>(limits.max_neighbor);
+  info.atom_type.assign(limits.atom_type.begin(), limits.atom_type.end());
+}
+
+std::string ModelFile::class_name() const
+{
+  const auto name = module_.type()->name();
+  return name ? name->qualifiedName() : "unknown";
 }
 
 }    // namespace pair_pwmlff

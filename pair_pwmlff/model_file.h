@@ -12,6 +12,7 @@
 
 #include <torch/script.h>
 
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <vector>
@@ -26,6 +27,13 @@ std::string first_line(const std::exception &error);
 
 /// The last line that says something: TorchScript puts the call stack before the message.
 std::string last_line(const std::exception &error);
+
+/// Attributes that hold the limits of a kind; empty where it has none.
+struct LimitNames {
+  std::string cutoff;
+  std::string interaction_range;    // the cutoff where the file has no such attribute
+  std::string max_neighbor;
+};
 
 /// A module with messages that name its file.
 class ModelFile {
@@ -45,13 +53,18 @@ class ModelFile {
   /// The value of an attribute. @throws std::runtime_error where it has another type
   double number(const std::string &attribute) const;
   std::string text(const std::string &attribute, const std::string &fallback) const;
-  std::vector<int> integers(const std::string &attribute) const;
+  std::vector<std::int64_t> integers(const std::string &attribute) const;
 
-  /// What all kinds of models have in common.
+  /// What needs no knowledge of the kind.
   /// @throws std::runtime_error for impossible values
   ModelInfo describe() const;
 
+  /// Add elements, cutoff, range and most neighbors.
+  /// @throws std::runtime_error where one is missing, or is not what a simulation can have
+  void describe_limits(ModelInfo &info, const LimitNames &names) const;
+
  private:
+  std::string class_name() const;
   [[noreturn]] void wrong_type(const std::string &attribute, const c10::IValue &value,
                                const std::string &expected) const;
 

@@ -364,9 +364,10 @@ void PairPWMLFF::log_models()
   int index = 0;
   for (const auto &model : impl->models) {
     const ModelInfo &info = model->info();
+    const std::string dtype = info.dtype.empty() ? "" : " in " + info.dtype;
     text +=
         fmt::format("  model {}: {}\n    kind {}, elements {}, units {}, cutoff {}{}{}, {} "
-                    "parameters in {}\n    engine {}\n",
+                    "parameters{}\n    engine {}\n",
                     ++index, info.file, info.kind, symbols(info.atom_type), info.units, info.cutoff,
                     info.interaction_range > info.cutoff
                         ? fmt::format(", interaction range {}", info.interaction_range)
@@ -374,7 +375,7 @@ void PairPWMLFF::log_models()
                     info.max_neighbor > 0
                         ? fmt::format(", at most {} neighbors of an element", info.max_neighbor)
                         : "",
-                    info.nparameters, info.dtype, model->engine());
+                    info.nparameters, dtype, model->engine());
   }
   const std::vector<int> &elements = impl->models.front()->info().atom_type;
   text += "  types:";

@@ -42,11 +42,15 @@
 
 #include "binding.h"
 
+#include "archive/model_archive.h"
 #include "device_engine.h"
 #include "engine.h"
 
 #include <torch/custom_class.h>
 #include <torch/script.h>
+
+#include <fstream>
+#include <sstream>
 
 namespace pwmlff {
 namespace {
@@ -94,11 +98,26 @@ Tensor tensor(const double *values, at::IntArrayRef shape)
   return result;
 }
 
+/// What is checked is what is loaded: the file is read once.
+DPNetwork network_of(const std::string &model_file)
+{
+  std::ifstream file(model_file, std::ios::binary);
+  std::stringstream contents;
+  contents << file.rdbuf();
+  TORCH_CHECK_VALUE(file && contents, "cannot read model file '", model_file, "'");
+  try {
+    check_model_archive(contents.view());
+  } catch (const std::exception &error) {
+    TORCH_CHECK_VALUE(false, "model file '", model_file, "' ", error.what());
+  }
+  return read_network(torch::jit::load(contents, at::kCPU));
+}
+
 class DPEngineBinding : public torch::CustomClassHolder {
  public:
   DPEngineBinding(const std::string &model_file, const std::string &precision,
                   const std::vector<std::int64_t> &present) :
-      engine(read_network(torch::jit::load(model_file, at::kCPU)), dp_precision(precision),
+      engine(network_of(model_file), dp_precision(precision),
              std::vector<bool>(present.begin(), present.end()))
   {
   }
@@ -157,7 +176,7 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
   DPDeviceEngineBinding(const std::string &model_file, const std::string &precision,
                         const std::vector<std::int64_t> &present, const std::string &device,
                         std::int64_t chunk_bytes) :
-      network(read_network(torch::jit::load(model_file, at::kCPU))),
+      network(network_of(model_file)),
       engine(Device::make(device), network, dp_precision(precision),
              std::vector<bool>(present.begin(), present.end()),
              static_cast<std::size_t>(chunk_bytes)),

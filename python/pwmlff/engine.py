@@ -322,8 +322,8 @@ def choose(
     try:
         fused = Fused(path, precision, info.atom_type, chosen, nthreads, skin, gpu)
         reason = difference(original, fused, info, chosen, precision)
-    except (ImportError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except (ImportError, RuntimeError, ValueError, torch.jit.Error) as error:
+        reason = model_file.last_line(error)
     if not reason:
         return Choice(fused)
     if engine == "fused":

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
+import math
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from ase.data import chemical_symbols
 
+from pwmlff import archive
 from pwmlff.report import Failure
 
 #: Attributes that hold the cutoff and the largest number of neighbours of one element, by kind.
 LIMITS = {"DP": ("Rmax", "maxNeighborNum"), "EDGE": ("cutoff", None)}
+UNITS = ("metal", "lj")
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class ModelInfo:
     interaction_range: float  # beyond the cutoff where messages are passed
     max_neighbor: int | None  # of one element; None where the kind has no limit
     nparameters: int
-    dtype: str  # of the parameters
+    dtype: str  # of the parameters; empty where there is none
     sizes: dict[str, Any] = field(default_factory=dict)  # widths of the networks of a DP
 
     @property
@@ -42,72 +47,220 @@ class ModelInfo:
         return [chemical_symbols[z] for z in self.atom_type]
 
 
-def load(path: str | PathLike[str]) -> torch.jit.ScriptModule:
-    """Load a TorchScript file on the CPU.
+def read(path: str | PathLike[str]) -> bytes:
+    """Contents of a model file that is a sound TorchScript archive.
 
     Raises:
-        Failure: there is no such file, or torch cannot load it.
+        Failure: there is no such file, or it is damaged or something else.
     """
     path = fspath(path)
     if not Path(path).is_file():
         raise Failure(f"found no model file '{path}'")
+    contents = Path(path).read_bytes()
+    try:
+        archive.check(contents)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    return contents
+
+
+def load(path: str | PathLike[str]) -> torch.jit.ScriptModule:
+    """Load a TorchScript file on the CPU.
+
+    Raises:
+        Failure: there is no such file, it is not a sound archive, or torch cannot load it.
+    """
+    stream = io.BytesIO(read(path))  # what was checked is what is loaded
     with contextlib.suppress(ImportError):
         import pwmlff.kernels  # noqa: F401, PLC0415  older exports call ops that it brings
     try:
         with warnings.catch_warnings():
             # The files are TorchScript: that torch has other formats by now is no news to users.
             warnings.simplefilter("ignore", DeprecationWarning)
-            return torch.jit.load(path, "cpu").eval()
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+            return torch.jit.load(stream, "cpu").eval()
+    except (RuntimeError, ValueError, torch.jit.Error) as error:
+        reason = str(error).strip().split("\n")[0]
         raise Failure(
-            f"'{path}' cannot be loaded: {reason}; expected a file saved by torch.jit.save"
+            f"'{fspath(path)}' is a sound archive, but torch cannot load it: {reason}"
         ) from error
+
+
+def last_line(error: BaseException) -> str:
+    """The last line that says something: TorchScript puts the call stack before the message."""
+    lines = [line for line in str(error).splitlines() if line.strip(" \t\r~<")]
+    return lines[-1].strip() if lines else type(error).__name__
+
+
+_NEEDED: Any = object()
+
+
+class _Attributes:
+    """Attributes of a model, each of the type that is asked for.
+
+    Args:
+        path: of the file, for messages.
+        class_name: of the model, likewise.
+        get: the value of an attribute, or the default that is given to it.
+        integers: the elements of a tensor.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        class_name: str,
+        get: Callable[[str, Any], Any],
+        integers: Callable[[Any], list[int]],
+    ) -> None:
+        self._path, self._class, self._get, self._integers = path, class_name, get, integers
+
+    def require(self, kind: str, names: Iterable[str]) -> None:
+        """Raise Failure that lists those that are missing."""
+        missing = [name for name in names if self._get(name, _NEEDED) is _NEEDED]
+        if missing:
+            raise Failure(
+                f"'{self._path}', of class {self._class}, has no attribute {', '.join(missing)}, "
+                f"which a model of kind {kind} needs; see the model contract in the documentation"
+            )
+
+    def number(self, name: str, default: Any = _NEEDED) -> Any:
+        """A float; an integer is one too."""
+        value = self._get(name, default)
+        if value is default:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self._wrong_type(name, value, "a number")
+        return float(value)
+
+    def text(self, name: str, default: str) -> str:
+        """A string."""
+        value = self._get(name, default)
+        if not isinstance(value, str):
+            self._wrong_type(name, value, "a string")
+        return value
+
+    def integers(self, name: str) -> list[int]:
+        """A list, a tuple or a tensor of integers."""
+        value = self._get(name, _NEEDED)
+        if isinstance(value, torch.Tensor | archive.StoredTensor):
+            try:
+                return self._integers(value)
+            except ValueError:
+                self._wrong_type(name, value, "a list of integers")
+        if not isinstance(value, list | tuple) or any(type(z) is not int for z in value):
+            self._wrong_type(name, value, "a list of integers")
+        return list(value)
+
+    def _wrong_type(self, name: str, value: Any, expected: str) -> NoReturn:
+        raise Failure(
+            f"attribute {name} of '{self._path}' is {type(value).__name__} {str(value)[:40]!r}, "
+            f"expected {expected}"
+        )
 
 
 def describe(path: str | PathLike[str], module: torch.jit.ScriptModule) -> ModelInfo:
     """Read the attributes of a loaded file.
 
     Raises:
-        Failure: the kind is unknown or an attribute is missing.
+        Failure: the kind is unknown, or an attribute is missing or is not what a simulation can
+            have.
     """
     path = fspath(path)
-    kind = getattr(module, "model_type", "DP")  # older DP files do not say
+
+    def integers(tensor: torch.Tensor) -> list[int]:
+        if tensor.is_floating_point() or tensor.is_complex():
+            raise ValueError(f"found a tensor of {tensor.dtype}, expected one of integers")
+        return [int(value) for value in tensor.flatten().tolist()]
+
+    attributes = _Attributes(
+        path,
+        str(module._c._type().qualified_name()),
+        lambda name, default: getattr(module, name, default),
+        integers,
+    )
+    parameters = {
+        name: (tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        for name, value in module.named_parameters()
+    }
+    return _describe(path, Path(path).read_bytes(), attributes, parameters)
+
+
+def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
+    """Read the attributes of a file from its own tables, without running code of it.
+
+    Raises:
+        Failure: as :func:`load` and :func:`describe`, or only its own code could tell.
+    """
+    path, contents = fspath(path), read(path)
+    try:
+        tables = archive.read(contents)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    attributes = _Attributes(path, tables.class_name, tables.attributes.get, tables.integers)
+    parameters = {
+        name: (tensor.shape, _dtype(tensor.storage)) for name, tensor in tables.parameters.items()
+    }
+    return _describe(path, contents, attributes, parameters)
+
+
+def _dtype(storage: str) -> str:
+    """Name of the type of the elements of a storage class like DoubleStorage."""
+    known = getattr(torch, storage, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the classes are deprecated; files name them
+        return str(known.dtype).removeprefix("torch.") if known else storage
+
+
+def _describe(
+    path: str,
+    contents: bytes,
+    attributes: _Attributes,
+    parameters: dict[str, tuple[tuple[int, ...], str]],
+) -> ModelInfo:
+    kind = attributes.text("model_type", "DP")  # older DP files do not say
     if kind not in LIMITS:
         raise Failure(f"'{path}' is of model_type '{kind}', expected {' or '.join(LIMITS)}")
-    cutoff, limit = LIMITS[kind]
-    needed = [name for name in (cutoff, limit, "atom_type") if name]
-    missing = [name for name in needed if not hasattr(module, name)]
-    if missing:
-        raise Failure(f"'{path}' has no attribute {', '.join(missing)}; a {kind} model needs it")
-    contents = Path(path).read_bytes()
-    parameters = dict(module.named_parameters())
-    dtypes = sorted({str(p.dtype).removeprefix("torch.") for p in parameters.values()})
+    cutoff_name, limit = LIMITS[kind]
+    attributes.require(kind, [name for name in ("atom_type", cutoff_name, limit) if name])
+    units = attributes.text("units", "metal")
+    if units not in UNITS:
+        raise Failure(f"'{path}' is in units '{units}', expected {' or '.join(UNITS)}")
+    cutoff = attributes.number(cutoff_name)
+    reach = attributes.number("interaction_range", cutoff) if kind == "EDGE" else cutoff
+    max_neighbor = attributes.number(limit) if limit else None
+    atom_type = attributes.integers("atom_type")
+    try:
+        archive.check_limits(cutoff, reach, max_neighbor, atom_type)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
     return ModelInfo(
         file=path,
         sha256=hashlib.sha256(contents).hexdigest(),
         bytes=len(contents),
         kind=kind,
-        units=getattr(module, "units", "metal"),
-        atom_type=tuple(int(z) for z in module.atom_type),
-        cutoff=float(getattr(module, cutoff)),
-        interaction_range=float(getattr(module, "interaction_range", getattr(module, cutoff))),
-        max_neighbor=int(getattr(module, limit)) if limit else None,
-        nparameters=sum(p.numel() for p in parameters.values()),
-        dtype=", ".join(dtypes) or "none",
-        sizes=_sizes(module, parameters) if kind == "DP" else {},
+        units=units,
+        atom_type=tuple(atom_type),
+        cutoff=cutoff,
+        interaction_range=reach,
+        max_neighbor=None if max_neighbor is None else int(max_neighbor),
+        nparameters=sum(math.prod(shape) for shape, _ in parameters.values()),
+        dtype=", ".join(sorted({dtype for _, dtype in parameters.values()})),
+        sizes=_sizes(attributes, parameters) if kind == "DP" else {},
     )
 
 
-def _sizes(module: torch.jit.ScriptModule, parameters: dict[str, torch.Tensor]) -> dict[str, Any]:
+def _sizes(
+    attributes: _Attributes, parameters: dict[str, tuple[tuple[int, ...], str]]
+) -> dict[str, Any]:
     """Widths of the first embedding and fitting net, and the axis width."""
     sizes: dict[str, Any] = {}
     for net in ("embedding", "fitting"):
         widths: list[int] = []
         while (name := f"{net}_net.0.layers.{len(widths)}.weight") in parameters:
-            widths.append(parameters[name].shape[-1])
+            shape, _ = parameters[name]
+            widths.append(shape[-1] if shape else 1)
         sizes[net] = widths
-    sizes["m2"] = int(module.M2) if hasattr(module, "M2") else None
+    axis = attributes.number("M2", None)
+    sizes["m2"] = int(axis) if axis is not None and math.isfinite(axis) else None
     return sizes
 
 

@@ -63,7 +63,7 @@ def test_bad_files(pwmlff, binary: Path, tmp_path: Path):
     assert found.returncode == 1
     absent, text = found.json["failures"]
     assert "found no model file 'absent.pt'" in absent
-    assert "'text.pt' cannot be loaded" in text
+    assert "'text.pt' is not a TorchScript archive" in text
     assert len(found.json["models"]) == 1
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
 import pytest
 import torch
 
+from edge_models import LennardJones
 from harness import Lammps
 from systems import SYSTEMS, crystal
 
@@ -127,12 +129,32 @@ def truncated(path, good):
     path.write_bytes(good[: len(good) // 2])
 
 
+def damaged(path, good):
+    """One bit of a tensor, which torch would take."""
+    at = good.index(b"FB") + 100
+    path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+
+
+def nep(path, _):
+    path.write_text("nep4 2 O Hf\ncutoff 6 5 100 80\n")
+
+
+def checkpoint(path, _):
+    torch.save({"json_file": {"model_type": "DP"}, "epoch": 3}, path)
+
+
 def pickled(path, _):
     torch.save({"weight": torch.zeros(3)}, path)
 
 
-def scripted(module):
-    return lambda path, _: torch.jit.script(module()).save(path)
+def scripted(module, **attributes):
+    def write(path, _):
+        made = module()
+        for name, value in attributes.items():
+            setattr(made, name, value)
+        torch.jit.script(made).save(path)
+
+    return write
 
 
 def empty(path, _):
@@ -142,9 +164,36 @@ def empty(path, _):
 FILES = {
     "empty": (empty, ["is empty"]),
     "not a zip": (text_file, ["not a TorchScript archive"]),
-    "truncated": (truncated, ["truncated"]),
+    "truncated": (truncated, ["is damaged", "truncated"]),
+    "damaged": (damaged, ["is damaged", "/data/0' does not have the contents", "copy or export"]),
+    "NEP": (nep, ["is a NEP potential", "pair_style nep"]),
+    "checkpoint": (checkpoint, ["checkpoint of MatPL", "MatPL script"]),
     "state dict": (pickled, ["not a TorchScript module"]),
-    "no attributes": (scripted(NoAttributes), ["no attribute atom_type"]),
+    "no attributes": (
+        scripted(NoAttributes),
+        ["of class __torch__", "NoAttributes", "no attribute atom_type, Rmax, maxNeighborNum"],
+    ),
+    "cutoff infinite": (scripted(OtherSignature, Rmax=math.inf), ["cutoff inf", "0.01 to 1000"]),
+    "cutoff tiny": (scripted(OtherSignature, Rmax=1e-12), ["cutoff 1e-12"]),
+    "neighbors beyond memory": (
+        scripted(OtherSignature, maxNeighborNum=2**40),
+        ["maxNeighborNum 1099511627776"],
+    ),
+    "elements of 64 bits": (scripted(OtherSignature, atom_type=[2**32 + 8]), ["[4294967304]"]),
+    "element 119": (scripted(OtherSignature, atom_type=[8, 119]), ["1 to 118"]),
+    "elements of fractions": (
+        scripted(OtherSignature, atom_type=torch.tensor([8.5])),
+        ["atom_type", "expected a list of integers"],
+    ),
+    "range infinite": (
+        scripted(LennardJones, units="metal", interaction_range=math.inf),
+        ["interaction_range inf"],
+    ),
+    "range of a million cutoffs": (
+        scripted(LennardJones, units="metal", interaction_range=2.5e6),
+        ["interaction_range 2500000", "2.5, to 250"],
+    ),
+    "cutoff tiny, edges": (scripted(LennardJones, cutoff=1e-12), ["cutoff 1e-12"]),
     "wrong signature": (scripted(OtherSignature), ["wrong signature", "positions"]),
     "other kind": (scripted(OtherKind), ["model_type 'NEP'"]),
 }

@@ -1,0 +1,379 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "model_archive.h"
+
+#include "pickle.h"
+#include "zip.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <stdexcept>
+
+namespace pwmlff {
+namespace {
+
+using Kind = PickleValue::Kind;
+using namespace std::string_view_literals;
+
+constexpr const char *EXPECTED =
+    "expected a TorchScript archive as torch.jit.script(model).save(file) writes it";
+
+/// A larger pickle would be unfolded to gigabytes.
+constexpr std::size_t MOST_PICKLE_BYTES = 1 << 25;
+
+/// So many elements may tensors have, together, beyond those of their storages: expanded ones have.
+constexpr std::int64_t MOST_EXPANDED = 1 << 24;
+
+[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
+
+/// For messages: the beginning of a text, what is not printable replaced.
+std::string printable(std::string_view text, std::size_t most = 60)
+{
+  std::string result;
+  for (const char c : text.substr(0, most)) result += c >= ' ' && c < 127 ? c : '.';
+  return result;
+}
+
+/* ---- what is no archive ---- */
+
+bool starts(std::string_view bytes, std::string_view with)
+{
+  return bytes.substr(0, with.size()) == with;
+}
+
+std::string_view line(std::string_view &rest)
+{
+  const std::size_t end = rest.find('\n');
+  std::string_view result = rest.substr(0, end);
+  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  while (!result.empty() && (result.back() == '\r' || result.back() == ' '))
+    result.remove_suffix(1);
+  while (!result.empty() && result.front() == ' ') result.remove_prefix(1);
+  return result;
+}
+
+// "forcefield.ff" of PWMLFF: the number of the kind of model, an empty line, numbers (src/aux/extract_ff.py).
+bool is_forcefield(std::string_view bytes)
+{
+  const std::string_view kind = line(bytes), gap = line(bytes), numbers = line(bytes);
+  return kind.size() == 1 && kind[0] >= '1' && kind[0] <= '9' && gap.empty() && !numbers.empty() &&
+         numbers.find_first_not_of("0123456789 .-+eE\t") == std::string_view::npos;
+}
+
+bool is_text(std::string_view bytes)
+{
+  const std::string_view head = bytes.substr(0, 512);
+  return std::none_of(head.begin(), head.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < ' ' && byte != '\n' && byte != '\r' && byte != '\t';
+  });
+}
+
+/// What a file is that is no zip file, and what to do.
+std::string name_of_other(std::string_view bytes)
+{
+  const auto is = [&](std::string_view signature) { return starts(bytes, signature); };
+  if (bytes.empty()) return "is empty; copy it again";
+  if (bytes.size() > 3 && is("nep") && bytes[3] >= '0' && bytes[3] <= '9')
+    return "is a NEP potential (nep.txt of GPUMD or MatPL); run it with those programs or with "
+           "pair_style nep "
+           "of NEP_CPU";
+  if (is("version https://git-lfs"))
+    return "is a pointer of Git LFS, not the file itself; fetch that with 'git lfs pull'";
+  if (is("<!DOCTYPE") || is("<!doctype") || is("<html"))
+    return "is a web page, perhaps instead of a download that failed; download it again";
+  if (is("\x1f\x8b") ||
+      is("\xfd"
+         "7zXZ") ||
+      is("BZh") || is("7z\xbc\xaf") || (bytes.size() > 262 && bytes.substr(257, 5) == "ustar"))
+    return "is a packed file (gzip, xz, bzip2, 7z or tar); unpack it and name what is inside";
+  if (is("\x89HDF")) return std::string("is an HDF5 file; ") + EXPECTED;
+  if (is("\n") && bytes.find("descrpt_attr/") != std::string_view::npos)
+    return "is a frozen TensorFlow model of DeePMD-kit (.pb); run it with pair_style deepmd";
+  if (is("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv))
+    return "is not a TorchScript module but what torch.save wrote before torch 1.6 (weights or a "
+           "checkpoint of "
+           "a training); export it with the program that trained it, for MatPL and PWMLFF with "
+           "'MatPL script "
+           "FILE'";
+  if (is("\x80") && bytes.size() > 1 && bytes[1] >= 2 && bytes[1] <= 5)
+    return std::string("is a pickle of Python; ") + EXPECTED;
+  if (is_forcefield(bytes))
+    return "is a force field of PWMLFF in text form (forcefield.ff of its linear, NN or Fortran DP "
+           "models); run it "
+           "with PWmat or the LAMMPS of PWMLFF, or export a DP model with 'PWMLFF script FILE'";
+  std::string_view rest = bytes;
+  const std::string found = is_text(bytes)
+                                ? "a text that begins with '" + printable(line(rest)) + "'"
+                                : "bytes that begin with '" + printable(bytes, 8) + "'";
+  return "is not a TorchScript archive: found " + found + ", " + EXPECTED;
+}
+
+/* ---- what torch.save wrote ---- */
+
+/// "module.name" of the class of a value, if it has one.
+std::string class_of(const PickleValue &value)
+{
+  if (value.kind != Kind::object || value.items.empty() || value.items[0]->kind != Kind::global)
+    return {};
+  std::string name = printable(value.items[0]->text, 120);
+  const std::size_t gap = value.items[0]->text.find('\n');
+  if (gap < name.size()) name[gap] = '.';
+  return name;
+}
+
+std::string name_of_saved(std::string_view pickle)
+{
+  constexpr const char *head = "is not a TorchScript module but what torch.save wrote: ";
+  try {
+    const Pickle read(pickle);
+    const PickleValue &root = read.root();
+    const std::string made_by = class_of(root);
+    const bool ordered = made_by == "collections.OrderedDict";
+    if (root.kind != Kind::dict && !ordered)
+      return head +
+             (made_by.empty() ? std::string("a plain value")
+                              : "a Python object of class " + made_by) +
+             ", which needs the program that it comes from; export it there with "
+             "torch.jit.script(model).save(file), "
+             "with the attributes of the model contract";
+    std::string keys;
+    int nkeys = 0;
+    bool of_matpl = false;
+    for (std::size_t k = ordered ? 2 : 0; k + 1 < root.items.size(); k += 2) {
+      if (root.items[k]->kind != Kind::text) continue;
+      of_matpl |= root.items[k]->text == "json_file";
+      if (++nkeys <= 6) keys += (nkeys > 1 ? ", " : "") + printable(root.items[k]->text, 40);
+      if (nkeys == 7) keys += ", ...";
+    }
+    if (of_matpl)
+      return head + ("a checkpoint of MatPL or PWMLFF (" + keys +
+                     "); export a DP model with 'MatPL script FILE', which writes jit_*.pt");
+    return head +
+           ("a dictionary (" + keys +
+            "), like weights or a checkpoint of a training; export the model with the program that "
+            "trained it");
+  } catch (const std::exception &) {
+    return std::string(head) + "no code is in it; " + EXPECTED;
+  }
+}
+
+/* ---- tensors and storages ---- */
+
+/// Bytes of an element of a storage class like "DoubleStorage"; 0 for an unknown one.
+std::int64_t element_bytes(std::string_view name)
+{
+  struct Storage {
+    std::string_view name;
+    std::int64_t bytes;
+  };
+  static constexpr Storage storages[] = {
+      {"DoubleStorage", 8},      {"FloatStorage", 4},        {"HalfStorage", 2},
+      {"BFloat16Storage", 2},    {"LongStorage", 8},         {"IntStorage", 4},
+      {"ShortStorage", 2},       {"CharStorage", 1},         {"ByteStorage", 1},
+      {"BoolStorage", 1},        {"ComplexFloatStorage", 8}, {"ComplexDoubleStorage", 16},
+      {"ComplexHalfStorage", 4}, {"UntypedStorage", 1},      {"QInt8Storage", 1},
+      {"QUInt8Storage", 1},      {"QInt32Storage", 4},       {"UInt16Storage", 2},
+      {"UInt32Storage", 4},      {"UInt64Storage", 8}};
+  for (const Storage &storage : storages)
+    if (storage.name == name) return storage.bytes;
+  return 0;
+}
+
+/// Storages and tensors of one pickle of an archive.
+class TensorCheck {
+ public:
+  TensorCheck(const Zip &zip, std::string folder) : zip(zip), folder(std::move(folder)) {}
+
+  void check(const Pickle &pickle)
+  {
+    for (const PickleValue &value : pickle.values()) {
+      if (value.kind == Kind::persistent) check_storage(value);
+      if (value.kind == Kind::object && value.items.size() >= 2 &&
+          value.items[1]->kind == Kind::list && !value.items[1]->items.empty() &&
+          value.items[1]->items[0]->kind == Kind::persistent)
+        check_tensor(value.items[1]->items);
+    }
+  }
+
+ private:
+  struct Storage {
+    std::string member;
+    std::int64_t numel, element;
+  };
+
+  // ("storage", class, key, place, number of elements)
+  Storage storage_of(const PickleValue &value) const
+  {
+    const auto &id = value.items.front()->items;
+    if (value.items.front()->kind != Kind::list || id.size() < 5 || id[0]->text != "storage" ||
+        id[1]->kind != Kind::global || id[2]->kind != Kind::text || id[4]->kind != Kind::integer ||
+        id[4]->integer < 0)
+      fail("a storage is not described as torch does");
+    const std::string_view type = id[1]->text.substr(id[1]->text.find('\n') + 1);
+    const std::int64_t element = element_bytes(type);
+    if (element == 0) fail("a tensor is stored as '" + printable(type) + "', which is not known");
+    return {folder + std::string(id[2]->text), id[4]->integer, element};
+  }
+
+  void check_storage(const PickleValue &value) const
+  {
+    const Storage storage = storage_of(value);
+    if (storage.numel == 0) return;
+    const ZipMember *const member = zip.find(storage.member);
+    if (!member) fail("its member '" + printable(storage.member) + "', a tensor, is missing");
+    if (member->size / storage.element != static_cast<std::uint64_t>(storage.numel))
+      fail("its member '" + printable(storage.member) + "' has " + std::to_string(member->size) +
+           " bytes, expected " + std::to_string(storage.numel) + " elements of " +
+           std::to_string(storage.element));
+  }
+
+  // (storage, offset, sizes, strides, ...)
+  void check_tensor(const std::vector<const PickleValue *> &arguments)
+  {
+    const Storage storage = storage_of(*arguments[0]);
+    const auto broken = [&] {
+      fail("a tensor goes beyond its storage '" + printable(storage.member) + "'");
+    };
+    if (arguments.size() < 4 || arguments[1]->kind != Kind::integer ||
+        arguments[2]->kind != Kind::list || arguments[3]->kind != Kind::list ||
+        arguments[2]->items.size() != arguments[3]->items.size())
+      broken();
+    __extension__ using Wide = __int128;
+    Wide last = arguments[1]->integer, elements = 1;
+    if (last < 0) broken();
+    for (std::size_t k = 0; k < arguments[2]->items.size(); ++k) {
+      const PickleValue &size = *arguments[2]->items[k], &stride = *arguments[3]->items[k];
+      if (size.kind != Kind::integer || stride.kind != Kind::integer || size.integer < 0 ||
+          stride.integer < 0)
+        broken();
+      elements *= size.integer;
+      if (size.integer > 0) last += Wide{size.integer - 1} * stride.integer;
+      constexpr Wide huge = Wide{1} << 62;
+      if (elements > huge || last > huge) broken();
+    }
+    if (elements > 0 && last >= storage.numel) broken();
+    if (elements > storage.numel) expanded += static_cast<std::int64_t>(elements) - storage.numel;
+    if (elements > (Wide{1} << 40) || expanded > MOST_EXPANDED)
+      fail("tensors have more elements than are stored, by more than " +
+           std::to_string(MOST_EXPANDED));
+  }
+
+  const Zip &zip;
+  std::string folder;
+  std::int64_t expanded = 0;
+};
+
+}    // namespace
+
+void check_model_archive(std::string_view bytes)
+{
+  if (!starts(bytes, "PK\x03\x04")) fail(name_of_other(bytes));
+  try {
+    const Zip zip(bytes);
+    if (zip.members().empty()) fail("it is empty");
+    const std::string_view first = zip.members().front().name;
+    const std::string root = std::string(first.substr(0, first.find('/'))) + "/";
+    const auto has = [&](const std::string &name) { return zip.find(root + name) != nullptr; };
+    const auto pickle_of = [&](const std::string &name) {
+      const ZipMember &member = *zip.find(root + name);
+      if (member.size > MOST_PICKLE_BYTES)
+        fail("its member '" + name + "' has " + std::to_string(member.size) +
+             " bytes; keep large arrays in tensors");
+      return contents(member);
+    };
+
+    if (!has("data.pkl")) {
+      throw std::invalid_argument(
+          has("model.json")
+              ? std::string(
+                    "is a TorchScript file of a torch before 1.2; save it again with a newer one")
+              : "is a zip file, but not a TorchScript archive: found '" + printable(first) +
+                    "' and no data.pkl, " + EXPECTED);
+    }
+    if (!has("constants.pkl")) throw std::invalid_argument(name_of_saved(pickle_of("data.pkl")));
+    for (const std::string name : {"data", "constants"}) {
+      const std::string pickle = pickle_of(name + ".pkl");
+      TensorCheck(zip, root + name + "/").check(Pickle(pickle));
+    }
+  } catch (const std::invalid_argument &) {
+    throw;    // sound, but something else
+  } catch (const std::exception &error) {
+    fail(std::string("is damaged: ") + error.what() + "; copy or export it again");
+  }
+}
+
+void check_limits(const ModelLimits &limits)
+{
+  constexpr double shortest = 0.01, longest = 1000.0, most_hops = 100.0, most_neighbors = 10000.0;
+  constexpr std::int64_t last_element = 118;
+  const auto text = [](double value) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof(buffer), "%.15g", value);
+    return std::string(buffer);
+  };
+  // Negated comparisons refuse NaN.
+  if (!(limits.cutoff >= shortest && limits.cutoff <= longest))
+    fail("has cutoff " + text(limits.cutoff) + ", expected a length from " + text(shortest) +
+         " to " + text(longest));
+  if (!(limits.interaction_range >= limits.cutoff && limits.interaction_range <= longest &&
+        limits.interaction_range <= most_hops * limits.cutoff))
+    fail("has interaction_range " + text(limits.interaction_range) +
+         ", expected a length from the cutoff, " + text(limits.cutoff) + ", to " +
+         text(std::min(longest, most_hops * limits.cutoff)));
+  if (limits.limited && !(limits.max_neighbor >= 1.0 && limits.max_neighbor <= most_neighbors &&
+                          limits.max_neighbor == std::floor(limits.max_neighbor)))
+    fail("has maxNeighborNum " + text(limits.max_neighbor) + ", expected an integer from 1 to " +
+         text(most_neighbors));
+  bool good = !limits.atom_type.empty();
+  std::string found;
+  std::set<std::int64_t> seen;
+  for (const std::int64_t number : limits.atom_type) {
+    good &= number >= 1 && number <= last_element && seen.insert(number).second;
+    if (found.size() < 100) found += (found.empty() ? "" : ", ") + std::to_string(number);
+  }
+  if (!good)
+    fail("has atom_type [" + found + "], expected distinct atomic numbers from 1 to " +
+         std::to_string(last_element));
+}
+
+}    // namespace pwmlff
+
+namespace {
+
+template <typename Work> int answer(Work work, char *message, int size)
+try {
+  work();
+  return 0;
+} catch (const std::exception &error) {
+  std::snprintf(message, static_cast<std::size_t>(size), "%s", error.what());
+  return -1;
+}
+
+}    // namespace
+
+int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, int message_size)
+{
+  return answer([&] { pwmlff::check_model_archive({bytes, size}); }, message, message_size);
+}
+
+int pwmlff_check_limits(double cutoff, double interaction_range, const double *max_neighbor,
+                        const int64_t *atom_type, int ntypes, char *message, int message_size)
+{
+  return answer(
+      [&] {
+        pwmlff::check_limits({cutoff,
+                              interaction_range,
+                              max_neighbor ? *max_neighbor : 0.0,
+                              max_neighbor != nullptr,
+                              {atom_type, atom_type + ntypes}});
+      },
+      message, message_size);
+}

@@ -1,0 +1,54 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Whether the bytes of a model file are a sound TorchScript archive, and whether what it says of itself is
+// plausible: asked before torch sees the file, by the pair style and by Python alike. torch itself compares no
+// checksum, and takes sizes and places from a file as they are.
+//
+// A library of its own: Python opens it without torch.
+
+#ifndef PWMLFF_ARCHIVE_MODEL_ARCHIVE_H
+#define PWMLFF_ARCHIVE_MODEL_ARCHIVE_H
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pwmlff {
+
+/// Check the zip file (zip.h) and that each tensor lies within its storage and each storage is a member of its
+/// size. Code is not looked at.
+/// @throws std::runtime_error whose text goes on after the name of the file: "is damaged: ...", "is a ...",
+///         with what to do
+void check_model_archive(std::string_view bytes);
+
+/// What a model says of itself.
+struct ModelLimits {
+  double cutoff = 0.0;               // angstrom, or reduced
+  double interaction_range = 0.0;    // likewise
+  double max_neighbor = 0.0;         // of one element; ignored unless it is limited
+  bool limited = false;
+  std::vector<std::int64_t> atom_type;
+};
+
+/// Check that it is finite, and what a simulation can have: anything else would hang it or exhaust the memory.
+/// @throws std::runtime_error whose text goes on after the name of the file
+void check_limits(const ModelLimits &limits);
+
+}    // namespace pwmlff
+
+extern "C" {
+
+/// The same for other languages. @return 0, or -1 for an error whose text, ended by a zero, is then in
+/// message[0 .. message_size-1]
+int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, int message_size);
+
+/// max_neighbor: a null pointer where the kind has no such limit
+int pwmlff_check_limits(double cutoff, double interaction_range, const double *max_neighbor,
+                        const int64_t *atom_type, int ntypes, char *message, int message_size);
+}
+
+#endif

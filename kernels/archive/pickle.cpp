@@ -1,0 +1,311 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "pickle.h"
+
+#include <bit>
+#include <stdexcept>
+
+namespace pwmlff {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
+
+// Operations, with the names of Python's pickletools.
+enum Operation : unsigned char {
+  MARK = '(',
+  STOP = '.',
+  BININT = 'J',
+  BININT1 = 'K',
+  BININT2 = 'M',
+  NONE = 'N',
+  BINPERSID = 'Q',
+  REDUCE = 'R',
+  BINSTRING = 'T',
+  SHORT_BINSTRING = 'U',
+  BINUNICODE = 'X',
+  APPEND = 'a',
+  BUILD = 'b',
+  GLOBAL = 'c',
+  APPENDS = 'e',
+  BINGET = 'h',
+  LONG_BINGET = 'j',
+  BINPUT = 'q',
+  LONG_BINPUT = 'r',
+  SETITEM = 's',
+  TUPLE = 't',
+  EMPTY_TUPLE = ')',
+  SETITEMS = 'u',
+  EMPTY_DICT = '}',
+  EMPTY_LIST = ']',
+  BINFLOAT = 'G',
+  BINBYTES = 'B',
+  SHORT_BINBYTES = 'C',
+  PROTO = 0x80,
+  NEWOBJ = 0x81,
+  TUPLE1 = 0x85,
+  TUPLE2 = 0x86,
+  TUPLE3 = 0x87,
+  NEWTRUE = 0x88,
+  NEWFALSE = 0x89,
+  LONG1 = 0x8a,
+  SHORT_BINUNICODE = 0x8c,
+  EMPTY_SET = 0x8f,
+  ADDITEMS = 0x90,
+  STACK_GLOBAL = 0x93,
+  MEMOIZE = 0x94,
+  FRAME = 0x95
+};
+
+/// The stack machine of a pickle; a marker is a null pointer on the stack.
+class Machine {
+ public:
+  Machine(std::string_view bytes, std::deque<PickleValue> &values) : bytes(bytes), values(values) {}
+
+  const PickleValue *run()
+  {
+    if (bytes.empty() || static_cast<unsigned char>(bytes[0]) != PROTO)
+      fail("it is no pickle of protocol 2 or later");
+    for (;;) {
+      const auto operation = static_cast<unsigned char>(take(1)[0]);
+      if (operation == STOP) return pop();
+      step(operation);
+    }
+  }
+
+ private:
+  void step(unsigned char operation)
+  {
+    switch (operation) {
+      case PROTO:
+        take(1);
+        break;
+      case FRAME:
+        take(8);
+        break;
+      case MARK:
+        stack.push_back(nullptr);
+        break;
+      case NONE:
+        push(Kind::none);
+        break;
+      case NEWTRUE:
+        push(Kind::boolean).integer = 1;
+        break;
+      case NEWFALSE:
+        push(Kind::boolean);
+        break;
+      case BININT:
+        push(Kind::integer).integer = static_cast<std::int32_t>(unsigned_integer(4));
+        break;
+      case BININT1:
+        push(Kind::integer).integer = static_cast<std::int64_t>(unsigned_integer(1));
+        break;
+      case BININT2:
+        push(Kind::integer).integer = static_cast<std::int64_t>(unsigned_integer(2));
+        break;
+      case LONG1:
+        long_integer();
+        break;
+      case BINFLOAT:
+        real();
+        break;
+      case BINUNICODE:
+      case BINSTRING:
+      case BINBYTES:
+        push(Kind::text).text = take(unsigned_integer(4));
+        break;
+      case SHORT_BINUNICODE:
+      case SHORT_BINSTRING:
+      case SHORT_BINBYTES:
+        push(Kind::text).text = take(unsigned_integer(1));
+        break;
+      case GLOBAL:
+        global();
+        break;
+      case STACK_GLOBAL:
+        call(2);
+        break;
+      case EMPTY_LIST:
+      case EMPTY_SET:
+      case EMPTY_TUPLE:
+        push(Kind::list);
+        break;
+      case EMPTY_DICT:
+        push(Kind::dict);
+        break;
+      case TUPLE:
+        collect(Kind::list, since_mark());
+        break;
+      case TUPLE1:
+        collect(Kind::list, last(1));
+        break;
+      case TUPLE2:
+        collect(Kind::list, last(2));
+        break;
+      case TUPLE3:
+        collect(Kind::list, last(3));
+        break;
+      case APPEND:
+        add(last(1));
+        break;
+      case SETITEM:
+        add(last(2));
+        break;
+      case APPENDS:
+      case SETITEMS:
+      case ADDITEMS:
+        add(since_mark());
+        break;
+      case BINPERSID:
+        collect(Kind::persistent, last(1));
+        break;
+      case REDUCE:
+      case NEWOBJ:
+        call(2);
+        break;
+      case BUILD:
+        add(last(1));
+        break;
+      case BINGET:
+        get(unsigned_integer(1));
+        break;
+      case LONG_BINGET:
+        get(unsigned_integer(4));
+        break;
+      case BINPUT:
+        put(unsigned_integer(1));
+        break;
+      case LONG_BINPUT:
+        put(unsigned_integer(4));
+        break;
+      case MEMOIZE:
+        put(memo.size());
+        break;
+      default:
+        fail("it has operation " + std::to_string(operation) + ", which torch does not write");
+    }
+  }
+
+  /* ---- bytes ---- */
+
+  std::string_view take(std::uint64_t n)
+  {
+    if (n > bytes.size() - at) fail("it ends too early");
+    at += n;
+    return bytes.substr(at - n, n);
+  }
+
+  std::uint64_t unsigned_integer(int n)
+  {
+    const std::string_view raw = take(n);
+    std::uint64_t value = 0;
+    for (int k = n; k-- > 0;) value = value << 8 | static_cast<unsigned char>(raw[k]);
+    return value;
+  }
+
+  void long_integer()
+  {
+    const auto n = static_cast<int>(unsigned_integer(1));
+    if (n > 8) fail("it has an integer of " + std::to_string(n) + " bytes, expected at most 8");
+    std::uint64_t value = unsigned_integer(n);
+    if (n > 0 && n < 8 && (value >> (8 * n - 1)) != 0) value |= ~std::uint64_t{0} << (8 * n);
+    push(Kind::integer).integer = static_cast<std::int64_t>(value);
+  }
+
+  void real()
+  {
+    std::uint64_t value = 0;
+    for (const char byte : take(8)) value = value << 8 | static_cast<unsigned char>(byte);
+    push(Kind::real).real = std::bit_cast<double>(value);
+  }
+
+  void global()
+  {
+    const std::size_t first = bytes.find('\n', at);
+    const std::size_t second =
+        first == std::string_view::npos ? first : bytes.find('\n', first + 1);
+    if (second == std::string_view::npos) fail("it ends too early");
+    push(Kind::global).text = take(second - at);
+    take(1);
+  }
+
+  /* ---- stack and memo ---- */
+
+  PickleValue &push(Kind kind)
+  {
+    PickleValue &value = values.emplace_back();
+    value.kind = kind;
+    stack.push_back(&value);
+    return value;
+  }
+
+  PickleValue *pop()
+  {
+    if (stack.empty() || !stack.back()) fail("it takes a value that is not there");
+    PickleValue *const value = stack.back();
+    stack.pop_back();
+    return value;
+  }
+
+  using Items = std::vector<const PickleValue *>;
+
+  Items last(int n)
+  {
+    Items items(n);
+    while (n-- > 0) items[n] = pop();
+    return items;
+  }
+
+  Items since_mark()
+  {
+    std::size_t mark = stack.size();
+    while (mark > 0 && stack[mark - 1]) --mark;
+    if (mark == 0) fail("it goes back to a mark that is not there");
+    Items items(stack.begin() + static_cast<std::ptrdiff_t>(mark), stack.end());
+    stack.resize(mark - 1);
+    return items;
+  }
+
+  void collect(Kind kind, Items items) { push(kind).items = std::move(items); }
+
+  void call(int n) { collect(Kind::object, last(n)); }
+
+  void add(const Items &items)
+  {
+    PickleValue *const to = pop();
+    to->items.insert(to->items.end(), items.begin(), items.end());
+    stack.push_back(to);
+  }
+
+  void put(std::uint64_t place)
+  {
+    // Writers count from 0; a gap would be an order to take memory.
+    if (place > memo.size()) fail("it remembers a value out of turn");
+    PickleValue *const value = pop();
+    stack.push_back(value);
+    if (place == memo.size()) memo.push_back(value);
+    else memo[place] = value;
+  }
+
+  void get(std::uint64_t place)
+  {
+    if (place >= memo.size()) fail("it takes a value that is not there");
+    stack.push_back(memo[place]);
+  }
+
+  std::string_view bytes;
+  std::deque<PickleValue> &values;
+  std::size_t at = 0;
+  std::vector<PickleValue *> stack, memo;
+};
+
+}    // namespace
+
+Pickle::Pickle(std::string_view bytes) : root_(Machine(bytes, values_).run()) {}
+
+}    // namespace pwmlff

@@ -1,0 +1,213 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "zip.h"
+
+#include "inflate.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace pwmlff {
+namespace {
+
+/* ---- the parts of a zip file: APPNOTE.TXT of PKWARE, 6.3.10, sections 4.3 and 4.5 ---- */
+
+constexpr std::string_view LOCAL = "PK\x03\x04", ENTRY = "PK\x01\x02", END = "PK\x05\x06",
+                           END64 = "PK\x06\x06", LOCATOR64 = "PK\x06\x07";
+constexpr std::uint64_t LOCAL_BYTES = 30, ENTRY_BYTES = 46, END_BYTES = 22, END64_BYTES = 56,
+                        LOCATOR64_BYTES = 20;
+constexpr std::uint64_t FULL16 = 0xFFFF, FULL32 = 0xFFFFFFFF;    // "look into the zip64 field"
+constexpr std::uint32_t ZIP64_FIELD = 1;
+
+constexpr std::uint32_t DEFLATE_OPTIONS = 0x6, SIZES_FOLLOW = 0x8, UTF8 = 0x800;    // flags
+constexpr std::uint32_t DOS_FOLDER = 0x10;                                          // an attribute
+constexpr std::uint64_t STORED = 0, DEFLATED = 8;                                   // methods
+
+/// Compressed members may not unfold to more than this, or to so many times their size.
+constexpr std::uint64_t SMALL = 1 << 24, MOST_TIMES = 64;
+
+[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
+
+std::string quoted(std::string_view name)
+{
+  std::string text = "'";
+  for (const char c : name.substr(0, 80)) text += c >= ' ' && c < 127 ? c : '?';
+  return text + (name.size() > 80 ? "...'" : "'");
+}
+
+std::uint64_t number(std::string_view bytes, std::size_t at, int n)
+{
+  std::uint64_t value = 0;
+  for (int k = 0; k < n; ++k)
+    value |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[at + k])) << (8 * k);
+  return value;
+}
+
+bool begins(std::string_view bytes, std::uint64_t at, std::string_view signature)
+{
+  return at <= bytes.size() && bytes.substr(at, signature.size()) == signature;
+}
+
+/// A part of the file. @throws where it goes beyond the end
+std::string_view part(std::string_view bytes, std::uint64_t at, std::uint64_t size,
+                      const std::string &what)
+{
+  if (at > bytes.size() || size > bytes.size() - at)
+    fail(what + " goes beyond the end of the file");
+  return bytes.substr(at, size);
+}
+
+/// Replace the values that are full by those of the zip64 field, in their order.
+void read_zip64(std::string_view extra, const std::vector<std::uint64_t *> &values,
+                const std::string &what)
+{
+  if (std::none_of(values.begin(), values.end(), [](auto *v) { return *v == FULL32; })) return;
+  for (std::size_t at = 0; at + 4 <= extra.size();) {
+    const std::uint64_t kind = number(extra, at, 2), size = number(extra, at + 2, 2);
+    const std::string_view field = part(extra, at + 4, size, "the extra field of " + what);
+    at += 4 + size;
+    if (kind != ZIP64_FIELD) continue;
+    std::size_t next = 0;
+    for (std::uint64_t *value : values) {
+      if (*value != FULL32) continue;
+      *value = number(part(field, next, 8, "the zip64 field of " + what), 0, 8);
+      next += 8;
+    }
+    return;
+  }
+}
+
+}    // namespace
+
+Zip::Zip(std::string_view bytes) : bytes(bytes)
+{
+  const auto at = bytes.rfind(END);
+  if (!begins(bytes, 0, LOCAL) || at == std::string_view::npos || bytes.size() - at < END_BYTES)
+    fail("it has no directory at its end: it is truncated");
+  const std::string_view end = bytes.substr(at, END_BYTES);
+  if (at + END_BYTES + number(end, 20, 2) != bytes.size())
+    fail("it does not end where its directory ends: bytes are missing or added");
+  std::uint64_t count = number(end, 10, 2), size = number(end, 12, 4), start = number(end, 16, 4);
+  if (number(end, 4, 4) != 0 || number(end, 8, 2) != count)
+    fail("its directory is spread over several files");
+
+  std::uint64_t directory_end = at;
+  if (at >= LOCATOR64_BYTES && begins(bytes, at - LOCATOR64_BYTES, LOCATOR64)) {
+    const std::string_view locator = bytes.substr(at - LOCATOR64_BYTES, LOCATOR64_BYTES);
+    directory_end = number(locator, 8, 8);
+    if (number(locator, 4, 4) != 0 || number(locator, 16, 4) != 1 ||
+        directory_end > at - LOCATOR64_BYTES ||
+        at - LOCATOR64_BYTES - directory_end != END64_BYTES || !begins(bytes, directory_end, END64))
+      fail("the end of its directory is damaged");
+    const std::string_view end64 = bytes.substr(directory_end, END64_BYTES);
+    const auto agrees = [&](std::uint64_t &value, std::uint64_t full, std::size_t offset) {
+      const std::uint64_t wide = number(end64, offset, 8);
+      const bool same = value == full || value == wide;
+      value = wide;
+      return same;
+    };
+    if (number(end64, 4, 8) != END64_BYTES - 12 || number(end64, 16, 8) != 0 ||
+        number(end64, 24, 8) != number(end64, 32, 8) || !agrees(count, FULL16, 32) ||
+        !agrees(size, FULL32, 40) || !agrees(start, FULL32, 48))
+      fail("the end of its directory is damaged");
+  }
+  if (start > directory_end || directory_end - start != size)
+    fail("its directory is not where it should be");
+  read_directory(bytes.substr(start, size), count);
+  check_places(start);
+}
+
+void Zip::read_directory(std::string_view directory, std::uint64_t count)
+{
+  std::uint64_t at = 0;
+  while (at < directory.size()) {
+    const std::string_view entry = part(directory, at, ENTRY_BYTES, "its directory");
+    if (!begins(entry, 0, ENTRY)) fail("its directory is damaged");
+    const std::uint64_t name_bytes = number(entry, 28, 2), extra_bytes = number(entry, 30, 2);
+    ZipMember member;
+    member.name = part(directory, at + ENTRY_BYTES, name_bytes, "its directory");
+    const std::string what = "its member " + quoted(member.name);
+    const std::string_view extra =
+        part(directory, at + ENTRY_BYTES + name_bytes, extra_bytes, what);
+    at += ENTRY_BYTES + name_bytes + extra_bytes + number(entry, 32, 2);
+
+    const std::uint64_t flags = number(entry, 8, 2), method = number(entry, 10, 2),
+                        crc = number(entry, 16, 4);
+    std::uint64_t packed = number(entry, 20, 4), offset = number(entry, 42, 4);
+    member.size = number(entry, 24, 4);
+    read_zip64(extra, {&member.size, &packed, &offset}, what);
+    if (member.name.empty() || member.name.find('\0') != std::string_view::npos)
+      fail(what + " has no proper name");
+    if (member.name.back() == '/' || (number(entry, 38, 4) & DOS_FOLDER))
+      fail(what + " is marked as a folder, so torch would not read it");
+    if (flags & ~(DEFLATE_OPTIONS | SIZES_FOLLOW | UTF8))
+      fail(what + " is encrypted, or has flags that are not known");
+    if (method != STORED && method != DEFLATED)
+      fail(what + " is compressed by method " + std::to_string(method) +
+           "; expected stored (0) or deflated (8)");
+    member.deflated = method == DEFLATED;
+    if (!index.emplace(member.name, members_.size()).second) fail(what + " is there twice");
+
+    // What stands before the member itself says the same.
+    const std::string_view local = part(bytes, offset, LOCAL_BYTES, what);
+    const std::uint64_t begin = offset + LOCAL_BYTES + number(local, 26, 2) + number(local, 28, 2);
+    if (!begins(local, 0, LOCAL) || number(local, 26, 2) != name_bytes ||
+        part(bytes, offset + LOCAL_BYTES, name_bytes, what) != member.name ||
+        number(local, 6, 2) != flags || number(local, 8, 2) != method)
+      fail(what + " and the directory differ");
+    if (!(flags & SIZES_FOLLOW)) {
+      std::uint64_t local_packed = number(local, 18, 4), local_size = number(local, 22, 4);
+      read_zip64(part(bytes, offset + LOCAL_BYTES + name_bytes, number(local, 28, 2), what),
+                 {&local_size, &local_packed}, what);
+      if (number(local, 14, 4) != crc || local_packed != packed || local_size != member.size)
+        fail(what + " and the directory differ in their sizes or checksums");
+    }
+    member.stored = part(bytes, begin, packed, what);
+    if (!member.deflated && packed != member.size)
+      fail(what + " has " + std::to_string(packed) + " bytes, expected " +
+           std::to_string(member.size));
+    if (member.deflated && member.size > std::max(SMALL, MOST_TIMES * packed))
+      fail(what + " claims to be " + std::to_string(member.size) + " bytes, compressed to " +
+           std::to_string(packed));
+    std::uint32_t found = 0;
+    try {
+      found = member.deflated ? crc32(contents(member)) : crc32(member.stored);
+    } catch (const std::exception &error) {
+      fail(what + ": " + error.what());
+    }
+    if (found != crc) fail(what + " does not have the contents that it was written with (CRC-32)");
+    places.emplace_back(offset, begin + packed);
+    members_.push_back(member);
+  }
+  if (at != directory.size() || members_.size() != count)
+    fail("its directory holds " + std::to_string(members_.size()) + " members, expected " +
+         std::to_string(count));
+}
+
+void Zip::check_places(std::uint64_t end) const
+{
+  auto sorted = places;
+  std::sort(sorted.begin(), sorted.end());
+  std::uint64_t free = 0;
+  for (const auto &[begin, past] : sorted) {
+    if (begin < free) fail("two of its members share bytes");
+    free = past;
+  }
+  if (free > end) fail("a member and the directory share bytes");
+}
+
+const ZipMember *Zip::find(std::string_view name) const
+{
+  const auto found = index.find(name);
+  return found == index.end() ? nullptr : &members_[found->second];
+}
+
+std::string contents(const ZipMember &member)
+{
+  return member.deflated ? inflate(member.stored, member.size) : std::string(member.stored);
+}
+
+}    // namespace pwmlff

@@ -1,0 +1,264 @@
+"""Model files before torch sees them: whether they are sound, and what their own tables say.
+
+Nothing of a file is run here. The checks are those of the pair style (kernels/archive), opened
+without torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import functools
+import io
+import os
+import pickle
+import re
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pwmlff.plugin import library
+
+_TEXT = 1024  # bytes for a message
+
+
+@functools.cache
+def _compiled() -> ctypes.CDLL:
+    plugin = library()
+    if plugin is None:
+        raise ImportError("found no compiled pair-pwmlff: install it with pip to open model files")
+    compiled = ctypes.CDLL(os.path.join(os.path.dirname(plugin), "libpwmlff_archive.so"))
+    message = (ctypes.c_char_p, ctypes.c_int)
+    compiled.pwmlff_check_model_archive.argtypes = (ctypes.c_char_p, ctypes.c_uint64, *message)
+    compiled.pwmlff_check_limits.argtypes = (
+        ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_double),
+        ctypes.POINTER(ctypes.c_int64), ctypes.c_int, *message,
+    )  # fmt: skip
+    return compiled
+
+
+def _ask(function: Callable[..., int], *arguments: Any) -> None:
+    message = ctypes.create_string_buffer(_TEXT)
+    if function(*arguments, message, _TEXT):
+        raise ValueError(message.value.decode(errors="replace"))
+
+
+def check(contents: bytes) -> None:
+    """Check that the contents of a file are a sound TorchScript archive.
+
+    Raises:
+        ValueError: they are not; the text goes on after the name of the file ("is damaged: ...").
+        ImportError: pair-pwmlff is not compiled.
+    """
+    _ask(_compiled().pwmlff_check_model_archive, contents, len(contents))
+
+
+def check_limits(
+    cutoff: float, interaction_range: float, max_neighbor: float | None, atom_type: Sequence[int]
+) -> None:
+    """Check that a simulation can have what a model says of itself.
+
+    Args:
+        cutoff: length of an edge, angstrom or reduced.
+        interaction_range: how far the energy of an atom reaches, likewise.
+        max_neighbor: of one element; None where there is no such limit.
+        atom_type: atomic numbers, 64 bits.
+
+    Raises:
+        ValueError: it cannot; the text goes on after the name of the file ("has cutoff ...").
+        ImportError: pair-pwmlff is not compiled.
+    """
+    most = None if max_neighbor is None else ctypes.byref(ctypes.c_double(max_neighbor))
+    numbers = (ctypes.c_int64 * len(atom_type))(*atom_type)
+    _ask(
+        _compiled().pwmlff_check_limits, cutoff, interaction_range, most, numbers, len(atom_type)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor as the tables of an archive describe it.
+
+    Attributes:
+        storage: class of the storage, like DoubleStorage.
+        member: name of the member that holds the storage.
+        offset, shape, stride: of the tensor in its storage, in elements.
+    """
+
+    storage: str
+    member: str
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=object))
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What a TorchScript archive says of its module, without running code of it.
+
+    Attributes:
+        class_name: of the module.
+        attributes: its attributes and class constants; tensors are StoredTensor.
+        parameters: those of the module and of all that it holds, by name.
+    """
+
+    class_name: str
+    attributes: dict[str, Any]
+    parameters: dict[str, StoredTensor]
+    _archive: zipfile.ZipFile = field(repr=False)
+
+    def integers(self, tensor: StoredTensor) -> list[int]:
+        """Elements of a tensor of integers, row by row."""
+        dtype = {"LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2",
+                 "CharStorage": "i1", "ByteStorage": "u1"}.get(tensor.storage)  # fmt: skip
+        if dtype is None:
+            raise ValueError(f"found a tensor of {tensor.storage}, expected one of integers")
+        stored = np.frombuffer(self._archive.read(tensor.member), dtype)[tensor.offset :]
+        steps = [step * stored.itemsize for step in tensor.stride]
+        # check() has seen that it lies within its storage.
+        values = np.lib.stride_tricks.as_strided(stored, tensor.shape, steps, writeable=False)
+        return [int(value) for value in values.ravel()]
+
+
+def read(contents: bytes) -> Tables:
+    """Read the tables of an archive that :func:`check` has found sound.
+
+    Raises:
+        ValueError: they cannot be read without running code of the file; the text goes on after
+            the name of the file.
+    """
+    archive = zipfile.ZipFile(io.BytesIO(contents))
+    root = archive.namelist()[0].split("/")[0]
+    try:
+        module = _Tables(io.BytesIO(archive.read(f"{root}/data.pkl")), f"{root}/data/").load()
+    except _UNREADABLE as error:
+        raise ValueError(f"has tables that cannot be read: {error}") from error
+    if not isinstance(module, _Object) or not isinstance(module.state, dict):
+        raise ValueError("makes its attributes by code of its own, so they cannot be read alone")
+    classes = _Classes(archive, root)
+    return Tables(
+        module.class_name,
+        {**classes.of(module).constants, **module.state},
+        dict(_parameters(module, classes)),
+        archive,
+    )
+
+
+#: What an unpickler raises on what is no pickle of torch.
+_UNREADABLE = (
+    pickle.UnpicklingError, AttributeError, EOFError, IndexError, KeyError, TypeError, ValueError,
+)  # fmt: skip
+
+
+class _Object:
+    """Stands for what a pickle makes of a class or a function, which is not called."""
+
+    class_name: ClassVar[str] = ""
+
+    def __new__(cls, *arguments: Any) -> Any:
+        self = super().__new__(cls)
+        self.arguments, self.state = arguments, None
+        if cls.class_name.startswith("torch._utils._rebuild_tensor"):
+            (storage, member), offset, shape, stride = arguments[:4]
+            return StoredTensor(storage, member, offset, tuple(shape), tuple(stride))
+        if cls.class_name.startswith(("torch.jit._pickle.", "torch._utils._rebuild_parameter")):
+            return arguments[0]  # the value, and its type
+        return self
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _Tables(pickle.Unpickler):
+    """Reads data.pkl; imports nothing."""
+
+    def __init__(self, stream: io.BytesIO, folder: str) -> None:
+        super().__init__(stream)
+        self._folder = folder
+
+    def find_class(self, module: str, name: str) -> Any:
+        """A class that keeps its arguments, whatever the name."""
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        return type(name, (_Object,), {"class_name": f"{module}.{name}"})
+
+    def persistent_load(self, identifier: Any) -> tuple[str, str]:
+        """Class of a storage and the member that holds it."""
+        _, storage, key, *_ = identifier
+        return storage.__name__, f"{self._folder}{key}"
+
+
+@dataclass(frozen=True)
+class _Class:
+    """What the text of a class declares."""
+
+    constants: dict[str, Any] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+
+
+class _Classes:
+    """Classes of an archive, from the text of its code."""
+
+    def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
+        self._archive, self._root = archive, root
+        self._files: dict[str, dict[str, _Class]] = {}
+
+    def of(self, thing: _Object) -> _Class:
+        """The class of an object; one without declarations where the archive has no text of it."""
+        module, _, name = thing.class_name.rpartition(".")
+        if module not in self._files:
+            try:
+                text = self._archive.read(f"{self._root}/code/{module.replace('.', '/')}.py")
+            except KeyError:
+                text = b""
+            self._files[module] = dict(_declared(text.decode(errors="replace")))
+        return self._files[module].get(name, _Class())
+
+
+def _declared(text: str) -> Iterator[tuple[str, _Class]]:
+    """Classes of a file of code: what stands in their bodies, one level deep."""
+    for name, body in re.findall(r"^class (\w+)\(.*\):\n((?:  .*\n|\n)*)", text, re.MULTILINE):
+        constants = {
+            constant: _literal(value)
+            for constant, value in re.findall(r"^  (\w+) : Final\[.*\] = (.*)$", body, re.MULTILINE)
+        }
+        declared = re.search(r"^  __parameters__ = (\[.*\])$", body, re.MULTILINE)
+        parameters = _literal(declared[1]) if declared else []
+        yield name, _Class(constants, tuple(parameters or ()))
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _parameters(root: _Object, classes: _Classes) -> Iterator[tuple[str, StoredTensor]]:
+    """Parameters of a module and of what it holds, each once."""
+    seen: set[int] = set()
+    waiting = [("", root)]
+    while waiting:
+        prefix, module = waiting.pop()
+        if id(module) in seen or not isinstance(module.state, dict):
+            continue
+        seen.add(id(module))
+        names = classes.of(module).parameters
+        for name, value in module.state.items():
+            if isinstance(value, StoredTensor) and name in names and id(value) not in seen:
+                seen.add(id(value))
+                yield f"{prefix}{name}", value
+            elif isinstance(value, _Object):
+                waiting.append((f"{prefix}{name}.", value))
