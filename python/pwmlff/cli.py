@@ -66,17 +66,21 @@ def _options(
 def info(
     models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
     precision: Precision = "double",
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the code of the files, to tell the engine too.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Describe model files: kind, elements, cutoff, sizes, engine, ensemble compatibility.
+    """Describe model files: kind, elements, cutoff, sizes, ensemble compatibility.
 
-    Loading a model file executes code that it brings along.
+    Read from the files without running the code that they bring along. With --trust it is run, as
+    lmp does: which engine takes the file, and what is wrong with it.
 
-    Example: pwmlff info a.pt b.pt
+    Example: pwmlff info a.pt b.pt --trust
     """
     from pwmlff.info import describe_files  # noqa: PLC0415
 
-    finish(lambda: describe_files(models, precision), json)
+    finish(lambda: describe_files(models, precision, trust), json)
 
 
 @app.command()

@@ -11,9 +11,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import model_file
-from pwmlff.engine import choose
+from pwmlff import model_file, trial
+from pwmlff.engine import PROOF_GATES, choose
 from pwmlff.report import Failure
+
+NOT_RUN = "not tried, as that runs the code of the file: --trust does"
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Described:
     """One file, and the engine that pair_style pwmlff takes for it."""
 
     model: model_file.ModelInfo
-    engine: str
-    reason: str  # why it is not the fused engine
+    engine: str | None  # None where the code of the file was not run
+    reason: str  # why it is not the fused engine, or why it is not known
 
 
 @dataclass(frozen=True)
@@ -85,27 +87,55 @@ def _rows(described: Described) -> dict[str, str]:
         + f", interaction range {model.interaction_range:g}"
         * (model.interaction_range > model.cutoff),
         "neighbors": f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any",
-        "size": f"{text}{model.nparameters} parameters in {model.dtype}, {model.bytes} bytes",
-        "engine": described.engine + (f" (not fused: {described.reason})" * bool(described.reason)),
+        "size": f"{text}{model.nparameters} parameters"
+        + f" in {model.dtype}" * bool(model.dtype)
+        + f", {model.bytes} bytes",
+        "engine": described.reason
+        if described.engine is None
+        else described.engine + f" (not fused: {described.reason})" * bool(described.reason),
         "SHA-256": model.sha256,
     }
 
 
-def describe_files(paths: Sequence[Path], precision: str = "double") -> InfoReport:
-    """Describe files; those that cannot be used are among the failures."""
+def describe_files(
+    paths: Sequence[Path], precision: str = "double", trust: bool = False
+) -> InfoReport:
+    """Describe files; those that cannot be used are among the failures.
+
+    Args:
+        paths: model files.
+        precision: of the fused engine.
+        trust: whether to run the code of the files, as lmp does, to see which engine they take.
+    """
+    if precision not in PROOF_GATES:
+        raise Failure(f"precision is '{precision}', expected one of {', '.join(PROOF_GATES)}")
     files, failures = [], []
     for path in paths:
         try:
-            model = model_file.describe(path, model_file.load(path))
-            choice = choose(path, precision=precision)
+            if not trust:
+                files.append(Described(model_file.describe_unopened(path), None, NOT_RUN))
+                continue
+            described, problem = _run(path, precision)
         except Failure as failure:
             failures.append(str(failure))
             continue
-        name = choice.engine.name
-        if name == "fused":
-            name = f"fused, precision {precision}, {choice.engine.core.isa()}"
-        elif name == "reference":  # the plain way to evaluate a file without padded neighbours
-            name = "torchscript"
-        files.append(Described(model, name, choice.reason))
+        files.append(described)
+        if problem:
+            failures.append(f"'{path}' does not run: {problem}")
     conflicts = model_file.ensemble_conflicts([f.model for f in files]) if files else []
     return InfoReport(files, failures, conflicts)
+
+
+def _run(path: Path, precision: str) -> tuple[Described, str]:
+    """Describe a file by running its code, and what is wrong with that."""
+    choice = choose(path, precision=precision)
+    module = model_file.load(path)
+    model = model_file.describe(path, module)
+    name = choice.engine.name
+    if name == "fused":
+        name, problem = f"fused, precision {precision}, {choice.engine.core.isa()}", ""
+    elif name == "torchscript":
+        problem = trial.padded(choice.engine, model)
+    else:  # the reference, the plain way to evaluate a file without padded neighbours
+        name, problem = "torchscript", trial.edges(module, model)
+    return Described(model, name, choice.reason), problem

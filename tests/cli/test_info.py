@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
+from torch import Tensor, nn
 
-from edge_models import MessagePassing
+from edge_models import LennardJones, MessagePassing
+from pwmlff import model_file
+from pwmlff.engine import choose
+from pwmlff.report import Failure
 from systems import SYSTEMS, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -27,7 +34,13 @@ def test_describes_a_file(pwmlff, binary: Path):
     assert model["dtype"] == "float64"
     assert model["sizes"] == {"embedding": [6, 12, 12], "fitting": [10, 10, 7, 1], "m2": 6}
     assert model["sha256"] == hashlib.sha256(binary.read_bytes()).hexdigest()
-    assert model["engine"].startswith("fused, precision double")
+    assert model["engine"] is None
+    assert "--trust" in model["reason"]
+    trusted = pwmlff("info", "model.pt", "--trust", "--json")
+    (other,) = trusted.json["models"]
+    assert other.pop("engine").startswith("fused, precision double")
+    assert other.pop("reason") == ""
+    assert model.items() >= other.items()  # what the loaded module says
 
 
 def test_table(pwmlff, binary: Path):
@@ -50,7 +63,7 @@ def test_ensemble_conflict(pwmlff, binary: Path, tmp_path: Path):
 def test_other_activation(pwmlff, tmp_path: Path):
     """What the fused engine does not compute runs through the file's own code, and says why."""
     other_activation(BINARY.model()).save(tmp_path / "model.pt")
-    found = pwmlff("info", "model.pt", "--json")
+    found = pwmlff("info", "model.pt", "--trust", "--json")
     assert found.returncode == 0
     (model,) = found.json["models"]
     assert model["engine"] == "torchscript"
@@ -69,15 +82,293 @@ def test_bad_files(pwmlff, binary: Path, tmp_path: Path):
 
 def test_bad_precision(pwmlff, binary: Path):
     found = pwmlff("info", "model.pt", "--precision", "half", "--json")
-    assert found.returncode == 1
+    assert found.returncode == 2
     assert "precision is 'half', expected one of exact, double, mixed" in found.output
 
 
 def test_edge_model(pwmlff, tmp_path: Path):
     torch.jit.script(MessagePassing([8, 72], 3.0)).save(tmp_path / "edge.pt")
-    found = pwmlff("info", "edge.pt", "--json")
-    assert found.returncode == 0, found.words
-    (model,) = found.json["models"]
-    assert (model["kind"], model["engine"], model["max_neighbor"]) == ("EDGE", "torchscript", None)
-    assert (model["cutoff"], model["interaction_range"]) == (3.0, 6.0)
+    for trust in ([], ["--trust"]):
+        found = pwmlff("info", "edge.pt", *trust, "--json")
+        assert found.returncode == 0, found.words
+        (model,) = found.json["models"]
+        assert (model["kind"], model["max_neighbor"]) == ("EDGE", None)
+        assert (model["cutoff"], model["interaction_range"]) == (3.0, 6.0)
+        assert (model["nparameters"], model["dtype"]) == (2, "float64")
+        assert model["engine"] == ("torchscript" if trust else None)
     assert "interaction range 6" in pwmlff("info", "edge.pt").words
+
+
+class Parts(nn.Module):
+    """Constants, a tensor of elements, a module that is there twice, parameters of two types."""
+
+    __constants__ = ("cutoff", "model_type")
+
+    def __init__(self):
+        super().__init__()
+        self.model_type, self.cutoff, self.interaction_range = "EDGE", 4.0, 8
+        self.atom_type = torch.tensor([[72, 0], [8, 0]])[:, 0]
+        self.one = self.other = nn.Sequential(nn.Linear(1, 3), nn.Linear(3, 2).double())
+        self.register_buffer("buffer", torch.zeros(7))
+        self.plain = torch.zeros(5)
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        return self.one(edge_vec) + self.other(edge_vec) + self.cutoff + len(self.model_type)
+
+
+def test_tables_say_what_the_loaded_module_says(tmp_path: Path):
+    path = tmp_path / "parts.pt"
+    torch.jit.script(Parts()).save(path)
+    found = model_file.describe_unopened(path)
+    assert found == model_file.describe(path, model_file.load(path))
+    assert found.atom_type == (72, 8)
+    assert (found.cutoff, found.interaction_range) == (4.0, 8.0)
+    assert (found.nparameters, found.dtype) == (3 + 3 + 6 + 2, "float32, float64")
+
+
+class Runs(nn.Module):
+    """Its code runs when it is loaded."""
+
+    def __init__(self):
+        super().__init__()
+        self.model_type, self.cutoff, self.atom_type = "EDGE", 4.0, [8]
+        self.part = Trap()
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        return self.part(edge_vec)
+
+
+class Trap(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.training = False
+
+    @torch.jit.export
+    def __getstate__(self) -> int:
+        return 0
+
+    @torch.jit.export
+    def __setstate__(self, state: int) -> None:
+        self.training = False
+        print("the code of the file runs")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+def test_code_is_not_run(process, tmp_path: Path):
+    torch.jit.script(Runs()).save(tmp_path / "model.pt")
+    found = process("info", "model.pt")
+    assert found.returncode == 0, found.words
+    assert "code of the file runs" not in found.words
+    assert "--trust" in found.words
+    assert "the code of the file runs" in process("info", "model.pt", "--trust").words
+
+
+def test_no_parameters(pwmlff, tmp_path: Path):
+    torch.jit.script(LennardJones()).save(tmp_path / "lj.pt")
+    assert ", 0 parameters," in pwmlff("info", "lj.pt").words.replace("│ 0", ", 0")
+
+
+class Edge(nn.Module):
+    """An EDGE model; those below differ from it by one fault."""
+
+    def __init__(self, cutoff: float = 4.0, reach: float = 4.0):
+        super().__init__()
+        self.model_type, self.cutoff, self.atom_type = "EDGE", cutoff, [8, 72]
+        self.interaction_range = reach
+        self.weight = nn.Parameter(torch.tensor(1.5))
+
+    def edge_energies(self, edge_vec: Tensor) -> Tensor:
+        r = torch.linalg.vector_norm(edge_vec, dim=1)
+        return self.weight * torch.exp(-r) * (1.0 - (r / self.cutoff).square()).clamp(min=0.0) ** 3
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        result = torch.zeros(nlocal, dtype=edge_vec.dtype)
+        inside = edge_index[0] < nlocal
+        return result.index_add(0, edge_index[0][inside], self.edge_energies(edge_vec)[inside])
+
+
+class Unannotated(Edge):
+    def forward(self, edge_vec, edge_index, types, nlocal):
+        return self.edge_energies(edge_vec)[nlocal:]
+
+
+class AllAtoms(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        result = torch.zeros(len(types), dtype=edge_vec.dtype)
+        return result.index_add(0, edge_index[0], self.edge_energies(edge_vec))
+
+
+class Sum(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        return self.edge_energies(edge_vec).sum()
+
+
+class Detached(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        result = torch.zeros(nlocal, dtype=edge_vec.dtype)
+        return result.index_add(0, edge_index[0], self.edge_energies(edge_vec.detach()))
+
+
+class PartlyDetached(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        energies = self.edge_energies(edge_vec) + self.edge_energies(0.5 * edge_vec).detach()
+        return torch.zeros(nlocal, dtype=edge_vec.dtype).index_add(0, edge_index[0], energies)
+
+
+class SingleInside(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        energies = self.edge_energies(edge_vec.to(torch.float32)).to(edge_vec.dtype)
+        return torch.zeros(nlocal, dtype=edge_vec.dtype).index_add(0, edge_index[0], energies)
+
+
+class SingleResult(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        energies = self.edge_energies(edge_vec).to(torch.float32)
+        return torch.zeros(nlocal, dtype=torch.float32).index_add(0, edge_index[0], energies)
+
+
+class SingleBuffer(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        return torch.zeros(nlocal).index_add(0, edge_index[0], self.edge_energies(edge_vec))
+
+
+class ShortRange(MessagePassing):
+    def __init__(self):
+        super().__init__([8, 72], 3.0)
+        self.interaction_range = 3.0
+
+
+class NotANumber(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        energies = (self.edge_energies(edge_vec) - 2.0).sqrt()
+        return torch.zeros(nlocal, dtype=edge_vec.dtype).index_add(0, edge_index[0], energies)
+
+
+class Fails(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        if nlocal > 0:
+            raise ValueError("not today")
+        return self.edge_energies(edge_vec)
+
+
+FAULTS = {
+    Unannotated: ["its signature is", "write nlocal: int"],
+    AllAtoms: ["energies of shape [25] for 12 of 25 atoms, expected [12]", "energies[:nlocal]"],
+    Sum: ["energies of shape []", "not their sum"],
+    Detached: ["do not depend on edge_vec", "detach()"],
+    PartlyDetached: ["the derivative of its energies is off", "detach()"],
+    SingleInside: ["the derivative of its energies is off", "float32"],
+    SingleResult: ["energies in torch.float32, expected torch.float64"],
+    SingleBuffer: ["its forward failed", "dtype=edge_vec.dtype"],
+    ShortRange: ["beyond interaction_range 3", "rounds of message passing"],
+    NotANumber: ["no numbers"],
+    Fails: ["its forward failed", "not today"],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_trial_of_an_edge_model(pwmlff, tmp_path: Path, fault):
+    torch.jit.script(fault()).save(tmp_path / "edge.pt")
+    found = pwmlff("info", "edge.pt", "--trust", "--json")
+    assert found.returncode == 1, found.words
+    (failure,) = found.json["failures"]
+    assert failure.startswith("'edge.pt' does not run: ")
+    assert all(words in failure for words in FAULTS[fault]), failure
+
+
+@pytest.mark.parametrize("reach", [4.0, 8.0])
+def test_trial_of_a_sound_edge_model(pwmlff, tmp_path: Path, reach: float):
+    torch.jit.script(Edge(reach=reach)).save(tmp_path / "edge.pt")
+    found = pwmlff("info", "edge.pt", "--trust")
+    assert found.returncode == 0, found.words
+
+
+def test_code_that_raises(pwmlff, binary: Path):
+    """torch.jit.Error is no RuntimeError."""
+    with zipfile.ZipFile(binary) as found:
+        files = {name: found.read(name) for name in found.namelist()}
+    (code,) = (name for name in files if name.endswith("pwmlff/models/dp.py"))
+    first = b"    _0 = __torch__.pwmlff.models.dp._assemble\n"
+    assert files[code].count(first) == 1
+    raises = b'    ops.prim.RaiseException("not today", "builtins.ValueError")\n'
+    files[code] = files[code].replace(first, raises + first)
+    with zipfile.ZipFile(binary, "w") as made:
+        for name, contents in files.items():
+            made.writestr(name, contents)
+
+    found = pwmlff("info", "model.pt", "--trust", "--json")
+    assert found.returncode == 1
+    assert "its forward failed on a test cluster" in found.json["failures"][0]
+    assert "not today" in found.json["failures"][0]
+    with pytest.raises(Failure, match="not today"):
+        choose(binary, "fused")
+
+
+class Attributes(nn.Module):
+    """Attributes as they are given."""
+
+    def __init__(self, attributes: dict):
+        super().__init__()
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+VALUES = {
+    "tensor": torch.tensor([1.5, 2.5]),
+    "text": "6.0",
+    "list": [1.5],
+    "pair": (1, "a"),
+    "switch": True,
+    "infinite": math.inf,
+    "not a number": math.nan,
+    "large": 2**40,
+    "negative": -1,
+    "zero": 0,
+    "nested": {"a": [1]},
+}
+GOOD = {
+    "DP": {"model_type": "DP", "units": "metal", "Rmax": 6.0, "maxNeighborNum": 100, "M2": 4,
+           "atom_type": [8]},
+    "EDGE": {"model_type": "EDGE", "units": "metal", "cutoff": 6.0, "interaction_range": 6.0,
+             "atom_type": [8]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", GOOD)
+@pytest.mark.parametrize("value", VALUES)
+def test_attributes_of_other_types(pwmlff, tmp_path: Path, kind: str, value: str):
+    """Each is refused in one line that names the file, loaded or not."""
+    for name in GOOD[kind]:
+        path = tmp_path / f"{name}.pt"
+        torch.jit.script(Attributes({**GOOD[kind], name: VALUES[value]})).save(path)
+        messages = []
+        for describe in (
+            model_file.describe_unopened,
+            lambda path: model_file.describe(path, model_file.load(path)),
+        ):
+            try:
+                described = describe(path)
+            except Failure as failure:
+                assert f"'{path}'" in str(failure)
+                assert "expected" in str(failure)
+                messages.append(str(failure).split(" is ")[0])
+            else:
+                assert name == "M2", described
+                messages.append(described.sizes["m2"])
+        assert messages[0] == messages[1]
+    good = tmp_path / "good.pt"
+    torch.jit.script(Attributes(GOOD[kind])).save(good)
+    assert model_file.describe_unopened(good).cutoff == 6.0
+
+
+def test_missing_attributes_name_the_class(pwmlff, tmp_path: Path):
+    """As for a model of another program."""
+    torch.jit.script(Attributes({})).save(tmp_path / "other.pt")
+    found = pwmlff("info", "other.pt", "--json")
+    (failure,) = found.json["failures"]
+    assert "Attributes, has no attribute atom_type, Rmax, maxNeighborNum" in failure

@@ -1,0 +1,131 @@
+"""Run the code of a model file once, as lmp will, and say plainly what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from ase import Atoms
+from ase.neighborlist import neighbor_list
+
+from pwmlff.engine import Engine, random_cluster
+from pwmlff.model_file import ModelInfo, last_line
+
+#: Largest difference of the derivative and of differences of the energy, as a share of the former.
+#: Float64 gives 1e-7; float32 inside, or a part that is detached, far more.
+DERIVATIVE_GATE = 1e-5
+STEP = 1e-5  # of a difference of the energy, in cutoffs
+ROUNDING = 1e-9  # of a range that is a multiple of the cutoff
+
+
+def padded(engine: Engine, info: ModelInfo) -> str:
+    """What keeps the forward of a DP from running; empty where nothing does."""
+    try:
+        found = engine(random_cluster(info.cutoff, info.atom_type, info.max_neighbor))
+    except (RuntimeError, ValueError, TypeError, torch.jit.Error) as error:
+        return f"its forward failed on a test cluster: {last_line(error)}"
+    if not np.isfinite(found.atom_energy).all() or not np.isfinite(found.forces).all():
+        return "its forward gives energies or forces that are no numbers on a test cluster"
+    return ""
+
+
+def edges(module: torch.jit.ScriptModule, info: ModelInfo) -> str:
+    """What keeps the forward of an EDGE model from running or from being right; or empty.
+
+    The cluster has as many atoms whose energies are asked for as others, and only those edges that
+    lmp would pass for the interaction_range of the file. The module is float64 afterwards.
+    """
+    try:
+        _check_signature(module)
+        _check_energies(module.to(torch.float64), info)
+    except _Wrong as wrong:
+        return str(wrong)
+    except (RuntimeError, ValueError, TypeError, torch.jit.Error) as error:
+        reason = last_line(error)
+        hint = "; inputs are float64: make tensors with dtype=edge_vec.dtype" * ("type" in reason)
+        return f"its forward failed on a test cluster: {reason}{hint}"
+    return ""
+
+
+class _Wrong(Exception):
+    """The model does not keep to the contract; the text says how."""
+
+
+_NO_DERIVATIVE = (
+    "its energies do not depend on edge_vec, so there are no forces; look for detach(), "
+    "torch.no_grad() or item() in its forward"
+)
+
+
+def _check_signature(module: torch.jit.ScriptModule) -> None:
+    expected = "forward(Tensor edge_vec, Tensor edge_index, Tensor types, int nlocal) -> Tensor"
+    if not hasattr(module, "forward"):
+        raise _Wrong(f"it has no forward, expected {expected}")
+    schema = module.forward.schema
+    kinds = [argument.type.kind() for argument in schema.arguments[1:]]
+    first = kinds[:4] == ["TensorType"] * 3 + ["IntType"]
+    rest = all(argument.has_default_value() for argument in schema.arguments[5:])
+    if not (first and rest and [r.type.kind() for r in schema.returns] == ["TensorType"]):
+        hint = "; an argument without a type is a Tensor: write nlocal: int" * (
+            kinds[:4] == ["TensorType"] * 4
+        )
+        raise _Wrong(f"its signature is {schema}, expected {expected}{hint}")
+
+
+def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo) -> None:
+    cluster = random_cluster(info.cutoff, info.atom_type, None)
+    types = torch.tensor([info.atom_type.index(z) for z in cluster.numbers])
+    nall, nlocal = len(cluster), len(cluster) // 2
+    edge_vec, edge_index = _edges(cluster, info, nlocal)
+
+    energies = module(edge_vec.requires_grad_(), edge_index, types, nlocal)
+    if energies.shape != (nlocal,):
+        hint = {
+            (nall,): "; return energies[:nlocal]",
+            (): "; return the energies of atoms, not their sum",
+        }.get(tuple(energies.shape), "")
+        raise _Wrong(
+            f"its forward gives energies of shape {list(energies.shape)} for {nlocal} of {nall} "
+            f"atoms, expected [{nlocal}]{hint}"
+        )
+    if energies.dtype != edge_vec.dtype:
+        raise _Wrong(
+            f"its forward gives energies in {energies.dtype}, expected {edge_vec.dtype} as the "
+            "inputs are: make tensors with dtype=edge_vec.dtype"
+        )
+    gradient = None
+    if energies.requires_grad:
+        (gradient,) = torch.autograd.grad(energies.sum(), edge_vec, allow_unused=True)
+    if gradient is None:
+        raise _Wrong(_NO_DERIVATIVE)
+    if not energies.isfinite().all() or not gradient.isfinite().all():
+        raise _Wrong("its forward gives energies or forces that are no numbers on a test cluster")
+
+    generator = torch.Generator().manual_seed(0)
+    step = STEP * info.cutoff * torch.randn(edge_vec.shape, generator=generator).double()
+    with torch.no_grad():
+        up, down = (module(edge_vec + s, edge_index, types, nlocal).sum() for s in (step, -step))
+        whole = module(*_edges(cluster, info, nall), types, nall)[:nlocal]
+    change = gradient * step
+    error = float(((up - down) / 2 - change.sum()).abs() / change.norm().clamp(min=1e-300))
+    if not error <= DERIVATIVE_GATE:
+        raise _Wrong(
+            f"the derivative of its energies is off by {error:.0e} on a test cluster; look for "
+            "float32, detach() or item() in its forward"
+        )
+    if not torch.allclose(whole, energies, rtol=1e-9, atol=1e-9):
+        raise _Wrong(
+            f"its energies depend on edges beyond interaction_range {info.interaction_range:g}; "
+            "give it the number of rounds of message passing times the cutoff"
+        )
+
+
+def _edges(cluster: Atoms, info: ModelInfo, nlocal: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Vectors and ends of the edges that the energies of the first nlocal atoms may depend on."""
+    i, j, vectors = neighbor_list("ijD", cluster, info.cutoff)
+    starts = np.arange(len(cluster)) < nlocal
+    for _ in range(math.ceil(info.interaction_range / info.cutoff - ROUNDING) - 1):
+        starts[j[starts[i]]] = True
+    keep = starts[i]
+    return torch.from_numpy(vectors[keep]), torch.from_numpy(np.stack((i, j))[:, keep])
