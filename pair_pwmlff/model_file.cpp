@@ -44,7 +44,8 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) : fil
     module_ = torch::jit::load(stream, at::kCPU);
   } catch (const std::exception &error) {
     throw std::runtime_error("model file " + in_quotes(file) +
-                             " is a sound archive, but torch cannot load it: " + first_line(error));
+                             " is sound, but torch cannot load it, of class " +
+                             pwmlff::model_class(contents) + ": " + first_line(error));
   }
   module_.eval();
   std::set<std::string> dtypes;

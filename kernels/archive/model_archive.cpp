@@ -310,6 +310,15 @@ void check_model_archive(std::string_view bytes)
   }
 }
 
+std::string model_class(std::string_view bytes)
+{
+  const Zip zip(bytes);
+  const std::string_view first = zip.members().front().name;
+  const std::string pickle =
+      contents(*zip.find(std::string(first.substr(0, first.find('/'))) + "/data.pkl"));
+  return class_of(Pickle(pickle).root());
+}
+
 void check_limits(const ModelLimits &limits)
 {
   constexpr double shortest = 0.01, longest = 1000.0, most_hops = 100.0, most_neighbors = 10000.0;
@@ -362,6 +371,16 @@ try {
 int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, int message_size)
 {
   return answer([&] { pwmlff::check_model_archive({bytes, size}); }, message, message_size);
+}
+
+int pwmlff_model_class(const char *bytes, uint64_t size, char *text, int text_size)
+{
+  return answer(
+      [&] {
+        std::snprintf(text, static_cast<std::size_t>(text_size), "%s",
+                      pwmlff::model_class({bytes, size}).c_str());
+      },
+      text, text_size);
 }
 
 int pwmlff_check_limits(double cutoff, double interaction_range, const double *max_neighbor,

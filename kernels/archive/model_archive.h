@@ -25,6 +25,9 @@ namespace pwmlff {
 ///         with what to do
 void check_model_archive(std::string_view bytes);
 
+/// Name of the Python class of the module in an archive that is sound.
+std::string model_class(std::string_view bytes);
+
 /// What a model says of itself.
 struct ModelLimits {
   double cutoff = 0.0;               // angstrom, or reduced
@@ -45,6 +48,9 @@ extern "C" {
 /// The same for other languages. @return 0, or -1 for an error whose text, ended by a zero, is then in
 /// message[0 .. message_size-1]
 int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, int message_size);
+
+/// The name is then in text[0 .. text_size-1].
+int pwmlff_model_class(const char *bytes, uint64_t size, char *text, int text_size);
 
 /// max_neighbor: a null pointer where the kind has no such limit
 int pwmlff_check_limits(double cutoff, double interaction_range, const double *max_neighbor,

@@ -5,6 +5,7 @@
 
 #include "pickle.h"
 
+#include <algorithm>
 #include <bit>
 #include <stdexcept>
 
@@ -12,6 +13,9 @@ namespace pwmlff {
 namespace {
 
 using Kind = PickleValue::Kind;
+
+constexpr std::size_t MOST_VALUES = 1 << 22;
+constexpr int MOST_DEPTH = 1000;    // of values in each other; what destroys them calls itself
 
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
 
@@ -238,6 +242,9 @@ class Machine {
 
   PickleValue &push(Kind kind)
   {
+    if (values.size() >= MOST_VALUES)
+      fail("it has more than " + std::to_string(MOST_VALUES) +
+           " values; keep large arrays in tensors");
     PickleValue &value = values.emplace_back();
     value.kind = kind;
     stack.push_back(&value);
@@ -271,14 +278,23 @@ class Machine {
     return items;
   }
 
-  void collect(Kind kind, Items items) { push(kind).items = std::move(items); }
+  static void put_into(PickleValue &value, const Items &items)
+  {
+    value.items.insert(value.items.end(), items.begin(), items.end());
+    for (const PickleValue *const item : items)
+      value.depth = std::max(value.depth, item->depth + 1);
+    if (value.depth > MOST_DEPTH)
+      fail("its values are nested more than " + std::to_string(MOST_DEPTH) + " deep");
+  }
+
+  void collect(Kind kind, const Items &items) { put_into(push(kind), items); }
 
   void call(int n) { collect(Kind::object, last(n)); }
 
   void add(const Items &items)
   {
     PickleValue *const to = pop();
-    to->items.insert(to->items.end(), items.begin(), items.end());
+    put_into(*to, items);
     stack.push_back(to);
   }
 

@@ -35,6 +35,7 @@ struct PickleValue {
   double real = 0.0;
   std::string_view text;
   std::vector<const PickleValue *> items;
+  int depth = 0;    // of what is in it
 
   bool is_global(std::string_view module, std::string_view name) const
   {
@@ -47,7 +48,8 @@ struct PickleValue {
 class Pickle {
  public:
   /// @param bytes  of the pickle; they have to stay where they are
-  /// @throws std::runtime_error where it is none, or has operations that torch does not write
+  /// @throws std::runtime_error where it is none, has operations that torch does not write, or would take
+  ///         gigabytes of memory or a very deep stack to make
   explicit Pickle(std::string_view bytes);
 
   const PickleValue &root() const { return *root_; }

@@ -34,6 +34,7 @@ def _compiled() -> ctypes.CDLL:
     compiled = ctypes.CDLL(os.path.join(os.path.dirname(plugin), "libpwmlff_archive.so"))
     message = (ctypes.c_char_p, ctypes.c_int)
     compiled.pwmlff_check_model_archive.argtypes = (ctypes.c_char_p, ctypes.c_uint64, *message)
+    compiled.pwmlff_model_class.argtypes = (ctypes.c_char_p, ctypes.c_uint64, *message)
     compiled.pwmlff_check_limits.argtypes = (
         ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_double),
         ctypes.POINTER(ctypes.c_int64), ctypes.c_int, *message,
@@ -41,10 +42,13 @@ def _compiled() -> ctypes.CDLL:
     return compiled
 
 
-def _ask(function: Callable[..., int], *arguments: Any) -> None:
-    message = ctypes.create_string_buffer(_TEXT)
-    if function(*arguments, message, _TEXT):
-        raise ValueError(message.value.decode(errors="replace"))
+def _ask(function: Callable[..., int], *arguments: Any) -> str:
+    buffer = ctypes.create_string_buffer(_TEXT)
+    failed = function(*arguments, buffer, _TEXT)
+    text = buffer.value.decode(errors="replace")
+    if failed:
+        raise ValueError(text)
+    return text
 
 
 def check(contents: bytes) -> None:
@@ -55,6 +59,11 @@ def check(contents: bytes) -> None:
         ImportError: pair-pwmlff is not compiled.
     """
     _ask(_compiled().pwmlff_check_model_archive, contents, len(contents))
+
+
+def class_name(contents: bytes) -> str:
+    """Name of the Python class of the module in an archive that :func:`check` has found sound."""
+    return _ask(_compiled().pwmlff_model_class, contents, len(contents))
 
 
 def check_limits(
@@ -136,9 +145,9 @@ def read(contents: bytes) -> Tables:
         ValueError: they cannot be read without running code of the file; the text goes on after
             the name of the file.
     """
-    archive = zipfile.ZipFile(io.BytesIO(contents))
-    root = archive.namelist()[0].split("/")[0]
     try:
+        archive = zipfile.ZipFile(io.BytesIO(contents))
+        root = archive.namelist()[0].split("/")[0]
         module = _Tables(io.BytesIO(archive.read(f"{root}/data.pkl")), f"{root}/data/").load()
     except _UNREADABLE as error:
         raise ValueError(f"has tables that cannot be read: {error}") from error
@@ -153,9 +162,10 @@ def read(contents: bytes) -> Tables:
     )
 
 
-#: What an unpickler raises on what is no pickle of torch.
+#: What zipfile and an unpickler raise on what torch does not write.
 _UNREADABLE = (
-    pickle.UnpicklingError, AttributeError, EOFError, IndexError, KeyError, TypeError, ValueError,
+    pickle.UnpicklingError, zipfile.BadZipFile, NotImplementedError, AttributeError, EOFError,
+    IndexError, KeyError, TypeError, ValueError,
 )  # fmt: skip
 
 

@@ -70,18 +70,20 @@ def load(path: str | PathLike[str]) -> torch.jit.ScriptModule:
     Raises:
         Failure: there is no such file, it is not a sound archive, or torch cannot load it.
     """
-    stream = io.BytesIO(read(path))  # what was checked is what is loaded
+    contents = read(path)
     with contextlib.suppress(ImportError):
         import pwmlff.kernels  # noqa: F401, PLC0415  older exports call ops that it brings
     try:
         with warnings.catch_warnings():
             # The files are TorchScript: that torch has other formats by now is no news to users.
             warnings.simplefilter("ignore", DeprecationWarning)
-            return torch.jit.load(stream, "cpu").eval()
+            # What was checked is what is loaded.
+            return torch.jit.load(io.BytesIO(contents), "cpu").eval()
     except (RuntimeError, ValueError, torch.jit.Error) as error:
         reason = str(error).strip().split("\n")[0]
         raise Failure(
-            f"'{fspath(path)}' is a sound archive, but torch cannot load it: {reason}"
+            f"'{fspath(path)}' is sound, but torch cannot load it, of class "
+            f"{archive.class_name(contents)}: {reason}"
         ) from error
 
 
@@ -164,7 +166,7 @@ def describe(path: str | PathLike[str], module: torch.jit.ScriptModule) -> Model
         Failure: the kind is unknown, or an attribute is missing or is not what a simulation can
             have.
     """
-    path = fspath(path)
+    path, contents = fspath(path), Path(path).read_bytes()
 
     def integers(tensor: torch.Tensor) -> list[int]:
         if tensor.is_floating_point() or tensor.is_complex():
@@ -173,7 +175,7 @@ def describe(path: str | PathLike[str], module: torch.jit.ScriptModule) -> Model
 
     attributes = _Attributes(
         path,
-        str(module._c._type().qualified_name()),
+        archive.class_name(contents),
         lambda name, default: getattr(module, name, default),
         integers,
     )
@@ -181,7 +183,7 @@ def describe(path: str | PathLike[str], module: torch.jit.ScriptModule) -> Model
         name: (tuple(value.shape), str(value.dtype).removeprefix("torch."))
         for name, value in module.named_parameters()
     }
-    return _describe(path, Path(path).read_bytes(), attributes, parameters)
+    return _describe(path, contents, attributes, parameters)
 
 
 def describe_unopened(path: str | PathLike[str]) -> ModelInfo:

@@ -17,6 +17,7 @@ SEED = int(os.environ.get("PWMLFF_SEED", "0"))
 # In a process of its own: a crash is a result, too. The last line tells which mutant it was.
 WORKER = """
 import resource, sys
+from dataclasses import replace
 from pathlib import Path
 import numpy as np, torch
 from mutants import mutants
@@ -36,6 +37,7 @@ def numbers(path):
 
 original = path.read_bytes()
 expected = numbers(path)
+tables = replace(model_file.describe_unopened(path), file="", sha256="", bytes=0)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 damaged = path.with_name("damaged.pt")
 refused = same = 0
@@ -48,6 +50,8 @@ for name, contents in mutants(original, count, seed):
         refused += 1
         continue
     assert found == expected, "other numbers"
+    info = model_file.describe_unopened(damaged)
+    assert replace(info, file="", sha256="", bytes=0) == tables, "other tables"
     same += 1
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 print(f'{{"refused": {refused}, "same": {same}, "grown": {grown}}}')

@@ -286,8 +286,12 @@ ERRORS = {
     "no derivative": (Detached([8, 72], 3.0), "", ["do not depend on edge_vec"]),
     "shape": (WrongShape([8, 72], 3.0), "", ["energies of atoms as [", "expected a tensor ["]),
     "signature": (WrongSignature([8, 72], 3.0), "", ["wrong signature", "edge_index"]),
-    "cutoff": (changed(cutoff=-1.0), "", ["has cutoff -1.0"]),
-    "range": (changed(interaction_range=2.0), "", ["interaction_range 2.0", "not shorter"]),
+    "cutoff": (changed(cutoff=-1.0), "", ["has cutoff -1, expected a length from 0.01 to 1000"]),
+    "range": (
+        changed(interaction_range=2.0),
+        "",
+        ["interaction_range 2, expected a length from the cutoff"],
+    ),
     "no elements": (changed(atom_type=[8, 8]), "", ["distinct atomic numbers"]),
     "fused": (message_passing(), "engine fused", ["of kind EDGE", "auto or torchscript"]),
 }
