@@ -157,7 +157,7 @@ void ModelFile::describe_limits(ModelInfo &info, const LimitNames &names) const
 std::string ModelFile::class_name() const
 {
   const auto name = module_.type()->name();
-  return name ? name->qualifiedName() : "unknown";
+  return name ? pwmlff::python_class(name->qualifiedName()) : "unknown";
 }
 
 }    // namespace pair_pwmlff

@@ -310,18 +310,31 @@ void check_model_archive(std::string_view bytes)
   }
 }
 
+std::string python_class(const std::string &name)
+{
+  std::string result;
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t end = std::min(name.find('.', at), name.size());
+    const std::string part = name.substr(at, end - at);
+    if (part != "__torch__" && !starts(part, "___torch_mangle_"))
+      result += (result.empty() ? "" : ".") + part;
+    at = end + 1;
+  }
+  return result;
+}
+
 std::string model_class(std::string_view bytes)
 {
   const Zip zip(bytes);
   const std::string_view first = zip.members().front().name;
   const std::string pickle =
       contents(*zip.find(std::string(first.substr(0, first.find('/'))) + "/data.pkl"));
-  return class_of(Pickle(pickle).root());
+  return python_class(class_of(Pickle(pickle).root()));
 }
 
 void check_limits(const ModelLimits &limits)
 {
-  constexpr double shortest = 0.01, longest = 1000.0, most_hops = 100.0, most_neighbors = 10000.0;
+  constexpr double shortest = 0.01, longest = 100.0, most_hops = 100.0, most_neighbors = 10000.0;
   constexpr std::int64_t last_element = 118;
   const auto text = [](double value) {
     char buffer[32];

@@ -25,6 +25,9 @@ namespace pwmlff {
 ///         with what to do
 void check_model_archive(std::string_view bytes);
 
+/// The Python class that TorchScript calls "__torch__.module.___torch_mangle_7.Name": "module.Name".
+std::string python_class(const std::string &name);
+
 /// Name of the Python class of the module in an archive that is sound.
 std::string model_class(std::string_view bytes);
 

@@ -22,6 +22,7 @@ constexpr std::uint64_t LOCAL_BYTES = 30, ENTRY_BYTES = 46, END_BYTES = 22, END6
 constexpr std::uint64_t FULL16 = 0xFFFF, FULL32 = 0xFFFFFFFF;    // "look into the zip64 field"
 constexpr std::uint32_t ZIP64_FIELD = 1;
 
+constexpr std::uint64_t NEWEST = 63;    // version of that text, without the point
 constexpr std::uint32_t DEFLATE_OPTIONS = 0x6, SIZES_FOLLOW = 0x8, UTF8 = 0x800;    // flags
 constexpr std::uint32_t DOS_FOLDER = 0x10;                                          // an attribute
 constexpr std::uint64_t STORED = 0, DEFLATED = 8;                                   // methods
@@ -143,6 +144,7 @@ void Zip::read_directory(std::string_view directory, std::uint64_t count)
       fail(what + " has no proper name");
     if (member.name.back() == '/' || (number(entry, 38, 4) & DOS_FOLDER))
       fail(what + " is marked as a folder, so torch would not read it");
+    if (number(entry, 6, 1) > NEWEST) fail(what + " needs a newer form of zip files");
     if (flags & ~(DEFLATE_OPTIONS | SIZES_FOLLOW | UTF8))
       fail(what + " is encrypted, or has flags that are not known");
     if (method != STORED && method != DEFLATED)

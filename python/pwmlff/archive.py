@@ -115,12 +115,10 @@ class Tables:
     """What a TorchScript archive says of its module, without running code of it.
 
     Attributes:
-        class_name: of the module.
         attributes: its attributes and class constants; tensors are StoredTensor.
         parameters: those of the module and of all that it holds, by name.
     """
 
-    class_name: str
     attributes: dict[str, Any]
     parameters: dict[str, StoredTensor]
     _archive: zipfile.ZipFile = field(repr=False)
@@ -152,10 +150,11 @@ def read(contents: bytes) -> Tables:
     except _UNREADABLE as error:
         raise ValueError(f"has tables that cannot be read: {error}") from error
     if not isinstance(module, _Object) or not isinstance(module.state, dict):
-        raise ValueError("makes its attributes by code of its own, so they cannot be read alone")
+        raise ValueError(
+            "makes its attributes by code of its own, so only running it (--trust) can tell"
+        )
     classes = _Classes(archive, root)
     return Tables(
-        module.class_name,
         {**classes.of(module).constants, **module.state},
         dict(_parameters(module, classes)),
         archive,

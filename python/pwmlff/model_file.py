@@ -197,7 +197,9 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
         tables = archive.read(contents)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    attributes = _Attributes(path, tables.class_name, tables.attributes.get, tables.integers)
+    attributes = _Attributes(
+        path, archive.class_name(contents), tables.attributes.get, tables.integers
+    )
     parameters = {
         name: (tensor.shape, _dtype(tensor.storage)) for name, tensor in tables.parameters.items()
     }

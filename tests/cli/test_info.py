@@ -285,19 +285,58 @@ def test_trial_of_a_sound_edge_model(pwmlff, tmp_path: Path, reach: float):
     assert found.returncode == 0, found.words
 
 
-def test_code_that_raises(pwmlff, binary: Path):
-    """torch.jit.Error is no RuntimeError."""
-    with zipfile.ZipFile(binary) as found:
+def insert(path: Path, statement: str) -> None:
+    """Put a statement of TorchScript at the beginning of the forward of a DP file."""
+    with zipfile.ZipFile(path) as found:
         files = {name: found.read(name) for name in found.namelist()}
-    (code,) = (name for name in files if name.endswith("pwmlff/models/dp.py"))
     first = b"    _0 = __torch__.pwmlff.models.dp._assemble\n"
+    (code,) = (name for name in files if first in files[name])
     assert files[code].count(first) == 1
-    raises = b'    ops.prim.RaiseException("not today", "builtins.ValueError")\n'
-    files[code] = files[code].replace(first, raises + first)
-    with zipfile.ZipFile(binary, "w") as made:
+    files[code] = files[code].replace(first, f"    {statement}\n".encode() + first)
+    with zipfile.ZipFile(path, "w") as made:
         for name, contents in files.items():
             made.writestr(name, contents)
 
+
+def test_operation_of_another_program(pwmlff, binary: Path):
+    """As models of DeePMD-kit have them: the class tells where it comes from."""
+    insert(binary, "ops.deepmd.border_op(nghost)")
+    assert pwmlff("info", "model.pt").returncode == 0
+    (failure,) = pwmlff("info", "model.pt", "--trust", "--json").json["failures"]
+    words = "'model.pt' is sound, but torch cannot load it, of class pwmlff.models.dp.DP: "
+    assert failure.startswith(words)
+    assert "deepmd::border_op" in failure
+
+
+class OwnState(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cutoff = 4.0
+        self.training = False
+
+    @torch.jit.export
+    def __getstate__(self) -> float:
+        return self.cutoff
+
+    @torch.jit.export
+    def __setstate__(self, state: float) -> None:
+        self.cutoff = state
+        self.training = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+def test_attributes_that_code_makes(pwmlff, tmp_path: Path):
+    torch.jit.script(OwnState()).save(tmp_path / "model.pt")
+    (failure,) = pwmlff("info", "model.pt", "--json").json["failures"]
+    assert "'model.pt' makes its attributes by code of its own" in failure
+    assert "--trust" in failure
+
+
+def test_code_that_raises(pwmlff, binary: Path):
+    """torch.jit.Error is no RuntimeError."""
+    insert(binary, 'ops.prim.RaiseException("not today", "builtins.ValueError")')
     found = pwmlff("info", "model.pt", "--trust", "--json")
     assert found.returncode == 1
     assert "its forward failed on a test cluster" in found.json["failures"][0]

@@ -46,11 +46,11 @@ for name, contents in mutants(original, count, seed):
     damaged.write_bytes(contents)
     try:
         found = numbers(damaged)
+        info = model_file.describe_unopened(damaged)
     except Failure:
         refused += 1
         continue
     assert found == expected, "other numbers"
-    info = model_file.describe_unopened(damaged)
     assert replace(info, file="", sha256="", bytes=0) == tables, "other tables"
     same += 1
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -17,8 +17,7 @@ from systems import SYSTEMS
 
 SYSTEM = SYSTEMS["one element, orthorhombic"]
 EMPTY = b"\x80\x02)."  # the pickle of an empty tuple
-LOCAL_CRC, LOCAL_NAME = 14, 30  # offsets in a local header
-ENTRY_FLAGS, ENTRY_ATTRIBUTES, ENTRY_OFFSET, ENTRY_NAME = 8, 38, 42, 46
+ENTRY_VERSION, ENTRY_FLAGS, ENTRY_ATTRIBUTES, ENTRY_OFFSET, ENTRY_NAME = 6, 8, 38, 42, 46  # offsets
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +112,10 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "encrypted": (
         lambda b: patched(b, entry(b, "model/data/0") + ENTRY_FLAGS, b"\x09"),
         "'model/data/0' is encrypted",
+    ),
+    "of a newer zip": (
+        lambda b: patched(b, entry(b, "model/data/0") + ENTRY_VERSION, b"\xff"),
+        "'model/data/0' needs a newer form",
     ),
     "half of it": (lambda b: b[: len(b) // 2], "truncated"),
     "one byte short": (lambda b: b[:-1], "truncated"),
@@ -363,7 +366,7 @@ LIMITS = {
     "cutoff negative": ((-6.0, 6.0, 100, [8]), "cutoff -6"),
     "range infinite": ((6.0, np.inf, None, [8]), "interaction_range inf"),
     "range short": ((6.0, 5.0, None, [8]), "interaction_range 5"),
-    "range of many hops": ((0.1, 900.0, None, [8]), "interaction_range 900"),
+    "range of many hops": ((0.1, 90.0, None, [8]), "0.1, to 10"),
     "no neighbors": ((6.0, 6.0, 0, [8]), "maxNeighborNum 0"),
     "too many neighbors": ((6.0, 6.0, 2**31, [8]), "maxNeighborNum 2147483648"),
     "neighbors NaN": ((6.0, 6.0, np.nan, [8]), "maxNeighborNum nan"),

@@ -286,7 +286,7 @@ ERRORS = {
     "no derivative": (Detached([8, 72], 3.0), "", ["do not depend on edge_vec"]),
     "shape": (WrongShape([8, 72], 3.0), "", ["energies of atoms as [", "expected a tensor ["]),
     "signature": (WrongSignature([8, 72], 3.0), "", ["wrong signature", "edge_index"]),
-    "cutoff": (changed(cutoff=-1.0), "", ["has cutoff -1, expected a length from 0.01 to 1000"]),
+    "cutoff": (changed(cutoff=-1.0), "", ["has cutoff -1, expected a length from 0.01 to 100"]),
     "range": (
         changed(interaction_range=2.0),
         "",
