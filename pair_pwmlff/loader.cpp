@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -30,13 +31,15 @@ using CreatePair = void *(void *, const char *);
 constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
 constexpr const char *STYLE_SYMBOL = "pwmlff_create_pair";
+constexpr const char *TIMEOUT_VARIABLE = "PWMLFF_LOAD_TIMEOUT";
+constexpr double LOAD_TIMEOUT = 60.0;                             // seconds
 constexpr const char *TORCH_LIB_VARIABLE = "PWMLFF_TORCH_LIB";    // set by pwmlff.plugin.folder()
 
 // The folder of the shared library that this function is part of.
 fs::path plugin_folder()
 {
   Dl_info info{};
-  dladdr(reinterpret_cast<const void *>(&create_pair), &info);
+  dladdr(reinterpret_cast<const void *>(&pwmlff_load_pair), &info);
   return fs::canonical(info.dli_fname).parent_path();
 }
 
@@ -119,15 +122,48 @@ CreatePair *open_style()
   return reinterpret_cast<CreatePair *>(symbol);
 }
 
-}    // namespace
-
-void *create_pair(void *ptr, const char *style)
+// Seconds by which ranks may come here one after the other, from the environment; false where that is no such number.
+bool load_timeout(double &seconds)
 {
+  const char *const text = std::getenv(TIMEOUT_VARIABLE);
+  seconds = LOAD_TIMEOUT;
+  if (!text || !*text) return true;
+  char *end = nullptr;
+  const double value = std::strtod(text, &end);
+  if (*end || !(value > 0.0)) return false;
+  seconds = value;
+  return true;
+}
+
+}    // namespace
+}    // namespace pair_pwmlff
+
+extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *ptr, const char *style)
+{
+  using namespace pair_pwmlff;
   auto *lmp = static_cast<LAMMPS_NS::LAMMPS *>(ptr);
   CreatePair *create = nullptr;
-  const std::string failure = first_failure(lmp->world, [&create] { create = open_style(); });
+
+  double seconds;
+  const bool valid = load_timeout(seconds);
+  const std::string missing = missing_ranks(lmp->world, seconds);
+  if (!missing.empty())
+    lmp->error->one(FLERR,
+                    "Pair style pwmlff: " + missing + " did not come here within " +
+                        std::to_string(std::lround(std::ceil(seconds))) +
+                        " s; probably the LAMMPS there does not know the style. Is " +
+                        plugin_folder().string() +
+                        " there on every node, is lmp the same, and does LAMMPS_PLUGIN_PATH reach "
+                        "all ranks? Where ranks are only slow, set " +
+                        TIMEOUT_VARIABLE + " to more seconds");
+
+  const std::string failure = first_failure(lmp->world, [&] {
+    if (!valid)
+      throw std::runtime_error(std::string("environment variable ") + TIMEOUT_VARIABLE + " is '" +
+                               std::getenv(TIMEOUT_VARIABLE) +
+                               "', expected a number of seconds above zero");
+    create = open_style();
+  });
   if (!failure.empty()) lmp->error->all(FLERR, "Pair style pwmlff: " + failure);
   return create(ptr, style);
 }
-
-}    // namespace pair_pwmlff

@@ -3,12 +3,44 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
+#include "host.h"
 #include "lammpsplugin.h"
 #include "loader.h"
 
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
 namespace {
 
-/// Registers the style under the name in the input.
+using namespace pair_pwmlff;
+
+// Path of this file, symbolic links followed, as what it needs lies beside the real one.
+std::filesystem::path this_file()
+{
+  Dl_info info{};
+  dladdr(reinterpret_cast<const void *>(&this_file), &info);
+  std::error_code ignored;
+  const auto real = std::filesystem::canonical(info.dli_fname, ignored);
+  return real.empty() ? std::filesystem::path(info.dli_fname) : real;
+}
+
+// What makes an instance, once the library with it is open.
+LoadPair *load_pair = nullptr;
+
+// Open that library; returns why it cannot be opened.
+std::string open_loader(const std::filesystem::path &folder)
+{
+  void *library = dlopen((folder / LOADER_LIBRARY).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  load_pair = reinterpret_cast<LoadPair *>(library ? dlsym(library, LOADER_SYMBOL) : nullptr);
+  if (load_pair) return {};
+  const char *said = dlerror();
+  return said ? said : std::string("no ") + LOADER_SYMBOL + " in " + LOADER_LIBRARY;
+}
+
+// Register the style under a name in the input.
 template <const char *name> void add(void *lmp, void *handle, void *regfunc)
 {
   lammpsplugin_t plugin{};
@@ -17,7 +49,7 @@ template <const char *name> void add(void *lmp, void *handle, void *regfunc)
   plugin.name = name;
   plugin.info = "machine-learned potentials stored as TorchScript";
   plugin.author = "the pair_style pwmlff developers";
-  plugin.creator.v1 = [](void *instance) { return pair_pwmlff::create_pair(instance, name); };
+  plugin.creator.v1 = [](void *instance) { return load_pair(instance, name); };
   plugin.handle = handle;
   (*reinterpret_cast<lammpsplugin_regfunc *>(regfunc))(&plugin, lmp);
 }
@@ -26,10 +58,21 @@ constexpr char PWMLFF[] = "pwmlff", MATPL[] = "matpl", MATPL_DP[] = "matpl/dp";
 
 }    // namespace
 
-// Called by LAMMPS when it loads pwmlffplugin.so.
+// Called by LAMMPS when it loads pwmlffplugin.so. Where the two do not fit together it says so and registers nothing:
+// an input without this style runs as before.
 extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *lmp, void *handle,
                                                                          void *regfunc)
 {
+  const auto file = this_file();
+  std::string reason = difference_from_host(lmp);
+  if (reason.empty()) reason = open_loader(file.parent_path());
+  if (!reason.empty()) {
+    say_once(lmp, "WARNING: there is no pair_style pwmlff here, as " + file.string() +
+                      " was compiled for another LAMMPS or MPI: " + reason +
+                      ". Compile it for this one (pwmlff build --lammps DIR --mpi MPICXX, see "
+                      "docs/install.md), or use the lmp that it was compiled for");
+    return;
+  }
   add<PWMLFF>(lmp, handle, regfunc);
   add<MATPL>(lmp, handle, regfunc);    // as the inputs of MatPL's users say
   add<MATPL_DP>(lmp, handle, regfunc);

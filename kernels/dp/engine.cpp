@@ -71,6 +71,8 @@ DPOverflow::DPOverflow(int row_, int species_, int count_, int limit_) :
 
 const char *DPOverflow::what() const noexcept { return text.c_str(); }
 
+const char *dp_instruction_set() { return choose_instruction_set().name; }
+
 DPPrecision dp_precision(const std::string &name)
 {
   if (name == "exact") return DPPrecision::exact;

@@ -84,6 +84,11 @@ struct PWMLFF_KERNELS_API DPOverflow : std::exception {
   std::string text;
 };
 
+/// Name of the code that engines on the CPU run: "baseline", "avx2" or "avx512", the best that the processor has, or
+/// what the environment variable PWMLFF_CPU asks for.
+/// @throws std::runtime_error PWMLFF_CPU is none of those that this processor runs; the text lists them
+PWMLFF_KERNELS_API const char *dp_instruction_set();
+
 /// Evaluates one model. The same input and nthreads give the same bits.
 class PWMLFF_KERNELS_API DPEngine {
  public:
@@ -104,8 +109,7 @@ class PWMLFF_KERNELS_API DPEngine {
   std::size_t table_bytes() const;    // of all tables together; 0 in precision exact
   double value_error() const;         // largest error of the tables before rounding (spline.h), of
   double slope_error() const;         // G and dG/dr
-  const char *isa() const;            // "baseline", "avx2" or "avx512": the best that the processor
-                                      // has, or what the environment variable PWMLFF_CPU asks for
+  const char *isa() const;            // what dp_instruction_set() was when it was made
 
  private:
   struct Implementation;

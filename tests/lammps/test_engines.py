@@ -124,3 +124,15 @@ def test_code_for_older_processors(folder: Lammps, code):
     run = folder.run(SETUP.format(""), PWMLFF_CPU=code)
     assert f"engine fused, precision double, {code}," in run.output
     assert numbers(run)[0] == pytest.approx(best[0], rel=1e-10)
+
+
+def test_code_for_no_processor(folder: Lammps):
+    """A slip of the pen must not mean TorchScript, which is tens of times slower."""
+    folder.save(BINARY.model(isotropic=True))
+    run = folder(SETUP.format(""), ranks=2, PWMLFF_CPU="AVX2")
+    assert run.returncode != 0
+    errors = [line for line in run.output.splitlines() if "ERROR" in line]
+    assert len(errors) == 1, run.output
+    assert "PWMLFF_CPU is 'AVX2'; this processor runs " in errors[0]
+    assert "baseline" in errors[0]
+    assert numbers(folder.run(SETUP.format("engine torchscript"), PWMLFF_CPU="AVX2"))

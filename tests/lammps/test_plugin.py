@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
@@ -11,8 +12,8 @@ import ase.data
 import pytest
 import torch
 
-from harness import Lammps
-from pwmlff import plugin
+from harness import PROGRAMS, TIMEOUT, Lammps
+from pwmlff import lmp, plugin
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -92,11 +93,13 @@ def test_plugin_load_by_hand(folder: Lammps, tmp_path):
         "print(repr(lmp.get_thermo('pe')))\n"
     )
     by_hand = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path
-    )
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, **lmp.program().environment},
+    )  # fmt: skip
     after_torch = subprocess.run(
         [sys.executable, "-c", "import torch\n" + code],
         check=True, capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, **lmp.program().environment},
     )  # fmt: skip
     energy = folder.run(SETUP).thermo()["PotEng"][0]
     for found in (by_hand, after_torch):
@@ -116,7 +119,8 @@ def test_other_torch_is_refused(folder: Lammps, tmp_path, release):
     else:
         bare = tmp_path / "bare"
         bare.mkdir()
-        (bare / "pwmlffplugin.so").write_bytes(Path(plugin.library()).read_bytes())
+        for name in (plugin.FILE, "libpwmlff_loader.so"):
+            (bare / name).write_bytes(Path(plugin.library()).with_name(name).read_bytes())
         text = f"plugin clear\nplugin load {bare}/pwmlffplugin.so\n" + SETUP
         run = folder(text, 2, PWMLFF_TORCH_LIB=str(torch / "lib"))
         expected = ["found no torch", str(torch / "lib"), "PWMLFF_TORCH_LIB"]
@@ -124,6 +128,112 @@ def test_other_torch_is_refused(folder: Lammps, tmp_path, release):
     errors = [line for line in run.output.splitlines() if "ERROR" in line]
     assert len(errors) == 1, run.output
     assert all(word in errors[0] for word in expected), errors[0]
+
+
+def released(tag: str) -> str:
+    """C++ of a LAMMPS that was compiled from such a tag."""
+    return (
+        "namespace LAMMPS_NS { struct LAMMPS { static const char *git_descriptor(); };"
+        f'const char *LAMMPS::git_descriptor() {{ return "{tag}"; }} }}'
+    )
+
+
+HOST = {
+    "release": (
+        released("stable_29Aug2024") + "int lammps_version(void *) { return 20240829; }",
+        "LAMMPS is 29 Aug 2024, expected 22 Jul 2025 - Update 4",
+    ),
+    "update": (
+        released("stable_22Jul2025_update2"),
+        "LAMMPS is 22 Jul 2025 - Update 2, expected 22 Jul 2025 - Update 4",
+    ),
+    "first of its release": (
+        released("stable_22Jul2025"),
+        "LAMMPS is 22 Jul 2025, expected 22 Jul 2025 - Update 4",
+    ),
+    "sizes": (
+        "int lammps_extract_setting(void *, const char *name) { return *name == 'u' ? 0 : 8; }",
+        "integer sizes are BIGBIG, expected SMALLBIG",
+    ),
+    "MPI": (
+        "int MPI_Get_library_version(char *text, int *length) "
+        '{ *length = __builtin_sprintf(text, "Open MPI v4.1.4, package: x"); return 0; }',
+        "MPI is Open MPI v4.1.4, expected MPICH",
+    ),
+    "no MPI": (
+        "int lammps_config_has_mpi_support() { return 0; }",
+        "LAMMPS was built without MPI, expected MPICH",
+    ),
+    "commits after it": (released("stable_22Jul2025_update2-12-gabcdef"), ""),
+    "from an archive": (released("(unknown)"), ""),
+}
+
+
+@pytest.mark.parametrize("case", HOST)
+def test_other_host(folder: Lammps, tmp_path, case):
+    """Where LAMMPS or MPI is another, the plugin says so and stays out; the rest of lmp runs."""
+    code, difference = HOST[case]
+    (tmp_path / "host.cpp").write_text(f'extern "C" {{ {code} }}')
+    subprocess.run(
+        ["c++", "-shared", "-fPIC", "-o", "host.so", "host.cpp"], cwd=tmp_path, check=True
+    )
+    host = {"LD_PRELOAD": str(tmp_path / "host.so")}
+    if not difference:
+        assert folder.run(SETUP, **host).thermo()["PotEng"]
+        return
+    without = folder.run("print 'alive'", 2, **host)
+    assert difference in without.output
+    assert "pwmlff build" in without.output
+    if case != "sizes":  # that stand-in tells no rank
+        assert without.output.count("there is no pair_style pwmlff here") == 1, without.output
+    run = folder(SETUP, **host)
+    assert run.returncode == 1, run.output
+    assert "Unrecognized pair style 'pwmlff'" in run.output
+
+
+def test_package_of_another_update(monkeypatch, capfd):
+    """LAMMPS's own words are what the version of its package must mean."""
+    assert f"- {plugin.version_of_package()}\n" in lmp_help()
+    assert plugin.folder() == str(Path(plugin.library()).parent)
+    monkeypatch.setattr(plugin, "version", lambda _: "2025.7.22.2.0")
+    assert not (Path(plugin.folder()) / plugin.FILE).exists()
+    words = capfd.readouterr().err
+    assert "is LAMMPS 22 Jul 2025 - Update 2, but" in words
+    assert "compiled for 22 Jul 2025 - Update 4" in words
+    monkeypatch.setenv("PMI_RANK", "1")
+    plugin.folder()
+    assert not capfd.readouterr().err
+
+
+def lmp_help() -> str:
+    return subprocess.check_output([PROGRAMS / "lmp", "-h"], text=True)
+
+
+@pytest.mark.parametrize("absent,words", [(0, "rank 0, or one"), (1, "of 2 ranks, 1 did not come")])
+def test_node_without_the_plugin(folder: Lammps, tmp_path, absent, words):
+    """The lmp of one rank does not know the style: the other one does not wait for ever."""
+    real = lmp.program()
+    script = tmp_path / "lmp.sh"
+    script.write_text(
+        f"#!/bin/sh\n[ $PMI_RANK = {absent} ] && unset LAMMPS_PLUGIN_PATH\nexec {real.path} $@\n"
+    )
+    script.chmod(0o755)
+    (tmp_path / "in.lmp").write_text(SETUP)
+    done = subprocess.run(
+        [PROGRAMS / "mpirun", "-np", "2", script, "-in", "in.lmp"], cwd=tmp_path, check=False,
+        env={**os.environ, **real.environment, "OMP_NUM_THREADS": "1", "PWMLFF_LOAD_TIMEOUT": "2"},
+        capture_output=True, text=True, timeout=TIMEOUT,
+    )  # fmt: skip
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert words in said
+    assert "within 2 s; probably the LAMMPS there does not know the style" in said
+
+
+def test_timeout_that_is_no_number(folder: Lammps):
+    run = folder(SETUP, 2, PWMLFF_LOAD_TIMEOUT="soon")
+    assert run.returncode != 0
+    assert run.output.count("PWMLFF_LOAD_TIMEOUT is 'soon', expected a number of seconds") == 1
 
 
 class AllElements(torch.nn.Module):
