@@ -9,9 +9,7 @@
 
 namespace {
 
-constexpr const char *REASON =
-    "this build of pair-pwmlff has no GPU kernels (no nvcc was found when "
-    "it was compiled)";
+constexpr const char *REASON = "this build of pair-pwmlff has no GPU kernels (" PWMLFF_NO_CUDA ")";
 
 int refuse(char *message, int size)
 {

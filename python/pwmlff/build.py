@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import lmp
+from pwmlff.plugin import full_version
 from pwmlff.report import Failure, console
 
 SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
@@ -73,11 +74,11 @@ class BuildReport:
         """What it was compiled for, and the line to paste."""
         table = Table(show_header=False)
         for name, text in (
-            ("LAMMPS", self.facts["lammps"]),
+            ("LAMMPS", full_version(self.facts["lammps"], self.facts["update"])),
             ("integer sizes", f"{self.facts['sizes']} ({self.sizes_from})"),
             ("MPI", f"{self.facts['mpi']} {self.facts['mpi_version']}".strip() or "unknown"),
             ("torch", self.facts["torch"]),
-            ("CUDA", self.facts["cuda"] or "no GPU kernels"),
+            ("CUDA", self.facts["cuda"] or f"no GPU kernels: {self.facts['no_cuda']}"),
             ("architectures", self.facts["cuda_architectures"] or ""),
             ("compiler", self.facts["compiler"]),
             ("checked", self.checked),

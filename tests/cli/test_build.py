@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ def cmake(tmp_path: Path, monkeypatch):
     facts = tmp_path / "pwmlff-plugin" / "build" / "pair_pwmlff"
     facts.mkdir(parents=True)
     names = (
-        "lammps", "sizes", "mpi", "mpi_version", "torch", "cuda", "cuda_architectures", "compiler",
+        "lammps", "update", "sizes", "mpi", "mpi_version", "torch", "cuda", "cuda_architectures",
+        "no_cuda", "compiler",
     )  # fmt: skip
     (facts / "build.json").write_text(
         "{" + ", ".join(f'"{name}": "{name} of the build"' for name in names) + "}"
@@ -59,8 +61,40 @@ def test_real_configuration(pwmlff, mpi: str):
     assert facts["sizes"] == "SMALLBIG"
     assert facts["mpi"] == "MPICH"
     assert re.fullmatch(r"\d+\.\d+(\.\d+)?", facts["mpi_version"])
+    assert facts["update"] == "Update 4"
     assert facts["cuda"] == ""
+    assert "PWMLFF_CUDA=OFF" in facts["no_cuda"]
     assert found.json["sizes_from"].endswith("liblammps.pc")
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
+def test_nvcc_that_does_not_compile_cxx20(pwmlff, tmp_path: Path, monkeypatch):
+    """Nobody asked for it: AUTO does without and says why; ON says what to do."""
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(
+        '#!/bin/sh\ncase "$*" in *std=c++20*) echo old >&2; exit 1;; esac\n'
+        f'exec {shutil.which("nvcc")} "$@"\n'
+    )
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("CUDACXX", str(nvcc))
+    command = ("build", "--lammps", PACKAGE, "--mpi", PROGRAMS / "mpicxx", "--configure-only")
+    found = pwmlff(*command, "--json")
+    assert found.returncode == 0, found.words
+    facts = found.json["built_for"]
+    assert facts["cuda"] == ""
+    assert re.match(r"nvcc \d+\.\S+ does not compile C\+\+20 with GNU", facts["no_cuda"])
+    shutil.rmtree(tmp_path / "pwmlff-plugin")
+    found = pwmlff(*command, "--cuda", "on")
+    assert found.returncode == 2
+    assert "does not compile C++20" in found.words and "PWMLFF_CUDA=OFF" in found.words
+
+
+def test_no_nvcc_that_works(pwmlff, monkeypatch):
+    monkeypatch.setenv("CUDACXX", "/bin/false")
+    found = pwmlff(
+        "build", "--lammps", PACKAGE, "--mpi", PROGRAMS / "mpicxx", "--configure-only", "--json"
+    )
+    assert found.json["built_for"]["no_cuda"] == "no nvcc that works was found when it was compiled"
 
 
 def test_source_tree(pwmlff, tree: Path):
