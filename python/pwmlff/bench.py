@@ -216,6 +216,7 @@ class Options:
     limit: float | None = None  # seconds; cases whose turn does not come are left out
     lmp: str | None = None
     mpirun: str | None = None
+    plugin: Path | None = None  # pwmlffplugin.so or its folder
 
     @property
     def standard(self) -> bool:
@@ -494,7 +495,7 @@ def bench(options: Options) -> BenchReport:
     if options.gpu and (reason := devices.inventory().reason):
         raise Failure(f"found no GPU: {reason}; leave out --gpu")
     began = time.monotonic()
-    programs = Programs(lmp.program(options.lmp), mpirun.find(options.mpirun))
+    programs = Programs(lmp.program(options.lmp, options.plugin), mpirun.find(options.mpirun))
     done = cases(options)
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
         folder = Path(name)

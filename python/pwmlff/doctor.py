@@ -6,7 +6,6 @@ what to do. What the plugin was compiled for is in build.json beside it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import devices, lmp, mpirun, plugin
+from pwmlff import devices, interpreter, lmp, mpirun, plugin
 from pwmlff.report import Failure
 
 TIMEOUT = 60  # seconds for one program to answer
@@ -31,6 +30,13 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 COLORS = {OK: "green", WARNING: "yellow", ERROR: "bold red"}
 FAMILIES = {"hydra": "MPICH", "openmpi": "Open MPI"}
 GIB = 2**30
+DRIVER = Path("/proc/driver/nvidia")  # what the kernel module tells
+#: Where LAMMPS and the plugin do not fit.
+BUILD_FOR_IT = (
+    "compile the plugin for this LAMMPS: pip install --no-build-isolation beside its Python "
+    "package, or pwmlff build --lammps DIR --mpi MPICXX and --plugin; or use the lmp that it was "
+    "compiled for"
+)
 #: Shared libraries of which a wrong one would be taken without a word.
 SENSITIVE = ("libtorch", "libc10", "libmpi", "liblammps", "libpwmlff", "libpair_pwmlff")
 
@@ -83,22 +89,34 @@ class Machine:
     lmp_path: str | None = None
     mpirun_path: str | None = None
     ranks: int = 1
+    plugin_path: Path | None = None  # that lmp has to load
+    loaded_by_input: Path | None = None  # where lmp loads none by itself
+
+    @cached_property
+    def plugin(self) -> str:
+        """The plugin that lmp loads; the installed one where it loads none."""
+        if self.plugin_path is None and self.program.plugin is None and self.loaded_by_input:
+            return plugin.chosen(self.loaded_by_input)
+        path = self.program.plugin or plugin.library()
+        if path is None:
+            raise Failure("found no compiled plugin")
+        return path
 
     @cached_property
     def build(self) -> dict[str, str]:
         """What the plugin was compiled for."""
-        path = plugin.library()
-        if path is None:
-            raise Failure("found no compiled plugin")
-        facts = Path(path).with_name("build.json")
-        if not facts.is_file():
-            raise Failure(f"found no {facts}")
-        return json.loads(facts.read_text())
+        return plugin.facts(self.plugin)
 
     @cached_property
     def program(self) -> lmp.Program:
         """The lmp that is started."""
-        return lmp.program(self.lmp_path)
+        return lmp.program(self.lmp_path, self.plugin_path)
+
+    @cached_property
+    def lammps(self) -> str:
+        """LAMMPS's version, like 22 Jul 2025 - Update 4."""
+        found = re.search(r"- (\d+ \w+ \d+(?: - \S.*)?)$", self.lmp_help, re.MULTILINE)
+        return found[1].strip() if found else "unknown"
 
     @cached_property
     def lmp_help(self) -> str:
@@ -145,21 +163,20 @@ def family_of(text: str) -> str:
 def check_lmp(machine: Machine) -> Row:
     """Is there an lmp, and which?"""
     name = "lmp"
-    version = re.search(r"- (\d+ \w+ \d+)", machine.lmp_help)
     beside, first = Path(sys.executable).with_name("lmp"), shutil.which("lmp")
     if machine.lmp_path is None and beside.is_file() and first and Path(first) != beside:
         return Row(
             name, WARNING, f"{first} comes first on PATH, not {beside}",
             "activate the environment of this Python, or call lmp by its path",
         )  # fmt: skip
-    return Row(name, OK, f"{machine.program.path}, {version[1] if version else 'no version'}")
+    return Row(name, OK, f"{machine.program.path}, {machine.lammps}")
 
 
 def check_version(machine: Machine) -> Row:
     """LAMMPS's version against the plugin's."""
-    version = re.search(r"- (\d+ \w+ \d+)", machine.lmp_help)
-    found, expected = version[1] if version else "unknown", machine.build["lammps"]
-    return _same("LAMMPS version", found, expected, "the plugin was compiled for {expected}")
+    expected = plugin.full_version(machine.build["lammps"], machine.build["update"])
+    text = "the plugin was compiled for {expected}, and the classes change with every update"
+    return _same("LAMMPS version", machine.lammps, expected, text)
 
 
 def check_sizes(machine: Machine) -> Row:
@@ -170,13 +187,19 @@ def check_sizes(machine: Machine) -> Row:
     return _same("integer sizes", found, machine.build["sizes"], text)
 
 
+def check_mpi_of_lmp(machine: Machine) -> Row:
+    """MPI family of LAMMPS against the plugin's."""
+    expected = machine.build["mpi"] or machine.lmp_mpi  # not known at compile time: no difference
+    return _same("MPI of lmp", machine.lmp_mpi, expected, "the plugin was compiled for {expected}")
+
+
 def check_mpi(machine: Machine) -> Row:
     """One MPI family for lmp, mpirun, mpi4py and the plugin."""
     name = "MPI family"
     found = {"lmp": machine.lmp_mpi, "plugin": machine.build["mpi"]}
     found["mpirun"] = FAMILIES[mpirun.find(machine.mpirun_path).family]
     code = "from mpi4py import MPI; print(MPI.Get_library_version())"
-    library = _run([sys.executable, "-c", code])
+    library = _run(interpreter.command(code))
     if library.returncode != 0:
         return Row(
             name, ERROR, f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}",
@@ -232,11 +255,17 @@ def check_driver(machine: Machine) -> Row:
     """The NVIDIA driver against the CUDA of the kernels."""
     found, name = machine.inventory, "driver"
     if found.runtime is None:
-        text = "not needed: this build has no GPU kernels"
-        return Row(name, OK, text, "")
+        gpus = nvidia_gpus()
+        if gpus:
+            return Row(
+                name, WARNING, f"there is a GPU ({', '.join(gpus)}), but {found.reason}",
+                "compile the plugin with CUDA 12 or newer (pip or pwmlff build --cuda on), or use "
+                "the CPU only",
+            )  # fmt: skip
+        return Row(name, OK, f"not needed: {found.reason}")
     runtime = ".".join(map(str, found.runtime))
     if found.driver is None:
-        nvidia = Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi")
+        nvidia = DRIVER.exists() or shutil.which("nvidia-smi")
         if nvidia:
             return Row(name, ERROR, found.reason, "install a driver that fits, or restart it")
         return Row(name, OK, f"{found.reason}: runs on the CPU")
@@ -247,6 +276,15 @@ def check_driver(machine: Machine) -> Row:
             "install a newer driver, or compile the plugin with an older CUDA (pwmlff build)",
         )  # fmt: skip
     return Row(name, OK, f"up to CUDA {driver}; the kernels are of CUDA {runtime}")
+
+
+def nvidia_gpus() -> list[str]:
+    """Names of the GPUs of which the NVIDIA driver tells, without CUDA."""
+    names = []
+    for file in sorted(DRIVER.glob("gpus/*/information")):
+        model = re.search(r"^Model:\s*(.+)$", file.read_text(), re.MULTILINE)
+        names.append(model[1].strip() if model else file.parent.name)
+    return names
 
 
 def check_gpus(machine: Machine) -> Row:
@@ -277,11 +315,16 @@ def check_threads(machine: Machine) -> Row:
     """OpenMP threads of all ranks of this node against its cores."""
     name, value = "threads", os.environ.get("OMP_NUM_THREADS")
     cores = len(os.sched_getaffinity(0))
-    if value is not None and not (value.isdigit() and int(value) > 0):
-        return Row(
-            name, ERROR, f"OMP_NUM_THREADS is '{value}'", "set it to a positive number, like 1"
-        )
-    threads = int(value or 1)  # LAMMPS takes one where nothing is said
+    threads = 1  # LAMMPS takes one where nothing is said
+    if value is not None:
+        # A list is for nested levels; LAMMPS has one.
+        first = re.fullmatch(r"\s*\+?0*([1-9][0-9]*)\s*(,\s*\+?0*[1-9][0-9]*\s*)*", value)
+        if not first:
+            return Row(
+                name, ERROR, f"OMP_NUM_THREADS is '{value}', which OpenMP ignores: each rank takes "
+                f"all {cores} cores", "set it to a whole number above zero, like 1",
+            )  # fmt: skip
+        threads = int(first[1])
     text = f"{machine.ranks} rank{'s' * (machine.ranks > 1)} x {threads} on {cores} cores"
     if machine.ranks * threads > cores:
         return Row(
@@ -293,22 +336,25 @@ def check_threads(machine: Machine) -> Row:
 def check_plugin(machine: Machine) -> Row:
     """Does lmp find the style and open it?"""
     name = "plugin"
-    path = plugin.library()
+    path = machine.plugin
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "in.doctor").write_text("pair_style pwmlff\n")
         command = [machine.program.path, "-in", "in.doctor", "-log", "none"]
         environment = {**os.environ, **machine.program.environment}
         done = _run(command, environment, cwd=folder)
     said = done.stdout + done.stderr
+    refusals = [line for line in said.splitlines() if "there is no pair_style pwmlff" in line]
+    if refusals:
+        return Row(name, ERROR, refusals[0].removeprefix("WARNING: "), BUILD_FOR_IT)
     if "Unrecognized pair style" in said or "Unknown pair style" in said:
+        fits = all(
+            check(machine).status == OK for check in (check_version, check_sizes, check_mpi_of_lmp)
+        )
+        remedy = f"write 'plugin load {path}' into the input, or give --plugin {path}"
         return Row(
-            name, ERROR, "lmp does not know pair_style pwmlff",
-            f"write 'plugin load {path}' into the input, or use the lmp of this environment",
-        )  # fmt: skip
+            name, ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT
+        )
     if "pair_style pwmlff command: missing argument" in said:  # that is as far as it should get
-        warnings = [line for line in said.splitlines() if "was compiled with LAMMPS" in line]
-        if warnings:
-            return Row(name, WARNING, warnings[0], "reinstall pair-pwmlff for this LAMMPS")
         return Row(name, OK, f"{path}")
     lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
     text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
@@ -368,8 +414,7 @@ def _on_path(relative: str) -> list[Path]:
 def _same(name: str, found: str, expected: str, text: str) -> Row:
     if found == expected:
         return Row(name, OK, found)
-    remedy = "reinstall pair-pwmlff for this LAMMPS (pip, or pwmlff build), or use that LAMMPS"
-    return Row(name, ERROR, f"{found}, but {text.format(expected=expected)}", remedy)
+    return Row(name, ERROR, f"{found}, but {text.format(expected=expected)}", BUILD_FOR_IT)
 
 
 CHECKS: dict[str, Callable[[Machine], Row]] = {
@@ -395,7 +440,7 @@ def examine(machine: Machine, names: Sequence[str] = tuple(CHECKS)) -> DoctorRep
     for name in names:
         try:
             rows.append(CHECKS[name](machine))
-        except (Failure, ImportError) as failure:
+        except (Failure, ImportError, OSError) as failure:
             remedy = "pip install --force-reinstall pair-pwmlff, or name programs that are there"
             rows.append(Row(name, ERROR, str(failure), remedy))
     return DoctorReport(rows)

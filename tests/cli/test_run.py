@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness import COMMAND, TIMEOUT
-from pwmlff import lmp
+from pwmlff import lmp, plugin
 from pwmlff.mpirun import Host, Mpirun, Wish, outputs
 from pwmlff.progress import Progress
 from pwmlff.run import MAGIC, clean, lammps_errors, newest_restart
@@ -35,6 +35,45 @@ thermo_modify format float %.17g
 run {steps} upto every 20 "shell test -e go || sleep 0.1"
 """
 GO = "go"  # a run waits now and then while there is no file of this name
+
+
+@pytest.fixture
+def own_plugin(tmp_path: Path) -> Path:
+    """A plugin of the user's own, which says that it was compiled for another LAMMPS."""
+    own = tmp_path / "own" / "lib"
+    own.mkdir(parents=True)
+    installed = Path(plugin.library())
+    for file in installed.parent.glob("*.so"):
+        (own / file.name).symlink_to(file)
+    facts = json.loads(installed.with_name("build.json").read_text())
+    (own / "build.json").write_text(json.dumps(facts | {"update": "Update 99"}))
+    return own / plugin.FILE
+
+
+def test_plugin_of_the_users_own(pwmlff, own_plugin: Path, tmp_path: Path):
+    """The one that is named is loaded, on all ranks, and judged before."""
+    (tmp_path / "in.x").write_text("plugin list\n")
+    arguments = ("run", "--plugin", own_plugin.parents[1], "-np", 2, "-in", "in.x")
+    found = pwmlff(*arguments)
+    assert found.returncode == 2
+    assert "the plugin was compiled for 22 Jul 2025 - Update 99" in found.words
+    assert pwmlff(*arguments, "--no-preflight").returncode == 0
+    said = (tmp_path / "logs" / "rank.0" / "stdout").read_text()
+    assert f"Loaded 1 plugins from {own_plugin.parent}" in said
+    line = pwmlff(*arguments, "--no-preflight", "--dry-run").errors
+    assert f"-genv LAMMPS_PLUGIN_PATH {own_plugin.parent} " in " ".join(line.split())
+
+
+def test_plugin_that_the_input_loads(pwmlff, own_plugin: Path, tmp_path: Path, monkeypatch):
+    """Where lmp loads none by itself, the line of the input says which one will run."""
+    (tmp_path / "in.x").write_text(f"plugin load {own_plugin}\n")
+    real = lmp.program()
+    monkeypatch.setenv("LD_LIBRARY_PATH", real.environment["LD_LIBRARY_PATH"])
+    arguments = ("run", "--lmp", real.path, "-in", "in.x")
+    found = pwmlff(*arguments)
+    assert found.returncode == 2
+    assert "the plugin was compiled for 22 Jul 2025 - Update 99" in found.words
+    assert pwmlff(*arguments, LAMMPS_PLUGIN_PATH=str(Path(plugin.library()).parent)).returncode == 0
 
 
 class Started:

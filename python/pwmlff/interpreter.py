@@ -1,0 +1,17 @@
+"""Start this Python with a few lines of code.
+
+Python looks for modules in the current folder first when it is started with ``-c`` or ``-m``: a
+file ``json.py`` that lies beside somebody's input would be executed. ``-P`` prevents that from
+Python 3.11 on, and ``-I`` also hides PYTHONPATH and the user's site-packages.
+"""
+
+from __future__ import annotations
+
+import sys
+
+_FORGET_CURRENT_FOLDER = "import sys; sys.path[:1] == [''] and sys.path.pop(0); "
+
+
+def command(code: str, *arguments: str) -> list[str]:
+    """Words that run code in this Python, with sys.argv[1:] = arguments."""
+    return [sys.executable, "-c", _FORGET_CURRENT_FOLDER + code, *arguments]
