@@ -1,5 +1,16 @@
 # Compiler settings that all targets share.
 
+# The oldest compilers that were tried. Without this, what fails is a file somewhere in the middle.
+foreach(_floor "GNU 11 g++-11" "Clang 14 clang-14")
+  string(REPLACE " " ";" _floor ${_floor})
+  list(POP_FRONT _floor _compiler _oldest _package)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL _compiler AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS _oldest)
+    message(FATAL_ERROR "found ${_compiler} ${CMAKE_CXX_COMPILER_VERSION} (${CMAKE_CXX_COMPILER}), expected ${_oldest} or "
+                        "newer: install one (apt install ${_package}, dnf install gcc-toolset-12, conda install gxx) and "
+                        "name it in the environment variable CXX")
+  endif()
+endforeach()
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

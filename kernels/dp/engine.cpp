@@ -12,6 +12,10 @@
 #include <cstring>
 #include <stdexcept>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 namespace pwmlff {
 namespace {
 
@@ -21,11 +25,32 @@ struct InstructionSet {
   bool (*supported)();
 };
 
+#ifdef __x86_64__
+// Whether processor and system run x86-64-v3 (v4): what a compiler may use for -march= of that name. GCC 11 and Clang 16
+// do not know the names of the levels here, nor those of all features.
+bool runs_v3()
+{
+  unsigned eax, ebx, ecx = 0, edx, extended = 0;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return false;
+  if (!__get_cpuid(0x80000001, &eax, &ebx, &extended, &edx)) return false;
+  return (ecx & bit_MOVBE) && (ecx & bit_F16C) && (extended & bit_LZCNT) &&
+         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+}
+
+bool runs_v4()
+{
+  return runs_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+#endif
+
 // From the most to the least capable.
 const InstructionSet instruction_sets[] = {
 #ifdef __x86_64__
-    {"avx512", avx512::make_backend, [] { return __builtin_cpu_supports("x86-64-v4") != 0; }},
-    {"avx2", avx2::make_backend, [] { return __builtin_cpu_supports("x86-64-v3") != 0; }},
+    {"avx512", avx512::make_backend, runs_v4},
+    {"avx2", avx2::make_backend, runs_v3},
 #endif
     {"baseline", baseline::make_backend, [] { return true; }},
 };

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <type_traits>
 
 namespace pwmlff::PWMLFF_ISA {
 
@@ -68,6 +69,22 @@ template <class T> inline T sum(Vec<T> x)
   T s = 0;
   for (int l = 0; l < lanes<T>; ++l) s += x[l];
   return s;
+}
+
+/// Lanes of a and b, counted through both.
+template <int... lane, class Vector> inline auto shuffle(Vector a, Vector b)
+{
+#if __has_builtin(__builtin_shufflevector)
+  return __builtin_shufflevector(a, b, lane...);
+#else    // GCC 11, which knows results of the same width alone
+  using T = std::remove_cvref_t<decltype(a[0])>;
+  typedef typename Simd<T>::Int Mask __attribute__((vector_size(sizeof(Vector))));
+  typedef T Result __attribute__((vector_size(sizeof...(lane) * sizeof(T)), may_alias));
+  const Vector all = __builtin_shuffle(a, b, Mask{lane...});
+  Result result;
+  __builtin_memcpy(&result, &all, sizeof(result));
+  return result;
+#endif
 }
 
 /// Have a vector in a register: a compiler may otherwise read it from memory once per use.
@@ -130,8 +147,8 @@ template <class T> inline void sum4(Vec<T> a, Vec<T> b, Vec<T> c, Vec<T> d, T *o
 {
   constexpr int n = lanes<T>;
   if constexpr (n == 2) {
-    store<T>(out, __builtin_shufflevector(a, b, 0, 2) + __builtin_shufflevector(a, b, 1, 3));
-    store<T>(out + 2, __builtin_shufflevector(c, d, 0, 2) + __builtin_shufflevector(c, d, 1, 3));
+    store<T>(out, shuffle<0, 2>(a, b) + shuffle<1, 3>(a, b));
+    store<T>(out + 2, shuffle<0, 2>(c, d) + shuffle<1, 3>(c, d));
   } else {
     typedef T Quad __attribute__((vector_size(4 * sizeof(T)), may_alias));
     Quad q[4];
@@ -139,25 +156,21 @@ template <class T> inline void sum4(Vec<T> a, Vec<T> b, Vec<T> c, Vec<T> d, T *o
       q[0] = a, q[1] = b, q[2] = c, q[3] = d;
     } else if constexpr (n == 8) {
       const auto fold = [](Vec<T> x) {
-        return __builtin_shufflevector(x, x, 0, 1, 2, 3) +
-               __builtin_shufflevector(x, x, 4, 5, 6, 7);
+        return shuffle<0, 1, 2, 3>(x, x) + shuffle<4, 5, 6, 7>(x, x);
       };
       q[0] = fold(a), q[1] = fold(b), q[2] = fold(c), q[3] = fold(d);
     } else {
       const auto fold = [](Vec<T> x) {
-        const auto half = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
-                          __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-        return __builtin_shufflevector(half, half, 0, 1, 2, 3) +
-               __builtin_shufflevector(half, half, 4, 5, 6, 7);
+        const auto half =
+            shuffle<0, 1, 2, 3, 4, 5, 6, 7>(x, x) + shuffle<8, 9, 10, 11, 12, 13, 14, 15>(x, x);
+        return shuffle<0, 1, 2, 3>(half, half) + shuffle<4, 5, 6, 7>(half, half);
       };
       q[0] = fold(a), q[1] = fold(b), q[2] = fold(c), q[3] = fold(d);
     }
-    const Quad ab = __builtin_shufflevector(q[0], q[1], 0, 4, 2, 6) +
-                    __builtin_shufflevector(q[0], q[1], 1, 5, 3, 7);    // a01 b01 a23 b23
-    const Quad cd = __builtin_shufflevector(q[2], q[3], 0, 4, 2, 6) +
-                    __builtin_shufflevector(q[2], q[3], 1, 5, 3, 7);
-    *reinterpret_cast<Quad *>(out) =
-        __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    const Quad ab =
+        shuffle<0, 4, 2, 6>(q[0], q[1]) + shuffle<1, 5, 3, 7>(q[0], q[1]);    // a01 b01 a23 b23
+    const Quad cd = shuffle<0, 4, 2, 6>(q[2], q[3]) + shuffle<1, 5, 3, 7>(q[2], q[3]);
+    *reinterpret_cast<Quad *>(out) = shuffle<0, 1, 4, 5>(ab, cd) + shuffle<2, 3, 6, 7>(ab, cd);
   }
 }
 
@@ -166,14 +179,14 @@ template <class T> inline void load4(const T *p, Vec<T> &a, Vec<T> &b, Vec<T> &c
 {
   if constexpr (lanes<T> == 4) {
     const Vec<T> p0 = load(p), p1 = load(p + 4), p2 = load(p + 8), p3 = load(p + 12);
-    const Vec<T> s0 = __builtin_shufflevector(p0, p1, 0, 4, 2, 6);
-    const Vec<T> s1 = __builtin_shufflevector(p0, p1, 1, 5, 3, 7);
-    const Vec<T> s2 = __builtin_shufflevector(p2, p3, 0, 4, 2, 6);
-    const Vec<T> s3 = __builtin_shufflevector(p2, p3, 1, 5, 3, 7);
-    a = __builtin_shufflevector(s0, s2, 0, 1, 4, 5);
-    b = __builtin_shufflevector(s1, s3, 0, 1, 4, 5);
-    c = __builtin_shufflevector(s0, s2, 2, 3, 6, 7);
-    d = __builtin_shufflevector(s1, s3, 2, 3, 6, 7);
+    const Vec<T> s0 = shuffle<0, 4, 2, 6>(p0, p1);
+    const Vec<T> s1 = shuffle<1, 5, 3, 7>(p0, p1);
+    const Vec<T> s2 = shuffle<0, 4, 2, 6>(p2, p3);
+    const Vec<T> s3 = shuffle<1, 5, 3, 7>(p2, p3);
+    a = shuffle<0, 1, 4, 5>(s0, s2);
+    b = shuffle<0, 1, 4, 5>(s1, s3);
+    c = shuffle<2, 3, 6, 7>(s0, s2);
+    d = shuffle<2, 3, 6, 7>(s1, s3);
   } else {
     a = gather<T>([&](int l) { return p[4 * l]; });
     b = gather<T>([&](int l) { return p[4 * l + 1]; });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -355,6 +356,16 @@ def test_instruction_sets(engine, isa, tmp_path, monkeypatch):
     for precision, run in zip(PRECISIONS, runs, strict=True):
         assert run.core.isa() == isa
         check(run(atoms), wanted, precision)
+
+
+def test_best_instruction_set(engine, monkeypatch):
+    """What the dynamic linker says that this processor runs."""
+    monkeypatch.delenv(CPU_VARIABLE, raising=False)
+    (linker,) = Path("/lib64").glob("ld-linux-x86-64.so.2")
+    said = subprocess.run([linker, "--help"], capture_output=True, text=True, check=True).stdout
+    levels = re.findall(r"x86-64-v(\d) \(supported", said)
+    best = {"4": "avx512", "3": "avx2"}.get(max(levels, default=""), "baseline")
+    assert engine(random_model((8,), 8, 0), "double").core.isa() == best
 
 
 def test_unknown_instruction_set(engine, monkeypatch):
