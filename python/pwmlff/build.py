@@ -29,6 +29,7 @@ from pwmlff.report import Failure, console
 SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
 CUDA = ("auto", "on", "off")
 CMAKE = (3, 26)  # cmake_minimum_required of the sources
+TRUE = ("ON", "YES", "TRUE", "Y", "1")  # for CMake
 TAIL = 25  # lines of a failed command that are shown
 TIMEOUT = 60  # seconds for lmp to answer
 
@@ -110,6 +111,11 @@ def build(options: Options) -> BuildReport:
         sizes, sizes_from = integer_sizes(root)
     elif sizes not in SIZES:
         raise Failure(f"--sizes is '{sizes}', expected one of {', '.join(SIZES)}")
+    if told := without_plugins(root):
+        raise Failure(
+            f"this LAMMPS has no package PLUGIN, without which it loads none (so {told}); compile "
+            "it again with cmake -D PKG_PLUGIN=yes, or make yes-plugin"
+        )
     folder = options.output.resolve()
     tree = folder / "build"
     command = [
@@ -211,7 +217,7 @@ def integer_sizes(root: Path) -> tuple[str, str]:
     for cache in sorted(root.glob("build*/CMakeCache.txt")):
         if match := re.search(r"^LAMMPS_SIZES:\w+=(\w+)", cache.read_text(), re.MULTILINE):
             return match[1].upper(), f"from {cache}"
-    for pc in sorted(root.glob("**/pkgconfig/liblammps.pc")):
+    for pc in pkgconfig_files(root):
         if match := re.search(r"LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)", pc.read_text()):
             return match[1], f"from {pc}"
     for program in programs(root):
@@ -219,6 +225,30 @@ def integer_sizes(root: Path) -> tuple[str, str]:
         if match := re.search(r"LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)", said):
             return match[1], f"from {program} -h"
     return "SMALLBIG", "assumed; --sizes says otherwise"
+
+
+def pkgconfig_files(root: Path) -> list[Path]:
+    """liblammps.pc of an installation or of the folders in which a source tree was compiled."""
+    places = ("pkgconfig", "lib*/pkgconfig", "lib*/*/pkgconfig", "build*", "build*/lib*/pkgconfig")
+    return sorted({file for place in places for file in root.glob(f"{place}/liblammps.pc")})
+
+
+def without_plugins(root: Path) -> str:
+    """What says that this LAMMPS has no package PLUGIN; empty where it has, or nothing tells."""
+    answers = {}
+    for cache in sorted(root.glob("build*/CMakeCache.txt")):
+        if match := re.search(r"^PKG_PLUGIN:\w+=(\w+)", cache.read_text(), re.MULTILINE):
+            answers[f"PKG_PLUGIN={match[1]} in {cache}"] = match[1].upper() in TRUE
+    for program in programs(root):
+        said = say(program, ["-h"])
+        if match := re.search(r"^Installed packages:\s*\n(.*?)\n\s*\n\S", said, re.M | re.S):
+            answers[f"the packages of {program} -h"] = "PLUGIN" in match[1].split()
+    source = root / "src"
+    if not answers and (source / "Makefile.package").is_file():  # make yes-plugin copies it there
+        answers[f"{source}, where 'make yes-plugin' leaves plugin.cpp"] = (
+            source / "plugin.cpp"
+        ).is_file()
+    return "" if not answers or any(answers.values()) else ", ".join(answers)
 
 
 def check(root: Path, plugin: Path) -> str:
@@ -245,28 +275,40 @@ def percentage(line: str) -> float | None:
     return float(match[1]) if match else None
 
 
+def file_of(line: str) -> str:
+    """Source file or library in a line of ninja or of make."""
+    what = r"Building \w+ object|Linking \w+ (?:shared|static) (?:library|module)"
+    match = re.match(rf"\[.*?\] (?:{what}) (\S+)", line)
+    return Path(match[1]).name.removesuffix(".o") if match else ""
+
+
 def _watch(
     command: list[str],
     environment: dict[str, str],
     title: str,
     share: Callable[[str], float | None] | None,
 ) -> None:
-    """Run a command, with a bar where it says how far it is."""
+    """Run a command, and say how far it is: a bar on a terminal, else a line for each file."""
     screen = console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),
-        TimeElapsedColumn(), console=screen, transient=True, disable=not screen.is_terminal,
+        TimeElapsedColumn(), TextColumn("{task.fields[file]}"), console=screen, transient=True,
+        disable=not screen.is_terminal,
     )  # fmt: skip
+    if not screen.is_terminal:
+        screen.print(title)
     lines: list[str] = []
     with bar, subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     ) as process:  # fmt: skip
-        task = bar.add_task(title, total=100 if share else None)
+        task = bar.add_task(title, total=100 if share else None, file="")
         for line in process.stdout or ():
             lines.append(line)
             if share and (done := share(line)) is not None:
-                bar.update(task, completed=done)
+                bar.update(task, completed=done, file=file_of(line))
+                if not screen.is_terminal and file_of(line):
+                    screen.print(f"{done:3.0f} % {file_of(line)}")
     if process.returncode != 0:
         raise Failure(f"{title} failed: {' '.join(command)}\n{_tail(''.join(lines))}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -41,7 +42,8 @@ def cmake(tmp_path: Path, monkeypatch):
     )
     path.write_text(
         f'{CMAKE}printf "%s " "$@" >> {tmp_path}/words; echo >> {tmp_path}/words\n'
-        "echo '[1/2] one'; echo '[2/2] two'\n"
+        "echo '[1/2] Building CXX object a.dir/one.cpp.o'\n"
+        "echo '[2/2] Linking CXX shared module b.so'\n"
     )
     path.chmod(0o755)
     monkeypatch.setattr(build.sys, "executable", str(path.with_name("python3")))
@@ -89,6 +91,15 @@ def test_nvcc_that_does_not_compile_cxx20(pwmlff, tmp_path: Path, monkeypatch):
     assert "does not compile C++20" in found.words and "PWMLFF_CUDA=OFF" in found.words
 
 
+def test_compiler_that_is_too_old(pwmlff, monkeypatch):
+    monkeypatch.setenv("CXX", "g++")
+    monkeypatch.setenv("CXXFLAGS", "-U__GNUC__ -D__GNUC__=9")
+    found = pwmlff("build", "--lammps", PACKAGE, "--mpi", PROGRAMS / "mpicxx", "--configure-only")
+    assert found.returncode == 2
+    assert re.search(r"found GNU 9\.\S+ .*, expected 11 or newer", found.words)
+    assert "apt install g++-11" in found.words
+
+
 def test_no_nvcc_that_works(pwmlff, monkeypatch):
     monkeypatch.setenv("CUDACXX", "/bin/false")
     found = pwmlff(
@@ -131,6 +142,7 @@ def test_command_lines(pwmlff, cmake, tree: Path, tmp_path: Path):
     assert f"plugin load {tmp_path}/pwmlff-plugin/lib/pwmlffplugin.so" in found.words
     assert "BIGBIG" not in found.output  # what is said is what CMake found
     assert "found no lmp there" in found.words
+    assert "compiling 50 % one.cpp 100 % b.so installing" in found.words  # without a terminal
 
 
 def test_failure_shows_the_end_of_the_output(pwmlff, cmake, tree: Path, tmp_path: Path):
@@ -166,6 +178,64 @@ def test_lmp_that_does_not_load_it(tree: Path):
         build.check(tree, tree / "pwmlffplugin.so")
     program.write_text("#!/bin/sh\necho -DLAMMPS_SMALLSMALL\n")
     assert build.integer_sizes(tree) == ("SMALLSMALL", f"from {program} -h")
+
+
+HELP = """Large-scale Atomic/Molecular Massively Parallel Simulator - 29 Aug 2024
+
+Installed packages:
+
+KSPACE MANYBODY
+MOLECULE{}
+
+List of individual style options included in this LAMMPS executable
+"""
+
+
+def test_package_plugin(pwmlff, tree: Path, cmake, tmp_path: Path, monkeypatch):
+    """Whether LAMMPS can load plugins at all is looked up before anything is compiled."""
+    monkeypatch.setattr(build, "environment_of", lambda _: dict(os.environ))
+    words = "this LAMMPS has no package PLUGIN"
+
+    def refused() -> str:
+        (tmp_path / "words").unlink(missing_ok=True)
+        found = pwmlff("build", "--lammps", tree)
+        assert (found.returncode == 2) == (words in found.words), found.words
+        assert (tmp_path / "words").exists() == (found.returncode == 0)
+        return found.words if found.returncode else ""
+
+    assert not refused()  # nothing tells
+    (tree / "src" / "Makefile.package").touch()
+    assert f"{tree}/src, where 'make yes-plugin'" in refused()
+    (tree / "src" / "plugin.cpp").touch()
+    assert not refused()
+    program = tree / "src" / "lmp_mpi"
+    program.write_text(f"#!/bin/sh\necho '{HELP.format('')}'\n")
+    program.chmod(0o755)
+    assert f"{program} -h" in refused()
+    program.write_text(f"#!/bin/sh\necho '{HELP.format(' PLUGIN')}'\n")
+    # It says that it is a LAMMPS, and does not load the plugin: that is another failure.
+    assert "does not load" in pwmlff("build", "--lammps", tree).words
+    program.unlink()
+    cache = tree / "build" / "CMakeCache.txt"
+    cache.parent.mkdir()
+    cache.write_text("PKG_PLUGIN:BOOL=OFF\n")
+    assert f"PKG_PLUGIN=OFF in {cache}" in refused()
+    cache.write_text("PKG_PLUGIN:BOOL=yes\n")
+    assert not refused()
+
+
+@pytest.mark.parametrize(
+    "place", ["lib/pkgconfig", "lib64/pkgconfig", "lib/x86_64-linux-gnu/pkgconfig"]
+)
+def test_looks_only_where_it_can_be(tmp_path: Path, place: str, monkeypatch):
+    """An installation in /usr is not searched from end to end."""
+    (tmp_path / place).mkdir(parents=True)
+    file = tmp_path / place / "liblammps.pc"
+    file.write_text("Cflags: -DLAMMPS_BIGBIG\n")
+    (tmp_path / "share" / "doc" / "pkgconfig").mkdir(parents=True)
+    (tmp_path / "share" / "doc" / "pkgconfig" / "liblammps.pc").touch()
+    assert build.pkgconfig_files(tmp_path) == [file]
+    assert build.integer_sizes(tmp_path) == ("BIGBIG", f"from {file}")
 
 
 def test_percentage():
