@@ -35,7 +35,8 @@ find_package_handle_standard_args(
   REQUIRED_VARS Torch_CPU_LIBRARY Torch_C10_LIBRARY Torch_INCLUDE_DIR
   VERSION_VAR Torch_VERSION
   HANDLE_VERSION_RANGE
-  REASON_FAILURE_MESSAGE "Install torch into the Python that CMake uses (${Python_EXECUTABLE}).")
+  REASON_FAILURE_MESSAGE
+    "Supported are torch ${PWMLFF_TORCH_OLDEST} to ${PWMLFF_TORCH_NEWEST}, found '${Torch_VERSION}'. Install one of them into the Python that CMake uses (${Python_EXECUTABLE}).")
 mark_as_advanced(Torch_INCLUDE_DIR Torch_CPU_LIBRARY Torch_C10_LIBRARY)
 
 if(Torch_FOUND AND NOT TARGET Torch::Torch)

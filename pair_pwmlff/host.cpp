@@ -107,9 +107,11 @@ void compare_mpi(std::string &text)
   if (describe(words, &length) != 0) return;
   const bool open_mpi = std::strstr(words, "Open MPI") != nullptr;
   if (open_mpi == (expected == "Open MPI")) return;
-  std::string first(words, std::strcspn(words, "\n,"));
-  for (char &c : first)
-    if (c == '\t') c = ' ';
+  std::string first;    // of several lines; with one blank where there are many
+  for (const char *c = words; *c && *c != '\n' && *c != ','; ++c) {
+    const bool blank = *c == ' ' || *c == '\t';
+    if (!blank || (!first.empty() && first.back() != ' ')) first += blank ? ' ' : *c;
+  }
   text += "; MPI is " + first + ", expected " + expected;
 }
 

@@ -113,7 +113,8 @@ CreatePair *open_style()
     throw std::runtime_error("found torch " + (release.empty() ? "of unknown release" : release) +
                              " in " + torch.string() +
                              ", but the plugin was compiled against torch " PWMLFF_TORCH_VERSION
-                             ": install that release, or reinstall pair-pwmlff against this one");
+                             ": install that release, or reinstall pair-pwmlff against this one "
+                             "(torch " PWMLFF_TORCH_RANGE " are supported)");
   open_library(torch / TORCH_LIBRARY);
   void *symbol = dlsym(open_library(plugin_folder() / STYLE_LIBRARY), STYLE_SYMBOL);
   if (!symbol)

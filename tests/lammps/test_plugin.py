@@ -115,7 +115,11 @@ def test_other_torch_is_refused(folder: Lammps, tmp_path, release):
         (torch / "lib" / "libtorch_cpu.so").write_text("not opened")
         (torch / "version.py").write_text(f"__version__ = '{release}'\n")
         run = folder(SETUP, 2, PWMLFF_TORCH_LIB=str(torch / "lib"))
-        expected = ["found torch 2.9.1", f"compiled against torch {version('torch').split('+')[0]}"]
+        expected = [
+            "found torch 2.9.1",
+            f"compiled against torch {version('torch').split('+')[0]}",
+            "are supported",
+        ]
     else:
         bare = tmp_path / "bare"
         bare.mkdir()
