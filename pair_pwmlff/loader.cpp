@@ -139,7 +139,8 @@ bool load_timeout(double &seconds)
 }    // namespace
 }    // namespace pair_pwmlff
 
-extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *ptr, const char *style)
+extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *ptr,
+                                                                         const char *style)
 {
   using namespace pair_pwmlff;
   auto *lmp = static_cast<LAMMPS_NS::LAMMPS *>(ptr);

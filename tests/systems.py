@@ -110,6 +110,10 @@ class Sigmoid(torch.nn.Module):
         return torch.sigmoid(torch.addmm(self.bias, x, self.weight))
 
 
+#: In the code of a DP file: the sum that it returns as Etot.
+TOTAL = r"torch\.sum\((\w+), \[1\], True\)"
+
+
 def edited(path: Path, pattern: str, replacement: str) -> None:
     """Change the code in a TorchScript file, at the one place that the pattern finds."""
     with zipfile.ZipFile(path) as archive:

@@ -17,7 +17,7 @@ from harness import ON_DEVICE
 from pwmlff import Calculator
 from pwmlff.reference import evaluate
 from pwmlff.report import Failure
-from systems import SYSTEMS, crystal, other_activation
+from systems import SYSTEMS, TOTAL, crystal, edited, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
 ENGINES = {
@@ -224,6 +224,23 @@ def test_exploded_run_stops(calculator):
     dynamics = VelocityVerlet(atoms, timestep=1e300)
     with pytest.raises(ValueError, match="expected finite numbers"), np.errstate(all="ignore"):
         dynamics.run(20)
+
+
+def test_total_energy_of_the_file(tmp_path):
+    """Where it is not the sum of its atoms' energies, the file has its own way."""
+    path, atoms = tmp_path / "model.pt", crystal(1)
+    BINARY.model(isotropic=True).save(path)
+    atoms.calc = Calculator(path)
+    plain = atoms.get_potential_energy()
+    edited(path, TOTAL, r"torch.add(torch.sum(\1, [1], True), 1.)")
+    atoms.calc = Calculator(path)
+    assert atoms.calc.engine == "torchscript"
+    assert "energy differs by 1.0e+00" in atoms.calc.reason
+    assert atoms.get_potential_energy() == pytest.approx(plain + 1.0, rel=1e-10)
+    edited(path, TOTAL, r"torch.log(torch.neg(torch.exp(torch.sum(\1, [1], True))))")
+    atoms.calc = Calculator(path, engine="torchscript")
+    with pytest.raises(ValueError, match="non-finite energy of the whole"):
+        atoms.get_potential_energy()
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -7,7 +7,7 @@ import torch
 
 from harness import Lammps
 from pwmlff.lmp import DUMP, MEASURE, forces
-from systems import SYSTEMS, crystal, edited, other_activation
+from systems import SYSTEMS, TOTAL, crystal, edited, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
 SETUP = f"""
@@ -55,9 +55,6 @@ def test_other_activation(folder: Lammps):
     run = folder(SETUP.format("engine fused"), ranks=2)
     assert run.returncode != 0
     assert run.output.count("is not what the fused engine computes") == 1
-
-
-TOTAL = r"torch\.sum\((\w+), \[1\], True\)"  # in the code that the file returns Etot with
 
 
 def test_total_energy_counts(folder: Lammps):
