@@ -6,6 +6,7 @@
 #include "announced_forces.h"
 
 #include "modify.h"
+#include "update.h"
 
 #include <string>
 #include <utility>
@@ -22,22 +23,25 @@ Fix *AnnouncedForces::create(LAMMPS *lmp, int narg, char **arg)
   return new AnnouncedForces(lmp, narg, arg);
 }
 
-AnnouncedForces *AnnouncedForces::add(LAMMPS *lmp)
+void AnnouncedForces::add(LAMMPS *lmp, AnnouncedForces *&place)
 {
   Modify *const modify = lmp->modify;
   (*modify->fix_map)[STYLE] = create;
   int number = 1;    // hybrid styles can have several
   while (modify->get_fix_by_id(ID + std::to_string(number))) ++number;
-  return static_cast<AnnouncedForces *>(
+  place = static_cast<AnnouncedForces *>(
       modify->add_fix(ID + std::to_string(number) + " all " + STYLE, /*trysuffix=*/0));
+  place->place = &place;
 }
 
-void AnnouncedForces::remove(LAMMPS *lmp, const AnnouncedForces *fix)
+void AnnouncedForces::remove() { modify->delete_fix(id); }
+
+AnnouncedForces::~AnnouncedForces()
 {
-  if (!fix || !lmp->modify) return;
-  for (int k = 0; k < lmp->modify->nfix; ++k)
-    if (lmp->modify->fix[k] == fix) return lmp->modify->delete_fix(k);
+  if (place) *place = nullptr;
 }
+
+void AnnouncedForces::announce() { announced = update->whichflag != 0; }
 
 bool AnnouncedForces::take() { return std::exchange(announced, false); }
 

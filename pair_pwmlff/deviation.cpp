@@ -56,11 +56,12 @@ static std::set<std::string> claims;
 
 FileClaim::FileClaim(const std::string &path)
 {
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
+  std::error_code failure;
+  path_ = std::filesystem::absolute(path).string();
+  const auto status = std::filesystem::status(path_, failure);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) return;
-  const std::string real =
-      std::filesystem::weakly_canonical(std::filesystem::absolute(path), ignored).string();
+  std::string real = std::filesystem::weakly_canonical(path_, failure).string();
+  if (failure) real = path_;
   const std::lock_guard lock(claims_mutex);
   if (!claims.insert(real).second)
     throw std::runtime_error("two ensembles write to '" + path + "'; give each its own out_file");

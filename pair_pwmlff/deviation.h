@@ -32,14 +32,19 @@ Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int na
 /// Keeps a file for one writer of this process as long as it lives.
 class FileClaim {
  public:
-  /// @param path  of a file that need not be there; what is there and no regular file serves many
+  /// @param path  of a file that need not be there; what is there and no regular file serves many. It is that of
+  ///              the folder where the process is now.
   /// @throws std::runtime_error where another one has it
   explicit FileClaim(const std::string &path);
   ~FileClaim();
   FileClaim(const FileClaim &) = delete;
   FileClaim &operator=(const FileClaim &) = delete;
 
+  /// Of the file, from the root.
+  const std::string &path() const { return path_; }
+
  private:
+  std::string path_;
   std::string claimed;    // without links; empty where many may write
 };
 

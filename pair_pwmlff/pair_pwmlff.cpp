@@ -11,6 +11,7 @@
 #include "device_map.h"
 #include "elements.h"
 #include "fused_dp.h"
+#include "ghost_cutoff.h"
 #include "model.h"
 #include "neighbors.h"
 #include "scripted.h"
@@ -18,6 +19,7 @@
 #include "atom.h"
 #include "comm.h"
 #include "error.h"
+#include "exceptions.h"
 #include "force.h"
 #include "group.h"
 #include "memory.h"
@@ -33,7 +35,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -61,10 +65,9 @@ struct PairPWMLFF::Impl {
   Neighbors neighbors;
   bool neighbors_valid = false;
   bool lammps_list = false;              // the user wants LAMMPS's list
-  bool finds_neighbors = false;          // none is requested
+  bool finds_neighbors = false;          // and LAMMPS makes one only where atoms are left out
   const Evaluation *result = nullptr;    // of the model that was evaluated last
-  double ghost_cutoff = -1.0;            // of LAMMPS, where this style has raised it
-  double raised_ghost_cutoff = -1.0;     // to what
+  std::unique_ptr<GhostCutoff> ghost_cutoff;    // for message passing
 
   int out_freq = 100;
   std::string out_file = "model_devi.out";
@@ -94,14 +97,16 @@ struct PairPWMLFF::Impl {
 
 /* ---------------------------------------------------------------------- */
 
-// Threads of torch are a setting of the process; the last one that goes sets them back.
-static int instances = 0;
+// Threads of torch are a setting of the process: the last instance that goes sets them back.
+static std::mutex instances_mutex;
+static int instances = 0, threads_before = 0;
 
-PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &style) : Pair(lmp), style(style)
+PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name) : Pair(lmp), style(name)
 {
-  static int threads_without_us = 0;
-  if (instances++ == 0) threads_without_us = num_threads();
-  torch_threads = threads_without_us;
+  {
+    const std::lock_guard lock(instances_mutex);
+    if (instances++ == 0) threads_before = num_threads();
+  }
   reset();
   single_enable = 0;
   restartinfo = 0;
@@ -114,10 +119,12 @@ PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &style) : Pair(lmp), style
 
 PairPWMLFF::~PairPWMLFF()
 {
-  if (--instances == 0) set_num_threads(torch_threads);
+  {
+    const std::lock_guard lock(instances_mutex);
+    if (--instances == 0) set_num_threads(threads_before);
+  }
   if (copymode) return;
-  restore_ghost_cutoff();
-  AnnouncedForces::remove(lmp, announced_forces);
+  if (announced_forces) announced_forces->remove();
   if (allocated) {
     memory->destroy(setflag);
     memory->destroy(cutsq);
@@ -131,7 +138,6 @@ PairPWMLFF::~PairPWMLFF()
 
 void PairPWMLFF::reset()
 {
-  if (impl) restore_ghost_cutoff();
   impl = std::make_unique<Impl>();
   if (style.rfind(MATPL, 0) == 0) {
     impl->out_freq = 1;
@@ -270,6 +276,10 @@ void PairPWMLFF::load_models()
     const std::string unreadable = first_failure(world, [&] {
       if (comm->me != 0) return;
       const std::string path = utils::get_potential_file_path(file);
+      std::error_code ignored;
+      if (std::filesystem::is_directory(path.empty() ? file : path, ignored))
+        throw std::runtime_error(
+            fmt::format("model file '{}' is a folder; name the file in it", file));
       std::ifstream stream(path.empty() ? file : path, std::ios::binary);
       std::ostringstream buffer;
       if (!stream)
@@ -278,6 +288,8 @@ void PairPWMLFF::load_models()
             "lmp was started ('{}' is no keyword either: {})",
             file, file, KEYWORDS));
       buffer << stream.rdbuf();
+      if (stream.bad())
+        throw std::runtime_error(fmt::format("cannot read model file '{}' to its end", file));
       contents = buffer.str();
       if (contents.empty())
         throw std::runtime_error(fmt::format("model file '{}' is empty; copy it again", file));
@@ -286,7 +298,10 @@ void PairPWMLFF::load_models()
 
     bigint size = static_cast<bigint>(contents.size());
     MPI_Bcast(&size, 1, MPI_LMP_BIGINT, 0, world);
-    contents.resize(size);
+    const std::string no_memory = first_failure(world, [&] { contents.resize(size); });
+    if (!no_memory.empty())
+      error->all(FLERR, "Pair style pwmlff: a rank has no memory for model file '{}' of {} bytes",
+                 file, size);
     constexpr bigint CHUNK = 1 << 30;    // MPI counts are int
     for (bigint at = 0; at < size; at += CHUNK)
       MPI_Bcast(&contents[at], static_cast<int>(std::min(CHUNK, size - at)), MPI_CHAR, 0, world);
@@ -528,12 +543,13 @@ void PairPWMLFF::init_style()
   set_num_threads(comm->nthreads);
   request_neighbors();
 
-  if (impl->models.size() > 1 && !announced_forces) announced_forces = AnnouncedForces::add(lmp);
+  if (impl->models.size() > 1 && !announced_forces) AnnouncedForces::add(lmp, announced_forces);
   if (impl->models.size() > 1 && !impl->deviation_file_started) {
     const std::string failure = first_failure(world, [&] {
       if (comm->me != 0) return;
-      if (impl->out_append) impl->deviation_file.resume(impl->out_file, update->ntimestep);
-      else impl->deviation_file.open(impl->out_file);
+      const std::string &path = impl->out_file_claim->path();
+      if (impl->out_append) impl->deviation_file.resume(path, update->ntimestep);
+      else impl->deviation_file.open(path);
     });
     if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
     impl->deviation_file_started = true;
@@ -557,30 +573,20 @@ double PairPWMLFF::init_one(int i, int j)
 void PairPWMLFF::request_neighbors()
 {
   impl->neighbors_valid = false;
-  restore_ghost_cutoff();
+  impl->ghost_cutoff.reset();
   impl->finds_neighbors = on_all_ranks(can_find_neighbors());
   ghostneigh = impl->hops() > 0;
   int flags = NeighConst::REQ_FULL;
   if (ghostneigh) flags |= NeighConst::REQ_GHOST;
-  if (impl->finds_neighbors) flags |= NeighConst::REQ_OCCASIONAL;    // costs nothing until built
+  if (impl->finds_neighbors) flags |= NeighConst::REQ_OCCASIONAL;    // not built unless needed
   neighbor->add_request(this, flags);
   if (!ghostneigh) return;
   if (comm->mode != Comm::SINGLE)
     error->all(FLERR,
                "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
                "use comm_modify mode single");
-  const double needed = impl->interaction_range() + neighbor->skin;
-  if (comm->cutghostuser >= needed) return;
-  impl->ghost_cutoff = comm->cutghostuser;
-  comm->cutghostuser = impl->raised_ghost_cutoff = needed;
-}
-
-// Unless the user has changed it since.
-void PairPWMLFF::restore_ghost_cutoff()
-{
-  if (impl->ghost_cutoff >= 0.0 && comm->cutghostuser == impl->raised_ghost_cutoff)
-    comm->cutghostuser = impl->ghost_cutoff;
-  impl->ghost_cutoff = -1.0;
+  impl->ghost_cutoff = std::make_unique<GhostCutoff>(comm);
+  impl->ghost_cutoff->need(impl->interaction_range() + neighbor->skin);
 }
 
 /* ----------------------------------------------------------------------
@@ -638,9 +644,13 @@ int PairPWMLFF::absent_groups() const
 void PairPWMLFF::build_occasional_list()
 {
   // Made once a step by itself; fix gcmc moves on from one structure to the next within a step.
-  const bigint last = std::exchange(neighbor->lastcall, update->ntimestep + 1);
+  struct Restore {
+    bigint &value;
+    const bigint before = value;
+    ~Restore() { value = before; }
+  } const restore{neighbor->lastcall};
+  neighbor->lastcall = update->ntimestep + 1;
   neighbor->build_one(list);
-  neighbor->lastcall = last;
 }
 
 /* ---------------------------------------------------------------------- */
@@ -664,6 +674,8 @@ try {
     impl->neighbors_valid = true;
   }
   impl->neighbors.update(atom->x);
+} catch (const LAMMPSException &) {
+  throw;    // of build_one(), already said
 } catch (const std::exception &failure) {
   stop_rank(failure.what());
 }

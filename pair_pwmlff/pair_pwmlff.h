@@ -39,8 +39,8 @@ class PairPWMLFF : public Pair {
   struct Impl;    // keeps torch and the model classes out of this header
   std::unique_ptr<Impl> impl;
   std::string style;
-  class pair_pwmlff::AnnouncedForces *announced_forces = nullptr;    // for ensembles
-  int torch_threads;    // of this process, without this style
+  pair_pwmlff::AnnouncedForces *announced_forces =
+      nullptr;    // for ensembles; null where it is gone
 
   void allocate();
   void reset();
@@ -57,7 +57,6 @@ class PairPWMLFF : public Pair {
   bool leaves_out() const;
   int absent_groups() const;
   void request_neighbors();
-  void restore_ghost_cutoff();
   void build_occasional_list();
   void update_neighbors();
   [[noreturn]] void stop_rank(const std::string &text);

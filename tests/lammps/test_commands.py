@@ -428,6 +428,40 @@ def test_deviation_beside_numdiff(binary: Lammps):
     np.testing.assert_allclose(lines[1], lines[0], rtol=0, atol=2e-9)
 
 
+def test_deviation_beside_probes_that_are_announced(binary: Lammps):
+    """The line of the last run stays, whatever a command tries afterwards."""
+    style = "pair_style pwmlff model.pt other.pt out_freq 1\npair_coeff * * O Hf\n"
+    lines = []
+    for probe in ("", "group one id 1\ndynamical_matrix one regular 0.01 file matrix.dat\n"):
+        binary.run(f"{READ}{style}run 0\n{probe}", ranks=2)
+        lines.append((binary.folder / "model_devi.out").read_text())
+    assert lines[0] == lines[1]
+    assert (binary.folder / "matrix.dat").stat().st_size > 0
+
+
+def test_deviation_after_unfix_of_all(binary: Lammps):
+    """Users of Python remove all fixes that there are."""
+    style = "pair_style pwmlff model.pt other.pt out_freq 1\npair_coeff * * O Hf\n"
+    binary.python(
+        "lmp = start()\n"
+        f"lmp.commands_string({READ + style!r})\n"
+        "lmp.commands_string('fix 1 all nve\\nrun 1')\n"
+        "for name in lmp.available_ids('fix'): lmp.command('unfix ' + name)\n"
+        "lmp.commands_string('fix 1 all nve\\nrun 1')\n"
+        "lmp.command('pair_style none')\n"
+        "assert lmp.available_ids('fix') == ['1'], lmp.available_ids('fix')\n"
+    )
+    assert np.loadtxt(binary.folder / "model_devi.out")[:, 0].tolist() == [0, 1, 2]
+
+
+def test_deviation_file_is_that_of_the_command(binary: Lammps):
+    """A folder that is changed between the command and the run changes nothing."""
+    (binary.folder / "below").mkdir()
+    style = "pair_style pwmlff model.pt other.pt out_freq 1\npair_coeff * * O Hf\n"
+    binary.run(f"{READ}{style}shell cd below\nrun 0\n")
+    assert np.loadtxt(binary.folder / "model_devi.out")[0] == 0
+
+
 def test_elements_in_the_wrong_order(binary: Lammps):
     """They run without an error: masses show it."""
     right = binary.run(f"{READ}{STYLE}run 0\n", ranks=2).output

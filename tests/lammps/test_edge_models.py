@@ -193,6 +193,19 @@ def test_ghosts_are_fewer_again(lammps: Lammps):
     assert found == ["5", "11", "5", "12", "12"]  # said where it changes
 
 
+def test_ghosts_are_fewer_again_after_a_hybrid_style(lammps: Lammps):
+    """Two that need ghosts from afar, which end in the order in which they began."""
+    script(lammps, message_passing(2), "two.pt")
+    script(lammps, message_passing(3), "three.pt")
+    lammps.data(crystal(2), [8, 72])
+    run = lammps.run(
+        f"{read(crystal(2))}pair_style hybrid/overlay pwmlff two.pt pwmlff three.pt\n"
+        "pair_coeff * * pwmlff 1 O Hf\npair_coeff * * pwmlff 2 O Hf\nrun 0\nrun 0\n"
+        "pair_style zero 3.0\npair_coeff * *\nrun 0\n"
+    )
+    assert re.findall(r"ghost atom cutoff = (\S+)", run.output) == ["11", "5"]
+
+
 def test_numdiff(lammps: Lammps):
     """LAMMPS's own finite differences of the energy, over atoms and over the box."""
     script(lammps, message_passing())

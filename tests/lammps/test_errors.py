@@ -161,8 +161,13 @@ def empty(path, _):
     path.touch()
 
 
+def folder_instead(path, _):
+    path.mkdir()
+
+
 FILES = {
     "empty": (empty, ["is empty"]),
+    "folder": (folder_instead, ["is a folder"]),
     "not a zip": (text_file, ["not a TorchScript archive"]),
     "truncated": (truncated, ["is damaged", "truncated"]),
     "damaged": (damaged, ["is damaged", "/data/0' does not have the contents", "copy or export"]),
