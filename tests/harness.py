@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,18 +96,7 @@ class Lammps:
         """Write text to in.lmp and run it; the caller looks at the return code."""
         (self.folder / "in.lmp").write_text(self.engine.in_input(text))
         command = [PROGRAMS / "mpirun", "-np", str(ranks), PROGRAMS / "lmp", "-in", "in.lmp"]
-        finished = subprocess.run(
-            [*command, *arguments.split()],
-            cwd=self.folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **self.engine.environment, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-        )
-        return Run(self.folder, finished.returncode, finished.stdout)
+        return self._start([*command, *arguments.split()], environment)
 
     def run(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
         """Run an input that must succeed."""
@@ -130,21 +119,23 @@ class Lammps:
             "    except Exception as error: return str(error)\n"
             "    raise AssertionError(command + ' was accepted')\n"
         )
+        command = [sys.executable, "-c", prologue + self.engine.in_input(script)]
+        run = self._start(command, {**program().environment, **environment})
+        assert run.returncode == 0, run.output
+        return run
+
+    def _start(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> Run:
         finished = subprocess.run(
-            [sys.executable, "-c", prologue + self.engine.in_input(script)],
+            command,
             cwd=self.folder,
-            env={
-                **os.environ, "OMP_NUM_THREADS": "1", **program().environment,
-                **self.engine.environment, **environment,
-            },
+            env={**os.environ, "OMP_NUM_THREADS": "1", **self.engine.environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=TIMEOUT,
             check=False,
-        )  # fmt: skip
-        assert finished.returncode == 0, finished.stdout
+        )
         return Run(self.folder, finished.returncode, finished.stdout)
 
     def data(self, atoms: Atoms, elements: list[int], name: str = "atoms.data") -> Prism:
