@@ -540,8 +540,11 @@ void PairPWMLFF::init_style()
       break;
     }
   }
+  if (impl->hops() > 0 && comm->mode != Comm::SINGLE)
+    error->all(FLERR,
+               "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
+               "use comm_modify mode single");
   set_num_threads(comm->nthreads);
-  request_neighbors();
 
   if (impl->models.size() > 1 && !announced_forces) AnnouncedForces::add(lmp, announced_forces);
   if (impl->models.size() > 1 && !impl->deviation_file_started) {
@@ -556,11 +559,12 @@ void PairPWMLFF::init_style()
   }
   if (!impl->announced) log_models();
   impl->announced = true;
+  request_neighbors();    // last: after an error it would stay, and outlive this style
 }
 
 double PairPWMLFF::init_one(int i, int j)
 {
-  if (setflag[i][j] == 0) error->all(FLERR, "Pair style pwmlff: all pair_coeff are not set");
+  // Only a hybrid style asks for types that are NULL here: where it does not forget what they were before.
   const double cutoff = impl->models.front()->info().cutoff;
   cutghost[i][j] = cutghost[j][i] = cutoff;
   return cutoff;
@@ -581,10 +585,6 @@ void PairPWMLFF::request_neighbors()
   if (impl->finds_neighbors) flags |= NeighConst::REQ_OCCASIONAL;    // not built unless needed
   neighbor->add_request(this, flags);
   if (!ghostneigh) return;
-  if (comm->mode != Comm::SINGLE)
-    error->all(FLERR,
-               "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
-               "use comm_modify mode single");
   impl->ghost_cutoff = std::make_unique<GhostCutoff>(comm);
   impl->ghost_cutoff->need(impl->interaction_range() + neighbor->skin);
 }

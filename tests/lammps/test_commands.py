@@ -378,6 +378,32 @@ def test_failed_evaluation_leaves_nothing(binary: Lammps):
     )
 
 
+def test_hybrid_that_unmaps_a_type(binary: Lammps):
+    """A type that becomes NULL takes no part any more."""
+    style = "pair_style hybrid/overlay zero 3.0 pwmlff model.pt\npair_coeff * * zero\n"
+    mapped = "pair_coeff * * pwmlff O {}\n"
+    text = f"{READ}{style}{mapped.format('NULL')}{MEASURE}run 0\n"
+    alone = binary.run(text).thermo()["PotEng"][0]
+    text = f"{READ}{style}{mapped.format('Hf')}{mapped.format('NULL')}{MEASURE}run 0\n"
+    assert binary.run(text).thermo()["PotEng"][0] == pytest.approx(alone, rel=1e-12)
+
+
+def test_style_that_failed_in_its_init_is_forgotten(binary: Lammps):
+    """LAMMPS keeps what a style has asked it for, also where the style is gone."""
+    one = "pair_style pwmlff model.pt other.pt out_file absent/devi.out"
+    binary.python(
+        "lmp = start()\n"
+        f"lmp.commands_string({READ!r})\n"
+        "for k in range(20):\n"
+        f"    lmp.command({one!r})\n"
+        "    lmp.command('pair_coeff * * O Hf')\n"
+        "    assert 'absent/devi.out' in refused(lmp, 'run 0')\n"
+        "    lmp.command('pair_style zero 3.0')\n"
+        "    lmp.command('pair_coeff * *')\n"
+        "    lmp.command('run 0')\n"
+    )
+
+
 def test_threads_of_python_come_back(binary: Lammps):
     binary.python(
         "import os, torch\n"
