@@ -139,6 +139,9 @@ class PWMLFF_KERNELS_API Device {
       throw std::runtime_error(std::string("cannot start ") + std::to_string(Kernel::lanes) +
                                " threads for kernel " + Kernel::name + ": " + error.what() +
                                "; raise the limit of processes (ulimit -u)");
+    } catch (...) {
+      all_there.set_value(false);    // or those that are there would be waited for
+      throw;
     }
     all_there.set_value(true);
   }

@@ -17,12 +17,25 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <iostream>
 #include <new>
 
 namespace {
 std::atomic<int> threads_left{1000};
+thread_local int allocations_left = 1 << 30;    // each thread has its own: the lanes have enough
+}    // namespace
+
+void *operator new(std::size_t size)
+{
+  void *const memory = allocations_left-- > 0 ? std::malloc(size) : nullptr;
+  if (!memory) throw std::bad_alloc();
+  return memory;
 }
+
+void operator delete(void *memory) noexcept { std::free(memory); }
+
+void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
 
 // In the place of the library's own.
 extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
@@ -79,5 +92,21 @@ int main()
       std::cout << "error: " << error.what() << "\n";
     }
   }
-  return 0;
+
+  // Memory runs out at the first allocation, at the second, ...: each time that is an error, until there is enough.
+  for (int allocations = 0;; ++allocations) {
+    counts[0] = counts[1] = counts[2] = 0;
+    bool done = true;
+    allocations_left = allocations;
+    try {
+      device->run(3, Count{counts});
+    } catch (const std::bad_alloc &) {
+      done = false;
+    }
+    allocations_left = 1 << 30;
+    if (!done) continue;
+    std::cout << "enough memory: " << (allocations > Count::lanes) << ", counted " << counts[0]
+              << counts[1] << counts[2] << "\n";
+    return 0;
+  }
 }
