@@ -37,7 +37,7 @@ std::string open_loader(const std::filesystem::path &folder)
   load_pair = reinterpret_cast<LoadPair *>(library ? dlsym(library, LOADER_SYMBOL) : nullptr);
   if (load_pair) return {};
   const char *said = dlerror();
-  return said ? said : std::string("no ") + LOADER_SYMBOL + " in " + LOADER_LIBRARY;
+  return said ? said : std::string("no ") + LOADER_SYMBOL + " is in it";
 }
 
 // Register the style under a name in the input.
@@ -64,13 +64,20 @@ extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *l
                                                                          void *regfunc)
 {
   const auto file = this_file();
-  std::string reason = difference_from_host(lmp);
-  if (reason.empty()) reason = open_loader(file.parent_path());
-  if (!reason.empty()) {
-    say_once(lmp, "WARNING: there is no pair_style pwmlff here, as " + file.string() +
-                      " was compiled for another LAMMPS or MPI: " + reason +
-                      ". Compile it for this one (pwmlff build --lammps DIR --mpi MPICXX, see "
-                      "docs/install.md), or use the lmp that it was compiled for");
+  const auto stay_out = [&](const std::string &reason) {
+    say_once(lmp, "WARNING: there is no pair_style pwmlff here, as " + reason);
+  };
+  const std::string difference = difference_from_host(lmp);
+  if (!difference.empty()) {
+    stay_out(file.string() + " was compiled for another LAMMPS or MPI: " + difference +
+             ". Compile it for this one (pwmlff build --lammps DIR --mpi MPICXX, see "
+             "docs/install.md), or use the lmp that it was compiled for");
+    return;
+  }
+  const std::string error = open_loader(file.parent_path());
+  if (!error.empty()) {
+    stay_out((file.parent_path() / LOADER_LIBRARY).string() + " cannot be opened: " + error +
+             ". Install the plugin again, with all its files (see docs/install.md)");
     return;
   }
   add<PWMLFF>(lmp, handle, regfunc);

@@ -195,6 +195,25 @@ def test_other_host(folder: Lammps, tmp_path, case):
     assert "Unrecognized pair style 'pwmlff'" in run.output
 
 
+@pytest.mark.parametrize(
+    "loader,words",
+    [
+        (None, "libpwmlff_loader.so cannot be opened: "),
+        (b"not a library", "libpwmlff_loader.so cannot be opened: "),
+    ],
+)
+def test_incomplete_installation(folder: Lammps, tmp_path, loader, words):
+    """A file that is missing or damaged is not taken for a plugin of another LAMMPS."""
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / plugin.FILE).write_bytes(Path(plugin.library()).read_bytes())
+    if loader is not None:
+        (bare / "libpwmlff_loader.so").write_bytes(loader)
+    run = folder.run(f"plugin clear\nplugin load {bare}/{plugin.FILE}\nprint 'alive'\n", 2)
+    assert run.output.count(words) == 1, run.output
+    assert "another LAMMPS" not in run.output
+
+
 def test_package_of_another_update(monkeypatch, capfd):
     """LAMMPS's own words are what the version of its package must mean."""
     assert f"- {plugin.version_of_package()}\n" in lmp_help()
