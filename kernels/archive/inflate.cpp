@@ -5,11 +5,12 @@
 
 #include "inflate.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 #include <stdexcept>
-#include <vector>
 
 namespace pwmlff {
 namespace {
@@ -96,50 +97,79 @@ class Bits {
   int count = 0;    // bits in held
 };
 
-/// A canonical Huffman code, as a table over the longest code.
+/// A canonical Huffman code: a table over its short codes, and the first code of each length for the others. Making
+/// one takes no longer for long codes, so that a stream of many small blocks is not slow.
 class Code {
  public:
-  static constexpr int LONGEST = 15;
+  static constexpr int LONGEST = 15, SHORT = 9;    // bits
+  static constexpr std::size_t MOST_SYMBOLS = 288;
 
-  explicit Code(const std::vector<std::uint8_t> &lengths)
+  /// @param complete  whether each sequence of bits has to mean something, which a single code cannot
+  void assign(std::span<const std::uint8_t> lengths, bool complete)
   {
-    std::array<int, LONGEST + 1> used{};
+    used.fill(0);
     for (const auto length : lengths) ++used[length];
     used[0] = 0;
-    for (int length = 1; length <= LONGEST; ++length)
-      if (used[length] > 0) bits = length;
-    std::array<std::uint32_t, LONGEST + 2> next{};
+    bits = 0;
+    std::uint32_t next = 0, before = 0;
     for (int length = 1; length <= LONGEST; ++length) {
-      next[length + 1] = (next[length] + used[length]) << 1;
-      if (next[length] + used[length] > (1u << length)) broken("more codes than fit");
+      next <<= 1;
+      first[length] = next;
+      place[length] = before;
+      next += used[length];
+      before += used[length];
+      if (next > (1u << length)) broken("more codes than fit");
+      if (used[length] > 0) bits = length;
     }
-    table.assign(std::size_t{1} << bits, Entry{});
+    if (complete && next < (1u << LONGEST)) broken("fewer codes than fit");
+
+    short_bits = std::min(bits, SHORT);
+    std::fill_n(table.begin(), std::size_t{1} << short_bits, Entry{});
+    std::array<std::uint32_t, LONGEST + 1> taken{};
     for (std::size_t symbol = 0; symbol < lengths.size(); ++symbol) {
       const int length = lengths[symbol];
       if (length == 0) continue;
-      const std::uint32_t code = next[length]++;
+      const std::uint32_t nth = taken[length]++, code = first[length] + nth;
+      sorted[place[length] + nth] = static_cast<std::uint16_t>(symbol);
+      if (length > short_bits) continue;
       std::uint32_t reversed = 0;    // the stream has the highest bit of a code first
       for (int bit = 0; bit < length; ++bit) reversed |= ((code >> bit) & 1) << (length - 1 - bit);
-      for (std::size_t k = reversed; k < table.size(); k += std::size_t{1} << length)
+      for (std::size_t k = reversed; k >> short_bits == 0; k += std::size_t{1} << length)
         table[k] = {static_cast<std::uint16_t>(symbol), static_cast<std::uint8_t>(length)};
     }
   }
 
   int decode(Bits &stream) const
   {
-    const Entry entry = table[stream.peek(bits)];
-    if (entry.length == 0) broken("a code that means nothing");
-    stream.drop(entry.length);
-    return entry.symbol;
+    const std::uint32_t ahead = stream.peek(bits);
+    const Entry entry = table[ahead & ((1u << short_bits) - 1)];
+    if (entry.length > 0) {
+      stream.drop(entry.length);
+      return entry.symbol;
+    }
+    std::uint32_t code = 0;
+    for (int length = 1; length <= bits; ++length) {
+      code = code << 1 | ((ahead >> (length - 1)) & 1);
+      const std::uint32_t nth =
+          code - first[length];    // huge where the code is a longer one's beginning
+      if (nth >= used[length]) continue;
+      stream.drop(length);
+      return sorted[place[length] + nth];
+    }
+    broken("a code that means nothing");
   }
 
  private:
   struct Entry {
     std::uint16_t symbol = 0;
-    std::uint8_t length = 0;    // 0: no code begins like this
+    std::uint8_t length = 0;    // 0: no short code begins like this
   };
-  std::vector<Entry> table;
-  int bits = 0;
+  std::array<Entry, std::size_t{1} << SHORT> table;
+  int bits = 0, short_bits = 0;    // of the longest code, and of the table
+
+  // Of each length: the number of codes, the first one, and where its symbols begin in sorted.
+  std::array<std::uint32_t, LONGEST + 1> used, first, place;
+  std::array<std::uint16_t, MOST_SYMBOLS> sorted;
 };
 
 constexpr int END_OF_BLOCK = 256;
@@ -180,38 +210,60 @@ struct Codes {
 
 Codes fixed_codes()
 {
-  std::vector<std::uint8_t> lengths(288, 8);
+  std::array<std::uint8_t, Code::MOST_SYMBOLS> lengths;
+  lengths.fill(8);
   std::fill(lengths.begin() + 144, lengths.begin() + 256, 9);
   std::fill(lengths.begin() + 256, lengths.begin() + 280, 7);
-  return {Code(lengths), Code(std::vector<std::uint8_t>(NDISTANCES, 5))};
+  std::array<std::uint8_t, 32> of_distances;
+  of_distances.fill(5);
+  Codes codes;
+  codes.symbols.assign(lengths, true);
+  codes.distances.assign(of_distances, true);
+  return codes;
 }
 
-Codes read_codes(Bits &stream)
+void read_codes(Bits &stream, Codes &codes)
 {
   constexpr std::array<int, 19> order = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                          11, 4,  12, 3, 13, 2, 14, 1, 15};
+  constexpr std::size_t most_symbols = END_OF_BLOCK + 1 + NLENGTHS;
   const std::size_t nsymbols = stream.take(5) + 257, ndistances = stream.take(5) + 1;
+  if (nsymbols > most_symbols || ndistances > NDISTANCES)
+    broken("too many lengths or distances of copies");
   const std::size_t norder = stream.take(4) + 4;
-  std::vector<std::uint8_t> of_lengths(order.size(), 0);
+  std::array<std::uint8_t, order.size()> of_lengths{};
   for (std::size_t k = 0; k < norder; ++k)
     of_lengths[order[k]] = static_cast<std::uint8_t>(stream.take(3));
-  const Code code(of_lengths);
+  codes.symbols.assign(of_lengths, true);
 
-  std::vector<std::uint8_t> lengths;
-  while (lengths.size() < nsymbols + ndistances) {
-    const int symbol = code.decode(stream);
+  std::array<std::uint8_t, most_symbols + NDISTANCES> lengths;
+  const std::size_t wanted = nsymbols + ndistances;
+  for (std::size_t found = 0; found < wanted;) {
+    const int symbol = codes.symbols.decode(stream);
+    std::size_t times = 1;
+    std::uint8_t length = 0;
     if (symbol < 16) {
-      lengths.push_back(static_cast<std::uint8_t>(symbol));
+      length = static_cast<std::uint8_t>(symbol);
     } else if (symbol == 16) {
-      if (lengths.empty()) broken("a repetition of nothing");
-      lengths.insert(lengths.end(), stream.take(2) + 3, std::uint8_t{lengths.back()});
+      if (found == 0) broken("a repetition of nothing");
+      length = lengths[found - 1];
+      times = stream.take(2) + 3;
     } else {
-      lengths.insert(lengths.end(), symbol == 17 ? stream.take(3) + 3 : stream.take(7) + 11, 0);
+      times = symbol == 17 ? stream.take(3) + 3 : stream.take(7) + 11;
     }
+    if (times > wanted - found) broken("too many code lengths");
+    std::fill_n(lengths.begin() + static_cast<std::ptrdiff_t>(found), times, length);
+    found += times;
   }
-  if (lengths.size() > nsymbols + ndistances) broken("too many code lengths");
-  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(nsymbols);
-  return {Code({lengths.begin(), middle}), Code({middle, lengths.end()})};
+  if (lengths[END_OF_BLOCK] == 0) broken("a block without an end");
+  const std::span<const std::uint8_t> all(lengths.data(), wanted);
+  // A code of one symbol has one bit, whose other value means nothing; of distances there may be none.
+  const auto single = [](std::span<const std::uint8_t> some) {
+    return std::all_of(some.begin(), some.end(), [](std::uint8_t length) { return length <= 1; });
+  };
+  const auto symbols = all.first(nsymbols), distances = all.subspan(nsymbols);
+  codes.symbols.assign(symbols, !single(symbols));
+  codes.distances.assign(distances, !single(distances));
 }
 
 }    // namespace
@@ -240,6 +292,7 @@ std::uint32_t crc32(std::string_view bytes)
 std::string inflate(std::string_view stream, std::size_t size)
 {
   Bits bits(stream);
+  Codes own;
   std::string result;
   result.reserve(size);
   const auto room = [&](std::size_t n) {
@@ -260,7 +313,9 @@ std::string inflate(std::string_view stream, std::size_t size)
       continue;
     }
     if (kind == 3) broken("an unknown kind of block");
-    const Codes codes = kind == 1 ? fixed_codes() : read_codes(bits);
+    static const Codes fixed = fixed_codes();
+    if (kind == 2) read_codes(bits, own);
+    const Codes &codes = kind == 1 ? fixed : own;
     for (;;) {
       const int symbol = codes.symbols.decode(bits);
       if (symbol == END_OF_BLOCK) break;
@@ -273,6 +328,7 @@ std::string inflate(std::string_view stream, std::size_t size)
       if (k >= NLENGTHS) broken("an unknown length");
       const std::size_t length = COPY_LENGTH[k].base + bits.take(COPY_LENGTH[k].bits);
       const int d = codes.distances.decode(bits);
+      if (d >= NDISTANCES) broken("an unknown distance");
       const std::size_t distance = COPY_DISTANCE[d].base + bits.take(COPY_DISTANCE[d].bits);
       if (distance > result.size()) broken("a copy from before the beginning");
       room(length);

@@ -6,6 +6,7 @@
 #include "model_archive.h"
 
 #include "pickle.h"
+#include "unusable.h"
 #include "zip.h"
 
 #include <algorithm>
@@ -129,11 +130,13 @@ std::string class_of(const PickleValue &value)
   return name;
 }
 
-std::string name_of_saved(std::string_view pickle)
+/// @param pickle_of  gives the contents of a member
+template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
 {
   constexpr const char *head = "is not a TorchScript module but what torch.save wrote: ";
   try {
-    const Pickle read(pickle);
+    const std::string pickle = pickle_of("data.pkl");
+    const Pickle read(pickle, Pickle::Writer::python);
     const PickleValue &root = read.root();
     const std::string made_by = class_of(root);
     const bool ordered = made_by == "collections.OrderedDict";
@@ -167,24 +170,36 @@ std::string name_of_saved(std::string_view pickle)
 
 /* ---- tensors and storages ---- */
 
-/// Bytes of an element of a storage class like "DoubleStorage"; 0 for an unknown one.
+/// Bytes of an element of a storage class like "DoubleStorage" or "Float8_e5m2Storage"; 0 for an unknown one.
 std::int64_t element_bytes(std::string_view name)
 {
+  constexpr std::string_view ending = "Storage";
+  if (!name.ends_with(ending)) return 0;
+  name.remove_suffix(ending.size());
   struct Storage {
     std::string_view name;
     std::int64_t bytes;
   };
   static constexpr Storage storages[] = {
-      {"DoubleStorage", 8},      {"FloatStorage", 4},        {"HalfStorage", 2},
-      {"BFloat16Storage", 2},    {"LongStorage", 8},         {"IntStorage", 4},
-      {"ShortStorage", 2},       {"CharStorage", 1},         {"ByteStorage", 1},
-      {"BoolStorage", 1},        {"ComplexFloatStorage", 8}, {"ComplexDoubleStorage", 16},
-      {"ComplexHalfStorage", 4}, {"UntypedStorage", 1},      {"QInt8Storage", 1},
-      {"QUInt8Storage", 1},      {"QInt32Storage", 4},       {"UInt16Storage", 2},
-      {"UInt32Storage", 4},      {"UInt64Storage", 8}};
+      {"Double", 8},         {"Float", 4},       {"Half", 2},   {"Long", 8}, {"Int", 4},
+      {"Short", 2},          {"Char", 1},        {"Byte", 1},   {"Bool", 1}, {"ComplexFloat", 8},
+      {"ComplexDouble", 16}, {"ComplexHalf", 4}, {"Untyped", 1}};
   for (const Storage &storage : storages)
     if (storage.name == name) return storage.bytes;
-  return 0;
+  // The others say their bits: BFloat16, Float8_e5m2, UInt64, QInt32. What is less than a byte takes one, as
+  // Float4_e2m1fn_x2 and Bits2x4 do, which are two and four to a byte.
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto digit = std::find_if(name.begin(), name.end(), is_digit);
+  const auto letters = static_cast<std::size_t>(digit - name.begin());
+  constexpr std::string_view numbered[] = {"Float", "BFloat", "Int", "UInt",
+                                           "QInt",  "QUInt",  "Bits"};
+  if (std::find(std::begin(numbered), std::end(numbered), name.substr(0, letters)) ==
+      std::end(numbered))
+    return 0;
+  std::int64_t bits = 0;
+  for (auto at = digit; at != name.end() && is_digit(*at) && bits <= 64; ++at)
+    bits = 10 * bits + (*at - '0');
+  return bits <= 64 ? (bits + 7) / 8 : 0;
 }
 
 /// Storages and tensors of one pickle of an archive.
@@ -227,6 +242,11 @@ class TensorCheck {
   {
     const Storage storage = storage_of(value);
     if (storage.numel == 0) return;
+    const PickleValue &device = *value.items.front()->items[3];
+    if (device.kind == Kind::text && starts(device.text, "meta"))
+      throw Unusable(
+          "its tensor '" + printable(storage.member) +
+          "' has no contents (device meta); give the model its weights before it is saved");
     const ZipMember *const member = zip.find(storage.member);
     if (!member) fail("its member '" + printable(storage.member) + "', a tensor, is missing");
     if (member->size / storage.element != static_cast<std::uint64_t>(storage.numel))
@@ -262,14 +282,21 @@ class TensorCheck {
     if (elements > 0 && last >= storage.numel) broken();
     if (elements > storage.numel) expanded += static_cast<std::int64_t>(elements) - storage.numel;
     if (elements > (Wide{1} << 40) || expanded > MOST_EXPANDED)
-      fail("tensors have more elements than are stored, by more than " +
-           std::to_string(MOST_EXPANDED));
+      throw Unusable("tensors have more elements than are stored, by more than " +
+                     std::to_string(MOST_EXPANDED) +
+                     "; expand them in the code of the model instead");
   }
 
   const Zip &zip;
   std::string folder;
   std::int64_t expanded = 0;
 };
+
+/// The folder that all members of an archive are in, with its "/".
+std::string root_folder(const Zip &zip)
+{
+  return std::string(zip.first().substr(0, zip.first().find('/'))) + "/";
+}
 
 }    // namespace
 
@@ -279,14 +306,14 @@ void check_model_archive(std::string_view bytes)
   try {
     const Zip zip(bytes);
     if (zip.members().empty()) fail("it is empty");
-    const std::string_view first = zip.members().front().name;
-    const std::string root = std::string(first.substr(0, first.find('/'))) + "/";
+    const std::string root = root_folder(zip);
     const auto has = [&](const std::string &name) { return zip.find(root + name) != nullptr; };
     const auto pickle_of = [&](const std::string &name) {
       const ZipMember &member = *zip.find(root + name);
       if (member.size > MOST_PICKLE_BYTES)
-        fail("its member '" + name + "' has " + std::to_string(member.size) +
-             " bytes; keep large arrays in tensors");
+        throw Unusable("its member '" + name + "' has " + std::to_string(member.size) +
+                       " bytes, expected at most " + std::to_string(MOST_PICKLE_BYTES) +
+                       "; keep large arrays in tensors");
       return contents(member);
     };
 
@@ -295,16 +322,20 @@ void check_model_archive(std::string_view bytes)
           has("model.json")
               ? std::string(
                     "is a TorchScript file of a torch before 1.2; save it again with a newer one")
-              : "is a zip file, but not a TorchScript archive: found '" + printable(first) +
+              : "is a zip file, but not a TorchScript archive: found '" + printable(zip.first()) +
                     "' and no data.pkl, " + EXPECTED);
     }
-    if (!has("constants.pkl")) throw std::invalid_argument(name_of_saved(pickle_of("data.pkl")));
+    if (!has("constants.pkl")) throw std::invalid_argument(name_of_saved(pickle_of));
     for (const std::string name : {"data", "constants"}) {
       const std::string pickle = pickle_of(name + ".pkl");
-      TensorCheck(zip, root + name + "/").check(Pickle(pickle));
+      const Pickle read(pickle, Pickle::Writer::torch);
+      read.check_depth();
+      TensorCheck(zip, root + name + "/").check(read);
     }
   } catch (const std::invalid_argument &) {
     throw;    // sound, but something else
+  } catch (const Unusable &error) {
+    fail(std::string("cannot be used, though no damage was found: ") + error.what());
   } catch (const std::exception &error) {
     fail(std::string("is damaged: ") + error.what() + "; copy or export it again");
   }
@@ -326,10 +357,8 @@ std::string python_class(const std::string &name)
 std::string model_class(std::string_view bytes)
 {
   const Zip zip(bytes);
-  const std::string_view first = zip.members().front().name;
-  const std::string pickle =
-      contents(*zip.find(std::string(first.substr(0, first.find('/'))) + "/data.pkl"));
-  return python_class(class_of(Pickle(pickle).root()));
+  const std::string pickle = contents(*zip.find(root_folder(zip) + "data.pkl"));
+  return python_class(class_of(Pickle(pickle, Pickle::Writer::torch).root()));
 }
 
 void check_limits(const ModelLimits &limits)

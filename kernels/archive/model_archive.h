@@ -22,7 +22,7 @@ namespace pwmlff {
 /// Check the zip file (zip.h) and that each tensor lies within its storage and each storage is a member of its
 /// size. Code is not looked at.
 /// @throws std::runtime_error whose text goes on after the name of the file: "is damaged: ...", "is a ...",
-///         with what to do
+///         "cannot be used, though no damage was found: ...", with what to do
 void check_model_archive(std::string_view bytes);
 
 /// The Python class that TorchScript calls "__torch__.module.___torch_mangle_7.Name": "module.Name".

@@ -5,9 +5,12 @@
 
 #include "pickle.h"
 
+#include "unusable.h"
+
 #include <algorithm>
 #include <bit>
 #include <stdexcept>
+#include <utility>
 
 namespace pwmlff {
 namespace {
@@ -15,7 +18,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr std::size_t MOST_VALUES = 1 << 22;
-constexpr int MOST_DEPTH = 1000;    // of values in each other; what destroys them calls itself
+constexpr int MOST_DEPTH = 1000;    // of values in each other
 
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
 
@@ -62,13 +65,27 @@ enum Operation : unsigned char {
   ADDITEMS = 0x90,
   STACK_GLOBAL = 0x93,
   MEMOIZE = 0x94,
-  FRAME = 0x95
+  FRAME = 0x95,
+
+  // Of Python alone.
+  POP = '0',
+  POP_MARK = '1',
+  DUP = '2',
+  LONG4 = 0x8b,
+  BINUNICODE8 = 0x8d,
+  BINBYTES8 = 0x8e,
+  FROZENSET = 0x91,
+  NEWOBJ_EX = 0x92,
+  BYTEARRAY8 = 0x96
 };
 
 /// The stack machine of a pickle; a marker is a null pointer on the stack.
 class Machine {
  public:
-  Machine(std::string_view bytes, std::deque<PickleValue> &values) : bytes(bytes), values(values) {}
+  Machine(std::string_view bytes, Pickle::Writer writer, std::deque<PickleValue> &values) :
+      bytes(bytes), writer(writer), values(values)
+  {
+  }
 
   const PickleValue *run()
   {
@@ -77,11 +94,48 @@ class Machine {
     for (;;) {
       const auto operation = static_cast<unsigned char>(take(1)[0]);
       if (operation == STOP) return pop();
-      step(operation);
+      if (!(writer == Pickle::Writer::python && python_step(operation))) step(operation);
     }
   }
 
  private:
+  /// Do what Python alone writes; returns whether it is that.
+  bool python_step(unsigned char operation)
+  {
+    switch (operation) {
+      case POP:
+        if (stack.empty()) fail("it takes a value that is not there");
+        stack.pop_back();
+        return true;
+      case POP_MARK:
+        since_mark();
+        return true;
+      case DUP:
+        stack.push_back(pop());
+        stack.push_back(stack.back());
+        return true;
+      case LONG1:
+        long_integer(unsigned_integer(1));
+        return true;
+      case LONG4:
+        long_integer(unsigned_integer(4));
+        return true;
+      case BINUNICODE8:
+      case BINBYTES8:
+      case BYTEARRAY8:
+        push(Kind::text).text = take(unsigned_integer(8));
+        return true;
+      case FROZENSET:
+        collect(Kind::list, since_mark());
+        return true;
+      case NEWOBJ_EX:
+        call(3);
+        return true;
+      default:
+        return false;
+    }
+  }
+
   void step(unsigned char operation)
   {
     switch (operation) {
@@ -112,9 +166,12 @@ class Machine {
       case BININT2:
         push(Kind::integer).integer = static_cast<std::int64_t>(unsigned_integer(2));
         break;
-      case LONG1:
-        long_integer();
+      case LONG1: {
+        const std::uint64_t n = unsigned_integer(1);
+        if (n > 8) fail("it has an integer of " + std::to_string(n) + " bytes, expected at most 8");
+        long_integer(n);
         break;
+      }
       case BINFLOAT:
         real();
         break;
@@ -212,10 +269,13 @@ class Machine {
     return value;
   }
 
-  void long_integer()
+  void long_integer(std::uint64_t nbytes)
   {
-    const auto n = static_cast<int>(unsigned_integer(1));
-    if (n > 8) fail("it has an integer of " + std::to_string(n) + " bytes, expected at most 8");
+    if (nbytes > 8) {
+      push(Kind::text).text = take(nbytes);
+      return;
+    }
+    const auto n = static_cast<int>(nbytes);
     std::uint64_t value = unsigned_integer(n);
     if (n > 0 && n < 8 && (value >> (8 * n - 1)) != 0) value |= ~std::uint64_t{0} << (8 * n);
     push(Kind::integer).integer = static_cast<std::int64_t>(value);
@@ -243,10 +303,11 @@ class Machine {
   PickleValue &push(Kind kind)
   {
     if (values.size() >= MOST_VALUES)
-      fail("it has more than " + std::to_string(MOST_VALUES) +
-           " values; keep large arrays in tensors");
+      throw Unusable("a table in it has more than " + std::to_string(MOST_VALUES) +
+                     " values; keep large arrays in tensors");
     PickleValue &value = values.emplace_back();
     value.kind = kind;
+    value.index = static_cast<std::uint32_t>(values.size() - 1);
     stack.push_back(&value);
     return value;
   }
@@ -278,23 +339,14 @@ class Machine {
     return items;
   }
 
-  static void put_into(PickleValue &value, const Items &items)
-  {
-    value.items.insert(value.items.end(), items.begin(), items.end());
-    for (const PickleValue *const item : items)
-      value.depth = std::max(value.depth, item->depth + 1);
-    if (value.depth > MOST_DEPTH)
-      fail("its values are nested more than " + std::to_string(MOST_DEPTH) + " deep");
-  }
-
-  void collect(Kind kind, const Items &items) { put_into(push(kind), items); }
+  void collect(Kind kind, Items items) { push(kind).items = std::move(items); }
 
   void call(int n) { collect(Kind::object, last(n)); }
 
   void add(const Items &items)
   {
     PickleValue *const to = pop();
-    put_into(*to, items);
+    to->items.insert(to->items.end(), items.begin(), items.end());
     stack.push_back(to);
   }
 
@@ -315,6 +367,7 @@ class Machine {
   }
 
   std::string_view bytes;
+  Pickle::Writer writer;
   std::deque<PickleValue> &values;
   std::size_t at = 0;
   std::vector<PickleValue *> stack, memo;
@@ -322,6 +375,41 @@ class Machine {
 
 }    // namespace
 
-Pickle::Pickle(std::string_view bytes) : root_(Machine(bytes, values_).run()) {}
+Pickle::Pickle(std::string_view bytes, Writer writer) : root_(Machine(bytes, writer, values_).run())
+{
+}
+
+void Pickle::check_depth() const
+{
+  constexpr int unseen = -1, begun = -2;
+  std::vector<int> depths(values_.size(), unseen);    // of what is in a value, once that is known
+  struct Step {
+    const PickleValue *value;
+    std::size_t next;    // item to look at
+  };
+  std::vector<Step> path;
+  for (const PickleValue &start : values_) {
+    if (depths[start.index] != unseen) continue;
+    path.assign(1, {&start, 0});
+    while (!path.empty()) {
+      const auto [value, next] = path.back();
+      depths[value->index] = begun;
+      if (next < value->items.size()) {
+        ++path.back().next;
+        const PickleValue &item = *value->items[next];
+        if (depths[item.index] == begun) fail("a value is in itself");
+        if (depths[item.index] == unseen) path.push_back({&item, 0});
+        continue;
+      }
+      int depth = 0;
+      for (const PickleValue *const item : value->items)
+        depth = std::max(depth, depths[item->index] + 1);
+      if (depth > MOST_DEPTH)
+        throw Unusable("its values are nested more than " + std::to_string(MOST_DEPTH) + " deep");
+      depths[value->index] = depth;
+      path.pop_back();
+    }
+  }
+}
 
 }    // namespace pwmlff

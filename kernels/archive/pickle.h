@@ -23,7 +23,7 @@ struct PickleValue {
     boolean,
     integer,
     real,
-    text,         // also bytes
+    text,         // also bytes, and integers that are longer than 8 bytes
     global,       // text is "module name", with the line end between them
     list,         // also tuple and set
     dict,         // items are key, value, key, value, ...
@@ -35,22 +35,26 @@ struct PickleValue {
   double real = 0.0;
   std::string_view text;
   std::vector<const PickleValue *> items;
-  int depth = 0;    // of what is in it
-
-  bool is_global(std::string_view module, std::string_view name) const
-  {
-    return kind == Kind::global && text.size() == module.size() + 1 + name.size() &&
-           text.substr(0, module.size()) == module && text.substr(module.size() + 1) == name;
-  }
+  std::uint32_t index = 0;    // in values()
 };
 
-/// A pickle of protocol 2 to 5, as torch writes them.
+/// A pickle of protocol 2 to 5.
 class Pickle {
  public:
+  enum class Writer {
+    torch,    // of archives: torch's own, which writes few operations
+    python    // of torch.save: all operations of these protocols but those for buffers and registered extensions
+  };
+
   /// @param bytes  of the pickle; they have to stay where they are
-  /// @throws std::runtime_error where it is none, has operations that torch does not write, or would take
-  ///         gigabytes of memory or a very deep stack to make
-  explicit Pickle(std::string_view bytes);
+  /// @throws Unusable where it would take gigabytes of memory to make
+  /// @throws std::runtime_error where it is none, or has operations that its writer does not write
+  Pickle(std::string_view bytes, Writer writer);
+
+  /// @throws Unusable where values are in each other so deeply that what destroys them, which calls itself,
+  ///         exhausts the stack
+  /// @throws std::runtime_error where one is in itself, which torch writes no archive of
+  void check_depth() const;
 
   const PickleValue &root() const { return *root_; }
 

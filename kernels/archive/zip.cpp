@@ -6,6 +6,7 @@
 #include "zip.h"
 
 #include "inflate.h"
+#include "unusable.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -142,7 +143,8 @@ void Zip::read_directory(std::string_view directory, std::uint64_t count)
     read_zip64(extra, {&member.size, &packed, &offset}, what);
     if (member.name.empty() || member.name.find('\0') != std::string_view::npos)
       fail(what + " has no proper name");
-    if (member.name.back() == '/' || (number(entry, 38, 4) & DOS_FOLDER))
+    const bool named_folder = member.name.back() == '/';
+    if (named_folder ? member.size != 0 : (number(entry, 38, 4) & DOS_FOLDER) != 0)
       fail(what + " is marked as a folder, so torch would not read it");
     if (number(entry, 6, 1) > NEWEST) fail(what + " needs a newer form of zip files");
     if (flags & ~(DEFLATE_OPTIONS | SIZES_FOLLOW | UTF8))
@@ -151,7 +153,8 @@ void Zip::read_directory(std::string_view directory, std::uint64_t count)
       fail(what + " is compressed by method " + std::to_string(method) +
            "; expected stored (0) or deflated (8)");
     member.deflated = method == DEFLATED;
-    if (!index.emplace(member.name, members_.size()).second) fail(what + " is there twice");
+    if (!named_folder && !index.emplace(member.name, members_.size()).second)
+      fail(what + " is there twice");
 
     // What stands before the member itself says the same.
     const std::string_view local = part(bytes, offset, LOCAL_BYTES, what);
@@ -172,8 +175,9 @@ void Zip::read_directory(std::string_view directory, std::uint64_t count)
       fail(what + " has " + std::to_string(packed) + " bytes, expected " +
            std::to_string(member.size));
     if (member.deflated && member.size > std::max(SMALL, MOST_TIMES * packed))
-      fail(what + " claims to be " + std::to_string(member.size) + " bytes, compressed to " +
-           std::to_string(packed));
+      throw Unusable(what + " claims to be " + std::to_string(member.size) +
+                     " bytes, compressed to " + std::to_string(packed) +
+                     "; store it without compression (zip -0)");
     std::uint32_t found = 0;
     try {
       found = member.deflated ? crc32(contents(member)) : crc32(member.stored);
@@ -181,11 +185,12 @@ void Zip::read_directory(std::string_view directory, std::uint64_t count)
       fail(what + ": " + error.what());
     }
     if (found != crc) fail(what + " does not have the contents that it was written with (CRC-32)");
+    if (places.empty()) first_ = member.name;
     places.emplace_back(offset, begin + packed);
-    members_.push_back(member);
+    if (!named_folder) members_.push_back(member);
   }
-  if (at != directory.size() || members_.size() != count)
-    fail("its directory holds " + std::to_string(members_.size()) + " members, expected " +
+  if (at != directory.size() || places.size() != count)
+    fail("its directory holds " + std::to_string(places.size()) + " members, expected " +
          std::to_string(count));
 }
 

@@ -29,10 +29,15 @@ class Zip {
  public:
   /// Read the directory and check all members: headers against directory, places, sizes, CRC-32.
   /// @param bytes  of the file; they have to stay where they are
+  /// @throws Unusable where a compressed member claims to be too large
   /// @throws std::runtime_error that says what is wrong, where it is damaged or of a form that is not read
   explicit Zip(std::string_view bytes);
 
+  /// Files, in the order of the directory. Entries of folders, which have no contents, are left out.
   const std::vector<ZipMember> &members() const { return members_; }
+
+  /// Name of the first entry, be it of a folder: torch takes the folder of an archive from it.
+  std::string_view first() const { return first_; }
 
   /// The member of this name, or nullptr.
   const ZipMember *find(std::string_view name) const;
@@ -42,6 +47,7 @@ class Zip {
   void check_places(std::uint64_t end) const;
 
   std::string_view bytes;
+  std::string_view first_;
   std::vector<ZipMember> members_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> places;    // of members: begin and end
   std::map<std::string_view, std::size_t> index;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -17,6 +18,9 @@ from systems import SYSTEMS
 
 SYSTEM = SYSTEMS["one element, orthorhombic"]
 EMPTY = b"\x80\x02)."  # the pickle of an empty tuple
+DISTANCE_31 = bytes.fromhex(
+    "0ddf810c000000c020d6fb4b3c93ca01"
+)  # codes with 32 distances, and a copy by the last
 ENTRY_VERSION, ENTRY_FLAGS, ENTRY_ATTRIBUTES, ENTRY_OFFSET, ENTRY_NAME = 6, 8, 38, 42, 46  # offsets
 
 
@@ -89,6 +93,64 @@ def test_other_sound_files(form: str):
     stream = io.BytesIO()
     torch.jit.save(module, stream, _extra_files={"notes.txt": b"text"})
     archive.check(stream.getvalue())
+
+
+class Buffer(torch.nn.Module):
+    def __init__(self, tensor: torch.Tensor):
+        super().__init__()
+        self.register_buffer("tensor", tensor)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def with_tensor(tensor: torch.Tensor) -> bytes:
+    stream = io.BytesIO()
+    torch.jit.save(torch.jit.script(Buffer(tensor)), stream)
+    return stream.getvalue()
+
+
+QUANTIZED = [torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4]
+PLAIN = {value for value in vars(torch).values() if isinstance(value, torch.dtype)} - {*QUANTIZED}
+
+
+@pytest.mark.parametrize("dtype", sorted(PLAIN, key=str), ids=str)
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
+def test_all_types(dtype: torch.dtype):
+    """Whatever this torch has."""
+    contents = with_tensor(torch.empty(7, dtype=dtype))
+    assert torch.jit.load(io.BytesIO(contents)).tensor.dtype == dtype
+    archive.check(contents)
+
+
+@pytest.mark.parametrize("dtype", QUANTIZED[:3], ids=str)
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_quantized(dtype: torch.dtype):
+    archive.check(with_tensor(torch.quantize_per_tensor(torch.rand(7), 0.1, 0, dtype)))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_folders(model: bytes, method: int):
+    """Packed with entries of folders, as 'zip -r' does: the first member is one."""
+    files = members(model)
+    folders = {"/".join(name.split("/")[:n]) + "/" for name in files for n in (1, 2)} - {
+        name + "/" for name in files
+    }
+    contents = written({**dict.fromkeys(sorted(folders), b""), **files}, method)
+    assert next(iter(members(contents))) == "model/"
+    archive.check(contents)
+    assert archive.class_name(contents) == archive.class_name(model)
+    expected = torch.jit.load(io.BytesIO(model)).state_dict()
+    found = torch.jit.load(io.BytesIO(contents)).state_dict()
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
+def test_folder_of_another_name(model: bytes):
+    """torch takes the folder of the archive from the first entry."""
+    contents = written({"other/": b"", **members(model)})
+    with pytest.raises(RuntimeError):
+        torch.jit.load(io.BytesIO(contents))
+    assert "found 'other/' and no data.pkl" in refused(contents)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
@@ -187,9 +249,6 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "tensor of negative size": (
         resized(b"(J\xff\xff\xff\xffK\xa0t", b"(K\xa0K\x01t"), "goes beyond"
     ),
-    "tensor of terabytes": (
-        resized(b"(J\0\0\0\x40K\xa0t", b"(K\0K\x01t"), "more elements than are stored"
-    ),
     "size that overflows": (
         resized(b"(" + 2 * b"J\xff\xff\xff\x7f" + b"t", b"(" + 2 * b"J\xff\xff\xff\x7f" + b"t"),
         "goes beyond",
@@ -208,23 +267,22 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         replaced("data.pkl", lambda b: b[:2] + b"i" + b[2:]), "operation 105"
     ),
     "no stack": (replaced("data.pkl", lambda b: b[:2] + b"R" + b[2:]), "a value that is not there"),
-    "nested deeply": (
-        replaced("data.pkl", lambda b: b[:2] + b"N" + 2000 * b"\x85" + b"0" + b[2:]), "1000 deep"
+    "removed from the stack": (
+        replaced("data.pkl", lambda b: b[:2] + b"N0" + b[2:]), "operation 48, which torch does not"
     ),
-    "millions of values": (
-        replaced("data.pkl", lambda b: b[:2] + b"(" + 5_000_000 * b"N" + b"t" + b[2:]),
-        "more than 4194304 values",
+    "in itself": (replaced("data.pkl", lambda b: b[:2] + b"]q\0h\0a."), "a value is in itself"),
+    "in itself, twice over": (
+        replaced("data.pkl", lambda b: b[:2] + b"]q\0]q\1h\0aa."), "a value is in itself"
     ),
     "no mark": (replaced("data.pkl", lambda b: b[:2] + b"t" + b[2:]), "a mark that is not there"),
-    "a bomb": (
-        lambda b: written({**members(b), "model/x": bytes(1 << 25)}, zipfile.ZIP_DEFLATED),
-        "claims to be 33554432",
-    ),
     "packed by another method": (
         lambda b: written(members(b), zipfile.ZIP_BZIP2),
         "compressed by method 12; expected stored (0) or deflated (8)",
     ),
-    "a folder": (lambda b: written({**members(b), "model/more/": b""}), "marked as a folder"),
+    "a folder with contents": (
+        lambda b: written({**members(b), "model/more_": b"x"}).replace(b"more_", b"more/"),
+        "'model/more/' is marked as a folder",
+    ),
 }  # fmt: skip
 
 
@@ -232,7 +290,63 @@ HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 def test_hostile(model: bytes, case: str):
     """Sound zip files, whose checksums are right."""
     make, words = HOSTILE[case]
-    assert words in refused(make(model))
+    message = refused(make(model))
+    assert message.startswith("is damaged: ")
+    assert words in message
+
+
+def nested_from_outside(depth: int) -> bytes:
+    """Lists in each other, in which each is complete before the next one is put into it."""
+    inner = b"]q\1ah\1"  # a new list, remembered, put into the last; then that one alone
+    return b"\x80\x02((]q\0" + depth * inner + b"th\0t."
+
+
+BEYOND: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "nested deeply": (
+        replaced("data.pkl", lambda b: b[:2] + b"N" + 2000 * b"\x85" + b"."), "1000 deep"
+    ),
+    "nested deeply, aside": (
+        replaced("data.pkl", lambda b: b[:2] + b"N" + 2000 * b"\x85" + b"N."), "1000 deep"
+    ),
+    "nested deeply from outside": (
+        replaced("data.pkl", lambda _: nested_from_outside(300_000)), "1000 deep"
+    ),
+    "millions of values": (
+        replaced("data.pkl", lambda b: b[:2] + b"(" + 5_000_000 * b"N" + b"t" + b[2:]),
+        "more than 4194304 values; keep large arrays in tensors",
+    ),
+    "megabytes of values": (
+        replaced("data.pkl", lambda b: b + bytes(1 << 25)), "bytes, expected at most 33554432"
+    ),
+    "tensor of terabytes": (
+        resized(b"(J\0\0\0\x40K\xa0t", b"(K\0K\x01t"), "more elements than are stored"
+    ),
+    "a bomb": (
+        lambda b: written({**members(b), "model/x": bytes(1 << 25)}, zipfile.ZIP_DEFLATED),
+        "claims to be 33554432",
+    ),
+    "expanded": (lambda _: with_tensor(torch.zeros(1).expand(5000, 5000)), "expand them in the"),
+    "without contents": (lambda _: with_tensor(torch.zeros(3, device="meta")), "(device meta)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_beyond_limits(model: bytes, case: str):
+    """Files of which torch would load some, or try to: they are not called damaged."""
+    make, words = BEYOND[case]
+    message = refused(make(model))
+    assert message.startswith("cannot be used, though no damage was found: ")
+    assert words in message
+
+
+def test_nesting(model: bytes):
+    """Values may be in many others, and 1000 deep."""
+    shared = (
+        b"\x80\x02]" + b"".join(b"q%c(" % k + 2 * (b"h%c" % k) + b"t" for k in range(60)) + b"."
+    )
+    archive.check(replaced("data.pkl", lambda _: shared)(model))
+    archive.check(replaced("data.pkl", lambda _: nested_from_outside(999 - 2))(model))
+    assert "1000 deep" in refused(replaced("data.pkl", lambda _: nested_from_outside(1001))(model))
 
 
 @pytest.mark.parametrize("engine", ["DPEngine", "DPDeviceEngine"])
@@ -313,10 +427,127 @@ def test_damaged_compression(model: bytes):
     assert accepted < (end - begin) / 100
 
 
+def deflated(stream: bytes, contents: bytes) -> bytes:
+    """A zip file of one member, whose compressed bytes are given."""
+    name = b"a/x"
+    sizes = struct.pack("<III", zlib.crc32(contents), len(stream), len(contents))
+    middle = struct.pack("<HHHH", 0, 8, 0, 0) + sizes + struct.pack("<HH", len(name), 0)
+    local = b"PK\3\4" + struct.pack("<H", 20) + middle + name + stream
+    entry = b"PK\1\2" + struct.pack("<HH", 20, 20) + middle + bytes(14) + name
+    end = struct.pack("<HHHHIIH", 0, 0, 1, 1, len(entry), len(local), 0)
+    return local + entry + b"PK\5\6" + end
+
+
+def sound(stream: bytes, contents: bytes) -> bool:
+    """Whether a stream is read as these contents."""
+    message = refused(deflated(stream, contents))
+    if "no data.pkl" in message:  # all members have been read
+        return True
+    assert "its compressed data are broken" in message or "(CRC-32)" in message, message
+    return False
+
+
+def unpacked(stream: bytes) -> bytes | None:
+    """What zlib makes of a raw deflate stream, all of it."""
+    machine = zlib.decompressobj(-15)
+    try:
+        contents = machine.decompress(stream)
+    except zlib.error:
+        return None
+    return contents if machine.eof and not machine.unused_data else None
+
+
+def bits(text: str) -> bytes:
+    """Bytes of a deflate stream from its bits in their order."""
+    text = text.replace(" ", "")
+    text += -len(text) % 8 * "0"
+    return int(text[::-1], 2).to_bytes(len(text) // 8, "little")
+
+
+def test_streams_made_by_hand():
+    end, empty = "1 10 0000000", "0 10 0000000"  # of fixed codes
+    assert sound(bits(1_000_000 * empty + end), b"")
+    for symbol in range(32):  # a copy of 3 bytes, by each distance
+        stream = bits("1 10" + 4 * "10001110 " + f"0000001 {symbol:05b} 0000000")
+        assert sound(stream, unpacked(stream) or b"") == (unpacked(stream) is not None)
+    assert not sound(DISTANCE_31, bytes(4))
+    assert unpacked(DISTANCE_31) is None
+
+
+def tables(
+    symbols: dict[int, int], nsymbols: int, distances: dict[int, int], ndistances: int
+) -> str:
+    """Bits of the head of a block with codes of these lengths, each length told by four bits."""
+    head = "1 01" + f"{nsymbols - 257:05b}"[::-1] + f"{ndistances - 1:05b}"[::-1] + "1111"
+    lengths = [symbols.get(k, 0) for k in range(nsymbols)]
+    lengths += [distances.get(k, 0) for k in range(ndistances)]
+    return head + 3 * "000" + 16 * "001" + "".join(f"{length:04b}" for length in lengths)
+
+
+A, END = ord("a"), 256
+LONG = {**{k: k + 1 for k in range(15)}, END: 15}
+# Bits of a stream, what they would mean, and whether they do.
+TABLES: dict[str, tuple[str, bytes, bool]] = {
+    "two symbols": (tables({A: 1, END: 1}, 257, {}, 1) + "0 1", b"a", True),
+    "one symbol": (tables({END: 1}, 257, {}, 1) + "0", b"", True),
+    "one symbol of two bits": (tables({END: 2}, 257, {}, 1) + "00", b"", False),
+    "all symbols": (tables({A: 1, END: 1}, 286, {}, 30) + "0 1", b"a", True),
+    "symbols that there are not": (tables({A: 1, END: 1}, 287, {}, 1) + "0 1", b"a", False),
+    "distances that there are not": (tables({A: 1, END: 1}, 257, {}, 31) + "0 1", b"a", False),
+    "all distances, and more": (tables({A: 1, END: 1}, 257, {}, 32) + "0 1", b"a", False),
+    "one distance": (tables({A: 2, END: 2, 257: 1}, 258, {0: 1}, 1) + "10 0 0 11", b"aaaa", True),
+    "the other distance": (
+        tables({A: 2, END: 2, 257: 1}, 258, {0: 1}, 1) + "10 0 1 11", b"aaaa", False
+    ),
+    "no distance": (tables({A: 2, END: 2, 257: 1}, 258, {}, 1) + "10 0 0 11", b"aaaa", False),
+    "symbols missing": (tables({A: 2, END: 2}, 257, {}, 1) + "00 01", b"a", False),
+    "distances missing": (tables({A: 1, END: 1}, 257, {0: 2, 1: 2}, 2) + "0 1", b"a", False),
+    "no end": (tables({A: 1, 98: 1}, 257, {}, 1) + "0 1", b"ab", False),
+    "long codes": (tables(LONG, 257, {}, 1) + 14 * "1" + "0 0 10" + 15 * "1", b"\x0e\0\x01", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_of_codes(case: str):
+    text, contents, valid = TABLES[case]
+    assert unpacked(bits(text)) == (contents if valid else None)
+    assert sound(bits(text), contents) == valid
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mutants_of_headers_of_codes(seed: int):
+    """Changed bits of the tables of codes: refused where zlib refuses, else read as zlib does."""
+    rng = np.random.default_rng(seed)
+    accepted = 0
+    for _ in range(40):
+        alphabet = int(rng.integers(2, 256))
+        original = rng.integers(0, alphabet, 600, dtype=np.uint8).tobytes() * 2
+        machine = zlib.compressobj(9, zlib.DEFLATED, -15, 9, int(rng.integers(0, 4)))
+        stream = machine.compress(original) + machine.flush()
+        for _ in range(50):
+            mutant = bytearray(stream)
+            for at in rng.integers(0, 8 * min(60, len(stream)), int(rng.integers(1, 3))):
+                mutant[at // 8] ^= 1 << at % 8
+            contents = unpacked(bytes(mutant))
+            assert sound(bytes(mutant), contents or b"") == (contents is not None), mutant.hex()
+            accepted += contents is not None
+    assert accepted > 100
+
+
 def saved(value: object, zipped: bool = True) -> bytes:
     stream = io.BytesIO()
     torch.save(value, stream, _use_new_zipfile_serialization=zipped)
     return stream.getvalue()
+
+
+class Memories:
+    """What Python writes by operations that torch has not."""
+
+    def __init__(self):
+        self.large, self.larger = 2**100, 2**5000
+        self.set = frozenset([1, 2])
+        self.around: tuple[list, ...] = ([],)
+        self.around[0].append(self.around)
 
 
 WEIGHTS = {"weight": torch.zeros(3)}
@@ -341,6 +572,12 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
     ),
     "pickled module": (
         saved(torch.nn.Linear(2, 2)), ["class torch.nn.modules.linear.Linear", "torch.jit.script"]
+    ),
+    "large integers, recursive tuples": (
+        saved(Memories()), ["class test_archive.Memories", "torch.jit.script"]
+    ),
+    "more than is looked into": (
+        saved([0.5] * 4_000_000), ["not a TorchScript module but what torch.save wrote"]
     ),
     "Git LFS": (b"version https://git-lfs.github.com/spec/v1\n", ["git lfs pull"]),
     "web page": (b"<!DOCTYPE html>\n<html>", ["web page"]),

@@ -1,0 +1,21 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#ifndef PWMLFF_ARCHIVE_UNUSABLE_H
+#define PWMLFF_ARCHIVE_UNUSABLE_H
+
+#include <stdexcept>
+
+namespace pwmlff {
+
+/// A file in which no damage was found, but something that is beyond what is used; the text says what to do.
+class Unusable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}    // namespace pwmlff
+
+#endif
