@@ -8,6 +8,7 @@ compared is all atoms of all frames.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -21,16 +22,18 @@ from ase import Atoms
 from ase.data import atomic_numbers
 from ase.io import read
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import devices, lmp, model_file, mpirun
+from pwmlff import devices, lmp, model_file, mpirun, picture
 from pwmlff.engine import PROOF_GATES, choose
 from pwmlff.reference import Result, evaluate
 from pwmlff.report import Failure, console
 
 TIMEOUT = 600  # seconds for one combination
+PLAIN = re.compile(r"[\w/.,:+=@%^~-]+", re.ASCII)  # what a word of LAMMPS's input can hold
 LAMMPS_DATA = "lammps-data"  # as ase calls that format
 QUANTITIES = ("energy", "atom_energy", "force", "force_rms", "virial")
 #: Largest difference of the energy per atom, of one atom's energy (eV), of forces and their RMS
@@ -186,6 +189,7 @@ def compare(options: Options) -> CompareReport:
     if unknown:
         raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(QUANTITIES)}")
     mpirun.require_possible(max(options.ranks))
+    plot = picture.destination(options.plot) if options.plot else None
     frames = _frames(options)
     empty = [k for k, atoms in enumerate(frames) if len(atoms) == 0]
     if empty:
@@ -200,22 +204,22 @@ def compare(options: Options) -> CompareReport:
         runner = _Runner(options, path, info, elements, frames)
         screen = console(stderr=True)
         for case in track(
-            _cases(options, info), f"running {path.name}", console=screen, transient=True,
+            _cases(options, info), escape(f"running {path.name}"), console=screen, transient=True,
             disable=not screen.is_terminal,
         ):  # fmt: skip
             outcome = Outcome(case, _gates(case, info, expected, options.tolerances))
             try:
                 found = runner.run(case)
                 _measure(outcome, expected, found, runner.prisms)
-                if options.plot:
+                if plot:
                     parity.append((case, *_pairs(expected, found, runner.prisms)))
             except Failure as failure:
                 outcome.failure = str(failure)
             outcomes.append(outcome)
-    if options.plot and parity:
-        _draw(options.plot, parity)
+    if plot and parity:
+        _draw(plot, parity)
     natoms = sum(len(atoms) for atoms in frames)
-    return CompareReport(len(frames), natoms, outcomes, str(options.plot or ""))
+    return CompareReport(len(frames), natoms, outcomes, str(plot or ""))
 
 
 def _is_lammps_data(options: Options) -> bool:
@@ -331,12 +335,17 @@ class _Runner:
                 s for s, z in zip(self.info.elements, self.info.atom_type, strict=True)
                 if z in self.elements
             )  # fmt: skip
+            # Whatever characters its folders have: LAMMPS would split, expand or cut some.
+            model = str(self.model.resolve())
+            if not PLAIN.fullmatch(model):
+                (folder / "model.pt").symlink_to(model)
+                model = "model.pt"
             text, self.prisms = "", []
             for k, frame in enumerate(self.frames):
                 atoms = lmp.enclosed(frame)
                 self.prisms.append(lmp.write_data(folder / f"{k}.data", atoms, self.elements))
                 text += f"clear\n{lmp.read_command(atoms, f'{k}.data', self.info.units)}"
-                text += f"pair_style pwmlff {self.model.resolve()} {case.keywords}\n"
+                text += f"pair_style pwmlff {model} {case.keywords}\n"
                 text += f"pair_coeff * * {symbols}\n{lmp.MEASURE}run 0\n"
                 text += lmp.DUMP.replace("atoms.dump", f"{k}.dump")
             (folder / "in.compare").write_text(text)
@@ -423,4 +432,4 @@ def _draw(path: Path, parity: Sequence[tuple[Case, np.ndarray, np.ndarray]]) -> 
     bottom.set_yscale("log")
     bottom.set_ylabel("difference")
     bottom.set_xlabel("force component of the reference (eV/angstrom, or reduced)")
-    figure.savefig(path, dpi=150)
+    picture.save(figure, path, dpi=150)

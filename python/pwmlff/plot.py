@@ -8,10 +8,8 @@ a log follow each other, an unfinished one included. Units are those of the log.
 
 from __future__ import annotations
 
-import re
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,8 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from pwmlff import lmp
+from pwmlff import picture
+from pwmlff.log import Log, read_deviation
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
@@ -29,28 +28,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Units:
-    """What LAMMPS's numbers are in, for labels of axes, and its time step where none is set."""
+    """What LAMMPS's numbers are in, for labels of axes."""
 
     energy: str
     force: str
     pressure: str
     time: str
-    timestep: float
     temperature: str = "K"
 
 
 UNITS = {
     "lj": Units(
-        r"$\epsilon$", r"$\epsilon/\sigma$", r"$\epsilon/\sigma^3$", r"$\tau$", 0.005,
+        r"$\epsilon$", r"$\epsilon/\sigma$", r"$\epsilon/\sigma^3$", r"$\tau$",
         r"$\epsilon/k_B$",
     ),
-    "metal": Units("eV", "eV/Å", "bar", "ps", 0.001),
-    "real": Units("kcal/mol", "kcal/mol/Å", "atm", "fs", 1.0),
-    "si": Units("J", "N", "Pa", "s", 1e-8),
-    "cgs": Units("erg", "dyn", "dyn/cm²", "s", 1e-8),
-    "electron": Units("Ha", "Ha/bohr", "Pa", "fs", 0.001),
-    "micro": Units("pg µm²/µs²", "pg µm/µs²", "pg/(µm µs²)", "µs", 2.0),
-    "nano": Units("ag nm²/ns²", "ag nm/ns²", "ag/(nm ns²)", "ns", 0.00045),
+    "metal": Units("eV", "eV/Å", "bar", "ps"),
+    "real": Units("kcal/mol", "kcal/mol/Å", "atm", "fs"),
+    "si": Units("J", "N", "Pa", "s"),
+    "cgs": Units("erg", "dyn", "dyn/cm²", "s"),
+    "electron": Units("Ha", "Ha/bohr", "Pa", "fs"),
+    "micro": Units("pg µm²/µs²", "pg µm/µs²", "pg/(µm µs²)", "µs"),
+    "nano": Units("ag nm²/ns²", "ag nm/ns²", "ag/(nm ns²)", "ns"),
 }  # fmt: skip
 #: Quantities by the names that thermo output has for them, panel by panel.
 PANELS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -69,165 +67,6 @@ COLOURS = {
 }
 #: Columns of the deviation file after the step, and how they are drawn.
 SPREAD = {"average of atoms": "-.", "smallest": ":", "largest": "-"}
-UNIT_STYLE = re.compile(r"\s*units\s+(\w+)")
-TIME_STEP = re.compile(r"\s*timestep\s+([-+.\deE]+)\s*(?:#.*)?$")
-#: After these, the time step is one that the log does not tell.
-OTHER_TIME_STEP = re.compile(r"\s*(?:read_restart\s|fix\s+\S+\s+\S+\s+dt/reset\s)")
-NORM = re.compile(r"\s*thermo_modify\s.*\bnorm\s+(yes|no)\b")
-HEADER, END = re.compile(r"(?: *Step |-+ Step )"), "Loop time of"
-
-
-@dataclass(frozen=True)
-class Log:
-    """Thermo output of a log file.
-
-    Attributes:
-        name: of the file.
-        units: LAMMPS's unit style; None where the log does not say.
-        per_atom: whether energies are those of an atom.
-        runs: columns of each run, arrays of one length.
-        timesteps: of each run; None where the log does not say.
-    """
-
-    name: str
-    units: str | None
-    per_atom: bool
-    runs: list[dict[str, np.ndarray]]
-    timesteps: list[float | None]
-
-    @classmethod
-    def read(cls, path: Path) -> Log:
-        """Read a log file; the last run need not have come to its end.
-
-        Raises:
-            Failure: there is no such file, or no thermo output in it.
-        """
-        if not path.is_file():
-            raise Failure(f"found no log file '{path}'")
-        text = path.read_text(errors="replace")
-        said = _scan(text)
-        with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
-            whole = Path(folder, "log")
-            if said.unfinished:  # the reader takes finished runs, to their last whole line
-                text = text[: text.rindex("\n") + 1] + f"{END} 0\n"
-            whole.write_text(text, encoding="utf-8")
-            try:
-                found = lmp.Thermo(whole).runs()
-            except (ValueError, RuntimeError, KeyError, UnboundLocalError) as error:
-                raise Failure(f"cannot read the thermo output of '{path}': {error}") from error
-        runs = []
-        for columns in found:
-            rows = min(map(len, columns.values()), default=0)
-            runs.append({name: np.array(values[:rows]) for name, values in columns.items()})
-        if not any("Step" in run and len(run["Step"]) for run in runs):
-            raise Failure(f"'{path}' has no thermo output; expected the log file of a LAMMPS run")
-        timesteps = said.timesteps
-        if len(timesteps) != len(runs):
-            timesteps = [None] * len(runs)
-        per_atom = said.units == "lj" if said.per_atom is None else said.per_atom
-        return cls(path.name, said.units, per_atom, runs, timesteps)
-
-    def chosen(self, run: int | None) -> Log:
-        """With one run alone, 1 the first and -1 the last; all when None.
-
-        Raises:
-            Failure: there is no such run.
-        """
-        if run is None:
-            return self
-        if not 1 <= abs(run) <= len(self.runs):
-            raise Failure(f"--run is {run}; '{self.name}' has {len(self.runs)} runs, from 1 on")
-        k = run - 1 if run > 0 else run
-        return Log(self.name, self.units, self.per_atom, [self.runs[k]], [self.timesteps[k]])
-
-    def times(self) -> list[np.ndarray]:
-        """Simulation time of each row of each run: its column Time, or steps times the time step.
-
-        Raises:
-            Failure: the log tells neither.
-        """
-        result: list[np.ndarray] = []
-        last: tuple[float, float] | None = None  # step and time
-        for run, timestep in zip(self.runs, self.timesteps, strict=True):
-            if "Time" in run:
-                times = run["Time"]
-            elif timestep is None:
-                raise Failure(
-                    f"'{self.name}' tells no time step (it may be that of a restart file); let "
-                    "thermo_style print the column time, or leave out --time"
-                )
-            else:
-                step = run["Step"]
-                first = step[:1] if len(step) else np.zeros(1)
-                goes_on = last is not None and last[0] == first[0]
-                times = (last[1] if goes_on else first[0] * timestep) + (step - first) * timestep
-            if len(times):
-                last = float(run["Step"][-1]), float(times[-1])
-            result.append(times)
-        return result
-
-
-@dataclass
-class _Said:
-    """What the commands in a log say."""
-
-    units: str | None = None
-    per_atom: bool | None = None
-    timesteps: list[float | None] = field(default_factory=list)
-    unfinished: bool = False  # the last run
-
-
-def _scan(text: str) -> _Said:
-    said = _Said()
-    now: float | None = None
-    for line in text.splitlines():
-        if match := UNIT_STYLE.match(line):
-            said.units = match[1]
-            now = UNITS[match[1]].timestep if match[1] in UNITS else None
-        elif match := NORM.match(line):
-            said.per_atom = match[1] == "yes"
-        elif match := TIME_STEP.match(line):
-            now = float(match[1])
-        elif OTHER_TIME_STEP.match(line):
-            now = None
-        elif HEADER.match(line) and not said.unfinished:
-            said.unfinished = True
-            said.timesteps.append(now)
-        elif line.startswith(END):
-            said.unfinished = False
-    return said
-
-
-def read_deviation(path: Path) -> np.ndarray:
-    """Rows of a deviation file: step, then average, smallest, largest for forces and for energies.
-
-    Returns:
-        [rows, 7]; a last line that is being written is left out.
-
-    Raises:
-        Failure: there is no such file, or a line is of another form.
-    """
-    if not path.is_file():
-        raise Failure(f"found no deviation file '{path}'")
-    lines = [line.partition("#")[0].split() for line in path.read_text().splitlines()]
-    rows: list[list[float]] = []
-    filled = [(number, words) for number, words in enumerate(lines, 1) if words]
-    for number, words in filled:
-        try:
-            rows.append([float(word) for word in words])
-            if len(words) != 7:
-                raise ValueError
-        except ValueError:
-            if number == filled[-1][0] and rows:
-                rows = [row for row in rows if len(row) == 7]
-                break
-            raise Failure(
-                f"line {number} of '{path}' is '{' '.join(words)}'; expected a step and six "
-                "numbers, as pair_style pwmlff writes them to out_file"
-            ) from None
-    if not rows:
-        raise Failure(f"'{path}' has no line yet; it gets one every out_freq steps")
-    return np.array(rows)
 
 
 @dataclass(frozen=True)
@@ -279,18 +118,24 @@ def plot(options: Options) -> PlotReport:
     Raises:
         Failure: a file or an option cannot be used.
     """
+    output = picture.destination(options.output)
     log = Log.read(options.log).chosen(options.run)
     beside = [Log.read(path) for path in options.beside]
+    steps = np.concatenate(log.steps())
     deviation = read_deviation(options.deviation) if options.deviation else None
+    if deviation is not None and options.run is not None:
+        first, last = steps.min(), steps.max()
+        deviation = deviation[(first <= deviation[:, 0]) & (deviation[:, 0] <= last)]
+        if not len(deviation):
+            raise Failure(
+                f"'{options.deviation}' has no step of run {options.run} of '{log.name}', whose "
+                f"steps are {first:.0f} to {last:.0f}"
+            )
     figure = draw(log, deviation, beside, options.time)
-    try:
-        figure.savefig(options.output, dpi=120)
-    except ValueError as error:  # the ending of the name is no format
-        raise Failure(f"cannot write '{options.output}': {error}") from error
-    steps = np.concatenate([run["Step"] for run in log.runs])
+    picture.save(figure, output, dpi=120)
     return PlotReport(
-        str(options.output),
-        log.units,
+        str(output),
+        _convention(log)[0],
         len(log.runs),
         int(steps.min()),
         int(steps.max()),
@@ -314,13 +159,8 @@ def draw(
     """
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
-    for other in beside:
-        if (other.units, other.per_atom) != (log.units, log.per_atom):
-            raise Failure(
-                f"'{other.name}' has units {other.units} and energies {_per(other)}; '{log.name}' "
-                f"has units {log.units} and energies {_per(log)}"
-            )
-    present = {name for each in (log, *beside) for run in each.runs for name in run}
+    style, per_atom = _convention(log, *beside)
+    present = {name for each in (log, *beside) for run in each.runs for name in run.columns}
     panels = [
         panel
         for panel, quantities in PANELS.items()
@@ -333,11 +173,11 @@ def draw(
             + ", ".join(name for q in PANELS.values() for names in q.values() for name in names)
         )
     figure = Figure(figsize=(8.0, 0.8 + 1.7 * len(panels)), layout="constrained")
-    units = UNITS.get(log.units or "")
+    units = UNITS.get(style or "")
     all_axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
     for panel, axes in zip(panels, all_axes, strict=True):
         axes.set_label(panel)
-        axes.set_ylabel(_label(panel, units, log.per_atom))
+        axes.set_ylabel(_label(panel, units, per_atom))
         if panel in PANELS:
             _draw_thermo(axes, panel, [log, *beside], time)
         else:
@@ -352,8 +192,34 @@ def draw(
     return figure
 
 
-def _per(log: Log) -> str:
-    return "per atom" if log.per_atom else "of all atoms"
+def _convention(*logs: Log) -> tuple[str | None, bool]:
+    """Units of all runs, None where no log says them, and whether energies are those of an atom.
+
+    What a log does not say is taken to be as in the others.
+
+    Raises:
+        Failure: they differ.
+    """
+    styles: dict[str, str] = {}
+    norms: dict[bool, str] = {}
+    for log in logs:
+        for k, run in enumerate(log.runs, 1):
+            where = f"run {k} of '{log.name}'"
+            if run.units is not None:
+                styles.setdefault(run.units, where)
+            if run.per_atom is not None:
+                norms.setdefault(run.per_atom, where)
+    named = {
+        "units": styles,
+        "energies": {
+            "per atom" if norm else "of all atoms": where for norm, where in norms.items()
+        },
+    }
+    for what, found in named.items():
+        if len(found) > 1:
+            listed = ", ".join(f"{what} {value} in {where}" for value, where in found.items())
+            raise Failure(f"found {listed}: draw them apart (--run takes one run of a log)")
+    return next(iter(styles), None), next(iter(norms), False)
 
 
 def _label(panel: str, units: Units | None, per_atom: bool) -> str:
@@ -369,7 +235,7 @@ def _label(panel: str, units: Units | None, per_atom: bool) -> str:
 
 def _places(log: Log, time: bool) -> list[np.ndarray]:
     """Where the rows of each run are on the axis."""
-    return log.times() if time else [run["Step"] for run in log.runs]
+    return log.times() if time else log.steps()
 
 
 def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> None:
@@ -377,7 +243,7 @@ def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> Non
         for number, log in enumerate(logs):
             label: str | None = quantity + (f", {log.name}" if len(logs) > 1 else "")
             for x, run in zip(_places(log, time), log.runs, strict=True):
-                name = next((name for name in names if name in run), None)
+                name = next((name for name in names if name in run.columns), None)
                 if name is None:
                     continue
                 style: dict[str, Any] = {"marker": "." if len(x) == 1 else ""}
@@ -385,7 +251,7 @@ def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> Non
                     style |= {"linestyle": "--"}
                 elif len(logs) > 1:  # so that what is beside it shows where they agree
                     style |= {"linewidth": 3.0, "alpha": 0.5}
-                axes.plot(x, run[name], label=label, color=COLOURS[quantity], **style)
+                axes.plot(x, run.columns[name], label=label, color=COLOURS[quantity], **style)
                 label = None  # one entry for all runs
 
 
@@ -394,8 +260,7 @@ def _draw_deviation(axes: Axes, panel: str, rows: np.ndarray, log: Log | None) -
     x = rows[:, 0]
     if log is not None:
         x = np.full(len(rows), np.nan)
-        for run, times in zip(log.runs, log.times(), strict=True):
-            step = run["Step"]
+        for step, times in zip(log.steps(), log.times(), strict=True):
             inside = (rows[:, 0] >= step.min(initial=np.inf)) & (
                 rows[:, 0] <= step.max(initial=-np.inf)
             )

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 
-from pwmlff.plot import COLOURS, DEVIATIONS, PANELS, UNITS, Log, draw, read_deviation
+from pwmlff import picture
+from pwmlff.log import TIMESTEPS, Log, read_deviation
+from pwmlff.plot import COLOURS, DEVIATIONS, PANELS, UNITS, draw
 
 HEADER = "   Step          Temp          E_pair         TotEng         Press     "
 LOG = f"""LAMMPS (22 Jul 2025 - Update 4)
@@ -63,7 +65,8 @@ def curves(axes) -> list:
 def test_what_is_on_the_axes(files: Path):
     """Every number of the files, with its unit, over steps."""
     log = Log.read(files / "log.lammps")
-    assert (log.units, log.per_atom, log.timesteps) == ("metal", False, [0.002, 0.001])
+    said = [(run.units, run.per_atom, run.timestep) for run in log.runs]
+    assert said == [("metal", False, 0.002), ("metal", False, 0.001)]
     figure = draw(log, read_deviation(files / "model_devi.out"))
     axes = axes_of(figure)
     assert list(axes) == ["energy", "temperature", "pressure", *DEVIATIONS]
@@ -103,13 +106,15 @@ def test_one_colour_one_meaning(files: Path):
     figure = draw(log, read_deviation(files / "model_devi.out"), [log])
     found: dict[str, set] = {}
     for axes in figure.axes:
-        quantities = PANELS.get(axes.get_label(), {axes.get_label(): ()})
-        names = [q for q in quantities for _ in curves(axes)][:: len(quantities)] or []
-        for k, line in enumerate(curves(axes)):
-            quantity = [*quantities][k * len(quantities) // len(names)]
-            found.setdefault(quantity, set()).add(to_rgba(line.get_color()))
-    assert {name: len(colours) for name, colours in found.items()} == dict.fromkeys(COLOURS, 1)
+        panel = axes.get_label()
+        label = panel  # lines of later runs have none of their own
+        for line in curves(axes):
+            if panel in PANELS and not line.get_label().startswith("_"):
+                label = line.get_label().partition(",")[0]
+            found.setdefault(label, set()).add(to_rgba(line.get_color()))
+    assert found == {name: {to_rgba(colour)} for name, colour in COLOURS.items()}
     assert len(set.union(*found.values())) == len(COLOURS)
+    assert len(curves(axes_of(figure)["energy"])) == 2 * 2 * 2  # quantities, logs, runs
 
 
 def test_over_time(files: Path):
@@ -141,10 +146,14 @@ def test_over_time(files: Path):
 def test_time_steps(pwmlff, tmp_path: Path, commands: str, timestep: float | None):
     """Set, or those of the units; where the log cannot know, it is an error to ask."""
     (tmp_path / "log.x").write_text(f"{commands}\n{HEADER}\n 5 1 1 1 1\nLoop time of 1\n")
-    assert Log.read(tmp_path / "log.x").timesteps == [timestep]
+    assert [run.timestep for run in Log.read(tmp_path / "log.x").runs] == [timestep]
     found = pwmlff("plot", "log.x", "--time")
     assert found.returncode == (2 if timestep is None else 0)
     assert ("'log.x' tells no time step" in found.words) == (timestep is None)
+
+
+def test_each_unit_style_has_units():
+    assert UNITS.keys() == TIMESTEPS.keys()
 
 
 @pytest.mark.parametrize("units", UNITS)
@@ -154,10 +163,11 @@ def test_units(tmp_path: Path, units: str):
         text = f"units {units}\n{norm}{HEADER}\n 0 1 1 1 1\nLoop time of 1\n"
         (tmp_path / "log.x").write_text(text)
         log = Log.read(tmp_path / "log.x")
-        assert log.per_atom == ("yes" in norm or (units == "lj" and not norm))
+        per_atom = log.runs[0].per_atom
+        assert per_atom == ("yes" in norm or (units == "lj" and not norm))
         labels = [axes.get_ylabel() for axes in draw(log).axes]
         assert all(label.endswith(")") and "()" not in label for label in labels)
-        assert ("per atom" in labels[0]) == log.per_atom
+        assert ("per atom" in labels[0]) == per_atom
 
 
 def test_command(pwmlff, files: Path):
@@ -172,6 +182,42 @@ def test_command(pwmlff, files: Path):
     )
     beside = pwmlff("plot", "log.lammps", "--beside", "log.lammps", "-o", "b.svg")
     assert beside.returncode == 0, beside.words
+
+
+def test_deviation_of_one_run(pwmlff, files: Path, monkeypatch):
+    """A run that is taken alone comes with its own steps of the deviation file, not with all."""
+    drawn = []
+    monkeypatch.setattr(picture, "save", lambda figure, path, dpi: drawn.append(figure))
+    found = pwmlff("plot", "log.lammps", "model_devi.out", "--run", "2")
+    assert found.returncode == 0, found.words
+    for panel in DEVIATIONS:
+        for line in curves(axes_of(drawn[0])[panel]):
+            assert list(line.get_xdata()) == [20, 40]
+
+
+def test_deviation_under_way(tmp_path: Path):
+    """A last number that is cut short looks like a number."""
+    (tmp_path / "devi").write_text(f"{DEVIATION}60 0.5 0.4 0.6 0.04 0.004 0.4")
+    assert list(read_deviation(tmp_path / "devi")[:, 0]) == [0, 20, 40]
+
+
+def test_name_of_the_picture(pwmlff, files: Path):
+    """What is said is what is written, and a name that cannot be is refused before the work."""
+    found = pwmlff("plot", "log.lammps", "-o", "run", "--json")
+    assert found.json["picture"] == "run.png"
+    assert (files / "run.png").is_file() and not (files / "run").exists()
+    absent = pwmlff("plot", "absent", "-o", "nodir/a.png")
+    assert "cannot write 'nodir/a.png': found no folder 'nodir'" in absent.words
+    (files / "folder.png").mkdir()
+    assert "cannot write 'folder.png'" in pwmlff("plot", "absent", "-o", "folder.png").words
+
+
+def test_beside_a_log_that_tells_no_units(pwmlff, files: Path):
+    (files / "log.short").write_text(LOG[LOG.index("run 20") :])
+    for names in (("log.lammps", "log.short"), ("log.short", "log.lammps")):
+        found = pwmlff("plot", names[0], "--beside", names[1], "--json")
+        assert found.returncode == 0, found.words
+        assert found.json["units"] == ("metal" if names[0] == "log.lammps" else None)
 
 
 def test_run_of_lmp(process, lj_models, tmp_path: Path):
@@ -191,7 +237,8 @@ def test_run_of_lmp(process, lj_models, tmp_path: Path):
     rows = [line.split() for line in (tmp_path / "log.lammps").read_text().splitlines()]
     header = next(k for k, row in enumerate(rows) if row[:2] == ["Step", "Temp"])
     column = rows[header].index("E_pair")
-    assert float(rows[header + 1][column]) == Log.read(tmp_path / "log.lammps").runs[0]["E_pair"][0]
+    found = float(rows[header + 1][column])
+    assert found == Log.read(tmp_path / "log.lammps").runs[0].columns["E_pair"][0]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +252,17 @@ def test_run_of_lmp(process, lj_models, tmp_path: Path):
         (["log.lammps", "--run", "3"], "--run is 3; 'log.lammps' has 2 runs"),
         (["log.lammps", "--run", "0"], "--run is 0"),
         (["log.lammps", "-o", "run.abc"], "cannot write 'run.abc'"),
-        (["log.lammps", "--beside", "log.real"], "'log.real' has units real and energies of all"),
+        (
+            ["log.lammps", "--beside", "log.real"],
+            "found units metal in run 1 of 'log.lammps', units real in run 1 of 'log.real': draw",
+        ),
+        (["log.mixed"], "units metal in run 1 of 'log.mixed', units real in run 3 of"),
+        (
+            ["log.lammps", "other.out", "--run", "2"],
+            "'other.out' has no step of run 2 of 'log.lammps', whose steps are 20 to 40",
+        ),
+        (["log.lammps", "bad.out"], "line 5 of 'bad.out' is '60 0.5'"),
+        (["log.none"], "run 1 of 'log.none' has the columns Temp, E_pair; expected Step"),
         (["log.odd"], "has the columns Atoms, Step; expected one of PotEng, E_pair"),
     ],
 )
@@ -213,6 +270,10 @@ def test_errors(pwmlff, files: Path, arguments, words: str):
     (files / "empty").write_text("# step\n")
     (files / "log.real").write_text(LOG.replace("metal", "real"))
     (files / "log.odd").write_text("   Step Atoms\n 0 5\nLoop time of 1\n")
+    (files / "log.mixed").write_text(f"{LOG}clear\n{LOG.replace('metal', 'real')}")
+    (files / "other.out").write_text("0 1 1 1 1 1 1\n50 1 1 1 1 1 1\n")
+    (files / "bad.out").write_text(f"{DEVIATION}60 0.5\n")
+    (files / "log.none").write_text("Temp E_pair\n 1 2\nLoop time of 1\n")
     found = pwmlff("plot", *arguments)
     assert found.returncode == 2
     assert words in found.words

@@ -1,0 +1,325 @@
+"""What a run of LAMMPS writes while it goes: thermo output in its log, and the deviation file.
+
+Numbers are taken as they are printed, NaN and infinite ones of a run that explodes among them. A
+last line without its end is still being written and is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from pwmlff.report import Failure
+
+#: LAMMPS's unit styles, and the time step of each where none is set, in its unit of time.
+TIMESTEPS = {
+    "lj": 0.005, "metal": 0.001, "real": 1.0, "si": 1e-8, "cgs": 1e-8, "electron": 0.001,
+    "micro": 2.0, "nano": 0.00045,
+}  # fmt: skip
+#: Columns of which one stands in a header that no line about memory announces.
+USUAL = {"Step", "Time", "Temp", "Press", "PotEng", "TotEng", "E_pair"}
+#: Columns of the deviation file.
+DEVIATION_COLUMNS = 7
+
+_BEGIN = re.compile(r"LAMMPS \(|\s*clear\s*(?:#|$)")  # nothing said before holds any longer
+_UNITS = re.compile(r"\s*units\s+(\w+)")
+_TIMESTEP = re.compile(r"\s*timestep\s+([-+.\deE]+)\s*(?:#.*)?$")
+#: After these, the time step is one that the log does not tell.
+_OTHER_TIMESTEP = re.compile(r"\s*(?:read_restart\s|fix\s+\S+\s+\S+\s+dt/reset\s)")
+_THERMO_STYLE = re.compile(r"\s*thermo_style\s")
+_NORM = re.compile(r"\s*thermo_modify\s.*\bnorm\s+(yes|no)\b")
+_MEMORY, _END, _ERROR = "Per MPI rank memory allocation", "Loop time of", "ERROR"
+_MULTI = re.compile(r"-+ Step\s+(\S+) -+ CPU =\s*(\S+) \(sec\) -+")
+_PAIR = re.compile(r"(\S+)\s+=\s*(\S+)")
+_KEYWORDS = re.compile(r"keywords:\s*\[(.*)\]\s*$")
+_YAML_ROW = re.compile(r"\s*- \[(.*)\]\s*$")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Thermo output of one run or minimisation.
+
+    Attributes:
+        columns: numbers [rows] of each column, by the names in the log.
+        units: LAMMPS's unit style; None where the log does not say.
+        per_atom: whether energies are those of an atom; None where the log does not say.
+        timestep: None where the log does not say.
+        finished: whether it came to its end.
+    """
+
+    columns: dict[str, np.ndarray]
+    units: str | None = None
+    per_atom: bool | None = None
+    timestep: float | None = None
+    finished: bool = True
+
+
+@dataclass(frozen=True)
+class Log:
+    """Runs of a log file, in their order."""
+
+    name: str
+    runs: list[Run]
+
+    @classmethod
+    def read(cls, path: Path) -> Log:
+        """Read a log file; runs need not have come to their end.
+
+        Raises:
+            Failure: there is no such file, or no thermo output in it.
+        """
+        if not path.is_file():
+            raise Failure(f"found no log file '{path}'")
+        found = runs(path.read_text(errors="replace"))
+        if not any(len(column) for run in found for column in run.columns.values()):
+            raise Failure(f"'{path}' has no thermo output; expected the log file of a LAMMPS run")
+        return cls(path.name, found)
+
+    def chosen(self, run: int | None) -> Log:
+        """With one run alone, 1 the first and -1 the last; all when None.
+
+        Raises:
+            Failure: there is no such run, or it has not written anything.
+        """
+        if run is None:
+            return self
+        if not 1 <= abs(run) <= len(self.runs):
+            raise Failure(f"--run is {run}; '{self.name}' has {len(self.runs)} runs, from 1 on")
+        found = self.runs[run - 1 if run > 0 else run]
+        if not any(len(column) for column in found.columns.values()):
+            raise Failure(f"--run is {run}; that run of '{self.name}' has no thermo output yet")
+        return replace(self, runs=[found])
+
+    def steps(self) -> list[np.ndarray]:
+        """The step of each row of each run.
+
+        Raises:
+            Failure: a run has no column Step.
+        """
+        for k, run in enumerate(self.runs, 1):
+            if "Step" not in run.columns:
+                raise Failure(
+                    f"run {k} of '{self.name}' has the columns {', '.join(run.columns)}; expected "
+                    "Step among them: let thermo_style print the column step, or take another --run"
+                )
+        return [run.columns["Step"] for run in self.runs]
+
+    def times(self) -> list[np.ndarray]:
+        """Simulation time of each row of each run: its column Time, or steps times the time step.
+
+        Raises:
+            Failure: the log tells neither.
+        """
+        result: list[np.ndarray] = []
+        last: tuple[float, float] | None = None  # step and time
+        for run, step in zip(self.runs, self.steps(), strict=True):
+            if "Time" in run.columns:
+                times = run.columns["Time"]
+            elif run.timestep is None:
+                raise Failure(
+                    f"'{self.name}' tells no time step (it may be that of a restart file); let "
+                    "thermo_style print the column time, or leave out --time"
+                )
+            else:
+                first = step[:1] if len(step) else np.zeros(1)
+                goes_on = last is not None and last[0] == first[0]
+                begin = last[1] if goes_on else first[0] * run.timestep
+                times = begin + (step - first) * run.timestep
+            if len(times):
+                last = float(step[-1]), float(times[-1])
+            result.append(times)
+        return result
+
+
+def runs(text: str) -> list[Run]:
+    """Thermo output in the text of a log, of the styles one (custom), multi and yaml.
+
+    Of a log to which several LAMMPS have appended, those of all.
+    """
+    reader = _Reader()
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    for k, line in enumerate(lines):
+        reader.take(line, lines, k)
+    reader.end(finished=False)
+    return reader.runs
+
+
+@dataclass
+class _Said:
+    """What the commands so far say."""
+
+    units: str | None = None
+    norm: bool | None = None
+    timestep: float | None = None
+
+    def take(self, line: str) -> None:
+        if match := _UNITS.match(line):
+            self.units, self.timestep = match[1], TIMESTEPS.get(match[1])
+        elif _THERMO_STYLE.match(line):
+            self.norm = None
+        elif match := _NORM.match(line):
+            self.norm = match[1] == "yes"
+        elif match := _TIMESTEP.match(line):
+            self.timestep = _number(match[1])
+        elif _OTHER_TIMESTEP.match(line):
+            self.timestep = None
+
+    @property
+    def per_atom(self) -> bool | None:
+        if self.norm is None and self.units is not None:
+            return self.units == "lj"
+        return self.norm
+
+
+@dataclass
+class _Reader:
+    """Takes the lines of a log one by one."""
+
+    runs: list[Run] = field(default_factory=list)
+    _said: _Said = field(default_factory=_Said)
+    _before: _Said = field(default_factory=_Said)  # the run that is under way
+    _announced: bool = False  # the next line is a header
+    _names: list[str] | None = None  # of the run that is under way
+    _last: list[str] = field(default_factory=list)  # names of the run before
+    _rows: list[list[float]] = field(default_factory=list)
+    _block: dict[str, float] | None = None  # row of style multi that is under way
+
+    def take(self, line: str, lines: Sequence[str], k: int) -> None:
+        """Take line k."""
+        if _BEGIN.match(line):
+            self.end(finished=False)
+            self._said = _Said()
+        elif line.startswith(_MEMORY):
+            self.end(finished=False)
+            self._announced = True
+        elif line.startswith(_END):
+            self.end(finished=True)
+        elif line.startswith(_ERROR):
+            self.end(finished=False)
+        elif match := _MULTI.match(line):
+            self._take_block(match)
+        elif match := _KEYWORDS.match(line):
+            self._begin(_yaml_words(match[1]))
+        elif self._is_header(line, lines, k):
+            self._begin(line.split())
+        elif not self._take_row(line):
+            self._said.take(line)
+
+    def end(self, finished: bool) -> None:
+        """The run that is under way, if any, is over."""
+        self._announced = False
+        if self._names is None:
+            return
+        self._close_block()
+        rows = np.array(self._rows, dtype=np.float64).reshape(len(self._rows), len(self._names))
+        columns = dict(zip(self._names, rows.T.copy(), strict=True))
+        said = self._before
+        self.runs.append(Run(columns, said.units, said.per_atom, said.timestep, finished))
+        self._last, self._names, self._rows = self._names, None, []
+
+    def _begin(self, names: list[str]) -> None:
+        self.end(finished=False)
+        self._names, self._before = names, replace(self._said)
+
+    def _is_header(self, line: str, lines: Sequence[str], k: int) -> bool:
+        """Names of columns: after the line about memory, or with numbers below."""
+        words = line.split()
+        if not words or line.startswith(("WARNING", "---")) or not all(map(_is_name, words)):
+            return False
+        if self._announced:
+            return True
+        if not (words == self._last or USUAL & set(words)):
+            return False
+        following = (lines[n] for n in range(k + 1, len(lines)))
+        below = next((row for row in following if not row.startswith("WARNING")), None)
+        return below is None or len(_numbers(below.split()) or ()) == len(words)
+
+    def _take_row(self, line: str) -> bool:
+        """Numbers of the run that is under way; whether the line is one."""
+        if self._names is None or line.startswith("WARNING"):
+            return False
+        if self._block is not None:
+            pairs = {name: _number(word) for name, word in _PAIR.findall(line)}
+            if None in pairs.values():
+                return False
+            self._block |= pairs
+            return bool(pairs)
+        match = _YAML_ROW.match(line)
+        numbers = _numbers(_yaml_words(match[1]) if match else line.split())
+        if numbers is None or len(numbers) != len(self._names):
+            return False
+        self._rows.append(numbers)
+        return True
+
+    def _take_block(self, match: re.Match[str]) -> None:
+        """Begin a row of style multi, which fills several lines."""
+        if self._block is None:
+            self._begin(["Step", "CPU"])
+        self._close_block()
+        self._block = {"Step": float(match[1]), "CPU": float(match[2])}
+
+    def _close_block(self) -> None:
+        if self._block is None:
+            return
+        if not self._rows:
+            self._names = list(self._block)
+        if list(self._block) == self._names:  # else it was being written
+            self._rows.append(list(self._block.values()))
+        self._block = None
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _numbers(words: Sequence[str]) -> list[float] | None:
+    """All words as numbers; None where one is none."""
+    try:
+        return [float(word) for word in words]
+    except ValueError:
+        return None
+
+
+def _is_name(word: str) -> bool:
+    return _number(word) is None
+
+
+def _yaml_words(text: str) -> list[str]:
+    words = (word.strip().strip("'\"") for word in text.split(","))
+    return [word for word in words if word]
+
+
+def read_deviation(path: Path) -> np.ndarray:
+    """Rows of a deviation file: step, then average, smallest, largest for forces and for energies.
+
+    Returns:
+        [rows, 7]
+
+    Raises:
+        Failure: there is no such file, or a line is of another form.
+    """
+    if not path.is_file():
+        raise Failure(f"found no deviation file '{path}'")
+    text = path.read_text(errors="replace")
+    rows: list[list[float]] = []
+    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        numbers = _numbers(words)
+        if numbers is None or len(numbers) != DEVIATION_COLUMNS:
+            raise Failure(
+                f"line {number} of '{path}' is '{' '.join(words)}'; expected a step and six "
+                "numbers, as pair_style pwmlff writes them to out_file"
+            )
+        rows.append(numbers)
+    if not rows:
+        raise Failure(f"'{path}' has no line yet; it gets one every out_freq steps")
+    return np.array(rows)

@@ -1,0 +1,41 @@
+"""Where pictures go: what is wrong with a name is said before the work, not after it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pwmlff.report import Failure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEFAULT = ".png"  # for a name without an ending
+
+
+def destination(path: Path) -> Path:
+    """The file that a picture of this name is written to, with its ending.
+
+    Raises:
+        Failure: the ending is no format of matplotlib's, or the file cannot be written.
+    """
+    from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415  slow to import
+
+    result = path if path.suffix else path.with_name(path.name + DEFAULT)
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if result.suffix[1:].lower() not in formats:
+        raise Failure(
+            f"cannot write '{path}': its ending is '{result.suffix}', expected one of "
+            f"{', '.join(sorted(formats))}"
+        )
+    if not result.parent.is_dir():
+        raise Failure(f"cannot write '{path}': found no folder '{result.parent}'")
+    if result.is_dir() or not os.access(result if result.exists() else result.parent, os.W_OK):
+        raise Failure(f"cannot write '{path}': it is a folder, or writing is not allowed there")
+    return result
+
+
+def save(figure: Figure, path: Path, dpi: int) -> None:
+    """Write a picture to what :func:`destination` has returned."""
+    figure.savefig(path, dpi=dpi)
