@@ -28,7 +28,7 @@ LENGTH = 14  # commands of a sequence, without those that set it up
 SETUP = "clear\nunits metal\natom_modify map yes\nread_data atoms.data\nneighbor 0.5 bin\n"
 SYMBOLS = {"O": 8, "o": 8, "8": 8, "Hf": 72, "HF": 72, "72": 72, "NULL": 0}
 #: Energy per atom and force, as a share of the largest value (at least 1).
-GATES = {"mixed": (2e-6, 1e-4), "double": (1e-8, 1e-6)}
+GATES = {"mixed": (2e-6, 1e-4), "double": (1e-8, 1e-6), "exact": (1e-10, 1e-10)}
 
 
 def models() -> dict[str, torch.nn.Module]:
@@ -59,13 +59,13 @@ class State:
     """What LAMMPS has been told and has accepted."""
 
     style: str = ""  # first model file; empty where the last pair_style failed
-    mixed: bool = False
+    precision: str = "double"
     hybrid: bool = False
     elements: tuple[int, ...] = ()  # of the types; empty without an accepted pair_coeff
 
 
-def pair_style(random: random.Random) -> tuple[str, str, bool, bool]:
-    """A command, the file that drives, whether it is mixed, and whether it is part of a hybrid."""
+def pair_style(random: random.Random) -> tuple[str, str, str, bool]:
+    """A command, the file that drives, its precision, and whether it is part of a hybrid."""
     names = [
         *models(),
         "a.pt",
@@ -78,16 +78,17 @@ def pair_style(random: random.Random) -> tuple[str, str, bool, bool]:
     files = random.choices(names, k=random.choice((1, 1, 1, 2)))
     count = random.choice(("", f"{len(files)} "))
     engine = random.choice(("", " engine fused", " engine torchscript"))
-    precision = random.choice(("", "", " precision exact", " precision mixed"))
+    precision = random.choice(("", "", "exact", "mixed"))
+    keyword = f" precision {precision}" if precision else ""
     output = random.choice(("", " out_freq 1", " out_file devi.out"))
     if random.random() < 0.2:  # one of them wrong
         count = random.choice((count, "3 ", "-1 "))
         engine = random.choice((engine, " engine steam"))
         output = random.choice((" out_freq 0", " out_file", " out_frq 2", " out_freq often"))
-    words = f"pwmlff {count}{' '.join(files)}{engine}{precision}{output}"
+    words = f"pwmlff {count}{' '.join(files)}{engine}{keyword}{output}"
     hybrid = random.random() < 0.15
     command = f"pair_style hybrid/overlay zero 3.0 {words}" if hybrid else f"pair_style {words}"
-    return command, files[0], precision == " precision mixed", hybrid
+    return command, files[0], precision or "double", hybrid
 
 
 def pair_coeff(random: random.Random, state: State) -> tuple[str, list[str]]:
@@ -136,7 +137,7 @@ def check(lmp, model: torch.nn.Module, state: State) -> None:
     ours = numbers > 0  # the others are not there for the model
     structure = Atoms(numbers[ours], x[ours], cell=cell, pbc=True)
     expected = evaluate(model, structure, elements=sorted(set(state.elements) - {0}))
-    energy, force = GATES["mixed" if state.mixed else "double"]
+    energy, force = GATES[state.precision]
     energy *= max(1.0, np.abs(expected.atom_energy).max(initial=0.0)) * n
     force *= max(1.0, np.abs(expected.forces).max(initial=0.0))
     found = lmp.get_thermo("pe")
@@ -165,9 +166,9 @@ def sequence(lmp, number: int) -> int:
     for _ in range(LENGTH):
         kind = choice.random()
         if not state.style or kind < 0.15:
-            command, file, mixed, hybrid = pair_style(choice)
+            command, file, precision, hybrid = pair_style(choice)
             ok = accepted(command)
-            state = State(file, mixed, hybrid) if ok else State(hybrid=hybrid)
+            state = State(file, precision, hybrid) if ok else State(hybrid=hybrid)
             if hybrid and ok:
                 accepted("pair_coeff * * zero")
         elif not state.elements or kind < 0.35:

@@ -18,6 +18,7 @@ from ase import Atoms
 from ase.neighborlist import neighbor_list
 from torch import Tensor, nn
 
+from pwmlff import model_file
 from pwmlff.reference import dp, edge
 from pwmlff.structures import require_finite, require_usable
 
@@ -80,8 +81,9 @@ def evaluate(
         ValueError: unknown model kind, a model with parameters or tensors that the reference does
             not use, an element the model does not know, more neighbours than the model allows, a
             structure or a result that is not finite.
+        Failure: there is no such file, or it is damaged or something else (model_file.load).
     """
-    module = model if isinstance(model, nn.Module) else torch.jit.load(str(model), "cpu")
+    module = model if isinstance(model, nn.Module) else model_file.load(model)
     name = getattr(module, "model_type", "DP")
     if name not in KINDS:
         raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
