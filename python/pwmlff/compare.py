@@ -197,8 +197,7 @@ def compare(options: Options) -> CompareReport:
     outcomes: list[Outcome] = []
     parity: list[tuple[Case, np.ndarray, np.ndarray]] = []
     for path in options.models:
-        module = model_file.load(path)
-        info = model_file.describe(path, module)
+        module, info = model_file.open_model(path)
         elements = _elements(info, options.elements)
         expected = _expected(path, module, frames, elements, _is_lammps_data(options))
         runner = _Runner(options, path, info, elements, frames)

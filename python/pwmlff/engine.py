@@ -278,6 +278,7 @@ class Choice:
     """The engine that runs a file, and why it is not the fused one."""
 
     engine: Engine
+    info: model_file.ModelInfo
     reason: str = ""
 
 
@@ -310,29 +311,29 @@ def choose(
     if precision not in PROOF_GATES:
         raise Failure(f"precision is '{precision}', expected one of {', '.join(PROOF_GATES)}")
     gpu = usable_gpu(device)
-    module = model_file.load(path)
-    info = model_file.describe(path, module)
+    module, info = model_file.open_model(path)
     chosen = [z for z in info.atom_type if elements is None or z in elements]
     unknown = sorted(set(elements or ()) - set(chosen))
     if unknown or not chosen:
         raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
     if engine == "reference" or (engine == "auto" and info.kind != "DP"):
-        return Choice(Reference(module, chosen), "" if info.kind == "DP" else f"kind {info.kind}")
+        reason = "" if info.kind == "DP" else f"kind {info.kind}"
+        return Choice(Reference(module, chosen), info, reason)
     if info.kind != "DP":
         raise Failure(f"engine {engine} runs models of kind DP; '{path}' is of kind {info.kind}")
     original = TorchScript(module, chosen)
     if engine == "torchscript":
-        return Choice(original)
+        return Choice(original, info)
     try:
         fused = Fused(path, precision, info.atom_type, chosen, nthreads, skin, gpu)
         reason = difference(original, fused, info, chosen, precision)
     except (ImportError, RuntimeError, ValueError, torch.jit.Error) as error:
         reason = model_file.last_line(error)
     if not reason:
-        return Choice(fused)
+        return Choice(fused, info)
     if engine == "fused" or CPU_VARIABLE in reason:  # a wrong wish is no reason to do without
         raise Failure(f"'{path}' cannot be run by the fused engine: {reason}")
-    return Choice(original, reason)
+    return Choice(original, info, reason)
 
 
 def usable_gpu(device: str) -> str | None:

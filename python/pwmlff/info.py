@@ -98,24 +98,33 @@ def _rows(described: Described) -> dict[str, str]:
 
 
 def describe_files(
-    paths: Sequence[Path], precision: str = "double", trust: bool = False
+    paths: Sequence[Path], precision: str | None = None, trust: bool = False
 ) -> InfoReport:
     """Describe files; those that cannot be used are among the failures.
 
     Args:
         paths: model files.
-        precision: of the fused engine.
+        precision: of the fused engine, with trust; double when None.
         trust: whether to run the code of the files, as lmp does, to see which engine they take.
+
+    Raises:
+        Failure: the precision is unknown or without use, or none of the files is there.
     """
-    if precision not in PROOF_GATES:
+    if precision is not None and precision not in PROOF_GATES:
         raise Failure(f"precision is '{precision}', expected one of {', '.join(PROOF_GATES)}")
+    if precision is not None and not trust:
+        raise Failure(
+            f"--precision {precision} is that of the engine, which is {NOT_RUN}; give both or none"
+        )
+    if not any(path.is_file() for path in paths):
+        raise Failure("\n".join(f"found no model file '{path}'" for path in paths))
     files, failures = [], []
     for path in paths:
         try:
             if not trust:
                 files.append(Described(model_file.describe_unopened(path), None, NOT_RUN))
                 continue
-            described, problem = _run(path, precision)
+            described, problem = _run(path, precision or "double")
         except Failure as failure:
             failures.append(str(failure))
             continue
@@ -129,13 +138,11 @@ def describe_files(
 def _run(path: Path, precision: str) -> tuple[Described, str]:
     """Describe a file by running its code, and what is wrong with that."""
     choice = choose(path, precision=precision)
-    module = model_file.load(path)
-    model = model_file.describe(path, module)
-    name = choice.engine.name
+    model, name = choice.info, choice.engine.name
     if name == "fused":
         name, problem = f"fused, precision {precision}, {choice.engine.core.isa()}", ""
     elif name == "torchscript":
         problem = trial.padded(choice.engine, model)
     else:  # the reference, the plain way to evaluate a file without padded neighbours
-        name, problem = "torchscript", trial.edges(module, model)
+        name, problem = "torchscript", trial.edges(choice.engine.module, model)
     return Described(model, name, choice.reason), problem

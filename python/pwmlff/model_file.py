@@ -70,7 +70,21 @@ def load(path: str | PathLike[str]) -> torch.jit.ScriptModule:
     Raises:
         Failure: there is no such file, it is not a sound archive, or torch cannot load it.
     """
+    return _load(path, read(path))
+
+
+def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, ModelInfo]:
+    """Load a file and read its attributes, all of the same contents.
+
+    Raises:
+        Failure: as :func:`load` and :func:`describe`.
+    """
     contents = read(path)
+    module = _load(path, contents)
+    return module, _describe_loaded(path, contents, module)
+
+
+def _load(path: str | PathLike[str], contents: bytes) -> torch.jit.ScriptModule:
     with contextlib.suppress(ImportError):
         import pwmlff.kernels  # noqa: F401, PLC0415  older exports call ops that it brings
     try:
@@ -166,13 +180,18 @@ def describe(path: str | PathLike[str], module: torch.jit.ScriptModule) -> Model
         Failure: the kind is unknown, or an attribute is missing or is not what a simulation can
             have.
     """
-    path, contents = fspath(path), Path(path).read_bytes()
+    return _describe_loaded(path, Path(path).read_bytes(), module)
 
+
+def _describe_loaded(
+    path: str | PathLike[str], contents: bytes, module: torch.jit.ScriptModule
+) -> ModelInfo:
     def integers(tensor: torch.Tensor) -> list[int]:
         if tensor.is_floating_point() or tensor.is_complex():
             raise ValueError(f"found a tensor of {tensor.dtype}, expected one of integers")
         return [int(value) for value in tensor.flatten().tolist()]
 
+    path = fspath(path)
     attributes = _Attributes(
         path,
         archive.class_name(contents),

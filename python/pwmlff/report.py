@@ -38,9 +38,13 @@ class Report(Protocol):
 
 
 def console(stderr: bool = False) -> Console:
-    """Console on stdout or stderr, wide enough for tables where that is a file or a pipe."""
-    result = Console(stderr=stderr, highlight=False)
-    return result if result.is_terminal else Console(stderr=stderr, width=WIDTH, highlight=False)
+    """Console on stdout or stderr, wide enough for tables where that is a file or a pipe.
+
+    Brackets in a text are brackets: names of files have them.
+    """
+    plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}
+    result = Console(**plain)
+    return result if result.is_terminal else Console(**plain, width=WIDTH)
 
 
 def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:

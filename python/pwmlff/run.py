@@ -227,7 +227,7 @@ def input_lines(path: Path) -> list[str]:
     if not path.is_file():
         return []
     lines: list[str] = []
-    for line in path.read_text().splitlines():
+    for line in path.read_text(errors="replace").splitlines():
         lines.append(line)
         words = line.split()
         if len(words) > 1 and words[0] == "include" and Path(words[1]) != path:

@@ -73,15 +73,17 @@ def test_help_has_an_example_and_json(pwmlff, command):
 def test_exit_codes(process, binary):
     """0 all well, 1 something is not, 2 the command could not do its work."""
     assert process("info", "model.pt", "--json").json["ok"] is True
-    assert process("info", "absent.pt").returncode == 1
+    assert process("info", "absent.pt", "model.pt").returncode == 1
+    assert process("info", "absent.pt", "--json").returncode == 2
     failed = process("compare", "absent.pt", "--data", "x", "--json")
     assert failed.returncode == 2
     assert failed.json == {"ok": False, "error": failed.json["error"]}
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-@pytest.mark.parametrize("model", ["model.pt", "absent.pt"])
+@pytest.mark.parametrize("model", ["model.pt", "text.pt"])
 def test_output_that_cannot_be_written(tmp_path, binary, model, options):
+    (tmp_path / "text.pt").write_text("no model\n")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [*COMMAND, "info", model, *options],

@@ -57,6 +57,25 @@ def test_plugin_of_the_users_own(pwmlff, binary: Path, tmp_path: Path):
     assert pwmlff(*command, "--plugin", plugin.library()).returncode == 0
 
 
+def test_names_that_lammps_would_split(pwmlff, binary: Path, tmp_path: Path):
+    """Spaces, dollars, brackets: a folder of the user's may have any."""
+    write(tmp_path / "POSCAR", crystal(1))
+    folder = tmp_path / "my $models & d[/b] # one"
+    folder.mkdir(parents=True)
+    binary.rename(folder / "a b.pt")
+    command = ("compare", folder / "a b.pt", "--data", "POSCAR", "--np", "1", "--engine", "fused")
+    found = pwmlff(*command, "--precision", "exact")
+    assert found.returncode == 0, found.words
+    assert "a b.pt" in found.output
+
+
+def test_picture_that_cannot_be_written(pwmlff, tmp_path: Path):
+    """Said before the work: here there is not even a model."""
+    found = pwmlff("compare", "absent.pt", "--data", "POSCAR", "--plot", "nodir/x.png")
+    assert found.returncode == 2
+    assert "cannot write 'nodir/x.png': found no folder 'nodir'" in found.words
+
+
 def test_fails_where_the_file_is_something_else(pwmlff, tmp_path: Path):
     """The reference computes tanh; this file does not."""
     other_activation(BINARY.model()).save(tmp_path / "model.pt")

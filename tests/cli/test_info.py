@@ -99,6 +99,31 @@ def test_edge_model(pwmlff, tmp_path: Path):
     assert "interaction range 6" in pwmlff("info", "edge.pt").words
 
 
+def test_precision_goes_with_trust(pwmlff, binary: Path):
+    """Without, nothing would come of it."""
+    found = pwmlff("info", "model.pt", "--precision", "mixed")
+    assert found.returncode == 2
+    assert "--precision mixed is that of the engine" in found.words and "--trust" in found.words
+    found = pwmlff("info", "model.pt", "--precision", "mixed", "--trust", "--json")
+    assert found.json["models"][0]["engine"].startswith("fused, precision mixed")
+
+
+def test_no_file_is_there(pwmlff, tmp_path: Path):
+    found = pwmlff("info", "a.pt", "b.pt", "--json")
+    assert found.returncode == 2
+    assert found.json["error"] == "found no model file 'a.pt'\nfound no model file 'b.pt'"
+
+
+@pytest.mark.parametrize("name", ["m[a].pt", "d[/b].pt", ":smile:.pt"])
+def test_names_with_brackets(pwmlff, binary: Path, tmp_path: Path, name: str):
+    """No markup: neither swallowed nor an error."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    binary.rename(tmp_path / name)
+    found = pwmlff("info", name)
+    assert found.returncode == 0, found.words
+    assert name in found.output
+
+
 class Parts(nn.Module):
     """Constants, a tensor of elements, a module that is there twice, parameters of two types."""
 
@@ -189,6 +214,22 @@ class Edge(nn.Module):
         return result.index_add(0, edge_index[0][inside], self.edge_energies(edge_vec)[inside])
 
 
+class Huge(Edge):
+    """Energies of which the forces are the last digits."""
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        result = torch.full([nlocal], -1.0e7, dtype=edge_vec.dtype)
+        inside = edge_index[0] < nlocal
+        return result.index_add(0, edge_index[0][inside], self.edge_energies(edge_vec)[inside])
+
+
+class HugeDetached(Huge):
+    def edge_energies(self, edge_vec: Tensor) -> Tensor:
+        r = torch.linalg.vector_norm(edge_vec, dim=1)
+        smooth = (1.0 - (r / self.cutoff).square()).clamp(min=0.0) ** 3
+        return self.weight * torch.exp(-r.detach()) * smooth
+
+
 class Unannotated(Edge):
     def forward(self, edge_vec, edge_index, types, nlocal):
         return self.edge_energies(edge_vec)[nlocal:]
@@ -258,6 +299,7 @@ FAULTS = {
     AllAtoms: ["energies of shape [25] for 12 of 25 atoms, expected [12]", "energies[:nlocal]"],
     Sum: ["energies of shape []", "not their sum"],
     Detached: ["do not depend on edge_vec", "detach()"],
+    HugeDetached: ["the derivative of its energies is off", "detach()"],
     PartlyDetached: ["the derivative of its energies is off", "detach()"],
     SingleInside: ["the derivative of its energies is off", "float32"],
     SingleResult: ["energies in torch.float32, expected torch.float64"],
@@ -281,6 +323,12 @@ def test_trial_of_an_edge_model(pwmlff, tmp_path: Path, fault):
 @pytest.mark.parametrize("reach", [4.0, 8.0])
 def test_trial_of_a_sound_edge_model(pwmlff, tmp_path: Path, reach: float):
     torch.jit.script(Edge(reach=reach)).save(tmp_path / "edge.pt")
+    found = pwmlff("info", "edge.pt", "--trust")
+    assert found.returncode == 0, found.words
+
+
+def test_trial_of_huge_energies(pwmlff, tmp_path: Path):
+    torch.jit.script(Huge()).save(tmp_path / "edge.pt")
     found = pwmlff("info", "edge.pt", "--trust")
     assert found.returncode == 0, found.words
 
