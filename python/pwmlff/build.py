@@ -23,10 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import lmp
-from pwmlff.plugin import full_version
+from pwmlff.plugin import FILE, full_version
 from pwmlff.report import Failure, console
 
-SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
 CUDA = ("auto", "on", "off")
 CMAKE = (3, 26)  # cmake_minimum_required of the sources
 TRUE = ("ON", "YES", "TRUE", "Y", "1")  # for CMake
@@ -109,8 +108,8 @@ def build(options: Options) -> BuildReport:
     sizes, sizes_from = options.sizes, "as asked"
     if sizes is None:
         sizes, sizes_from = integer_sizes(root)
-    elif sizes not in SIZES:
-        raise Failure(f"--sizes is '{sizes}', expected one of {', '.join(SIZES)}")
+    elif sizes not in lmp.INTEGER_SIZES:
+        raise Failure(f"--sizes is '{sizes}', expected one of {', '.join(lmp.INTEGER_SIZES)}")
     if told := without_plugins(root):
         raise Failure(
             f"this LAMMPS has no package PLUGIN, without which it loads none (so {told}); compile "
@@ -143,7 +142,7 @@ def build(options: Options) -> BuildReport:
     _watch(
         [cmake, "--install", str(tree), "--prefix", str(folder)], environment, "installing", None
     )
-    plugin = folder / "lib" / "pwmlffplugin.so"
+    plugin = folder / "lib" / FILE
     return BuildReport(facts, sizes_from, str(plugin), check(root, plugin))
 
 
@@ -196,7 +195,7 @@ def environment_of(program: Path) -> dict[str, str]:
     package = lmp.program()
     if Path(package.path).resolve() == program.resolve():
         result |= package.environment
-    result.pop("LAMMPS_PLUGIN_PATH", None)  # only the plugin that is asked for
+    result.pop(lmp.PLUGIN_VARIABLE, None)  # only the plugin that is asked for
     return result
 
 
@@ -218,12 +217,11 @@ def integer_sizes(root: Path) -> tuple[str, str]:
         if match := re.search(r"^LAMMPS_SIZES:\w+=(\w+)", cache.read_text(), re.MULTILINE):
             return match[1].upper(), f"from {cache}"
     for pc in pkgconfig_files(root):
-        if match := re.search(r"LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)", pc.read_text()):
-            return match[1], f"from {pc}"
+        if sizes := lmp.integer_sizes(pc.read_text()):
+            return sizes, f"from {pc}"
     for program in programs(root):
-        said = say(program, ["-h"])
-        if match := re.search(r"LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)", said):
-            return match[1], f"from {program} -h"
+        if sizes := lmp.integer_sizes(say(program, ["-h"])):
+            return sizes, f"from {program} -h"
     return "SMALLBIG", "assumed; --sizes says otherwise"
 
 
@@ -260,8 +258,8 @@ def check(root: Path, plugin: Path) -> str:
     for program in programs(root):
         if "Large-scale" not in say(program, ["-h"]):
             continue  # it does not run here
-        said = say(program, ["-log", "none"], f"plugin load {plugin}\npair_style pwmlff\n")
-        if "pair_style pwmlff command: missing argument" in said:  # as far as it should get
+        said = say(program, ["-log", "none"], f"plugin load {plugin}\n{lmp.OPEN_STYLE}")
+        if lmp.STYLE_OPENS in said:
             return f"{program} loads it"
         raise Failure(f"{program} does not load {plugin}:\n{_tail(said)}")
     return "not loaded: found no lmp there that runs on this machine"
@@ -292,8 +290,8 @@ def _watch(
     screen = console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),
-        TimeElapsedColumn(), TextColumn("{task.fields[file]}"), console=screen, transient=True,
-        disable=not screen.is_terminal,
+        TimeElapsedColumn(), TextColumn("{task.fields[file]}", markup=False), console=screen,
+        transient=True, disable=not screen.is_terminal,
     )  # fmt: skip
     if not screen.is_terminal:
         screen.print(title)

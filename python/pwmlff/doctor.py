@@ -105,7 +105,23 @@ class Machine:
     @cached_property
     def build(self) -> dict[str, str]:
         """What the plugin was compiled for."""
-        return plugin.facts(self.plugin)
+        try:
+            return plugin.facts(self.plugin)
+        except ValueError as error:
+            raise Failure(str(error)) from error
+
+    @property
+    def remake(self) -> str:
+        """How the plugin that lmp loads is made anew."""
+        try:
+            path = self.plugin
+        except (Failure, ValueError):
+            path = plugin.library()
+        if path == plugin.library():
+            return "pip install --force-reinstall pair-pwmlff"
+        folder = Path(path).parent
+        output = folder.parent if folder.name == "lib" else folder
+        return f"pwmlff build --lammps DIR -o {output}"
 
     @cached_property
     def program(self) -> lmp.Program:
@@ -181,8 +197,7 @@ def check_version(machine: Machine) -> Row:
 
 def check_sizes(machine: Machine) -> Row:
     """LAMMPS's integer sizes against the plugin's."""
-    sizes = re.search(r"LAMMPS_(SMALLBIG|BIGBIG|SMALLSMALL)", machine.lmp_help)
-    found = sizes[1] if sizes else "unknown"
+    found = lmp.integer_sizes(machine.lmp_help) or "unknown"
     text = "the plugin was compiled for {expected}: it would read wrong numbers"
     return _same("integer sizes", found, machine.build["sizes"], text)
 
@@ -338,7 +353,7 @@ def check_plugin(machine: Machine) -> Row:
     name = "plugin"
     path = machine.plugin
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in.doctor").write_text("pair_style pwmlff\n")
+        Path(folder, "in.doctor").write_text(lmp.OPEN_STYLE)
         command = [machine.program.path, "-in", "in.doctor", "-log", "none"]
         environment = {**os.environ, **machine.program.environment}
         done = _run(command, environment, cwd=folder)
@@ -354,11 +369,11 @@ def check_plugin(machine: Machine) -> Row:
         return Row(
             name, ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT
         )
-    if "pair_style pwmlff command: missing argument" in said:  # that is as far as it should get
+    if lmp.STYLE_OPENS in said:
         return Row(name, OK, f"{path}")
     lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
     text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
-    return Row(name, ERROR, text, "see the text; pip install --force-reinstall pair-pwmlff")
+    return Row(name, ERROR, text, f"see the text; {machine.remake}")
 
 
 def check_libraries(machine: Machine) -> Row:
@@ -386,12 +401,12 @@ def check_copies(machine: Machine) -> Row:
     name = "several copies"
     places = {
         "torch": [p for p in _on_path("torch/lib") if (p / "libtorch_cpu.so").is_file()],
-        "plugin": [p for p in _on_path("pwmlff/lib") if (p / "pwmlffplugin.so").is_file()],
+        "plugin": [p for p in _on_path("pwmlff/lib") if (p / plugin.FILE).is_file()],
     }
     if other := os.environ.get(plugin.TORCH_LIB_VARIABLE):
         places["torch"].append(Path(other))
-    for word in os.environ.get("LAMMPS_PLUGIN_PATH", "").split(":"):
-        if word and (Path(word) / "pwmlffplugin.so").is_file():
+    for word in os.environ.get(lmp.PLUGIN_VARIABLE, "").split(":"):
+        if word and (Path(word) / plugin.FILE).is_file():
             places["plugin"].append(Path(word))
     several = []
     for what, folders in places.items():
@@ -401,7 +416,7 @@ def check_copies(machine: Machine) -> Row:
     if several:
         return Row(
             name, WARNING, "; ".join(several),
-            "keep one: clean PYTHONPATH, LAMMPS_PLUGIN_PATH and "
+            f"keep one: clean PYTHONPATH, {lmp.PLUGIN_VARIABLE} and "
             f"{plugin.TORCH_LIB_VARIABLE}, or uninstall the others",
         )  # fmt: skip
     return Row(name, OK, "one torch, one plugin")
@@ -441,6 +456,6 @@ def examine(machine: Machine, names: Sequence[str] = tuple(CHECKS)) -> DoctorRep
         try:
             rows.append(CHECKS[name](machine))
         except (Failure, ImportError, OSError) as failure:
-            remedy = "pip install --force-reinstall pair-pwmlff, or name programs that are there"
+            remedy = f"{machine.remake}, or name programs that are there"
             rows.append(Row(name, ERROR, str(failure), remedy))
     return DoctorReport(rows)

@@ -20,6 +20,8 @@ FILE = "pwmlffplugin.so"
 TORCH_LIB_VARIABLE = "PWMLFF_TORCH_LIB"
 #: The number of a rank, as launchers set it. (SLURM_PROCID is set in batch scripts too.)
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
+#: What build.json says in every case.
+FACTS = ("lammps", "update", "sizes", "mpi", "torch", "cuda")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
@@ -63,10 +65,23 @@ def facts(path: str) -> dict[str, str]:
     """What the plugin at this path was compiled for: build.json beside it.
 
     Raises:
-        OSError: there is no such file.
+        ValueError: there is no such file, or it does not say all that it should.
     """
-    with open(os.path.join(os.path.dirname(path), "build.json"), encoding="utf-8") as file:
-        return json.load(file)
+    name = os.path.join(os.path.dirname(path), "build.json")
+    try:
+        with open(name, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"cannot read '{name}', which says what the plugin beside it was compiled for: {error}"
+        ) from error
+    missing = [fact for fact in FACTS if fact not in found] if isinstance(found, dict) else FACTS
+    if missing:
+        raise ValueError(
+            f"'{name}' does not say {', '.join(missing)} of the plugin beside it, which is of "
+            "another release or incomplete"
+        )
+    return found
 
 
 def full_version(date: str, update: str) -> str:
@@ -81,8 +96,11 @@ def version_of_package() -> str:
 
 
 def mismatch(path: str) -> str:
-    """Why the plugin at this path would crash in the lammps package of this Python, or nothing."""
-    built = facts(path)
+    """Why the plugin at this path could crash in the lammps package of this Python, or nothing."""
+    try:
+        built = facts(path)
+    except ValueError as error:
+        return f"{error}: reinstall pair-pwmlff"
     expected, found = full_version(built["lammps"], built["update"]), version_of_package()
     if found == expected:
         return ""

