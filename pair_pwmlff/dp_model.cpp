@@ -125,26 +125,31 @@ void DPModel::select_species(const std::vector<bool> &present)
     active = proved(original, present, gate, make, reason);
     if (!active) passed_over += (passed_over.empty() ? "not " : "; not ") + what + ": " + reason;
   };
+  // Where single precision is not enough for a model, double precision still is the faster way.
+  std::vector<std::string> precisions = {options.precision};
+  if (options.precision == "mixed") precisions.emplace_back("double");
   const auto attempt_fused = [&](const std::string &what, auto make) {
     if (options.engine == Engine::torchscript) return;
-    attempt(what, gate_of(options.precision), [&] {
-      if (!network) throw std::runtime_error(unreadable);
-      return make();
-    });
+    for (const std::string &precision : precisions)
+      attempt(what + (precisions.size() > 1 ? ", precision " + precision : ""), gate_of(precision),
+              [&] {
+                if (!network) throw std::runtime_error(unreadable);
+                return make(precision);
+              });
   };
 
   const bool gpu = options.gpu != pwmlff::CPU;
   if (gpu || gpu_has_stand_in())
-    attempt_fused("fused on the GPU", [&] {
-      return std::make_unique<FusedDPOnDevice>(info_, *network, options.precision, present,
+    attempt_fused("fused on the GPU", [&](const std::string &precision) {
+      return std::make_unique<FusedDPOnDevice>(info_, *network, precision, present,
                                                shared_device(options.gpu));
     });
   if (gpu && options.engine != Engine::fused)
     attempt("torchscript on the GPU", gate_of("exact"),
             [&] { return std::make_unique<DPTorchScript>(original.on(torch_gpu(options.gpu))); });
   if (!active && options.gpu_demanded) throw NotOnGpu(info_, passed_over);
-  attempt_fused("fused", [&] {
-    return std::make_unique<FusedDP>(info_, *network, options.precision, present);
+  attempt_fused("fused", [&](const std::string &precision) {
+    return std::make_unique<FusedDP>(info_, *network, precision, present);
   });
   if (!active && options.engine == Engine::fused)
     throw std::runtime_error("model file " + in_quotes(info_.file) +

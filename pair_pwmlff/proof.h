@@ -20,7 +20,9 @@ namespace pair_pwmlff {
 /// How far results may be apart, relative to the largest energy of an atom or force component in the
 /// structure, or to 1 eV and 1 eV/angstrom where these are smaller.
 struct Gate {
-  double energy, force;
+  double energy;         // of the whole, per atom
+  double atom_energy;    // of one atom
+  double force;          // and of virials
 };
 
 /// The gate of a precision of the fused engine: exact, double or mixed.

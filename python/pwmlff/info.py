@@ -92,7 +92,7 @@ def _rows(described: Described) -> dict[str, str]:
         + f", {model.bytes} bytes",
         "engine": described.reason
         if described.engine is None
-        else described.engine + f" (not fused: {described.reason})" * bool(described.reason),
+        else described.engine + f" ({described.reason})" * bool(described.reason),
         "SHA-256": model.sha256,
     }
 
@@ -140,7 +140,10 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
     choice = choose(path, precision=precision)
     model, name = choice.info, choice.engine.name
     if name == "fused":
-        name, problem = f"fused, precision {precision}, {choice.engine.core.isa()}", ""
+        name, problem = (
+            f"fused, precision {choice.engine.precision}, {choice.engine.core.isa()}",
+            "",
+        )
     elif name == "torchscript":
         problem = trial.padded(choice.engine, model)
     else:  # the reference, the plain way to evaluate a file without padded neighbours

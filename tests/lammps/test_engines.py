@@ -7,6 +7,7 @@ import torch
 
 from harness import Lammps
 from pwmlff.lmp import DUMP, MEASURE, forces
+from pwmlff.reference import evaluate
 from systems import SYSTEMS, TOTAL, crystal, edited, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -76,6 +77,36 @@ def test_total_energy_that_is_no_number(folder: Lammps, ranks):
     assert run.returncode != 0
     assert "non-finite energy of the whole or virial at step 0" in run.output
     assert "the file's own code gives no numbers" in folder(SETUP.format("engine fused")).output
+
+
+def test_mixed_precision_where_it_is_not_enough(folder: Lammps):
+    """Large terms that nearly cancel: the fused engine goes on in double."""
+    model, atoms = BINARY.model(isotropic=True), crystal(2)
+    with torch.no_grad():
+        for net in model.fitting_net:
+            net.layers[-2].bias += 8.0  # saturated
+            net.layers[-1].weight *= 1e5
+    energies = evaluate(model, atoms).atom_energy
+    with torch.no_grad():
+        for net, number in zip(model.fitting_net, model.atom_type, strict=True):
+            net.layers[-1].bias -= energies[atoms.numbers == number].mean()
+    folder.save(model)
+    exact = numbers(folder.run(SETUP.format("engine torchscript")))
+    run = folder.run(SETUP.format("engine fused precision mixed"))
+    assert "engine fused, precision double" in run.output
+    assert "(not fused, precision mixed: " in run.output
+    assert numbers(run)[0] == pytest.approx(exact[0], abs=64e-8)
+
+
+def test_mixed_precision_of_the_example(lammps: Lammps, lj_models):
+    """Models that were fitted stay with the fused engine, in the precision that is enough."""
+    for path in lj_models:
+        run = lammps.run(
+            "units lj\nregion box block 0 9 0 9 0 9\ncreate_box 1 box\nmass 1 1\n"
+            f"pair_style pwmlff {path} precision mixed\nlattice sc 0.5\ncreate_atoms 1 box\n"
+            "pair_coeff * * Ar\nrun 0\n"
+        )
+        assert "engine fused, precision " in run.output
 
 
 def test_inputs_belong_to_all_models(folder: Lammps):

@@ -62,8 +62,8 @@ int main()
     Constant file, other;
     (of_file ? file : other).natoms = natoms;
     (of_file ? file : other).change = change;
-    std::cout << name << ": " << pair_pwmlff::difference(file, other, {true, true}, {1e-8, 1e-6})
-              << "\n";
+    std::cout << name << ": "
+              << pair_pwmlff::difference(file, other, {true, true}, {1e-8, 1e-8, 1e-6}) << "\n";
   };
   constexpr std::size_t usual = 25, small = 7;    // with the isolated atom
   say("same", 0, nullptr);
