@@ -143,6 +143,13 @@ void PairPWMLFF::reset()
     impl->out_freq = 1;
     impl->out_file = "explr.error";
   }
+  forget_mapping();
+}
+
+// No pair_coeff holds any more.
+void PairPWMLFF::forget_mapping()
+{
+  impl->species_of_type.clear();
   if (allocated) std::fill_n(&setflag[0][0], (atom->ntypes + 1) * (atom->ntypes + 1), 0);
 }
 
@@ -351,14 +358,14 @@ void PairPWMLFF::check_ensemble()
 
 double PairPWMLFF::unit_of_energy() const
 {
-  const std::string style = update->unit_style;
+  const std::string units = update->unit_style;
   const ModelInfo &info = impl->models.front()->info();
-  if ((info.units == "lj" || info.units == "metal") && style == info.units) return 1.0;
-  if (info.units == "metal" && style == "real")
+  if ((info.units == "lj" || info.units == "metal") && units == info.units) return 1.0;
+  if (info.units == "metal" && units == "real")
     return utils::get_conversion_factor(utils::ENERGY, utils::METAL2REAL);
   error->all(FLERR,
              "Pair style pwmlff: model '{}' is in units {}, but the input says units {}; use {}",
-             info.file, info.units, style, info.units == "lj" ? "units lj" : "units metal or real");
+             info.file, info.units, units, info.units == "lj" ? "units lj" : "units metal or real");
 }
 
 /* ---------------------------------------------------------------------- */
@@ -477,10 +484,8 @@ void PairPWMLFF::coeff(int narg, char **arg)
   const std::string unusable = select_species(species_of_type);
   if (!unusable.empty()) {
     // Models that were ready for the elements before get ready for them again.
-    if (!impl->species_of_type.empty() && !select_species(impl->species_of_type).empty()) {
-      impl->species_of_type.clear();
-      std::fill_n(&setflag[0][0], (atom->ntypes + 1) * (atom->ntypes + 1), 0);
-    }
+    if (!impl->species_of_type.empty() && !select_species(impl->species_of_type).empty())
+      forget_mapping();
     error->all(FLERR, "Pair style pwmlff: " + unusable);
   }
 

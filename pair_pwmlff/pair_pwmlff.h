@@ -44,6 +44,7 @@ class PairPWMLFF : public Pair {
 
   void allocate();
   void reset();
+  void forget_mapping();
   void choose_device();
   void load_models();
   void check_ensemble();
