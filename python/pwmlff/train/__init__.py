@@ -1,0 +1,1 @@
+"""Training: from labelled structures to model files for `pair_style pwmlff`."""

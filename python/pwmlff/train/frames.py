@@ -1,0 +1,123 @@
+"""Labelled structures, one after another in plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from ase import Atoms
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase.stress import full_3x3_to_voigt_6_stress
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Structures of any size and composition with energies, forces and virials.
+
+    Energies and lengths are in eV and angstrom, or reduced for a model of units "lj". A label that
+    is missing is NaN: the energy, the forces of all atoms of a frame, the whole virial.
+    """
+
+    numbers: np.ndarray  # int32 [natoms] atomic numbers
+    positions: np.ndarray  # [natoms, 3]
+    cells: np.ndarray  # [nframes, 3, 3] cell vectors in rows
+    pbc: np.ndarray  # bool [nframes, 3]
+    first: np.ndarray  # int64 [nframes + 1] where the atoms of a frame begin
+    energies: np.ndarray  # [nframes] of the whole structure
+    forces: np.ndarray  # [natoms, 3] -dE/dx
+    virials: (
+        np.ndarray
+    )  # [nframes, 3, 3] sum of r_ij (x) f_ij: LAMMPS's sign, -volume * ase's stress
+    group: np.ndarray  # int32 [nframes] index into group_names
+    group_names: tuple[str, ...]  # what users weight and report by
+    file: np.ndarray  # int32 [nframes] index into files
+    index: np.ndarray  # int64 [nframes] of the frame in its file, from 0
+    files: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Return the number of frames."""
+        return len(self.energies)
+
+    @cached_property
+    def natoms(self) -> np.ndarray:
+        """Atoms of each frame, int64 [nframes]."""
+        return np.diff(self.first)
+
+    @property
+    def elements(self) -> list[int]:
+        """Atomic numbers that occur, ascending."""
+        return [int(z) for z in np.unique(self.numbers)]
+
+    def where(self, k: int) -> str:
+        """Name frame k for a message."""
+        return f"frame {self.index[k]} of '{self.files[self.file[k]]}'"
+
+    def atoms(self, k: int) -> Atoms:
+        """Frame k for ase, with its labels in a SinglePointCalculator."""
+        rows = slice(self.first[k], self.first[k + 1])
+        atoms = Atoms(self.numbers[rows], self.positions[rows], cell=self.cells[k], pbc=self.pbc[k])
+        labels = {}
+        if not np.isnan(self.energies[k]):
+            labels["energy"] = float(self.energies[k])
+        if not np.isnan(self.forces[rows]).any():
+            labels["forces"] = self.forces[rows]
+        if not np.isnan(self.virials[k]).any():
+            labels["stress"] = full_3x3_to_voigt_6_stress(-self.virials[k] / atoms.get_volume())
+        atoms.calc = SinglePointCalculator(atoms, **labels)
+        return atoms
+
+    def select(self, frames: Sequence[int] | np.ndarray) -> Frames:
+        """Some of the frames, in the order given."""
+        frames = np.asarray(frames, dtype=np.int64)
+        rows = np.concatenate(
+            [np.arange(self.first[k], self.first[k + 1]) for k in frames] or [np.zeros(0, int)]
+        )
+        per_atom = {"numbers", "positions", "forces"}
+        values = {}
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if entry.name in per_atom:
+                value = value[rows]
+            elif entry.name == "first":
+                value = np.r_[0, np.cumsum(self.natoms[frames])].astype(np.int64)
+            elif isinstance(value, np.ndarray):
+                value = value[frames]
+            values[entry.name] = value
+        return Frames(**values)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Frames]) -> Frames:
+        """Frames of several sets, one after another; groups and files of one name are one."""
+        parts = list(parts)
+        group_names = tuple(dict.fromkeys(name for p in parts for name in p.group_names))
+        files = tuple(dict.fromkeys(name for p in parts for name in p.files))
+
+        def all_of(name: str) -> np.ndarray:
+            return np.concatenate([getattr(p, name) for p in parts])
+
+        def renumbered(name: str, names: str, all_names: tuple[str, ...]) -> np.ndarray:
+            return np.concatenate(
+                [
+                    np.array([all_names.index(n) for n in getattr(p, names)], dtype=np.int32)[
+                        getattr(p, name)
+                    ]
+                    for p in parts
+                ]
+            )
+
+        return cls(
+            **{
+                name: all_of(name)
+                for name in (
+                    *("numbers", "positions", "cells", "pbc"),
+                    *("energies", "forces", "virials", "index"),
+                )
+            },
+            first=np.r_[0, np.cumsum(np.concatenate([p.natoms for p in parts]))].astype(np.int64),
+            group=renumbered("group", "group_names", group_names),
+            group_names=group_names,
+            file=renumbered("file", "files", files),
+            files=files,
+        )
