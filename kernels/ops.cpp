@@ -10,6 +10,7 @@
 #include "descriptor/descriptor.h"
 #include "dp/binding.h"
 #include "edge/edge.h"
+#include "training/binding.h"
 
 #include <torch/library.h>
 
@@ -18,6 +19,7 @@ TORCH_LIBRARY(pwmlff, m)
   pwmlff::register_descriptor_ops(m);
   pwmlff::register_dp_engine(m);
   pwmlff::register_edge_ops(m);
+  pwmlff::register_training(m);
 }
 
 TORCH_LIBRARY_FRAGMENT(CalcOps_cpu, m) { pwmlff::register_calc_ops(m); }

@@ -1,0 +1,253 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// torch.classes.pwmlff.DPTraining: energies, forces and gradients by the parameters (training.h) of
+// a set of frames.
+//
+//   DPTraining(int m2, int width, int max_neighbor, int nodes, float rmin, float rmax,
+//              Tensor davg, Tensor dstd, Tensor low,
+//              int[] widths, int[] residual, int[] scaled, bool single)
+//       davg, dstd  float64 [ntypes, 4] of the environment matrix, by centre
+//       low         float64 [ntypes, ntypes] first node of a pair of types: no distance is shorter
+//       widths      of the hidden layers of a fitting net; with residual or not, with dt or not
+//       single      float32, else float64: parameters and gradients
+//   set_frames(Tensor first, Tensor species, Tensor count, Tensor first_edge, Tensor rij, Tensor j)
+//       first       int64 [nframes + 1] where the atoms of a frame begin
+//       species     int32 [natoms] types
+//       count       int32 [natoms, ntypes] edges of an atom by the type of the neighbour
+//       first_edge  int64 [nframes + 1] where the edges of a frame begin
+//       rij         float64 [nedges, 3] x_j - x_i, in the order of `count`; kept, not copied
+//       j           int32 [nedges] neighbours, within the frame
+//   offsets() -> int[], nparameters() -> int    places of the arrays, and the length of a row
+//   evaluate(Tensor frames, Tensor parameters, int nthreads) -> (Tensor energy, force, virial)
+//       frames      int64 [n]; results are float64 [n], [atoms of these frames, 3], [n, 9]
+//   gradients(Tensor parameters, Tensor a, Tensor v, Tensor w, int nthreads) -> Tensor
+//       of a E + v.F + w:W of each frame that was evaluated last, [n, nparameters()];
+//       a [n], v [atoms of these frames, 3], w [n, 9], all float64
+
+#include "binding.h"
+
+#include "training.h"
+
+#include <ATen/Functions.h>
+#include <torch/custom_class.h>
+
+#include <variant>
+
+namespace pwmlff {
+namespace {
+
+using at::Tensor;
+
+Tensor wanted(const char *name, const Tensor &tensor, at::ScalarType type, at::IntArrayRef shape)
+{
+  TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.scalar_type() == type &&
+                        tensor.is_contiguous() && tensor.sizes() == shape,
+                    name, " is ", tensor.toString(), " ", tensor.sizes(),
+                    ", expected a contiguous ", c10::toString(type), " tensor ", shape,
+                    " on the CPU");
+  return tensor;
+}
+
+bool ascends_to(const Tensor &first, std::int64_t last)
+{
+  const std::int64_t *const f = first.const_data_ptr<std::int64_t>();
+  bool fine = f[0] == 0 && f[first.numel() - 1] == last;
+  for (std::int64_t k = 1; k < first.numel(); ++k) fine &= f[k - 1] <= f[k];
+  return fine;
+}
+
+class DPTrainingBinding : public torch::CustomClassHolder {
+ public:
+  DPTrainingBinding(std::int64_t m2, std::int64_t width, std::int64_t max_neighbor,
+                    std::int64_t nodes, double rmin, double rmax, const Tensor &davg,
+                    const Tensor &dstd, const Tensor &low, const std::vector<std::int64_t> &widths,
+                    const std::vector<std::int64_t> &residual,
+                    const std::vector<std::int64_t> &scaled, bool single)
+  {
+    const std::int64_t n = davg.size(0);
+    wanted("davg", davg, at::kDouble, {n, 4});
+    wanted("dstd", dstd, at::kDouble, {n, 4});
+    wanted("low", low, at::kDouble, {n, n});
+    TORCH_CHECK_VALUE(
+        1 <= m2 && m2 <= width && max_neighbor >= 1 && nodes >= 4 && 0.0 <= rmin && rmin < rmax &&
+            low.min().item<double>() > 0.0 && low.max().item<double>() < rmax,
+        "m2 is ", m2, ", width ", width, ", max_neighbor ", max_neighbor, ", nodes ", nodes,
+        ", rmin ", rmin, ", rmax ", rmax,
+        "; expected 1 <= m2 <= width, at least one neighbour and four nodes, 0 <= rmin "
+        "< rmax and first nodes between 0 and rmax");
+    TORCH_CHECK_VALUE(!widths.empty() && widths.size() == residual.size() &&
+                          widths.size() == scaled.size(),
+                      "the fitting nets have ", widths.size(), " hidden layers, ", residual.size(),
+                      " and ", scaled.size(), " flags; expected at least one, and as many of each");
+    TrainingModel model{static_cast<int>(n),
+                        static_cast<int>(width),
+                        static_cast<int>(m2),
+                        static_cast<int>(max_neighbor),
+                        static_cast<int>(nodes),
+                        rmin,
+                        rmax,
+                        {}};
+    for (std::int64_t l = 0; l < static_cast<std::int64_t>(widths.size()); ++l)
+      TORCH_CHECK_VALUE(
+          widths[l] >= 1 && (!residual[l] || widths[l] == (l ? widths[l - 1] : model.npairs())),
+          "hidden layer ", l, " of the fitting nets has width ", widths[l],
+          residual[l] ? " and a residual, but another width before it" : ", expected at least 1");
+    for (std::int64_t k = 0; k < n * n; ++k) {
+      TrainingPair pair{rmin, rmax, low.const_data_ptr<double>()[k], 0.0, model.nodes - 1, {}, {}};
+      pair.spacing = (rmax - pair.low) / pair.intervals;
+      for (int c = 0; c < 4; ++c) {
+        pair.mean[c] = davg.const_data_ptr<double>()[k / n * 4 + c];
+        pair.inverse_dev[c] = 1.0 / dstd.const_data_ptr<double>()[k / n * 4 + c];
+      }
+      model.pairs.push_back(pair);
+    }
+    nspecies = model.nspecies;
+    if (single) training.emplace<Training<float>>(model, widths, residual, scaled);
+    else training.emplace<Training<double>>(model, widths, residual, scaled);
+  }
+
+  void set_frames(const Tensor &first, const Tensor &species_, const Tensor &count_,
+                  const Tensor &first_edge, const Tensor &rij_, const Tensor &j_)
+  {
+    const std::int64_t nframes = first.numel() - 1, natoms = species_.numel();
+    wanted("first", first, at::kLong, {nframes + 1});
+    wanted("first_edge", first_edge, at::kLong, {nframes + 1});
+    wanted("species", species_, at::kInt, {natoms});
+    wanted("count", count_, at::kInt, {natoms, nspecies});
+    wanted("rij", rij_, at::kDouble, {j_.numel(), 3});
+    wanted("j", j_, at::kInt, {j_.numel()});
+    TORCH_CHECK_VALUE(ascends_to(first, natoms) && ascends_to(first_edge, j_.numel()),
+                      "first and first_edge have to rise from 0 to the number of atoms and edges");
+    frames.clear();
+    widths.assign(static_cast<std::size_t>(nframes) * nspecies, 0);
+    columns.resize(natoms);
+    held = {species_, count_, rij_, j_};
+    const int *const species = species_.const_data_ptr<int>();
+    const int *const count = count_.const_data_ptr<int>(), *const j = j_.const_data_ptr<int>();
+    for (std::int64_t f = 0; f < nframes; ++f) {
+      const std::int64_t begin = first.const_data_ptr<std::int64_t>()[f];
+      const std::int64_t n = first.const_data_ptr<std::int64_t>()[f + 1] - begin;
+      const std::int64_t edge = first_edge.const_data_ptr<std::int64_t>()[f];
+      const std::int64_t nedges = first_edge.const_data_ptr<std::int64_t>()[f + 1] - edge;
+      int *const width = widths.data() + f * nspecies;
+      std::int64_t edges = 0;
+      for (std::int64_t i = begin; i < begin + n; ++i) {
+        TORCH_CHECK_VALUE(species[i] >= 0 && species[i] < nspecies, "atom ", i, " has type ",
+                          species[i], ", expected 0 to ", nspecies - 1);
+        columns[i] = width[species[i]]++;
+        for (int b = 0; b < nspecies; ++b) {
+          TORCH_CHECK_VALUE(count[i * nspecies + b] >= 0, "count has a negative entry");
+          edges += count[i * nspecies + b];
+        }
+      }
+      bool inside = edges == nedges;
+      for (std::int64_t e = edge; e < edge + nedges; ++e) inside &= j[e] >= 0 && j[e] < n;
+      TORCH_CHECK_VALUE(inside, "frame ", f, " has ", nedges, " edges and counts of ", edges,
+                        ", to atoms 0 to ", n - 1, " expected");
+      for (int b = 0; b < nspecies; ++b)
+        width[b] = (width[b] + TrainingParts<float>::COLUMNS - 1) / TrainingParts<float>::COLUMNS *
+                   TrainingParts<float>::COLUMNS;
+      frames.push_back({static_cast<int>(n), nspecies, species + begin, columns.data() + begin,
+                        rij_.const_data_ptr<double>() + 3 * edge, j + edge,
+                        count + begin * nspecies, width});
+    }
+  }
+
+  std::vector<std::int64_t> offsets() const
+  {
+    return std::visit([](const auto &t) { return places(t); }, training);
+  }
+
+  std::int64_t nparameters() const
+  {
+    return std::visit([](const auto &t) { return length(t); }, training);
+  }
+
+  std::tuple<Tensor, Tensor, Tensor> evaluate(const Tensor &which, const Tensor &parameters,
+                                              std::int64_t nthreads)
+  {
+    wanted("frames", which, at::kLong, {which.numel()});
+    TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
+    std::vector<TrainingFrame> chosen;
+    natoms = 0;
+    for (std::int64_t k = 0; k < which.numel(); ++k) {
+      const std::int64_t f = which.const_data_ptr<std::int64_t>()[k];
+      TORCH_CHECK_VALUE(f >= 0 && f < static_cast<std::int64_t>(frames.size()), "frame ", f,
+                        " is asked for, there are ", frames.size());
+      chosen.push_back(frames[f]);
+      natoms += frames[f].natoms;
+    }
+    nevaluated = which.numel();
+    const Tensor energy = at::empty({nevaluated}, at::kDouble),
+                 force = at::empty({natoms, 3}, at::kDouble),
+                 virial = at::empty({nevaluated, 9}, at::kDouble);
+    run([&]<class T>(Training<T> &t) {
+      t.evaluate(chosen, checked<T>(t, parameters), static_cast<int>(nthreads),
+                 energy.data_ptr<double>(), force.data_ptr<double>(), virial.data_ptr<double>());
+    });
+    return {energy, force, virial};
+  }
+
+  Tensor gradients(const Tensor &parameters, const Tensor &a, const Tensor &v, const Tensor &w,
+                   std::int64_t nthreads)
+  {
+    wanted("a", a, at::kDouble, {nevaluated});
+    wanted("v", v, at::kDouble, {natoms, 3});
+    wanted("w", w, at::kDouble, {nevaluated, 9});
+    TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
+    const Tensor rows = at::empty({nevaluated, nparameters()}, parameters.options());
+    run([&]<class T>(Training<T> &t) {
+      t.gradients(checked<T>(t, parameters), static_cast<int>(nthreads), a.const_data_ptr<double>(),
+                  v.const_data_ptr<double>(), w.const_data_ptr<double>(), rows.data_ptr<T>());
+    });
+    return rows;
+  }
+
+ private:
+  template <class T> static std::vector<std::int64_t> places(const Training<T> &t)
+  {
+    return t.offsets();
+  }
+  template <class T> static std::int64_t length(const Training<T> &t) { return t.nparameters(); }
+  static std::vector<std::int64_t> places(std::monostate) { return {}; }
+  static std::int64_t length(std::monostate) { return 0; }
+
+  template <class Work> void run(const Work &work)
+  {
+    if (auto *const single = std::get_if<Training<float>>(&training)) work(*single);
+    else work(std::get<Training<double>>(training));
+  }
+
+  template <class T> static const T *checked(const Training<T> &t, const Tensor &parameters)
+  {
+    wanted("parameters", parameters, c10::CppTypeToScalarType<T>::value, {t.nparameters()});
+    return parameters.const_data_ptr<T>();
+  }
+
+  std::variant<std::monostate, Training<float>, Training<double>> training;
+  int nspecies;
+  std::vector<TrainingFrame> frames;
+  std::vector<int> widths, columns;    // of all frames
+  std::vector<Tensor> held;            // whose memory the frames point into
+  std::int64_t nevaluated = 0, natoms = 0;
+};
+
+}    // namespace
+
+void register_training(torch::Library &library)
+{
+  library.class_<DPTrainingBinding>("DPTraining")
+      .def(torch::init<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, double,
+                       Tensor, Tensor, Tensor, std::vector<std::int64_t>, std::vector<std::int64_t>,
+                       std::vector<std::int64_t>, bool>())
+      .def("set_frames", &DPTrainingBinding::set_frames)
+      .def("offsets", &DPTrainingBinding::offsets)
+      .def("nparameters", &DPTrainingBinding::nparameters)
+      .def("evaluate", &DPTrainingBinding::evaluate)
+      .def("gradients", &DPTrainingBinding::gradients);
+}
+
+}    // namespace pwmlff

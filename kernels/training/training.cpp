@@ -1,0 +1,419 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "training.h"
+
+#include "../dp/engine.h"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+
+namespace pwmlff {
+namespace {
+
+template <class T> const TrainingParts<T> &choose_parts()
+{
+#ifdef __x86_64__
+  const std::string name = dp_instruction_set();
+  if (name == "avx512") return avx512::training_parts<T>();
+  if (name == "avx2") return avx2::training_parts<T>();
+#endif
+  return baseline::training_parts<T>();
+}
+
+/// A matrix in memory that belongs to somebody else, element (i, j) at data[i*rows + j*columns].
+template <class T>
+at::Tensor matrix(const T *data, std::int64_t n, std::int64_t m, std::int64_t rows,
+                  std::int64_t columns = 1)
+{
+  return at::from_blob(const_cast<T *>(data), {n, m}, {rows, columns},
+                       at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+}
+
+/// out = a b, or out += a b
+void multiply(at::Tensor out, const at::Tensor &a, const at::Tensor &b, bool add = false)
+{
+  if (add) at::addmm_out(out, out, a, b);
+  else at::mm_out(out, a, b);
+}
+
+/// Numbers at an address that all vectors like, zero at first.
+template <class T> class Array {
+ public:
+  void resize(std::int64_t n)
+  {
+    if (n <= size) return;
+    tensor = at::empty({n}, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+    size = n;
+  }
+  T *get() { return size ? tensor.template data_ptr<T>() : nullptr; }
+
+ private:
+  at::Tensor tensor;
+  std::int64_t size = 0;
+};
+
+/// One thread of torch's while this lives: sums of a product must not depend on their number.
+class OneThread {
+ public:
+  OneThread() : before(at::get_num_threads())
+  {
+    if (before != 1) at::set_num_threads(1);
+  }
+  ~OneThread()
+  {
+    if (before != 1) at::set_num_threads(before);
+  }
+  OneThread(const OneThread &) = delete;
+  OneThread &operator=(const OneThread &) = delete;
+
+ private:
+  int before;
+};
+
+/// Run work(k) for k < n on threads; the first error is thrown.
+template <class Work> void in_parallel(std::size_t n, int nthreads, const Work &work)
+{
+  const OneThread one;
+  std::exception_ptr error;
+#pragma omp parallel for num_threads(nthreads) schedule(dynamic, 1) if (nthreads > 1)
+  for (std::ptrdiff_t k = 0; k < static_cast<std::ptrdiff_t>(n); ++k) try {
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      work(static_cast<std::size_t>(k));
+    } catch (...) {
+#pragma omp critical(pwmlff_training_error)
+      if (!error) error = std::current_exception();
+    }
+  if (error) std::rethrow_exception(error);
+}
+
+}    // namespace
+
+template <class T> TrainingParts<T>::~TrainingParts() = default;
+template class TrainingParts<float>;
+template class TrainingParts<double>;
+
+/// Arrays of the atoms of one species; features in rows, N atoms (or 4 N components) in columns.
+/// Columns beyond these hold the derivative in the direction of gradient(), or what belongs to it.
+template <class T> struct Training<T>::Species {
+  /// Distances of rows; without the padding they would be powers of two, and all rows share a few
+  /// sets of the cache.
+  std::int64_t lx() const { return 2 * n + TrainingParts<T>::COLUMNS; }
+  std::int64_t lt() const { return 8 * n + TrainingParts<T>::COLUMNS; }
+
+  int natoms = 0;
+  std::int64_t n = 0;                 // N
+  Array<T> c;                         // [2, 4*N, nspecies*ncoef] C, C'
+  Array<T> t;                         // [width, lt] T, T'
+  Array<T> t_adjoint;                 // [width, lt] dS/dT, dS/dT' = dE/dT
+  Array<T> c_adjoint;                 // [4*N, nspecies*ncoef] dE/dC
+  std::vector<Array<T>> x;            // inputs of the layers [in, lx]: x, x'
+  std::vector<Array<T>> h;            // tanh of the hidden layers [out, N]
+  std::vector<Array<T>> y_adjoint;    // dE/dy of the hidden layers [out, N]
+  std::vector<Array<T>> z_adjoint;    // dS/dz, dS/dz' = dE/dz [out, lx]
+  Array<T> d_adjoint, d_total;        // [npairs, N] dE/dD = dS/dD', dS/dD
+  Array<T> z, y;                      // [widest, N] dS/dy of a layer and of the one before it
+};
+
+template <class T> struct Training<T>::Slot {
+  TrainingFrame frame;
+  std::vector<Species> species;
+  std::vector<T *> c;          // [nspecies] C of each species, or C'
+  std::vector<const T *> g;    // [nspecies] dE/dC
+  Array<T> numbers;            // scratch over edges
+  Array<double> more;
+  std::vector<std::int32_t> intervals;
+  TrainingScratch<T> scratch;
+
+  void reserve(int edges)
+  {
+    const std::int64_t n = edges + 16;
+    numbers.resize(13 * n);
+    more.resize(3 * n);
+    if (static_cast<std::int64_t>(intervals.size()) < n) intervals.resize(n);
+    T *p = numbers.get();
+    for (T **const field : {&scratch.inverse_r, &scratch.s, &scratch.slope, &scratch.place,
+                            &scratch.r0, &scratch.r1, &scratch.r2, &scratch.r3, &scratch.t0,
+                            &scratch.t1, &scratch.t2, &scratch.t3, &scratch.along}) {
+      *field = p;
+      p += n;
+    }
+    scratch.g0 = more.get();
+    scratch.g1 = scratch.g0 + n;
+    scratch.g2 = scratch.g1 + n;
+    scratch.interval = intervals.data();
+  }
+};
+
+template <class T>
+Training<T>::Training(const TrainingModel &model_, const std::vector<std::int64_t> &widths,
+                      const std::vector<std::int64_t> &residual,
+                      const std::vector<std::int64_t> &scaled) :
+    model(model_), parts(&choose_parts<T>())
+{
+  std::int64_t at = 0;
+  std::vector<std::int64_t> relative;
+  const auto place = [&](std::int64_t n) {
+    const std::int64_t here = at;
+    ends.push_back(at + n);
+    at += (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    relative.push_back(here);
+    return here;
+  };
+  int in = model.npairs();
+  for (std::size_t l = 0; l < widths.size(); ++l) {
+    TrainingLayer layer{in, static_cast<int>(widths[l]), residual[l] != 0, scaled[l] != 0, 0, 0,
+                        -1};
+    layer.weight = place(static_cast<std::int64_t>(layer.in) * layer.out);
+    layer.bias = place(layer.out);
+    if (layer.scaled) layer.step = place(layer.out);
+    layers.push_back(layer);
+    in = layer.out;
+  }
+  last_weight = place(in);
+  last_bias = place(1);
+  coefficients = place(static_cast<std::int64_t>(model.nspecies) * model.ncoef() * model.width);
+  per_species = at;
+  size = per_species * model.nspecies;
+  for (int a = 0; a < model.nspecies; ++a)
+    for (const std::int64_t offset : relative) begin.push_back(a * per_species + offset);
+}
+
+template <class T> Training<T>::~Training() = default;
+
+template <class T>
+void Training<T>::evaluate(const std::vector<TrainingFrame> &frames, const T *parameters,
+                           int nthreads, double *energy, double *force, double *virial)
+{
+  while (slots.size() < frames.size()) slots.push_back(std::make_unique<Slot>());
+  used = frames.size();
+  std::vector<std::ptrdiff_t> first(frames.size() + 1, 0);
+  for (std::size_t k = 0; k < frames.size(); ++k) {
+    slots[k]->frame = frames[k];
+    first[k + 1] = first[k] + 3 * static_cast<std::ptrdiff_t>(frames[k].natoms);
+  }
+  std::fill_n(force, first.back(), 0.0);
+  std::fill_n(virial, 9 * frames.size(), 0.0);
+  in_parallel(frames.size(), nthreads, [&](std::size_t k) {
+    evaluate(*slots[k], parameters, energy + k, force + first[k], virial + 9 * k);
+  });
+}
+
+template <class T>
+void Training<T>::gradients(const T *parameters, int nthreads, const double *a, const double *v,
+                            const double *w, T *rows)
+{
+  std::vector<std::ptrdiff_t> first(used + 1, 0);
+  for (std::size_t k = 0; k < used; ++k)
+    first[k + 1] = first[k] + 3 * static_cast<std::ptrdiff_t>(slots[k]->frame.natoms);
+  in_parallel(used, nthreads, [&](std::size_t k) {
+    gradient(*slots[k], parameters, a[k], v + first[k], w + 9 * k,
+             rows + static_cast<std::ptrdiff_t>(k) * size);
+  });
+}
+
+template <class T>
+void Training<T>::evaluate(Slot &slot, const T *parameters, double *energy, double *force,
+                           double *virial)
+{
+  const TrainingFrame &frame = slot.frame;
+  const int nspecies = model.nspecies, width = model.width, ncoef = model.ncoef();
+  const std::int64_t row = static_cast<std::int64_t>(nspecies) * ncoef;
+  slot.species.resize(nspecies);
+  slot.c.resize(nspecies);
+  slot.g.resize(nspecies);
+  for (int a = 0; a < nspecies; ++a) {
+    Species &of = slot.species[a];
+    of.n = frame.width[a];
+    of.c.resize(8 * of.n * row);
+    slot.c[a] = of.c.get();
+    std::fill_n(slot.c[a], 4 * of.n * row, T(0));
+    of.natoms = 0;
+  }
+  int most = 0;
+  for (int i = 0; i < frame.natoms; ++i) {
+    ++slot.species[frame.species[i]].natoms;
+    for (int b = 0; b < nspecies; ++b) most = std::max(most, frame.count[i * nspecies + b]);
+  }
+  slot.reserve(most);
+  parts->moments(frame, model.pairs.data(), ncoef, model.max_neighbor, slot.scratch, slot.c.data());
+
+  double total = 0.0;
+  for (int a = 0; a < nspecies; ++a) {
+    Species &of = slot.species[a];
+    if (of.natoms == 0) continue;
+    const std::int64_t n = of.n, lx = of.lx(), lt = of.lt(), npairs = model.npairs();
+    const T *const own = parameters + a * per_species;
+    of.t.resize(lt * width);
+    const at::Tensor coefficient = matrix(own + coefficients, row, width, width);
+    multiply(matrix(of.t.get(), width, 4 * n, lt), coefficient.t(),
+             matrix(of.c.get(), 4 * n, row, row).t());
+
+    const std::size_t depth = layers.size();
+    of.x.resize(depth + 1);
+    of.h.resize(depth);
+    of.y_adjoint.resize(depth);
+    of.z_adjoint.resize(depth);
+    of.x[0].resize(lx * npairs);
+    parts->describe(width, model.m2, n, lt, of.t.get(), lx, of.x[0].get());
+    std::int64_t widest = 1;
+    for (const TrainingLayer &layer : layers) widest = std::max<std::int64_t>(widest, layer.out);
+    of.z.resize(widest * n);
+    of.y.resize(widest * n);
+    for (std::size_t l = 0; l < depth; ++l) {
+      const TrainingLayer &layer = layers[l];
+      of.x[l + 1].resize(lx * layer.out);
+      of.h[l].resize(n * layer.out);
+      of.y_adjoint[l].resize(n * layer.out);
+      of.z_adjoint[l].resize(lx * layer.out);
+      T *const z = of.x[l + 1].get();    // rows at the distance that y has
+      const T *const bias = own + layer.bias;
+      for (int o = 0; o < layer.out; ++o) std::fill_n(z + o * lx, n, bias[o]);
+      multiply(matrix(z, layer.out, n, lx),
+               matrix(own + layer.weight, layer.in, layer.out, layer.out).t(),
+               matrix(of.x[l].get(), layer.in, n, lx), true);
+      parts->activate(layer.out, n, lx, of.x[l].get(), layer.scaled ? own + layer.step : nullptr,
+                      layer.residual, z, of.h[l].get());
+    }
+
+    const std::int64_t nlast = layers[depth - 1].out;
+    const T *const last = own + last_weight;
+    const T *const x = of.x[depth].get();
+    total += of.natoms * static_cast<double>(own[last_bias]);
+    for (std::int64_t i = 0; i < nlast; ++i) {
+      double sum = 0.0;
+      for (std::int64_t k = 0; k < of.natoms; ++k) sum += static_cast<double>(x[i * lx + k]);
+      total += static_cast<double>(last[i]) * sum;
+    }
+
+    // dE/dy and dE/dz of the layers, dE/dD, dE/dT, dE/dC
+    of.d_adjoint.resize(npairs * n);
+    of.d_total.resize(npairs * n);
+    T *dx = of.y_adjoint[depth - 1].get();
+    for (std::int64_t i = 0; i < nlast; ++i) std::fill_n(dx + i * n, n, last[i]);
+    for (std::size_t l = depth; l-- > 0;) {
+      const TrainingLayer &layer = layers[l];
+      const T *const dy = of.y_adjoint[l].get();
+      T *const dz = of.z_adjoint[l].get() + n;
+      parts->back(layer.out, n, lx, layer.scaled ? own + layer.step : nullptr, of.h[l].get(), dy,
+                  dz);
+      dx = l ? of.y_adjoint[l - 1].get() : of.d_adjoint.get();
+      if (layer.residual) std::copy_n(dy, layer.in * n, dx);
+      multiply(matrix(dx, layer.in, n, n),
+               matrix(own + layer.weight, layer.in, layer.out, layer.out),
+               matrix(dz, layer.out, n, lx), layer.residual);
+    }
+    of.t_adjoint.resize(lt * width);
+    for (int m = 0; m < width; ++m) std::fill_n(of.t_adjoint.get() + m * lt + 4 * n, 4 * n, T(0));
+    parts->describe_backward(width, model.m2, n, lt, of.t.get(), n, of.d_adjoint.get(),
+                             of.t_adjoint.get() + 4 * n);
+    of.c_adjoint.resize(4 * n * row);
+    multiply(matrix(of.c_adjoint.get(), 4 * n, row, row),
+             matrix(of.t_adjoint.get() + 4 * n, width, 4 * n, lt).t(), coefficient.t());
+    slot.g[a] = of.c_adjoint.get();
+  }
+  *energy = total;
+  parts->forces(frame, model.pairs.data(), ncoef, slot.scratch, slot.g.data(), force, virial);
+}
+
+template <class T>
+void Training<T>::gradient(Slot &slot, const T *parameters, double a_, const double *v,
+                           const double *w, T *rows)
+{
+  const TrainingFrame &frame = slot.frame;
+  const int nspecies = model.nspecies, width = model.width, ncoef = model.ncoef();
+  const std::int64_t row = static_cast<std::int64_t>(nspecies) * ncoef;
+  const T weight_of_energy = static_cast<T>(a_);
+  for (int a = 0; a < nspecies; ++a) {
+    const std::int64_t half = 4 * static_cast<std::int64_t>(frame.width[a]) * row;
+    slot.c[a] = slot.species[a].c.get() + half;
+    std::fill_n(slot.c[a], half, T(0));
+  }
+  parts->tangents(frame, model.pairs.data(), ncoef, slot.scratch, v, w, slot.c.data());
+
+  for (int a = 0; a < nspecies; ++a) {
+    Species &of = slot.species[a];
+    T *const result = rows + a * per_species;
+    if (of.natoms == 0) {
+      std::fill_n(result, per_species, T(0));
+      continue;
+    }
+    for (const std::int64_t end : ends)
+      std::fill(result + end, result + (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, T(0));
+    const std::int64_t n = of.n, lx = of.lx(), lt = of.lt();
+    const T *const own = parameters + a * per_species;
+    const std::size_t depth = layers.size();
+    const at::Tensor coefficient = matrix(own + coefficients, row, width, width);
+
+    // The derivatives T', D', x'
+    multiply(matrix(of.t.get() + 4 * n, width, 4 * n, lt), coefficient.t(),
+             matrix(of.c.get() + 4 * n * row, 4 * n, row, row).t());
+    parts->describe_tangent(width, model.m2, n, lt, of.t.get(), of.t.get() + 4 * n, lx,
+                            of.x[0].get() + n);
+    // dS/dz keeps z' until it is overwritten on the way back.
+    for (std::size_t l = 0; l < depth; ++l) {
+      const TrainingLayer &layer = layers[l];
+      T *const change = of.z_adjoint[l].get(), *const y = of.x[l + 1].get() + n;
+      multiply(matrix(change, layer.out, n, lx),
+               matrix(own + layer.weight, layer.in, layer.out, layer.out).t(),
+               matrix(of.x[l].get() + n, layer.in, n, lx));
+      parts->change(layer.out, n, lx, of.x[l].get() + n, layer.scaled ? own + layer.step : nullptr,
+                    layer.residual, of.h[l].get(), change, y);
+    }
+
+    // The last layer, and dS/dx of it; columns beyond the atoms stay out.
+    const std::int64_t nlast = layers[depth - 1].out;
+    const T *const x_last = of.x[depth].get();
+    T *dx = of.y.get();
+    for (std::int64_t i = 0; i < nlast; ++i) {
+      double sum = 0.0;
+      for (std::int64_t k = 0; k < of.natoms; ++k)
+        sum += a_ * static_cast<double>(x_last[i * lx + k]) +
+               static_cast<double>(x_last[i * lx + n + k]);
+      result[last_weight + i] = static_cast<T>(sum);
+      std::fill_n(dx + i * n, n, T(0));
+      std::fill_n(dx + i * n, of.natoms, weight_of_energy * own[last_weight + i]);
+    }
+    result[last_bias] = static_cast<T>(a_ * of.natoms);
+
+    for (std::size_t l = depth; l-- > 0;) {
+      const TrainingLayer &layer = layers[l];
+      const T *const dy = of.y.get();
+      T *const dz = of.z_adjoint[l].get();
+      parts->back_twice(layer.out, n, lx, layer.scaled ? own + layer.step : nullptr, of.h[l].get(),
+                        dy, of.y_adjoint[l].get(), dz, result + layer.bias,
+                        layer.scaled ? result + layer.step : nullptr);
+      multiply(matrix(result + layer.weight, layer.in, layer.out, layer.out),
+               matrix(of.x[l].get(), layer.in, 2 * n, lx), matrix(dz, layer.out, 2 * n, lx).t());
+      dx = l ? of.z.get() : of.d_total.get();
+      if (layer.residual) std::copy_n(dy, layer.in * n, dx);
+      multiply(matrix(dx, layer.in, n, n),
+               matrix(own + layer.weight, layer.in, layer.out, layer.out),
+               matrix(dz, layer.out, n, lx), layer.residual);
+      std::swap(of.z, of.y);
+    }
+
+    // dS/dT = from dS/dD with T, and from dS/dD' = dE/dD with T'
+    for (int m = 0; m < width; ++m) std::fill_n(of.t_adjoint.get() + m * lt, 4 * n, T(0));
+    parts->describe_backward(width, model.m2, n, lt, of.t.get() + 4 * n, n, of.d_adjoint.get(),
+                             of.t_adjoint.get());
+    parts->describe_backward(width, model.m2, n, lt, of.t.get(), n, of.d_total.get(),
+                             of.t_adjoint.get());
+    multiply(matrix(result + coefficients, row, width, width),
+             matrix(of.c.get(), 8 * n, row, row).t(),
+             matrix(of.t_adjoint.get(), width, 8 * n, lt).t());
+  }
+}
+
+template class Training<float>;
+template class Training<double>;
+
+}    // namespace pwmlff

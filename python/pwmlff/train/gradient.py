@@ -1,0 +1,248 @@
+"""Energies, forces and gradients of a Deep Potential over frames whose positions never change.
+
+The kernels are `torch.classes.pwmlff.DPTraining`; kernels/training/training.h has the formulas. In
+short: embedding nets are cubic splines of the distance through their values at `nodes` places, so
+energies and forces of a frame are functions of spline coefficients that are linear in those values.
+What is done here happens once for a step: nets at the nodes, and from the gradient by the
+coefficients back to that by the parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import pwmlff.kernels  # noqa: F401  registers the class
+from pwmlff.models import DP
+
+PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
+#: The first node of a pair of types, as a share of the shortest distance in the data.
+FIRST_NODE = 0.98
+
+
+@dataclass(frozen=True)
+class Structures:
+    """Frames as the kernels take them: types, and edges by centre and type of the neighbour."""
+
+    first: np.ndarray  # int64 [nframes + 1] where the atoms of a frame begin
+    species: np.ndarray  # int32 [natoms] index into the model's elements
+    count: np.ndarray  # int32 [natoms, ntypes] edges of an atom
+    first_edge: np.ndarray  # int64 [nframes + 1]
+    rij: np.ndarray  # float64 [nedges, 3] x_j - x_i, within the cutoff
+    j: np.ndarray  # int32 [nedges] within the frame
+
+    def shortest(self, rmax: float) -> np.ndarray:
+        """Shortest distance of each pair of types [ntypes, ntypes], rmax where there is none."""
+        ntypes = self.count.shape[1]
+        pair = np.repeat(
+            (self.species[:, None] * ntypes + np.arange(ntypes)).ravel(), self.count.ravel()
+        )
+        result = np.full(ntypes * ntypes, rmax)
+        np.minimum.at(result, pair, np.linalg.norm(self.rij, axis=1))
+        result = result.reshape(ntypes, ntypes)
+        return np.minimum(result, result.T)
+
+
+def spline_coefficients(nodes: int) -> np.ndarray:
+    """The matrix [nodes + 2, nodes] from values at uniform nodes to cubic B-spline coefficients.
+
+    Node i has (c_i + 4 c_i+1 + c_i+2) / 6; the slope is zero at the last node, as everything that
+    depends on the switch at the cutoff is flat there, and the third derivative is the same in the
+    first two intervals.
+    """
+    equations = np.zeros((nodes + 2, nodes + 2))
+    for i in range(nodes):
+        equations[i, i : i + 3] = np.array([1.0, 4.0, 1.0]) / 6.0
+    equations[nodes, [nodes - 1, nodes + 1]] = -0.5, 0.5
+    equations[nodes + 1, :5] = 1.0, -4.0, 6.0, -4.0, 1.0
+    return np.linalg.solve(equations, np.eye(nodes + 2, nodes))
+
+
+def switch(r: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
+    """s(r) of the environment matrix (models/dp.py), for r > 0."""
+    u = np.clip((r - rmin) / (rmax - rmin), 0.0, 1.0)
+    return (1.0 + u**3 * (-6.0 * u**2 + 15.0 * u - 10.0)) / r
+
+
+class DPGradient:
+    """Gradients of a DP by the parameters, one row for each frame.
+
+    Args:
+        model: in float64; its parameters are the start, and are changed by `write` alone.
+        structures: the frames.
+        nodes: of the splines, for each pair of types.
+        precision: of the kernels, "float32" or "float64".
+        threads: that frames are spread over; they change no bit of a result.
+    """
+
+    def __init__(
+        self,
+        model: DP,
+        structures: Structures,
+        nodes: int = 64,
+        precision: str = "float32",
+        threads: int = 1,
+    ) -> None:
+        self.model, self.structures = model, structures
+        self.precision, self.threads = precision, threads
+        self.names = [name for name, _ in model.named_parameters()]
+        self.shapes = [tuple(p.shape) for p in model.parameters()]
+        ntypes = model.ntypes
+        nets = [len(list(n.parameters())) for n in (model.embedding_net[0], model.fitting_net[0])]
+        sizes = [int(np.prod(shape)) for shape in self.shapes]
+        self._embedding = self.shapes[: nets[0]]
+        self._fitting = self.shapes[-nets[1] :]
+        self.nparameters = sum(sizes)
+        self._nembedding = sum(sizes[: nets[0]]) * ntypes**2
+        self.width = model.embedding_net[0].layers[-1].weight.shape[1]
+        self.scale = 1.0 / (model.maxNeighborNum * ntypes)
+        self.low = FIRST_NODE * structures.shortest(model.Rmax)
+        self.set_nodes(nodes)
+
+    def set_nodes(self, nodes: int) -> None:
+        """Take another number of nodes."""
+        model = self.model
+        self.nodes = nodes
+        statistics = [
+            t.reshape(model.ntypes, -1, 4)[:, 0].contiguous() for t in (model.davg, model.dstd)
+        ]
+        hidden = list(model.fitting_net[0].layers)[:-1]
+        self._core = torch.classes.pwmlff.DPTraining(
+            model.M2,
+            self.width,
+            model.maxNeighborNum,
+            nodes,
+            model.Rmin,
+            model.Rmax,
+            *statistics,
+            torch.from_numpy(self.low),
+            [layer.weight.shape[1] for layer in hidden],
+            [int(hasattr(layer, "resnet_dt")) for layer in hidden],
+            [int(hasattr(layer, "resnet_dt")) for layer in hidden],
+            self.precision == "float32",
+        )
+        s = self.structures
+        self._core.set_frames(
+            *(torch.from_numpy(x) for x in (s.first, s.species, s.count, s.first_edge, s.rij, s.j))
+        )
+        self._place_fitting()
+        self._matrix = torch.from_numpy(spline_coefficients(nodes) * self.scale)
+        r = self.low[..., None] + (model.Rmax - self.low[..., None]) * np.linspace(0, 1, nodes)
+        mean, deviation = (t[:, 0].numpy()[:, None, None] for t in statistics)
+        x = (switch(r, model.Rmin, model.Rmax) - mean) / deviation
+        self._x = torch.from_numpy(x.reshape(model.ntypes**2, nodes, 1))
+
+    def _place_fitting(self) -> None:
+        """Where the numbers of the fitting nets lie among those of the kernels, and the reverse.
+
+        The kernels' first layer has one weight for the elements (m, k) and (k, m) of the descriptor,
+        their sum.
+        """
+        m2, ntypes = self.model.M2, self.model.ntypes
+        pairs = [(m, k) for k in range(m2) for m in range(k, self.width)]
+        element = np.array([m * m2 + k for m, k in pairs])
+        mirror = np.array([k * m2 + m if m < m2 else m * m2 + k for m, k in pairs])
+        sizes = [int(np.prod(shape)) for shape in self._fitting]
+        each, hidden = sum(sizes), self._fitting[0][1]
+        place = iter(self._core.offsets())
+        target, source, second = [], [], []  # first layer: both elements; else the number itself
+        self._back = np.empty(ntypes * each, dtype=np.int64)
+        self._coefficients = []
+        for a in range(ntypes):
+            start = self._nembedding + a * each
+            for k, size in enumerate(sizes):
+                here, numbers, other = next(place), np.arange(size), np.arange(size)
+                if k == 0:
+                    numbers, other = (
+                        (rows[:, None] * hidden + np.arange(hidden)).ravel()
+                        for rows in (element, mirror)
+                    )
+                there = here + np.arange(numbers.size)
+                target.append(there)
+                source.append(start + numbers)
+                second.append(start + other)
+                self._back[start - self._nembedding + numbers] = there
+                self._back[start - self._nembedding + other] = there
+                start += size
+            self._coefficients.append(next(place))
+        self._target, self._source = np.concatenate(target), np.concatenate(source)
+        second = np.concatenate(second)
+        self._double = np.flatnonzero(second != self._source)
+        self._second = second[self._double]
+
+    def read(self) -> np.ndarray:
+        """Return the parameters of the model as one vector."""
+        return np.concatenate([p.detach().numpy().ravel() for p in self.model.parameters()])
+
+    def write(self, parameters: np.ndarray, model: DP | None = None) -> None:
+        """Put a vector of parameters into the model, or into another of the same shape."""
+        at = 0
+        with torch.no_grad():
+            for p in (model or self.model).parameters():
+                p.copy_(torch.from_numpy(parameters[at : at + p.numel()]).view_as(p))
+                at += p.numel()
+
+    def _net(self, parameters: Tensor) -> Tensor:
+        """Embedding nets at the nodes [pairs, nodes, width], of [pairs, numbers of a net]."""
+        y, at = self._x, 0
+        for weight, bias in zip(self._embedding[::2], self._embedding[1::2], strict=True):
+            n, m = weight
+            w = parameters[:, at : at + n * m].view(-1, n, m)
+            b = parameters[:, at + n * m : at + n * m + m].view(-1, 1, m)
+            at += n * m + int(np.prod(bias))
+            new = torch.tanh(torch.baddbmm(b, y, w))
+            y = new + y if m == n else new + torch.cat((y, y), 2) if m == 2 * n else new
+        return y
+
+    def prepare(self, parameters: np.ndarray) -> None:
+        """Take parameters for the calls that follow."""
+        ntypes = self.model.ntypes
+        whole = torch.from_numpy(parameters)
+        self._leaf = whole[: self._nembedding].view(ntypes**2, -1).clone().requires_grad_()
+        with torch.enable_grad():
+            self._values = self._net(self._leaf)
+        dtype = PRECISIONS[self.precision]
+        packed = torch.zeros(self._core.nparameters(), dtype=dtype)
+        coefficients = (self._matrix @ self._values.detach()).view(ntypes, -1)
+        fitting = parameters[self._source]
+        fitting[self._double] += parameters[self._second]
+        packed.numpy()[self._target] = fitting
+        for a, at in enumerate(self._coefficients):
+            packed[at : at + coefficients.shape[1]] = coefficients[a]
+        self._packed = packed
+
+    def evaluate(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Energies [n], forces [atoms of these frames, 3] and virials [n, 3, 3], float64."""
+        energy, force, virial = self._core.evaluate(
+            torch.from_numpy(np.asarray(frames, dtype=np.int64)), self._packed, self.threads
+        )
+        return energy.numpy(), force.numpy(), virial.numpy().reshape(-1, 3, 3)
+
+    def gradients(self, a: np.ndarray, v: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
+        """Rows [n, numbers] for the frames evaluated last, for `finish` once they are added up.
+
+        Args:
+            a: [n] weights of the energies.
+            v: [atoms of these frames, 3] weights of the forces.
+            w: [n, 3, 3] weights of the virials; zero when None.
+        """
+        w = np.zeros((len(a), 9)) if w is None else w.reshape(-1, 9)
+        arrays = (torch.from_numpy(np.ascontiguousarray(x, dtype=float)) for x in (a, v, w))
+        return self._core.gradients(self._packed, *arrays, self.threads).numpy()
+
+    def finish(self, row: np.ndarray) -> np.ndarray:
+        """The gradient by the parameters [nparameters] of a row, or of a sum of rows."""
+        ntypes, ncoef = self.model.ntypes, self.nodes + 2
+        result = np.empty(self.nparameters)
+        result[self._nembedding :] = row[self._back]
+        n = ntypes * ncoef * self.width
+        coefficients = np.concatenate([row[at : at + n] for at in self._coefficients]).astype(float)
+        by_values = self._matrix.T @ torch.from_numpy(coefficients).view(
+            ntypes**2, ncoef, self.width
+        )
+        (by_leaf,) = torch.autograd.grad(self._values, self._leaf, by_values, retain_graph=True)
+        result[: self._nembedding] = by_leaf.numpy().ravel()
+        return result
