@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -348,6 +349,15 @@ def under_mpirun() -> bool:
     return any(name in os.environ for name in plugin.RANK_VARIABLES)
 
 
+def mpi() -> ModuleType:
+    """mpi4py's MPI, initialised, of the family that started this process."""
+    if OPEN_MPI_RANK in os.environ:  # else mpi4py takes the MPICH beside this Python
+        os.environ.setdefault("MPI4PY_MPIABI", "openmpi")
+    from mpi4py import MPI  # noqa: PLC0415  initialises MPI
+
+    return MPI
+
+
 def launch(options: Options) -> list[Rank]:
     """Start the ranks, one thread each, and take what rank 0 has gathered."""
     nranks = options.ranks or sum(h.slots for h in options.hosts)
@@ -416,10 +426,7 @@ def look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
 
 def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
     """What all ranks of MPI_COMM_WORLD see, on rank 0; None elsewhere. Collective."""
-    if OPEN_MPI_RANK in os.environ:  # else mpi4py takes the MPICH beside this Python
-        os.environ.setdefault("MPI4PY_MPIABI", "openmpi")
-    from mpi4py import MPI  # noqa: PLC0415  initialises MPI
-
+    MPI = mpi()
     world = MPI.COMM_WORLD
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
     error, visible, reason = "", (), ""

@@ -1,17 +1,45 @@
 """What the ranks of a training tell each other, over one interface.
 
-Serial, mpi4py or torch.distributed: whichever launched the process.
+Serial, mpi4py or torch.distributed: whichever launched the process, see :func:`connect`. Arrays
+are NumPy's, on the host.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import contextlib
+import os
+import socket
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
+from pwmlff import plugin, ranks
+from pwmlff.report import Failure
+
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed import ProcessGroup
+
+#: How many ranks a launcher of MPI has started, as it says it.
+SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+#: Set by torchrun alone.
+TORCHRUN = "TORCHELASTIC_RUN_ID"
+#: What torch.distributed needs to know, where another launcher than torchrun says it.
+TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+KINDS = ("auto", "serial", "mpi", "torch")
+#: Columns that are added at a time: two float64 rows of them stay in the L1 cache.
+COLUMNS = 4096
+
+Result = TypeVar("Result")
+
 
 class Communicator(Protocol):
-    """The ranks of one job. All calls but the attributes are collective."""
+    """The ranks of one job. All calls but the attributes and :meth:`abort` are collective."""
 
     name: str  # "serial", "mpi" or "torch"
     rank: int
@@ -29,7 +57,484 @@ class Communicator(Protocol):
         """Return the values of all ranks, in their order."""
 
     def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
-        """Swap arrays of one shape and type with another rank."""
+        """Swap arrays of one shape and type with another rank, which calls this too."""
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
         """Return [size, ...], the arrays of all ranks; all of one shape and type."""
+
+    def abort(self, message: str) -> NoReturn:
+        """End all ranks, from one that cannot go on; of several messages the first is shown."""
+
+
+class SharedFailure(Failure):
+    """A failure that all ranks know of, so that all of them leave in step."""
+
+
+class Serial:
+    """One rank."""
+
+    name = "serial"
+    rank = local_rank = 0
+    size = local_size = 1
+
+    def barrier(self) -> None:
+        """Return at once."""
+
+    def broadcast(self, value: Any, root: int = 0) -> Any:
+        """Return the value."""
+        return value
+
+    def allgather(self, value: Any) -> list[Any]:
+        """Return the value in a list."""
+        return [value]
+
+    def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
+        """Return a copy: the partner can only be the rank itself."""
+        return array.copy()
+
+    def allgather_array(self, array: np.ndarray) -> np.ndarray:
+        """Return [1, ...], a copy."""
+        return array[None].copy()
+
+    def abort(self, message: str) -> NoReturn:
+        """Say the message and leave with 1."""
+        _complain(message)
+        raise SystemExit(1)
+
+
+class Mpi:
+    """The ranks of mpirun or srun, by mpi4py; arrays travel as buffers.
+
+    Raises:
+        Failure: the launcher has started more ranks than this MPI sees.
+    """
+
+    name = "mpi"
+
+    def __init__(self) -> None:
+        self._mpi = ranks.mpi()
+        world = self._mpi.COMM_WORLD
+        started = next((os.environ[name] for name in SIZE_VARIABLES if name in os.environ), "1")
+        if int(started) > world.size:
+            raise Failure(
+                f"the launcher started {started} ranks, but mpi4py sees {world.size} of them: they "
+                "are of different MPI families; take the mpirun beside this Python, see pwmlff "
+                "doctor"
+            )
+        self._comm = world.Dup()  # apart from what models or LAMMPS send
+        node = world.Split_type(self._mpi.COMM_TYPE_SHARED)
+        self.rank, self.size = world.rank, world.size
+        self.local_rank, self.local_size = node.rank, node.size
+        node.Free()
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self._comm.Barrier()
+
+    def broadcast(self, value: Any, root: int = 0) -> Any:
+        """Give the value of one rank to all."""
+        return self._comm.bcast(value, root)
+
+    def allgather(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, in their order."""
+        return self._comm.allgather(value)
+
+    def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
+        """Swap arrays of one shape and type with another rank."""
+        array = np.ascontiguousarray(array)
+        result = np.empty_like(array)
+        self._comm.Sendrecv(_bytes(array), partner, recvbuf=_bytes(result), source=partner)
+        return result
+
+    def allgather_array(self, array: np.ndarray) -> np.ndarray:
+        """Return [size, ...], the arrays of all ranks."""
+        array = np.ascontiguousarray(array)
+        result = np.empty((self.size, *array.shape), array.dtype)
+        self._comm.Allgather(_bytes(array), _bytes(result))
+        return result
+
+    def abort(self, message: str) -> NoReturn:
+        """Say the message and end all ranks with MPI_Abort."""
+        _complain(message)
+        self._comm.Abort(1)
+        raise SystemExit(1)
+
+
+class Torch:
+    """The ranks of torchrun, or of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; by gloo.
+
+    Arrays lie on the host, so gloo carries them wherever the model lies; see :func:`torch_group`.
+
+    Raises:
+        Failure: the environment does not tell the ranks, or they do not find each other.
+    """
+
+    name = "torch"
+    _FAILED = "pwmlff/failed"
+
+    def __init__(self) -> None:
+        import torch.distributed as dist  # noqa: PLC0415  2 s
+
+        missing = [name for name in TORCH_VARIABLES if name not in os.environ]
+        if missing:
+            raise Failure(
+                f"found no {' and no '.join(missing)} in the environment, expected what torchrun "
+                "sets: start it with torchrun, or choose another communication"
+            )
+        self._dist = dist
+        try:
+            self._store, self.rank, self.size = next(dist.rendezvous("env://"))
+            dist.init_process_group("gloo", store=self._store, rank=self.rank, world_size=self.size)
+        except (ValueError, RuntimeError) as error:
+            where = ":".join(os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT"))
+            raise Failure(f"the ranks do not find each other at {where}: {error}") from error
+        self.local_rank, self.local_size = self._place()
+
+    def _place(self) -> tuple[int, int]:
+        """Rank and number of ranks on this node, by the launcher or else by the host's name."""
+        if "LOCAL_RANK" in os.environ and "LOCAL_WORLD_SIZE" in os.environ:
+            return int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+        hosts = self.allgather(socket.gethostname())
+        here = hosts[self.rank]
+        return hosts[: self.rank].count(here), hosts.count(here)
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self._dist.barrier()
+
+    def broadcast(self, value: Any, root: int = 0) -> Any:
+        """Give the value of one rank to all."""
+        values = [value]
+        self._dist.broadcast_object_list(values, root)
+        return values[0]
+
+    def allgather(self, value: Any) -> list[Any]:
+        """Return the values of all ranks, in their order."""
+        values = [None] * self.size
+        self._dist.all_gather_object(values, value)
+        return values
+
+    def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
+        """Swap arrays of one shape and type with another rank."""
+        array = np.ascontiguousarray(array)
+        if partner == self.rank:
+            return array.copy()
+        result = np.empty_like(array)
+        sent = self._dist.isend(self._tensor(array), partner)
+        self._dist.recv(self._tensor(result), partner)
+        sent.wait()
+        return result
+
+    def allgather_array(self, array: np.ndarray) -> np.ndarray:
+        """Return [size, ...], the arrays of all ranks."""
+        array = np.ascontiguousarray(array)
+        result = np.empty((self.size, *array.shape), array.dtype)
+        if array.size:
+            rows = [self._tensor(row) for row in result.reshape(self.size, -1)]
+            self._dist.all_gather(rows, self._tensor(array))
+        return result
+
+    def abort(self, message: str) -> NoReturn:
+        """Say the message unless another rank did before, and leave; the others lose this rank."""
+        first = True
+        with contextlib.suppress(RuntimeError):  # the store is gone with the rank that held it
+            first = self._store.add(self._FAILED, 1) == 1
+        if first:
+            _complain(message)
+        sys.stdout.flush()
+        os._exit(1)  # the threads of gloo could wait for the others here
+
+    @staticmethod
+    def _tensor(array: np.ndarray) -> torch.Tensor:
+        import torch  # noqa: PLC0415
+
+        return torch.from_numpy(_bytes(array))
+
+
+def connect(kind: str = "auto") -> Communicator:
+    """Join the ranks that a launcher started.
+
+    auto takes the first that holds:
+
+    1. torch, under torchrun, which sets TORCHELASTIC_RUN_ID.
+    2. mpi, where a variable tells the number of an MPI rank, as mpirun and srun set it. For what
+       training sends it is several times faster than gloo, which crosses threads and sockets
+       where MPI copies through shared memory (benchmarks/communication.py).
+    3. torch, where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set (operators of Kubernetes).
+    4. serial; neither mpi4py nor torch is imported.
+
+    Args:
+        kind: auto, serial, mpi or torch.
+
+    Raises:
+        Failure: the kind is unknown, the ranks do not find each other, or srun has started
+            several tasks that know nothing of each other.
+    """
+    if kind not in KINDS:
+        raise Failure(f"found the communication '{kind}', expected {', '.join(KINDS)}")
+    if kind == "auto":
+        kind = launched(os.environ)
+    return {"serial": Serial, "mpi": Mpi, "torch": Torch}[kind]()
+
+
+def launched(environment: Mapping[str, str]) -> str:
+    """What :func:`connect` takes by itself: serial, mpi or torch.
+
+    Raises:
+        Failure: as :func:`connect`.
+    """
+    if TORCHRUN in environment:
+        return "torch"
+    if any(name in environment for name in plugin.RANK_VARIABLES):
+        return "mpi"
+    if all(name in environment for name in TORCH_VARIABLES):
+        return "torch"
+    tasks = environment.get("SLURM_STEP_NUM_TASKS", "1")
+    if tasks != "1" and "SLURM_PROCID" in environment:
+        raise Failure(
+            f"srun started {tasks} tasks that know nothing of each other: start it with "
+            "srun --mpi=pmi2 or --mpi=pmix, as `srun --mpi=list` says, or with mpirun or torchrun"
+        )
+    return "serial"
+
+
+def torch_backend(device: torch.device | str) -> str:
+    """Backend of torch.distributed for tensors on a device: nccl on GPUs, else gloo."""
+    import torch  # noqa: PLC0415
+
+    on_gpu = torch.device(device).type == "cuda" and torch.distributed.is_nccl_available()
+    return "nccl" if on_gpu else "gloo"
+
+
+def torch_group(comm: Communicator, device: torch.device | str) -> ProcessGroup:
+    """The same ranks as a process group of torch, for DistributedDataParallel. Collective.
+
+    Under mpirun, rank 0 listens on a port of its own that it tells the others.
+
+    Args:
+        comm: the ranks.
+        device: where this rank's tensors lie.
+    """
+    import torch.distributed as dist  # noqa: PLC0415
+
+    if not dist.is_initialized():
+        host = socket.gethostname() if comm.size > comm.local_size else "127.0.0.1"
+        listening = None
+        if comm.rank == 0:
+            listening = dist.TCPStore(host, 0, comm.size, is_master=True, wait_for_workers=False)
+        host, port = comm.broadcast((host, listening.port) if listening else None)
+        store = listening or dist.TCPStore(host, port, comm.size, is_master=False)
+        dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
+    return dist.new_group(backend=torch_backend(device))
+
+
+def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
+    """Do what may fail on some ranks only, so that all ranks go on or none does. Collective.
+
+    Args:
+        comm: the ranks.
+        work: not collective, or what other ranks wait for in it would never come.
+
+    Returns:
+        What work returned on this rank.
+
+    Raises:
+        SharedFailure: it failed on some rank; the text names the first one and how many others.
+            On one rank alone, its own error is raised as it is.
+    """
+    if comm.size == 1:
+        return work()
+    result, mine = None, None
+    try:
+        result = work()
+    except Exception as error:  # the others are waiting
+        mine = error
+    failures = comm.allgather(None if mine is None else _text(mine))
+    failed = [rank for rank, text in enumerate(failures) if text is not None]
+    if failed:
+        more = len(failed) - 1
+        others = f" (and {more} other rank{'s' * (more > 1)})" if more else ""
+        raise SharedFailure(f"rank {failed[0]}{others}: {failures[failed[0]]}") from mine
+    return result
+
+
+@contextlib.contextmanager
+def together(comm: Communicator) -> Iterator[None]:
+    """End all ranks when one ends in an error, and say why once.
+
+    A :class:`SharedFailure` leaves on rank 0 as it is; the other ranks leave with 0, since what
+    rank 0 says and returns is enough. Any other error ends all ranks by
+    :meth:`Communicator.abort`; so does SystemExit with another code than 0.
+    """
+    try:
+        yield
+    except SharedFailure:
+        if comm.rank:
+            raise SystemExit(0) from None
+        raise
+    except BaseException as error:
+        if comm.size == 1 or (isinstance(error, SystemExit) and not error.code):
+            raise
+        expected = isinstance(error, Failure | KeyboardInterrupt | SystemExit)
+        text = _text(error) if expected else traceback.format_exc()
+        comm.abort(f"rank {comm.rank} of {comm.size}: {text}")
+
+
+def owned(comm: Communicator, nslots: int) -> range:
+    """Slots of this rank: [rank * nslots // size, (rank + 1) * nslots // size)."""
+    return _owned(comm.rank, comm.size, nslots)
+
+
+def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray:
+    """Add the rows of all slots, with the same bits on any number of ranks. Collective.
+
+    The order is that of a binary tree over slot numbers: a node of width w = 2^l holds the slots
+    [k w, (k + 1) w) that there are, and its sum is that of its left half plus that of its right
+    half, if there is one. Who holds which slot does not matter to it. Each rank adds up the
+    largest nodes that lie within its slots; then
+
+    - where each rank holds one node and all are of one width (a power of two of ranks and
+      nslots = size * 2^l), neighbours exchange and add their sums, log2(size) times;
+    - otherwise all ranks gather those nodes, at most 2 log2(nslots) of a rank, and add the rest.
+
+    Args:
+        comm: the ranks; more of them than slots is fine.
+        nslots: of all ranks.
+        mine: [nmine, P] rows of the slots :func:`owned`, float32 or float64; of one type and
+            one P everywhere, also where nmine is 0. Not changed.
+
+    Returns:
+        float64 [P], added in float64; zeros where there are no slots.
+
+    Raises:
+        ValueError: mine has another shape or type than that.
+    """
+    slots = owned(comm, nslots)
+    if mine.ndim != 2 or len(mine) != len(slots) or mine.dtype not in (np.float32, np.float64):
+        raise ValueError(
+            f"found rows {mine.dtype} {list(mine.shape)}, expected float32 or float64 "
+            f"[{len(slots)}, P] for slots {slots.start} to {slots.stop} of {nslots}"
+        )
+    if nslots == 0:
+        return np.zeros(mine.shape[1])
+    held = [_nodes(_owned(rank, comm.size, nslots), nslots) for rank in range(comm.size)]
+    leaves = {(slot, 1): row for slot, row in zip(slots, mine, strict=True)}
+    sums = [_tree_sum(leaves, node, nslots) for node in held[comm.rank]]
+    like_first = all(len(nodes) == 1 and nodes[0][1] == held[0][0][1] for nodes in held)
+    if like_first and comm.size & (comm.size - 1) == 0:
+        return _doubled(comm, sums[0])
+    most = max(map(len, held))
+    padded = np.zeros((most, mine.shape[1]))
+    padded[: len(sums)] = sums or 0.0
+    gathered = comm.allgather_array(padded)
+    parts = {
+        node: gathered[rank, k] for rank, nodes in enumerate(held) for k, node in enumerate(nodes)
+    }
+    return _tree_sum(parts, (0, _width(nslots)), nslots)
+
+
+def same_everywhere(comm: Communicator, array: np.ndarray, what: str = "parameters") -> None:
+    """Check that all ranks hold the same bits. Collective.
+
+    Args:
+        comm: the ranks.
+        array: of any shape and type.
+        what: what they are, for the message.
+
+    Raises:
+        SharedFailure: some rank holds others; the text names those that differ from most.
+    """
+    array = np.ascontiguousarray(array)
+    digest = blake2b(f"{array.dtype.str} {array.shape}".encode())
+    digest.update(_bytes(array))
+    digests = comm.allgather(digest.hexdigest())
+    (usual, _), *others = Counter(digests).most_common()  # of equals, the first rank's
+    if others:
+        differ = [str(rank) for rank, found in enumerate(digests) if found != usual]
+        raise SharedFailure(
+            f"the {what} of rank{'s' * (len(differ) > 1)} {', '.join(differ)} differ from those of "
+            f"the other {comm.size - len(differ)} of {comm.size} ranks, expected the same bits: "
+            "go on from the last checkpoint, on nodes with one kind of CPU and one installation"
+        )
+
+
+def _owned(rank: int, size: int, nslots: int) -> range:
+    return range(rank * nslots // size, (rank + 1) * nslots // size)
+
+
+def _width(nslots: int) -> int:
+    """Width of the root: the next power of two."""
+    return 1 << max(nslots - 1, 0).bit_length()
+
+
+def _nodes(slots: range, nslots: int) -> list[tuple[int, int]]:
+    """Largest nodes (first slot, width) within a range, from left to right.
+
+    A node whose right half is beyond the slots equals its left half and is called by that.
+    """
+    nodes, first = [], slots.start
+    while first < slots.stop:
+        width = first & -first or _width(nslots)
+        while min(first + width, nslots) > slots.stop or (
+            width > 1 and first + width // 2 >= nslots
+        ):
+            width //= 2
+        nodes.append((first, width))
+        first += width
+    return nodes
+
+
+def _tree_sum(
+    parts: Mapping[tuple[int, int], np.ndarray], node: tuple[int, int], nslots: int
+) -> np.ndarray:
+    """Sum [P] of a node from the sums of nodes below it that cover it."""
+
+    def add(first: int, width: int, columns: slice) -> np.ndarray:
+        part = parts.get((first, width))
+        if part is not None:
+            return part[columns]
+        half = width // 2
+        left = add(first, half, columns)
+        if first + half >= nslots:
+            return left
+        return np.add(left, add(first + half, half, columns), dtype=np.float64)
+
+    total = len(next(iter(parts.values())))
+    result = np.empty(total)
+    for start in range(0, total, COLUMNS):
+        columns = slice(start, start + COLUMNS)
+        result[columns] = add(*node, columns)
+    return result
+
+
+def _doubled(comm: Communicator, total: np.ndarray) -> np.ndarray:
+    """Sum over a power of two of ranks in the order of the tree, by recursive doubling."""
+    step = 1
+    while step < comm.size:
+        other = comm.exchange(total, comm.rank ^ step)
+        left, right = (other, total) if comm.rank & step else (total, other)
+        total = np.add(left, right, out=other)
+        step *= 2
+    return total
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """The same memory as uint8 [bytes]."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _text(error: BaseException) -> str:
+    """An error in words: that of an expected one, with the type of any other."""
+    if isinstance(error, Failure):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, SystemExit):
+        return f"left with {error.code}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _complain(message: str) -> None:
+    sys.stdout.flush()
+    sys.stderr.write(f"error: {message.rstrip()}\n")
+    sys.stderr.flush()
