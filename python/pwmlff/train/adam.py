@@ -1,0 +1,231 @@
+"""Adam on one flat vector of parameters, with a schedule of rates and an average of the path.
+
+Per step t = 1, 2, ... with gradient g and rate r, element by element
+(doi:10.48550/arXiv.1412.6980; decay of weights as in doi:10.48550/arXiv.1711.05101):
+
+    g <- g min(1, clip / |g|)
+    x <- x (1 - r weight_decay)
+    m <- beta1 m + (1 - beta1) g
+    v <- beta2 v + (1 - beta2) g^2
+    x <- x - r / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps)
+    y <- average y + (1 - average) x
+
+and the averaged parameters are y / (1 - average^t). No BLAS is called, whose sums depend on the
+number of threads: equal gradients give equal bits on all ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+SHAPES = ("linear", "cosine")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Rate of learning over a run: warm up, stay, decay.
+
+    With f in [0, 1] the part of the run that is done, by steps or by time:
+
+    - f < warmup: peak (start + (1 - start) f / warmup);
+    - f <= 1 - decay: peak;
+    - beyond, with u = (f - 1 + decay) / decay from 0 to 1: peak (final + (1 - final) s(u)), where
+      s(u) = 1 - u for shape "linear" and (1 + cos(pi u)) / 2 for "cosine".
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    peak: float = 2e-3
+    warmup: float = 0.01  # part of the run
+    decay: float = 0.4  # part of the run, at its end
+    start: float = 0.1  # first rate over the peak
+    final: float = 0.01  # last rate over the peak
+    shape: str = "linear"
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not (math.isfinite(self.peak) and self.peak > 0):
+            raise ValueError(f"found the rate peak = {self.peak}, expected a positive number")
+        for name in ("warmup", "decay", "start", "final"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"found {name} = {getattr(self, name)}, expected 0 to 1")
+        if self.warmup + self.decay > 1:
+            raise ValueError(
+                f"found warmup = {self.warmup} and decay = {self.decay}, parts of a run, expected "
+                "at most 1 together"
+            )
+        if self.shape not in SHAPES:
+            raise ValueError(f"found shape = '{self.shape}', expected {' or '.join(SHAPES)}")
+
+    def rate(self, done: float) -> float:
+        """Rate of the next step, where a part of the run is done; beyond 1 as at 1.
+
+        On several ranks all must give the same number: what one of them has read from a clock.
+        """
+        done = min(max(done, 0.0), 1.0)
+        if done < self.warmup:
+            return self.peak * (self.start + (1 - self.start) * done / self.warmup)
+        beyond = done - (1 - self.decay)
+        if beyond <= 0:
+            return self.peak
+        u = min(beyond / self.decay, 1.0)
+        s = 1 - u if self.shape == "linear" else (1 + math.cos(math.pi * u)) / 2
+        return self.peak * (self.final + (1 - self.final) * s)
+
+
+@dataclass(frozen=True)
+class AdamOptions:
+    """Constants of Adam.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0  # of a step, over its rate
+    clip: float | None = None  # largest norm of the whole gradient; None: any
+    average: float | None = None  # decay of the moving average by step, like 0.999; None: none
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("beta1", "beta2", "average"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"found {name} = {value}, expected 0 or more, and less than 1")
+        for name, least in (("eps", False), ("weight_decay", True), ("clip", False)):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 0 and (least or value)):
+                kind = "a number that is not negative" if least else "a positive number"
+                raise ValueError(f"found {name} = {value}, expected {kind}")
+
+
+class Adam:
+    """Adam for n parameters.
+
+    Args:
+        n: how many.
+        options: the constants.
+        free: bool [n], the parameters that may change; None: all. What is frozen neither changes
+            nor counts in the norm of the gradient.
+    """
+
+    def __init__(
+        self, n: int, options: AdamOptions | None = None, free: np.ndarray | None = None
+    ) -> None:
+        self.options = options or AdamOptions()
+        self.n = n
+        self.steps = 0
+        if free is not None and (free.shape != (n,) or free.dtype != bool):
+            raise ValueError(
+                f"found free {free.dtype} {list(free.shape)}, expected bool [{n}], one for each "
+                "parameter"
+            )
+        self._free = None if free is None or free.all() else free.copy()
+        self._m = np.zeros(n)
+        self._v = np.zeros(n)
+        self._path = None if self.options.average is None else np.zeros(n)
+        self._gradient = np.empty(n)
+        self._work = np.empty(n)
+
+    def step(self, parameters: np.ndarray, gradient: np.ndarray, rate: float) -> float:
+        """Change the parameters in place.
+
+        Args:
+            parameters: float64 [n].
+            gradient: [n] of the loss; not changed.
+            rate: of :meth:`Schedule.rate`.
+
+        Returns:
+            Norm of the gradient before it is clipped.
+
+        Raises:
+            ValueError: an array has another shape, or the gradient is not finite; nothing has
+                changed then.
+        """
+        o, g, work = self.options, self._gradient, self._work
+        if gradient.shape != (self.n,) or parameters.shape != (self.n,):
+            raise ValueError(
+                f"found parameters {list(parameters.shape)} and a gradient {list(gradient.shape)}, "
+                f"expected [{self.n}]"
+            )
+        np.copyto(g, gradient)
+        if self._free is not None:
+            g[~self._free] = 0.0
+        norm = math.sqrt(float(np.add.reduce(np.multiply(g, g, out=work))))
+        if not math.isfinite(norm):
+            raise ValueError(
+                f"found a gradient of norm {norm} in step {self.steps + 1}, expected a finite one: "
+                "lower the rate, clip the norm, or look for bad labels with pwmlff data check"
+            )
+        if o.clip is not None and norm > o.clip:
+            g *= o.clip / norm
+        self.steps += 1
+        if o.weight_decay:
+            np.multiply(parameters, rate * o.weight_decay, out=work)
+            self._change(parameters, work)
+        self._m *= o.beta1
+        self._m += np.multiply(g, 1 - o.beta1, out=work)
+        self._v *= o.beta2
+        np.multiply(g, g, out=work)
+        work *= 1 - o.beta2
+        self._v += work
+        np.sqrt(self._v, out=work)
+        work /= math.sqrt(1 - o.beta2**self.steps)
+        work += o.eps
+        np.divide(self._m, work, out=work)
+        work *= rate / (1 - o.beta1**self.steps)
+        self._change(parameters, work)
+        if self._path is not None:
+            self._path *= o.average
+            self._path += np.multiply(parameters, 1 - o.average, out=work)
+        return norm
+
+    def _change(self, parameters: np.ndarray, less: np.ndarray) -> None:
+        if self._free is not None:
+            less[~self._free] = 0.0
+        parameters -= less
+
+    def averaged(self, parameters: np.ndarray) -> np.ndarray:
+        """Moving average of the parameters [n]; a copy of the present ones before the first step.
+
+        What is frozen is as it is, and so is all without `average`.
+        """
+        if self._path is None or not self.steps:
+            return parameters.copy()
+        result = self._path / (1 - self.options.average**self.steps)
+        if self._free is not None:
+            result[~self._free] = parameters[~self._free]
+        return result
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs; copies."""
+        state = {"steps": np.array(self.steps), "m": self._m.copy(), "v": self._v.copy()}
+        if self._path is not None:
+            state["path"] = self._path.copy()
+        return state
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from :meth:`state`, to the last bit.
+
+        Raises:
+            ValueError: it is of another number of parameters, or lacks something.
+        """
+        wanted = {"m": self._m, "v": self._v}
+        if self._path is not None:
+            wanted["path"] = self._path
+        shapes = {name: list(state[name].shape) if name in state else None for name in wanted}
+        if "steps" not in state or any(shape != [self.n] for shape in shapes.values()):
+            raise ValueError(
+                f"found a state of Adam with {shapes}, expected arrays [{self.n}]: the checkpoint "
+                "is of another model, or was written without an average of the parameters"
+            )
+        self.steps = int(state["steps"])
+        for name, array in wanted.items():
+            array[:] = state[name]

@@ -1,0 +1,154 @@
+"""Adam against torch's, the schedule against its formula."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pwmlff.train.adam import Adam, AdamOptions, Schedule
+
+N = 500
+
+
+def problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Matrix, right-hand side and start of a least-squares problem with uneven scales."""
+    rng = np.random.default_rng(seed)
+    scales = 10.0 ** rng.uniform(-3, 2, N)
+    return rng.normal(size=(N, N)) * scales / N, rng.normal(size=N), rng.normal(size=N)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_equals_torch(weight_decay: float, clip: float | None):
+    a, b, start = problem()
+    schedule = Schedule(peak=3e-3, warmup=0.1, shape="cosine")
+    options = AdamOptions(beta1=0.85, beta2=0.99, weight_decay=weight_decay, clip=clip)
+    adam, x = Adam(N, options), start.copy()
+    theirs = torch.nn.Parameter(torch.tensor(start))
+    oracle = torch.optim.AdamW([theirs], betas=(0.85, 0.99), weight_decay=weight_decay)
+    clipped = 0
+    for step in range(300):
+        rate = schedule.rate(step / 300)
+        norm = adam.step(x, a.T @ (a @ x - b), rate)
+        oracle.param_groups[0]["lr"] = rate
+        theirs.grad = torch.tensor(a.T @ (a @ theirs.detach().numpy() - b))
+        if clip is not None and norm > clip:
+            clipped += 1
+            theirs.grad *= clip / theirs.grad.norm()
+        oracle.step()
+    assert clip is None or clipped > 100
+    assert np.abs(x - start).max() > 0.1
+    np.testing.assert_allclose(x, theirs.detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_average_is_that_of_the_path():
+    a, b, x = problem()
+    adam = Adam(N, AdamOptions(average=0.9))
+    assert np.array_equal(adam.averaged(x), x)
+    path = []
+    for _ in range(30):
+        adam.step(x, a.T @ (a @ x - b), 1e-2)
+        path.append(x.copy())
+    weights = 0.9 ** np.arange(29, -1, -1.0)
+    expected = np.average(path, axis=0, weights=weights)
+    np.testing.assert_allclose(adam.averaged(x), expected, rtol=1e-12)
+    assert np.array_equal(Adam(N).averaged(x), x)
+
+
+def test_frozen_parameters_stay():
+    a, b, start = problem()
+    free = np.arange(N) % 3 > 0
+    options = AdamOptions(weight_decay=0.1, clip=1.0, average=0.9)
+    whole, part = Adam(N, options, free), Adam(int(free.sum()), options)
+    x, y = start.copy(), start[free]
+    for _ in range(20):
+        gradient = a.T @ (a @ x - b)
+        kept = gradient.copy()
+        assert whole.step(x, gradient, 1e-2) == pytest.approx(part.step(y, gradient[free], 1e-2))
+        assert np.array_equal(gradient, kept)
+    assert np.array_equal(x[~free], start[~free])
+    np.testing.assert_allclose(x[free], y, rtol=1e-12)
+    assert np.array_equal(whole.averaged(x)[~free], start[~free])
+
+
+@pytest.mark.parametrize("average", [None, 0.99])
+def test_ten_and_ten_steps_are_twenty(average: float | None):
+    a, b, start = problem()
+    options = AdamOptions(clip=0.1, average=average)
+
+    def go(adam: Adam, x: np.ndarray, steps: int) -> None:
+        for _ in range(steps):
+            adam.step(x, a.T @ (a @ x - b), 1e-2)
+
+    once, x = Adam(N, options), start.copy()
+    go(once, x, 20)
+    first, y = Adam(N, options), start.copy()
+    go(first, y, 10)
+    state = first.state()
+    go(first, start.copy(), 5)  # what is kept does not change with it
+    second = Adam(N, options)
+    second.restore(state)
+    go(second, y, 10)
+    assert x.tobytes() == y.tobytes()
+    assert once.averaged(x).tobytes() == second.averaged(y).tobytes()
+    assert all(once.state()[k].tobytes() == v.tobytes() for k, v in second.state().items())
+
+
+def test_schedule():
+    linear = Schedule(peak=2.0, warmup=0.1, decay=0.4, start=0.5, final=0.1)
+    found = [linear.rate(f) for f in (-1, 0, 0.05, 0.1, 0.3, 0.6, 0.8, 1, 2)]
+    assert found == pytest.approx([1, 1, 1.5, 2, 2, 2, 1.1, 0.2, 0.2])
+    cosine = Schedule(peak=2.0, warmup=0, decay=0.5, final=0.0, shape="cosine")
+    assert cosine.rate(0) == 2.0
+    assert cosine.rate(0.625) == pytest.approx(1 + math.sqrt(0.5))
+    assert cosine.rate(1) == 0.0
+    assert [Schedule(decay=0, warmup=0).rate(f) for f in (0, 0.5, 1)] == [2e-3] * 3
+
+
+@pytest.mark.parametrize(
+    "wrong,text",
+    [
+        ({"peak": 0.0}, "peak = 0.0, expected a positive"),
+        ({"peak": math.nan}, "peak = nan"),
+        ({"decay": 1.5}, "decay = 1.5, expected 0 to 1"),
+        ({"warmup": 0.7}, "warmup = 0.7 and decay = 0.4"),
+        ({"shape": "step"}, "shape = 'step', expected linear or cosine"),
+    ],
+)
+def test_schedules_that_are_none(wrong: dict, text: str):
+    with pytest.raises(ValueError, match=text):
+        Schedule(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong,text",
+    [
+        ({"beta1": 1.0}, "beta1 = 1.0, expected 0 or more, and less than 1"),
+        ({"average": -0.1}, "average = -0.1"),
+        ({"clip": 0.0}, "clip = 0.0, expected a positive number"),
+        ({"weight_decay": math.inf}, "weight_decay = inf, expected a number that is not negative"),
+    ],
+)
+def test_options_that_are_none(wrong: dict, text: str):
+    with pytest.raises(ValueError, match=text):
+        AdamOptions(**wrong)
+
+
+def test_what_does_not_fit_changes_nothing():
+    a, b, x = problem()
+    adam = Adam(N, AdamOptions(average=0.9))
+    adam.step(x, a.T @ (a @ x - b), 1e-2)
+    before, kept = adam.state(), x.copy()
+    with pytest.raises(ValueError, match=r"norm nan in step 2, expected a finite one"):
+        adam.step(x, np.where(np.arange(N) == 7, np.nan, 1.0), 1e-2)
+    with pytest.raises(ValueError, match=r"a gradient \[3\], expected \[500\]"):
+        adam.step(x, np.ones(3), 1e-2)
+    with pytest.raises(ValueError, match=r"of another model, or was written without an average"):
+        adam.restore(Adam(N).state())
+    with pytest.raises(ValueError, match=r"free float64 \[2\], expected bool \[500\]"):
+        Adam(N, free=np.zeros(2))
+    assert np.array_equal(x, kept)
+    assert all(np.array_equal(before[k], v) for k, v in adam.state().items())
