@@ -1,0 +1,625 @@
+"""What a training is told: run.toml, checked key by key, as frozen dataclasses.
+
+    config = Config.read("run.toml", ["run.epochs=20"])
+    config.model.rmax
+
+A key that is not given has its default. What the classes below say of a key (default, range,
+meaning) is what the messages and :func:`reference_page` say of it.
+"""
+
+# ruff: noqa: RUF009  (_key returns a field)
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from ase.data import atomic_numbers
+
+from pwmlff.report import Failure
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+#: Minutes of a training that is told neither epochs nor a time.
+DEFAULT_MINUTES = 20.0
+#: Share of the frames that validate where no file of them is given.
+DEFAULT_VALID_FRACTION = 0.1
+
+Pair = tuple[float, float]
+_T = TypeVar("_T")
+
+
+def _key(
+    default: _T,
+    meaning: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    choices: Sequence[str] = (),
+    shown: str = "",
+) -> _T:
+    """A key: its default, its range (of each number of a list), and what it means."""
+    about = {
+        **{"meaning": meaning, "least": least, "most": most, "above": above, "below": below},
+        **{"choices": tuple(choices), "shown": shown},
+    }
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=about)
+    return field(default=default, metadata=about)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Labelled structures. Names of files hold from the folder in which the command runs."""
+
+    train: tuple[str, ...] = _key(
+        (), "files to learn from; `FILE@0:100:2` takes some of the frames", shown="required"
+    )
+    valid: tuple[str, ...] = _key((), "files to validate with")
+    valid_fraction: float = _key(
+        -1.0,
+        "share of the frames of `train` to validate with instead; 0: none",
+        least=0.0,
+        most=0.9,
+        shown="0.1, or 0 with `valid`",
+    )
+    format: str = _key("", "of all files; as their names and contents say if empty")
+    cache: str = _key("auto", "`auto`, `none`, or the folder for what was read and computed")
+    group_weights: dict[str, float] = _key(
+        {}, "weights of groups of frames in the loss, by name; 1 where not named", least=0.0
+    )
+    seed: int = _key(1, "of the choice of frames that validate", least=0)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The potential."""
+
+    elements: tuple[str, ...] = _key(
+        (),
+        "chemical symbols, in the order of the model's types",
+        shown="required without `finetune` or `module`",
+    )
+    rmax: float = _key(6.0, "cutoff, angstrom", least=0.01, most=100.0)
+    rmin: float = _key(0.5, "where the switch to zero begins, angstrom", least=0.0)
+    embedding: tuple[int, ...] = _key((25, 25, 25), "widths of the embedding nets", least=1)
+    fitting: tuple[int, ...] = _key((50, 50, 50), "hidden widths of the fitting nets", least=1)
+    m2: int = _key(16, "axis width of the descriptor", least=1)
+    max_neighbor: int = _key(
+        0, "neighbour slots per element; 0: as the data need", least=0, most=10000
+    )
+    units: str = _key("metal", "of the structures and the model", choices=("metal", "lj"))
+    module: str = _key(
+        "", "`my_model.py:Model`: train this module of kind EDGE instead of a Deep Potential"
+    )
+    arguments: dict[str, Any] = _key({}, "what the class of `module` is made with")
+    finetune: str = _key("", "model file to start from, which gives elements and sizes")
+    freeze: tuple[str, ...] = _key(
+        (), "what stays as it is: `embedding`, `fitting`, or names of parameters with `*`"
+    )
+    seed: int = _key(1, "of the random parameters; the models of an ensemble count on", least=0)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Weights of the squared errors.
+
+    Of a frame of n atoms: energy ((E - E')/n)^2, in (eV/atom)^2; force, the mean over its 3n
+    components, in (eV/angstrom)^2; virial, the mean over the 9 components divided by n, in
+    (eV/atom)^2. A label that is missing adds nothing.
+    """
+
+    energy: Pair = _key((1.0, 100.0), "weight at the start and at the end", least=0.0)
+    force: Pair = _key((1.0, 1.0), "likewise", least=0.0)
+    virial: Pair = _key((1.0, 10.0), "likewise", least=0.0)
+    huber: float = _key(
+        0.0,
+        "error beyond which it counts linearly, in eV/atom and eV/angstrom; 0: nowhere",
+        least=0.0,
+    )
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How the parameters are moved."""
+
+    name: str = _key("adam", "the method", choices=("adam", "kalman"))
+    learning_rate: float = _key(2e-3, "adam: after the warm-up", above=0.0, most=1.0)
+    final_learning_rate: float = _key(1e-5, "adam: at the end", least=0.0, most=1.0)
+    warmup: float = _key(
+        0.01, "adam: share of the run in which the rate rises from 0", least=0.0, most=1.0
+    )
+    decay: float = _key(
+        0.4, "adam: share of the run, at its end, in which the rate falls", least=0.0, most=1.0
+    )
+    ema: float = _key(
+        0.999,
+        "decay per step of the average of the parameters that is validated and saved; 0: none",
+        least=0.0,
+        below=1.0,
+    )
+    clip: float = _key(0.0, "adam: largest norm of the gradient; 0: any", least=0.0)
+    betas: Pair = _key((0.9, 0.999), "adam: decay of the moments", least=0.0, below=1.0)
+    weight_decay: float = _key(0.0, "adam: of the parameters, decoupled", least=0.0)
+    block: int = _key(320, "kalman: largest block of the covariance", least=1)
+    p0: float = _key(1.0, "kalman: covariance at the start", above=0.0)
+    lambda_: float = _key(0.98, "kalman: memory at the start", above=0.0, most=1.0)
+    nu: float = _key(0.9987, "kalman: how the memory grows to 1", above=0.0, most=1.0)
+    noise_energy: float = _key(20.0, "kalman: noise of the energies", above=0.0)
+    noise_force: float = _key(20.0, "kalman: noise of the forces", above=0.0)
+    groups: int = _key(4, "kalman: updates by forces per frame", least=1)
+    matpl: bool = _key(False, "kalman: scale as MatPL does")
+
+
+@dataclass(frozen=True)
+class Run:
+    """How long, in what precision, on how many cores."""
+
+    batch: int = _key(8, "frames of a step, of all ranks together", least=1)
+    epochs: int = _key(0, "passes over the data; 0: as long as `max_time`", least=0)
+    max_time: float = _key(
+        0.0, "minutes; 0: as long as `epochs`", least=0.0, shown=f"0, or {DEFAULT_MINUTES:g} if "
+        "`epochs` is 0 too",
+    )  # fmt: skip
+    precision: str = _key("float32", "of a step", choices=("float32", "float64"))
+    threads: int = _key(0, "of a rank; 0: the cores of the node, shared by its ranks", least=0)
+    validate_every: int = _key(0, "epochs between validations; 0: as is worth it", least=0)
+    patience: int = _key(0, "validations without gain before the end; 0: any number", least=0)
+    checkpoint_every: float = _key(5.0, "minutes", above=0.0)
+    models: int = _key(1, "of an ensemble, with seeds that count on", least=1)
+    seed: int = _key(1, "of the order of the frames", least=0)
+    nodes: int = _key(64, "intervals of the tables of the embedding nets", least=2)
+    tensorboard: bool = _key(False, "write events for TensorBoard, where it is installed")
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where results go."""
+
+    folder: str = _key(".", "for models, log, checkpoints and pictures; made if need be")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All that a training is told.
+
+    Raises:
+        Failure: (from what reads it) a key or section is unknown, a value has another type or is
+            out of range, or two do not go together; the text says what was found and expected.
+    """
+
+    data: Data = field(default_factory=Data)
+    model: Model = field(default_factory=Model)
+    loss: Loss = field(default_factory=Loss)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    run: Run = field(default_factory=Run)
+    output: Output = field(default_factory=Output)
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], settings: Sequence[str] = ()) -> Config:
+        """From a file, with `section.key=value` of the command laid over it."""
+        return from_command(toml=path, settings=settings)
+
+    def as_toml(self) -> str:
+        """The complete configuration as text that :meth:`read` takes."""
+        lines: list[str] = []
+        for section in fields(self):
+            lines += [f"[{section.name}]"]
+            values = getattr(self, section.name)
+            for key in fields(values):
+                text = f"{_name(key.name)} = {_toml(getattr(values, key.name))}"
+                lines += [f"{text}  # {key.metadata['meaning']}"]
+            lines += [""]
+        return "\n".join(lines)
+
+
+def from_command(
+    *,
+    toml: str | PathLike[str] | None = None,
+    settings: Sequence[str] = (),
+    data: Sequence[str | PathLike[str]] = (),
+    elements: str = "",
+    output: str | PathLike[str] | None = None,
+    max_time: float | None = None,
+    models: int | None = None,
+    finetune: str | PathLike[str] | None = None,
+    module: str = "",
+) -> Config:
+    """The configuration that a command asks for.
+
+    Args:
+        toml: a file; nothing but defaults when None.
+        settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
+        data, elements, output, max_time, models, finetune, module: options of the command; each
+            that is given stands above the file, and `settings` above all.
+
+    Raises:
+        Failure: as :class:`Config` says, or the file cannot be read.
+    """
+    tables, source = ({}, "the command") if toml is None else (_parsed(toml), f"'{fspath(toml)}'")
+    given = _Given(tables, source)
+    options = {
+        ("data", "train"): [fspath(name) for name in data],
+        ("model", "elements"): elements,
+        ("output", "folder"): "" if output is None else fspath(output),
+        ("run", "max_time"): max_time,
+        ("run", "models"): models,
+        ("model", "finetune"): "" if finetune is None else fspath(finetune),
+        ("model", "module"): module,
+    }
+    for path, value in options.items():
+        if value not in (None, "", []):
+            given.put(path, value, "the command")
+    for setting in settings:
+        given.put(*_setting(setting), f"--set {setting}")
+    return _resolved(given.config())
+
+
+def _parsed(path: str | PathLike[str]) -> dict[str, Any]:
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+        return tomllib.loads(text)
+    except OSError as error:
+        raise Failure(f"cannot read '{fspath(path)}': {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Failure(f"'{fspath(path)}' is no TOML file: {error}") from error
+
+
+def _setting(text: str) -> tuple[tuple[str, ...], Any]:
+    """Path of the key and value of `section.key=value`."""
+    name, equals, value = text.partition("=")
+    path = tuple(part.strip() for part in name.split("."))
+    if not equals or len(path) < 2 or not all(path):
+        raise Failure(f"--set is '{text}', expected section.key=value like run.epochs=20")
+    value = value.strip()
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+        if parsed.keys() == {"value"}:
+            return path, parsed["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        pass
+    if not value or value[0] in "[{\"'" or "\n" in value:
+        raise Failure(
+            f"--set is '{text}': the value is not TOML, expected a number, true, a word, or a list "
+            "like [25,25]"
+        )
+    return path, value
+
+
+class _Given:
+    """Tables of a file, and what is laid over them, each value with where it comes from."""
+
+    def __init__(self, tables: dict[str, Any], source: str) -> None:
+        self._source = source
+        self._sources: dict[tuple[str, str], str] = {}
+        self._tables: dict[str, dict[str, Any]] = {}
+        for section, table in tables.items():
+            self._require_section(section, source)
+            if not isinstance(table, dict):
+                raise Failure(
+                    f"{source}: {section} is {_found(table)}, expected a section [{section}] with "
+                    "keys"
+                )
+            self._tables[section] = dict(table)
+
+    def put(self, path: Sequence[str], value: Any, source: str) -> None:
+        """Set a value, or an entry of one that is a table."""
+        section, key, *rest = path
+        self._require_section(section, source)
+        table = self._tables.setdefault(section, {})
+        if rest:
+            inside = table.get(key, {})
+            if not isinstance(inside, dict) or len(rest) > 1:
+                raise Failure(f"{source}: [{section}] {key} has no '{'.'.join(rest)}'")
+            value = {**inside, rest[0]: value}
+        table[key] = value
+        self._sources[section, key] = source
+
+    def config(self) -> Config:
+        """The values, checked one by one."""
+        return Config(
+            **{
+                section: self._section(section, kind)
+                for section, kind in get_type_hints(Config).items()
+                if is_dataclass(kind)
+            }
+        )
+
+    def _require_section(self, section: str, source: str) -> None:
+        known = [entry.name for entry in fields(Config)]
+        if section not in known:
+            raise Failure(
+                f"{source}: there is no section [{section}], expected one of "
+                f"{', '.join(f'[{name}]' for name in known)}{_did_you_mean(section, known)}"
+            )
+
+    def _section(self, section: str, kind: type[_T]) -> _T:
+        known = {_name(entry.name): entry for entry in fields(kind)}  # type: ignore[arg-type]
+        hints = get_type_hints(kind)
+        values = {}
+        for key, value in self._tables.get(section, {}).items():
+            source = self._sources.get((section, key), self._source)
+            if key not in known:
+                raise Failure(
+                    f"{source}: [{section}] has no key '{key}'{_hint(section, key, known)}"
+                )
+            entry = known[key]
+            where = f"{source}: [{section}] {key}"
+            values[entry.name] = _checked(where, value, hints[entry.name], entry.metadata)
+        return kind(**values)
+
+
+def _name(attribute: str) -> str:
+    """Key of an attribute; those that are words of Python have an underscore behind them."""
+    return attribute.rstrip("_")
+
+
+def _hint(section: str, key: str, known: Iterable[str]) -> str:
+    """What may have been meant, in this section or another."""
+    for entry in fields(Config):
+        others = [_name(f.name) for f in fields(get_type_hints(Config)[entry.name])]
+        if entry.name != section and key in others:
+            return f"; did you mean '{key}' of [{entry.name}]?"
+    if near := _did_you_mean(key, known):
+        return near
+    return f", expected one of {', '.join(known)}"
+
+
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word.lower(), list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _found(value: Any) -> str:
+    """A value and its type, for a message."""
+    kinds = {
+        bool: "a boolean", int: "an integer", float: "a number", str: "a string",
+        list: "a list", tuple: "a list", dict: "a table",
+    }  # fmt: skip
+    return f"{value!r:.60} ({kinds.get(type(value), type(value).__name__)})"
+
+
+def _checked(where: str, value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
+    """A value of the type of its key, within its range."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise Failure(f"{where} is {_found(value)}, expected a table like {{ name = value }}")
+        if arguments[1] is Any:
+            _require_writable(where, value)
+            return value
+        return {
+            name: _checked(f"{where}.{name}", entry, arguments[1], about)
+            for name, entry in value.items()
+        }
+    if origin is tuple:
+        return _checked_list(where, value, arguments, about)
+    return _checked_one(where, value, kind, about)
+
+
+def _checked_list(where: str, value: Any, kinds: Sequence[Any], about: Mapping[str, Any]) -> Any:
+    pair = kinds[-1] is not Ellipsis
+    # One file needs no brackets, and one weight is that of the start and the end.
+    one = str if kinds[0] is str else (int, float) if pair else ()
+    if isinstance(value, one) and not isinstance(value, bool):
+        value = [value, value] if pair else [value]
+    if not isinstance(value, list | tuple):
+        raise Failure(f"{where} is {_found(value)}, expected a list of {_NAMES[kinds[0]][1]}")
+    if pair and len(value) != len(kinds):
+        raise Failure(f"{where} has {len(value)} entries, expected {len(kinds)}")
+    return tuple(
+        _checked_one(f"{where}[{k}]", entry, kinds[0], about) for k, entry in enumerate(value)
+    )
+
+
+_NAMES = {
+    str: ("a string", "strings"), int: ("an integer", "integers"),
+    float: ("a number", "numbers"), bool: ("true or false", "booleans"),
+}  # fmt: skip
+
+
+def _checked_one(where: str, value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
+    accepted = (int, float) if kind is float else kind
+    # A boolean is an integer of Python, but none of TOML.
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise Failure(f"{where} is {_found(value)}, expected {_NAMES[kind][0]}{_range(about)}")
+    if kind is str:
+        _require_writable(where, value)
+        if about["choices"] and value not in about["choices"]:
+            near = _did_you_mean(value, about["choices"])
+            raise Failure(f"{where} is '{value}', expected{_range(about)}{near}")
+        return value
+    if kind is float:
+        value = _as_float(where, value)
+    tests: dict[str, Callable[[float, float], bool]] = {
+        "least": lambda v, limit: v >= limit,
+        "most": lambda v, limit: v <= limit,
+        "above": lambda v, limit: v > limit,
+        "below": lambda v, limit: v < limit,
+    }
+    for name, holds in tests.items():
+        if about[name] is not None and not holds(value, about[name]):
+            raise Failure(f"{where} is {value}, expected {_NAMES[kind][0]}{_range(about)}")
+    return value
+
+
+def _as_float(where: str, value: float) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Failure(f"{where} is {value!r:.60}, expected a finite number")
+    return number
+
+
+def _require_writable(where: str, value: Any) -> None:
+    """Refuse what cannot be written back as TOML."""
+    try:
+        _toml(value).encode()
+    except (UnicodeEncodeError, TypeError):
+        raise Failure(
+            f"{where} is {_found(value)}, expected text in UTF-8, numbers, booleans, lists and "
+            "tables of them"
+        ) from None
+
+
+def _range(about: Mapping[str, Any]) -> str:
+    """The range of a key in words, with a blank or comma before it; empty where there is none."""
+    if about["choices"]:
+        return f" one of {', '.join(about['choices'])}"
+    words = [
+        f"{word} {about[name]:g}"
+        for name, word in (
+            *(("least", "at least"), ("above", "above")),
+            *(("most", "at most"), ("below", "below")),
+        )
+        if about[name] is not None
+    ]
+    return f", {' and '.join(words)}" if words else ""
+
+
+def _resolved(config: Config) -> Config:
+    """The same with defaults that depend on other keys; checks of keys against each other."""
+    data, model, loss, run = config.data, config.model, config.loss, config.run
+    if not data.train:
+        raise Failure("[data] train is empty, expected files to learn from, or --data FILE")
+    if data.valid_fraction < 0.0:
+        fraction = 0.0 if data.valid else DEFAULT_VALID_FRACTION
+        data = replace(data, valid_fraction=fraction)
+    elif data.valid and data.valid_fraction > 0.0:
+        raise Failure(
+            f"[data] has valid and valid_fraction {data.valid_fraction:g}, expected one of them"
+        )
+    model = replace(model, elements=_elements(model.elements))
+    if not model.elements and not model.finetune and not model.module:
+        raise Failure(
+            "[model] elements is empty, expected chemical symbols like [\"Hf\", \"O\"], or "
+            "--elements 'Hf O'"
+        )  # fmt: skip
+    if not model.module:
+        _check_network(model)
+    if loss.energy == loss.force == loss.virial == (0.0, 0.0):
+        raise Failure("[loss] has no weight above 0, expected one to learn by")
+    if run.epochs == 0 and run.max_time == 0.0:
+        run = replace(run, max_time=DEFAULT_MINUTES)
+    optimizer = config.optimizer
+    if optimizer.warmup + optimizer.decay > 1.0:
+        raise Failure(
+            f"[optimizer] warmup is {optimizer.warmup:g} and decay {optimizer.decay:g}, expected "
+            "shares of the run that add up to at most 1"
+        )
+    if model.module and optimizer.name == "kalman":
+        raise Failure(
+            "[optimizer] name is 'kalman' and [model] module is given: a module of kind EDGE "
+            "trains with adam"
+        )
+    return replace(config, data=data, model=model, run=run)
+
+
+def _elements(words: Iterable[str]) -> tuple[str, ...]:
+    """Chemical symbols; one string may hold several."""
+    symbols = [symbol for word in words for symbol in re.split(r"[\s,]+", word) if symbol]
+    for symbol in symbols:
+        if symbol not in atomic_numbers or symbol == "X":
+            near = difflib.get_close_matches(symbol.capitalize(), atomic_numbers, n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise Failure(f"[model] elements has '{symbol}', expected chemical symbols{hint}")
+        if symbols.count(symbol) > 1:
+            raise Failure(f"[model] elements has '{symbol}' {symbols.count(symbol)} times")
+    return tuple(symbols)
+
+
+def _check_network(model: Model) -> None:
+    if not model.rmin < model.rmax:
+        raise Failure(
+            f"[model] rmin is {model.rmin:g} and rmax is {model.rmax:g}, expected rmin below rmax"
+        )
+    for name in ("embedding", "fitting"):
+        if not getattr(model, name):
+            raise Failure(f"[model] {name} is empty, expected one or more widths like [25, 25]")
+    if model.m2 > model.embedding[-1]:
+        raise Failure(
+            f"[model] m2 is {model.m2}, expected at most the last width of embedding, "
+            f"{model.embedding[-1]}"
+        )
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # A basic string of TOML is one of JSON, but that DEL is escaped too.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        entries = (f"{_toml_key(key)} = {_toml(entry)}" for key, entry in value.items())
+        return f"{{ {', '.join(entries)} }}" if value else "{}"
+    raise TypeError(f"TOML text of {type(value).__name__} is not made here")
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
+
+
+def reference_page() -> str:
+    """All sections and keys as a page of the documentation, in Markdown."""
+    lines = [
+        "# Keys of run.toml",
+        "",
+        "What [pwmlff train](training.md) reads; `--set section.key=value` stands above it. All",
+        "keys are optional but where it says so. This page is made from the code that checks them:",
+        "`python -m pwmlff.train.config > docs/run_toml.md`.",
+        "",
+    ]
+    for section in fields(Config):
+        kind = get_type_hints(Config)[section.name]
+        lines += [f"## [{section.name}]", "", _text(kind), ""]
+        lines += ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
+        defaults, hints = kind(), get_type_hints(kind)
+        for entry in fields(kind):
+            about = entry.metadata
+            default = about["shown"] or f"`{_toml(getattr(defaults, entry.name))}`"
+            bounds = _range(about).strip(" ,")
+            words = about["meaning"] + (f" ({bounds})" if bounds else "")
+            lines += [
+                f"| `{_name(entry.name)}` | {_type(hints[entry.name])} | {default} | {words} |"
+            ]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _text(kind: type) -> str:
+    """Docstring without its indentation."""
+    return "\n".join(line.strip() for line in (kind.__doc__ or "").strip().splitlines())
+
+
+def _type(kind: Any) -> str:
+    arguments = get_args(kind)
+    if get_origin(kind) is dict:
+        return "table"
+    if get_origin(kind) is tuple:
+        name = _NAMES[arguments[0]][1]
+        return f"list of {name}" if arguments[-1] is Ellipsis else f"{len(arguments)} {name}"
+    return _NAMES[kind][0].split()[-1] if kind is not bool else "boolean"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference_page())
