@@ -153,6 +153,35 @@ def compare(
 
 
 @app.command()
+def test(
+    model: Annotated[Path, typer.Argument(help="TorchScript model file.")],
+    data: Annotated[list[str], typer.Argument(help="Files with labels; FILE@0:5 for five frames.")],
+    format: Annotated[str | None, typer.Option(help="Format of the files; as they look.")] = None,
+    elements: Annotated[
+        str, typer.Option(help="Elements that take part, like 'Hf O'; all of the model's.")
+    ] = "",
+    plot: Annotated[Path | None, typer.Option(help="Parity plot, PNG.")] = None,
+    worst: Annotated[int, typer.Option(min=0, help="Frames and atoms to list.")] = 5,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads; as many as there are cores.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Tell the errors of a model on labelled structures.
+
+    RMSE and MAE of energy, force and virial, by element, group and magnitude of the force, and
+    where the largest are.
+
+    Example: pwmlff test model.pt valid.extxyz --plot parity.png
+    """
+    from pwmlff.train import evaluate as work  # noqa: PLC0415
+
+    chosen = elements.replace(",", " ").split()
+    options = work.Options(model, data, chosen, format, plot, worst, threads)
+    finish(lambda: work.test(options), json)
+
+
+@app.command()
 def ranks(
     np: Annotated[int | None, typer.Option("-np", "--np", min=1, help="Number of ranks.")] = None,
     hosts: Hosts = "",

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 from ase import Atoms
-from ase.data import atomic_numbers
 from ase.io import read
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -198,7 +197,7 @@ def compare(options: Options) -> CompareReport:
     parity: list[tuple[Case, np.ndarray, np.ndarray]] = []
     for path in options.models:
         module, info = model_file.open_model(path)
-        elements = _elements(info, options.elements)
+        elements = info.numbers_of(options.elements)
         expected = _expected(path, module, frames, elements, _is_lammps_data(options))
         runner = _Runner(options, path, info, elements, frames)
         screen = console(stderr=True)
@@ -256,18 +255,6 @@ def _expected(
         raise Failure(
             f"the reference does not compute these structures with '{path}': {error}{hint}"
         ) from error
-
-
-def _elements(info: model_file.ModelInfo, wanted: Sequence[str]) -> list[int]:
-    """Atomic numbers that take part, in the order of the model."""
-    if not wanted:
-        return list(info.atom_type)
-    numbers = [atomic_numbers.get(symbol, 0) for symbol in wanted]
-    if not set(numbers) <= set(info.atom_type):
-        raise Failure(
-            f"--elements names {' '.join(wanted)}; '{info.file}' has {' '.join(info.elements)}"
-        )
-    return [z for z in info.atom_type if z in numbers]
 
 
 def _cases(options: Options, info: model_file.ModelInfo) -> list[Case]:

@@ -21,12 +21,11 @@ from typing import Protocol
 import numpy as np
 import torch
 from ase import Atoms
-from ase.neighborlist import neighbor_list
 
 from pwmlff import devices, model_file, reference
 from pwmlff.models import pad_neighbors
 from pwmlff.report import Failure
-from pwmlff.structures import require_finite, require_usable
+from pwmlff.structures import neighbor_list, require_finite, require_usable
 
 ENGINES = ("auto", "fused", "torchscript", "reference")
 #: Environment variable that names the code for the processor (kernels/dp/engine.cpp).

@@ -7,14 +7,14 @@ import hashlib
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from ase.data import chemical_symbols
+from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff import archive
 from pwmlff.report import Failure
@@ -45,6 +45,19 @@ class ModelInfo:
     def elements(self) -> list[str]:
         """Chemical symbols, in the order of the model's types."""
         return [chemical_symbols[z] for z in self.atom_type]
+
+    def numbers_of(self, symbols: Sequence[str]) -> list[int]:
+        """Atomic numbers of the option `--elements`, in the order of the model; all if empty.
+
+        Raises:
+            Failure: one of them is no element of the model.
+        """
+        numbers = [atomic_numbers.get(symbol, 0) for symbol in symbols]
+        if not set(numbers) <= set(self.atom_type):
+            raise Failure(
+                f"--elements names {' '.join(symbols)}; '{self.file}' has {' '.join(self.elements)}"
+            )
+        return [z for z in self.atom_type if z in numbers or not numbers]
 
 
 def read(path: str | PathLike[str]) -> bytes:

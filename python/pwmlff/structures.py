@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import vesin
 from ase import Atoms
 
 MOST_IMAGES = 1_000_000  # of one atom inside the cutoff
@@ -47,6 +48,32 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
             f"atom would neighbour {images:.1e} images of itself, expected at most "
             f"{MOST_IMAGES:.0e}; look at the units of the cell"
         )
+
+
+def neighbor_list(quantities: str, atoms: Atoms, cutoff: float) -> list[np.ndarray]:
+    """What ase.neighborlist.neighbor_list gives, in a fiftieth of its time.
+
+    Args:
+        quantities: letters of i, j, d, D and S, as ase has them.
+        atoms: a structure that :func:`require_usable` takes.
+        cutoff: distance below which atoms are neighbours.
+
+    Returns:
+        One array for each letter, int64 or float64, sorted by i.
+    """
+    if len(atoms) == 0:
+        empty = {"i": (0,), "j": (0,), "d": (0,), "D": (0, 3), "S": (0, 3)}
+        kinds = {"i": np.int64, "j": np.int64, "S": np.int64}
+        return [np.zeros(empty[q], kinds.get(q, np.float64)) for q in quantities]
+    search = vesin.NeighborList(cutoff=float(cutoff), full_list=True, sorted=True)
+    found = search.compute(
+        points=atoms.positions,
+        box=np.asarray(atoms.cell.complete()),  # vectors that are missing have no images
+        periodic=atoms.pbc,
+        quantities=quantities,
+        copy=True,
+    )
+    return [a if a.dtype == np.float64 else a.astype(np.int64) for a in found]
 
 
 def require_finite(atom_energy: np.ndarray, forces: np.ndarray) -> None:

@@ -1,0 +1,263 @@
+"""How far energies, forces and virials of a model are from the labels of structures.
+
+    errors = of(frames, energy, forces, virial)
+    errors.force.rmse  # meV/angstrom
+
+The error of an energy is (E - E')/n of a frame of n atoms, that of a force one for each component,
+that of a virial one for each of the 9 components divided by n. A label that is missing counts
+nowhere; a prediction that is no number makes its RMSE one that is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from ase.data import chemical_symbols
+
+from pwmlff.train.frames import Frames
+
+QUANTITIES = ("energy", "force", "virial")
+
+
+@dataclass(frozen=True)
+class Units:
+    """What errors are reported in."""
+
+    factor: float  # from the units of the structures
+    energy: str
+    force: str
+    virial: str
+    magnitude: str  # of a force, not of its error
+
+    def of(self, quantity: str) -> str:
+        """Unit of the error of a quantity."""
+        return getattr(self, quantity)
+
+
+UNITS = {
+    "metal": Units(1000.0, "meV/atom", "meV/angstrom", "meV/atom", "eV/angstrom"),
+    "lj": Units(1.0, "epsilon/atom", "epsilon/sigma", "epsilon/atom", "epsilon/sigma"),
+}
+#: Where the bins of the magnitude of the reference force begin.
+MAGNITUDES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Errors of one quantity, in the units that they are reported in."""
+
+    count: int
+    rmse: float
+    mae: float
+    largest: float
+
+    @classmethod
+    def of(cls, errors: np.ndarray) -> Measure | None:
+        """Of any number of errors; None where there is none."""
+        size = np.abs(errors).ravel()
+        if not len(size):
+            return None
+        # Scaled, as squares of huge errors would be beyond the largest number.
+        largest = size.max()
+        scale = largest if 0.0 < largest < np.inf else 1.0
+        rmse = scale * np.sqrt(np.square(size / scale).mean())
+        return cls(len(size), float(rmse), float(size.mean()), float(largest))
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Forces whose reference has a magnitude of at least `low` and less than `high`."""
+
+    low: float  # in the units of the structures
+    high: float
+    atoms: int
+    measure: Measure
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of a set of structures; None for a quantity without labels."""
+
+    units: str  # of the structures; UNITS says what the errors are in
+    frames: int
+    atoms: int
+    energy: Measure | None
+    force: Measure | None
+    virial: Measure | None
+    by_element: dict[str, Measure]  # of the force, by chemical symbol
+    by_group: dict[str, dict[str, Measure]]  # by group and quantity
+    by_magnitude: list[Bin]  # of the force
+
+    @property
+    def measures(self) -> dict[str, Measure]:
+        """Those of the quantities that have labels."""
+        every = {name: getattr(self, name) for name in QUANTITIES}
+        return {name: measure for name, measure in every.items() if measure is not None}
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        units = UNITS[self.units]
+        return {**asdict(self), "reported_in": {name: units.of(name) for name in QUANTITIES}}
+
+
+@dataclass(frozen=True)
+class WorstFrame:
+    """A frame and the error of its energy."""
+
+    file: str
+    index: int  # of the frame in its file
+    group: str
+    atoms: int
+    error: float  # found - expected, per atom, as reported
+
+
+@dataclass(frozen=True)
+class WorstAtom:
+    """An atom and the magnitude of the error of its force."""
+
+    file: str
+    index: int  # of the frame in its file
+    atom: int  # in its frame, from 0
+    element: str
+    error: float  # as reported
+    magnitude: float  # of the reference force, in the units of the structures
+
+
+def of(
+    frames: Frames,
+    energy: np.ndarray,
+    forces: np.ndarray,
+    virial: np.ndarray,
+    units: str = "metal",
+) -> Errors:
+    """Compare predictions with the labels.
+
+    Args:
+        frames: structures with labels.
+        energy: [nframes] of whole structures.
+        forces: [natoms, 3].
+        virial: [nframes, 3, 3], with the sign of `Frames`.
+        units: of the structures and the predictions, a key of UNITS.
+
+    Raises:
+        ValueError: an array has another shape.
+    """
+    _require_shapes(frames, energy, forces, virial)
+    off = _differences(frames, energy, forces, virial, units)
+    labelled = _labelled(frames)
+    # Atoms of a frame count to its group.
+    group = {"force": np.repeat(frames.group, frames.natoms)}
+    by_group = {}
+    for k, name in enumerate(frames.group_names):
+        measures = {
+            quantity: Measure.of(
+                off[quantity][labelled[quantity] & (group.get(quantity, frames.group) == k)]
+            )
+            for quantity in QUANTITIES
+        }
+        by_group[name] = {q: measure for q, measure in measures.items() if measure}
+    whole = {q: Measure.of(off[q][labelled[q]]) for q in QUANTITIES}
+    by_element = {
+        chemical_symbols[z]: Measure.of(off["force"][labelled["force"] & (frames.numbers == z)])
+        for z in frames.elements
+    }
+    return Errors(
+        units=units,
+        frames=len(frames),
+        atoms=len(frames.numbers),
+        **whole,
+        by_element={symbol: measure for symbol, measure in by_element.items() if measure},
+        by_group={name: measures for name, measures in by_group.items() if measures},
+        by_magnitude=list(_bins(frames, off["force"])),
+    )
+
+
+def _require_shapes(
+    frames: Frames, energy: np.ndarray, forces: np.ndarray, virial: np.ndarray
+) -> None:
+    nframes, natoms = len(frames), len(frames.numbers)
+    for name, values, shape in (
+        ("energy", energy, (nframes,)),
+        ("forces", forces, (natoms, 3)),
+        ("virial", virial, (nframes, 3, 3)),
+    ):
+        if np.shape(values) != shape:
+            raise ValueError(f"{name} has shape {np.shape(values)}, expected {shape}")
+
+
+def _differences(
+    frames: Frames, energy: np.ndarray, forces: np.ndarray, virial: np.ndarray, units: str
+) -> dict[str, np.ndarray]:
+    """Errors as reported: energy [nframes], force [natoms, 3], virial [nframes, 3, 3]."""
+    factor = UNITS[units].factor
+    natoms = np.maximum(frames.natoms, 1)
+    return {
+        "energy": factor * (energy - frames.energies) / natoms,
+        "force": factor * (forces - frames.forces),
+        "virial": factor * (virial - frames.virials) / natoms[:, None, None],
+    }
+
+
+def _labelled(frames: Frames) -> dict[str, np.ndarray]:
+    """Which frames have an energy and a virial, and which atoms a force; by the labels alone."""
+    return {
+        "energy": ~np.isnan(frames.energies),
+        "force": ~np.isnan(frames.forces).any(axis=1),
+        "virial": ~np.isnan(frames.virials).any(axis=(1, 2)),
+    }
+
+
+def _bins(frames: Frames, off: np.ndarray) -> Iterable[Bin]:
+    magnitude = np.linalg.norm(frames.forces, axis=1)  # NaN is in no bin
+    for low, high in zip(MAGNITUDES, (*MAGNITUDES[1:], np.inf), strict=True):
+        inside = (low <= magnitude) & (magnitude < high)
+        if measure := Measure.of(off[inside]):
+            yield Bin(low, high, int(inside.sum()), measure)
+
+
+def worst_frames(
+    frames: Frames, energy: np.ndarray, most: int, units: str = "metal"
+) -> list[WorstFrame]:
+    """The frames whose energies are furthest off, the worst first; arguments as of :func:`of`."""
+    error = UNITS[units].factor * (energy - frames.energies) / np.maximum(frames.natoms, 1)
+    return [
+        WorstFrame(
+            frames.files[frames.file[k]],
+            int(frames.index[k]),
+            frames.group_names[frames.group[k]],
+            int(frames.natoms[k]),
+            float(error[k]),
+        )
+        for k in _largest(np.abs(error), ~np.isnan(frames.energies), most)
+    ]
+
+
+def worst_atoms(
+    frames: Frames, forces: np.ndarray, most: int, units: str = "metal"
+) -> list[WorstAtom]:
+    """The atoms whose forces are furthest off, the worst first; arguments as of :func:`of`."""
+    error = UNITS[units].factor * np.linalg.norm(forces - frames.forces, axis=1)
+    found = []
+    for k in _largest(error, ~np.isnan(frames.forces).any(axis=1), most):
+        frame = int(np.searchsorted(frames.first, k, side="right")) - 1
+        found.append(
+            WorstAtom(
+                frames.files[frames.file[frame]],
+                int(frames.index[frame]),
+                int(k - frames.first[frame]),
+                chemical_symbols[frames.numbers[k]],
+                float(error[k]),
+                float(np.linalg.norm(frames.forces[k])),
+            )
+        )
+    return found
+
+
+def _largest(size: np.ndarray, labelled: np.ndarray, most: int) -> Sequence[int]:
+    """Indices of the largest sizes among those with labels; what is no number comes first."""
+    size = np.where(np.isnan(size), np.inf, size)
+    chosen = np.flatnonzero(labelled)
+    return [int(k) for k in chosen[np.argsort(-size[chosen], kind="stable")][:most]]

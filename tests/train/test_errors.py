@@ -1,0 +1,266 @@
+"""Errors of a model against NumPy, and `pwmlff test` against ase and the reference."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ase import Atoms
+from typer.testing import CliRunner
+
+from edge_models import LennardJones, MessagePassing
+from labelled import frames_of
+from pwmlff import reference
+from pwmlff.cli import app
+from pwmlff.report import Failure
+from pwmlff.train import charts, evaluate
+from pwmlff.train.errors import MAGNITUDES, of, worst_atoms, worst_frames
+from pwmlff.train.frames import Frames
+from systems import SYSTEMS
+
+BINARY = SYSTEMS["two elements, triclinic"]
+
+
+@pytest.fixture
+def labelled() -> Frames:
+    """Structures of several sizes, groups and elements; the second lacks forces, the third all."""
+    rng = np.random.default_rng(1)
+    structures = [Atoms([8, 72, 8]), Atoms([72] * 4), Atoms([8, 8]), Atoms([22]), Atoms([8] * 5)]
+    forces = [rng.normal(0.0, 2.0, (len(atoms), 3)) for atoms in structures]
+    virials = rng.normal(size=(5, 3, 3))
+    energies = rng.normal(size=5)
+    forces[1][:], energies[2], forces[2][:], virials[2] = np.nan, np.nan, np.nan, np.nan
+    return frames_of(structures, energies, forces, virials, ["a", "b", "a", "b", "c"])
+
+
+def predicted(frames: Frames, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shapes = ((len(frames),), (len(frames.numbers), 3), (len(frames), 3, 3))
+    return tuple(rng.normal(size=shape) for shape in shapes)
+
+
+def test_against_loops_over_frames(labelled: Frames):  # noqa: PLR0912
+    """Every number of every breakdown, frame by frame and atom by atom."""
+    energy, forces, virial = predicted(labelled)
+    found = of(labelled, energy, forces, virial)
+    lists: dict = {}
+    for k in range(len(labelled)):
+        n = labelled.natoms[k]
+        group = labelled.group_names[labelled.group[k]]
+        if not np.isnan(labelled.energies[k]):
+            error = 1000 * (energy[k] - labelled.energies[k]) / n
+            for key in ("energy", (group, "energy")):
+                lists.setdefault(key, []).append(error)
+        for row in range(labelled.first[k], labelled.first[k + 1]):
+            if np.isnan(labelled.forces[row]).any():
+                continue
+            size = np.sqrt((labelled.forces[row] ** 2).sum())
+            low = max(m for m in MAGNITUDES if m <= size)
+            symbol = {8: "O", 72: "Hf", 22: "Ti"}[labelled.numbers[row]]
+            for axis in range(3):
+                error = 1000 * (forces[row, axis] - labelled.forces[row, axis])
+                for key in ("force", (group, "force"), symbol, low):
+                    lists.setdefault(key, []).append(error)
+        if not np.isnan(labelled.virials[k]).any():
+            for error in (1000 * (virial[k] - labelled.virials[k]) / n).ravel():
+                for key in ("virial", (group, "virial")):
+                    lists.setdefault(key, []).append(error)
+
+    def same(measure, key) -> None:
+        values = np.array(lists.pop(key))
+        assert measure.count == len(values)
+        assert measure.rmse == pytest.approx(np.sqrt((values**2).mean()), rel=1e-12)
+        assert measure.mae == pytest.approx(np.abs(values).mean(), rel=1e-12)
+        assert measure.largest == pytest.approx(np.abs(values).max(), rel=1e-12)
+
+    for name, measure in found.measures.items():
+        same(measure, name)
+    for name, measures in found.by_group.items():
+        for quantity, measure in measures.items():
+            same(measure, (name, quantity))
+    for symbol, measure in found.by_element.items():
+        same(measure, symbol)
+    for each in found.by_magnitude:
+        assert 3 * each.atoms == len(lists[each.low])
+        same(each.measure, each.low)
+    assert not lists
+    assert "force" in found.by_group["a"] and found.by_group["b"]["force"].count == 3
+    json.dumps(found.data())
+
+
+def test_units_lj(labelled: Frames):
+    metal, lj = (of(labelled, *predicted(labelled), units) for units in ("metal", "lj"))
+    for quantity in ("energy", "force", "virial"):
+        one, other = (getattr(errors, quantity).rmse for errors in (metal, lj))
+        assert one == pytest.approx(1000 * other, rel=1e-12)
+    assert lj.data()["reported_in"]["force"] == "epsilon/sigma"
+
+
+def test_no_number_is_no_label(labelled: Frames):
+    """A prediction of NaN is not taken for a label that is missing, and huge ones have an RMSE."""
+    energy, forces, virial = predicted(labelled)
+    forces[0, 1] = np.nan
+    energy[0] = 1e200
+    found = of(labelled, energy, forces, virial)
+    assert np.isnan(found.force.rmse)
+    assert found.energy.rmse == pytest.approx(1e203 / 3 / 2, rel=1e-9)
+    assert worst_atoms(labelled, forces, 1)[0].atom == 0
+    with pytest.raises(ValueError, match=r"forces has shape \(3, 3\), expected \(15, 3\)"):
+        of(labelled, energy, forces[:3], virial)
+
+
+def test_nothing_is_labelled():
+    frames = frames_of([Atoms("O2"), Atoms("O")])
+    found = of(frames, np.zeros(2), np.zeros((3, 3)), np.zeros((2, 3, 3)))
+    assert found.measures == {} and found.by_group == {} and found.by_magnitude == []
+    assert worst_frames(frames, np.zeros(2), 3) == []
+
+
+def test_worst(labelled: Frames):
+    energy, forces, _ = predicted(labelled)
+    off = np.abs(energy - labelled.energies) / labelled.natoms
+    order = [k for k in np.argsort(-off) if k != 2]
+    found = worst_frames(labelled, energy, 3)
+    assert [w.index for w in found] == order[:3]
+    assert abs(found[0].error) == pytest.approx(1000 * np.nanmax(off))
+    assert (found[0].file, found[0].atoms) == ("frames.extxyz", labelled.natoms[order[0]])
+    (worst, *rest) = worst_atoms(labelled, forces, 100)
+    assert len(rest) == 8  # of three frames with forces
+    rows = np.linalg.norm(forces - labelled.forces, axis=1)
+    row = int(np.nanargmax(rows))
+    assert labelled.first[worst.index] + worst.atom == row
+    assert worst.error == pytest.approx(1000 * rows[row])
+    assert worst.magnitude == pytest.approx(np.linalg.norm(labelled.forces[row]))
+    assert worst.element == {8: "O", 72: "Hf", 22: "Ti"}[labelled.numbers[row]]
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Let files be read as given frames."""
+
+    def set_frames(frames: Frames) -> None:
+        module = types.ModuleType("pwmlff.train.readers")
+        module.read = lambda files, format=None: frames
+        monkeypatch.setitem(sys.modules, "pwmlff.train.readers", module)
+
+    return set_frames
+
+
+def structures() -> list[Atoms]:
+    cluster = Atoms("OHfO", positions=[(0, 0, 0), (1.9, 0, 0), (0, 2.1, 0)])
+    return [BINARY.atoms(1), BINARY.atoms(2), cluster, SYSTEMS["two elements, slab"].atoms()]
+
+
+@pytest.mark.parametrize("kind", ["DP", "EDGE"])
+def test_file_against_the_reference(read, tmp_path: Path, kind: str):
+    """Numbers of the command against ase's neighbours and plain float64, by direct NumPy."""
+    path = tmp_path / "model.pt"
+    model = BINARY.model() if kind == "DP" else MessagePassing([8, 72], 3.0)
+    torch.jit.script(model).save(path)
+    rng = np.random.default_rng(3)
+    every = structures()
+    expected = [reference.evaluate(path, atoms) for atoms in every]
+    noise = [rng.normal(0, 0.1, size=(len(atoms), 3)) for atoms in every]
+    shift = rng.normal(size=len(every))
+    push = rng.normal(size=(len(every), 3, 3))
+    frames = frames_of(
+        every,
+        [e.energy + s for e, s in zip(expected, shift, strict=True)],
+        [e.forces + n for e, n in zip(expected, noise, strict=True)],
+        [e.virial + p for e, p in zip(expected, push, strict=True)],
+    )
+    read(frames)
+    found = CliRunner().invoke(
+        app, ["test", str(path), "any.xyz", "--plot", str(tmp_path / "parity.png"), "--json"]
+    )
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.stdout)
+    assert result["engine"] == ("fused" if kind == "DP" else "reference")
+    n = np.array([len(atoms) for atoms in every])
+    forces = np.concatenate(noise)
+    for quantity, values in (
+        ("energy", shift / n),
+        ("force", forces),
+        ("virial", push / n[:, None, None]),
+    ):
+        measure = result["errors"][quantity]
+        assert measure["rmse"] == pytest.approx(1000 * np.sqrt((values**2).mean()), rel=1e-6)
+        assert measure["mae"] == pytest.approx(1000 * np.abs(values).mean(), rel=1e-6)
+    oxygen = forces[np.concatenate([atoms.numbers for atoms in every]) == 8]
+    by_element = result["errors"]["by_element"]["O"]["rmse"]
+    assert by_element == pytest.approx(1000 * np.sqrt((oxygen**2).mean()), rel=1e-6)
+    assert len(result["worst_atoms"]) == 5 and len(result["worst_frames"]) == 4
+    assert (tmp_path / "parity.png").stat().st_size > 1000
+    shown = CliRunner().invoke(app, ["test", str(path), "any.xyz", "--worst", "1"]).output
+    for words in ("meV/atom", "meV/angstrom", "Hf", "frames.extxyz"):
+        assert words in shown
+
+
+def test_what_cannot_be_tested(read, tmp_path: Path):
+    path = tmp_path / "model.pt"
+    BINARY.model().save(path)
+    options = evaluate.Options(path, ["any.xyz"])
+    read(frames_of(structures()))
+    with pytest.raises(Failure, match="neither energies nor forces nor virials"):
+        evaluate.test(options)
+    odd = [BINARY.atoms(), Atoms("OTi", positions=[[0, 0, 0], [2, 0, 0]])]
+    read(frames_of(odd, [0.0, 0.0]))
+    with pytest.raises(
+        Failure, match=r"frame 1 of 'frames\.extxyz': atom 1 has atomic number 22, expected one of"
+    ):
+        evaluate.test(options)
+    crowd = Atoms("O2", positions=[[1, 1, 1], [1, 1, 1]], cell=[9, 9, 9], pbc=True)
+    read(frames_of([BINARY.atoms(), crowd], [0.0, 0.0]))
+    with pytest.raises(Failure, match=r"frame 1 of 'frames\.extxyz'.*non-finite"):
+        evaluate.test(options)
+    with pytest.raises(Failure, match="--elements names Ti"):
+        evaluate.test(evaluate.Options(path, ["any.xyz"], elements=["Ti"]))
+    with pytest.raises(Failure, match="found no folder"):
+        evaluate.test(evaluate.Options(path, ["any.xyz"], plot=tmp_path / "absent" / "p.png"))
+
+
+def test_elements_take_part_as_in_lammps(read, tmp_path: Path):
+    """Fewer elements divide the descriptor by less."""
+    path = tmp_path / "model.pt"
+    BINARY.model().save(path)
+    oxygen = Atoms("O3", positions=[[0, 0, 0], [1.5, 0, 0], [0, 1.5, 0]])
+    expected = reference.evaluate(path, oxygen, [8]).energy
+    assert abs(expected - reference.evaluate(path, oxygen).energy) > 1e-3
+    read(frames_of([oxygen], [expected]))
+    found = evaluate.test(evaluate.Options(path, ["any.xyz"], elements=["O"]))
+    assert found.errors.energy.rmse < 1e-6
+
+
+def test_lennard_jones_units(read, tmp_path: Path):
+    path = tmp_path / "lj.pt"
+    torch.jit.script(LennardJones()).save(path)
+    pair = Atoms("Ar2", positions=[[0, 0, 0], [1.2, 0, 0]])
+    energy = 4 * (1.2**-12 - 1.2**-6)
+    read(frames_of([pair], [energy + 0.5]))
+    found = evaluate.test(evaluate.Options(path, ["any.xyz"]))
+    assert found.errors.energy.rmse == pytest.approx(0.25)
+    assert found.data()["errors"]["reported_in"]["energy"] == "epsilon/atom"
+
+
+def test_parity_picture(labelled: Frames):
+    """Points are label and prediction, per atom; many become a density."""
+    energy, forces, virial = predicted(labelled)
+    errors = of(labelled, energy, forces, virial)
+    figure = charts.parity(labelled, energy, forces, virial, errors)
+    axes = {a.get_label(): a for a in figure.axes}
+    assert list(axes) == ["energy", "force", "virial"]
+    points = axes["energy"].lines[-1]
+    there = [0, 1, 3, 4]
+    np.testing.assert_allclose(points.get_xdata(), (labelled.energies / labelled.natoms)[there])
+    np.testing.assert_allclose(points.get_ydata(), (energy / labelled.natoms)[there])
+    assert f"{errors.force.rmse:.4g} meV/angstrom" in axes["force"].get_title()
+    assert axes["force"].get_xlabel() == "force of the data (eV/angstrom)"
+    many = frames_of([Atoms("O2000")], forces=[np.random.default_rng(0).normal(size=(2000, 3))])
+    errors = of(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)))
+    (only,) = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors).axes
+    assert only.get_label() == "force" and len(only.collections) == 1
