@@ -1,0 +1,348 @@
+"""What a training leaves behind and shows: log, learning curve, TensorBoard, progress.
+
+Only one rank holds these. The log is there twice, for people and for programs, a row for each
+validation: log.csv and log.jsonl (JSON lines). RMSEs are in meV/atom and meV/angstrom, or reduced
+in units "lj" (`errors.UNITS`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.text import Text
+
+from pwmlff import picture
+from pwmlff.report import Failure, console
+from pwmlff.train import charts
+from pwmlff.train.errors import QUANTITIES, UNITS, Errors
+
+log = logging.getLogger(__name__)
+
+CSV, JSON, CURVE, TENSORBOARD = "log.csv", "log.jsonl", "learning_curve.png", "tensorboard"
+PLAIN_INTERVAL = 30.0  # seconds between lines of progress where there is no terminal
+
+
+@dataclass(frozen=True)
+class Row:
+    """One validation; None for what was not computed."""
+
+    step: int
+    epoch: float  # passes over the data
+    time: float  # seconds of training, those before a resumption included
+    learning_rate: float | None = None
+    loss: float | None = None  # mean of the steps since the last row
+    energy_train: float | None = None  # RMSE, as all that follow
+    energy_valid: float | None = None
+    force_train: float | None = None
+    force_valid: float | None = None
+    virial_train: float | None = None
+    virial_valid: float | None = None
+    atoms_per_second: float | None = None  # learned from, of all ranks
+
+    @classmethod
+    def of(cls, *, train: Errors | None = None, valid: Errors | None = None, **values: Any) -> Row:
+        """Row with the RMSEs of both sets; the other values by name."""
+        for name, errors in (("train", train), ("valid", valid)):
+            for quantity, measure in (errors.measures if errors else {}).items():
+                values[f"{quantity}_{name}"] = measure.rmse
+        return cls(**values)
+
+    def text(self, units: str = "metal") -> str:
+        """One line: where the training is, and its errors on train / valid."""
+        parts = [f"epoch {self.epoch:.4g}, step {self.step}, {_duration(self.time)}"]
+        for quantity in QUANTITIES:
+            both = [getattr(self, f"{quantity}_{name}") for name in ("train", "valid")]
+            if any(value is not None for value in both):
+                shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
+                parts.append(f"{quantity} {shown} {UNITS[units].of(quantity)}")
+        return "; ".join(parts)
+
+
+def read(path: Path) -> list[Row]:
+    """Rows of a log.jsonl, up to a line that was cut short; none where there is no file.
+
+    Raises:
+        Failure: the file cannot be read, or a line before the last is not one of a log.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Failure(f"cannot read '{path}': {error.strerror}") from error
+    # What is behind the last end of a line was not finished.
+    return [_row(path, number, line) for number, line in enumerate(lines[:-1], 1)]
+
+
+def _row(path: Path, number: int, line: bytes) -> Row:
+    known = [field.name for field in fields(Row)]
+    try:
+        values = json.loads(line)
+        kept = {name: values[name] for name in known if name in values}
+        numeric = all(v is None or type(v) in (int, float) for v in kept.values())
+        if numeric and type(kept["step"]) is int:
+            return Row(**kept)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise Failure(
+        f"line {number} of '{path}' is {line[:60].decode(errors='replace')!r}, expected a row of "
+        "the log of a training; move the file away to go on without it"
+    )
+
+
+class Record:
+    """The log of a training in its folder, one row for each validation.
+
+    A row is in the files when `add` returns. Where one cannot be written (a full disk), training
+    goes on, with a warning, and the row is written with the next one; no file ever has half a row
+    in its middle.
+
+    Args:
+        folder: that is there.
+        step: of the checkpoint that the training goes on from, whose later rows are cut away; None
+            for a training from its beginning.
+        units: of the structures, a key of UNITS.
+        tensorboard: whether to write events, where TensorBoard is installed.
+
+    Raises:
+        Failure: the folder holds the log of another training, or cannot be written to.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        step: int | None = None,
+        units: str = "metal",
+        tensorboard: bool = False,
+    ) -> None:
+        self.folder, self.units = Path(folder), units
+        if step is None:
+            for name in (CSV, JSON):
+                if (self.folder / name).exists():
+                    raise Failure(
+                        f"'{self.folder / name}' is the log of another training; go on with that "
+                        "one by --resume, or choose another folder (-o)"
+                    )
+        kept = read(self.folder / JSON) if step is not None else []
+        self.rows = [row for row in kept if row.step <= (step or 0)]
+        header = ",".join(field.name for field in fields(Row))
+        self._json = _Lines(self.folder / JSON, [_json(row) for row in self.rows])
+        self._csv = _Lines(self.folder / CSV, [header, *map(_csv, self.rows)])
+        self._events = _events(self.folder / TENSORBOARD, step) if tensorboard else None
+
+    def add(self, row: Row) -> None:
+        """Write a row, unless it is of a step that is in the log already."""
+        if self.rows and row.step <= self.rows[-1].step:
+            return
+        self.rows.append(row)
+        self._json.add(_json(row))
+        self._csv.add(_csv(row))
+        if self._events is not None:
+            for name, value in asdict(row).items():
+                if name != "step" and value is not None:
+                    quantity, _, which = name.rpartition("_")
+                    tag = f"{quantity}/{which}" if which in charts.SETS else name
+                    self._events.add_scalar(tag, value, row.step)
+            self._events.flush()
+
+    def draw(self) -> Path:
+        """Write the learning curve.
+
+        Raises:
+            Failure: there is no row, or the picture cannot be written.
+        """
+        if not self.rows:
+            raise Failure(f"'{self.folder / JSON}' has no row to draw a learning curve of")
+        path = picture.destination(self.folder / CURVE)
+        picture.save(charts.learning_curve(self.rows, self.units), path, dpi=120)
+        return path
+
+    def close(self) -> None:
+        """Close the files."""
+        self._json.close()
+        self._csv.close()
+        if self._events is not None:
+            self._events.close()
+
+    def __enter__(self) -> Record:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the files."""
+        self.close()
+
+
+def _json(row: Row) -> str:
+    # JSON has no NaN.
+    values = {
+        k: None if isinstance(v, float) and not math.isfinite(v) else v
+        for k, v in asdict(row).items()
+    }
+    return json.dumps(values, allow_nan=False)
+
+
+def _csv(row: Row) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(astuple(row))
+    return text.getvalue()
+
+
+class _Lines:
+    """A file that holds whole lines only, but for the last where the process was killed."""
+
+    def __init__(self, path: Path, lines: Sequence[str]) -> None:
+        self._path, self._waiting, self._warned = path, b"", False
+        new = path.with_name(path.name + ".new")
+        text = "".join(f"{line}\n" for line in lines).encode()
+        try:
+            # The old file is there until the new one is complete.
+            with new.open("wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(path)
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            with suppress(OSError):
+                new.unlink()
+            raise Failure(f"cannot write '{path}': {error.strerror}") from error
+        self._size = len(text)
+
+    def add(self, line: str) -> None:
+        self._waiting += f"{line}\n".encode()
+        rest = memoryview(self._waiting)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(self._size)
+            if not self._warned:
+                log.warning("cannot write '%s': %s; training goes on", self._path, error.strerror)
+            self._warned = True
+            return
+        self._size += len(self._waiting)
+        self._waiting, self._warned = b"", False
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _events(folder: Path, step: int | None) -> Any:
+    """Writer for TensorBoard; None, with a warning, where that is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  not always installed
+    except ImportError:
+        log.warning("TensorBoard is not installed (pip install tensorboard): no events for it")
+        return None
+    return SummaryWriter(str(folder), purge_step=None if step is None else step + 1)
+
+
+class Display:
+    """The progress of a training on stderr: a bar on a terminal, plain lines elsewhere.
+
+    Args:
+        units: of the structures, a key of UNITS.
+        screen: where to show it; stderr when None.
+        clock: seconds, from any beginning.
+    """
+
+    def __init__(
+        self,
+        units: str = "metal",
+        screen: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._units, self._clock = units, clock
+        self._screen = screen or console(stderr=True)
+        self._begin: tuple[float, float] | None = None  # fraction and time of the first step seen
+        self._shown = -math.inf  # when the last plain line was
+        self._bar: Progress | None = None
+        if self._screen.is_terminal:
+            self._bar = Progress(
+                BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False),
+                console=self._screen, transient=True,
+            )  # fmt: skip
+            self._task = self._bar.add_task("starting", total=1.0)
+
+    def __enter__(self) -> Display:
+        """Begin to show."""
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def step(
+        self,
+        fraction: float,
+        *,
+        epoch: float,
+        step: int,
+        loss: float | None = None,
+        atoms_per_second: float | None = None,
+    ) -> None:
+        """Tell of a step; cheap enough for each of them.
+
+        Args:
+            fraction: of the training that is done, 0 to 1.
+            epoch, step, loss, atoms_per_second: as in Row.
+        """
+        now = self._clock()
+        self._begin = self._begin or (fraction, now)
+        if self._bar is None and now - self._shown < PLAIN_INTERVAL:
+            return
+        self._shown = now
+        parts = [f"epoch {epoch:.1f}, step {step}"]
+        if loss is not None:
+            parts.append(f"loss {loss:.3g}")
+        if atoms_per_second is not None:
+            parts.append(f"{atoms_per_second:.3g} atoms/s")
+        left = self._left(fraction, now)
+        if left is not None:
+            parts.append(f"{_duration(left)} left")
+        text = ", ".join(parts)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=fraction, description=text)
+        else:
+            self._screen.print(Text(f"{100.0 * fraction:.0f} %, {text}"))
+
+    def row(self, row: Row) -> None:
+        """Show a validation, in a line that stays."""
+        self._screen.print(Text(row.text(self._units)))
+
+    def _left(self, fraction: float, now: float) -> float | None:
+        """Seconds to the end at the speed since the first step that was told of."""
+        first, since = self._begin or (fraction, now)
+        if fraction <= first:
+            return None
+        return max(0.0, 1.0 - fraction) * (now - since) / (fraction - first)
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

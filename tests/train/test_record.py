@@ -1,0 +1,247 @@
+"""The log of a training, also of one that was killed or ran out of disk; its pictures."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ase import Atoms
+from rich.console import Console
+
+from labelled import frames_of
+from pwmlff.report import Failure
+from pwmlff.train import charts, record
+from pwmlff.train.errors import of
+from pwmlff.train.record import Display, Record, Row
+
+
+def row(step: int, **values) -> Row:
+    values = {"energy_valid": 5.0 / step, "force_train": 100.0 / step, **values}
+    return Row(step=step, epoch=step / 10, time=1.5 * step, loss=0.1 + step / 3, **values)
+
+
+def on_disk(folder: Path) -> tuple[list[dict], list[dict]]:
+    """What other programs read: CSV and JSON lines."""
+    with (folder / "log.csv").open(newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    return table, [json.loads(line) for line in lines]
+
+
+def test_rows_are_in_both_files(tmp_path: Path):
+    log = Record(tmp_path)
+    for step in (1, 2, 5):
+        log.add(row(step))
+        table, lines = on_disk(tmp_path)  # while it is open
+        assert int(table[-1]["step"]) == lines[-1]["step"] == step
+    assert [float(entry["loss"]) for entry in table] == [0.1 + step / 3 for step in (1, 2, 5)]
+    assert [entry["loss"] for entry in lines] == [0.1 + step / 3 for step in (1, 2, 5)]
+    assert table[0]["force_valid"] == "" and lines[0]["force_valid"] is None
+    assert list(table[0]) == list(lines[0]) == [field.name for field in fields(Row)]
+    log.add(row(6, energy_train=np.nan))
+    table, lines = on_disk(tmp_path)
+    assert table[-1]["energy_train"] == "nan" and lines[-1]["energy_train"] is None
+
+
+def test_errors_become_columns():
+    frames = frames_of([Atoms("O2"), Atoms("O")], [1.0, 2.0], [np.ones((2, 3)), np.ones((1, 3))])
+    found = of(frames, np.array([1.2, 2.0]), np.zeros((3, 3)), np.zeros((2, 3, 3)))
+    made = Row.of(step=3, epoch=0.5, time=2.0, valid=found)
+    assert made.energy_valid == pytest.approx(100.0 / np.sqrt(2))
+    assert made.force_valid == pytest.approx(1000.0)
+    assert made.virial_valid is None and made.energy_train is None
+    assert "energy - / 70.71 meV/atom; force - / 1000 meV/angstrom" in made.text()
+
+
+def test_resume_cuts_what_came_after_the_checkpoint(tmp_path: Path):
+    with Record(tmp_path) as log:
+        for step in range(1, 8):
+            log.add(row(step))
+    with Record(tmp_path, step=4) as log:
+        assert [r.step for r in log.rows] == [1, 2, 3, 4]
+        log.add(row(4, energy_train=1.0))  # told again: it is there
+        for step in (5, 6):
+            log.add(row(step, energy_train=7.0))
+    whole = [row(s) for s in range(1, 5)] + [row(s, energy_train=7.0) for s in (5, 6)]
+    assert record.read(tmp_path / "log.jsonl") == whole
+    table, lines = on_disk(tmp_path)
+    assert [int(entry["step"]) for entry in table] == [e["step"] for e in lines] == [*range(1, 7)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "log.jsonl"]
+
+
+def test_another_training_is_not_overwritten(tmp_path: Path):
+    with Record(tmp_path) as log:
+        log.add(row(1))
+    before = on_disk(tmp_path)
+    with pytest.raises(Failure, match=r"the log of another training.*--resume"):
+        Record(tmp_path)
+    assert on_disk(tmp_path) == before
+
+
+@pytest.mark.parametrize("cut", [1, 10, 80])
+def test_torn_last_line(tmp_path: Path, cut: int):
+    """As a kill leaves it: any part of the last line in either file."""
+    with Record(tmp_path) as log:
+        for step in (1, 2, 3):
+            log.add(row(step))
+    for name in ("log.jsonl", "log.csv"):
+        data = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(data[: -min(cut, len(data.splitlines()[-1]))])
+    with Record(tmp_path, step=3) as log:
+        assert [r.step for r in log.rows] == [1, 2]
+        log.add(row(3))
+    table, lines = on_disk(tmp_path)
+    assert [int(entry["step"]) for entry in table] == [e["step"] for e in lines] == [1, 2, 3]
+
+
+def test_foreign_file(tmp_path: Path):
+    for line in (b"hello", b'{"step": "x"}', b'{"epoch": 1}', b"[1]", b'{"step": 1.5, "epoch": 1}'):
+        (tmp_path / "log.jsonl").write_bytes(line + b"\n")
+        with pytest.raises(Failure, match=r"line 1 of '.*log\.jsonl' is .*, expected a row"):
+            Record(tmp_path, step=3)
+        assert (tmp_path / "log.jsonl").read_bytes() == line + b"\n"
+
+
+def test_killed_while_writing(tmp_path: Path):
+    """A process that only writes rows is killed; all but the last line are whole."""
+    code = (
+        "import sys; from itertools import count; from pwmlff.train.record import Record, Row\n"
+        "log = Record(sys.argv[1]); print(flush=True)\n"
+        "for step in count(1): log.add(Row(step=step, epoch=step / 10, time=1.0))\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        while (tmp_path / "log.jsonl").stat().st_size < 20_000:
+            assert process.poll() is None
+        process.kill()
+    rows = record.read(tmp_path / "log.jsonl")
+    assert [r.step for r in rows] == [*range(1, len(rows) + 1)] and len(rows) > 50
+    with Record(tmp_path, step=40) as log:
+        assert [r.step for r in log.rows] == [*range(1, 41)]
+
+
+class FullDisk(io.FileIO):
+    """Takes half of what it is given, then nothing, as long as `full`."""
+
+    full = True
+
+    def write(self, data) -> int:
+        if not self.full:
+            return super().write(data)
+        if len(data) > 10:
+            return super().write(bytes(data)[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_full_disk(tmp_path: Path, caplog):
+    """Training goes on, no half row is left behind, and nothing is lost once there is room."""
+    log = Record(tmp_path)
+    log.add(row(1))
+    for lines in (log._json, log._csv):
+        lines._file = FullDisk(str(lines._path), "ab")
+    with caplog.at_level(logging.WARNING):
+        log.add(row(2))
+        log.add(row(3))
+    assert len(caplog.records) == 2  # one for each file
+    assert "No space left on device; training goes on" in caplog.text
+    table, lines = on_disk(tmp_path)
+    assert [int(entry["step"]) for entry in table] == [e["step"] for e in lines] == [1]
+    log._json._file.full = log._csv._file.full = False
+    log.add(row(4))
+    table, lines = on_disk(tmp_path)
+    assert [int(entry["step"]) for entry in table] == [e["step"] for e in lines] == [1, 2, 3, 4]
+
+
+def test_folder_that_cannot_be_written(tmp_path: Path):
+    with pytest.raises(Failure, match=r"cannot write '.*absent.*': No such file"):
+        Record(tmp_path / "absent")
+
+
+def test_tensorboard(tmp_path: Path, monkeypatch, caplog):
+    """Scalars go where they belong; where it is not installed, there is a warning."""
+    told = []
+
+    class SummaryWriter:
+        def __init__(self, folder: str, purge_step: int | None):
+            told.append((folder, purge_step))
+
+        def add_scalar(self, tag: str, value: float, step: int):
+            told.append((tag, value, step))
+
+        def flush(self):
+            pass
+
+        close = flush
+
+    module = type(sys)("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    with Record(tmp_path, tensorboard=True) as log:
+        log.add(row(2))
+    assert told[0] == (str(tmp_path / "tensorboard"), None)
+    assert ("energy/valid", 2.5, 2) in told and ("force/train", 50.0, 2) in told
+    assert ("loss", 0.1 + 2 / 3, 2) in told
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with caplog.at_level(logging.WARNING), Record(tmp_path, step=2, tensorboard=True) as log:
+        log.add(row(3))
+    assert "pip install tensorboard" in caplog.text
+    assert [entry["step"] for entry in on_disk(tmp_path)[1]] == [2, 3]
+
+
+def test_learning_curve(tmp_path: Path):
+    rows = [row(step, energy_valid=None if step == 2 else 5.0 / step) for step in (1, 2, 5)]
+    figure = charts.learning_curve(rows)
+    axes = {a.get_label(): a for a in figure.axes}
+    assert list(axes) == ["energy", "force", "loss"]
+    (energy,) = axes["energy"].lines
+    assert list(energy.get_xdata()) == [1, 2, 5]
+    np.testing.assert_array_equal(energy.get_ydata(), [5.0, np.nan, 1.0])
+    assert energy.get_label() == "valid"
+    (force,) = axes["force"].lines
+    assert force.get_label() == "train" and force.get_color() != energy.get_color()
+    assert axes["force"].get_ylabel() == "force RMSE\n(meV/angstrom)"
+    assert axes["force"].get_yscale() == axes["loss"].get_xscale() == "log"
+    with Record(tmp_path) as log:
+        with pytest.raises(Failure, match="no row"):
+            log.draw()
+        for entry in rows:
+            log.add(entry)
+        assert log.draw() == tmp_path / "learning_curve.png"
+    assert (tmp_path / "learning_curve.png").read_bytes()[:4] == b"\x89PNG"
+    charts.learning_curve([Row(step=0, epoch=0.0, time=0.0)]).canvas.draw()  # nothing to show
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress(terminal: bool):
+    """On a terminal at each step; elsewhere a line now and then, and one for each validation."""
+    now = [100.0]
+    text = io.StringIO()
+    screen = Console(file=text, force_terminal=terminal, width=140, markup=False)
+    with Display(screen=screen, clock=lambda: now[0]) as display:
+        for k in range(50, 100):
+            now[0] += 2.0
+            display.step(k / 100, epoch=k / 10, step=k, loss=0.5, atoms_per_second=4e4)
+        display.row(row(99))
+        if terminal:
+            assert display._bar.tasks[0].completed == 0.99
+            shown = display._bar.tasks[0].description
+        else:
+            shown = text.getvalue()
+    assert "energy - / 0.05051 meV/atom; force 1.01 / - meV/angstrom" in text.getvalue()
+    if not terminal:
+        assert [line[:4] for line in shown.splitlines()] == ["50 %", "65 %", "80 %", "95 %", "epoc"]
+    # 49 steps of 1 % took 98 seconds; what was done before a resumption does not count.
+    assert "epoch 9.9, step 99, loss 0.5, 4e+04 atoms/s, 0:00:02 left" in shown or not terminal
+    assert "step 95, loss 0.5, 4e+04 atoms/s, 0:00:10 left" in shown or terminal
