@@ -1,0 +1,132 @@
+"""Which of the many names of a label are the same thing, and with which sign.
+
+Energies are of the whole structure (eV), forces -dE/dx (eV/angstrom), virials the sum of
+r_ij (x) f_ij (eV): positive diagonal when compressed. A stress (eV/angstrom^3) has the sign of ase,
+stress = -virial / volume, and six numbers are in the order xx yy zz yz xz xy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from ase.stress import voigt_6_to_full_3x3_stress
+
+from pwmlff.report import Failure
+
+log = logging.getLogger(__name__)
+
+#: Who names a label so means it: these go before names without a prefix.
+PREFIXES = ("ref_", "dft_", "")
+#: Names in lower case without a prefix, those that go first first.
+NAMES = {
+    "energy": ("energy", "total_energy", "etot", "free_energy"),
+    "forces": ("forces", "force"),
+    "virial": ("virial", "virials"),
+    "stress": ("stress",),
+    "group": ("group", "config_type"),
+}
+
+
+def found(values: Mapping[str, Any], label: str, where: str = "") -> Any:
+    """The value of a label under any of its names, or None.
+
+    A value that is there under two names with different numbers is warned of.
+    """
+    known = {str(key).lower().replace("-", "_"): key for key in values}
+    names = [
+        known[prefix + name]
+        for name in NAMES[label]
+        for prefix in PREFIXES
+        if prefix + name in known
+    ]
+    if not names:
+        return None
+    taken = values[names[0]]
+    for other in names[1:]:
+        if other.lower() != "free_energy" and not _same(taken, values[other]):
+            log.warning(
+                "%s has '%s' and '%s', which differ: '%s' is taken; leave the other one out if "
+                "that is right",
+                *(where, names[0], other, names[0]),
+            )
+    return taken
+
+
+def _same(a: Any, b: Any) -> bool:
+    return np.array_equal(np.asarray(a), np.asarray(b))
+
+
+def labels_of(
+    info: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    cell: np.ndarray,
+    natoms: int,
+    where: str,
+) -> dict[str, Any]:
+    """The labels and the group of a structure, for `Labelled`.
+
+    Args:
+        info: values of the structure by name.
+        arrays: values of its atoms by name.
+        cell: [3, 3]
+        natoms: atoms of the structure.
+        where: the structure, in messages.
+
+    Raises:
+        Failure: a label has the wrong shape or is no number.
+    """
+    result: dict[str, Any] = {}
+    energy = found(info, "energy", where)
+    if energy is not None:
+        result["energy"] = float(_numbers(energy, (), "energy", where))
+    forces = found(arrays, "forces", where)
+    if forces is not None:
+        result["forces"] = _numbers(forces, (natoms, 3), "forces", where)
+    virial, stress = found(info, "virial", where), found(info, "stress", where)
+    volume = abs(np.linalg.det(cell))
+    if stress is not None:
+        if volume == 0.0:
+            if virial is None:
+                raise Failure(f"{where} has a stress but no volume; expected three cell vectors")
+        else:
+            of_stress = -volume * _tensor(stress, "stress", where)
+            result["virial"] = of_stress
+    if virial is not None:
+        tensor = _tensor(virial, "virial", where)
+        scale = np.abs(tensor).max()
+        if "virial" in result and np.abs(tensor - result["virial"]).max() > 1e-3 * scale:
+            log.warning(
+                "%s has a virial and a stress, and the virial is not -volume * stress: the virial "
+                "is taken; leave the other one out if that is right",
+                where,
+            )
+        result["virial"] = tensor
+    group = found(info, "group")
+    if group is not None:
+        result["group"] = str(group)
+    return result
+
+
+def _numbers(value: Any, shape: tuple[int, ...], name: str, where: str) -> np.ndarray:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise Failure(f"{where}: its {name} is '{value}', expected numbers") from None
+    if array.shape != shape or isinstance(value, bool | np.bool_):
+        raise Failure(
+            f"{where}: its {name} has the shape {list(array.shape)}, expected {list(shape)}"
+        )
+    return array
+
+
+def _tensor(value: Any, name: str, where: str) -> np.ndarray:
+    """[3, 3] of nine numbers in any shape or of six."""
+    size = np.size(value)
+    if size == 6:
+        return voigt_6_to_full_3x3_stress(_numbers(np.ravel(value), (6,), name, where))
+    if size != 9:
+        raise Failure(f"{where}: its {name} has {size} numbers, expected nine or six")
+    return _numbers(np.reshape(value, (3, 3)), (3, 3), name, where)

@@ -1,0 +1,178 @@
+"""Neighbours of all atoms of all frames, found once: positions do not change while training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from ase import Atoms
+from ase.data import chemical_symbols
+from vesin import NeighborList
+
+from pwmlff.report import Failure
+from pwmlff.structures import require_usable
+from pwmlff.train.frames import Frames
+
+CLOSEST = 0.3  # atoms nearer than this overlap
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The full neighbour list of all frames: an edge for each centre and each of its neighbours.
+
+    Edges are sorted by frame, centre i, type of the neighbour, neighbour j, and its image.
+    """
+
+    rij: np.ndarray  # float64 [E, 3] x_j - x_i, of the image that is near
+    j: np.ndarray  # int32 [E] in the frame, from 0
+    count: np.ndarray  # int32 [natoms, ntypes] edges of each centre and type of neighbour
+    first: np.ndarray  # int64 [nframes + 1] where the edges of a frame begin
+    types: np.ndarray  # int32 [natoms] index into elements
+    elements: np.ndarray  # int32 [ntypes] atomic numbers
+    cutoff: float
+
+    def __len__(self) -> int:
+        """Return the number of edges."""
+        return len(self.j)
+
+    @property
+    def ntypes(self) -> int:
+        """Number of types."""
+        return len(self.elements)
+
+    @cached_property
+    def distances(self) -> np.ndarray:
+        """Length of each edge, float64 [E]."""
+        return np.sqrt(np.einsum("ek,ek->e", self.rij, self.rij))
+
+
+def available() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
+    """Type of each atom, int32 [natoms], by the order of the elements.
+
+    Raises:
+        Failure: a frame holds another element, or an element is there twice.
+    """
+    kinds = list(elements)
+    if not kinds or len(set(kinds)) != len(kinds):
+        raise Failure(f"elements are {kinds}, expected atomic numbers, each once")
+    type_of = np.full(max([*kinds, *frames.elements]) + 1, -1, dtype=np.int32)
+    type_of[kinds] = np.arange(len(kinds))
+    types = type_of[frames.numbers]
+    other = np.flatnonzero(types < 0)
+    if len(other):
+        k = int(np.searchsorted(frames.first, other[0], side="right")) - 1
+        raise Failure(
+            f"{frames.where(k)} holds {chemical_symbols[frames.numbers[other[0]]]}, expected "
+            f"{' '.join(chemical_symbols[z] for z in kinds)}: name all elements, or leave the "
+            "frame out"
+        )
+    return types
+
+
+def of(
+    frames: Frames,
+    elements: Sequence[int],
+    cutoff: float,
+    closest: float = CLOSEST,
+    threads: int | None = None,
+) -> Edges:
+    """Find all neighbours nearer than a cutoff; the same whatever the number of threads.
+
+    Args:
+        frames: structures in any cell, also one that is smaller than the cutoff.
+        elements: atomic numbers, in the order of the types.
+        cutoff: largest distance, in the unit of the positions.
+        closest: smallest distance that is no overlap.
+        threads: how many frames at a time; as many as there are cores when None.
+
+    Raises:
+        Failure: a frame holds another element, overlapping atoms, or cannot be used.
+    """
+    if not 0.0 < cutoff < np.inf:
+        raise Failure(f"the cutoff is {cutoff}, expected a positive number")
+    types = types_of(frames, elements)
+    threads = max(1, min(threads or available(), len(frames)))
+    # Several chunks for each thread, as frames differ in size.
+    bounds = np.linspace(0, len(frames), min(len(frames), 8 * threads) + 1).astype(int)
+    with ThreadPoolExecutor(threads) as pool:
+        chunks = pool.map(
+            lambda chunk: _chunk(frames, types, len(elements), cutoff, closest, range(*chunk)),
+            zip(bounds[:-1], bounds[1:], strict=True),
+        )
+        parts = [part for chunk in chunks for part in chunk]
+    return Edges(
+        rij=np.concatenate([part[0] for part in parts] or [np.zeros((0, 3))]),
+        j=np.concatenate([part[1] for part in parts] or [np.zeros(0, np.int32)]),
+        count=np.concatenate([part[2] for part in parts] or [np.zeros((0, len(elements)), np.int32)]),
+        first=np.r_[0, np.cumsum([len(part[1]) for part in parts])].astype(np.int64),
+        types=types,
+        elements=np.array(elements, dtype=np.int32),
+        cutoff=float(cutoff),
+    )
+
+
+def usable(frames: Frames, k: int, cutoff: float) -> Atoms:
+    """Frame k, if its neighbours can be found.
+
+    Raises:
+        Failure: they cannot; the text names the frame.
+    """
+    rows = slice(frames.first[k], frames.first[k + 1])
+    atoms = Atoms(
+        frames.numbers[rows], frames.positions[rows], cell=frames.cells[k], pbc=frames.pbc[k]
+    )
+    try:
+        require_usable(atoms, cutoff)
+    except ValueError as error:
+        raise Failure(f"{frames.where(k)}: {error}") from None
+    return atoms
+
+
+def _chunk(
+    frames: Frames, types: np.ndarray, ntypes: int, cutoff: float, closest: float, chosen: range
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Vectors, neighbours and counts of some frames, sorted."""
+    finder = NeighborList(cutoff=cutoff, full_list=True, n_threads=1)
+    result = []
+    for k in chosen:
+        atoms = usable(frames, k, cutoff)
+        n = len(atoms)
+        kind = types[frames.first[k] : frames.first[k + 1]]
+        pairs, image, d, rij = finder.compute(
+            atoms.positions, frames.cells[k], frames.pbc[k], "PSdD", copy=False
+        )
+        _require_apart(frames, k, pairs, d, closest)
+        i, j = pairs.astype(np.int64).T
+        block = i * ntypes + kind[j]
+        # One key of all that edges are sorted by: sorting by several takes ten times as long.
+        low = image.min(axis=0, initial=0)
+        wide = (image.max(axis=0, initial=0) - low + 1).astype(np.int64)
+        cell = ((image[:, 0] - low[0]) * wide[1] + image[:, 1] - low[1]) * wide[2]
+        order = np.argsort((block * n + j) * wide.prod() + cell + image[:, 2] - low[2])
+        count = np.bincount(block, minlength=n * ntypes).reshape(n, ntypes)
+        result.append((rij[order], j[order].astype(np.int32), count.astype(np.int32)))
+    return result
+
+
+def _require_apart(
+    frames: Frames, k: int, pairs: np.ndarray, distances: np.ndarray, closest: float
+) -> None:
+    if not len(distances) or distances.min() >= closest:
+        return
+    nearest = distances.argmin()
+    i, j = sorted(int(atom) for atom in pairs[nearest])
+    symbols = [chemical_symbols[frames.numbers[frames.first[k] + atom]] for atom in (i, j)]
+    raise Failure(
+        f"{frames.where(k)}: atoms {i} ({symbols[0]}) and {j} ({symbols[1]}) are "
+        f"{distances[nearest]:.3g} apart, expected at least {closest:g}: they overlap; leave the "
+        "frame out, or look at the units of positions and cell"
+    )

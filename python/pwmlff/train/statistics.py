@@ -1,0 +1,205 @@
+"""What a model takes from its training set before the first step.
+
+The environment matrix is that of :mod:`pwmlff.models.dp`; for atoms of type a, over all its slots
+(ntypes * max_neighbor of each atom, empty ones hold zeros)::
+
+    davg[a] = (mean of s, 0, 0, 0)
+    dstd[a] = (deviation of s, d, d, d),   d^2 = mean of s^2 / 3
+
+The angular components s x/r, s y/r, s z/r have no mean and share one deviation, or the model would
+prefer a direction in space.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ase.data import chemical_symbols
+
+from pwmlff.report import Failure
+from pwmlff.train.frames import Frames
+from pwmlff.train.neighbors import Edges
+
+log = logging.getLogger(__name__)
+
+MARGIN = 1.1  # slots per neighbour of the fullest atom: a run meets denser places
+CHUNK = 1 << 20  # edges at a time
+#: Smallest deviation: types without neighbours have none, and are divided by it.
+SMALLEST = 1e-2
+#: Ridge of the energies of types, as a share of the largest eigenvalue of the normal matrix.
+RIDGE = 1e-12
+RANK = 1e-8  # singular values below this share of the largest one are none
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Of all frames; energies and lengths in the units of the frames."""
+
+    davg: np.ndarray  # [ntypes, 4]
+    dstd: np.ndarray  # [ntypes, 4]
+    most_neighbors: int  # of one type around an atom
+    max_neighbor: int  # slots for them, with a margin
+    shortest: np.ndarray  # [ntypes, ntypes] distance, infinite where no such pair is near
+    energy_shift: np.ndarray  # [ntypes] energy of an atom of each type
+    rank: int  # of the compositions; shifts are not unique where it is below the types present
+    force_rms: float  # of components; NaN without forces
+    energy_std: float  # of (energy - sum of shifts) / atom; NaN without energies
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+
+
+def of(
+    frames: Frames,
+    edges: Edges,
+    rmin: float,
+    rmax: float,
+    max_neighbor: int | None = None,
+    margin: float = MARGIN,
+) -> Statistics:
+    """Statistics over all frames.
+
+    Args:
+        frames: with or without labels.
+        edges: their neighbours within rmax or farther.
+        rmin: radius at which the switch of the environment matrix begins.
+        rmax: radius where it ends.
+        max_neighbor: slots per neighbour type; the fullest atom times the margin when None.
+        margin: at least 1.
+
+    Raises:
+        Failure: there is no frame, the radii are none, or an atom has more neighbours than slots.
+    """
+    if not len(frames):
+        raise Failure("found no frame, expected at least one to make statistics of")
+    if not 0.0 <= rmin < rmax or rmax > edges.cutoff * (1.0 + 1e-12):
+        raise Failure(
+            f"rmin is {rmin:g} and rmax {rmax:g}, expected 0 <= rmin < rmax and rmax at most "
+            f"{edges.cutoff:g}, within which neighbours are known"
+        )
+    count, total, squares, shortest = _moments(edges, rmin, rmax)
+    most = int(count.max(initial=0))
+    if max_neighbor is None:
+        max_neighbor = max(1, int(np.ceil(margin * most - 1e-9)))
+    elif most > max_neighbor:
+        atom, kind = np.unravel_index(count.argmax(), count.shape)
+        k = int(np.searchsorted(frames.first, atom, side="right")) - 1
+        raise Failure(
+            f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbours of "
+            f"{chemical_symbols[edges.elements[kind]]} within {rmax:g}, and max_neighbor is "
+            f"{max_neighbor}; make it {int(np.ceil(margin * most))}"
+        )
+    slots = np.bincount(edges.types, minlength=edges.ntypes) * edges.ntypes * max_neighbor
+    slots = np.maximum(slots, 1)
+    mean, square = total / slots, squares / slots
+    radial = np.sqrt(np.maximum(square - mean**2, 0.0))
+    angular = np.sqrt(square / 3.0)
+    zero = np.zeros(edges.ntypes)
+    dstd = np.stack([radial, angular, angular, angular], axis=1)
+    # A type with hardly any neighbours would have its noise blown up.
+    dstd[dstd < SMALLEST] = SMALLEST
+    shift, rank = shifts(frames, edges)
+    natoms = frames.natoms
+    residual = (frames.energies - _compositions(frames, edges) @ shift) / np.maximum(natoms, 1)
+    residual = residual[np.isfinite(residual) & (natoms > 0)]
+    forces = frames.forces[np.isfinite(frames.forces)]
+    return Statistics(
+        davg=np.stack([mean, zero, zero, zero], axis=1),
+        dstd=dstd,
+        most_neighbors=most,
+        max_neighbor=max_neighbor,
+        shortest=shortest,
+        energy_shift=shift,
+        rank=rank,
+        force_rms=float(np.sqrt(np.mean(forces**2))) if len(forces) else float("nan"),
+        energy_std=float(residual.std()) if len(residual) else float("nan"),
+    )
+
+
+def switched(r: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
+    """s(r) of :mod:`pwmlff.models.dp`."""
+    u = np.clip((r - rmin) / (rmax - rmin), 0.0, 1.0)
+    return (1.0 + u * u * u * ((-6.0 * u + 15.0) * u - 10.0)) / r
+
+
+def _moments(
+    edges: Edges, rmin: float, rmax: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Over edges within rmax: how many of each centre and type, sums of s and s^2, nearest pairs.
+
+    Returns:
+        int64 [natoms, ntypes], [ntypes], [ntypes], [ntypes, ntypes]
+    """
+    ntypes = edges.ntypes
+    total, squares = np.zeros(ntypes), np.zeros(ntypes)
+    shortest = np.full((ntypes, ntypes), np.inf)
+    count = edges.count.astype(np.int64)
+    # The edges of one centre and type of neighbour are together.
+    block = np.flatnonzero(count)
+    begin = np.r_[0, np.cumsum(count.ravel()[block])]
+    centre, neighbor = edges.types[block // ntypes], block % ntypes
+    inside = np.zeros(len(block), dtype=np.int64)
+    at = 0
+    while at < len(block):
+        to = max(at + 1, int(np.searchsorted(begin, begin[at] + CHUNK, side="right")) - 1)
+        rij = edges.rij[begin[at] : begin[to]]
+        r = np.sqrt(np.einsum("ek,ek->e", rij, rij))
+        s = switched(r, rmin, rmax)
+        here = begin[at:to] - begin[at]
+        total += np.bincount(centre[at:to], np.add.reduceat(s, here), ntypes)
+        squares += np.bincount(centre[at:to], np.add.reduceat(s * s, here), ntypes)
+        inside[at:to] = np.add.reduceat(r < rmax, here, dtype=np.int64)
+        np.minimum.at(shortest, (centre[at:to], neighbor[at:to]), np.minimum.reduceat(r, here))
+        at = to
+    count.ravel()[block] = inside
+    return count, total, squares, shortest
+
+
+def _compositions(frames: Frames, edges: Edges) -> np.ndarray:
+    """Atoms of each type, [nframes, ntypes]."""
+    frame = np.repeat(np.arange(len(frames)), frames.natoms)
+    flat = np.bincount(frame * edges.ntypes + edges.types, minlength=len(frames) * edges.ntypes)
+    return flat.reshape(len(frames), edges.ntypes).astype(np.float64)
+
+
+def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
+    """Energies of single atoms that come nearest to the energies of all frames.
+
+    Least squares of energies per atom on shares of types, with a ridge so small that it decides
+    only what the frames leave open: then the smallest squares, which spread an energy over types
+    as evenly as their shares, and a warning. A type that no frame holds has the energy 0.
+
+    Returns:
+        [ntypes], and the rank of the compositions.
+    """
+    known = np.isfinite(frames.energies) & (frames.natoms > 0)
+    if not known.any():
+        log.warning("no frame has an energy: the energy of an atom of each type is taken to be 0")
+        return np.zeros(edges.ntypes), 0
+    counts = _compositions(frames, edges)[known]
+    natoms = counts.sum(axis=1, keepdims=True)
+    share, energy = counts / natoms, frames.energies[known] / natoms[:, 0]
+    present = share.any(axis=0)
+    singular = np.linalg.svd(share, compute_uv=False)
+    rank = int((singular > RANK * singular[0]).sum())
+    if rank < present.sum():
+        names = " ".join(chemical_symbols[z] for z in edges.elements[present])
+        log.warning(
+            "the compositions of the frames tell %d of the energies of single atoms of %s, not %d: "
+            "they are spread evenly; it makes no difference to a model as long as compositions "
+            "stay the same; otherwise add frames of other compositions or of single atoms",
+            *(rank, names, int(present.sum())),
+        )
+        # All types get the mean first, so that what is left open is shared by all alike.
+        mean = np.full(edges.ntypes, energy.mean()) * present
+    else:
+        mean = np.zeros(edges.ntypes)
+    normal = share.T @ share + RIDGE * singular[0] ** 2 * np.eye(edges.ntypes)
+    return mean + np.linalg.solve(normal, share.T @ (energy - share @ mean)), rank
