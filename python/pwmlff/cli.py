@@ -402,3 +402,45 @@ def bench(
         )
 
     finish(run, json)
+
+
+data_app = typer.Typer(
+    help="Training data: look at it before a training does.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("check")
+def data_check(
+    files: Annotated[
+        list[str], typer.Argument(help="Files, or folders of DeePMD-kit; FILE@0:100:2 for some.")
+    ],
+    elements: Annotated[
+        str, typer.Option(help="Elements that may occur, like 'Hf O'; any when not given.")
+    ] = "",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="extxyz, movement, deepmd, one of ase's, or dpdata: and one of dpdata's."
+        ),
+    ] = None,
+    cutoff: Annotated[float, typer.Option(help="Distance within which neighbors are counted.")] = (
+        6.0
+    ),
+    closest: Annotated[float, typer.Option(help="Atoms nearer than this overlap.")] = 0.3,
+    plot: Annotated[Path | None, typer.Option(help="Histograms, PNG.")] = None,
+    json: Json = False,
+) -> None:
+    """Look at training data: what there is, and what is wrong with it, by file and frame.
+
+    Missing labels, NaN, outliers, duplicates, overlapping atoms, energies that change otherwise
+    than the forces say, the sign of the stress.
+
+    Example: pwmlff data check train.extxyz MOVEMENT --elements 'Hf O' --plot data.png
+    """
+    from pwmlff.train import check as work  # noqa: PLC0415
+
+    options = work.Options(files, elements.replace(",", " ").split(), format, cutoff, closest, plot)
+    finish(lambda: work.check(options), json)

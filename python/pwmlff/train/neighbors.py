@@ -112,7 +112,9 @@ def of(
     return Edges(
         rij=np.concatenate([part[0] for part in parts] or [np.zeros((0, 3))]),
         j=np.concatenate([part[1] for part in parts] or [np.zeros(0, np.int32)]),
-        count=np.concatenate([part[2] for part in parts] or [np.zeros((0, len(elements)), np.int32)]),
+        count=np.concatenate(
+            [part[2] for part in parts] or [np.zeros((0, len(elements)), np.int32)]
+        ),
         first=np.r_[0, np.cumsum([len(part[1]) for part in parts])].astype(np.int64),
         types=types,
         elements=np.array(elements, dtype=np.int32),
@@ -141,7 +143,8 @@ def _chunk(
     frames: Frames, types: np.ndarray, ntypes: int, cutoff: float, closest: float, chosen: range
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Vectors, neighbours and counts of some frames, sorted."""
-    finder = NeighborList(cutoff=cutoff, full_list=True, n_threads=1)
+    # Half of the list, mirrored: two thirds of the time of the full one.
+    finder = NeighborList(cutoff=cutoff, full_list=False, n_threads=1)
     result = []
     for k in chosen:
         atoms = usable(frames, k, cutoff)
@@ -151,15 +154,16 @@ def _chunk(
             atoms.positions, frames.cells[k], frames.pbc[k], "PSdD", copy=False
         )
         _require_apart(frames, k, pairs, d, closest)
-        i, j = pairs.astype(np.int64).T
-        block = i * ntypes + kind[j]
+        half = pairs.astype(np.int64).T
+        i, j = np.concatenate([half, half[::-1]], axis=1)
         # One key of all that edges are sorted by: sorting by several takes ten times as long.
-        low = image.min(axis=0, initial=0)
-        wide = (image.max(axis=0, initial=0) - low + 1).astype(np.int64)
-        cell = ((image[:, 0] - low[0]) * wide[1] + image[:, 1] - low[1]) * wide[2]
-        order = np.argsort((block * n + j) * wide.prod() + cell + image[:, 2] - low[2])
+        wide = 2 * int(np.abs(image).max(initial=0)) + 1
+        cell = image @ np.array([wide * wide, wide, 1])
+        block = i * ntypes + kind[j]
+        order = np.argsort((block * n + j) * wide**3 + np.concatenate([cell, -cell]))
         count = np.bincount(block, minlength=n * ntypes).reshape(n, ntypes)
-        result.append((rij[order], j[order].astype(np.int32), count.astype(np.int32)))
+        both = np.concatenate([rij, -rij])
+        result.append((both.take(order, axis=0), j[order].astype(np.int32), count.astype(np.int32)))
     return result
 
 

@@ -13,6 +13,7 @@ prefer a direction in space.
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,12 @@ from ase.data import chemical_symbols
 
 from pwmlff.report import Failure
 from pwmlff.train.frames import Frames
-from pwmlff.train.neighbors import Edges
+from pwmlff.train.neighbors import Edges, available
 
 log = logging.getLogger(__name__)
 
 MARGIN = 1.1  # slots per neighbour of the fullest atom: a run meets denser places
-CHUNK = 1 << 20  # edges at a time
+CHUNK = 1 << 18  # edges at a time
 #: Smallest deviation: types without neighbours have none, and are divided by it.
 SMALLEST = 1e-2
 #: Ridge of the energies of types, as a share of the largest eigenvalue of the normal matrix.
@@ -146,18 +147,29 @@ def _moments(
     begin = np.r_[0, np.cumsum(count.ravel()[block])]
     centre, neighbor = edges.types[block // ntypes], block % ntypes
     inside = np.zeros(len(block), dtype=np.int64)
-    at = 0
+    chunks, at = [], 0
     while at < len(block):
         to = max(at + 1, int(np.searchsorted(begin, begin[at] + CHUNK, side="right")) - 1)
-        rij = edges.rij[begin[at] : begin[to]]
+        chunks.append(slice(at, to))
+        at = to
+
+    def sums(chunk: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rij = edges.rij[begin[chunk.start] : begin[chunk.stop]]
         r = np.sqrt(np.einsum("ek,ek->e", rij, rij))
         s = switched(r, rmin, rmax)
-        here = begin[at:to] - begin[at]
-        total += np.bincount(centre[at:to], np.add.reduceat(s, here), ntypes)
-        squares += np.bincount(centre[at:to], np.add.reduceat(s * s, here), ntypes)
-        inside[at:to] = np.add.reduceat(r < rmax, here, dtype=np.int64)
-        np.minimum.at(shortest, (centre[at:to], neighbor[at:to]), np.minimum.reduceat(r, here))
-        at = to
+        here = begin[chunk] - begin[chunk.start]
+        inside[chunk] = np.add.reduceat(r < rmax, here, dtype=np.int64)
+        return (
+            np.bincount(centre[chunk], np.add.reduceat(s, here), ntypes),
+            np.bincount(centre[chunk], np.add.reduceat(s * s, here), ntypes),
+            np.minimum.reduceat(r, here),
+        )
+
+    with ThreadPoolExecutor(available()) as pool:
+        for chunk, (s, square, nearest) in zip(chunks, pool.map(sums, chunks), strict=True):
+            total += s
+            squares += square
+            np.minimum.at(shortest, (centre[chunk], neighbor[chunk]), nearest)
     count.ravel()[block] = inside
     return count, total, squares, shortest
 

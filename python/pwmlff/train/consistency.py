@@ -1,0 +1,305 @@
+"""Whether energies, forces and stresses belong together.
+
+Along a trajectory, from one frame to the next::
+
+    dE = -1/2 sum (F + F').dx - 1/2 (W + W'):e + O(dx^3)
+
+with the displacements dx at fixed cell, the strain e of the cell and the virial W. The term of third
+order is bounded by the term of second order, sum |(F' - F).dx| / 2, times the largest displacement
+over a length of 1 angstrom, in which forces change by themselves; steps where that bound is not
+small tell little. The median of dE over the right side is 1, -1 where a sign is wrong, and a
+conversion factor where a unit is. Where frames are farther apart, many of them still tell that by
+their correlation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from ase.geometry import complete_cell
+
+from pwmlff.train.frames import Frames
+
+LENGTH, STRAIN = 1.0, 0.1  # over which forces and virials change by themselves
+SMALL = 0.2  # largest share of the third order in a step that tells something
+STEPS = 3  # that tell something, at least
+OFF = 0.2  # largest distance of the median from 1
+#: Steps that tell by their correlation: how many at least, how far the third order may go, the
+#: correlation, and the largest distance of their slope from 1.
+MANY, LARGE, CORRELATION, FAR_OFF = 8, 2.0, 0.8, 0.5
+MOST_FRAMES = 500  # of a trajectory at a time
+#: A step is odd where dE is this much farther off than third order and scatter of the others.
+ODD = 10.0
+FACTORS = {
+    27.211386: "hartree for eV", 51.422067: "hartree/bohr for eV/angstrom",
+    13.605693: "rydberg for eV", 25.711034: "rydberg/bohr for eV/angstrom",
+    23.060548: "kcal/mol for eV", 96.485332: "kJ/mol for eV", 0.52917721: "bohr for angstrom",
+    160.21766: "GPa for eV/angstrom^3", 1602.1766: "kbar for eV/angstrom^3",
+}  # fmt: skip
+SPREAD = 0.02  # relative range of volumes that shows a trend
+FEWEST = 4  # frames of one composition that show it
+TREND = 0.5  # rank correlation
+#: Bulk moduli of solids and liquids, eV/angstrom^3, with room for soft and for reduced ones.
+BULK_MODULUS = (1e-5, 125.0)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line about a file or a frame."""
+
+    text: str
+    kind: str  # forces, energy or stress
+    warning: bool = True  # otherwise it is good to know
+    frame: int | None = None  # in the set
+
+
+@dataclass(frozen=True)
+class Steps:
+    """From one frame to the next; all arrays [nsteps]."""
+
+    frame: np.ndarray  # the later one, in the set
+    energy: np.ndarray  # dE
+    work: np.ndarray  # -1/2 sum (F + F').dx
+    bound: np.ndarray  # of the third order of the work
+    strain_work: np.ndarray  # -1/2 (W + W'):e, zero where the cell stays, NaN without virials
+    strain_bound: np.ndarray
+
+
+def findings(frames: Frames) -> list[Finding]:
+    """What is odd about the labels, file by file."""
+    result, told = [], False
+    for file, name in enumerate(frames.files):
+        parts = list(_runs(frames, np.flatnonzero(frames.file == file)))
+        if not parts:
+            continue
+        steps = Steps(*(np.concatenate(arrays) for arrays in zip(*map(_values, parts))))
+        result += _of_forces(frames, steps, name)
+        of_stress = _of_strain(steps, name)
+        told |= of_stress is not None
+        result += of_stress or []
+    if not told:
+        result += _of_volumes(frames)
+    return result
+
+
+def _values(steps: Steps) -> tuple[np.ndarray, ...]:
+    return tuple(vars(steps).values())
+
+
+def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:
+    """Steps between frames of one file with the same atoms, some hundred at a time."""
+    begin = 0
+    for at in range(1, len(chosen) + 1):
+        if (
+            at < len(chosen)
+            and at - begin < MOST_FRAMES
+            and frames.index[chosen[at]] > frames.index[chosen[at - 1]]
+            and np.array_equal(_numbers(frames, chosen[at]), _numbers(frames, chosen[at - 1]))
+        ):
+            continue
+        # The last frame of a piece is the first one of the next.
+        last = min(at + 1, len(chosen)) if at - begin == MOST_FRAMES else at
+        piece = chosen[begin:last]
+        if last > at and not np.array_equal(
+            _numbers(frames, piece[-1]), _numbers(frames, piece[-2])
+        ):
+            piece = piece[:-1]
+        if len(piece) > 1 and frames.natoms[piece[0]]:
+            yield _steps(frames, piece)
+        begin = at
+
+
+def _numbers(frames: Frames, k: int) -> np.ndarray:
+    return frames.numbers[frames.first[k] : frames.first[k + 1]]
+
+
+def _steps(frames: Frames, piece: np.ndarray) -> Steps:
+    """Steps between frames that have the same atoms."""
+    rows = frames.first[piece][:, None] + np.arange(frames.natoms[piece[0]])
+    x, forces = frames.positions[rows], frames.forces[rows]
+    cells = frames.cells[piece]
+    flat = ~(np.abs(np.linalg.det(cells)) > 0.0)
+    cells = np.where(flat[:, None, None], np.eye(3), cells)
+    for k in np.flatnonzero(flat):
+        if np.isfinite(frames.cells[piece[k]]).all():
+            cells[k] = complete_cell(frames.cells[piece[k]])
+    with np.errstate(invalid="ignore", over="ignore"):
+        fraction = x @ np.linalg.inv(cells)
+        move = np.diff(fraction, axis=0)
+        move -= np.round(move) * frames.pbc[piece[1:]][:, None, :]
+        middle, change = (cells[1:] + cells[:-1]) / 2.0, np.diff(cells, axis=0)
+        dx = move @ middle
+        work = -0.5 * np.einsum("tak,tak->t", forces[1:] + forces[:-1], dx)
+        second = 0.5 * np.abs(np.einsum("tak,tak->ta", np.diff(forces, axis=0), dx)).sum(axis=1)
+        far = np.sqrt((dx**2).sum(axis=2)).max(axis=1)
+        strain = np.linalg.inv(middle) @ change
+        virials = frames.virials[piece]
+        strained = np.abs(strain).max(axis=(1, 2)) > 1e-9
+        strain_work = -0.5 * np.einsum("tkl,tkl->t", virials[1:] + virials[:-1], strain)
+        strain_second = 0.5 * np.abs(np.einsum("tkl,tkl->t", np.diff(virials, axis=0), strain))
+    return Steps(
+        frame=piece[1:],
+        energy=np.diff(frames.energies[piece]),
+        work=work,
+        bound=second * far / LENGTH,
+        strain_work=np.where(strained, strain_work, 0.0),
+        strain_bound=np.where(
+            strained, strain_second * np.abs(strain).max(axis=(1, 2)) / STRAIN, 0.0
+        ),
+    )
+
+
+def _of_forces(frames: Frames, steps: Steps, file: str) -> list[Finding]:
+    still = (steps.strain_work == 0.0) & np.isfinite(steps.energy + steps.work)
+    energy, work, bound = steps.energy[still], steps.work[still], steps.bound[still]
+    telling = bound < SMALL * np.abs(work)
+    if telling.sum() < STEPS:
+        return _of_many(energy, work, bound, file)
+    ratios = energy[telling] / work[telling]
+    ratio = float(np.median(ratios))
+    if abs(ratio - 1.0) > OFF:
+        scatter = float(np.median(np.abs(ratios - ratio)))
+        return [_of_ratio(ratio, scatter, int(telling.sum()), file)]
+    off = np.abs(energy - work)
+    scatter = 1.4826 * float(np.median(off[telling]))
+    odd = np.flatnonzero(telling & (off > ODD * (bound + scatter) + 1e-6))
+    return [
+        Finding(
+            f"{frames.where(k)}: the energy changes by {energy[s]:.4g} from the frame before, the "
+            f"forces say {work[s]:.4g} +- {bound[s] + scatter:.1g}: energy or forces of one of the "
+            "two are not converged, or it is of another calculation",
+            "energy",
+            frame=int(k),
+        )
+        for s, k in zip(odd, steps.frame[still][odd], strict=True)
+    ]
+
+
+def _of_many(energy: np.ndarray, work: np.ndarray, bound: np.ndarray, file: str) -> list[Finding]:
+    """By the correlation of many steps that each tell little."""
+    chosen = bound < LARGE * np.abs(work)
+    energy, work = energy[chosen], work[chosen]
+    if len(work) < MANY or not energy.any():
+        return []
+    product = float(energy @ work)
+    slope = product / float(work @ work)
+    correlation = product / float(np.linalg.norm(energy) * np.linalg.norm(work))
+    if abs(correlation) < CORRELATION or abs(slope - 1.0) < FAR_OFF:
+        return []
+    return [_of_ratio(slope, 0.0, len(work), file)]
+
+
+def _of_ratio(ratio: float, scatter: float, count: int, file: str) -> Finding:
+    return Finding(
+        f"along '{file}' the energy changes by {ratio:.4g} times what the forces say ({count} "
+        f"steps): {_reason(ratio, scatter, 'forces', 'dE = -F.dx')}",
+        "forces",
+    )
+
+
+def _of_strain(steps: Steps, file: str) -> list[Finding] | None:
+    """None where no step tells anything."""
+    rest = steps.energy - steps.work
+    bound = steps.bound + steps.strain_bound
+    telling = bound < SMALL * np.abs(steps.strain_work)
+    telling &= np.isfinite(rest)
+    if telling.sum() < STEPS:
+        return None
+    ratios = rest[telling] / steps.strain_work[telling]
+    ratio = float(np.median(ratios))
+    if abs(ratio - 1.0) <= OFF:
+        return []
+    return [
+        Finding(
+            f"along '{file}' the energy changes by {ratio:.4g} times what the stress says where "
+            f"the cell changes (median of {telling.sum()} steps): "
+            + _reason(
+                ratio,
+                float(np.median(np.abs(ratios - ratio))),
+                "virial or stress",
+                "virials that are positive when compressed",
+            ),
+            "stress",
+        )
+    ]
+
+
+def _reason(ratio: float, scatter: float, what: str, expected: str) -> str:
+    """The likely mistake behind a factor."""
+    if scatter > 0.5 * abs(ratio):
+        return f"energies and {what} do not belong together; look at the order of atoms and frames"
+    sign = f"the sign of the {what} is wrong" if ratio < 0 else ""
+    size = ""
+    if abs(abs(ratio) - 1.0) > OFF:
+        size = f"the unit of energies or {what} is wrong"
+        for factor, name in FACTORS.items():
+            for value in (factor, 1.0 / factor):
+                if abs(abs(ratio) / value - 1.0) < 0.1:
+                    size += f", perhaps {name}"
+    return f"{' and '.join(filter(None, (sign, size)))}; expected {expected}"
+
+
+def _of_volumes(frames: Frames) -> list[Finding]:
+    """The sign of the stress, by the trend of the pressure against the volume."""
+    known = np.isfinite(frames.virials).all(axis=(1, 2)) & frames.pbc.all(axis=1)
+    if not known.any():
+        return []
+    trends = []
+    for chosen in compositions(frames).values():
+        chosen = chosen[known[chosen]]
+        volumes = np.abs(np.linalg.det(frames.cells[chosen]))
+        if len(chosen) < FEWEST or np.ptp(volumes) < SPREAD * volumes.mean():
+            continue
+        pressure = np.trace(frames.virials[chosen], axis1=1, axis2=2) / (3.0 * volumes)
+        trend = float(np.corrcoef(_ranks(volumes), _ranks(pressure))[0, 1])
+        modulus = -float(np.polyfit(volumes / volumes.mean(), pressure, 1)[0])
+        trends.append((len(chosen), trend, modulus))
+    unclear = Finding(
+        "the sign of the stress cannot be told: no frames of one composition differ enough in "
+        "volume, or their pressures show no trend",
+        "stress",
+        warning=False,
+    )
+    if not trends:
+        return [unclear]
+    count, trend, modulus = max(trends)
+    low, high = BULK_MODULUS
+    if trend > TREND:
+        return [
+            Finding(
+                f"the pressure grows with the volume (rank correlation {trend:.2f} of {count} "
+                "frames of one composition): the sign of the virial or stress is wrong; expected "
+                "virials that are positive when compressed, or stresses that are negative then",
+                "stress",
+            )
+        ]
+    if not trend < -TREND:
+        return [unclear]
+    if not low < modulus < high:
+        return [
+            Finding(
+                f"pressures and volumes mean a bulk modulus of {modulus * 160.2:.3g} GPa: the unit "
+                "of the virial or stress is wrong; expected eV, or eV/angstrom^3",
+                "stress",
+            )
+        ]
+    return []
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    return np.argsort(np.argsort(values))
+
+
+def compositions(frames: Frames) -> dict[tuple[tuple[int, int], ...], np.ndarray]:
+    """Frames of each composition: ((8, 64), (72, 32)) -> int64 [k]."""
+    table = np.zeros((len(frames), max(frames.elements, default=0) + 1), dtype=np.int64)
+    np.add.at(table, (np.repeat(np.arange(len(frames)), frames.natoms), frames.numbers), 1)
+    kinds, which = np.unique(table, axis=0, return_inverse=True)
+    return {
+        tuple((int(z), int(row[z])) for z in np.flatnonzero(row)): np.flatnonzero(
+            which.ravel() == k
+        )
+        for k, row in enumerate(kinds)
+    }
