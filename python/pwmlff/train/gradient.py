@@ -138,8 +138,8 @@ class DPGradient:
     def _place_fitting(self) -> None:
         """Where the numbers of the fitting nets lie among those of the kernels, and the reverse.
 
-        The kernels' first layer has one weight for the elements (m, k) and (k, m) of the descriptor,
-        their sum.
+        The kernels' first layer has one weight for the elements (m, k) and (k, m) of the
+        descriptor, their sum.
         """
         m2, ntypes = self.model.M2, self.model.ntypes
         pairs = [(m, k) for k in range(m2) for m in range(k, self.width)]

@@ -1,0 +1,345 @@
+"""A Deep Potential in training: made for the data, learned from by splines, judged as it is.
+
+What a step needs comes from :mod:`pwmlff.train.gradient`. Everything that is told about a model,
+and every file, comes from the embedding nets themselves: :meth:`Potential.predict`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import tempfile
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pwmlff import model_file
+from pwmlff.models import DP, DPConfig
+from pwmlff.report import Failure
+from pwmlff.train import statistics
+from pwmlff.train.config import Config
+from pwmlff.train.frames import Frames
+from pwmlff.train.gradient import DPGradient, Structures
+from pwmlff.train.neighbors import Edges
+
+log = logging.getLogger(__name__)
+
+CHUNK = 64  # frames that are evaluated together
+#: RMS of forces, eV/angstrom, by which splines may differ from the nets that they stand for.
+SPLINE_GATE = 0.5e-3
+MOST_NODES = 1024
+
+
+@dataclass(frozen=True)
+class LossWeights:
+    """Weights of the squared errors, as in [loss] of run.toml, and where Huber's loss begins."""
+
+    energy: float
+    force: float
+    virial: float
+    huber: float = 0.0
+
+    @classmethod
+    def at(cls, config: Config, rate: float) -> LossWeights:
+        """Those of a step whose rate of learning is this share of the largest one.
+
+        They go from the first to the second number of [loss] as the rate falls
+        (Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001).
+        """
+        pairs = (config.loss.energy, config.loss.force, config.loss.virial)
+        start, end = zip(*pairs, strict=True)
+        mixed = [e + (s - e) * rate for s, e in zip(start, end, strict=True)]
+        return cls(*mixed, config.loss.huber)
+
+
+def of_file(path: str | PathLike[str]) -> DP:
+    """The trainable model of a file of kind DP: ours, PWMLFF's or MatPL's.
+
+    Raises:
+        Failure: the file is of another kind, or has layers that models.DP has not.
+    """
+    module, info = model_file.open_model(path)
+    if info.kind != "DP":
+        raise Failure(f"'{path}' is a model of kind {info.kind}, expected DP to go on from")
+    arrays = {name: p.detach().numpy() for name, p in module.named_parameters()}
+    ntypes = len(info.atom_type)
+    for name in ("davg", "dstd"):
+        values = torch.as_tensor(getattr(module, name), dtype=torch.float64)
+        arrays[name] = values.reshape(ntypes, -1).numpy()
+    try:
+        return DP.from_parameters(
+            arrays,
+            atom_type=info.atom_type,
+            rmax=float(module.Rmax),
+            rmin=float(module.Rmin),
+            max_neighbor=int(module.maxNeighborNum),
+            m2=int(module.M2),
+            units=info.units,
+        )
+    except ValueError as error:
+        raise Failure(f"cannot go on from '{path}': {error}") from error
+
+
+def new(config: Config, frames: Frames, edges: Edges, seed: int) -> DP:
+    """A model with random parameters, and with the statistics of the data.
+
+    Raises:
+        Failure: the data do not fit the configuration.
+    """
+    settings = config.model
+    found = statistics.of(
+        frames, edges, settings.rmin, settings.rmax, settings.max_neighbor or None
+    )
+    shape = DPConfig(
+        atom_type=tuple(int(z) for z in edges.elements),
+        rmax=settings.rmax,
+        rmin=settings.rmin,
+        max_neighbor=found.max_neighbor,
+        m2=settings.m2,
+        embedding=settings.embedding,
+        fitting=settings.fitting,
+        units=settings.units,
+    )
+    model = DP(shape, davg=found.davg, dstd=found.dstd, energy_shift=found.energy_shift, seed=seed)
+    scale = found.energy_std if np.isfinite(found.energy_std) else 1.0
+    with torch.no_grad():  # start from energies that vary as those of the data
+        for net in model.fitting_net:
+            net.layers[-1].weight.mul_(min(1.0, max(scale, 1e-3)))
+    return model
+
+
+class Potential:
+    """A model, the frames that it learns from, and its parameters as one vector.
+
+    Args:
+        model: in float64.
+        frames, edges: all that it learns from.
+        nodes, precision, threads: as :class:`DPGradient` takes them.
+    """
+
+    def __init__(
+        self, model: DP, frames: Frames, edges: Edges, nodes: int, precision: str, threads: int
+    ) -> None:
+        structures = Structures(
+            frames.first, edges.types, edges.count, edges.first, edges.rij, edges.j
+        )
+        self.frames, self.edges = frames, edges
+        self.core = DPGradient(model, structures, nodes, precision, threads)
+        self.model, self.threads = model, threads
+        # The scripted module shares its numbers with the model.
+        self._scripted = torch.jit.script(model.eval())
+
+    def free(self, freeze: tuple[str, ...]) -> np.ndarray:
+        """Which parameters learn [nparameters], where some are told to stay.
+
+        Raises:
+            Failure: a pattern fits no parameter.
+        """
+        groups = {"embedding": "embedding_net.*", "fitting": "fitting_net.*"}
+        names = self.core.names
+        frozen: set[str] = set()
+        for word in freeze:
+            found = fnmatch.filter(names, groups.get(word, word))
+            if not found:
+                raise Failure(
+                    f"[model] freeze has '{word}', which no parameter is called; they are named "
+                    f"like {names[0]} and {names[-1]}"
+                )
+            frozen.update(found)
+        return np.concatenate(
+            [
+                np.full(int(np.prod(shape)), name not in frozen)
+                for name, shape in zip(names, self.core.shapes, strict=True)
+            ]
+        )
+
+    def losses(
+        self,
+        parameters: np.ndarray,
+        batch: np.ndarray,
+        mine: range,
+        weights: LossWeights,
+        of_frame: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gradients of the loss of a batch by what the kernels know, one row for each frame.
+
+        Args:
+            parameters: [nparameters].
+            batch: frames of the step on all ranks; the loss is the mean over those with labels.
+            mine: the part of them that is evaluated here.
+            weights: of the errors.
+            of_frame: [nframes] weights of the frames.
+
+        Returns:
+            Rows for `finish` once they are added up, and the loss of each frame.
+        """
+        frames = self.frames
+        self.core.prepare(parameters)
+        chosen = batch[mine.start : mine.stop]
+        energy, force, virial = self.core.evaluate(chosen)
+        natoms = frames.natoms[chosen].astype(float)
+        rows = rows_of(frames.first, chosen)
+        share = of_frame[batch]
+        has_energy = ~np.isnan(frames.energies[batch])
+        has_force = ~np.isnan(frames.forces[frames.first[batch], 0])
+        has_virial = ~np.isnan(frames.virials[batch, 0, 0])
+        per_frame = []
+        for present, weight in (
+            (has_energy, weights.energy),
+            (has_force, weights.force),
+            (has_virial, weights.virial),
+        ):
+            total = share[present].sum()
+            factor = np.where(present, share, 0.0) * (weight / total if total > 0.0 else 0.0)
+            per_frame.append(factor[mine.start : mine.stop])
+        of_energy, of_force, of_virial = per_frame
+        e = np.nan_to_num((energy - frames.energies[chosen]) / natoms)
+        f = np.nan_to_num(force - frames.forces[rows])
+        w = np.nan_to_num((virial - frames.virials[chosen]) / natoms[:, None, None])
+        repeats = frames.natoms[chosen]
+        e_slope, e_loss = huber(e, weights.huber)
+        f_slope, f_loss = huber(f, weights.huber)
+        w_slope, w_loss = huber(w, weights.huber)
+        per_atom = np.repeat(of_force / (3.0 * natoms), repeats)[:, None]
+        loss = of_energy * e_loss + of_virial * w_loss.mean((1, 2))
+        begin = np.r_[0, np.cumsum(repeats)[:-1]]
+        if len(f_loss):
+            loss = loss + np.add.reduceat((per_atom * f_loss).sum(1), begin)
+        gradient = self.core.gradients(
+            of_energy * e_slope / natoms,
+            per_atom * f_slope,
+            (of_virial / (9.0 * natoms))[:, None, None] * w_slope,
+        )
+        return gradient, loss
+
+    def write(self, parameters: np.ndarray) -> None:
+        """Put parameters into the model."""
+        self.core.write(parameters)
+
+    def save(self, path: str | PathLike[str], parameters: np.ndarray) -> None:
+        """Write a file for pair_style pwmlff."""
+        self.write(parameters)
+        self.model.save(path)
+
+    def predict(
+        self, parameters: np.ndarray, frames: Frames, edges: Edges
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Energies [nframes], forces [natoms, 3], virials [nframes, 3, 3] of the nets themselves.
+
+        The fused engine in precision exact evaluates them; a row of its input is the neighbour at
+        the end of an edge, as seen from the centre.
+
+        Raises:
+            Failure: an atom has more neighbours than the model has slots.
+        """
+        self.write(parameters)
+        present = [1] * self.model.ntypes
+        with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
+            path = str(Path(folder, "model.pt"))
+            self._scripted.save(path)
+            engine = torch.classes.pwmlff.DPEngine(path, "exact", present)
+        energy = np.zeros(len(frames))
+        forces = np.zeros((len(frames.numbers), 3))
+        virial = np.zeros((len(frames), 3, 3))
+        for begin in range(0, len(frames), CHUNK):
+            end = min(begin + CHUNK, len(frames))
+            atoms = slice(int(frames.first[begin]), int(frames.first[end]))
+            of_edges = slice(int(edges.first[begin]), int(edges.first[end]))
+            rij, j = edges.rij[of_edges], edges.j[of_edges]
+            count, types = edges.count[atoms], edges.types[atoms]
+            n = len(types)
+            if not n:
+                continue
+            neighbour = np.tile(np.arange(count.shape[1], dtype=np.int32), n)
+            first = np.r_[0, np.cumsum(count.ravel())].astype(np.int32)
+            try:
+                found = engine.evaluate(
+                    torch.from_numpy(np.concatenate([np.zeros((n, 3)), rij])),
+                    torch.from_numpy(np.concatenate([types, np.repeat(neighbour, count.ravel())])),
+                    torch.from_numpy(first),
+                    torch.arange(n, n + len(j), dtype=torch.int32),
+                    self.threads,
+                    False,
+                    False,
+                )
+            except ValueError as error:
+                raise Failure(f"a frame from {frames.where(begin)} on: {error}") from error
+            atom_energy, force = found[0].numpy(), found[1].numpy()
+            here, there = force[:n], force[n:]
+            frame = np.repeat(np.arange(end - begin), np.diff(edges.first[begin : end + 1]))
+            target = j + (frames.first[begin:end] - frames.first[begin])[frame]
+            for c in range(3):
+                forces[atoms, c] = here[:, c] + np.bincount(target, there[:, c], n)
+                for d in range(3):
+                    virial[begin:end, c, d] = np.bincount(
+                        frame, rij[:, c] * there[:, d], end - begin
+                    )
+            of_atom = np.repeat(np.arange(end - begin), frames.natoms[begin:end])
+            energy[begin:end] = np.bincount(of_atom, atom_energy, end - begin)
+        return energy, forces, virial
+
+    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray) -> bool:
+        """Double the nodes where splines are off from the nets by more than the gate.
+
+        Args:
+            parameters: to look at.
+            sample: some of the frames.
+            forces: what the nets give for their atoms.
+
+        Returns:
+            Whether there are more nodes now.
+        """
+        self.core.prepare(parameters)
+        found = self.core.evaluate(sample)[1]
+        error = float(np.sqrt(np.square(found - forces).mean())) if found.size else 0.0
+        if error <= SPLINE_GATE or self.core.nodes >= MOST_NODES:
+            return False
+        log.info(
+            "splines of %d nodes are %.2g meV/angstrom off: %d from here on",
+            self.core.nodes,
+            1e3 * error,
+            2 * self.core.nodes,
+        )
+        self.core.set_nodes(2 * self.core.nodes)
+        return True
+
+
+def shifted(potential: Potential) -> np.ndarray:
+    """Parameters with the energies of atoms moved to those of the data, for fine-tuning.
+
+    Another code or setting of the calculation behind the data moves all energies by an amount per
+    atom of a type; to learn that by steps would spoil what the model knows.
+    """
+    parameters = potential.core.read()
+    frames, edges = potential.frames, potential.edges
+    if np.isnan(frames.energies).all():
+        return parameters
+    energy, _, _ = potential.predict(parameters, frames, edges)
+    left = replace(frames, energies=frames.energies - energy)
+    shift, _ = statistics.shifts(left, edges)
+    with torch.no_grad():
+        for net, value in zip(potential.model.fitting_net, shift, strict=True):
+            net.layers[-1].bias.add_(float(value))
+    return potential.core.read()
+
+
+def rows_of(first: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Atoms of some frames, one frame after another."""
+    return np.concatenate(
+        [np.arange(first[k], first[k + 1]) for k in chosen] or [np.zeros(0, dtype=np.int64)]
+    )
+
+
+def huber(error: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Slope and value of error^2, or beyond delta of the line that goes on there."""
+    if delta <= 0.0:
+        return 2.0 * error, error**2
+    size = np.abs(error)
+    inside = size <= delta
+    return (
+        np.where(inside, 2.0 * error, 2.0 * delta * np.sign(error)),
+        np.where(inside, error**2, delta * (2.0 * size - delta)),
+    )
