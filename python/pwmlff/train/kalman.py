@@ -1,0 +1,547 @@
+"""The layer-wise extended Kalman filter of this family of models, RLEKF (arXiv:2212.06989).
+
+The parameters x are the state, and it does not move; one scalar prediction y(x), with the gradient
+h = dy/dx and the error e = label - y, is a measurement. P is the covariance of the parameters,
+block by block; L is the number of blocks. One update:
+
+    S = lambda R + sum over blocks of h^T P h
+    x <- x + P h e / S
+    P <- (P - P h h^T P / S) / lambda
+    lambda <- nu lambda + 1 - nu
+
+R is the variance of the noise of the measurement, in the square of the unit of y: (eV/angstrom)^2
+for forces. P / lambda, with the P before the update, is the covariance that has forgotten, and
+h^T P h / lambda + R is the variance of e; S is lambda times that. R = 1 is the plain filter of the
+literature, whose S is lambda + h^T P h. For a linear y and one block it is recursive least squares:
+x minimises (x - x0)^T P0^-1 (x - x0) prod(lambda) + sum_k e_k^2 / R_k prod_{j > k}(lambda_j).
+
+MatPL adds lambda for each block, so its R is L: option `matpl`.
+
+A scalar prediction is made of many numbers y_i with weights w_i > 0 and the signs s_i of their
+errors e_i: y = sum_i w_i s_i y_i, so that e = sum_i w_i |e_i|. :func:`group_updates` states them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pwmlff.train.comm import Communicator, Serial, SharedFailure
+
+if TYPE_CHECKING:
+    from pwmlff.train.frames import Frames
+
+#: Updates that are kept as vectors before they are put into P.
+PENDING = 16
+#: Rows and columns of P that are changed at a time: they stay in the L2 cache, and a product of
+#: this size is below what BLAS shares among threads, so that bits do not depend on them.
+TILE = 128
+#: What is left to others of the memory that is available.
+RESERVE = 0.05
+KINDS = ("energy", "force", "virial")
+
+
+@dataclass(frozen=True)
+class KalmanOptions:
+    """Constants of the filter.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    block: int = 320  # parameters of the largest block; MatPL: 5120
+    p0: float = 1.0  # first variance of each parameter
+    lambda0: float = 0.98  # first factor of forgetting
+    nu: float = 0.9987  # how slowly that goes to 1
+    matpl: bool = False  # noise once per block, as in MatPL
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.block < 1:
+            raise ValueError(f"found block = {self.block}, expected 1 or more parameters")
+        if not (math.isfinite(self.p0) and self.p0 > 0):
+            raise ValueError(f"found p0 = {self.p0}, expected a positive variance")
+        for name, least in (("lambda0", 0), ("nu", -1)):
+            value = getattr(self, name)
+            if not least < value <= 1 or value < 0:
+                raise ValueError(f"found {name} = {value}, expected more than 0, and at most 1")
+
+
+def block_sizes(layers: Sequence[int], block: int) -> list[int]:
+    """How many parameters the blocks of P have, by the rule of the paper.
+
+    Successive layers (tensors of weights or of biases) are gathered as long as together they have
+    at most `block` parameters; a layer with more is a group of its own, which is split into blocks
+    of that size and a smaller last one.
+
+    Args:
+        layers: number of parameters of each, in the order of the flat vector; zeros are fine.
+        block: most parameters of one block.
+    """
+    groups: list[int] = []
+    for size in filter(None, layers):
+        if groups and groups[-1] + size <= block:
+            groups[-1] += size
+        else:
+            groups.append(size)
+    return [min(block, group - first) for group in groups for first in range(0, group, block)]
+
+
+def shares(sizes: Sequence[int], nranks: int) -> list[list[int]]:
+    """Blocks of each rank, in ascending order; the largest go first, each to the least loaded.
+
+    The load is the sum of size^2, which is what a block costs in memory and time.
+    """
+    load = [0] * nranks
+    mine: list[list[int]] = [[] for _ in range(nranks)]
+    for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], k)):
+        rank = min(range(nranks), key=lambda r: (load[r], r))
+        load[rank] += sizes[k] ** 2
+        mine[rank].append(k)
+    return [sorted(blocks) for blocks in mine]
+
+
+class Kalman:
+    """The filter for one flat vector of parameters, its blocks spread over the ranks. Collective.
+
+    An update costs one pass over P: P = c (P0 - U^T U) holds up to PENDING updates as rows of U,
+    one each, with c = 1 / prod(lambda), before they are put into P0.
+
+    All ranks get the same bits, whatever their number: the parts of a block are computed by the
+    rank that has it, then gathered and added in the order of blocks.
+
+    Args:
+        layers: names and shapes of the tensors in the flat vector.
+        options: the constants.
+        comm: the ranks.
+        free: bool [n], the parameters that may change; None: all. Others take no part in P.
+
+    Raises:
+        SharedFailure: P does not fit into the memory of a node; nothing was allocated.
+        ValueError: free has another shape.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[tuple[str, tuple[int, ...]]],
+        options: KalmanOptions | None = None,
+        comm: Communicator | None = None,
+        free: np.ndarray | None = None,
+    ) -> None:
+        self.options = options or KalmanOptions()
+        self._comm = comm or Serial()
+        sizes = [math.prod(shape) for _, shape in layers]
+        self.n = sum(sizes)
+        if free is None:
+            free = np.ones(self.n, bool)
+        if free.shape != (self.n,) or free.dtype != bool:
+            raise ValueError(
+                f"found free {free.dtype} {list(free.shape)}, expected bool [{self.n}], one for "
+                "each parameter"
+            )
+        self._free = np.flatnonzero(free)
+        bounds = np.r_[0, np.cumsum(sizes)]
+        counts = [int(free[a:b].sum()) for a, b in itertools.pairwise(bounds)]
+        #: parameters of each block of P
+        self.sizes = block_sizes(counts, self.options.block)
+        self._first = np.r_[0, np.cumsum(self.sizes)].astype(int)
+        self._shares = shares(self.sizes, self._comm.size)
+        self._mine = self._shares[self._comm.rank]
+        self.require_memory()
+        self.updates = 0
+        self.forgetting = self.options.lambda0  # lambda of the next update
+        self._c = 1.0
+        self._pending = 0
+        self._p = [np.diag(np.full(self.sizes[k], self.options.p0)) for k in self._mine]
+        self._u = [np.zeros((PENDING, self.sizes[k])) for k in self._mine]
+
+    def memory(self) -> list[int]:
+        """Bytes that each rank needs for its blocks, [size]; known before they are allocated."""
+        return memory_of(self.sizes, self._comm.size)
+
+    def require_memory(self) -> None:
+        """Refuse what does not fit into the memory of some node. Collective.
+
+        Raises:
+            SharedFailure: it does not; the text says how to need less.
+        """
+        needed = self.memory()
+        nodes = self._comm.allgather((socket.gethostname(), available_memory()))
+        for host in dict.fromkeys(host for host, _ in nodes):
+            here = [rank for rank, (name, _) in enumerate(nodes) if name == host]
+            total = sum(needed[rank] for rank in here)
+            left = min(nodes[rank][1] for rank in here)
+            if total > (1 - RESERVE) * left:
+                raise SharedFailure(
+                    f"the Kalman filter with block = {self.options.block} needs "
+                    f"{total / 2**30:.1f} GiB on host {host} ({len(here)} rank"
+                    f"{'s' * (len(here) > 1)}), which has {left / 2**30:.1f} GiB left: take "
+                    "smaller blocks, more nodes, or Adam"
+                )
+
+    def update(
+        self, parameters: np.ndarray, h: np.ndarray, error: float, noise: float = 1.0
+    ) -> float:
+        """Change the parameters in place by one measurement. Collective.
+
+        Args:
+            parameters: float64 [n], the same on all ranks.
+            h: [n] gradient of the prediction by the parameters, the same on all ranks.
+            error: label minus prediction; of sign-weighted ones the mean absolute deviation.
+            noise: R, variance of the measurement, in the square of its unit.
+
+        Returns:
+            h^T P h, the variance of the prediction that the filter expected, in that unit.
+
+        Raises:
+            ValueError: what is given is not finite or has another shape; nothing has changed
+                then.
+        """
+        if h.shape != (self.n,) or parameters.shape != (self.n,):
+            raise ValueError(
+                f"found parameters {list(parameters.shape)} and a gradient {list(h.shape)}, "
+                f"expected [{self.n}]"
+            )
+        largest = float(np.abs(h).max(initial=0.0))
+        if not (all(map(math.isfinite, (largest, error, noise))) and noise >= 0):
+            raise ValueError(
+                f"found the error {error}, the noise {noise} and a gradient up to {largest} in "
+                f"update {self.updates + 1}, expected finite numbers and no negative noise: raise "
+                "the noise if it diverges, or look for bad labels with pwmlff data check"
+            )
+        h = h[self._free].astype(np.float64)
+        products = [self._product(k, h) for k in range(len(self._mine))]
+        gain, variances = self._gather(h, products)
+        # What has been measured often has a variance of nothing but rounding, of either sign.
+        variance = float(np.add.reduce(np.maximum(variances, 0.0)))
+        blocks = len(self.sizes) if self.options.matpl else 1
+        innovation = self.forgetting * noise * blocks + variance
+        if not (math.isfinite(innovation) and innovation > 0):
+            raise ValueError(
+                f"found h^T P h = {variance} and the noise {noise} in update {self.updates + 1}, "
+                "expected finite numbers, one of them positive: raise the noise, or lower p0"
+            )
+        parameters[self._free] += gain * (error / innovation)
+        for u, product in zip(self._u, products, strict=True):
+            np.multiply(product, 1 / math.sqrt(self._c * innovation), out=u[self._pending])
+        self._c /= self.forgetting
+        self._pending += 1
+        self.updates += 1
+        self.forgetting = self.options.nu * self.forgetting + 1 - self.options.nu
+        if self._pending == PENDING:
+            self._flush()
+        return variance
+
+    def covariance(self, k: int) -> np.ndarray | None:
+        """Block k of P [size, size] where this rank has it; None elsewhere."""
+        if k not in self._mine:
+            return None
+        k = self._mine.index(k)
+        u = self._u[k][: self._pending]
+        return self._c * (self._p[k] - u.T @ u)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs of this rank: its own blocks, not copied, and a few numbers."""
+        state = {
+            "updates": np.array(self.updates),
+            "pending": np.array(self._pending),
+            "forgetting": np.array(self.forgetting),
+            "c": np.array(self._c),
+            "sizes": np.array(self.sizes),
+            "free": self._packed(),
+        }
+        for k, p, u in zip(self._mine, self._p, self._u, strict=True):
+            state[f"p.{k}"] = p
+            state[f"u.{k}"] = u[: self._pending]
+        return state
+
+    def wants(self, name: str) -> bool:
+        """Whether this rank needs an array of a state: its own blocks, and the few numbers."""
+        kind, _, block = name.partition(".")
+        return kind not in {"p", "u"} or int(block) in self._mine
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from the states of all ranks, joined, to the last bit; on any number of ranks.
+
+        Args:
+            state: at least the arrays that :meth:`wants` asks for.
+
+        Raises:
+            ValueError: it is of other blocks, or lacks some of this rank's.
+        """
+        sizes = [int(size) for size in state["sizes"]] if "sizes" in state else []
+        missing = [k for k in self._mine if f"p.{k}" not in state or f"u.{k}" not in state]
+        same = "free" in state and np.array_equal(state["free"], self._packed())
+        if sizes != self.sizes or missing or not same:
+            raise ValueError(
+                f"found a state of the Kalman filter of {len(sizes)} blocks with {sum(sizes)} "
+                f"parameters and without blocks {missing}, expected {len(self.sizes)} blocks with "
+                f"{sum(self.sizes)}: the checkpoint is of another model, `block` or choice of "
+                "frozen parameters, or incomplete"
+            )
+        self.updates, self._pending = int(state["updates"]), int(state["pending"])
+        self.forgetting, self._c = float(state["forgetting"]), float(state["c"])
+        for k, p, u in zip(self._mine, self._p, self._u, strict=True):
+            p[:] = state[f"p.{k}"]
+            u[: self._pending] = state[f"u.{k}"]
+
+    def _packed(self) -> np.ndarray:
+        """Which parameters are free, as bits."""
+        free = np.zeros(self.n, bool)
+        free[self._free] = True
+        return np.packbits(free)
+
+    def _product(self, k: int, h: np.ndarray) -> np.ndarray:
+        """P h of one of this rank's blocks, in a fixed order: einsum adds without BLAS."""
+        block = self._mine[k]
+        part = h[self._first[block] : self._first[block + 1]]
+        u = self._u[k][: self._pending]
+        result = np.einsum("ij,j->i", self._p[k], part)
+        result -= np.einsum("ki,k->i", u, np.einsum("ki,i->k", u, part))
+        result *= self._c
+        return result
+
+    def _gather(self, h: np.ndarray, products: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """P h of all blocks [n free], and h^T P h of each [number of blocks]."""
+        lengths = [sum(self.sizes[k] + 1 for k in blocks) for blocks in self._shares]
+        sent = np.zeros(max(lengths, default=0))
+        at = 0
+        for k, product in zip(self._mine, products, strict=True):
+            part = h[self._first[k] : self._first[k + 1]]
+            sent[at] = np.einsum("i,i->", part, product)
+            sent[at + 1 : at + 1 + len(product)] = product
+            at += 1 + len(product)
+        received = self._comm.allgather_array(sent)
+        whole, variances = np.empty(len(h)), np.empty(len(self.sizes))
+        for blocks, row in zip(self._shares, received, strict=True):
+            at = 0
+            for k in blocks:
+                variances[k] = row[at]
+                whole[self._first[k] : self._first[k + 1]] = row[at + 1 : at + 1 + self.sizes[k]]
+                at += 1 + self.sizes[k]
+        return whole, variances
+
+    def _flush(self) -> None:
+        """Put the pending updates into P0, tile by tile; what is below the diagonal is mirrored."""
+        for p, u in zip(self._p, self._u, strict=True):
+            n = len(p)
+            for i in range(0, n, TILE):
+                rows = slice(i, i + TILE)
+                left = np.ascontiguousarray(u[:, rows].T)
+                for j in range(i, n, TILE):
+                    columns = slice(j, j + TILE)
+                    tile = p[rows, columns]
+                    tile -= left @ u[:, columns]
+                    tile *= self._c
+                    if j > i:
+                        p[columns, rows] = tile.T
+                    else:
+                        below = np.tril_indices(len(tile), -1)
+                        tile[below] = tile.T[below]
+        self._c, self._pending = 1.0, 0
+
+
+def memory_of(sizes: Sequence[int], nranks: int) -> list[int]:
+    """Bytes that each rank needs for P in blocks of these sizes, with the pending updates."""
+    return [
+        sum(8 * sizes[k] * (sizes[k] + PENDING) for k in blocks) for blocks in shares(sizes, nranks)
+    ]
+
+
+def available_memory() -> int:
+    """Bytes that this process can still allocate without swapping: of the node, or its group."""
+    left = math.inf
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            left = int(line.split()[1]) * 1024
+    group = Path("/sys/fs/cgroup")
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        if line.startswith("0::"):
+            group /= line[3:].strip("/")
+    for folder in (group, *group.parents):  # limits above count as well
+        try:
+            limit = (folder / "memory.max").read_text().strip()
+            used = int((folder / "memory.current").read_text())
+        except (OSError, ValueError):
+            continue
+        if limit != "max":
+            left = min(left, int(limit) - used)
+    return int(left) if math.isfinite(left) else 2**63 - 1
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """How the frames of a batch become scalar measurements.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+
+    kinds: tuple[str, ...] = ("energy", "force")  # in their order; "virial" too
+    groups: int = 4  # of atoms, one measurement of forces each
+    group_size: int | None = None  # atoms of a group in each frame; None: all are shared out
+    weights: Mapping[str, float] = field(default_factory=dict)  # of a kind; 1 where it says none
+    noises: Mapping[str, float] = field(default_factory=dict)  # R of a kind; 1 where it says none
+    matpl: bool = False  # MatPL's scaling; its group_size is 6
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("kinds", "weights", "noises"):
+            unknown = sorted({*getattr(self, name)} - {*KINDS})
+            if unknown:
+                raise ValueError(f"found {name} of '{unknown[0]}', expected {', '.join(KINDS)}")
+        for name in ("groups", "group_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"found {name} = {value}, expected 1 or more")
+        for kind, weight in self.weights.items():
+            if not (math.isfinite(weight) and weight > 0):
+                raise ValueError(f"found the weight {weight} of {kind}, expected a positive number")
+        for kind, noise in self.noises.items():
+            if not (math.isfinite(noise) and noise >= 0):
+                raise ValueError(f"found the noise {noise} of {kind}, expected no negative number")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A scalar prediction y = a . E + v . F + w : W, whose gradient by the parameters is wanted."""
+
+    kind: str  # of KINDS
+    a: np.ndarray  # [nframes] of the energies
+    v: np.ndarray  # [natoms, 3] of the forces
+    w: np.ndarray  # [nframes, 3, 3] of the virials
+    error: float  # label of y minus y, never negative
+    noise: float  # R
+
+
+def group_updates(
+    frames: Frames,
+    predict: Callable[[str], np.ndarray],
+    gradient: Callable[[Measurement], np.ndarray],
+    update: Callable[[np.ndarray, float, float], object],
+    rng: np.random.Generator,
+    options: GroupOptions | None = None,
+) -> list[Measurement]:
+    """Measure a batch: energies once, forces by groups of atoms, virials once.
+
+    The numbers y_i of a measurement and their weights w_i, with B frames of n atoms in the batch:
+
+    - energy: E / n of each frame in eV/atom, 1 / B;
+    - force: the components of the m atoms of a group, from all frames, in eV/angstrom, 1 / (3 m);
+    - virial: the nine components of W / n of each frame in eV/atom, 1 / (9 B).
+
+    With `matpl` the error is the mean over frames of those of a frame, times sqrt(B), but the
+    gradient is the sum over frames; forces are divided by n too, as if they were energies.
+
+    The weight of a kind scales all its w_i. Labels that are missing (NaN) are left out, and
+    measurements without labels too. Each one is predicted after the update before it.
+
+    Args:
+        frames: the batch, with labels.
+        predict: present energies [nframes], forces [natoms, 3] or virials [nframes, 3, 3] of the
+            batch, for "energy", "force" or "virial".
+        gradient: [n] of a measurement by the parameters.
+        update: called with that, the error and the noise: :meth:`Kalman.update`.
+        rng: makes the groups; in one state on all ranks.
+        options: how.
+
+    Returns:
+        The measurements made.
+    """
+    options = options or GroupOptions()
+    made = []
+    for kind, atoms in _planned(frames, rng, options):
+        measurement = _measurement(frames, kind, atoms, predict(kind), options)
+        if measurement is not None:
+            update(gradient(measurement), measurement.error, measurement.noise)
+            made.append(measurement)
+    return made
+
+
+def atom_groups(
+    first: np.ndarray, groups: int, group_size: int | None, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Random disjoint groups of atoms, each with its share of every frame.
+
+    Args:
+        first: [nframes + 1] where the atoms of a frame begin.
+        groups: how many; those that would have no atom are left out.
+        group_size: atoms of a frame in one group; None: all atoms of the frame are shared out.
+        rng: of the permutations.
+
+    Returns:
+        Indices of the atoms of each group, ascending.
+    """
+    parts: list[list[np.ndarray]] = [[] for _ in range(groups)]
+    for begin, end in itertools.pairwise(first):
+        atoms = begin + rng.permutation(end - begin)
+        chosen = atoms if group_size is None else atoms[: groups * group_size]
+        for part, share in zip(parts, np.array_split(chosen, groups), strict=True):
+            part.append(share)
+    joined = [np.sort(np.concatenate(part)) for part in parts if part]
+    return [atoms for atoms in joined if len(atoms)]
+
+
+def _planned(
+    frames: Frames, rng: np.random.Generator, options: GroupOptions
+) -> Iterator[tuple[str, np.ndarray]]:
+    for kind in options.kinds:
+        if kind == "force":
+            for atoms in atom_groups(frames.first, options.groups, options.group_size, rng):
+                yield kind, atoms
+        else:
+            yield kind, np.zeros(0, int)
+
+
+def _measurement(
+    frames: Frames, kind: str, atoms: np.ndarray, found: np.ndarray, options: GroupOptions
+) -> Measurement | None:
+    """The measurement of one kind, by what the model predicts; None without labels."""
+    natoms = frames.natoms
+    vectors = {
+        "energy": np.zeros(len(frames)),
+        "force": np.zeros((len(frames.forces), 3)),
+        "virial": np.zeros((len(frames), 3, 3)),
+    }
+    if kind == "force":
+        labels, rows = frames.forces, atoms
+        frame = np.searchsorted(frames.first, atoms, side="right") - 1
+        divisor = np.ones(len(atoms))
+        if options.matpl:
+            divisor = natoms[frame].astype(float)
+    else:
+        labels = frames.energies if kind == "energy" else frames.virials
+        rows = frame = np.arange(len(frames))
+        divisor = natoms.astype(float)
+    errors = labels[rows] - found[rows]  # [rows, ...]
+    per_row = errors.reshape(len(rows), -1)
+    known = ~np.isnan(labels[rows].reshape(len(rows), -1)).any(axis=1)
+    if not known.any():
+        return None
+    rows, frame, divisor, per_row = rows[known], frame[known], divisor[known], per_row[known]
+    # w_i of each row: means over the numbers of all frames, or over frames of those of a frame.
+    if options.matpl:
+        counts = np.bincount(frame, minlength=len(frames))
+        weights = 1 / (counts[frame] * per_row.shape[1] * divisor)
+        nframes = np.count_nonzero(counts)
+    else:
+        weights = 1 / (per_row.size * divisor)
+        nframes = 1
+    weights *= options.weights.get(kind, 1.0)
+    vectors[kind][rows] = (np.where(per_row < 0, -1.0, 1.0) * weights[:, None]).reshape(
+        len(rows), *labels.shape[1:]
+    )
+    error = float(np.add.reduce((np.abs(per_row) * weights[:, None]).ravel()))
+    return Measurement(
+        kind,
+        *vectors.values(),
+        error=error * math.sqrt(nframes) / nframes,
+        noise=options.noises.get(kind, 1.0),
+    )
