@@ -1,0 +1,361 @@
+"""Checkpoints of a training: written whole or not at all, and checked before they are used.
+
+A checkpoint is a file checkpoint-NNNNNN.npz, an archive of NumPy without pickled objects, which
+np.load opens; NNNNNN counts the checkpoints of a folder. Its member meta.json holds what is no
+array. The archive is followed by FORMAT and the BLAKE2b digest of all before it, in hexadecimal
+digits, in which nobody finds the end of an archive. Where several
+ranks have arrays of their own, each writes a part, checkpoint-NNNNNN.RANK.npz, and rank 0, whose
+file names the parts, comes last: a checkpoint without that file is none. Reading executes nothing
+that a file brings along.
+
+The folder must be one that all ranks see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from pwmlff.report import Failure
+from pwmlff.train.comm import Communicator, Serial, agreed
+
+#: What follows the archive: a name and the version of the layout, then the digest.
+MARK = b"pwmlff-ckpt-"
+FORMAT = MARK + b"0001"
+DIGEST = 64  # digits
+TRAILER = len(FORMAT) + DIGEST
+META = "meta.json"
+NAME = re.compile(r"checkpoint-(\d{6,})(?:\.(\d+))?\.npz")
+UNFINISHED = re.compile(r"\.checkpoint-\d{6,}(?:\.\d+)?\.npz\.part")
+PIECE = 2**22  # bytes that are read at a time
+
+
+class DamagedError(Failure):
+    """A checkpoint cannot be used, but an earlier one may."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What :func:`save` was given."""
+
+    path: Path
+    step: int
+    arrays: dict[str, np.ndarray]  # of all ranks; of one name, those of the first rank
+    meta: dict[str, Any]
+    skipped: tuple[str, ...] = ()  # what is wrong with newer ones, to be shown
+
+
+def save(
+    folder: str | PathLike[str],
+    step: int,
+    arrays: Mapping[str, np.ndarray],
+    meta: Mapping[str, Any],
+    comm: Communicator | None = None,
+    keep: int = 2,
+) -> Path:
+    """Write a checkpoint, and then remove all but the newest. Collective.
+
+    Whatever happens meanwhile, SIGKILL, a full disk or the end of the machine, the checkpoints
+    that were there before can be read, or this one can.
+
+    Args:
+        folder: is made where it is missing.
+        step: of the training.
+        arrays: of this rank; ranks other than 0 may have none. Not of objects.
+        meta: of rank 0; anything JSON holds, like the state of NumPy's bit generators.
+        comm: the ranks.
+        keep: how many checkpoints stay, this one included.
+
+    Returns:
+        The file of rank 0.
+
+    Raises:
+        Failure: it could not be written; on several ranks all raise it. What was there is kept.
+    """
+    comm = comm or Serial()
+    if keep < 1:
+        raise Failure(f"found keep = {keep}, expected 1 checkpoint or more")
+    folder = Path(folder)
+
+    def number() -> int:
+        if comm.rank:
+            return 0
+        with _explained(folder, "write a checkpoint to"):
+            folder.mkdir(parents=True, exist_ok=True)
+            return 1 + max((n for n, _ in _files(folder)), default=0)
+
+    # After this no rank writes a file of an earlier checkpoint, so what is unfinished was left.
+    count = comm.broadcast(agreed(comm, number))
+    parts = [rank for rank, has in enumerate(comm.allgather(bool(arrays))) if has and rank]
+    own = comm.rank == 0 or comm.rank in parts
+    path = folder / _name(count, comm.rank)
+    header = {"step": step, "parts": parts, "meta": dict(meta) if comm.rank == 0 else {}}
+    try:
+        agreed(comm, lambda: _write(path, arrays, header) if own else None)
+    except BaseException:  # of another rank
+        _forget(path)
+        raise
+    agreed(comm, lambda: _publish(path) if own and comm.rank else None)
+
+    def finish() -> None:
+        if comm.rank == 0:
+            _publish(path)
+            _prune(folder, keep)
+
+    agreed(comm, finish)
+    return folder / _name(count, 0)
+
+
+def load(path: str | PathLike[str], wanted: Callable[[str], bool] | None = None) -> Checkpoint:
+    """Read one checkpoint, with the parts of all ranks. Not collective.
+
+    Args:
+        path: the file of rank 0.
+        wanted: which arrays to keep; None: all.
+
+    Raises:
+        DamagedError: a file of it is missing, damaged, or no checkpoint.
+        Failure: it is of a layout that this release does not know, or cannot be opened.
+    """
+    path = Path(path)
+    match = NAME.fullmatch(path.name)
+    if match is None or match[2]:
+        raise Failure(f"found '{path}', expected a name like checkpoint-000001.npz")
+    header, arrays = _read(path, wanted)
+    for rank in header["parts"]:
+        _, more = _read(path.with_name(_name(int(match[1]), rank)), wanted)
+        arrays = more | arrays
+    return Checkpoint(path, header["step"], arrays, header["meta"])
+
+
+def latest(
+    folder: str | PathLike[str],
+    comm: Communicator | None = None,
+    wanted: Callable[[str], bool] | None = None,
+) -> Checkpoint | None:
+    """Read the newest sound checkpoint of a folder. Collective.
+
+    Where the newest is damaged it is the one before, and so on; `skipped` says why.
+
+    Args:
+        folder: of :func:`save`.
+        comm: the ranks, of any number.
+        wanted: which arrays this rank keeps; None: all.
+
+    Returns:
+        The same checkpoint on all ranks; None where there is none.
+
+    Raises:
+        Failure: all are damaged, or the newest sound one is of an unknown layout.
+    """
+    comm = comm or Serial()
+
+    def choose() -> Checkpoint | None:
+        return _newest(Path(folder), wanted) if comm.rank == 0 else None
+
+    chosen = agreed(comm, choose)
+    path, skipped = comm.broadcast((chosen.path, chosen.skipped) if chosen else (None, ()))
+    if path is None:
+        return None
+    mine = agreed(comm, lambda: chosen or load(path, wanted))
+    return Checkpoint(mine.path, mine.step, mine.arrays, mine.meta, skipped)
+
+
+def generator_state(rng: np.random.Generator) -> dict[str, Any]:
+    """State of a random generator as values for JSON, for meta."""
+    return _plain(rng.bit_generator.state)
+
+
+def generator(state: Mapping[str, Any]) -> np.random.Generator:
+    """A generator that goes on from :func:`generator_state`.
+
+    Raises:
+        Failure: the state is of a bit generator that this NumPy does not have.
+    """
+    kinds = {kind.__name__: kind for kind in np.random.BitGenerator.__subclasses__()}
+    name = state.get("bit_generator")
+    if name not in kinds:
+        raise Failure(f"found a random generator '{name}', expected one of {', '.join(kinds)}")
+    bits = kinds[name]()
+    bits.state = dict(state)
+    return np.random.Generator(bits)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value
+
+
+def _name(count: int, rank: int) -> str:
+    return f"checkpoint-{count:06d}{f'.{rank}' if rank else ''}.npz"
+
+
+def _files(folder: Path) -> Iterator[tuple[int, Path]]:
+    """Numbers and files of all checkpoints and parts that are in place."""
+    for path in folder.iterdir():
+        if match := NAME.fullmatch(path.name):
+            yield int(match[1]), path
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+@contextlib.contextmanager
+def _explained(path: Path, what: str) -> Iterator[None]:
+    """Errors of the system in words, with what is kept."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(
+            f"cannot {what} '{path}': {error.strerror or error}; earlier checkpoints are kept. "
+            "Make room or choose another folder, and resume"
+        ) from error
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
+    """Write a file beside where it goes, and see it on the disk."""
+    unfinished = _unfinished(path)
+    with _explained(path, "write the checkpoint"):
+        try:
+            with unfinished.open("w+b") as file:
+                _write_archive(file, arrays, header)
+                digest = blake2b(digest_size=DIGEST // 2)
+                file.seek(0)
+                while piece := file.read(PIECE):
+                    digest.update(piece)
+                digest.update(FORMAT)
+                file.write(FORMAT + digest.hexdigest().encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            _forget(path)
+            raise
+
+
+def _forget(path: Path) -> None:
+    """Remove an unfinished file."""
+    with contextlib.suppress(OSError):
+        _unfinished(path).unlink(missing_ok=True)
+
+
+def _write_archive(
+    file: BinaryIO, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
+) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(META, json.dumps(header))
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+
+
+def _publish(path: Path) -> None:
+    """Give a finished file its name, for good."""
+    with _explained(path, "write the checkpoint"):
+        _unfinished(path).replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _prune(folder: Path, keep: int) -> None:
+    """Remove all but the newest checkpoints, and what was never finished."""
+    whole = sorted(n for n, path in _files(folder) if path.name == _name(n, 0))[-keep:]
+    old = [path for n, path in _files(folder) if n not in whole]
+    old += [path for path in folder.iterdir() if UNFINISHED.fullmatch(path.name)]
+    # A checkpoint goes with its parts; in between it must not look like one.
+    for path in sorted(old, key=lambda path: path.name.count(".")):
+        with contextlib.suppress(OSError):  # no reason to stop a training
+            path.unlink()
+
+
+def _newest(folder: Path, wanted: Callable[[str], bool] | None) -> Checkpoint | None:
+    if not folder.is_dir():
+        return None
+    skipped: list[str] = []
+    whole = [(n, path) for n, path in _files(folder) if path.name == _name(n, 0)]
+    for _, path in sorted(whole, reverse=True):
+        try:
+            found = load(path, wanted)
+        except DamagedError as error:
+            skipped.append(str(error))
+            continue
+        return Checkpoint(found.path, found.step, found.arrays, found.meta, tuple(skipped))
+    if skipped:
+        raise Failure(
+            "\n".join(
+                [f"found no sound checkpoint in '{folder}'; start again without them:", *skipped]
+            )
+        )
+    return None
+
+
+def _read(
+    path: Path, wanted: Callable[[str], bool] | None
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of one file, after its digest has been checked."""
+    try:
+        with path.open("rb") as file:
+            _check(path, file)
+            with zipfile.ZipFile(file) as archive:
+                header = json.loads(archive.read(META))
+                arrays = {}
+                for member in archive.namelist():
+                    name = member.removesuffix(".npy")
+                    if member != META and (wanted is None or wanted(name)):
+                        with archive.open(member) as stream:
+                            arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise DamagedError(f"found no file '{path}' of the checkpoint") from error
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DamagedError(f"'{path}' holds what is no checkpoint: {error}") from error
+    except OSError as error:
+        raise Failure(f"cannot read the checkpoint '{path}': {error.strerror or error}") from error
+    return header, arrays
+
+
+def _check(path: Path, file: BinaryIO) -> None:
+    """Compare the digest at the end with that of the rest.
+
+    Raises:
+        DamagedError: it is not sound.
+        Failure: it is, but of another layout.
+    """
+    size = os.fstat(file.fileno()).st_size - TRAILER
+    if size < 0:
+        raise DamagedError(f"'{path}' has {size + TRAILER} bytes, too few for a checkpoint")
+    digest, left = blake2b(digest_size=DIGEST // 2), size + len(FORMAT)
+    tail = b""
+    while left:
+        piece = file.read(min(PIECE, left))
+        if not piece:
+            raise DamagedError(f"'{path}' became shorter while it was read")
+        digest.update(piece)
+        left -= len(piece)
+        tail = (tail + piece)[-len(FORMAT) :]
+    if digest.hexdigest().encode() != file.read(DIGEST):
+        raise DamagedError(
+            f"'{path}' is damaged: its digest is another than that at its end, as after a disk "
+            "error or an incomplete copy"
+        )
+    if tail != FORMAT:
+        raise Failure(
+            f"found the layout {tail.removeprefix(MARK)!r} in the checkpoint '{path}', expected "
+            f"{FORMAT.removeprefix(MARK)!r}: it is of another release of pair-pwmlff"
+        )

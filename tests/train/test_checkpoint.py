@@ -1,0 +1,309 @@
+"""Checkpoints survive what may happen to them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import zipfile
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pwmlff import interpreter
+from pwmlff.report import Failure
+from pwmlff.train import checkpoint
+from pwmlff.train.checkpoint import DamagedError, generator, generator_state, latest, load, save
+from pwmlff.train.comm import SharedFailure
+from thread_ranks import Thread, on_ranks
+
+
+def arrays_of(step: int) -> dict[str, np.ndarray]:
+    """Arrays of several types and shapes."""
+    return {
+        "parameters": np.arange(5000.0) + step,
+        "adam.steps": np.array(step),
+        "kalman.p.3": np.full((3, 4), step, np.float32),
+        "free": np.array([True, False]),
+        "nothing": np.zeros((0, 3)),
+    }
+
+
+def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
+    """Whether they are equal to the last bit."""
+    return found.keys() == expected.keys() and all(
+        found[name].dtype == array.dtype
+        and found[name].shape == array.shape
+        and found[name].tobytes() == array.tobytes()
+        for name, array in expected.items()
+    )
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_is_written_is_read(tmp_path: Path):
+    folder = tmp_path / "new" / "folder"
+    assert latest(folder) is None
+    meta = {"config": {"block": 320, "rate": 1 / 3}, "elements": ["Hf", "O"], "best": None}
+    path = save(folder, 70, arrays_of(70), meta)
+    found = latest(folder)
+    assert (found.path, found.step, found.meta, found.skipped) == (path, 70, meta, ())
+    assert same(found.arrays, arrays_of(70))
+    only = load(path, lambda name: name.startswith("kalman."))
+    assert only.arrays.keys() == {"kalman.p.3"}
+    with np.load(path) as archive:  # for people
+        assert np.array_equal(archive["parameters"], arrays_of(70)["parameters"])
+
+
+def test_generators_go_on(tmp_path: Path):
+    for kind in (np.random.PCG64, np.random.Philox, np.random.MT19937):
+        rng = np.random.Generator(kind(3))
+        rng.normal(size=7)
+        rng.integers(0, 9, 3, dtype=np.int32)  # leaves half of a number
+        save(tmp_path, 1, {}, {"rng": generator_state(rng)})
+        again = generator(latest(tmp_path).meta["rng"])
+        assert again.integers(0, 9, 5, dtype=np.int32).tolist() == (
+            rng.integers(0, 9, 5, dtype=np.int32).tolist()
+        )
+        assert again.normal(size=5).tolist() == rng.normal(size=5).tolist()
+    with pytest.raises(Failure, match="found a random generator 'os', expected one of"):
+        generator({"bit_generator": "os"})
+
+
+def test_the_newest_are_kept(tmp_path: Path):
+    (tmp_path / "a.pt").write_text("of the user")
+    for step in (10, 20, 30, 15):  # the last after going back
+        save(tmp_path, step, arrays_of(step), {}, keep=3)
+    assert names(tmp_path) == [
+        *("a.pt", "checkpoint-000002.npz", "checkpoint-000003.npz", "checkpoint-000004.npz")
+    ]
+    assert latest(tmp_path).step == 15
+    with pytest.raises(Failure, match="found keep = 0"):
+        save(tmp_path, 40, {}, {}, keep=0)
+
+
+def test_damage_anywhere_is_seen(tmp_path: Path):
+    old = save(tmp_path, 1, arrays_of(1), {})
+    new = save(tmp_path, 2, arrays_of(2), {})
+    sound = new.read_bytes()
+    rng = np.random.default_rng(0)
+    places = [
+        0,
+        20,
+        len(sound) - 1,
+        len(sound) - checkpoint.TRAILER,
+        *rng.integers(len(sound), size=40),
+    ]
+    for place in places:
+        damaged = bytearray(sound)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        new.write_bytes(damaged)
+        found = latest(tmp_path)
+        assert (found.path, found.step) == (old, 1), f"byte {place}"
+        assert same(found.arrays, arrays_of(1))
+        assert f"'{new}' is damaged" in found.skipped[0]
+    for length in (0, 50, len(sound) // 2, len(sound) - 1):
+        new.write_bytes(sound[:length])
+        assert latest(tmp_path).step == 1
+    old.unlink()
+    with pytest.raises(Failure, match="found no sound checkpoint in"):
+        latest(tmp_path)
+    new.write_bytes(sound)
+    assert latest(tmp_path).step == 2
+    with pytest.raises(DamagedError, match="found no file"):
+        load(old)
+    with pytest.raises(Failure, match=r"expected a name like checkpoint-000001\.npz"):
+        load(tmp_path / "a.pt")
+
+
+def sealed(content: bytes, layout: bytes = checkpoint.FORMAT) -> bytes:
+    """An archive with a sound end."""
+    digest = blake2b(content + layout, digest_size=checkpoint.DIGEST // 2)
+    return content + layout + digest.hexdigest().encode()
+
+
+def test_another_layout_is_refused(tmp_path: Path):
+    save(tmp_path, 1, arrays_of(1), {})
+    new = save(tmp_path, 2, arrays_of(2), {})
+    content = new.read_bytes()[: -checkpoint.TRAILER]
+    new.write_bytes(sealed(content))
+    assert latest(tmp_path).step == 2
+    new.write_bytes(sealed(content, checkpoint.MARK + b"0002"))
+    with pytest.raises(Failure, match=r"layout b'0002' .* expected b'0001': it is of another rel"):
+        latest(tmp_path)
+
+
+class Harmful:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.path,)
+
+
+def test_no_code_is_executed(tmp_path: Path):
+    trace, objects = tmp_path / "trace", np.array([Harmful(tmp_path / "trace")])
+    with pytest.raises(ValueError, match="allow_pickle"):
+        save(tmp_path, 1, {"objects": objects}, {})
+    assert names(tmp_path) == []
+    path = save(tmp_path, 1, {}, {})
+    with zipfile.ZipFile(tmp_path / "made", "w") as archive:
+        archive.writestr("meta.json", json.dumps({"step": 1, "parts": [], "meta": {}}))
+        with archive.open("objects.npy", "w") as member:
+            np.lib.format.write_array(member, objects, allow_pickle=True)
+    path.write_bytes(sealed((tmp_path / "made").read_bytes()))
+    with pytest.raises(DamagedError, match=r"holds what is no checkpoint: .*allow_pickle"):
+        load(path)
+    assert not trace.exists()
+    with np.load(tmp_path / "made", allow_pickle=True) as archive:
+        archive["objects"]
+    assert trace.exists()  # it would have
+
+
+@pytest.mark.parametrize("fails", ["write", "fsync", "rename"])
+def test_full_disk(tmp_path: Path, monkeypatch, fails: str):
+    save(tmp_path, 1, arrays_of(1), {})
+    before = names(tmp_path)
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    target = {
+        "write": (np.lib.format, "write_array"),
+        "fsync": (os, "fsync"),
+        "rename": (Path, "replace"),
+    }[fails]
+    monkeypatch.setattr(*target, full)
+    with pytest.raises(Failure, match=r"checkpoint-000002.npz': No space left on device; earlier"):
+        save(tmp_path, 2, arrays_of(2), {})
+    monkeypatch.undo()
+    if fails != "rename":
+        assert names(tmp_path) == before
+    assert latest(tmp_path).step == 1
+    save(tmp_path, 3, arrays_of(3), {}, keep=1)
+    assert names(tmp_path) == ["checkpoint-000002.npz"]
+
+
+def test_the_system_stops_a_file_halfway(tmp_path: Path):
+    """As a full disk or a quota does, within an array."""
+    save(tmp_path, 1, arrays_of(1), {})
+    before = names(tmp_path)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, usual[1]))
+    try:
+        with pytest.raises(Failure, match="File too large; earlier checkpoints are kept"):
+            save(tmp_path, 2, arrays_of(2), {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert names(tmp_path) == before
+    assert latest(tmp_path).step == 1
+
+
+def part_of(comm: Thread, step: int) -> dict[str, np.ndarray]:
+    """What one rank of three has; rank 1 has nothing."""
+    shared = {"parameters": np.arange(40.0) * step}
+    return {0: shared, 1: {}, 2: {"kalman.p.1": np.full(9, step), **shared}}[comm.rank]
+
+
+def test_parts_of_several_ranks(tmp_path: Path):
+    def write(comm: Thread) -> Path:
+        for step in (1, 2, 3):
+            path = save(tmp_path, step, part_of(comm, step), {"rank": comm.rank}, comm)
+        return path
+
+    paths = on_ranks(3, write)
+    assert {path.name for path in paths} == {"checkpoint-000003.npz"}
+    assert names(tmp_path) == [
+        *("checkpoint-000002.2.npz", "checkpoint-000002.npz"),
+        *("checkpoint-000003.2.npz", "checkpoint-000003.npz"),
+    ]
+    expected = {"parameters": np.arange(40.0) * 3, "kalman.p.1": np.full(9, 3)}
+    for size in (1, 2, 4):  # ranks that read
+        for found in on_ranks(size, lambda comm: latest(tmp_path, comm)):
+            assert (found.step, found.meta) == (3, {"rank": 0})
+            assert same(found.arrays, expected)
+    (tmp_path / "checkpoint-000003.2.npz").write_bytes(b"damaged")
+    for found in on_ranks(2, lambda comm: latest(tmp_path, comm)):
+        assert found.step == 2
+        assert "checkpoint-000003.2.npz' has 7 bytes, too few" in found.skipped[0]
+    (tmp_path / "checkpoint-000003.2.npz").unlink()
+    assert latest(tmp_path).step == 2
+    shutil.copy(tmp_path / "checkpoint-000002.2.npz", tmp_path / "checkpoint-000009.2.npz")
+    assert latest(tmp_path).step == 2  # a part alone is none
+    on_ranks(3, lambda comm: save(tmp_path, 7, part_of(comm, 7), {}, comm, keep=1))
+    assert names(tmp_path) == ["checkpoint-000010.2.npz", "checkpoint-000010.npz"]
+
+
+def test_disk_that_is_full_on_one_rank(tmp_path: Path, monkeypatch):
+    """All ranks know, and nothing is left of what the others wrote."""
+    on_ranks(3, lambda comm: save(tmp_path, 1, part_of(comm, 1), {}, comm))
+    before = names(tmp_path)
+    usual = np.lib.format.write_array
+
+    def full(file, array, **options):
+        if np.array_equal(array, np.full(9, 2)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        usual(file, array, **options)
+
+    monkeypatch.setattr(np.lib.format, "write_array", full)
+
+    def refused(comm: Thread) -> str:
+        with pytest.raises(SharedFailure) as caught:
+            save(tmp_path, 2, part_of(comm, 2), {}, comm)
+        return str(caught.value)
+
+    for text in on_ranks(3, refused):
+        assert text.startswith("rank 2: cannot write the checkpoint")
+    assert names(tmp_path) == before
+
+
+#: Children that write checkpoints until they are killed, 20 times; prints how often they were seen.
+KILLED = """
+import os, random, signal, time
+import numpy as np
+from pwmlff.train.checkpoint import latest, save
+
+folder = sys.argv[1]
+before = killed_meanwhile = 0
+for k in range(20):
+    child = os.fork()
+    if child == 0:
+        step = before
+        while True:
+            step += 1
+            save(folder, step, {"x": np.full(100_000, step), "y": np.array(step)}, {"step": step})
+    time.sleep(random.Random(k).uniform(0.01, 0.08))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    killed_meanwhile += any(name.endswith(".part") for name in os.listdir(folder))
+    found = latest(folder)
+    if found is None:
+        continue
+    assert found.skipped == (), found.skipped
+    assert found.meta == {"step": found.step} and found.arrays["y"] == found.step >= before
+    assert (found.arrays["x"] == found.step).all()
+    before = found.step
+save(folder, before + 1, {}, {})
+print(before, killed_meanwhile, *sorted(os.listdir(folder)))
+"""
+
+
+def test_killed_anywhere(tmp_path: Path):
+    done = subprocess.run(
+        interpreter.command("import sys" + KILLED, str(tmp_path)),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    written, meanwhile, *files = done.stdout.split()
+    assert int(written) > 0
+    assert int(meanwhile) > 0  # else the times of the kills say nothing
+    assert len(files) == 2
