@@ -49,8 +49,9 @@ class Dense:
         self.forgetting = self.o.nu * self.forgetting + 1 - self.o.nu
 
 
-@pytest.mark.parametrize("matpl", [False, True])
-@pytest.mark.parametrize("block", [100, 320, 5120])
+@pytest.mark.parametrize(
+    "block,matpl", [(7, False), (100, True), (100, False), (320, False), (5120, False)]
+)
 def test_equals_the_dense_filter(block: int, matpl: bool):
     options = KalmanOptions(block=block, p0=2.0, nu=0.95, matpl=matpl)
     lazy = Kalman(LAYERS, options)
@@ -68,8 +69,6 @@ def test_equals_the_dense_filter(block: int, matpl: bool):
                 rows = slice(first[b], first[b + 1])
                 np.testing.assert_allclose(lazy.covariance(b), dense.p[rows, rows], atol=1e-9)
     assert lazy.forgetting == dense.forgetting
-    for p in lazy._p:
-        assert np.array_equal(p, p.T)
 
 
 def test_linear_model_is_recursive_least_squares():
@@ -118,7 +117,7 @@ def test_same_bits_on_any_number_of_ranks_and_after_a_restart():
             filters.update(x, h, error, noise)
 
     def whole(comm: Thread) -> tuple[np.ndarray, dict]:
-        x, lazy = start.copy(), Kalman(LAYERS, options, comm)
+        x, lazy = start.copy(), Kalman(LAYERS, options, comm, threads=comm.size % 4)
         go(lazy, x, slice(None))
         return x, lazy.state()
 
@@ -167,7 +166,7 @@ def test_frozen_parameters_stay():
 
 def test_memory_is_refused_before_it_is_taken(monkeypatch):
     sizes = kalman.block_sizes([56_002], 5120)
-    assert sum(kalman.memory_of(sizes, 1)) == sum(8 * n * (n + 16) for n in sizes)
+    assert sum(kalman.memory_of(sizes, 1)) == sum(8 * (n * (n + 1) // 2 + 16 * n) for n in sizes)
     two = kalman.memory_of(sizes, 2)
     assert sum(two) == sum(kalman.memory_of(sizes, 1))
     assert max(two) < 1.2 * min(two)
@@ -180,7 +179,7 @@ def test_memory_is_refused_before_it_is_taken(monkeypatch):
         return str(caught.value)
 
     for text in on_ranks(2, refused):
-        assert "block = 5120 needs 2.1 GiB on host" in text
+        assert "block = 5120 needs 1.1 GiB on host" in text
         assert "(2 ranks), which has 1.0 GiB left: take smaller blocks" in text
 
 

@@ -23,16 +23,21 @@ errors e_i: y = sum_i w_i s_i y_i, so that e = sum_i w_i |e_i|. :func:`group_upd
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
 import math
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pwmlff import plugin
 from pwmlff.train.comm import Communicator, Serial, SharedFailure
 
 if TYPE_CHECKING:
@@ -40,9 +45,6 @@ if TYPE_CHECKING:
 
 #: Updates that are kept as vectors before they are put into P.
 PENDING = 16
-#: Rows and columns of P that are changed at a time: they stay in the L2 cache, and a product of
-#: this size is below what BLAS shares among threads, so that bits do not depend on them.
-TILE = 128
 #: What is left to others of the memory that is available.
 RESERVE = 0.05
 KINDS = ("energy", "force", "virial")
@@ -112,18 +114,21 @@ class Kalman:
     """The filter for one flat vector of parameters, its blocks spread over the ranks. Collective.
 
     An update costs one pass over P: P = c (P0 - U^T U) holds up to PENDING updates as rows of U,
-    one each, with c = 1 / prod(lambda), before they are put into P0.
+    one each, with c = 1 / prod(lambda), before they are put into P0. Of P0 there is the upper
+    triangle alone (kernels/kalman/covariance.h).
 
-    All ranks get the same bits, whatever their number: the parts of a block are computed by the
-    rank that has it, then gathered and added in the order of blocks.
+    All ranks get the same bits, whatever their number and threads: the parts of a block are
+    computed by the rank that has it in one order, then gathered and added in the order of blocks.
 
     Args:
         layers: names and shapes of the tensors in the flat vector.
         options: the constants.
         comm: the ranks.
         free: bool [n], the parameters that may change; None: all. Others take no part in P.
+        threads: of this rank.
 
     Raises:
+        ImportError: the compiled library is missing.
         SharedFailure: P does not fit into the memory of a node; nothing was allocated.
         ValueError: free has another shape.
     """
@@ -134,6 +139,7 @@ class Kalman:
         options: KalmanOptions | None = None,
         comm: Communicator | None = None,
         free: np.ndarray | None = None,
+        threads: int = 1,
     ) -> None:
         self.options = options or KalmanOptions()
         self._comm = comm or Serial()
@@ -151,16 +157,20 @@ class Kalman:
         counts = [int(free[a:b].sum()) for a, b in itertools.pairwise(bounds)]
         #: parameters of each block of P
         self.sizes = block_sizes(counts, self.options.block)
-        self._first = np.r_[0, np.cumsum(self.sizes)].astype(int)
         self._shares = shares(self.sizes, self._comm.size)
         self._mine = self._shares[self._comm.rank]
+        first = np.r_[0, np.cumsum(self.sizes)].astype(int)
+        #: of each rank, where its parameters are among the free ones
+        self._places = [
+            np.concatenate([np.arange(first[k], first[k + 1]) for k in blocks] or [first[:0]])
+            for blocks in self._shares
+        ]
         self.require_memory()
         self.updates = 0
         self.forgetting = self.options.lambda0  # lambda of the next update
         self._c = 1.0
         self._pending = 0
-        self._p = [np.diag(np.full(self.sizes[k], self.options.p0)) for k in self._mine]
-        self._u = [np.zeros((PENDING, self.sizes[k])) for k in self._mine]
+        self._own = _Blocks([self.sizes[k] for k in self._mine], self.options.p0, threads)
 
     def memory(self) -> list[int]:
         """Bytes that each rank needs for its blocks, [size]; known before they are allocated."""
@@ -217,8 +227,8 @@ class Kalman:
                 "the noise if it diverges, or look for bad labels with pwmlff data check"
             )
         h = h[self._free].astype(np.float64)
-        products = [self._product(k, h) for k in range(len(self._mine))]
-        gain, variances = self._gather(h, products)
+        products, own = self._own.product(h[self._places[self._comm.rank]], self._c, self._pending)
+        gain, variances = self._gather(products, own)
         # What has been measured often has a variance of nothing but rounding, of either sign.
         variance = float(np.add.reduce(np.maximum(variances, 0.0)))
         blocks = len(self.sizes) if self.options.matpl else 1
@@ -229,26 +239,32 @@ class Kalman:
                 "expected finite numbers, one of them positive: raise the noise, or lower p0"
             )
         parameters[self._free] += gain * (error / innovation)
-        for u, product in zip(self._u, products, strict=True):
-            np.multiply(product, 1 / math.sqrt(self._c * innovation), out=u[self._pending])
+        row = self._own.u[self._pending]
+        np.multiply(products, 1 / math.sqrt(self._c * innovation), out=row)
         self._c /= self.forgetting
         self._pending += 1
         self.updates += 1
         self.forgetting = self.options.nu * self.forgetting + 1 - self.options.nu
         if self._pending == PENDING:
-            self._flush()
+            self._own.flush(self._c, self._pending)
+            self._c, self._pending = 1.0, 0
         return variance
 
     def covariance(self, k: int) -> np.ndarray | None:
         """Block k of P [size, size] where this rank has it; None elsewhere."""
         if k not in self._mine:
             return None
-        k = self._mine.index(k)
-        u = self._u[k][: self._pending]
-        return self._c * (self._p[k] - u.T @ u)
+        p, u = self._own.block(self._mine.index(k), self._pending)
+        full = np.zeros((self.sizes[k], self.sizes[k]))
+        full[np.triu_indices(self.sizes[k])] = p
+        full += np.triu(full, 1).T
+        return self._c * (full - u.T @ u)
 
     def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint needs of this rank: its own blocks, not copied, and a few numbers."""
+        """What a checkpoint needs of this rank: its own blocks, not copied, and a few numbers.
+
+        p.K are the rows of the upper triangle of block K, u.K [pending, size] what P lacks yet.
+        """
         state = {
             "updates": np.array(self.updates),
             "pending": np.array(self._pending),
@@ -257,9 +273,8 @@ class Kalman:
             "sizes": np.array(self.sizes),
             "free": self._packed(),
         }
-        for k, p, u in zip(self._mine, self._p, self._u, strict=True):
-            state[f"p.{k}"] = p
-            state[f"u.{k}"] = u[: self._pending]
+        for at, k in enumerate(self._mine):
+            state[f"p.{k}"], state[f"u.{k}"] = self._own.block(at, self._pending)
         return state
 
     def wants(self, name: str) -> bool:
@@ -288,9 +303,9 @@ class Kalman:
             )
         self.updates, self._pending = int(state["updates"]), int(state["pending"])
         self.forgetting, self._c = float(state["forgetting"]), float(state["c"])
-        for k, p, u in zip(self._mine, self._p, self._u, strict=True):
-            p[:] = state[f"p.{k}"]
-            u[: self._pending] = state[f"u.{k}"]
+        for at, k in enumerate(self._mine):
+            p, u = self._own.block(at, self._pending)
+            p[:], u[:] = state[f"p.{k}"], state[f"u.{k}"]
 
     def _packed(self) -> np.ndarray:
         """Which parameters are free, as bits."""
@@ -298,60 +313,108 @@ class Kalman:
         free[self._free] = True
         return np.packbits(free)
 
-    def _product(self, k: int, h: np.ndarray) -> np.ndarray:
-        """P h of one of this rank's blocks, in a fixed order: einsum adds without BLAS."""
-        block = self._mine[k]
-        part = h[self._first[block] : self._first[block + 1]]
-        u = self._u[k][: self._pending]
-        result = np.einsum("ij,j->i", self._p[k], part)
-        result -= np.einsum("ki,k->i", u, np.einsum("ki,i->k", u, part))
-        result *= self._c
-        return result
-
-    def _gather(self, h: np.ndarray, products: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """P h of all blocks [n free], and h^T P h of each [number of blocks]."""
-        lengths = [sum(self.sizes[k] + 1 for k in blocks) for blocks in self._shares]
-        sent = np.zeros(max(lengths, default=0))
-        at = 0
-        for k, product in zip(self._mine, products, strict=True):
-            part = h[self._first[k] : self._first[k + 1]]
-            sent[at] = np.einsum("i,i->", part, product)
-            sent[at + 1 : at + 1 + len(product)] = product
-            at += 1 + len(product)
+    def _gather(self, products: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """P h of all blocks [n free], and h^T P h of each [number of blocks], from all ranks."""
+        lengths = [len(b) + len(p) for b, p in zip(self._shares, self._places, strict=True)]
+        sent = np.zeros(max(lengths))
+        sent[: lengths[self._comm.rank]] = np.concatenate([variances, products])
         received = self._comm.allgather_array(sent)
-        whole, variances = np.empty(len(h)), np.empty(len(self.sizes))
-        for blocks, row in zip(self._shares, received, strict=True):
-            at = 0
-            for k in blocks:
-                variances[k] = row[at]
-                whole[self._first[k] : self._first[k + 1]] = row[at + 1 : at + 1 + self.sizes[k]]
-                at += 1 + self.sizes[k]
-        return whole, variances
+        whole, each = np.empty(len(self._free)), np.empty(len(self.sizes))
+        rows = zip(self._shares, self._places, lengths, received, strict=True)
+        for blocks, places, length, row in rows:
+            each[blocks] = row[: len(blocks)]
+            whole[places] = row[len(blocks) : length]
+        return whole, each
 
-    def _flush(self) -> None:
-        """Put the pending updates into P0, tile by tile; what is below the diagonal is mirrored."""
-        for p, u in zip(self._p, self._u, strict=True):
-            n = len(p)
-            for i in range(0, n, TILE):
-                rows = slice(i, i + TILE)
-                left = np.ascontiguousarray(u[:, rows].T)
-                for j in range(i, n, TILE):
-                    columns = slice(j, j + TILE)
-                    tile = p[rows, columns]
-                    tile -= left @ u[:, columns]
-                    tile *= self._c
-                    if j > i:
-                        p[columns, rows] = tile.T
-                    else:
-                        below = np.tril_indices(len(tile), -1)
-                        tile[below] = tile.T[below]
-        self._c, self._pending = 1.0, 0
+
+class _Blocks:
+    """The blocks of one rank, one after another; the arrays of kernels/kalman/covariance.h."""
+
+    def __init__(self, sizes: Sequence[int], p0: float, threads: int) -> None:
+        self._library = _compiled()
+        self._sizes = np.array(sizes, dtype=np.int64)
+        self._first = np.r_[0, np.cumsum(self._sizes)].astype(int)
+        triangles = self._sizes * (self._sizes + 1) // 2
+        self._first_p = np.r_[0, np.cumsum(triangles)].astype(int)
+        self.u = np.zeros((PENDING, self._first[-1]))
+        self._p = np.zeros(self._first_p[-1])
+        for n, begin, end in zip(self._sizes, self._first_p[:-1], self._first_p[1:], strict=True):
+            rows = np.arange(n)
+            self._p[begin:end][rows * n - rows * (rows - 1) // 2] = p0
+        ends = np.searchsorted(
+            self._first_p, self._first_p[-1] * np.arange(1, threads + 1) / threads
+        )
+        #: blocks of each thread, in equal shares of P
+        self._parts = [(a, b) for a, b in itertools.pairwise([0, *ends]) if b > a]
+        self._pool = ThreadPoolExecutor(len(self._parts)) if len(self._parts) > 1 else None
+
+    def block(self, k: int, pending: int) -> tuple[np.ndarray, np.ndarray]:
+        """Upper triangle of P0 [n (n + 1) / 2] and U [pending, n] of one block, as they lie."""
+        columns = slice(self._first[k], self._first[k + 1])
+        return self._p[self._first_p[k] : self._first_p[k + 1]], self.u[:pending, columns]
+
+    def product(self, h: np.ndarray, c: float, pending: int) -> tuple[np.ndarray, np.ndarray]:
+        """P h [n of this rank] and h^T P h [blocks of this rank]."""
+        out, variances = np.empty(len(h)), np.empty(len(self._sizes))
+
+        def work(a: int, b: int) -> None:
+            at = self._first[a]
+            self._library.pwmlff_covariance_product(
+                *self._arguments(a, b, pending),
+                *(ctypes.c_double(c), _pointer(h[at:]), _pointer(out[at:])),
+                _pointer(variances[a:]),
+            )
+
+        self._on_threads(work)
+        return out, variances
+
+    def flush(self, c: float, pending: int) -> None:
+        """Put the pending updates into P0."""
+
+        def work(a: int, b: int) -> None:
+            self._library.pwmlff_covariance_flush(
+                *self._arguments(a, b, pending), ctypes.c_double(c)
+            )
+
+        self._on_threads(work)
+
+    def _arguments(self, a: int, b: int, pending: int) -> tuple:
+        """What both functions begin with, for blocks a .. b-1."""
+        return (
+            *(
+                ctypes.c_int64(b - a),
+                _pointer(self._sizes[a:]),
+                _pointer(self._p[self._first_p[a] :]),
+            ),
+            *(ctypes.c_int64(pending), _pointer(self.u[:, self._first[a] :])),
+            ctypes.c_int64(self.u.shape[1]),
+        )
+
+    def _on_threads(self, work: Callable[[int, int], None]) -> None:
+        if self._pool is None:
+            for part in self._parts:
+                work(*part)
+        else:
+            list(self._pool.map(lambda part: work(*part), self._parts))
+
+
+def _pointer(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+@functools.cache
+def _compiled() -> ctypes.CDLL:
+    found = plugin.library()
+    if found is None:
+        raise ImportError("found no compiled pair-pwmlff: install it with pip to train with it")
+    return ctypes.CDLL(os.path.join(os.path.dirname(found), "libpwmlff_kalman.so"))
 
 
 def memory_of(sizes: Sequence[int], nranks: int) -> list[int]:
     """Bytes that each rank needs for P in blocks of these sizes, with the pending updates."""
     return [
-        sum(8 * sizes[k] * (sizes[k] + PENDING) for k in blocks) for blocks in shares(sizes, nranks)
+        sum(4 * sizes[k] * (sizes[k] + 1 + 2 * PENDING) for k in blocks)
+        for blocks in shares(sizes, nranks)
     ]
 
 
