@@ -148,6 +148,8 @@ def test_what_does_not_fit_changes_nothing():
         adam.step(x, np.ones(3), 1e-2)
     with pytest.raises(ValueError, match=r"of another model, or was written without an average"):
         adam.restore(Adam(N).state())
+    with pytest.raises(ValueError, match=r"with \{'m': \[2\].* of another model or optimizer"):
+        adam.restore(Adam(2).state())
     with pytest.raises(ValueError, match=r"free float64 \[2\], expected bool \[500\]"):
         Adam(N, free=np.zeros(2))
     assert np.array_equal(x, kept)

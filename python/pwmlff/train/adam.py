@@ -10,8 +10,8 @@ Per step t = 1, 2, ... with gradient g and rate r, element by element
     x <- x - r / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps)
     y <- average y + (1 - average) x
 
-and the averaged parameters are y / (1 - average^t). No BLAS is called, whose sums depend on the
-number of threads: equal gradients give equal bits on all ranks.
+and the averaged parameters are y / (1 - average^t), see :class:`Average`. No BLAS is called, whose
+sums depend on the number of threads: equal gradients give equal bits on all ranks.
 """
 
 from __future__ import annotations
@@ -106,6 +106,61 @@ class AdamOptions:
                 raise ValueError(f"found {name} = {value}, expected {kind}")
 
 
+class Average:
+    """Moving average of the parameters along the path of any optimizer, without bias to its start.
+
+    After t steps it is sum_k decay^(t-k) x_k / sum_k decay^(t-k), k = 1 .. t.
+
+    Args:
+        n: how many parameters.
+        decay: of the weight of a step with each later one, like 0.999.
+
+    Raises:
+        ValueError: the decay is not in [0, 1).
+    """
+
+    def __init__(self, n: int, decay: float) -> None:
+        if not 0 <= decay < 1:
+            raise ValueError(f"found average = {decay}, expected 0 or more, and less than 1")
+        self.decay = decay
+        self._steps = 0
+        self._path = np.zeros(n)
+        self._work = np.empty(n)
+
+    def add(self, parameters: np.ndarray) -> None:
+        """Take in the parameters [n] after a step."""
+        self._steps += 1
+        self._path *= self.decay
+        self._path += np.multiply(parameters, 1 - self.decay, out=self._work)
+
+    def value(self, parameters: np.ndarray) -> np.ndarray:
+        """The average [n]; a copy of the present parameters before the first step."""
+        if not self._steps:
+            return parameters.copy()
+        return self._path / (1 - self.decay**self._steps)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs; copies."""
+        return {"average.steps": np.array(self._steps), "average.path": self._path.copy()}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from :meth:`state`, to the last bit.
+
+        Raises:
+            ValueError: it is of another number of parameters, or lacks something.
+        """
+        path = state.get("average.path")
+        if path is None or "average.steps" not in state or path.shape != self._path.shape:
+            found = "none" if path is None else list(path.shape)
+            raise ValueError(
+                f"found a state of the average with the path {found}, expected "
+                f"{list(self._path.shape)}: the checkpoint is of another model, or was written "
+                "without an average of the parameters"
+            )
+        self._steps = int(state["average.steps"])
+        self._path[:] = path
+
+
 class Adam:
     """Adam for n parameters.
 
@@ -130,7 +185,8 @@ class Adam:
         self._free = None if free is None or free.all() else free.copy()
         self._m = np.zeros(n)
         self._v = np.zeros(n)
-        self._path = None if self.options.average is None else np.zeros(n)
+        decay = self.options.average
+        self._average = None if decay is None else Average(n, decay)
         self._gradient = np.empty(n)
         self._work = np.empty(n)
 
@@ -182,9 +238,8 @@ class Adam:
         np.divide(self._m, work, out=work)
         work *= rate / (1 - o.beta1**self.steps)
         self._change(parameters, work)
-        if self._path is not None:
-            self._path *= o.average
-            self._path += np.multiply(parameters, 1 - o.average, out=work)
+        if self._average is not None:
+            self._average.add(parameters)
         return norm
 
     def _change(self, parameters: np.ndarray, less: np.ndarray) -> None:
@@ -197,9 +252,7 @@ class Adam:
 
         What is frozen is as it is, and so is all without `average`.
         """
-        if self._path is None or not self.steps:
-            return parameters.copy()
-        result = self._path / (1 - self.options.average**self.steps)
+        result = parameters.copy() if self._average is None else self._average.value(parameters)
         if self._free is not None:
             result[~self._free] = parameters[~self._free]
         return result
@@ -207,9 +260,7 @@ class Adam:
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs; copies."""
         state = {"steps": np.array(self.steps), "m": self._m.copy(), "v": self._v.copy()}
-        if self._path is not None:
-            state["path"] = self._path.copy()
-        return state
+        return state if self._average is None else state | self._average.state()
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from :meth:`state`, to the last bit.
@@ -218,14 +269,14 @@ class Adam:
             ValueError: it is of another number of parameters, or lacks something.
         """
         wanted = {"m": self._m, "v": self._v}
-        if self._path is not None:
-            wanted["path"] = self._path
         shapes = {name: list(state[name].shape) if name in state else None for name in wanted}
         if "steps" not in state or any(shape != [self.n] for shape in shapes.values()):
             raise ValueError(
                 f"found a state of Adam with {shapes}, expected arrays [{self.n}]: the checkpoint "
-                "is of another model, or was written without an average of the parameters"
+                "is of another model or optimizer"
             )
+        if self._average is not None:
+            self._average.restore(state)
         self.steps = int(state["steps"])
         for name, array in wanted.items():
             array[:] = state[name]
