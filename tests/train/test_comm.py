@@ -248,3 +248,32 @@ def test_under_a_launcher(launcher: str, tmp_path: Path):
     assert done.returncode != 0
     assert done.stderr.count("KeyError: 'nobody expected that'") == 1, done.stderr
     assert f"error: rank 1 of {size}: Traceback" in done.stderr
+
+
+#: Ranks of two nodes; rank 1 cannot read its file, then ends as a command does.
+SHARED = """
+from pwmlff.report import Failure, finish
+from pwmlff.train import comm as c
+
+comm = c.connect()
+assert (comm.size, comm.local_rank, comm.local_size) == (4, comm.rank % 2, 2), comm.local_rank
+
+def read():
+    if comm.rank % 2:
+        raise Failure(f"found no file {comm.rank}")
+
+def work():
+    with c.together(comm):
+        c.agreed(comm, read)
+
+finish(work, as_json=False)
+"""
+
+
+def test_failure_is_said_once():
+    nodes = ["-launcher", "fork", "-hosts", "127.0.0.1:2,127.0.0.2:2"]
+    command = interpreter.command("import sys" + SHARED)
+    done = run(PROGRAMS / "mpirun", *nodes, "-n", "4", *command)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("error: rank 1 (and 1 other rank): found no file 1") == 1, done.stderr
+    assert "Traceback" not in done.stderr
