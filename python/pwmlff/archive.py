@@ -10,6 +10,7 @@ import ast
 import ctypes
 import functools
 import io
+import json
 import os
 import pickle
 import re
@@ -23,6 +24,10 @@ import numpy as np
 
 from pwmlff.plugin import library
 
+#: Member of an archive that tells how the model was made, among what torch calls extra files.
+CARD = "pwmlff.json"
+_LARGEST_CARD = 4 << 20  # bytes
+_DEEPEST_CARD = 20  # tables in each other
 _TEXT = 1024  # bytes for a message
 
 
@@ -166,6 +171,36 @@ _UNREADABLE = (
     pickle.UnpicklingError, zipfile.BadZipFile, NotImplementedError, AttributeError, EOFError,
     IndexError, KeyError, TypeError, ValueError,
 )  # fmt: skip
+
+
+def card(contents: bytes) -> dict[str, Any] | None:
+    """What an archive that :func:`check` has found sound says of how the model was made.
+
+    Any program may have written it: the values can be of any type. None where there is none that
+    can be read.
+    """
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(contents))
+        root = archive.namelist()[0].split("/")[0]
+        member = archive.getinfo(f"{root}/extra/{CARD}")
+        if member.file_size > _LARGEST_CARD:
+            return None
+        value = json.loads(archive.read(member))
+    except (*_UNREADABLE, RecursionError):
+        return None
+    return value if isinstance(value, dict) and _depth(value) <= _DEEPEST_CARD else None
+
+
+def _depth(value: Any) -> int:
+    """Levels of tables and lists in each other, counted to just beyond what a card may have."""
+    depth, level = 0, [value]
+    while level and depth <= _DEEPEST_CARD:
+        inside: list[Any] = []
+        for entry in level:
+            if isinstance(entry, dict | list):
+                inside += entry.values() if isinstance(entry, dict) else entry
+        depth, level = depth + 1, inside
+    return depth
 
 
 class _Object:

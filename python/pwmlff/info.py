@@ -58,6 +58,11 @@ class InfoReport:
         table = Table(show_header=False)
         table.add_column(style="bold")
         rows = [_rows(file) for file in self.files]
+        told = [_told(file.model.card or {}) for file in self.files]
+        for name in _TOLD:
+            if any(name in each for each in told):
+                for row, each in zip(rows, told, strict=True):
+                    row[name] = each.get(name, "")
         for _ in rows:
             table.add_column(overflow="fold")
         for name in rows[0] if rows else ():
@@ -95,6 +100,49 @@ def _rows(described: Described) -> dict[str, str]:
         else described.engine + f" ({described.reason})" * bool(described.reason),
         "SHA-256": model.sha256,
     }
+
+
+#: What the card of a model tells, if there is one.
+_TOLD = ("trained", "on", "RMSE")
+
+
+def _told(card: dict[str, Any]) -> dict[str, str]:
+    """A few lines of a card; nothing of what is not as `train.card.make` writes it."""
+    made = _at(card, str, "made")
+    versions = ", ".join(
+        f"{name} {found}"
+        for name in ("pair-pwmlff", "torch")
+        if (found := _at(card, str, "versions", name))
+    )
+    lines = {"trained": ", ".join(filter(None, (made, versions)))}
+    data = []
+    for which, words in (("train", "{} frames"), ("valid", "validated with {}")):
+        if (frames := _at(card, int, "data", which, "frames")) is not None:
+            files = [f for f in _at(card, list, "data", which, "files") or () if type(f) is str]
+            of = f" of {', '.join(files[:3])}" + f" and {len(files) - 3} more" * (len(files) > 3)
+            data.append(words.format(frames) + of * bool(files))
+    lines["on"] = ", ".join(data)
+    errors = []
+    for quantity in ("energy", "force", "virial"):
+        both = [_at(card, float, "errors", which, quantity, "rmse") for which in ("train", "valid")]
+        if any(value is not None for value in both):
+            shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
+            unit = _at(card, str, "errors", "reported_in", quantity) or ""
+            errors.append(f"{quantity} {shown} {unit}".rstrip())
+    lines["RMSE"] = ", ".join(errors) + " (train / valid)" * bool(errors)
+    # Whoever wrote the file chose these characters: none may steer the terminal.
+    clean = {
+        name: "".join(c if c.isprintable() else "?" for c in text)[:300]
+        for name, text in lines.items()
+    }
+    return {name: text for name, text in clean.items() if text}
+
+
+def _at(value: Any, kind: Any, *path: str) -> Any:
+    """An entry of nested tables, if it is there and of that type."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if type(value) is kind else None
 
 
 def describe_files(

@@ -40,6 +40,7 @@ class ModelInfo:
     nparameters: int
     dtype: str  # of the parameters; empty where there is none
     sizes: dict[str, Any] = field(default_factory=dict)  # widths of the networks of a DP
+    card: dict[str, Any] | None = None  # how it was made, of unknown types; None: it does not say
 
     @property
     def elements(self) -> list[str]:
@@ -281,6 +282,7 @@ def _describe(
         nparameters=sum(math.prod(shape) for shape, _ in parameters.values()),
         dtype=", ".join(sorted({dtype for _, dtype in parameters.values()})),
         sizes=_sizes(attributes, parameters) if kind == "DP" else {},
+        card=archive.card(contents),
     )
 
 

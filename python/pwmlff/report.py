@@ -76,18 +76,18 @@ def _complain(text: str) -> None:
 
 
 def _write(data: dict[str, Any]) -> None:
-    text = json.dumps(_plain(data), indent=1, allow_nan=False)
+    text = json.dumps(plain(data), indent=1, allow_nan=False)
     _to_stdout(lambda: print(text, flush=True))
 
 
-def _plain(value: Any) -> Any:
-    """The same with null for numbers that JSON does not have: NaN and the infinities."""
+def plain(value: Any) -> Any:
+    """The same with None for numbers that JSON does not have: NaN and the infinities."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     return value
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
+import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from ase.io import write
 from torch import Tensor, nn
 
 from edge_models import LennardJones, MessagePassing
+from labelled import frames_of
 from pwmlff import model_file
 from pwmlff.engine import choose
 from pwmlff.report import Failure
+from pwmlff.train.card import fingerprint, make
+from pwmlff.train.config import from_command
+from pwmlff.train.errors import of as errors_of
 from systems import SYSTEMS, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -459,3 +467,110 @@ def test_missing_attributes_name_the_class(pwmlff, tmp_path: Path):
     found = pwmlff("info", "other.pt", "--json")
     (failure,) = found.json["failures"]
     assert "Attributes, has no attribute atom_type, Rmax, maxNeighborNum" in failure
+
+
+def carded(tmp_path: Path, card: str | None) -> Path:
+    """A model file with this text for its card."""
+    path = tmp_path / "model.pt"
+    scripted = torch.jit.script(BINARY.model())
+    scripted.save(str(path), _extra_files={} if card is None else {"pwmlff.json": card})
+    return path
+
+
+def test_card(pwmlff, tmp_path: Path):
+    """Written, shown, and without effect on what the file computes."""
+    config = from_command(data=["a.xyz"], elements="O Hf", settings=["optimizer.lambda=0.97"])
+    structures = [BINARY.atoms(1), BINARY.atoms(2), BINARY.atoms(3)]
+    train = frames_of(structures, [1.0, 2.0, 3.0], groups=["x", "y", "x"], file="a.xyz")
+    valid = frames_of(structures[:1], [1.0])
+    nothing = np.zeros(1), np.zeros((6, 3)), np.zeros((1, 3, 3))
+    errors = errors_of(valid, *nothing)
+    card = make(config, train, valid, valid_errors=errors, step=1000)
+    path = tmp_path / "model.pt"
+    BINARY.model().save(path, card)
+    found = pwmlff("info", "model.pt", "--json")
+    assert found.returncode == 0, found.words
+    (model,) = found.json["models"]
+    data = model["card"]["data"]
+    assert data["train"]["frames"] == 3 and data["train"]["groups"] == {"x": 2, "y": 1}
+    assert data["train"]["elements"] == ["O", "Hf"] and data["valid"]["frames"] == 1
+    assert model["card"]["configuration"]["optimizer"]["lambda"] == 0.97
+    assert model["card"]["versions"]["torch"] == torch.__version__
+    assert model["card"]["errors"]["valid"]["energy"]["rmse"] == pytest.approx(1000.0 / 6)
+    assert model["card"]["errors"]["train"] is None
+    assert model["card"]["step"] == 1000
+    shown = pwmlff("info", "model.pt").words
+    for words in ("3 frames of a.xyz, validated with 1", "energy - / 166.7 meV/atom", "torch 2."):
+        assert words in shown
+    BINARY.model().save(tmp_path / "plain.pt")
+    atoms = BINARY.atoms()
+    one, other = (
+        choose(tmp_path / n, precision="exact").engine(atoms) for n in ("model.pt", "plain.pt")
+    )
+    assert one.energy == other.energy and (one.forces == other.forces).all()
+    assert pwmlff("info", "plain.pt", "--json").json["models"][0]["card"] is None
+    both = pwmlff("info", "plain.pt", "model.pt")
+    assert both.returncode == 0 and "can run as an ensemble" in both.words
+
+
+def test_lmp_takes_a_file_with_a_card(pwmlff, tmp_path: Path):
+    BINARY.model(isotropic=True).save(tmp_path / "model.pt", {"made": "today"})
+    write(tmp_path / "frame.extxyz", BINARY.atoms())
+    found = pwmlff(
+        "compare", "model.pt", "--data", "frame.extxyz", "--np", "1", "--precision", "exact"
+    )
+    assert found.returncode == 0, found.words
+
+
+def test_fingerprint_of_the_data():
+    """Structures and labels count, in whatever width and files they come; names do not."""
+    one = frames_of([BINARY.atoms(1), BINARY.atoms(2)], [1.0, 2.0])
+    same = frames_of([BINARY.atoms(1), BINARY.atoms(2)], [1.0, 2.0], groups=["x", "y"], file="b")
+    assert fingerprint(one) == fingerprint(same)
+    assert fingerprint(replace(one, numbers=one.numbers.astype(np.int64))) == fingerprint(one)
+    moved = one.positions.copy()
+    moved[3, 1] += 1e-15
+    for other in (
+        replace(one, positions=moved),
+        replace(one, energies=np.array([1.0, np.nan])),
+        one.select([1, 0]),
+    ):
+        assert fingerprint(other) != fingerprint(one)
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        "no JSON", "[1]", "{" * 100_000, '{"made": ' * 500 + "1" + "}" * 500, '{"made": 3}',
+        '{"made": "\\u001b[31m red \\ud800", "errors": {"train": {"energy": {"rmse": true}}}}',
+        '{"errors": {"train": {"energy": {"rmse": 1' + "0" * 400 + '}, "force": {"rmse": 1e999}}}}',
+        '{"data": {"train": {"frames": 3, "files": [1, "a", {}]}, "valid": 7}}',
+        '{"made": "' + "x" * (5 << 20) + '"}',
+    ],
+)  # fmt: skip
+def test_cards_of_anyone(pwmlff, tmp_path: Path, card: str):
+    """Neither an error nor a way to steer the terminal."""
+    carded(tmp_path, card)
+    for arguments in ([], ["--json"]):
+        found = pwmlff("info", "model.pt", *arguments)
+        assert found.returncode == 0, found.words
+        assert "\x1b" not in found.output and "Hf" in found.output
+
+
+def test_save_leaves_whole_files(tmp_path: Path, monkeypatch):
+    """One that was there stays as it was where the new one cannot be written."""
+    path = tmp_path / "model.pt"
+    BINARY.model().save(path)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        BINARY.model(seed=1).save(path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    monkeypatch.undo()
+    path.chmod(0o640)
+    BINARY.model(seed=1).save(path)
+    assert path.read_bytes() != before and path.stat().st_mode & 0o777 == 0o640

@@ -32,6 +32,8 @@ from ase import Atoms
 from ase.neighborlist import neighbor_list
 from torch import Tensor, nn
 
+from pwmlff.models.saving import save_model
+
 UNITS = ("metal", "lj")
 
 
@@ -313,20 +315,11 @@ class DP(nn.Module):
                 parameter.copy_(torch.from_numpy(arrays[name]))
         return model.eval()
 
-    def save(self, path: str | PathLike[str]) -> str | PathLike[str]:
-        """Script the model in eval mode and write it; the training flag stays as it was.
-
-        That also holds where the file cannot be written.
-
-        Returns:
-            `path`, for `torch.jit.load` or `pair_style pwmlff`.
-        """
-        training = self.training
-        try:
-            torch.jit.script(self.eval()).save(str(path))
-        finally:
-            self.train(training)
-        return path
+    def save(
+        self, path: str | PathLike[str], card: Mapping[str, Any] | None = None
+    ) -> str | PathLike[str]:
+        """Write the model file, as :func:`pwmlff.models.save_model` does."""
+        return save_model(self, path, card)
 
     def forward(
         self,

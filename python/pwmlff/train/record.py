@@ -27,7 +27,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
 from pwmlff import picture
-from pwmlff.report import Failure, console
+from pwmlff.files import write_whole
+from pwmlff.report import Failure, console, plain
 from pwmlff.train import charts
 from pwmlff.train.errors import QUANTITIES, UNITS, Errors
 
@@ -190,12 +191,7 @@ class Record:
 
 
 def _json(row: Row) -> str:
-    # JSON has no NaN.
-    values = {
-        k: None if isinstance(v, float) and not math.isfinite(v) else v
-        for k, v in asdict(row).items()
-    }
-    return json.dumps(values, allow_nan=False)
+    return json.dumps(plain(asdict(row)), allow_nan=False)
 
 
 def _csv(row: Row) -> str:
@@ -209,19 +205,11 @@ class _Lines:
 
     def __init__(self, path: Path, lines: Sequence[str]) -> None:
         self._path, self._waiting, self._warned = path, b"", False
-        new = path.with_name(path.name + ".new")
         text = "".join(f"{line}\n" for line in lines).encode()
         try:
-            # The old file is there until the new one is complete.
-            with new.open("wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(path)
+            write_whole(path, text)
             self._file = path.open("ab", buffering=0)
         except OSError as error:
-            with suppress(OSError):
-                new.unlink()
             raise Failure(f"cannot write '{path}': {error.strerror}") from error
         self._size = len(text)
 

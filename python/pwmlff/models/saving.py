@@ -1,0 +1,58 @@
+"""Model files of modules."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pwmlff.archive import CARD
+from pwmlff.files import write_whole
+from pwmlff.report import plain
+
+
+def save_model(
+    module: nn.Module, path: str | PathLike[str], card: Mapping[str, Any] | None = None
+) -> str | PathLike[str]:
+    """Script a module in eval mode and write it; the training flag stays as it was.
+
+    Args:
+        module: of a kind of the model contract.
+        path: the file, which is there as a whole or not at all.
+        card: what the file carries for people (`train.card.make`): plain values for JSON.
+
+    Returns:
+        `path`, for `torch.jit.load` or `pair_style pwmlff`.
+
+    Raises:
+        OSError: the file cannot be written; one of that name is as it was.
+    """
+    extra = {} if card is None else {CARD: json.dumps(plain(dict(card)), allow_nan=False)}
+    target, training = Path(path), module.training
+    # torch names the folder in the archive after the file, so it needs one of that name.
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+        draft = Path(folder) / target.name
+        try:
+            with warnings.catch_warnings():
+                # That torch has formats other than TorchScript by now is no news to users.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                scripted = torch.jit.script(module.eval())
+            _write(scripted, draft, extra)
+        finally:
+            module.train(training)
+        write_whole(target, draft.read_bytes())
+    return path
+
+
+def _write(scripted: torch.jit.ScriptModule, path: Path, extra: dict[str, str]) -> None:
+    try:
+        scripted.save(str(path), _extra_files=extra)
+    except RuntimeError as error:  # torch says so of a full disk
+        raise OSError(f"cannot write '{path}': {str(error).splitlines()[0]}") from error

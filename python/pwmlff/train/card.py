@@ -1,0 +1,87 @@
+"""What a trained model file carries for people: data, errors, versions, configuration."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, fields
+from datetime import datetime, timezone
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from ase.data import chemical_symbols
+
+from pwmlff.train.config import Config
+from pwmlff.train.errors import QUANTITIES, UNITS, Errors
+from pwmlff.train.frames import Frames
+
+
+def make(
+    config: Config,
+    train: Frames,
+    valid: Frames | None = None,
+    *,
+    train_errors: Errors | None = None,
+    valid_errors: Errors | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """The card of a model.
+
+    Args:
+        config: that it was trained by.
+        train, valid: structures that it learned from and was validated with.
+        train_errors, valid_errors: its errors on them.
+        more: plain values, like step=1000.
+    """
+    units = UNITS[config.model.units]
+    return {
+        "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": {name: version(name) for name in ("pair-pwmlff", "torch", "numpy")},
+        "units": config.model.units,
+        "data": {"train": _described(train), "valid": _described(valid)},
+        "errors": {
+            "reported_in": {quantity: units.of(quantity) for quantity in QUANTITIES},
+            "train": _measures(train_errors),
+            "valid": _measures(valid_errors),
+        },
+        "configuration": {
+            section: {key.rstrip("_"): value for key, value in values.items()}
+            for section, values in asdict(config).items()
+        },
+        **more,
+    }
+
+
+def _described(frames: Frames | None) -> dict[str, Any] | None:
+    if frames is None:
+        return None
+    counts = np.bincount(frames.group, minlength=len(frames.group_names))
+    return {
+        "sha256": fingerprint(frames),
+        "frames": len(frames),
+        "atoms": len(frames.numbers),
+        "elements": [chemical_symbols[z] for z in frames.elements],
+        "files": list(frames.files),
+        "groups": {n: int(c) for n, c in zip(frames.group_names, counts, strict=True) if c},
+    }
+
+
+def _measures(errors: Errors | None) -> dict[str, dict[str, float]] | None:
+    if errors is None:
+        return None
+    return {q: {"rmse": m.rmse, "mae": m.mae} for q, m in errors.measures.items()}
+
+
+def fingerprint(frames: Frames) -> str:
+    """SHA-256 of structures and labels, in their order; names of files and groups do not count."""
+    digest = hashlib.sha256()
+    for entry in fields(frames):
+        if entry.name in {"group", "file", "index"}:
+            continue
+        value = getattr(frames, entry.name)
+        if isinstance(value, np.ndarray):
+            # Of one byte order and one width on every machine.
+            kind = "<f8" if value.dtype.kind == "f" else "<i8"
+            digest.update(f"{entry.name} {value.shape} ".encode())
+            digest.update(np.ascontiguousarray(value, dtype=kind).tobytes())
+    return digest.hexdigest()
