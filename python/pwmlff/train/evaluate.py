@@ -6,13 +6,13 @@ cores; other files through their own code.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from ase import Atoms
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -23,7 +23,7 @@ from rich.text import Text
 from pwmlff import model_file, picture
 from pwmlff.engine import Engine, choose
 from pwmlff.report import Failure, console
-from pwmlff.train import charts
+from pwmlff.train import charts, edge, neighbors
 from pwmlff.train.errors import (
     UNITS,
     Errors,
@@ -35,6 +35,7 @@ from pwmlff.train.errors import (
     worst_frames,
 )  # fmt: skip
 from pwmlff.train.frames import Frames
+from pwmlff.train.readers import read
 
 
 @dataclass(frozen=True)
@@ -156,25 +157,28 @@ def test(options: Options) -> TestReport:
     Raises:
         Failure: the model, the files or a structure cannot be used, or nothing has a label.
     """
-    from pwmlff.train.readers import read  # noqa: PLC0415
-
     plot = picture.destination(options.plot) if options.plot else None
     info = model_file.describe_unopened(options.model)
     elements = info.numbers_of(options.elements)
     frames = read(options.data, options.format)
     _require_labels(frames)
     _require_elements(frames, elements, info)
-    threads = options.threads or len(os.sched_getaffinity(0))
-    choice = choose(options.model, "auto", "exact", elements, threads, skin=0.0)
-    found = predict(choice.engine, frames, f"testing {options.model.name}")
+    threads = options.threads or neighbors.available()
+    if info.kind == "EDGE":
+        engine, reason = "torchscript", f"kind {info.kind}"
+        found = _predict_edge(options.model, frames, threads)
+    else:
+        choice = choose(options.model, "auto", "exact", elements, threads, skin=0.0)
+        engine, reason = choice.engine.name, choice.reason
+        found = predict(choice.engine, frames, f"testing {options.model.name}")
     errors = of(frames, *found, info.units)
     if plot:
         picture.save(charts.parity(frames, *found, errors), plot, dpi=150)
     energy, forces, _ = found
     return TestReport(
         str(options.model),
-        choice.engine.name,
-        choice.reason,
+        engine,
+        reason,
         errors,
         worst_frames(frames, energy, options.worst, info.units),
         worst_atoms(frames, forces, options.worst, info.units),
@@ -219,6 +223,20 @@ def predict(
             raise Failure(f"{frames.where(k)}: {error}") from error
         energy[k], forces[rows], virial[k] = found.energy, found.forces, found.virial
     return energy, forces, virial
+
+
+def _predict_edge(
+    path: Path, frames: Frames, threads: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same by the file's own code, many frames at a time."""
+    module, info = model_file.open_model(path)
+    edges = neighbors.of(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return edge.predict(module.to(torch.float64), frames, edges)
+    finally:
+        torch.set_num_threads(before)
 
 
 def _require_labels(frames: Frames) -> None:
