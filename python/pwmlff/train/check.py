@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CUTOFF = 6.0
 BLOCK = 64  # frames whose neighbours are in memory at a time
-SAME = 1e-9  # relative difference of fingerprints of one structure
+SAME = 2e-8  # relative difference of fingerprints of one structure
 SAME_ENERGY = 1e-3  # per atom
 #: Robust deviations (median and 1.4826 times the median absolute deviation) of an outlier, and how
 #: many frames it takes to say what is usual.
@@ -239,7 +239,7 @@ def _labels(frames: Frames) -> list[Problem]:
         "forces": ~whole,
         "virial": ~np.isnan(frames.virials).all(axis=(1, 2)),
     }
-    for k in range(len(frames)):
+    for k in np.flatnonzero(frames.natoms):
         if not has["energy"][k] and not has["forces"][k]:
             result.append(
                 _at(frames, k, "no labels", f"{frames.where(k)} has neither energy nor forces")
@@ -307,6 +307,8 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
                 )
             )
         try:
+            if not frames.natoms[k]:
+                raise Failure(f"{frames.where(k)} has no atoms, expected at least one")
             neighbors.usable(frames, k, options.cutoff)
         except Failure as failure:
             survey.usable[k] = False
@@ -355,8 +357,8 @@ def _survey_block(
 def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
     """Frames whose structure was there before, up to rotation, translation and numbering."""
     result = []
-    for chosen in consistency.compositions(frames).values():
-        chosen = chosen[survey.usable[chosen]]
+    for all_of_it in consistency.compositions(frames).values():
+        chosen = all_of_it[survey.usable[all_of_it]]
         values = survey.fingerprint[chosen]
         scale = np.maximum(np.abs(values), 1e-12)
         order = np.lexsort(values.T)
@@ -365,7 +367,7 @@ def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
         same = (np.abs(np.diff(values, axis=0)) <= SAME * scale[1:]).all(axis=1)
         runs = np.split(by_last, np.flatnonzero(~same) + 1)
         for run in runs:
-            first, *others = np.sort(run)
+            first, others = run.min(initial=len(frames)), np.sort(run)[1:]
             for k in others:
                 natoms = max(1, frames.natoms[k])
                 difference = abs(frames.energies[k] - frames.energies[first]) / natoms
@@ -380,7 +382,7 @@ def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
 
 
 def _outliers(frames: Frames) -> list[Problem]:
-    """Energies per atom far from those of the same composition, and forces far larger than usual."""
+    """Energies per atom far from those of the composition, and forces far larger than usual."""
     result = []
     natoms = np.maximum(frames.natoms, 1)
     energy = frames.energies / natoms

@@ -4,12 +4,12 @@ Along a trajectory, from one frame to the next::
 
     dE = -1/2 sum (F + F').dx - 1/2 (W + W'):e + O(dx^3)
 
-with the displacements dx at fixed cell, the strain e of the cell and the virial W. The term of third
-order is bounded by the term of second order, sum |(F' - F).dx| / 2, times the largest displacement
-over a length of 1 angstrom, in which forces change by themselves; steps where that bound is not
-small tell little. The median of dE over the right side is 1, -1 where a sign is wrong, and a
-conversion factor where a unit is. Where frames are farther apart, many of them still tell that by
-their correlation.
+with the displacements dx at fixed cell, the strain e of the cell and the virial W. The term of
+third order is bounded by the term of second order, sum |(F' - F).dx| / 2, times the largest
+displacement over a length of 1 angstrom, in which forces change by themselves, and energies have
+the digits of float32 at least; steps where these are not small tell little. The median of dE over
+the right side is 1, -1 where a sign is wrong, and a conversion factor where a unit is. Where frames
+are farther apart, many of them still tell that by their correlation.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ase.geometry import complete_cell
 from pwmlff.train.frames import Frames
 
 LENGTH, STRAIN = 1.0, 0.1  # over which forces and virials change by themselves
+DIGITS = 4.0 * float(np.finfo(np.float32).eps)  # of energies, many files have no more
 SMALL = 0.2  # largest share of the third order in a step that tells something
 STEPS = 3  # that tell something, at least
 OFF = 0.2  # largest distance of the median from 1
@@ -62,7 +63,7 @@ class Steps:
     frame: np.ndarray  # the later one, in the set
     energy: np.ndarray  # dE
     work: np.ndarray  # -1/2 sum (F + F').dx
-    bound: np.ndarray  # of the third order of the work
+    bound: np.ndarray  # of the third order of the work, and of the digits of energies
     strain_work: np.ndarray  # -1/2 (W + W'):e, zero where the cell stays, NaN without virials
     strain_bound: np.ndarray
 
@@ -74,7 +75,9 @@ def findings(frames: Frames) -> list[Finding]:
         parts = list(_runs(frames, np.flatnonzero(frames.file == file)))
         if not parts:
             continue
-        steps = Steps(*(np.concatenate(arrays) for arrays in zip(*map(_values, parts))))
+        steps = Steps(
+            *(np.concatenate(arrays) for arrays in zip(*map(_values, parts), strict=True))
+        )
         result += _of_forces(frames, steps, name)
         of_stress = _of_strain(steps, name)
         told |= of_stress is not None
@@ -143,7 +146,7 @@ def _steps(frames: Frames, piece: np.ndarray) -> Steps:
         frame=piece[1:],
         energy=np.diff(frames.energies[piece]),
         work=work,
-        bound=second * far / LENGTH,
+        bound=second * far / LENGTH + DIGITS * np.abs(frames.energies[piece[1:]]),
         strain_work=np.where(strained, strain_work, 0.0),
         strain_bound=np.where(
             strained, strain_second * np.abs(strain).max(axis=(1, 2)) / STRAIN, 0.0
@@ -164,7 +167,7 @@ def _of_forces(frames: Frames, steps: Steps, file: str) -> list[Finding]:
         return [_of_ratio(ratio, scatter, int(telling.sum()), file)]
     off = np.abs(energy - work)
     scatter = 1.4826 * float(np.median(off[telling]))
-    odd = np.flatnonzero(telling & (off > ODD * (bound + scatter) + 1e-6))
+    odd = np.flatnonzero(telling & (off > ODD * (bound + scatter)))
     return [
         Finding(
             f"{frames.where(k)}: the energy changes by {energy[s]:.4g} from the frame before, the "
@@ -247,8 +250,8 @@ def _of_volumes(frames: Frames) -> list[Finding]:
     if not known.any():
         return []
     trends = []
-    for chosen in compositions(frames).values():
-        chosen = chosen[known[chosen]]
+    for all_of_it in compositions(frames).values():
+        chosen = all_of_it[known[all_of_it]]
         volumes = np.abs(np.linalg.det(frames.cells[chosen]))
         if len(chosen) < FEWEST or np.ptp(volumes) < SPREAD * volumes.mean():
             continue

@@ -67,7 +67,7 @@ def gathered(structures: Sequence[Labelled], file: str, group: str) -> Frames:
     group_names = tuple(dict.fromkeys(names))
     number_of = {name: k for k, name in enumerate(group_names)}
     natoms = [len(s.numbers) for s in structures]
-    missing = np.full((max(natoms), 3), np.nan)
+    missing = np.full((max(3, *natoms), 3), np.nan)
     return Frames(
         numbers=np.concatenate([s.numbers for s in structures]).astype(np.int32),
         positions=np.concatenate([s.positions for s in structures]).astype(np.float64),
@@ -76,7 +76,7 @@ def gathered(structures: Sequence[Labelled], file: str, group: str) -> Frames:
         first=np.r_[0, np.cumsum(natoms)].astype(np.int64),
         energies=np.array([np.nan if s.energy is None else s.energy for s in structures], float),
         forces=np.concatenate(
-            [missing[:n] if s.forces is None else s.forces for s, n in zip(structures, natoms)]
+            [missing[: len(s.numbers)] if s.forces is None else s.forces for s in structures]
         ).astype(np.float64),
         virials=np.array(
             [missing[:3] if s.virial is None else s.virial for s in structures], float

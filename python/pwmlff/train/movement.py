@@ -123,8 +123,8 @@ def _lattice(lines: list[str], begin: int, where: str) -> tuple[np.ndarray, np.n
         cell, virial = np.zeros(0), None
     if cell.shape != (3, 3) or (virial is not None and virial.shape != (3, 3)):
         raise Failure(
-            f"{where}: the block 'Lattice vector' is {[x.strip() for x in lines[begin : begin + 3]]}"
-            ", expected three lines of three numbers, each with 'stress (eV):' and three more or "
+            f"{where}: the block 'Lattice vector' is {' | '.join(lines[begin : begin + 3])!r}, "
+            "expected three lines of three numbers, each with 'stress (eV):' and three more or "
             "none of them"
         )
     return cell, virial

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from ase import Atoms
@@ -106,7 +107,7 @@ def of(
     with ThreadPoolExecutor(threads) as pool:
         chunks = pool.map(
             lambda chunk: _chunk(frames, types, len(elements), cutoff, closest, range(*chunk)),
-            zip(bounds[:-1], bounds[1:], strict=True),
+            pairwise(bounds),
         )
         parts = [part for chunk in chunks for part in chunk]
     return Edges(

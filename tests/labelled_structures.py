@@ -1,0 +1,82 @@
+"""Structures to train on: with labels that fit together, and random ones in any cell."""
+
+from __future__ import annotations
+
+import numpy as np
+from ase import Atoms
+from ase.build import bulk
+from ase.calculators.lj import LennardJones
+from ase.calculators.singlepoint import SinglePointCalculator
+
+from pwmlff.train.frames import Frames
+from pwmlff.train.labelled import Labelled, gathered
+
+
+def crystal(scale: float = 1.0, seed: int = 0) -> Atoms:
+    """32 atoms of argon and neon at random, a little off their places, cell not orthogonal."""
+    rng = np.random.default_rng(seed)
+    atoms = bulk("Ar", "fcc", a=3.45, cubic=True).repeat(2)
+    atoms.set_cell(atoms.cell @ (np.eye(3) + np.triu(rng.normal(0, 0.01, (3, 3)), 1)), True)
+    atoms.set_cell(scale * np.asarray(atoms.cell), True)
+    atoms.numbers[rng.random(len(atoms)) < 0.4] = 10
+    atoms.positions += rng.normal(0.0, 0.05, atoms.positions.shape)
+    return atoms
+
+
+def labelled(atoms: Atoms) -> Atoms:
+    """A copy with the labels of ase's Lennard-Jones potential."""
+    atoms = atoms.copy()
+    atoms.calc = LennardJones(sigma=2.2, epsilon=0.3, rc=5.0, smooth=True)
+    results = {
+        "energy": atoms.get_potential_energy(),
+        "forces": atoms.get_forces(),
+        "stress": atoms.get_stress(),
+    }
+    atoms.calc = SinglePointCalculator(atoms, **results)
+    return atoms
+
+
+def trajectory(
+    count: int = 8, step: float = 0.01, strain: float = 0.0, seed: int = 0
+) -> list[Atoms]:
+    """Frames that swing about a crystal, about `step` angstrom each; of the cell `strain`."""
+    rng = np.random.default_rng(seed)
+    start = crystal(seed=seed)
+    speed, size = step / 0.1, 0.1  # radian a frame, angstrom
+    phases, of_cell = rng.uniform(0.0, 2.0 * np.pi, (len(start), 3)), rng.uniform(0.0, 6.0, (3, 3))
+    frames = []
+    for t in range(count):
+        atoms = start.copy()
+        atoms.positions += size * np.sin(phases + speed * (1.0 + 0.1 * np.cos(phases)) * t)
+        change = 0.02 * np.sin(of_cell + strain / 0.02 * t) if strain else np.zeros((3, 3))
+        atoms.set_cell(np.asarray(atoms.cell) @ (np.eye(3) + (change + change.T) / 2.0), True)
+        atoms.wrap()  # as programs do
+        frames.append(labelled(atoms))
+    return frames
+
+
+def frames_of(structures: list[Atoms]) -> Frames:
+    """The same without labels, as those of one file."""
+    return gathered(
+        [
+            Labelled(a.numbers, a.positions, np.asarray(a.cell), a.pbc, k)
+            for k, a in enumerate(structures)
+        ],
+        "file.xyz",
+        "file",
+    )
+
+
+def random_structures(count: int) -> list[Atoms]:
+    """Any cell, also thin ones and ones with vectors that lack; atoms outside the cell too."""
+    rng = np.random.default_rng(5)
+    result = []
+    for _ in range(count):
+        length = rng.uniform(1.5, 7.0)
+        cell = length * (np.eye(3) + 0.25 * rng.normal(size=(3, 3)))
+        pbc = rng.random(3) < 0.7
+        cell[~pbc & (rng.random(3) < 0.5)] = 0.0
+        n = rng.integers(0, 9)
+        positions = rng.uniform(-1.0, 2.0, (n, 3)) * length
+        result.append(Atoms(rng.choice([8, 72], n), positions, cell=cell, pbc=pbc))
+    return result

@@ -1,0 +1,180 @@
+"""`pwmlff data check` names what was put in: each kind of mistake, by file and frame."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from ase import Atoms
+from ase.io import write
+from typer.testing import CliRunner
+
+from labelled_structures import labelled, trajectory
+from pwmlff.cli import app
+from pwmlff.train import check
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        done = CliRunner().invoke(app, ["data", "check", *map(str, arguments)])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def report(run):
+    def report(*arguments):
+        code, output, _ = run(*arguments, "--json")
+        return code, json.loads(output)
+
+    return report
+
+
+def problems(data, kind):
+    return [(p["file"], p["index"]) for p in data["problems"] if p["kind"] == kind]
+
+
+def test_good_data(tmp_path, run, report):
+    structures = trajectory(12)
+    write(tmp_path / "a.xyz", structures)
+    code, data = report("a.xyz", "--elements", "Ar Ne", "--cutoff", 4.0, "--plot", "data.png")
+    assert code == 0 and data["ok"] and data["problems"] == []
+    counts = np.bincount(structures[0].numbers)
+    assert data["compositions"] == {f"Ne{counts[10]} Ar{counts[18]}": 12}
+    assert data["files"]["a.xyz"] == {
+        "frames": 12, "atoms": "32", "energies": 12, "forces": 12, "virials": 12,
+    }  # fmt: skip
+    energies = [a.get_potential_energy() / 32 for a in structures]
+    assert data["ranges"]["energy per atom"] == pytest.approx([min(energies), max(energies)])
+    nearest = min(a.get_all_distances(mic=True)[~np.eye(32, dtype=bool)].min() for a in structures)
+    assert min(data["shortest"].values()) == pytest.approx(nearest)
+    assert (tmp_path / "data.png").read_bytes().startswith(b"\x89PNG")
+    code, output, _ = run("a.xyz")
+    assert code == 0 and "nothing odd was found" in output and "cannot be told" in output
+
+
+def test_labels(tmp_path, report):
+    structures = trajectory(5)
+    del structures[1].calc.results["forces"]
+    structures[2].calc.results["forces"][3, 1] = np.nan
+    structures[3].calc.results.clear()
+    structures[4].calc.results["energy"] = np.inf
+    write(tmp_path / "a.xyz", structures)
+    code, data = report("a.xyz")
+    assert code == 1
+    assert problems(data, "missing labels") == [("a.xyz", 1)]
+    assert problems(data, "not finite") == [("a.xyz", 2), ("a.xyz", 4)]
+    assert problems(data, "no labels") == [("a.xyz", 3)]
+    assert "the force of atom 3 is" in str(data["problems"])
+
+
+def test_structures(tmp_path, report):
+    structures = trajectory(6)
+    structures[1].positions[4] = structures[1].positions[5] + [0.0, 0.1, 0.0]
+    structures[2].numbers[0] = 36
+    structures[3].positions[0, 0] = np.nan
+    write(tmp_path / "a.xyz", structures[:3])
+    write(tmp_path / "b.xyz", structures[3:])
+    code, data = report("a.xyz", "b.xyz", "--elements", "Ar,Ne")
+    assert code == 1
+    assert problems(data, "overlapping atoms") == [("a.xyz", 1)]
+    assert problems(data, "unknown element") == [("a.xyz", 2)]
+    assert problems(data, "cannot be used") == [("b.xyz", 0)]
+    code, data = report("a.xyz", "--closest", 0.05)
+    assert problems(data, "overlapping atoms") == problems(data, "unknown element") == []
+
+
+def test_duplicates_in_any_frame_of_reference(tmp_path, report):
+    structures = trajectory(4, seed=2)
+    first = structures[1]
+    turned = first.copy()
+    turned.rotate(33.0, (1.0, 2.0, 3.0), rotate_cell=True)
+    turned.positions += (1.0, 2.0, 0.3)
+    turned.wrap()
+    turned = turned[np.random.default_rng(0).permutation(len(turned))]
+    other = labelled(first)
+    other.calc.results["energy"] += 1.0
+    moved = first.copy()
+    moved.positions[3, 0] += 1e-3
+    write(tmp_path / "a.xyz", [*structures, labelled(turned), other, labelled(moved)])
+    code, data = report("a.xyz")
+    assert problems(data, "duplicate") == [("a.xyz", 4)]
+    assert problems(data, "duplicate with another energy") == [("a.xyz", 5)]
+    assert code == 1
+
+
+def test_outliers(tmp_path, report):
+    rng = np.random.default_rng(0)
+    structures = trajectory(30, step=0.1)
+    structures[7].calc.results["energy"] += 64.0
+    structures[9].calc.results["forces"][5] = (300.0, 0.0, 0.0)
+    rng.shuffle(structures)
+    at = {
+        kind: next(k for k, a in enumerate(structures) if test(a))
+        for kind, test in {
+            "energy outlier": lambda a: a.get_potential_energy() > np.median(
+                [b.get_potential_energy() for b in structures]
+            ) + 50,
+            "force outlier": lambda a: a.get_forces().max() == 300.0,
+        }.items()
+    }  # fmt: skip
+    write(tmp_path / "a.xyz", structures)
+    _, data = report("a.xyz")
+    for kind, index in at.items():
+        assert problems(data, kind) == [("a.xyz", index)]
+
+
+def test_wrong_forces_and_stress(tmp_path, report):
+    structures = trajectory(12, step=0.002, strain=0.003)
+    for atoms in structures:
+        atoms.calc.results["stress"] *= -1.0
+    write(tmp_path / "stress.xyz", structures)
+    structures = trajectory(12)
+    for atoms in structures:
+        atoms.calc.results["forces"] *= -1.0
+    write(tmp_path / "forces.xyz", structures)
+    code, data = report("stress.xyz", "forces.xyz")
+    kinds = {p["kind"]: p["text"] for p in data["problems"]}
+    assert code == 1 and kinds.keys() == {"stress", "forces"}
+    assert "stress.xyz" in kinds["stress"] and "forces.xyz" in kinds["forces"]
+
+
+def test_molecules_and_frames_without_atoms(tmp_path, report):
+    atoms = [Atoms("Ar2", [[0, 0, 0], [0, 0, d]], cell=[99] * 3) for d in (2.4, 2.5)]
+    atoms = [labelled(a) for a in atoms]
+    write(tmp_path / "a.xyz", [*atoms, Atoms()])
+    code, data = report("a.xyz")
+    assert code == 1 and problems(data, "cannot be used") == [("a.xyz", 2)]
+    assert len(data["problems"]) == 1
+    assert data["compositions"] == {"no atoms": 1, "Ar2": 2}
+    assert data["shortest"] == {"Ar-Ar": pytest.approx(2.4)}
+
+
+def test_what_cannot_be_checked(tmp_path, run):
+    write(tmp_path / "a.xyz", trajectory(2))
+    for arguments, message in {
+        ("none.xyz",): "found no file",
+        ("a.xyz", "--elements", "Ar Foo"): "holds 'Foo'",
+        ("a.xyz", "--cutoff", "0"): "--cutoff is 0",
+        ("a.xyz", "--plot", "a.nothing"): "its ending is",
+    }.items():
+        code, _, errors = run(*arguments)
+        assert code == 2 and message in " ".join(errors.split())
+
+
+def test_all_problems_are_in_json_but_the_table_is_short(tmp_path, run, report):
+    structures = trajectory(30)
+    for atoms in structures:
+        atoms.calc.results.clear()
+    write(tmp_path / "a.xyz", structures)
+    _, data = report("a.xyz")
+    assert len(problems(data, "no labels")) == 30
+    _, output, _ = run("a.xyz")
+    assert output.count("neither energy nor forces") == check.SHOWN
+    assert "20 more of 'no labels'" in output

@@ -1,0 +1,166 @@
+"""Wrong signs and units are told from labels that fit, which ase's potential makes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ase import Atoms, units
+from ase.io import write
+
+from labelled_structures import crystal, labelled, trajectory
+from pwmlff.train import consistency, readers
+from pwmlff.train.labelled import Labelled, gathered
+
+
+@pytest.fixture(scope="module")
+def frames_in(tmp_path_factory):
+    def read(structures, name="run.xyz"):
+        path = tmp_path_factory.mktemp("runs") / name
+        write(path, structures)
+        return readers.read(path)
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def still(frames_in):
+    return frames_in(trajectory(12))
+
+
+@pytest.fixture(scope="module")
+def strained(frames_in):
+    return frames_in(trajectory(12, step=0.002, strain=0.003))
+
+
+def texts(frames):
+    return [finding.text for finding in consistency.findings(frames) if finding.warning]
+
+
+def test_labels_that_fit_are_not_warned_of(still, strained):
+    assert texts(still) == texts(strained) == []
+    # In one cell, nothing says which sign the stress has, and that is said.
+    assert [f.text for f in consistency.findings(still)] == [
+        "the sign of the stress cannot be told: no frames of one composition differ enough in "
+        "volume, or their pressures show no trend"
+    ]
+    assert consistency.findings(strained) == []
+
+
+@pytest.mark.parametrize("strain", [0.0, 0.003])
+@pytest.mark.parametrize("step", [0.003, 0.03])
+def test_what_is_left_is_below_its_bound(frames_in, step, strain):
+    frames = frames_in(trajectory(6, step, strain))
+    (steps,) = consistency._runs(frames, np.arange(6))
+    left = steps.energy - steps.work - steps.strain_work
+    assert (np.abs(left) < steps.bound + steps.strain_bound).all()
+    assert (np.abs(left) < 0.1 * np.abs(steps.energy)).all()
+
+
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [
+        (-1.0, "sign of the forces is wrong; expected"),
+        (units.Bohr / units.Hartree, "perhaps hartree/bohr for eV/angstrom"),
+        (-units.Hartree / units.Bohr, "sign of the forces is wrong and the unit"),
+        (units.mol / units.kcal, "perhaps kcal/mol for eV"),
+    ],
+)
+def test_wrong_forces(still, factor, expected):
+    anywhere = np.random.default_rng(0).normal(0.0, 9.0, 3)  # in the cell or outside of it
+    wrong = replace(still, forces=factor * still.forces, positions=still.positions + anywhere)
+    (text,) = texts(wrong)
+    assert expected in text and "run.xyz" in text
+
+
+def test_wrong_energies(still):
+    wrong = replace(still, energies=still.energies / units.Hartree)
+    (text,) = texts(wrong)
+    assert "hartree for eV" in text
+
+
+def test_forces_of_other_atoms(still):
+    rng = np.random.default_rng(0)
+    wrong = replace(still, forces=rng.normal(size=still.forces.shape) * still.forces.std())
+    assert all("forces" in text for text in texts(wrong))
+
+
+def test_one_odd_frame_is_named(still):
+    energies = still.energies.copy()
+    energies[5] += 0.5
+    frames = replace(still, energies=energies)
+    found = [f for f in consistency.findings(frames) if f.warning]
+    assert [f.frame for f in found] == [5, 6]
+    assert "frame 5 of" in found[0].text and "not converged" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("factor", "expected"),
+    [(-1.0, "sign of the virial or stress"), (160.21766, "perhaps GPa for eV/angstrom^3")],
+)
+def test_wrong_stress_along_a_trajectory(strained, factor, expected):
+    (text,) = texts(replace(strained, virials=factor * strained.virials))
+    assert expected in text
+
+
+def test_the_sign_of_the_stress_by_volumes(frames_in):
+    frames = frames_in([labelled(crystal(scale, seed=1)) for scale in (1.1, 0.95, 1.0, 1.05, 0.97)])
+    assert consistency.findings(frames) == []
+    (text,) = texts(replace(frames, virials=-frames.virials))
+    assert "grows with the volume" in text
+    (text,) = texts(replace(frames, virials=1602.0 * 160.2 * frames.virials))
+    assert "bulk modulus" in text
+
+
+def test_far_frames_still_tell_the_sign(frames_in):
+    frames = frames_in(trajectory(24, step=0.13, seed=3))
+    (steps,) = consistency._runs(frames, np.arange(24))
+    assert (steps.bound < consistency.SMALL * np.abs(steps.work)).sum() < consistency.STEPS
+    assert texts(frames) == []
+    (text,) = texts(replace(frames, forces=-frames.forces))
+    assert "sign of the forces is wrong" in text
+
+
+def test_frames_that_are_no_trajectory_tell_nothing(frames_in):
+    frames = frames_in([labelled(crystal(seed=k)) for k in range(6)])  # other elements, too
+    assert texts(replace(frames, forces=-frames.forces)) == []
+
+
+def test_pieces_and_missing_labels(still, monkeypatch):
+    whole = [*consistency._runs(still, np.arange(12))]
+    monkeypatch.setattr(consistency, "MOST_FRAMES", 5)
+    pieces = [*consistency._runs(still, np.arange(12))]
+    assert len(whole) == 1 and len(pieces) == 3
+    for name in ("frame", "energy", "work", "bound"):
+        np.testing.assert_array_equal(
+            np.concatenate([getattr(p, name) for p in pieces]), getattr(whole[0], name)
+        )
+    energies, forces = still.energies.copy(), still.forces.copy()
+    energies[2], forces[still.first[7] : still.first[8]] = np.nan, np.nan
+    wrong = replace(still, energies=energies, forces=-forces)
+    (text,) = texts(wrong)
+    assert "sign of the forces is wrong" in text
+
+
+def test_clusters_without_a_cell(still):
+    # Far from its images, a crystal that is cut out of its cell has energies of its own.
+    structures = []
+    for atoms in trajectory(10):
+        cluster = labelled(Atoms(atoms.numbers, atoms.positions, cell=[90, 90, 90], pbc=False))
+        structures.append(cluster)
+    frames = gathered(
+        [
+            Labelled(
+                a.numbers, a.positions, np.zeros((3, 3)), a.pbc, k, a.get_potential_energy(),
+                a.get_forces(),
+            )
+            for k, a in enumerate(structures)
+        ],
+        "clusters.xyz",
+        "clusters",
+    )  # fmt: skip
+    wrong = replace(frames, forces=-frames.forces)
+    assert consistency.findings(frames) == []
+    (text,) = texts(wrong)
+    assert "sign of the forces is wrong" in text

@@ -1,0 +1,304 @@
+"""Files of many formats give the frames that ase and dpdata give; mistakes are named."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+from ase.build import molecule
+from ase.io import read as ase_read
+from ase.io import write
+
+from labelled_structures import crystal, labelled, trajectory
+from pwmlff.report import Failure
+from pwmlff.train import readers
+
+
+def assert_like_ase(frames, structures):
+    """Compare frames with structures of ase that have single-point calculators."""
+    assert len(frames) == len(structures)
+    for k, atoms in enumerate(structures):
+        mine = frames.atoms(k)
+        np.testing.assert_array_equal(mine.numbers, atoms.numbers)
+        np.testing.assert_allclose(mine.positions, atoms.positions, atol=1e-8)
+        np.testing.assert_allclose(mine.cell, atoms.cell, atol=1e-8)
+        np.testing.assert_array_equal(mine.pbc, atoms.pbc)
+        expected, found = atoms.calc.results, mine.calc.results
+        assert expected.keys() >= found.keys() and {"energy", "forces"} <= found.keys()
+        for name, value in found.items():
+            np.testing.assert_allclose(value, expected[name], atol=1e-8, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Frames of several sizes, compositions and boundaries, all with labels."""
+    slab = crystal(seed=3)
+    slab.pbc = (True, False, True)
+    small = crystal(seed=4)[:5]
+    return [labelled(crystal(seed=1)), labelled(small), labelled(slab)]
+
+
+def test_extended_xyz_is_what_ase_reads(tmp_path, mixed):
+    write(tmp_path / "a.xyz", mixed)
+    frames = readers.read(tmp_path / "a.xyz")
+    assert_like_ase(frames, ase_read(tmp_path / "a.xyz", ":"))
+    assert_like_ase(frames, mixed)
+    assert frames.files == (str(tmp_path / "a.xyz"),)
+    assert frames.group_names == ("a",)
+    assert frames.index.tolist() == [0, 1, 2]
+
+
+def test_the_sign_of_stress_and_virial(tmp_path):
+    # Energy per strain is -virial: compressed, it is positive.
+    squeezed = crystal(0.9)
+    energies = []
+    for scale in (1.0 - 1e-5, 1.0 + 1e-5):
+        atoms = squeezed.copy()
+        atoms.set_cell(scale * np.asarray(atoms.cell), True)
+        energies.append(labelled(atoms).get_potential_energy())
+    slope = (energies[1] - energies[0]) / 2e-5
+    atoms = labelled(squeezed)
+    write(tmp_path / "stress.extxyz", atoms)
+    virial = readers.read(tmp_path / "stress.extxyz").virials[0]
+    assert np.trace(virial) == pytest.approx(-slope, rel=1e-4) and np.trace(virial) > 0
+    # A key `virial` is that as it stands.
+    text = (tmp_path / "stress.extxyz").read_text()
+    nine = " ".join(f"{x:.12g}" for x in virial.ravel())
+    line = text.splitlines()[1]
+    start = line.index("stress=")
+    end = line.index('"', line.index('"', start) + 1) + 1
+    (tmp_path / "virial.extxyz").write_text(text.replace(line[start:end], f'virial="{nine}"'))
+    np.testing.assert_allclose(readers.read(tmp_path / "virial.extxyz").virials[0], virial)
+    six = " ".join(f"{x:.12g}" for x in atoms.get_stress())
+    (tmp_path / "voigt.extxyz").write_text(text.replace(line[start:end], f'REF_stress="{six}"'))
+    np.testing.assert_allclose(readers.read(tmp_path / "voigt.extxyz").virials[0], virial)
+
+
+@pytest.mark.parametrize("energy", ["energy", "Energy", "REF_energy", "dft_energy", "free_energy"])
+@pytest.mark.parametrize("forces", ["forces", "force", "REF_forces"])
+def test_spellings_of_labels(tmp_path, energy, forces):
+    path = tmp_path / "a.xyz"
+    path.write_text(
+        f"2\n{energy}=-1.5 Properties=species:S:1:pos:R:3:{forces}:R:3\n"
+        "H 0 0 0 1 2 3\nhE 0 0 1.5 -1 -2 -3\n"
+    )
+    frames = readers.read(path)
+    assert frames.energies.tolist() == [-1.5]
+    assert frames.forces.tolist() == [[1, 2, 3], [-1, -2, -3]]
+    assert frames.numbers.tolist() == [1, 2]
+    assert not frames.pbc.any() and not frames.cells.any()
+    assert np.isnan(frames.virials).all()
+
+
+def test_labels_under_two_names_that_differ_are_warned_of(tmp_path, caplog):
+    path = tmp_path / "a.xyz"
+    path.write_text("1\nenergy=-1.0 REF_energy=-2.0\nH 0 0 0\n")
+    assert readers.read(path).energies.tolist() == [-2.0]
+    assert "'REF_energy' and 'energy', which differ" in caplog.text
+    caplog.clear()
+    path.write_text("1\nenergy=-1.0 free_energy=-2.0\nH 0 0 0\n")
+    with caplog.at_level(logging.WARNING):
+        assert readers.read(path).energies.tolist() == [-1.0]
+    assert not caplog.text
+
+
+def test_missing_labels_are_nan_and_groups_are_named(tmp_path):
+    path = tmp_path / "set.xyz"
+    path.write_text(
+        "1\nconfig_type=bulk energy=-1\nH 0 0 0\n\n"
+        "1\ngroup=7 Properties=species:S:1:pos:R:3:forces:R:3\nH 0 0 0 1 1 1\n"
+        "2\n\nH 0 0 0\nO 0 0 1\n"
+    )
+    frames = readers.read(path)
+    assert frames.group_names == ("bulk", "7", "set")
+    np.testing.assert_array_equal(frames.energies, [-1, np.nan, np.nan])
+    np.testing.assert_array_equal(np.isnan(frames.forces).all(axis=1), [True, False, True, True])
+    assert frames.natoms.tolist() == [1, 1, 2]
+    assert readers.read(path, group_by="file").group_names == ("set",)
+
+
+def test_slices(tmp_path):
+    write(tmp_path / "a.xyz", structures := trajectory(6))
+    for text, chosen in {
+        "1:5:2": [1, 3], ":": range(6), "-2:": [4, 5], "4": [4], "-1": [5], "::-2": [5, 3, 1],
+    }.items():  # fmt: skip
+        frames = readers.read(f"{tmp_path}/a.xyz@{text}")
+        assert frames.index.tolist() == list(chosen), text
+        assert_like_ase(frames, [structures[k] for k in chosen])
+    for text in ("6", "-7", "9:"):
+        with pytest.raises(Failure, match="found no frame in"):
+            readers.read(f"{tmp_path}/a.xyz@{text}")
+    for text in ("a", "1:2:3:4", "::0"):
+        with pytest.raises(Failure, match="expected a slice like"):
+            readers.read(f"{tmp_path}/a.xyz@{text}")
+    write(tmp_path / "b@1.xyz", structures[0])  # a name is a name
+    assert len(readers.read(tmp_path / "b@1.xyz")) == 1
+
+
+def test_other_formats_of_ase_by_name_and_ending(tmp_path, mixed):
+    write(tmp_path / "a.traj", mixed)
+    assert_like_ase(readers.read(tmp_path / "a.traj"), mixed)
+    write(tmp_path / "frames", mixed, format="traj")
+    assert_like_ase(readers.read(tmp_path / "frames", format="traj"), mixed)
+    write(tmp_path / "a.xyz.gz", mixed, format="extxyz")
+    assert_like_ase(readers.read(tmp_path / "a.xyz.gz"), mixed)
+
+
+def test_several_files_are_one_set(tmp_path, mixed):
+    write(tmp_path / "a.xyz", mixed)
+    write(tmp_path / "b.traj", mixed[:1])
+    frames = readers.read([tmp_path / "a.xyz", f"{tmp_path}/b.traj@0"])
+    assert_like_ase(frames, [*mixed, mixed[0]])
+    assert frames.file.tolist() == [0, 0, 0, 1] and frames.group.tolist() == [0, 0, 0, 1]
+
+
+def write_deepmd(folder, structures, sets=1, mixed=None):
+    """A DeePMD-kit system, written from its documentation; elements in the order Ne, Ar."""
+    number = {10: 0, 18: 1}
+    folder.mkdir(parents=True)
+    (folder / "type_map.raw").write_text("Ne\nAr\n")
+    size = max(len(atoms) for atoms in structures)
+    kinds = [0] * size if mixed else [number[z] for z in structures[0].numbers]
+    (folder / "type.raw").write_text("\n".join(map(str, kinds)))
+    if not structures[0].pbc.any():
+        (folder / "nopbc").touch()
+    for n, part in enumerate(np.array_split(np.arange(len(structures)), sets)):
+        chosen = [structures[k] for k in part]
+        where = folder / f"set.{n:03d}"
+        where.mkdir()
+
+        def padded(rows, size=size):
+            return [np.pad(row, (0, 3 * size - row.size)) for row in rows]
+
+        np.save(where / "coord.npy", padded([a.positions.ravel() for a in chosen]))
+        np.save(where / "box.npy", [np.asarray(a.cell).ravel() for a in chosen])
+        np.save(where / "energy.npy", [a.get_potential_energy() for a in chosen])
+        np.save(where / "force.npy", padded([a.get_forces().ravel() for a in chosen]))
+        np.save(
+            where / "virial.npy",
+            [-a.get_volume() * a.get_stress(voigt=False).ravel() for a in chosen],
+        )
+        if mixed:
+            real = [[number[z] for z in a.numbers] + [-1] * (size - len(a)) for a in chosen]
+            np.save(where / "real_atom_types.npy", real)
+
+
+def test_folders_of_deepmd(tmp_path, mixed):
+    runs = [trajectory(5, seed=1), trajectory(3, seed=2)]
+    write_deepmd(tmp_path / "data" / "one", runs[0], sets=2)
+    write_deepmd(tmp_path / "data" / "more" / "two", runs[1])
+    frames = readers.read(tmp_path / "data")
+    assert_like_ase(frames, runs[1] + runs[0])  # by name: more/two, one
+    assert frames.group_names == ("two", "one")
+    assert frames.index.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
+    write_deepmd(tmp_path / "mixed", periodic := [mixed[0], mixed[1]], mixed=True)
+    assert_like_ase(readers.read(tmp_path / "mixed"), periodic)
+    dpdata = pytest.importorskip("dpdata")
+    system = dpdata.LabeledSystem(str(tmp_path / "data" / "one"), fmt="deepmd/npy")
+    np.testing.assert_allclose(
+        system["virials"], readers.read(tmp_path / "data" / "one").virials, atol=1e-10
+    )
+
+
+def test_what_dpdata_reads(tmp_path):
+    dpdata = pytest.importorskip("dpdata")
+    structures = trajectory(3)
+    write_deepmd(tmp_path / "system", structures)
+    system = dpdata.LabeledSystem(str(tmp_path / "system"), fmt="deepmd/npy")
+    system.to("deepmd/hdf5", str(tmp_path / "a.hdf5"))
+    frames = readers.read(tmp_path / "a.hdf5", format="dpdata:deepmd/hdf5")
+    np.testing.assert_allclose(frames.energies, system["energies"], rtol=1e-6)
+    np.testing.assert_allclose(frames.forces, system["forces"].reshape(-1, 3), atol=1e-5)
+    np.testing.assert_allclose(frames.virials, system["virials"], atol=1e-5)
+    np.testing.assert_array_equal(frames.numbers[:32], structures[0].numbers)
+    # What it reads wrongly is read by this project's own readers.
+    write(tmp_path / "a.xyz", structures)
+    assert_like_ase(readers.read(tmp_path / "a.xyz", format="dpdata:extxyz"), structures)
+    with pytest.raises(Failure, match=r"dpdata cannot read .*a.xyz' as 'vasp/outcar'"):
+        readers.read(tmp_path / "a.xyz", format="dpdata:vasp/outcar")
+
+
+XYZ = "2\nenergy=-1 Properties=species:S:1:pos:R:3:forces:R:3\nH 0 0 0 1 2 3\nHe 0 0 1 -1 -2 -3\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        (XYZ + XYZ[:-20], r"frame 1 .* ends after 1 of 2 atoms.*@:1'"),
+        (XYZ + XYZ[:-3], r"frame 1 .*atom 1 has 6 columns, expected 7"),
+        (XYZ.replace("1 2 3", "1 2 3 4"), "frame 0 .*atom 0 has 8 columns, expected 7"),
+        (XYZ.replace("1 2 3", "1 2 x"), "frame 0 .*line of atom 0 is .*expected species"),
+        (XYZ.replace("He ", "Xy "), "frame 0 .*'Xy' is no element"),
+        (XYZ.replace("He ", "X "), "frame 0 .*'X' is no element"),
+        (XYZ.replace("2\n", "3\n", 1) + XYZ, "frame 0 .*atom 2 has 1 columns"),
+        (XYZ.replace("2\n", "1\n", 1), "frame 1 .*begins with 'He 0 0 1.*number of atoms"),
+        (XYZ.replace("energy=-1", "energy=low"), "frame 0 .*energy is 'low'"),
+        (XYZ.replace("energy=-1", 'energy="1 2"'), r"frame 0 .*energy has the shape \[2\]"),
+        (XYZ.replace("energy=-1", 'Lattice="1 2 3"'), "frame 0 .*second line cannot be read"),
+        (XYZ.replace("energy=-1", 'virials="1 2 3"'), "frame 0 .*virial has 3 numbers"),
+        (XYZ.replace("energy=-1", 'stress="1 2 3 2 4 5 3 5 6"'), "frame 0 .*no volume"),
+        (XYZ.replace("forces:R:3", "forces:R:2"), "frame 0 .*7 columns, expected 6"),
+        (XYZ.replace("forces:R:3", "forces:R"), "frame 0 .*Properties is"),
+        (XYZ.replace("pos:R:3", "xyz:R:3"), "frame 0 .*no three columns of positions"),
+        (XYZ.replace("species:S:1", "name:S:1"), "frame 0 .*no column of elements"),
+        ("1\n\nH 0 0 0 1 1 1\n", "without Properties"),
+    ],
+)  # fmt: skip
+def test_damaged_xyz_is_named_by_frame(tmp_path, text, message):
+    path = tmp_path / "a.xyz"
+    path.write_text(text)
+    with pytest.raises(Failure, match=message) as failure:
+        readers.read(path)
+    assert str(path) in str(failure.value)
+
+
+def test_frames_before_the_cut_can_be_had(tmp_path):
+    path = tmp_path / "a.xyz"
+    path.write_text(XYZ + XYZ[:-20])
+    assert len(readers.read(f"{path}@:1")) == 1
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "type_map.raw").unlink(), "found no .*type_map.raw"),
+        (lambda f: (f / "type_map.raw").write_text("Ne Foo"), "'Foo' is no element"),
+        (lambda f: (f / "type_map.raw").write_text("Ne"), "atom of type 1, expected 0 to 0"),
+        (lambda f: (f / "type.raw").write_text("0 a"), "type.raw'.*expected a type"),
+        (lambda f: np.save(f / "set.000/force.npy", np.zeros((3, 9))), r"shape \[3, 9\], expected"),
+        (lambda f: np.save(f / "set.000/energy.npy", np.zeros(4)), r"\[4\], expected \[3, 1\]"),
+        (lambda f: np.save(f / "set.000/box.npy", np.array("a")), "expected numbers"),
+        (lambda f: (f / "set.000/coord.npy").write_bytes(b"\x93NUMPY"), "cannot be read"),
+        (lambda f: (f / "set.000/coord.npy").unlink(), "found no .*coord.npy"),
+        (lambda f: (f / "set.000/box.npy").unlink(), "found no .*box.npy.*nopbc"),
+        (lambda f: (f / "set.000").rename(f / "other"), r"found no folder set\.\*"),
+        (lambda f: (f / "type.raw").unlink(), "found no type.raw"),
+    ],
+)
+def test_damaged_deepmd_is_named_by_file(tmp_path, damage, message):
+    write_deepmd(tmp_path / "system", trajectory(3))
+    damage(tmp_path / "system")
+    with pytest.raises(Failure, match=message):
+        readers.read(tmp_path / "system")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(Failure, match="found no file"):
+        readers.read(tmp_path / "none.xyz")
+    with pytest.raises(Failure, match="found no name"):
+        readers.read([])
+    (tmp_path / "notes").write_text("nothing\n")
+    with pytest.raises(Failure, match=r"format of .* is not known.*extxyz, movement"):
+        readers.read(tmp_path / "notes")
+    with pytest.raises(Failure, match=r"no format|ase cannot read"):
+        readers.read(tmp_path / "notes", format="nonsense")
+    with pytest.raises(Failure, match="ase cannot read frame 0"):
+        readers.read(tmp_path / "notes", format="vasp-xml")
+
+
+def test_a_molecule_has_no_cell(tmp_path):
+    write(tmp_path / "a.xyz", molecule("H2O"))
+    frames = readers.read(tmp_path / "a.xyz")
+    assert not frames.pbc.any() and not frames.cells.any() and np.isnan(frames.energies).all()
