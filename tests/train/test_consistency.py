@@ -164,3 +164,15 @@ def test_clusters_without_a_cell(still):
     assert consistency.findings(frames) == []
     (text,) = texts(wrong)
     assert "sign of the forces is wrong" in text
+    # The box around them means nothing.
+    boxes = np.random.default_rng(0).normal(size=(10, 3, 3)) * [[[9.0], [9.0], [0.0]]]
+    (text,) = texts(replace(wrong, cells=boxes))
+    assert "sign of the forces is wrong" in text
+
+
+def test_cells_that_are_none_are_left_out(still):
+    cells = still.cells.copy()
+    cells[3] = np.nan
+    cells[6, 2] = 2.0 * cells[6, 1]
+    (text,) = texts(replace(still, cells=cells, forces=-still.forces))
+    assert "sign of the forces is wrong" in text

@@ -122,12 +122,7 @@ def _steps(frames: Frames, piece: np.ndarray) -> Steps:
     """Steps between frames that have the same atoms."""
     rows = frames.first[piece][:, None] + np.arange(frames.natoms[piece[0]])
     x, forces = frames.positions[rows], frames.forces[rows]
-    cells = frames.cells[piece]
-    flat = ~(np.abs(np.linalg.det(cells)) > 0.0)
-    cells = np.where(flat[:, None, None], np.eye(3), cells)
-    for k in np.flatnonzero(flat):
-        if np.isfinite(frames.cells[piece[k]]).all():
-            cells[k] = complete_cell(frames.cells[piece[k]])
+    cells, usable = _complete(frames.cells[piece], frames.pbc[piece])
     with np.errstate(invalid="ignore", over="ignore"):
         fraction = x @ np.linalg.inv(cells)
         move = np.diff(fraction, axis=0)
@@ -144,7 +139,7 @@ def _steps(frames: Frames, piece: np.ndarray) -> Steps:
         strain_second = 0.5 * np.abs(np.einsum("tkl,tkl->t", np.diff(virials, axis=0), strain))
     return Steps(
         frame=piece[1:],
-        energy=np.diff(frames.energies[piece]),
+        energy=np.where(usable[1:] & usable[:-1], np.diff(frames.energies[piece]), np.nan),
         work=work,
         bound=second * far / LENGTH + DIGITS * np.abs(frames.energies[piece[1:]]),
         strain_work=np.where(strained, strain_work, 0.0),
@@ -152,6 +147,22 @@ def _steps(frames: Frames, piece: np.ndarray) -> Steps:
             strained, strain_second * np.abs(strain).max(axis=(1, 2)) / STRAIN, 0.0
         ),
     )
+
+
+def _complete(cells: np.ndarray, pbc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cells that have a volume, [k, 3, 3], and whether they are those of the frames, bool [k].
+
+    Where nothing is periodic, any cell will do, as long as it stays the same.
+    """
+    result = np.tile(np.eye(3), (len(cells), 1, 1))
+    usable = np.ones(len(cells), dtype=bool)
+    if pbc.any():
+        for k, cell in enumerate(cells):
+            if np.isfinite(cell).all():
+                result[k] = complete_cell(cell)
+            usable[k] = np.isfinite(cell).all() and abs(np.linalg.det(result[k])) > 0.0
+        result[~usable] = np.eye(3)
+    return result, usable
 
 
 def _of_forces(frames: Frames, steps: Steps, file: str) -> list[Finding]:
@@ -246,13 +257,15 @@ def _reason(ratio: float, scatter: float, what: str, expected: str) -> str:
 
 def _of_volumes(frames: Frames) -> list[Finding]:
     """The sign of the stress, by the trend of the pressure against the volume."""
-    known = np.isfinite(frames.virials).all(axis=(1, 2)) & frames.pbc.all(axis=1)
+    finite = np.isfinite(frames.cells).all(axis=(1, 2))
+    volume = np.abs(np.linalg.det(np.where(finite[:, None, None], frames.cells, 0.0)))
+    known = np.isfinite(frames.virials).all(axis=(1, 2)) & frames.pbc.all(axis=1) & (volume > 0.0)
     if not known.any():
         return []
     trends = []
     for all_of_it in compositions(frames).values():
         chosen = all_of_it[known[all_of_it]]
-        volumes = np.abs(np.linalg.det(frames.cells[chosen]))
+        volumes = volume[chosen]
         if len(chosen) < FEWEST or np.ptp(volumes) < SPREAD * volumes.mean():
             continue
         pressure = np.trace(frames.virials[chosen], axis1=1, axis2=2) / (3.0 * volumes)

@@ -56,7 +56,7 @@ def frames(folder: Path) -> Iterator[Labelled]:
 def _types(folder: Path) -> np.ndarray:
     try:
         return np.loadtxt(folder / "type.raw", dtype=np.int64, ndmin=1)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise Failure(f"'{folder / 'type.raw'}': {error}; expected a type for each atom") from None
 
 
@@ -66,7 +66,7 @@ def _elements(folder: Path) -> np.ndarray:
         raise Failure(
             f"found no '{path}', which says the element of each type; write one, like 'Hf O'"
         )
-    return element_numbers(path.read_text(encoding="utf-8").split(), f"'{path}'")
+    return element_numbers(path.read_text(encoding="utf-8", errors="replace").split(), f"'{path}'")
 
 
 def _set(
@@ -116,8 +116,8 @@ def _array(path: Path, nframes: int | None, width: int) -> np.ndarray | None:
         return None
     try:
         array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise Failure(f"'{path}' cannot be read: {error}; write it anew") from None
+    except Exception as error:  # headers are parsed as Python, with all its errors
+        raise Failure(f"'{path}' cannot be read: {error}; write it anew") from error
     if array.dtype.kind not in "fiu":
         raise Failure(f"'{path}' holds {array.dtype}, expected numbers")
     frames_found = len(array) if array.ndim else 0

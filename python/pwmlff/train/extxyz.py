@@ -5,7 +5,10 @@ The keys are read by ase's own parser; the columns by NumPy, which is ten times 
 
 from __future__ import annotations
 
+import lzma
+import zlib
 from collections.abc import Iterator
+from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from pwmlff.train.labelled import Labelled, checked_numbers, element_numbers
 from pwmlff.train.labels import labels_of
 
 PLAIN = "species:S:1:pos:R:3"  # columns of a file that does not say
+MOST_ATOMS = 1 << 40
 #: Columns by their letter; text that is longer is of no column that is used.
 TYPES = {"R": "f8", "I": "i8", "S": "U16", "L": "U16"}
 
@@ -28,13 +32,19 @@ def frames(path: Path) -> Iterator[Labelled]:
     Raises:
         Failure: a frame is damaged, or has no columns for species and positions.
     """
-    with open_with_compression(str(path), "r") as file:
-        index = 0
-        for line in file:
-            if not line.strip():
-                continue
-            yield _frame(line, file, index, path)
-            index += 1
+    index = 0
+    try:
+        with (
+            open_with_compression(str(path), "rb") as raw,
+            TextIOWrapper(raw, encoding="utf-8", errors="replace") as file,
+        ):
+            for line in file:
+                if not line.strip():
+                    continue
+                yield _frame(line, file, index, path)
+                index += 1
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        raise Failure(f"'{path}' cannot be read after {index} frames: {error}") from error
 
 
 def _frame(line: str, file: Iterator[str], index: int, path: Path) -> Labelled:
@@ -43,7 +53,7 @@ def _frame(line: str, file: Iterator[str], index: int, path: Path) -> Labelled:
         natoms = int(line)
     except ValueError:
         natoms = -1
-    if natoms < 0:
+    if not 0 <= natoms < MOST_ATOMS:
         raise Failure(
             f"{where} begins with '{line.strip()[:60]}', expected a line with the number of atoms: "
             "the frame before it has more lines than it says, or this is no extended XYZ"

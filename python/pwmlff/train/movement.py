@@ -134,13 +134,15 @@ def _rows(
     lines: list[str], begin: int, natoms: int, name: str, where: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Atomic numbers int [natoms] and vectors [natoms, 3] of a block."""
-    numbers, vectors = np.zeros(natoms, dtype=np.int64), np.zeros((natoms, 3))
-    for atom in range(natoms):
-        words = lines[begin + atom].split() if begin + atom < len(lines) else []
+    # One line too many where there are too few: it is the one that the message names.
+    rows = [*lines[begin : begin + natoms], ""][:natoms]
+    numbers, vectors = np.zeros(len(rows), dtype=np.int64), np.zeros((len(rows), 3))
+    for atom, row in enumerate(rows):
+        words = row.split()
         try:
             numbers[atom] = int(words[0])
             vectors[atom] = [_float(word) for word in words[1:4]]
-        except (ValueError, IndexError):
+        except (ValueError, IndexError, OverflowError):
             raise Failure(
                 f"{where}: line {atom} of the block '{name}' is '{' '.join(words)}', expected an "
                 f"atomic number and three numbers for each of {natoms} atoms"
