@@ -19,6 +19,7 @@ from pwmlff.structures import require_usable
 from pwmlff.train.frames import Frames
 
 CLOSEST = 0.3  # atoms nearer than this overlap
+FARTHEST = 1e4  # cutoffs from the origin: vesin 0.6 divides by zero from 1e5 on
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,12 @@ def usable(frames: Frames, k: int, cutoff: float) -> Atoms:
         require_usable(atoms, cutoff)
     except ValueError as error:
         raise Failure(f"{frames.where(k)}: {error}") from None
+    far = max(np.abs(values).max(initial=0.0) for values in (atoms.positions, frames.cells[k]))
+    if far > FARTHEST * cutoff:
+        raise Failure(
+            f"{frames.where(k)}: an atom or a cell vector reaches {far:.3g} from the origin, "
+            f"expected at most {FARTHEST:g} times the cutoff of {cutoff:g}; look at the units"
+        )
     return atoms
 
 
