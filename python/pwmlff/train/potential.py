@@ -9,9 +9,11 @@ from __future__ import annotations
 import fnmatch
 import logging
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -219,10 +221,12 @@ class Potential:
         """Put parameters into the model."""
         self.core.write(parameters)
 
-    def save(self, path: str | PathLike[str], parameters: np.ndarray) -> None:
-        """Write a file for pair_style pwmlff."""
+    def save(
+        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
+    ) -> None:
+        """Write a file for pair_style pwmlff, with a card (:mod:`pwmlff.train.card`)."""
         self.write(parameters)
-        self.model.save(path)
+        self.model.save(path, card)
 
     def predict(
         self, parameters: np.ndarray, frames: Frames, edges: Edges
@@ -281,30 +285,24 @@ class Potential:
             energy[begin:end] = np.bincount(of_atom, atom_energy, end - begin)
         return energy, forces, virial
 
-    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray) -> bool:
-        """Double the nodes where splines are off from the nets by more than the gate.
+    def nodes_for(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray) -> int:
+        """Nodes that the splines need: twice as many as now where they are off by the gate.
 
         Args:
             parameters: to look at.
             sample: some of the frames.
             forces: what the nets give for their atoms.
-
-        Returns:
-            Whether there are more nodes now.
         """
         self.core.prepare(parameters)
         found = self.core.evaluate(sample)[1]
         error = float(np.sqrt(np.square(found - forces).mean())) if found.size else 0.0
         if error <= SPLINE_GATE or self.core.nodes >= MOST_NODES:
-            return False
+            return self.core.nodes
         log.info(
             "splines of %d nodes are %.2g meV/angstrom off: %d from here on",
-            self.core.nodes,
-            1e3 * error,
-            2 * self.core.nodes,
+            *(self.core.nodes, 1e3 * error, 2 * self.core.nodes),
         )
-        self.core.set_nodes(2 * self.core.nodes)
-        return True
+        return 2 * self.core.nodes
 
 
 def shifted(potential: Potential) -> np.ndarray:

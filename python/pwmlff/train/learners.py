@@ -1,0 +1,323 @@
+"""What learns, and how it moves: a Deep Potential by Adam or the Kalman filter, or an EDGE module.
+
+The training itself (:mod:`pwmlff.train.loop`) knows them as :class:`Learner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Protocol
+
+import numpy as np
+
+from pwmlff.report import Failure
+from pwmlff.train import comm
+from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
+from pwmlff.train.config import Config
+from pwmlff.train.edge import EdgeTrainee
+from pwmlff.train.frames import Frames
+from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions, Measurement, group_updates
+from pwmlff.train.neighbors import Edges
+from pwmlff.train.potential import LossWeights, Potential
+
+Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class Learner(Protocol):
+    """A model in training. All calls but `evaluate` and `save` are collective."""
+
+    frames: Frames  # that it learns from
+    edges: Edges
+    names: list[str]  # of the parameters
+    rate: float  # of learning, in the last step
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """All parameters as one vector, the same on all ranks."""
+
+    def step(self, batch: np.ndarray, done: float) -> float:
+        """Move the parameters by a batch.
+
+        Args:
+            batch: frames, of all ranks together.
+            done: part of the training that is over, 0 to 1.
+
+        Returns:
+            The loss before the step, the mean over the frames.
+        """
+
+    def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
+        """Energies, forces and virials of the model that would be saved now."""
+
+    def refine(self, sample: np.ndarray, forces: np.ndarray | None) -> None:
+        """Look whether what steps are computed with is close enough to the model.
+
+        Args:
+            sample: some frames that are learned from.
+            forces: what `evaluate` gives for them, on rank 0.
+        """
+
+    def save(self, path: str | PathLike[str], card: Mapping[str, Any] | None) -> None:
+        """Write a model file."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs of this rank."""
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from a state."""
+
+
+def schedule_of(config: Config) -> Schedule:
+    """Rates of learning, as [optimizer] has them."""
+    o = config.optimizer
+    return Schedule(
+        peak=o.learning_rate,
+        warmup=o.warmup,
+        decay=o.decay,
+        final=min(1.0, o.final_learning_rate / o.learning_rate),
+    )
+
+
+def adam_of(config: Config) -> AdamOptions:
+    """Constants of Adam, as [optimizer] has them."""
+    o = config.optimizer
+    return AdamOptions(
+        beta1=o.betas[0],
+        beta2=o.betas[1],
+        weight_decay=o.weight_decay,
+        clip=o.clip or None,
+        average=o.ema or None,
+    )
+
+
+def frame_weights(frames: Frames, config: Config) -> np.ndarray:
+    """Weights of the frames [nframes], by their groups.
+
+    Raises:
+        Failure: a group is named that is not there.
+    """
+    given = config.data.group_weights
+    unknown = [name for name in given if name not in frames.group_names]
+    if unknown:
+        raise Failure(
+            f"[data] group_weights has '{unknown[0]}', the groups of the data are "
+            f"{', '.join(frames.group_names)}"
+        )
+    of_group = np.array([given.get(name, 1.0) for name in frames.group_names])
+    return of_group[frames.group]
+
+
+class _OfPotential:
+    """What both ways to move a Deep Potential share."""
+
+    def __init__(self, potential: Potential, config: Config, ranks: comm.Communicator) -> None:
+        self.potential, self.config, self.ranks = potential, config, ranks
+        self.frames, self.edges = potential.frames, potential.edges
+        self.names = potential.core.names
+        self.parameters = potential.core.read()
+        self.free = potential.free(config.model.freeze)
+        self.of_frame = frame_weights(potential.frames, config)
+        self.rate = 0.0
+
+    def averaged(self) -> np.ndarray:
+        """The parameters that are judged and saved."""
+        raise NotImplementedError
+
+    def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
+        """Energies, forces and virials of the nets with the averaged parameters."""
+        return self.potential.predict(self.averaged(), frames, edges)
+
+    def refine(self, sample: np.ndarray, forces: np.ndarray | None) -> None:
+        """Take twice the nodes where splines are too far from the nets."""
+        nodes = self.potential.core.nodes
+        if self.ranks.rank == 0 and forces is not None:
+            nodes = self.potential.nodes_for(self.averaged(), sample, forces)
+        nodes = self.ranks.broadcast(nodes)
+        if nodes != self.potential.core.nodes:
+            self.potential.core.set_nodes(nodes)
+
+    def save(self, path: str | PathLike[str], card: Mapping[str, Any] | None) -> None:
+        """Write a model file with the averaged parameters."""
+        self.potential.save(path, self.averaged(), card)
+
+    def _state(self) -> dict[str, np.ndarray]:
+        return {"parameters": self.parameters, "nodes": np.array(self.potential.core.nodes)}
+
+    def _restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        found = arrays["parameters"].shape if "parameters" in arrays else None
+        if found != self.parameters.shape:
+            raise Failure(
+                f"the checkpoint holds parameters {found}, expected {self.parameters.shape}: it is "
+                "of a model of other widths or elements"
+            )
+        self.parameters[:] = arrays["parameters"]
+        nodes = int(arrays["nodes"])
+        if nodes != self.potential.core.nodes:
+            self.potential.core.set_nodes(nodes)
+
+
+class ByAdam(_OfPotential):
+    """A Deep Potential moved by Adam."""
+
+    def __init__(self, potential: Potential, config: Config, ranks: comm.Communicator) -> None:
+        super().__init__(potential, config, ranks)
+        self.schedule = schedule_of(config)
+        self.adam = Adam(len(self.parameters), adam_of(config), self.free)
+
+    def step(self, batch: np.ndarray, done: float) -> float:
+        """Move the parameters by a batch."""
+        mine = comm.owned(self.ranks, len(batch))
+        self.rate = self.schedule.rate(done)
+        weights = LossWeights.at(self.config, self.rate / self.schedule.peak)
+        rows, losses = self.potential.losses(self.parameters, batch, mine, weights, self.of_frame)
+        row = comm.ordered_sum(self.ranks, len(batch), rows)
+        loss = comm.ordered_sum(self.ranks, len(batch), losses[:, None])
+        try:
+            self.adam.step(self.parameters, self.potential.core.finish(row), self.rate)
+        except ValueError as error:
+            raise Failure(str(error)) from error
+        return float(loss[0])
+
+    def averaged(self) -> np.ndarray:
+        """The moving average of the parameters."""
+        return self.adam.averaged(self.parameters)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The parameters and what Adam remembers, on rank 0."""
+        if self.ranks.rank:
+            return {}
+        return self._state() | {f"adam/{k}": v for k, v in self.adam.state().items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from a state."""
+        self._restore(arrays)
+        try:
+            self.adam.restore(_under("adam/", arrays))
+        except ValueError as error:
+            raise Failure(str(error)) from error
+
+
+class ByKalman(_OfPotential):
+    """A Deep Potential moved by the Kalman filter; a batch makes several updates."""
+
+    def __init__(self, potential: Potential, config: Config, ranks: comm.Communicator) -> None:
+        super().__init__(potential, config, ranks)
+        o, loss = config.optimizer, config.loss
+        layers = list(zip(potential.core.names, potential.core.shapes, strict=True))
+        self.kalman = Kalman(
+            layers,
+            KalmanOptions(o.block, o.p0, o.lambda_, o.nu, o.matpl),
+            ranks,
+            self.free,
+            potential.threads,
+        )
+        kinds = tuple(kind for kind in ("energy", "force", "virial") if max(getattr(loss, kind)))
+        noises = {"energy": o.noise_energy, "force": o.noise_force, "virial": o.noise_energy}
+        self.options = GroupOptions(
+            kinds=kinds,
+            groups=o.groups,
+            group_size=6 if o.matpl else None,
+            noises={} if o.matpl else {kind: noises[kind] for kind in kinds},
+            matpl=o.matpl,
+        )
+        self.average = Average(len(self.parameters), o.ema) if o.ema else None
+
+    def step(self, batch: np.ndarray, done: float) -> float:
+        """Update by the energies, groups of forces and, if wanted, virials of a batch."""
+        core, frames = self.potential.core, self.frames.select(batch)
+        mine = comm.owned(self.ranks, len(batch))
+        begin, end = (int(frames.first[k]) for k in (mine.start, mine.stop))
+        place = {"energy": 0, "force": 1, "virial": 2}
+
+        def predict(kind: str) -> np.ndarray:
+            core.prepare(self.parameters)
+            found = core.evaluate(batch[mine.start : mine.stop])
+            return np.concatenate(self.ranks.allgather(found[place[kind]]))
+
+        def gradient(of: Measurement) -> np.ndarray:
+            rows = core.gradients(
+                of.a[mine.start : mine.stop], of.v[begin:end], of.w[mine.start : mine.stop]
+            )
+            return core.finish(comm.ordered_sum(self.ranks, len(batch), rows))
+
+        def update(h: np.ndarray, error: float, noise: float) -> None:
+            try:
+                self.kalman.update(self.parameters, h, error, noise)
+            except ValueError as problem:
+                raise Failure(str(problem)) from problem
+
+        rng = np.random.default_rng((self.config.run.seed, self.kalman.updates))
+        made = group_updates(frames, predict, gradient, update, rng, self.options)
+        if self.average is not None:
+            self.average.add(self.parameters)
+        self.rate = self.kalman.forgetting
+        return float(sum(m.error**2 for m in made) / max(1, len(made)))
+
+    def averaged(self) -> np.ndarray:
+        """The moving average of the parameters."""
+        return (
+            self.parameters.copy() if self.average is None else self.average.value(self.parameters)
+        )
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The parameters, on rank 0, and the blocks of the filter that this rank has."""
+        own = {f"kalman/{k}": v for k, v in self.kalman.state().items()}
+        if self.ranks.rank:
+            return own
+        average = {} if self.average is None else self.average.state()
+        return self._state() | own | {f"average/{k}": v for k, v in average.items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from a state, of any number of ranks."""
+        self._restore(arrays)
+        try:
+            self.kalman.restore(_under("kalman/", arrays))
+            if self.average is not None:
+                self.average.restore(_under("average/", arrays))
+        except ValueError as error:
+            raise Failure(str(error)) from error
+
+
+class EdgeByAdam:
+    """A module of kind EDGE, moved by torch's AdamW."""
+
+    def __init__(self, trainee: EdgeTrainee, config: Config) -> None:
+        self.trainee, self.config = trainee, config
+        self.schedule = schedule_of(config)
+        self.frames, self.edges, self.names = trainee.frames, trainee.edges, trainee.names
+        self.rate = 0.0
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """All parameters as one vector."""
+        return self.trainee.parameters
+
+    def step(self, batch: np.ndarray, done: float) -> float:
+        """Move the parameters by a batch."""
+        self.rate = self.schedule.rate(done)
+        weights = LossWeights.at(self.config, self.rate / self.schedule.peak)
+        return self.trainee.step(batch, self.rate, weights).loss
+
+    def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
+        """Energies, forces and virials of the averaged module."""
+        return self.trainee.evaluate(frames, edges)
+
+    def refine(self, sample: np.ndarray, forces: np.ndarray | None) -> None:
+        """Nothing: steps are computed with the module itself."""
+
+    def save(self, path: str | PathLike[str], card: Mapping[str, Any] | None) -> None:
+        """Write a model file."""
+        self.trainee.save(path, card)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What steps depend on, on rank 0."""
+        return {} if self.trainee.ranks.rank else self.trainee.state()
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from a state."""
+        self.trainee.restore(arrays)
+
+
+def _under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
