@@ -404,6 +404,62 @@ def bench(
     finish(run, json)
 
 
+@app.command()
+def train(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN.TOML]", help="What to do, in TOML.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Structures to learn from; may be given again.")
+    ] = None,
+    elements: Annotated[str, typer.Option(help="Elements of the model, like 'Hf O'.")] = "",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the results.")
+    ] = None,
+    max_time: Annotated[float | None, typer.Option(help="Minutes to train.")] = None,
+    models: Annotated[int | None, typer.Option(help="Models of an ensemble.")] = None,
+    finetune: Annotated[Path | None, typer.Option(help="Model file to start from.")] = None,
+    module: Annotated[
+        str, typer.Option(help="A module of kind EDGE to train, like my_model.py:Model.")
+    ] = "",
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A key of run.toml, like optimizer.name=kalman; several times."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint in the folder, if any.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and check everything, but train nothing.")
+    ] = False,
+    communication: Annotated[
+        str, typer.Option(help="Between ranks: auto, serial, mpi (mpi4py) or torch.")
+    ] = "auto",
+    json: Json = False,
+) -> None:
+    """Train models from labelled structures, alone or under mpirun or torchrun.
+
+    Keys of run.toml are in docs/run_toml.md; all of them have defaults but the data and the
+    elements. Writes best.pt and last.pt, the log, pictures and checkpoints into the folder.
+
+    Example: pwmlff train --data frames.extxyz --elements 'Hf O' -o run1 --max-time 20
+    """
+    from pwmlff.train import command as work  # noqa: PLC0415
+
+    given = {
+        "settings": set or [],
+        "data": data or [],
+        "elements": elements,
+        "output": output,
+        "max_time": max_time,
+        "models": models,
+        "finetune": finetune,
+        "module": module,
+    }
+    options = work.Options(resume, dry_run, communication)
+    finish(lambda: work.train(run, given, options), json)
+
+
 data_app = typer.Typer(
     help="Training data: look at it before a training does.",
     no_args_is_help=True,

@@ -305,23 +305,20 @@ class Potential:
         return 2 * self.core.nodes
 
 
-def shifted(potential: Potential) -> np.ndarray:
-    """Parameters with the energies of atoms moved to those of the data, for fine-tuning.
+def shift(potential: Potential) -> None:
+    """Move the energies of atoms to those of the data, before a fine-tuning.
 
     Another code or setting of the calculation behind the data moves all energies by an amount per
     atom of a type; to learn that by steps would spoil what the model knows.
     """
-    parameters = potential.core.read()
     frames, edges = potential.frames, potential.edges
     if np.isnan(frames.energies).all():
-        return parameters
-    energy, _, _ = potential.predict(parameters, frames, edges)
-    left = replace(frames, energies=frames.energies - energy)
-    shift, _ = statistics.shifts(left, edges)
+        return
+    energy, _, _ = potential.predict(potential.core.read(), frames, edges)
+    change, _ = statistics.shifts(replace(frames, energies=frames.energies - energy), edges)
     with torch.no_grad():
-        for net, value in zip(potential.model.fitting_net, shift, strict=True):
+        for net, value in zip(potential.model.fitting_net, change, strict=True):
             net.layers[-1].bias.add_(float(value))
-    return potential.core.read()
 
 
 def rows_of(first: np.ndarray, chosen: np.ndarray) -> np.ndarray:

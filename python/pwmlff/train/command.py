@@ -1,0 +1,559 @@
+"""`pwmlff train`: from a configuration to model files, on the ranks that a launcher started."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import string
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ase.data import atomic_numbers, chemical_symbols
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import files, picture
+from pwmlff.report import Failure, console
+from pwmlff.train import cache, card, charts, comm, errors, kalman, loop, potential, record
+from pwmlff.train.config import Config, from_command
+from pwmlff.train.edge import EdgeTrainee, load_module, require_contract
+from pwmlff.train.frames import Frames
+from pwmlff.train.learners import (
+    ByAdam,
+    ByKalman,
+    EdgeByAdam,
+    Learner,
+    adam_of,
+    frame_weights,
+)
+from pwmlff.train.loop import BEST, LAST, Labelled, Training
+from pwmlff.train.neighbors import available
+
+log = logging.getLogger(__name__)
+
+CONFIGURATION, PARITY = "run.toml", "parity.png"
+#: Set by torchrun: how often it has started this job again.
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command was given beside the configuration."""
+
+    resume: bool = False
+    dry_run: bool = False
+    communication: str = "auto"  # as comm.connect takes it
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One model."""
+
+    file: str
+    epochs: float
+    steps: int
+    seconds: float
+    stopped: str
+    train: dict[str, float]  # RMSEs of the best model by quantity, as they are reported
+    valid: dict[str, float]
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """What came of a training, or what would be trained."""
+
+    models: list[Trained]
+    plan: dict[str, str]  # of a dry run
+    units: str = "metal"
+    failures: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether all models are there."""
+        return not self.failures
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        units = {name: errors.UNITS[self.units].of(name) for name in errors.QUANTITIES}
+        return {
+            "models": [asdict(m) for m in self.models],
+            "plan": self.plan,
+            "reported_in": units,
+            "failures": list(self.failures),
+        }
+
+    def show(self) -> RenderableType:
+        """A row for each model, or for each thing to know beforehand."""
+        parts: list[RenderableType] = []
+        if self.plan:
+            table = Table(show_header=False)
+            table.add_column(style="bold")
+            table.add_column(overflow="fold")
+            for name, value in self.plan.items():
+                table.add_row(name, Text(value))
+            parts.append(table)
+        if self.models:
+            table = Table("model", "epochs", "minutes", "ended by")
+            for name in errors.QUANTITIES:
+                table.add_column(f"{name} RMSE, {errors.UNITS[self.units].of(name)}")
+            for m in self.models:
+                shown = [
+                    " / ".join(
+                        f"{found[name]:.4g}" for found in (m.train, m.valid) if name in found
+                    )
+                    for name in errors.QUANTITIES
+                ]
+                table.add_row(
+                    Text(m.file), f"{m.epochs:.4g}", f"{m.seconds / 60.0:.3g}", m.stopped, *shown
+                )
+            parts += [table, Text("RMSE on frames learned from / on frames to validate with")]
+        parts += [Text(text, "red") for text in self.failures]
+        return Group(*parts)
+
+
+def train(
+    toml: Path | None,
+    given: dict[str, Any],
+    options: Options,
+) -> TrainReport:
+    """Train what the configuration says, on the ranks of the job.
+
+    Args:
+        toml: run.toml, or None.
+        given: the other arguments of :func:`pwmlff.train.config.from_command`.
+        options: of the command.
+
+    Raises:
+        Failure: on all ranks, or on rank 0 with the others gone.
+    """
+    ranks = comm.connect(options.communication)
+    with comm.together(ranks):
+        logging.basicConfig(
+            level=logging.INFO if ranks.rank == 0 else logging.ERROR,
+            format="%(message)s",
+            handlers=[_Lines()],
+        )
+        if int(os.environ.get(RESTARTS, "0")) > 0:
+            options = replace(options, resume=True)
+        config = comm.agreed(ranks, lambda: _configured(toml, given, options))
+        # Products of matrices must not depend on the number of threads; frames are in parallel.
+        torch.set_num_threads(1)
+        if config.run.models > 1 and not options.dry_run:
+            report = _ensemble(config, options, ranks)
+        else:
+            report = _one(config, options, ranks)
+        ranks.barrier()
+    if ranks.rank:
+        raise SystemExit(0)
+    return report
+
+
+class _Lines(logging.Handler):
+    """What the parts of training have to say, on stderr."""
+
+    def emit(self, entry: logging.LogRecord) -> None:
+        prefix = "warning: " if entry.levelno >= logging.WARNING else ""
+        console(stderr=True).print(Text(prefix + entry.getMessage()))
+
+
+def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> Config:
+    """The configuration; a training that goes on finds its own in the folder."""
+    output = given.get("output")
+    if toml is None and options.resume and output is not None and not given.get("data"):
+        toml = Path(output) / CONFIGURATION
+        if not toml.is_file():
+            raise Failure(
+                f"found no '{toml}' of a training to go on with, expected the folder of one (-o), "
+                "or its run.toml or --data"
+            )
+    return from_command(toml=toml, **given)
+
+
+# ---- one model
+
+
+def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainReport:
+    """Train one model on all ranks."""
+    folder = Path(config.output.folder)
+    if not options.dry_run:
+        comm.agreed(ranks, lambda: _prepare(folder, config) if ranks.rank == 0 else None)
+    learner, valid = _learner(config, ranks)
+    if options.dry_run:
+        return TrainReport([], _plan(config, learner, valid, ranks), config.model.units)
+    kept: dict[str, tuple[errors.Errors | None, errors.Errors | None]] = {}
+
+    def keep(name: str, found: errors.Errors | None, judged: errors.Errors | None) -> None:
+        about = card.make(
+            config,
+            learner.frames,
+            valid.frames if valid else None,
+            train_errors=found,
+            valid_errors=judged,
+            step=training.progress.step,
+            epochs=training.epoch,
+        )
+        learner.save(folder / f"{name}.pt", about)
+        kept[name] = found, judged
+
+    with _stopping() as asked:
+        training = Training(config, learner, valid, ranks, folder, keep, asked)
+        resumed = training.resume() if options.resume else False
+        if ranks.rank == 0 and options.resume:
+            log.info(
+                "going on from step %d" if resumed else "found no checkpoint: from step %d",
+                training.progress.step,
+            )
+        own = ranks.rank == 0
+        step = training.progress.step if options.resume else None
+        logged = comm.agreed(
+            ranks,
+            lambda: (
+                record.Record(
+                    folder,
+                    step=step,
+                    units=config.model.units,
+                    tensorboard=config.run.tensorboard,
+                )
+                if own
+                else None
+            ),
+        )
+        shown = record.Display(config.model.units) if own else None
+        with logged or nullcontext(), shown or nullcontext():
+            outcome = training.run(logged, shown)
+    if ranks.rank:
+        return TrainReport([], {})
+    try:
+        logged.draw()
+        _draw_parity(config, learner, valid, folder)
+    except (Failure, OSError) as error:  # the model is there
+        log.warning("%s", error)
+    row = min(
+        (row for row in logged.rows),
+        key=lambda row: _score(row, config),
+    )
+    trained = Trained(
+        str(folder / f"{BEST}.pt"),
+        outcome.epochs,
+        outcome.step,
+        outcome.seconds,
+        outcome.stopped,
+        _of_row(row, "train"),
+        _of_row(row, "valid"),
+    )
+    return TrainReport([trained], {}, config.model.units)
+
+
+def _score(row: record.Row, config: Config) -> float:
+    """What :func:`loop.score_of` makes of the errors in a row."""
+    found = _of_row(row, "valid") or _of_row(row, "train")
+    factor = errors.UNITS[config.model.units].factor
+    return sum(getattr(config.loss, k)[1] * (v / factor) ** 2 for k, v in found.items())
+
+
+def _of_row(row: record.Row, which: str) -> dict[str, float]:
+    values = {name: getattr(row, f"{name}_{which}") for name in errors.QUANTITIES}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _prepare(folder: Path, config: Config) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write_whole(folder / CONFIGURATION, config.as_toml().encode())
+
+
+@contextmanager
+def _stopping() -> Iterator[Callable[[], bool]]:
+    """Whether SIGINT or SIGTERM came: the training ends after the step, with a checkpoint."""
+    asked = threading.Event()
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, lambda *_: asked.set())
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _labelled(
+    config: Config, elements: Sequence[int], cutoff: float, ranks: comm.Communicator
+) -> tuple[Labelled, Labelled | None]:
+    """Frames to learn from and to validate with; one rank of a node reads, the others follow."""
+    data = config.data
+
+    def read() -> list[Labelled]:
+        return [
+            Labelled(
+                *cache.load(
+                    names,
+                    elements=elements,
+                    cutoff=cutoff,
+                    format=data.format or None,
+                    cache=None if data.cache == "none" else data.cache,
+                    threads=_threads(config, ranks),
+                )
+            )
+            for names in (data.train, data.valid)
+            if names
+        ]
+
+    found = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
+    found = comm.agreed(ranks, lambda: found or read())
+    learned, valid = found[0], found[1] if len(found) > 1 else None
+    if data.valid_fraction > 0.0:
+        n = len(learned.frames)
+        order = np.random.default_rng((data.seed, 2)).permutation(n)
+        count = min(n - 1, max(1, round(data.valid_fraction * n))) if n > 1 else 0
+        if count:
+            valid = _chosen(learned, np.sort(order[:count]))
+            learned = _chosen(learned, np.sort(order[count:]))
+    for part, name in ((learned, "train"), (valid, "valid")):
+        if part is not None:
+            _require_labels(part.frames, name, config)
+    return learned, valid
+
+
+def _chosen(of: Labelled, frames: np.ndarray) -> Labelled:
+    return Labelled(of.frames.select(frames), loop.select_edges(of.edges, of.frames, frames))
+
+
+def _require_labels(frames: Frames, name: str, config: Config) -> None:
+    """Refuse frames of which no label counts, as the loss would be of nothing."""
+    if not len(frames):
+        raise Failure(f"[data] {name} has no frame, expected one or more")
+    has = {
+        "energy": ~np.isnan(frames.energies),
+        "force": ~np.isnan(frames.forces[:, :1]) if len(frames.forces) else np.zeros(0, bool),
+        "virial": ~np.isnan(frames.virials[:, 0, 0]),
+    }
+    wanted = [q for q in errors.QUANTITIES if max(getattr(config.loss, q)) > 0.0]
+    if not any(has[quantity].any() for quantity in wanted):
+        raise Failure(
+            f"the {len(frames)} frames of [data] {name} have no label of {', '.join(wanted)}, "
+            "expected one to learn by; see pwmlff data check"
+        )
+    for quantity in wanted if name == "train" else ():
+        missing = int((~has[quantity]).sum())
+        # Virials are often not there at all, and weigh by default.
+        if missing and has[quantity].any():
+            what = "atoms" if quantity == "force" else "frames"
+            log.warning("%d of %d %s have no %s", missing, has[quantity].size, what, quantity)
+
+
+def _threads(config: Config, ranks: comm.Communicator) -> int:
+    return config.run.threads or max(1, available() // ranks.local_size)
+
+
+def _learner(config: Config, ranks: comm.Communicator) -> tuple[Learner, Labelled | None]:
+    """The model in training, with the frames, and what validates."""
+    settings = config.model
+    if settings.module:
+        module = comm.agreed(ranks, lambda: load_module(settings.module, settings.arguments))
+        info = comm.agreed(ranks, lambda: require_contract(module, settings.module))
+        learned, valid = _labelled(config, info.atom_type, info.cutoff, ranks)
+        trainee = EdgeTrainee(
+            module,
+            learned.frames,
+            learned.edges,
+            ranks=ranks,
+            options=adam_of(config),
+            precision=config.run.precision,
+            freeze=settings.freeze,
+            of_frame=frame_weights(learned.frames, config),
+        )
+        if settings.finetune:
+            comm.agreed(ranks, lambda: trainee.start_from(settings.finetune))
+        return EdgeByAdam(trainee, config), valid
+    if settings.finetune:
+        model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
+        _require_same_elements(config, model.atom_type)
+        learned, valid = _labelled(config, model.atom_type, model.Rmax, ranks)
+    else:
+        elements = [atomic_numbers[symbol] for symbol in settings.elements]
+        learned, valid = _labelled(config, elements, settings.rmax, ranks)
+        model = comm.agreed(
+            ranks, lambda: potential.new(config, learned.frames, learned.edges, settings.seed)
+        )
+    of = comm.agreed(
+        ranks,
+        lambda: potential.Potential(
+            model,
+            learned.frames,
+            learned.edges,
+            config.run.nodes,
+            config.run.precision,
+            _threads(config, ranks),
+        ),
+    )
+    if settings.finetune:
+        comm.agreed(ranks, lambda: potential.shift(of))
+    way = ByKalman if config.optimizer.name == "kalman" else ByAdam
+    return way(of, config, ranks), valid
+
+
+def _require_same_elements(config: Config, atom_type: Sequence[int]) -> None:
+    given, own = list(config.model.elements), [chemical_symbols[z] for z in atom_type]
+    if given and given != own:
+        raise Failure(
+            f"[model] elements is {' '.join(given)}, and '{config.model.finetune}' is for "
+            f"{' '.join(own)}; expected the same, in the same order, or none"
+        )
+
+
+def _plan(
+    config: Config, learner: Learner, valid: Labelled | None, ranks: comm.Communicator
+) -> dict[str, str]:
+    """What a training would be, for people."""
+    frames = learner.frames
+    batches = -(-len(frames) // config.run.batch)
+    limits = [f"{config.run.epochs} epochs"] if config.run.epochs else []
+    limits += [f"{config.run.max_time:g} minutes"] if config.run.max_time else []
+    plan = {
+        "learns from": f"{len(frames)} frames, {len(frames.numbers)} atoms, "
+        f"{len(learner.edges)} neighbours, groups {', '.join(frames.group_names)}",
+        "validates with": f"{len(valid.frames)} frames" if valid else "nothing",
+        "parameters": f"{len(learner.parameters)}, {len(learner.names)} arrays",
+        "steps": f"{batches} of {config.run.batch} frames in an epoch; ends after "
+        + " or ".join(limits),
+        "ranks": f"{ranks.size} ({ranks.name}), {_threads(config, ranks)} threads each",
+        "memory of neighbours": f"{learner.edges.rij.nbytes / 2**20:.0f} MiB, shared on a node",
+        "results": f"{config.output.folder}/{BEST}.pt, {LAST}.pt, {record.CSV}",
+    }
+    if isinstance(learner, ByKalman):
+        needed = kalman.memory_of(learner.kalman.sizes, ranks.size)
+        plan["memory of the filter"] = (
+            f"{max(needed) / 2**20:.0f} MiB on a rank, {len(learner.kalman.sizes)} blocks"
+        )
+    return plan
+
+
+def _draw_parity(config: Config, learner: Learner, valid: Labelled | None, folder: Path) -> None:
+    """Parity of the last model on what validates."""
+    if valid is None:
+        return
+    found = learner.evaluate(valid.frames, valid.edges)
+    path = picture.destination(folder / PARITY)
+    judged = errors.of(valid.frames, *found, config.model.units)
+    picture.save(charts.parity(valid.frames, *found, judged), path, dpi=120)
+
+
+# ---- several models
+
+
+def member_name(k: int) -> str:
+    """a, b, ..., z, aa, ab, ..."""
+    letters = string.ascii_lowercase
+    name = ""
+    k += 1
+    while k:
+        k, digit = divmod(k - 1, len(letters))
+        name = letters[digit] + name
+    return name
+
+
+def _member(config: Config, k: int, threads: int) -> Config:
+    """The configuration of one model of an ensemble: other seeds, a folder of its own."""
+    return replace(
+        config,
+        model=replace(config.model, seed=config.model.seed + k),
+        run=replace(config.run, seed=config.run.seed + k, models=1, threads=threads),
+        output=replace(config.output, folder=str(Path(config.output.folder) / member_name(k))),
+    )
+
+
+def _ensemble(config: Config, options: Options, ranks: comm.Communicator) -> TrainReport:
+    """Train models side by side, each in a process of its own: none needs to know of the others.
+
+    On one rank the processes are started here; on several each rank trains its share.
+    """
+    n = config.run.models
+    if ranks.size > n:
+        raise Failure(
+            f"found {ranks.size} ranks for {n} models, expected at most {n}: each model of an "
+            "ensemble trains on one rank; start fewer, or train one model on all (--models 1)"
+        )
+    folder = Path(config.output.folder)
+    comm.agreed(ranks, lambda: _prepare(folder, config) if ranks.rank == 0 else None)
+    mine = range(ranks.rank, n, ranks.size)
+    together = min(n, available()) if ranks.size == 1 else 1
+    threads = config.run.threads or max(1, available() // (ranks.local_size * together))
+    # The members read from the cache what is read here once.
+    members = [_member(config, k, threads) for k in mine]
+    found = _in_processes(members, options, together)
+    parts = ranks.allgather(list(zip(mine, found, strict=True)))
+    trained, failures = [], []
+    for k, result in sorted((pair for part in parts for pair in part), key=lambda pair: pair[0]):
+        name = member_name(k)
+        if isinstance(result, str):
+            failures.append(f"model {name}: {result}")
+            continue
+        trained.append(result)
+    if ranks.rank == 0:
+        for k, one in enumerate(trained):
+            target = folder / f"{Path(one.file).parent.name}.pt"
+            files.write_whole(target, Path(one.file).read_bytes())
+            trained[k] = replace(one, file=str(target))
+    return TrainReport(trained, {}, config.model.units, tuple(failures))
+
+
+def _in_processes(
+    members: Sequence[Config], options: Options, together: int
+) -> list[Trained | str]:
+    """Train each member by a command of its own, some at a time; what came of it, or its error."""
+    results: list[Trained | str] = [""] * len(members)
+    turn = threading.Semaphore(together)
+    running: list[subprocess.Popen[str]] = []
+
+    def one(k: int, member: Config) -> None:
+        with turn:
+            folder = Path(member.output.folder)
+            _prepare(folder, member)
+            command = [sys.executable, "-m", "pwmlff", "train", str(folder / CONFIGURATION)]
+            command += ["--json", "--communication", "serial"]
+            command += ["--resume"] if options.resume else []
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            running.append(process)
+            screen = console(stderr=True)
+            for line in process.stderr:
+                screen.print(Text(f"{folder.name}: {line.rstrip()}"))
+            output = process.stdout.read()
+            code = process.wait()
+            try:
+                said = json.loads(output)
+            except ValueError:
+                results[k] = f"ended with {code}"
+                return
+            models = said.get("models") or []
+            results[k] = Trained(**models[0]) if models else said.get("error", f"ended with {code}")
+
+    threads = [threading.Thread(target=one, args=pair) for pair in enumerate(members)]
+    with _stopping() as asked:
+        for thread in threads:
+            thread.start()
+        told = False
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(0.2)
+            if asked() and not told:
+                told = True
+                for process in running:
+                    process.send_signal(signal.SIGTERM)
+    return results
