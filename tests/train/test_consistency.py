@@ -176,3 +176,14 @@ def test_cells_that_are_none_are_left_out(still):
     cells[6, 2] = 2.0 * cells[6, 1]
     (text,) = texts(replace(still, cells=cells, forces=-still.forces))
     assert "sign of the forces is wrong" in text
+
+
+@pytest.mark.parametrize("decimals", [1, 2, 3, 4])
+def test_energies_with_few_decimals_are_no_mistake(frames_in, decimals):
+    frames = frames_in(trajectory(12, step=0.0005))
+    assert texts(replace(frames, energies=frames.energies.round(decimals))) == []
+
+
+def test_energies_that_stay(still):
+    (text,) = texts(replace(still, energies=np.full(12, -3.123456789)))
+    assert "the energies are the same" in text

@@ -192,7 +192,7 @@ def test_folders_of_deepmd(tmp_path, mixed):
     assert_like_ase(frames, runs[1] + runs[0])  # by name: more/two, one
     assert frames.group_names == ("two", "one")
     assert frames.index.tolist() == [0, 1, 2, 0, 1, 2, 3, 4]
-    write_deepmd(tmp_path / "mixed", periodic := [mixed[0], mixed[1]], mixed=True)
+    write_deepmd(tmp_path / "mixed", periodic := [mixed[1], mixed[0]], mixed=True)
     assert_like_ase(readers.read(tmp_path / "mixed"), periodic)
     dpdata = pytest.importorskip("dpdata")
     system = dpdata.LabeledSystem(str(tmp_path / "data" / "one"), fmt="deepmd/npy")

@@ -6,10 +6,10 @@ Along a trajectory, from one frame to the next::
 
 with the displacements dx at fixed cell, the strain e of the cell and the virial W. The term of
 third order is bounded by the term of second order, sum |(F' - F).dx| / 2, times the largest
-displacement over a length of 1 angstrom, in which forces change by themselves, and energies have
-the digits of float32 at least; steps where these are not small tell little. The median of dE over
-the right side is 1, -1 where a sign is wrong, and a conversion factor where a unit is. Where frames
-are farther apart, many of them still tell that by their correlation.
+displacement over a length of 1 angstrom, in which forces change by themselves, and energies are
+known to the decimals that the file has, or to float32's; steps where these are not small tell
+little. The median of dE over the right side is 1, -1 where a sign is wrong, and a conversion factor
+where a unit is. Where frames are farther apart, many of them still tell that by their correlation.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pwmlff.train.frames import Frames
 
 LENGTH, STRAIN = 1.0, 0.1  # over which forces and virials change by themselves
 DIGITS = 4.0 * float(np.finfo(np.float32).eps)  # of energies, many files have no more
+MOST_DECIMALS = 8  # where fewer are enough to write all energies of a file, they have no more
 SMALL = 0.2  # largest share of the third order in a step that tells something
 STEPS = 3  # that tell something, at least
 OFF = 0.2  # largest distance of the median from 1
@@ -141,12 +142,22 @@ def _steps(frames: Frames, piece: np.ndarray) -> Steps:
         frame=piece[1:],
         energy=np.where(usable[1:] & usable[:-1], np.diff(frames.energies[piece]), np.nan),
         work=work,
-        bound=second * far / LENGTH + DIGITS * np.abs(frames.energies[piece[1:]]),
+        bound=second * far / LENGTH + _rounding(frames.energies[piece])[1:],
         strain_work=np.where(strained, strain_work, 0.0),
         strain_bound=np.where(
             strained, strain_second * np.abs(strain).max(axis=(1, 2)) / STRAIN, 0.0
         ),
     )
+
+
+def _rounding(energies: np.ndarray) -> np.ndarray:
+    """How well energies are known, by the digits that they have, [k]."""
+    known = energies[np.isfinite(energies)]
+    decimals = next(
+        (n for n in range(MOST_DECIMALS) if np.allclose(np.round(known, n), known, 1e-15, 1e-12)),
+        None,
+    )
+    return DIGITS * np.abs(energies) + (0.0 if decimals is None else 10.0**-decimals)
 
 
 def _complete(cells: np.ndarray, pbc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -244,6 +255,8 @@ def _reason(ratio: float, scatter: float, what: str, expected: str) -> str:
     """The likely mistake behind a factor."""
     if scatter > 0.5 * abs(ratio):
         return f"energies and {what} do not belong together; look at the order of atoms and frames"
+    if ratio == 0.0:
+        return f"the energies are the same in most frames; expected {expected}"
     sign = f"the sign of the {what} is wrong" if ratio < 0 else ""
     size = ""
     if abs(abs(ratio) - 1.0) > OFF:
