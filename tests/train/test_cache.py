@@ -17,7 +17,7 @@ from ase.io import write
 
 from labelled_structures import trajectory
 from pwmlff.report import Failure
-from pwmlff.train import cache, neighbors, readers
+from pwmlff.train import cache, readers
 
 OPTIONS = {"elements": (18, 10), "cutoff": 4.0}
 
@@ -47,18 +47,19 @@ def assert_same(one, two):
                 assert x.dtype == y.dtype and not x.flags.writeable and not y.flags.writeable
 
 
-def test_the_second_time_comes_from_disk_and_is_the_same(data, tmp_path, reads):
+def test_the_second_time_comes_from_disk_and_is_the_same(data, tmp_path, reads, monkeypatch):
     place = tmp_path / "cache"
+    monkeypatch.chdir(tmp_path)
     plain = cache.load(data, cache=None, **OPTIONS)
-    assert not place.exists()
+    cache.load(data, cache="none", **OPTIONS)
+    assert [path.name for path in tmp_path.iterdir()] == [data.name]
     first = cache.load(data, cache=place, **OPTIONS)
-    assert len(reads) == 2
+    assert len(reads) == 3
     second = cache.load([data], cache=place, **OPTIONS)
-    assert len(reads) == 2
+    assert len(reads) == 3
     assert_same(plain, first)
     assert_same(first, second)
     frames = readers.read(data)
-    assert_same((frames, neighbors.of(frames, **OPTIONS))[:0], ())
     np.testing.assert_array_equal(second[0].forces, frames.forces)
     (entry,) = place.iterdir()
     assert not entry.name.startswith(".")

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 #: Of the entries; another one whenever a reader or the order of edges changes.
 LAYOUT = 1
-AUTO = "auto"  # the default place
+AUTO, NONE = "auto", "none"  # the default place, no cache
 DESCRIPTION = "description.json"
 TEMPORARY = ".new-"
 ABANDONED = 24 * 3600.0  # seconds after which an entry that never got finished is removed
@@ -65,7 +65,7 @@ def load(
     Args:
         files, format, group_by: as :func:`pwmlff.train.readers.read` takes them.
         elements, cutoff, closest, threads: as :func:`pwmlff.train.neighbors.of` takes them.
-        cache: folder of the cache, "auto" for the default one, None for none.
+        cache: folder of the cache, "auto" for the default one, None or "none" for none.
 
     Returns:
         Frames and edges; their arrays can not be written to.
@@ -84,7 +84,7 @@ def load(
         "group_by": group_by,
     }
     entry = None
-    if cache is not None:
+    if cache is not None and fspath(cache) != NONE:
         options["files"] = [[spec, _digest(readers.split(spec)[0])] for spec in specs]
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
         entry = (place() if fspath(cache) == AUTO else Path(cache)) / key

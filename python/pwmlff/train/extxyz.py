@@ -6,6 +6,7 @@ The keys are read by ase's own parser; the columns by NumPy, which is ten times 
 from __future__ import annotations
 
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from io import TextIOWrapper
@@ -22,6 +23,8 @@ from pwmlff.train.labels import labels_of
 
 PLAIN = "species:S:1:pos:R:3"  # columns of a file that does not say
 MOST_ATOMS = 1 << 40
+#: Keys of which ase takes nine numbers alone, as it does not in capitals.
+TENSOR = re.compile(r"(?<!\S)(?:stress|virial)(?=\s*=)")
 #: Columns by their letter; text that is longer is of no column that is used.
 TYPES = {"R": "f8", "I": "i8", "S": "U16", "L": "U16"}
 
@@ -66,7 +69,7 @@ def _frame(line: str, file: Iterator[str], index: int, path: Path) -> Labelled:
             f"or take the frames before it as '{path}@:{index}'"
         )
     try:
-        info = key_val_str_to_dict(comment) if comment.strip() else {}
+        info = key_val_str_to_dict(TENSOR.sub(lambda key: key[0].upper(), comment))
     except ValueError as error:
         raise Failure(f"{where}: its second line cannot be read: {error}") from None
     columns = _columns(rows, str(info.pop("Properties", PLAIN)), where)

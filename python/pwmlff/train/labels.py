@@ -123,10 +123,11 @@ def _numbers(value: Any, shape: tuple[int, ...], name: str, where: str) -> np.nd
 
 
 def _tensor(value: Any, name: str, where: str) -> np.ndarray:
-    """[3, 3] of nine numbers in any shape or of six."""
+    """[3, 3] of nine numbers, column by column where they are flat, or of six."""
     size = np.size(value)
     if size == 6:
         return voigt_6_to_full_3x3_stress(_numbers(np.ravel(value), (6,), name, where))
     if size != 9:
         raise Failure(f"{where}: its {name} has {size} numbers, expected nine or six")
-    return _numbers(np.reshape(value, (3, 3)), (3, 3), name, where)
+    nine = value if np.shape(value) == (3, 3) else np.reshape(value, (3, 3), order="F")
+    return _numbers(nine, (3, 3), name, where)
