@@ -11,7 +11,6 @@ import ctypes
 import functools
 import io
 import json
-import os
 import pickle
 import re
 import zipfile
@@ -22,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pwmlff.plugin import library
+from pwmlff.plugin import open_library
 
 #: Member of an archive that tells how the model was made, among what torch calls extra files.
 CARD = "pwmlff.json"
@@ -33,10 +32,7 @@ _TEXT = 1024  # bytes for a message
 
 @functools.cache
 def _compiled() -> ctypes.CDLL:
-    plugin = library()
-    if plugin is None:
-        raise ImportError("found no compiled pair-pwmlff: install it with pip to open model files")
-    compiled = ctypes.CDLL(os.path.join(os.path.dirname(plugin), "libpwmlff_archive.so"))
+    compiled = open_library("pwmlff_archive", "open model files")
     message = (ctypes.c_char_p, ctypes.c_int)
     compiled.pwmlff_check_model_archive.argtypes = (ctypes.c_char_p, ctypes.c_uint64, *message)
     compiled.pwmlff_model_class.argtypes = (ctypes.c_char_p, ctypes.c_uint64, *message)

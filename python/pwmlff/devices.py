@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from dataclasses import dataclass
 
-from pwmlff.plugin import library
+from pwmlff.plugin import open_library
 
 #: In place of the index of a GPU.
 CPU = -1
@@ -90,10 +89,7 @@ class Inventory:
 
 @functools.cache
 def _compiled() -> ctypes.CDLL:
-    plugin = library()
-    if plugin is None:
-        raise ImportError("found no compiled pair-pwmlff: install it with pip to ask it for GPUs")
-    return ctypes.CDLL(os.path.join(os.path.dirname(plugin), "libpwmlff_device.so"))
+    return open_library("pwmlff_device", "ask it for GPUs")
 
 
 def inventory() -> Inventory:

@@ -13,6 +13,10 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import version
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 #: What LAMMPS loads.
 FILE = "pwmlffplugin.so"
@@ -30,6 +34,25 @@ def library() -> str | None:
     # An editable installation has its Python files in the source tree, the libraries elsewhere.
     packages = [os.path.dirname(__file__), *(os.path.join(p, "pwmlff") for p in sys.path if p)]
     return first(os.path.join(package, "lib", FILE) for package in packages)
+
+
+def open_library(name: str, purpose: str) -> ctypes.CDLL:
+    """Open lib<name>.so, which lies beside the plugin.
+
+    Raises:
+        ImportError: nothing is compiled, or it is of a release without that library; the text
+            says what it is needed for.
+    """
+    import ctypes  # noqa: PLC0415  every lmp imports this module
+
+    found = library()
+    if found is None:
+        raise ImportError(f"found no compiled pair-pwmlff: install it with pip to {purpose}")
+    path = os.path.join(os.path.dirname(found), f"lib{name}.so")
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(f"cannot open '{path}': {error}; reinstall pair-pwmlff") from error
 
 
 def chosen(path: str | os.PathLike[str]) -> str:

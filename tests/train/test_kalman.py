@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pwmlff import plugin
 from pwmlff.train import kalman
 from pwmlff.train.comm import SharedFailure
 from pwmlff.train.frames import Frames
@@ -181,6 +183,15 @@ def test_memory_is_refused_before_it_is_taken(monkeypatch):
     for text in on_ranks(2, refused):
         assert "block = 5120 needs 1.1 GiB on host" in text
         assert "(2 ranks), which has 1.0 GiB left: take smaller blocks" in text
+
+
+def test_library_is_missing(monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(plugin, "library", lambda: str(tmp_path / plugin.FILE))
+    with pytest.raises(ImportError, match=r"libpwmlff_kalman\.so': .*; reinstall pair-pwmlff"):
+        Kalman(LAYERS)
+    monkeypatch.setattr(plugin, "library", lambda: None)
+    with pytest.raises(ImportError, match="found no compiled pair-pwmlff: install it with pip to"):
+        Kalman(LAYERS)
 
 
 def test_what_does_not_fit_changes_nothing():

@@ -24,10 +24,8 @@ errors e_i: y = sum_i w_i s_i y_i, so that e = sum_i w_i |e_i|. :func:`group_upd
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
 import math
-import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -331,7 +329,7 @@ class _Blocks:
     """The blocks of one rank, one after another; the arrays of kernels/kalman/covariance.h."""
 
     def __init__(self, sizes: Sequence[int], p0: float, threads: int) -> None:
-        self._library = _compiled()
+        self._library = plugin.open_library("pwmlff_kalman", "train with the Kalman filter")
         self._sizes = np.array(sizes, dtype=np.int64)
         self._first = np.r_[0, np.cumsum(self._sizes)].astype(int)
         triangles = self._sizes * (self._sizes + 1) // 2
@@ -400,14 +398,6 @@ class _Blocks:
 
 def _pointer(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
-
-
-@functools.cache
-def _compiled() -> ctypes.CDLL:
-    found = plugin.library()
-    if found is None:
-        raise ImportError("found no compiled pair-pwmlff: install it with pip to train with it")
-    return ctypes.CDLL(os.path.join(os.path.dirname(found), "libpwmlff_kalman.so"))
 
 
 def memory_of(sizes: Sequence[int], nranks: int) -> list[int]:
