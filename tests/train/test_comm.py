@@ -148,6 +148,9 @@ def test_tasks_that_know_nothing_of_each_other(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(Failure, match="no RANK and no WORLD_SIZE"):
         communication.connect("torch")
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(Failure, match=r"mpi4py cannot be used: .*; reinstall mpi4py and mpich"):
+        communication.connect("mpi")
     monkeypatch.setenv("PMI_SIZE", "3")  # of a launcher whose MPI is another than mpi4py's
     done = run(*interpreter.command("from pwmlff.train.comm import connect; connect('mpi')"))
     assert "the launcher started 3 ranks, but mpi4py sees 1 of them" in done.stderr

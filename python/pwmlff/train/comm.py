@@ -106,13 +106,19 @@ class Mpi:
     """The ranks of mpirun or srun, by mpi4py; arrays travel as buffers.
 
     Raises:
-        Failure: the launcher has started more ranks than this MPI sees.
+        Failure: mpi4py finds no MPI, or the launcher has started more ranks than it sees.
     """
 
     name = "mpi"
 
     def __init__(self) -> None:
-        self._mpi = ranks.mpi()
+        try:
+            self._mpi = ranks.mpi()
+        except (ImportError, RuntimeError) as error:
+            raise Failure(
+                f"mpi4py cannot be used: {error}; reinstall mpi4py and mpich, or start it with "
+                "torchrun; see pwmlff doctor"
+            ) from error
         world = self._mpi.COMM_WORLD
         started = next((os.environ[name] for name in SIZE_VARIABLES if name in os.environ), "1")
         if int(started) > world.size:
