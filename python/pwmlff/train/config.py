@@ -119,7 +119,9 @@ class Loss:
 
     Of a frame of n atoms: energy ((E - E')/n)^2, in (eV/atom)^2; force, the mean over its 3n
     components, in (eV/angstrom)^2; virial, the mean over the 9 components divided by n, in
-    (eV/atom)^2. A label that is missing adds nothing.
+    (eV/atom)^2. The loss of a batch has, of each, the mean over the frames with that label, by the
+    weights of their groups. Weights go from the first number to the second as the rate of learning
+    falls.
     """
 
     energy: Pair = _key((1.0, 100.0), "weight at the start and at the end", least=0.0)
@@ -158,8 +160,11 @@ class Optimizer:
     p0: float = _key(1.0, "kalman: covariance at the start", above=0.0)
     lambda_: float = _key(0.98, "kalman: memory at the start", above=0.0, most=1.0)
     nu: float = _key(0.9987, "kalman: how the memory grows to 1", above=0.0, most=1.0)
-    noise_energy: float = _key(20.0, "kalman: noise of the energies", above=0.0)
-    noise_force: float = _key(20.0, "kalman: noise of the forces", above=0.0)
+    noise_energy: float = _key(
+        20.0, "kalman: variance of the noise of energies, in the square of their unit", least=0.0
+    )
+    noise_force: float = _key(20.0, "kalman: likewise of forces", least=0.0)
+    noise_virial: float = _key(20.0, "kalman: likewise of virials", least=0.0)
     groups: int = _key(4, "kalman: updates by forces per frame", least=1)
     matpl: bool = _key(False, "kalman: scale as MatPL does")
 
@@ -181,7 +186,9 @@ class Run:
     checkpoint_every: float = _key(5.0, "minutes", above=0.0)
     models: int = _key(1, "of an ensemble, with seeds that count on", least=1)
     seed: int = _key(1, "of the order of the frames", least=0)
-    nodes: int = _key(64, "intervals of the tables of the embedding nets", least=2)
+    nodes: int = _key(
+        64, "of the splines of the embedding nets at first; doubled where too few", least=4
+    )
     tensorboard: bool = _key(False, "write events for TensorBoard, where it is installed")
 
 
