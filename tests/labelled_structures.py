@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from ase import Atoms
 from ase.build import bulk
@@ -55,14 +57,28 @@ def trajectory(
     return frames
 
 
-def frames_of(structures: list[Atoms]) -> Frames:
-    """The same without labels, as those of one file."""
+def frames_of(
+    structures: Sequence[Atoms],
+    energies: Sequence[float] | None = None,
+    forces: Sequence[np.ndarray] | None = None,
+    virials: Sequence[np.ndarray] | None = None,
+    groups: Sequence[str] | None = None,
+    file: str = "file.xyz",
+) -> Frames:
+    """The same as those of one file, with the labels that are given."""
+
+    def of(values, k: int):
+        return None if values is None else values[k]
+
     return gathered(
         [
-            Labelled(a.numbers, a.positions, np.asarray(a.cell), a.pbc, k)
+            Labelled(
+                *(a.numbers, a.positions, np.asarray(a.cell), a.pbc, k),
+                *(of(values, k) for values in (energies, forces, virials, groups)),
+            )
             for k, a in enumerate(structures)
         ],
-        "file.xyz",
+        file,
         "file",
     )
 

@@ -17,7 +17,7 @@ from ase.io import write
 from torch import Tensor, nn
 
 from edge_models import LennardJones, MessagePassing
-from labelled import frames_of
+from labelled_structures import frames_of
 from pwmlff import model_file
 from pwmlff.engine import choose
 from pwmlff.report import Failure

@@ -15,7 +15,7 @@ from ase import Atoms
 
 from edge_models import LennardJones, MessagePassing
 from harness import TIMEOUT
-from labelled import frames_of
+from labelled_structures import frames_of
 from pwmlff import reference
 from pwmlff.engine import choose
 from pwmlff.report import Failure
@@ -235,7 +235,7 @@ def test_gradients_that_are_no_numbers():
     trained.parameters = np.array([0.0, 0.0, np.nan, 1.0])
     with pytest.raises(Failure, match="step 1: the gradient of the loss is nan"):
         trained.step([0], 1e-2, Weights())
-    with pytest.raises(Failure, match=r"frame 0 of 'frames\.extxyz': .* no number"):
+    with pytest.raises(Failure, match=r"frame 0 of 'file\.xyz': .* no number"):
         trained.evaluate(*data)
 
 

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase.io import write
+from ase.stress import full_3x3_to_voigt_6_stress
 from typer.testing import CliRunner
 
 from edge_models import LennardJones, MessagePassing
-from labelled import frames_of
+from labelled_structures import frames_of
 from pwmlff import reference
 from pwmlff.cli import app
 from pwmlff.report import Failure
@@ -126,7 +129,7 @@ def test_worst(labelled: Frames):
     found = worst_frames(labelled, energy, 3)
     assert [w.index for w in found] == order[:3]
     assert abs(found[0].error) == pytest.approx(1000 * np.nanmax(off))
-    assert (found[0].file, found[0].atoms) == ("frames.extxyz", labelled.natoms[order[0]])
+    assert (found[0].file, found[0].atoms) == ("file.xyz", labelled.natoms[order[0]])
     (worst, *rest) = worst_atoms(labelled, forces, 100)
     assert len(rest) == 8  # of three frames with forces
     rows = np.linalg.norm(forces - labelled.forces, axis=1)
@@ -193,7 +196,7 @@ def test_file_against_the_reference(read, tmp_path: Path, kind: str):
     assert len(result["worst_atoms"]) == 5 and len(result["worst_frames"]) == 4
     assert (tmp_path / "parity.png").stat().st_size > 1000
     shown = CliRunner().invoke(app, ["test", str(path), "any.xyz", "--worst", "1"]).output
-    for words in ("meV/atom", "meV/angstrom", "Hf", "frames.extxyz"):
+    for words in ("meV/atom", "meV/angstrom", "Hf", "file.xyz"):
         assert words in shown
 
 
@@ -207,12 +210,12 @@ def test_what_cannot_be_tested(read, tmp_path: Path):
     odd = [BINARY.atoms(), Atoms("OTi", positions=[[0, 0, 0], [2, 0, 0]])]
     read(frames_of(odd, [0.0, 0.0]))
     with pytest.raises(
-        Failure, match=r"frame 1 of 'frames\.extxyz': atom 1 has atomic number 22, expected one of"
+        Failure, match=r"frame 1 of 'file\.xyz': atom 1 has atomic number 22, expected one of"
     ):
         evaluate.test(options)
     crowd = Atoms("O2", positions=[[1, 1, 1], [1, 1, 1]], cell=[9, 9, 9], pbc=True)
     read(frames_of([BINARY.atoms(), crowd], [0.0, 0.0]))
-    with pytest.raises(Failure, match=r"frame 1 of 'frames\.extxyz'.*non-finite"):
+    with pytest.raises(Failure, match=r"frame 1 of 'file\.xyz'.*non-finite"):
         evaluate.test(options)
     with pytest.raises(Failure, match="--elements names Ti"):
         evaluate.test(evaluate.Options(path, ["any.xyz"], elements=["Ti"]))
@@ -260,3 +263,33 @@ def test_parity_picture(labelled: Frames):
     errors = of(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)))
     (only,) = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors).axes
     assert only.get_label() == "force" and len(only.collections) == 1
+
+
+def test_real_files(tmp_path: Path):
+    """From files to numbers: signs of stress and virial, slices, groups, two files at once."""
+    path = tmp_path / "model.pt"
+    BINARY.model(isotropic=True).save(path)
+    for name, seeds in (("one.xyz", (1, 2, 3)), ("two.xyz", (4,))):
+        every = []
+        for seed in seeds:
+            atoms = BINARY.atoms(seed)
+            right = reference.evaluate(path, atoms)
+            stress = -right.virial / atoms.get_volume()
+            atoms.calc = SinglePointCalculator(
+                atoms,
+                energy=right.energy,
+                forces=right.forces,
+                stress=full_3x3_to_voigt_6_stress(stress),
+            )
+            every.append(atoms)
+        write(tmp_path / name, every, format="extxyz")
+    words = [f"{tmp_path / 'one.xyz'}@0:2", str(tmp_path / "two.xyz")]
+    found = CliRunner().invoke(app, ["test", str(path), *words, "--json"])
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.stdout)["errors"]
+    assert result["frames"] == 3 and set(result["by_group"]) == {"one", "two"}
+    for quantity in ("energy", "force", "virial"):  # files have 8 digits
+        assert result[quantity]["rmse"] < 1e-3
+    assert result["virial"]["count"] == 27
+    missing = CliRunner().invoke(app, ["test", str(path), str(tmp_path / "absent.xyz")])
+    assert missing.exit_code == 2 and "absent.xyz" in missing.output

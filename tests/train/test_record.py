@@ -18,7 +18,7 @@ import pytest
 from ase import Atoms
 from rich.console import Console
 
-from labelled import frames_of
+from labelled_structures import frames_of
 from pwmlff.report import Failure
 from pwmlff.train import charts, record
 from pwmlff.train.errors import of
