@@ -7,6 +7,7 @@ import pytest
 from ase import Atoms
 from ase.neighborlist import neighbor_list as of_ase
 
+from pwmlff.engine import _distinct
 from pwmlff.structures import neighbor_list
 
 
@@ -38,3 +39,14 @@ def test_no_atoms_and_no_neighbours():
         for one, other in zip(of_ase("ijdDS", atoms, 2.0), neighbor_list("ijdDS", atoms, 2.0),
                               strict=True):  # fmt: skip
             assert one.shape == other.shape
+
+
+def test_distinct_rows():
+    """As NumPy finds them, negative numbers and no rows included."""
+    rng = np.random.default_rng(0)
+    for n, high in ((0, 3), (1, 3), (500, 3), (500, 40)):
+        rows = rng.integers(-high, high + 1, (n, 4))
+        distinct, which = _distinct(rows)
+        expected, inverse = np.unique(rows, axis=0, return_inverse=True)
+        np.testing.assert_array_equal(distinct, expected)
+        np.testing.assert_array_equal(which, inverse.ravel())
