@@ -162,7 +162,7 @@ def test_learns():
     frames, edges = taught()
     trained = trainee((frames, edges), precision="float32", options=AdamOptions(average=0.9))
     before = errors.of(frames, *trained.evaluate(frames, edges))
-    sums = [trained.step(range(5), 0.03 * 0.97**k, Weights()) for k in range(200)]
+    sums = [trained.step(range(5), 0.1 * 0.97**k, Weights()) for k in range(120)]
     after = errors.of(frames, *trained.evaluate(frames, edges))
     assert after.force.rmse < 0.02 * before.force.rmse
     assert sums[-1].loss < 1e-3 * sums[0].loss

@@ -84,7 +84,10 @@ class TestReport:
         errors, units = self.errors, UNITS[self.errors.units]
         engine = self.engine + f" ({self.reason})" * bool(self.reason)
         parts: list[RenderableType] = [
-            Text(f"{self.model}, {errors.frames} frames, {errors.atoms} atoms, engine {engine}"),
+            Text(
+                f"{self.model}, {errors.frames} frame{'s' * (errors.frames > 1)}, "
+                f"{errors.atoms} atoms, engine {engine}"
+            ),
             _table(
                 ("", "RMSE", "MAE", "largest", "labels"),
                 [
