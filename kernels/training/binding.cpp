@@ -9,7 +9,7 @@
 //   DPTraining(int m2, int width, int max_neighbor, int nodes, float rmin, float rmax,
 //              Tensor davg, Tensor dstd, Tensor low,
 //              int[] widths, int[] residual, int[] scaled, bool single)
-//       davg, dstd  float64 [ntypes, 4] of the environment matrix, by centre
+//       davg, dstd  float64 [ntypes, ntypes, 4] of the environment matrix, by centre and neighbour
 //       low         float64 [ntypes, ntypes] first node of a pair of types: no distance is shorter
 //       widths      of the hidden layers of a fitting net; with residual or not, with dt or not
 //       single      float32, else float64: parameters and gradients
@@ -67,9 +67,9 @@ class DPTrainingBinding : public torch::CustomClassHolder {
                     const std::vector<std::int64_t> &residual,
                     const std::vector<std::int64_t> &scaled, bool single)
   {
-    const std::int64_t n = davg.size(0);
-    wanted("davg", davg, at::kDouble, {n, 4});
-    wanted("dstd", dstd, at::kDouble, {n, 4});
+    const std::int64_t n = low.size(0);
+    wanted("davg", davg, at::kDouble, {n, n, 4});
+    wanted("dstd", dstd, at::kDouble, {n, n, 4});
     wanted("low", low, at::kDouble, {n, n});
     TORCH_CHECK_VALUE(
         1 <= m2 && m2 <= width && max_neighbor >= 1 && nodes >= 4 && 0.0 <= rmin && rmin < rmax &&
@@ -99,8 +99,8 @@ class DPTrainingBinding : public torch::CustomClassHolder {
       TrainingPair pair{rmin, rmax, low.const_data_ptr<double>()[k], 0.0, model.nodes - 1, {}, {}};
       pair.spacing = (rmax - pair.low) / pair.intervals;
       for (int c = 0; c < 4; ++c) {
-        pair.mean[c] = davg.const_data_ptr<double>()[k / n * 4 + c];
-        pair.inverse_dev[c] = 1.0 / dstd.const_data_ptr<double>()[k / n * 4 + c];
+        pair.mean[c] = davg.const_data_ptr<double>()[k * 4 + c];
+        pair.inverse_dev[c] = 1.0 / dstd.const_data_ptr<double>()[k * 4 + c];
       }
       model.pairs.push_back(pair);
     }

@@ -37,7 +37,7 @@ from pwmlff.train.learners import (
     adam_of,
     frame_weights,
 )
-from pwmlff.train.loop import BEST, LAST, Labelled, Training
+from pwmlff.train.loop import BEST, LAST, Dataset, Training
 from pwmlff.train.neighbors import available
 
 log = logging.getLogger(__name__)
@@ -289,13 +289,13 @@ def _stopping() -> Iterator[Callable[[], bool]]:
 
 def _labelled(
     config: Config, elements: Sequence[int], cutoff: float, ranks: comm.Communicator
-) -> tuple[Labelled, Labelled | None]:
+) -> tuple[Dataset, Dataset | None]:
     """Frames to learn from and to validate with; one rank of a node reads, the others follow."""
     data = config.data
 
-    def read() -> list[Labelled]:
+    def read() -> list[Dataset]:
         return [
-            Labelled(
+            Dataset(
                 *cache.load(
                     names,
                     elements=elements,
@@ -325,8 +325,8 @@ def _labelled(
     return learned, valid
 
 
-def _chosen(of: Labelled, frames: np.ndarray) -> Labelled:
-    return Labelled(of.frames.select(frames), loop.select_edges(of.edges, of.frames, frames))
+def _chosen(of: Dataset, frames: np.ndarray) -> Dataset:
+    return Dataset(of.frames.select(frames), loop.select_edges(of.edges, of.frames, frames))
 
 
 def _require_labels(frames: Frames, name: str, config: Config) -> None:
@@ -356,7 +356,7 @@ def _threads(config: Config, ranks: comm.Communicator) -> int:
     return config.run.threads or max(1, available() // ranks.local_size)
 
 
-def _learner(config: Config, ranks: comm.Communicator) -> tuple[Learner, Labelled | None]:
+def _learner(config: Config, ranks: comm.Communicator) -> tuple[Learner, Dataset | None]:
     """The model in training, with the frames, and what validates."""
     settings = config.model
     if settings.module:
@@ -413,7 +413,7 @@ def _require_same_elements(config: Config, atom_type: Sequence[int]) -> None:
 
 
 def _plan(
-    config: Config, learner: Learner, valid: Labelled | None, ranks: comm.Communicator
+    config: Config, learner: Learner, valid: Dataset | None, ranks: comm.Communicator
 ) -> dict[str, str]:
     """What a training would be, for people."""
     frames = learner.frames
@@ -439,7 +439,7 @@ def _plan(
     return plan
 
 
-def _draw_parity(config: Config, learner: Learner, valid: Labelled | None, folder: Path) -> None:
+def _draw_parity(config: Config, learner: Learner, valid: Dataset | None, folder: Path) -> None:
     """Parity of the last model on what validates."""
     if valid is None:
         return

@@ -9,6 +9,7 @@ coefficients back to that by the parameters.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,25 @@ def switch(r: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
     return (1.0 + u**3 * (-6.0 * u**2 + 15.0 * u - 10.0)) / r
 
 
+def _tensor(array: np.ndarray) -> Tensor:
+    """The same memory, which the kernels do not write to, though it may be that of a file."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable")
+        return torch.from_numpy(array)
+
+
+def _by_pair(values: Tensor, ntypes: int) -> Tensor:
+    """One row [ntypes, ntypes, 4] for all slots of a pair of types.
+
+    Raises:
+        ValueError: the slots differ.
+    """
+    every = values.reshape(ntypes, ntypes, -1, 4)
+    if not torch.equal(every, every[:, :, :1].expand_as(every)):
+        raise ValueError("davg or dstd differs between the slots of a pair of types")
+    return every[:, :, 0].contiguous()
+
+
 class DPGradient:
     """Gradients of a DP by the parameters, one row for each frame.
 
@@ -76,6 +96,9 @@ class DPGradient:
         nodes: of the splines, for each pair of types.
         precision: of the kernels, "float32" or "float64".
         threads: that frames are spread over; they change no bit of a result.
+
+    Raises:
+        ValueError: the statistics of the model differ between the slots of a pair of types.
     """
 
     def __init__(
@@ -106,9 +129,7 @@ class DPGradient:
         """Take another number of nodes."""
         model = self.model
         self.nodes = nodes
-        statistics = [
-            t.reshape(model.ntypes, -1, 4)[:, 0].contiguous() for t in (model.davg, model.dstd)
-        ]
+        statistics = [_by_pair(t, model.ntypes) for t in (model.davg, model.dstd)]
         hidden = list(model.fitting_net[0].layers)[:-1]
         self._core = torch.classes.pwmlff.DPTraining(
             model.M2,
@@ -126,12 +147,12 @@ class DPGradient:
         )
         s = self.structures
         self._core.set_frames(
-            *(torch.from_numpy(x) for x in (s.first, s.species, s.count, s.first_edge, s.rij, s.j))
+            *(_tensor(x) for x in (s.first, s.species, s.count, s.first_edge, s.rij, s.j))
         )
         self._place_fitting()
         self._matrix = torch.from_numpy(spline_coefficients(nodes) * self.scale)
         r = self.low[..., None] + (model.Rmax - self.low[..., None]) * np.linspace(0, 1, nodes)
-        mean, deviation = (t[:, 0].numpy()[:, None, None] for t in statistics)
+        mean, deviation = (t[:, :, :1].numpy() for t in statistics)
         x = (switch(r, model.Rmin, model.Rmax) - mean) / deviation
         self._x = torch.from_numpy(x.reshape(model.ntypes**2, nodes, 1))
 

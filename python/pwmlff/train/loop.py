@@ -30,7 +30,7 @@ BEST, LAST = "best", "last"
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Dataset:
     """Frames and their neighbours."""
 
     frames: Frames
@@ -83,7 +83,7 @@ class Training:
         self,
         config: Config,
         learner: Learner,
-        valid: Labelled | None,
+        valid: Dataset | None,
         ranks: comm.Communicator,
         folder: Path,
         keep: Keep,
@@ -97,7 +97,7 @@ class Training:
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
         self.sample = np.sort(chosen)
         edges = select_edges(learner.edges, learner.frames, self.sample)
-        self.sampled = Labelled(learner.frames.select(self.sample), edges)
+        self.sampled = Dataset(learner.frames.select(self.sample), edges)
 
     # ---- where it is
 

@@ -129,7 +129,10 @@ class Potential:
             frames.first, edges.types, edges.count, edges.first, edges.rij, edges.j
         )
         self.frames, self.edges = frames, edges
-        self.core = DPGradient(model, structures, nodes, precision, threads)
+        try:
+            self.core = DPGradient(model, structures, nodes, precision, threads)
+        except ValueError as error:
+            raise Failure(f"cannot train this model: {error}") from error
         self.model, self.threads = model, threads
         # The scripted module shares its numbers with the model.
         self._scripted = torch.jit.script(model.eval())
