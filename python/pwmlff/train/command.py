@@ -27,7 +27,7 @@ from pwmlff import files, picture
 from pwmlff.report import Failure, console
 from pwmlff.train import cache, card, charts, comm, errors, kalman, loop, potential, record
 from pwmlff.train.config import Config, from_command
-from pwmlff.train.edge import EdgeTrainee, load_module, require_contract
+from pwmlff.train.edge import EdgeTrainee, load_module
 from pwmlff.train.frames import Frames
 from pwmlff.train.learners import (
     ByAdam,
@@ -360,8 +360,9 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Learner, Dataset
     """The model in training, with the frames, and what validates."""
     settings = config.model
     if settings.module:
-        module = comm.agreed(ranks, lambda: load_module(settings.module, settings.arguments))
-        info = comm.agreed(ranks, lambda: require_contract(module, settings.module))
+        module, info = comm.agreed(
+            ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
+        )
         learned, valid = _labelled(config, info.atom_type, info.cutoff, ranks)
         trainee = EdgeTrainee(
             module,

@@ -1,0 +1,340 @@
+"""Training: steps that are the same on any number of ranks, that go on to the bit, and learn."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ase.io import write
+
+from labelled_structures import labelled, trajectory
+from pwmlff import reference
+from pwmlff.engine import choose
+from pwmlff.report import Failure
+from pwmlff.train import cache, comm, command, config, loop, potential
+from pwmlff.train.learners import ByAdam, ByKalman
+from thread_ranks import on_ranks
+
+SMALL = (
+    "model.rmax=4.0",
+    "model.rmin=1.5",
+    "model.embedding=[6, 12]",
+    "model.fitting=[10, 10]",
+    "model.m2=4",
+    "run.batch=3",
+    "run.threads=1",
+    "data.cache=none",
+)
+ELEMENTS = "Ne Ar"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten frames of 32 atoms with energies, forces and stresses."""
+    path = tmp_path_factory.mktemp("data") / "frames.xyz"
+    frames = [atoms for seed in range(5) for atoms in trajectory(2, seed=seed)]
+    write(path, [labelled(atoms) for atoms in frames], format="extxyz")
+    return path
+
+
+def configured(data: Path, folder: Path, *settings: str) -> config.Config:
+    return config.from_command(
+        data=[data], elements=ELEMENTS, output=folder, settings=[*SMALL, *settings]
+    )
+
+
+def training(
+    asked: config.Config, ranks: comm.Communicator, folder: Path, frames, edges, threads: int = 1
+) -> loop.Training:
+    model = potential.new(asked, frames, edges, asked.model.seed)
+    of = potential.Potential(model, frames, edges, 32, asked.run.precision, threads)
+    way = ByKalman if asked.optimizer.name == "kalman" else ByAdam
+    return loop.Training(asked, way(of, asked, ranks), None, ranks, folder, lambda *_: None)
+
+
+KALMAN = ("optimizer.name=kalman", "optimizer.block=200")
+WAYS = {"adam": (), "kalman": KALMAN}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ranks_threads_and_pauses_change_no_bit(way: str, data: Path, tmp_path: Path) -> None:
+    """2 + 2 steps on 1 to 4 ranks, and with 2 threads, against 4 on one."""
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+
+    def steps(ranks: comm.Communicator, folder: Path, n: int, resume: bool, threads: int = 1):
+        asked = configured(data, folder, "run.epochs=100", *WAYS[way])
+        one = training(asked, ranks, folder, frames, edges, threads)
+        assert one.resume() is resume
+        for _ in range(n):
+            one.step()
+        one.save()
+        return one.learner.parameters, one.learner.averaged()
+
+    whole = steps(comm.Serial(), tmp_path / "whole", 4, False)
+    assert not np.array_equal(whole[0], whole[1])
+
+    def same(found) -> None:
+        for one, other in zip(found, whole, strict=True):
+            assert np.array_equal(one, other)
+
+    for size in (2, 4) if way == "adam" else (2,):
+        folder = tmp_path / str(size)
+        on_ranks(size, lambda rank, folder=folder: steps(rank, folder, 2, False))
+        # On another number of ranks than before.
+        after = on_ranks(
+            size + 1 if size == 2 else 1, lambda rank, folder=folder: steps(rank, folder, 2, True)
+        )
+        for found in after:
+            same(found)
+    same(steps(comm.Serial(), tmp_path / "threads", 4, False, threads=2))
+
+
+def test_gradient_of_a_batch(data: Path, tmp_path: Path) -> None:
+    """The loss as [loss] describes it, by its own words, and its slope by central differences."""
+    settings = ("loss.energy=[3, 3]", "loss.force=[2, 2]", "loss.virial=[5, 5]",
+                "loss.huber=0.05", "run.epochs=1", "run.precision=float64")  # fmt: skip
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    forces = frames.forces.copy()
+    forces[frames.first[4] : frames.first[5]] = np.nan
+    energies, virials = frames.energies.copy(), frames.virials.copy()
+    energies[5], virials[6] = np.nan, np.nan
+    labels = {"forces": forces, "energies": energies, "virials": virials}
+    frames = replace(frames, **labels)
+    asked = configured(data, tmp_path, *settings)
+    one = training(asked, comm.Serial(), tmp_path, frames, edges).learner
+    batch = np.array([4, 5, 6, 0])
+    weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 0.25, 1.0, 1.0, 1.0])
+    weights = potential.LossWeights.at(asked, 0.5)
+
+    def huber(error: np.ndarray) -> np.ndarray:
+        size = np.abs(error)
+        return np.where(size < 0.05, size**2, 0.05 * (2 * size - 0.05))
+
+    def loss(parameters: np.ndarray) -> float:
+        core = one.potential.core
+        core.prepare(parameters)
+        energy, force, virial = core.evaluate(np.arange(len(frames)))
+        total, sums = {}, {}
+        for k in batch:
+            n, rows = frames.natoms[k], slice(frames.first[k], frames.first[k + 1])
+            terms = {
+                "energy": huber((energy[k] - frames.energies[k]) / n),
+                "force": huber(force[rows] - frames.forces[rows]).mean(),
+                "virial": huber((virial[k] - frames.virials[k]) / n).mean(),
+            }
+            for name, value in terms.items():
+                if np.isfinite(value):
+                    total[name] = total.get(name, 0.0) + weight[k]
+                    sums[name] = sums.get(name, 0.0) + weight[k] * value
+        return sum(getattr(weights, name) * sums[name] / total[name] for name in sums)
+
+    start = one.parameters.copy()
+    rows, losses = one.potential.losses(start, batch, range(4), weights, weight)
+    assert losses.sum() == pytest.approx(loss(start), rel=1e-12)
+    gradient = one.potential.core.finish(rows.sum(0))
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        direction = rng.normal(size=len(start))
+        expected = (loss(start + 1e-6 * direction) - loss(start - 1e-6 * direction)) / 2e-6
+        assert gradient @ direction == pytest.approx(
+            expected, abs=1e-7 * np.linalg.norm(gradient) * np.linalg.norm(direction)
+        )
+
+
+def test_what_is_told_is_of_the_nets(data: Path, tmp_path: Path) -> None:
+    """Predictions against the float64 reference of the file, whatever the splines are."""
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    asked = configured(data, tmp_path, "run.epochs=1")
+    one = training(asked, comm.Serial(), tmp_path, frames, edges).learner
+    energy, forces, virial = one.evaluate(frames, edges)
+    one.save(tmp_path / "model.pt", None)
+    module = torch.jit.load(str(tmp_path / "model.pt"))
+    for k in (0, 7):
+        expected = reference.evaluate(module, frames.atoms(k), [10, 18])
+        rows = slice(frames.first[k], frames.first[k + 1])
+        assert energy[k] == pytest.approx(expected.energy, abs=1e-10)
+        assert forces[rows] == pytest.approx(expected.forces, abs=1e-10)
+        assert virial[k] == pytest.approx(expected.virial, abs=1e-9)
+    # Few nodes are told from many by what the nets give.
+    core = one.potential.core
+    core.set_nodes(8)
+    assert one.potential.nodes_for(one.averaged(), np.arange(len(frames)), forces) == 16
+    core.set_nodes(256)
+    assert one.potential.nodes_for(one.averaged(), np.arange(len(frames)), forces) == 256
+
+
+def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    for way in WAYS.values():
+        asked = configured(data, tmp_path, "run.epochs=1", "model.freeze=['embedding']", *way)
+        one = training(asked, comm.Serial(), tmp_path, frames, edges)
+        before = one.learner.parameters.copy()
+        one.step()
+        changed = one.learner.parameters != before
+        assert changed[one.learner.free].mean() > 0.5
+        assert not changed[~one.learner.free].any()
+        assert 0 < one.learner.free.sum() < len(before)
+    asked = configured(data, tmp_path, "run.epochs=1", "model.freeze=['embeding']")
+    with pytest.raises(Failure, match=r"freeze has 'embeding'.*embedding_net\.0"):
+        training(asked, comm.Serial(), tmp_path, frames, edges)
+
+
+def run(*words: object, **more) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "pwmlff", "train", *map(str, words)],
+        capture_output=True, text=True, timeout=300, check=False, **more,
+    )  # fmt: skip
+
+
+def settings(*more: str) -> list[str]:
+    return [word for setting in (*SMALL, *more) for word in ("--set", setting)]
+
+
+def parameters_of(path: Path) -> np.ndarray:
+    parts = torch.jit.load(str(path)).state_dict().values()
+    return np.concatenate([p.numpy().ravel() for p in parts])
+
+
+def rows_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
+    """By SIGKILL, on the way: what comes out is what comes out undisturbed; models learn."""
+    words = ["--data", data, "--elements", ELEMENTS]
+    words += settings("run.epochs=150", "run.validate_every=30", "run.checkpoint_every=1e-9")
+    whole = run(*words, "-o", tmp_path / "whole", "--json")
+    assert whole.returncode == 0, whole.stderr
+    found = json.loads(whole.stdout)["models"][0]
+    assert found["epochs"] == 150
+    rows = rows_of(tmp_path / "whole")
+    assert rows[-1]["force_valid"] < 0.5 * rows[0]["force_valid"]
+    assert found["valid"]["force"] <= rows[-1]["force_valid"]
+    for name in ("best.pt", "last.pt", "log.csv", "learning_curve.png", "parity.png", "run.toml"):
+        assert (tmp_path / "whole" / name).stat().st_size > 0
+    # ready for lmp, by the fused engine
+    assert choose(tmp_path / "whole" / "best.pt").engine.name == "fused"
+
+    folder = tmp_path / "killed"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pwmlff", "train", *map(str, words), "-o", str(folder)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while len(list(folder.glob("checkpoint-*.npz"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    again = run("--resume", "-o", folder, "--json")
+    assert again.returncode == 0, again.stderr
+    assert "going on from step" in again.stderr
+    assert np.array_equal(
+        parameters_of(folder / "last.pt"), parameters_of(tmp_path / "whole" / "last.pt")
+    )
+    resumed = rows_of(folder)
+    same = ("step", "epoch", "force_valid", "energy_valid", "force_train")
+    assert [[r[k] for k in same] for r in resumed] == [[r[k] for k in same] for r in rows]
+
+    # Another start in the same folder would write over it.
+    other = run(*words, "-o", folder)
+    assert other.returncode == 2
+    assert "log of another training" in other.stderr
+
+    # What was learned is where a fine-tuning starts; energies from another zero are moved.
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    model = potential.of_file(tmp_path / "whole" / "last.pt")
+    of = potential.Potential(
+        model, replace(frames, energies=frames.energies + 3.0 * frames.natoms),
+        edges, 32, "float64", 1,
+    )  # fmt: skip
+    potential.shift(of)
+    energy, forces, _ = of.predict(of.core.read(), frames, edges)
+    assert np.abs((energy - frames.energies) / frames.natoms - 3.0).max() < 0.05
+    assert np.sqrt(np.square(forces - frames.forces).mean()) < 2e-3 * rows[-1]["force_train"]
+
+
+def test_ensemble(data: Path, tmp_path: Path) -> None:
+    done = run(
+        "--data", data, "--elements", ELEMENTS, "-o", tmp_path, "--models", 2, "--json",
+        *settings("run.epochs=2"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["models"]
+    assert [Path(m["file"]).name for m in found] == ["a.pt", "b.pt"]
+    a, b = (parameters_of(tmp_path / name) for name in ("a.pt", "b.pt"))
+    assert np.abs(a - b).mean() > 0.1
+
+
+def test_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    given = {"settings": [*SMALL, "run.epochs=1"], "data": [data], "elements": ELEMENTS,
+             "output": folder}  # fmt: skip
+    report = command.train(None, given, command.Options(dry_run=True))
+    assert "9 frames, 288 atoms" in report.plan["learns from"]
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"settings": ["optimiser.name=adam"]}, "did you mean 'optimizer'"),
+        ({"settings": ["run.epoch=1"]}, "did you mean 'epochs'"),
+        ({"settings": ["data.group_weights={nobody = 2.0}"]}, "group_weights has 'nobody'"),
+        ({"elements": "Ne"}, "atomic number 18|Ar"),
+        ({"data": ["nowhere.xyz"]}, "nowhere.xyz"),
+        ({"settings": ["data.valid=nowhere.xyz"]}, "nowhere.xyz"),
+        ({"settings": ["model.max_neighbor=2"]}, "neighbours of"),
+        ({"finetune": "nowhere.pt"}, "nowhere.pt"),
+    ],
+)
+def test_what_is_wrong_is_named(given: dict, text: str, data: Path, tmp_path: Path) -> None:
+    whole = {"data": [data], "elements": ELEMENTS, "output": tmp_path, **given}
+    whole["settings"] = [*SMALL, "run.epochs=1", *given.get("settings", [])]
+    with pytest.raises((Failure, OSError), match=text):
+        command.train(None, whole, command.Options())
+    assert not list(tmp_path.glob("*.pt"))
+
+
+def test_data_without_forces_or_energies(data: Path, tmp_path: Path) -> None:
+    from ase.io import read
+
+    frames = read(data, ":")
+    for atoms in frames:
+        atoms.calc = None
+    write(tmp_path / "bare.xyz", frames, format="extxyz")
+    given = {"data": [tmp_path / "bare.xyz"], "elements": ELEMENTS, "output": tmp_path / "o",
+             "settings": [*SMALL, "run.epochs=1"]}  # fmt: skip
+    with pytest.raises(Failure, match="have no label of energy, force"):
+        command.train(None, given, command.Options())
+
+
+def test_launchers_give_the_same_file(data: Path, tmp_path: Path) -> None:
+    """mpirun and torchrun with two ranks, against none."""
+    words = [sys.executable, "-m", "pwmlff", "train", "--data", str(data), "--elements", ELEMENTS]
+    words += settings("run.epochs=3")
+    found = {}
+    beside = Path(sys.executable).parent
+    for name, launcher in {
+        "alone": [],
+        "mpirun": [str(beside / "mpirun"), "-np", "2"],
+        "torchrun": [str(beside / "torchrun"), "--standalone", "--nproc-per-node=2", "--no-python"],
+    }.items():
+        folder = tmp_path / name
+        done = subprocess.run(
+            [*launcher, *words, "-o", str(folder)], capture_output=True, text=True, timeout=300,
+            check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert done.returncode == 0, (name, done.stderr)
+        found[name] = parameters_of(folder / "last.pt")
+    assert np.array_equal(found["mpirun"], found["alone"])
+    assert np.array_equal(found["torchrun"], found["alone"])
