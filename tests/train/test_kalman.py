@@ -98,6 +98,19 @@ def test_linear_model_is_recursive_least_squares():
     np.testing.assert_allclose(x, expected, rtol=1e-10, atol=1e-10)
 
 
+def test_what_is_not_measured_grows_as_stated():
+    options = KalmanOptions(block=1, lambda0=0.9, nu=0.97)
+    lazy, x = Kalman([("w", (2,))], options), np.zeros(2)
+    for _ in range(600):
+        lazy.update(x, np.array([1.0, 0.0]), 0.1)
+    growth = float(lazy.covariance(1)[0, 0])
+    assert np.log(growth) == pytest.approx(0.1 / 0.03, rel=0.05)  # -log(lambda) is 1 - lambda
+    still = Kalman([("w", (2,))], replace(options, lambda0=1.0))
+    for _ in range(600):
+        still.update(x, np.array([1.0, 0.0]), 0.1)
+    assert still.covariance(1)[0, 0] == 1.0
+
+
 def test_blocks_by_the_rule_of_the_paper():
     found = kalman.block_sizes
     assert found([300, 30, 390, 13, 1, 7], 320) == [300, 30, 320, 70, 21]

@@ -15,6 +15,10 @@ h^T P h / lambda + R is the variance of e; S is lambda times that. R = 1 is the 
 literature, whose S is lambda + h^T P h. For a linear y and one block it is recursive least squares:
 x minimises (x - x0)^T P0^-1 (x - x0) prod(lambda) + sum_k e_k^2 / R_k prod_{j > k}(lambda_j).
 
+What no measurement has seen yet grows in variance by each lambda, in the end to
+exp((1 - lambda0) / (1 - nu)) p0, which is 5e6 p0 for the values of the literature: noises must then
+be far above the squares of errors. With lambda0 = 1 nothing is forgotten, and R is what it says.
+
 MatPL adds lambda for each block, so its R is L: option `matpl`.
 
 A scalar prediction is made of many numbers y_i with weights w_i > 0 and the signs s_i of their
