@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -164,12 +163,12 @@ def test_what_is_told_is_of_the_nets(data: Path, tmp_path: Path) -> None:
         assert energy[k] == pytest.approx(expected.energy, abs=1e-10)
         assert forces[rows] == pytest.approx(expected.forces, abs=1e-10)
         assert virial[k] == pytest.approx(expected.virial, abs=1e-9)
-    # Few nodes are told from many by what the nets give.
-    core = one.potential.core
-    core.set_nodes(8)
-    assert one.potential.nodes_for(one.averaged(), np.arange(len(frames)), forces) == 16
-    core.set_nodes(256)
-    assert one.potential.nodes_for(one.averaged(), np.arange(len(frames)), forces) == 256
+    # Too few nodes are told by what the nets give.
+    core, steep = one.potential.core, 8.0 * one.averaged()
+    forces = one.potential.predict(steep, frames, edges)[1]
+    for nodes, wanted in ((8, 16), (512, 512)):
+        core.set_nodes(nodes)
+        assert one.potential.nodes_for(steep, np.arange(len(frames)), forces) == wanted
 
 
 def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:
@@ -211,7 +210,8 @@ def rows_of(folder: Path) -> list[dict]:
 def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     """By SIGKILL, on the way: what comes out is what comes out undisturbed; models learn."""
     words = ["--data", data, "--elements", ELEMENTS]
-    words += settings("run.epochs=150", "run.validate_every=30", "run.checkpoint_every=1e-9")
+    words += settings("run.epochs=150", "run.validate_every=30", "run.checkpoint_every=1e-3",
+                      "optimizer.learning_rate=1e-2")  # fmt: skip
     whole = run(*words, "-o", tmp_path / "whole", "--json")
     assert whole.returncode == 0, whole.stderr
     found = json.loads(whole.stdout)["models"][0]
@@ -318,23 +318,18 @@ def test_data_without_forces_or_energies(data: Path, tmp_path: Path) -> None:
         command.train(None, given, command.Options())
 
 
-def test_launchers_give_the_same_file(data: Path, tmp_path: Path) -> None:
-    """mpirun and torchrun with two ranks, against none."""
+def test_ranks_of_a_launcher_give_the_same_file(data: Path, tmp_path: Path) -> None:
+    """mpirun with two ranks, against none."""
     words = [sys.executable, "-m", "pwmlff", "train", "--data", str(data), "--elements", ELEMENTS]
     words += settings("run.epochs=3")
-    found = {}
-    beside = Path(sys.executable).parent
-    for name, launcher in {
-        "alone": [],
-        "mpirun": [str(beside / "mpirun"), "-np", "2"],
-        "torchrun": [str(beside / "torchrun"), "--standalone", "--nproc-per-node=2", "--no-python"],
-    }.items():
-        folder = tmp_path / name
+    found = []
+    for launcher in ([], [str(Path(sys.executable).parent / "mpirun"), "-np", "2"]):
+        folder = tmp_path / str(len(found))
         done = subprocess.run(
             [*launcher, *words, "-o", str(folder)], capture_output=True, text=True, timeout=300,
-            check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+            check=False,
         )  # fmt: skip
-        assert done.returncode == 0, (name, done.stderr)
-        found[name] = parameters_of(folder / "last.pt")
-    assert np.array_equal(found["mpirun"], found["alone"])
-    assert np.array_equal(found["torchrun"], found["alone"])
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("ended by") == 1
+        found.append(parameters_of(folder / "last.pt"))
+    assert np.array_equal(*found)

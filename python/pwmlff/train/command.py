@@ -188,7 +188,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
     folder = Path(config.output.folder)
     if not options.dry_run:
         comm.agreed(ranks, lambda: _prepare(folder, config) if ranks.rank == 0 else None)
-    learner, valid = _learner(config, ranks)
+    config, learner, valid = _learner(config, ranks)
     if options.dry_run:
         return TrainReport([], _plan(config, learner, valid, ranks), config.model.units)
     kept: dict[str, tuple[errors.Errors | None, errors.Errors | None]] = {}
@@ -356,13 +356,14 @@ def _threads(config: Config, ranks: comm.Communicator) -> int:
     return config.run.threads or max(1, available() // ranks.local_size)
 
 
-def _learner(config: Config, ranks: comm.Communicator) -> tuple[Learner, Dataset | None]:
-    """The model in training, with the frames, and what validates."""
+def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner, Dataset | None]:
+    """The configuration with the units of the model; that in training; what validates."""
     settings = config.model
     if settings.module:
         module, info = comm.agreed(
             ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
         )
+        config = replace(config, model=replace(settings, units=info.units))
         learned, valid = _labelled(config, info.atom_type, info.cutoff, ranks)
         trainee = EdgeTrainee(
             module,
@@ -376,10 +377,11 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Learner, Dataset
         )
         if settings.finetune:
             comm.agreed(ranks, lambda: trainee.start_from(settings.finetune))
-        return EdgeByAdam(trainee, config), valid
+        return config, EdgeByAdam(trainee, config), valid
     if settings.finetune:
         model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
         _require_same_elements(config, model.atom_type)
+        config = replace(config, model=replace(settings, units=model.units))
         learned, valid = _labelled(config, model.atom_type, model.Rmax, ranks)
     else:
         elements = [atomic_numbers[symbol] for symbol in settings.elements]
@@ -401,7 +403,7 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Learner, Dataset
     if settings.finetune:
         comm.agreed(ranks, lambda: potential.shift(of))
     way = ByKalman if config.optimizer.name == "kalman" else ByAdam
-    return way(of, config, ranks), valid
+    return config, way(of, config, ranks), valid
 
 
 def _require_same_elements(config: Config, atom_type: Sequence[int]) -> None:

@@ -124,9 +124,9 @@ class Loss:
     falls.
     """
 
-    energy: Pair = _key((1.0, 100.0), "weight at the start and at the end", least=0.0)
+    energy: Pair = _key((0.02, 20.0), "weight at the start and at the end", least=0.0)
     force: Pair = _key((1.0, 1.0), "likewise", least=0.0)
-    virial: Pair = _key((1.0, 10.0), "likewise", least=0.0)
+    virial: Pair = _key((0.02, 10.0), "likewise", least=0.0)
     huber: float = _key(
         0.0,
         "error beyond which it counts linearly, in eV/atom and eV/angstrom; 0: nowhere",
@@ -145,7 +145,7 @@ class Optimizer:
         0.01, "adam: share of the run in which the rate rises from 0", least=0.0, most=1.0
     )
     decay: float = _key(
-        0.4, "adam: share of the run, at its end, in which the rate falls", least=0.0, most=1.0
+        0.5, "adam: share of the run, at its end, in which the rate falls", least=0.0, most=1.0
     )
     ema: float = _key(
         0.999,
@@ -173,7 +173,7 @@ class Optimizer:
 class Run:
     """How long, in what precision, on how many cores."""
 
-    batch: int = _key(8, "frames of a step, of all ranks together", least=1)
+    batch: int = _key(4, "frames of a step, of all ranks together", least=1)
     epochs: int = _key(0, "passes over the data; 0: as long as `max_time`", least=0)
     max_time: float = _key(
         0.0, "minutes; 0: as long as `epochs`", least=0.0, shown=f"0, or {DEFAULT_MINUTES:g} if "

@@ -92,6 +92,7 @@ class Training:
         self.config, self.learner, self.valid = config, learner, valid
         self.ranks, self.folder, self.keep, self.asked = ranks, folder, keep, asked
         self.progress = Progress()
+        self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its frames
         nframes = len(learner.frames)
         self.batches = -(-nframes // config.run.batch)
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
@@ -116,10 +117,11 @@ class Training:
     def batch(self, step: int) -> np.ndarray:
         """Frames of a step: those of an epoch in an order of its own."""
         epoch, place = divmod(step, self.batches)
-        order = np.random.default_rng((self.config.run.seed, 0, epoch))
+        if self._order is None or self._order[0] != epoch:
+            rng = np.random.default_rng((self.config.run.seed, 0, epoch))
+            self._order = epoch, rng.permutation(len(self.learner.frames))
         size = self.config.run.batch
-        frames = order.permutation(len(self.learner.frames))
-        return frames[place * size : (place + 1) * size]
+        return self._order[1][place * size : (place + 1) * size]
 
     # ---- what it does
 

@@ -1,0 +1,227 @@
+"""Time training of a Deep Potential: gradients of a loss of energies and forces by all parameters.
+
+    python benchmarks/training.py DATA --elements 'O Hf'
+
+Thousand atoms per second on one core, best of several rounds in which all cases take turns: the
+gradients of this project at several precisions, batches and nodes of the splines; the way of
+padded neighbours with autograd (`models.DP`, every slot); evaluations of energy and forces by the
+fused engine, which a gradient is to cost at most four of. Then whole steps, optimizer included, of
+one process and of two under mpirun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from ase.data import atomic_numbers
+from rich.console import Console
+from rich.table import Table
+
+from pwmlff.engine import Fused, Rows
+from pwmlff.models import DP, pad_neighbors
+from pwmlff.train import cache, comm, config, potential
+from pwmlff.train.learners import ByAdam
+from pwmlff.train.loop import select_edges
+
+FRAMES, NODES = (1, 8), (64, 128)
+
+
+class Bench:
+    """A random model for some frames of a file."""
+
+    def __init__(self, data: str, elements: str) -> None:
+        self.config = config.from_command(data=[data], elements=elements, settings=["run.epochs=1"])
+        self.numbers = [atomic_numbers[symbol] for symbol in self.config.model.elements]
+        frames, edges = cache.load(
+            f"{data}@:64", elements=self.numbers, cutoff=self.config.model.rmax, cache=None
+        )
+        self.frames, self.edges = frames, edges
+        self.model = potential.new(self.config, frames, edges, seed=1)
+
+    def gradients(self, nodes: int, precision: str, n: int) -> Callable[[], int]:
+        """A step but for the optimizer; returns the number of atoms."""
+        of = potential.Potential(self.model, self.frames, self.edges, nodes, precision, 1)
+        weights = potential.LossWeights(1.0, 1.0, 0.0)
+        parameters, batch = of.core.read(), np.arange(n)
+        ones = np.ones(len(self.frames))
+
+        def work() -> int:
+            rows, _ = of.losses(parameters, batch, range(n), weights, ones)
+            of.core.finish(comm.ordered_sum(comm.Serial(), n, rows))
+            return int(self.frames.natoms[batch].sum())
+
+        return work
+
+    def padded(self, precision: str) -> Callable[[], int]:
+        """Forward and double backward of the model over all slots, of one frame."""
+        atoms = self.frames.atoms(0)
+        inputs = pad_neighbors(atoms, self.numbers, self.model.Rmax, self.model.maxNeighborNum)
+        dtype = getattr(torch, precision)
+        model = _EverySlot(self.model).to(dtype)
+        energy = torch.tensor(self.frames.energies[0], dtype=dtype)
+        forces = torch.from_numpy(self.frames.forces[: len(atoms)]).to(dtype)
+        dr = inputs.ImageDR.to(dtype)
+
+        def work() -> int:
+            found, force = model(inputs.list_neigh, inputs.Imagetype_map, dr)
+            loss = ((found - energy) / len(atoms)) ** 2 + (force - forces).square().mean()
+            torch.autograd.grad(loss, list(model.parameters()))
+            return len(atoms)
+
+        return work
+
+    def fused(self, precision: str, folder: Path) -> Callable[[], int]:
+        """Energy and forces of one frame."""
+        path = folder / "model.pt"
+        self.model.save(path)
+        engine = Fused(path, precision, self.numbers, self.numbers)
+        atoms = self.frames.atoms(0)
+        rows = Rows.of(atoms, self.numbers, self.model.Rmax)
+
+        def work() -> int:
+            engine.compute(rows, False)
+            return len(atoms)
+
+        return work
+
+
+class _EverySlot(torch.nn.Module):
+    """A DP that evaluates all slots, empty or not, as the original does, with plain autograd."""
+
+    def __init__(self, model: DP) -> None:
+        super().__init__()
+        self.nets = torch.nn.ModuleList([model.embedding_net, model.fitting_net])
+        self.model = [model]  # not a part: its statistics and sizes
+
+    def forward(
+        self, list_neigh: torch.Tensor, types: torch.Tensor, dr: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Energy and forces [n, 3]."""
+        m = self.model[0]
+        slots, n = m.maxNeighborNum, dr.shape[1]
+        r, d = dr[0, :, :, :1], dr[0, :, :, 1:].clone().requires_grad_()
+        used = list_neigh[0] > 0
+        r = torch.where(
+            used[..., None], d.square().sum(-1, keepdim=True).clamp_min(1e-12).sqrt(), 1
+        )
+        u = ((r - m.Rmin) / (m.Rmax - m.Rmin)).clamp(0, 1)
+        s = used[..., None] * (u**3 * (-6 * u**2 + 15 * u - 10) + 1) / r
+        env = torch.cat((s, s * d / r), -1)  # [n, slots of all types, 4]
+        energy = env.new_zeros(())
+        for a in range(m.ntypes):
+            of = types == a
+            shape = (1, -1, 4)
+            mean, deviation = (t[a].reshape(shape).to(env) for t in (m.davg, m.dstd))
+            normal = (env[of] - mean) / deviation
+            moments = env.new_zeros(int(of.sum()), 4, m.embedding_net[0].layers[-1].weight.shape[1])
+            for b in range(m.ntypes):
+                part = normal[:, b * slots : (b + 1) * slots]
+                g = self.nets[0][a * m.ntypes + b](part[..., :1].reshape(-1, 1))
+                g = g.view(part.shape[0], slots, -1)
+                moments = moments + part.transpose(1, 2) @ g
+            moments = moments / (slots * m.ntypes)
+            descriptor = moments.transpose(1, 2) @ moments[:, :, : m.M2]
+            energy = energy + self.nets[1][a](descriptor.flatten(1)).sum()
+        (slope,) = torch.autograd.grad(energy, d, create_graph=True)
+        force = slope.sum(1)
+        target = (list_neigh[0].long() - 1)[used]
+        return energy, force.index_add(0, target, -slope[used]) if n else force
+
+
+def best_rates(
+    cases: dict[str, Callable[[], int]], seconds: float, rounds: int
+) -> dict[str, float]:
+    """Thousand atoms per second of each case, the best of some rounds."""
+    rates = dict.fromkeys(cases, 0.0)
+    for work in cases.values():
+        work()
+    for _ in range(rounds):
+        for name, work in cases.items():
+            atoms, begin = 0, time.perf_counter()
+            while (passed := time.perf_counter() - begin) < seconds or not atoms:
+                atoms += work()
+            rates[name] = max(rates[name], atoms / passed / 1e3)
+    return rates
+
+
+def steps(bench: Bench, seconds: float, rounds: int) -> None:
+    """Print the rate of whole steps of all ranks, thousand atoms per second."""
+    ranks = comm.connect()
+    cases = {}
+    for precision in ("float64", "float32"):
+        of = potential.Potential(bench.model, bench.frames, bench.edges, 64, precision, 1)
+        learner = ByAdam(of, replace(bench.config), ranks)
+        cases[precision] = learner
+    rates = dict.fromkeys(cases, 0.0)
+    for _ in range(rounds):
+        for precision, learner in cases.items():
+            ranks.barrier()
+            begin, n = time.perf_counter(), 0
+            while ranks.broadcast(time.perf_counter() - begin) < seconds:
+                for _ in range(4):
+                    learner.step(np.arange(8) + 8 * (n % 4), 0.5)
+                    n += 1
+            atoms = int(bench.frames.natoms[:8].sum()) * n
+            rates[precision] = max(rates[precision], atoms / (time.perf_counter() - begin) / 1e3)
+    if ranks.rank == 0:
+        print(json.dumps(rates))
+
+
+def main() -> None:
+    """Print the table, and the ratios that matter."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", help="structures of one size, with energies and forces")
+    parser.add_argument("--elements", required=True)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a case in a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", action="store_true", help="whole steps alone, for mpirun")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    bench = Bench(options.data, options.elements)
+    if options.steps:
+        return steps(bench, options.seconds, options.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        cases: dict[str, Callable[[], int]] = {}
+        for precision in ("float64", "float32"):
+            for nodes in NODES:
+                for n in FRAMES:
+                    name = f"gradient, {precision}, {nodes} nodes, {n} frames"
+                    cases[name] = bench.gradients(nodes, precision, n)
+            cases[f"padded, autograd, {precision}"] = bench.padded(precision)
+        for precision in ("double", "mixed"):
+            cases[f"evaluation, fused {precision}"] = bench.fused(precision, Path(folder))
+        rates = best_rates(cases, options.seconds, options.rounds)
+    table = Table("case", "katom/s")
+    for name, rate in rates.items():
+        table.add_row(name, f"{rate:.1f}")
+    command = [sys.executable, __file__, options.data, "--elements", options.elements, "--steps"]
+    command += ["--rounds", str(options.rounds), "--seconds", str(options.seconds)]
+    whole = []
+    for launcher in ([], [str(Path(sys.executable).parent / "mpirun"), "-np", "2"]):
+        done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=True)
+        whole.append(json.loads(done.stdout.splitlines()[-1]))
+    for precision in whole[0]:
+        one, two = (rates[precision] for rates in whole)
+        table.add_row(f"step, {precision}, 64 nodes, 8 frames", f"{one:.1f}")
+        table.add_row("  the same on two ranks", f"{two:.1f}, {two / one:.2f} times")
+    for precision, fused in (("float64", "double"), ("float32", "mixed")):
+        rate = rates[f"gradient, {precision}, 64 nodes, 8 frames"]
+        evaluation = rates[f"evaluation, fused {fused}"]
+        padded = rates[f"padded, autograd, {precision}"]
+        table.add_row(f"evaluations that a gradient costs, {precision}", f"{evaluation / rate:.2f}")
+        table.add_row(f"times the padded way, {precision}", f"{rate / padded:.1f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
