@@ -32,7 +32,8 @@ Parts of a Deep Potential, for training and for new models, as differentiable as
   ``dp_moments_to_g``: what their derivatives are made of
 
 ``torch.classes.pwmlff.DPEngine(model_file, precision, present)`` is the fused engine for Deep
-Potentials; its methods are described in kernels/dp/binding.cpp.
+Potentials; its methods are described in kernels/dp/binding.cpp. ``torch.classes.pwmlff.DPTraining``
+has gradients of energies, forces and virials by the parameters (kernels/training/binding.cpp).
 """
 
 from __future__ import annotations

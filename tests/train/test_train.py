@@ -79,7 +79,7 @@ def test_ranks_threads_and_pauses_change_no_bit(way: str, data: Path, tmp_path: 
         return one.learner.parameters, one.learner.averaged()
 
     whole = steps(comm.Serial(), tmp_path / "whole", 4, False)
-    assert not np.array_equal(whole[0], whole[1])
+    assert np.array_equal(whole[0], whole[1]) is (way == "kalman")  # the average of Adam's path
 
     def same(found) -> None:
         for one, other in zip(found, whole, strict=True):

@@ -149,22 +149,31 @@ class Optimizer:
     )
     ema: float = _key(
         0.999,
-        "decay per step of the average of the parameters that is validated and saved; 0: none",
+        "adam: decay per step of the average of the parameters that is validated and saved; "
+        "0: none",
         least=0.0,
         below=1.0,
     )
     clip: float = _key(0.0, "adam: largest norm of the gradient; 0: any", least=0.0)
     betas: Pair = _key((0.9, 0.999), "adam: decay of the moments", least=0.0, below=1.0)
     weight_decay: float = _key(0.0, "adam: of the parameters, decoupled", least=0.0)
-    block: int = _key(320, "kalman: largest block of the covariance", least=1)
+    block: int = _key(
+        0, "kalman: largest block of the covariance", least=0, shown="320, or 5120 with `matpl`"
+    )
     p0: float = _key(1.0, "kalman: covariance at the start", above=0.0)
-    lambda_: float = _key(0.98, "kalman: memory at the start", above=0.0, most=1.0)
+    lambda_: float = _key(
+        0.0,
+        "kalman: memory at the start; 1 forgets nothing",
+        least=0.0,
+        most=1.0,
+        shown="1, or 0.98 with `matpl`",
+    )
     nu: float = _key(0.9987, "kalman: how the memory grows to 1", above=0.0, most=1.0)
     noise_energy: float = _key(
-        20.0, "kalman: variance of the noise of energies, in the square of their unit", least=0.0
+        0.003, "kalman: variance of the noise of energies, in the square of their unit", least=0.0
     )
-    noise_force: float = _key(20.0, "kalman: likewise of forces", least=0.0)
-    noise_virial: float = _key(20.0, "kalman: likewise of virials", least=0.0)
+    noise_force: float = _key(0.1, "kalman: likewise of forces", least=0.0)
+    noise_virial: float = _key(0.003, "kalman: likewise of virials", least=0.0)
     groups: int = _key(4, "kalman: updates by forces per frame", least=1)
     matpl: bool = _key(False, "kalman: scale as MatPL does")
 
@@ -529,12 +538,17 @@ def _resolved(config: Config) -> Config:
             f"[optimizer] warmup is {optimizer.warmup:g} and decay {optimizer.decay:g}, expected "
             "shares of the run that add up to at most 1"
         )
+    optimizer = replace(
+        optimizer,
+        block=optimizer.block or (5120 if optimizer.matpl else 320),
+        lambda_=optimizer.lambda_ or (0.98 if optimizer.matpl else 1.0),
+    )
     if model.module and optimizer.name == "kalman":
         raise Failure(
             "[optimizer] name is 'kalman' and [model] module is given: a module of kind EDGE "
             "trains with adam"
         )
-    return replace(config, data=data, model=model, run=run)
+    return replace(config, data=data, model=model, run=run, optimizer=optimizer)
 
 
 def _elements(words: Iterable[str]) -> tuple[str, ...]:
