@@ -12,7 +12,6 @@ one process and of two under mpirun.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import subprocess
 import sys
@@ -27,8 +26,9 @@ from ase.data import atomic_numbers
 from rich.console import Console
 from rich.table import Table
 
+from pwmlff.bench import PaddedDP
 from pwmlff.engine import Fused, Rows
-from pwmlff.models import DP, pad_neighbors
+from pwmlff.models import pad_neighbors
 from pwmlff.train import cache, comm, config, potential
 from pwmlff.train.learners import ByAdam
 
@@ -62,18 +62,26 @@ class Bench:
         return work
 
     def padded(self, precision: str) -> Callable[[], int]:
-        """Forward and double backward of the model over all slots, of one frame."""
+        """Forward and double backward over all slots, empty or not, of one frame."""
         atoms = self.frames.atoms(0)
         inputs = pad_neighbors(atoms, self.numbers, self.model.Rmax, self.model.maxNeighborNum)
         dtype = getattr(torch, precision)
-        model = _EverySlot(copy.deepcopy(self.model)).to(dtype)
+        arrays = {name: p.detach().numpy() for name, p in self.model.named_parameters()}
+        model = PaddedDP.from_parameters(
+            {**arrays, "davg": self.model.davg, "dstd": self.model.dstd},
+            atom_type=self.numbers,
+            rmax=self.model.Rmax,
+            rmin=self.model.Rmin,
+            max_neighbor=self.model.maxNeighborNum,
+            m2=self.model.M2,
+        )
+        model.to(dtype).train()
         energy = torch.tensor(self.frames.energies[0], dtype=dtype)
-        forces = torch.from_numpy(self.frames.forces[: len(atoms)]).to(dtype)
-        dr = inputs.ImageDR.to(dtype)
+        forces = torch.from_numpy(self.frames.forces[: len(atoms)].copy()).to(dtype)
 
         def work() -> int:
-            found, force = model(inputs.list_neigh, inputs.Imagetype_map, dr)
-            loss = ((found - energy) / len(atoms)) ** 2 + (force - forces).square().mean()
+            total, _, force, _, _ = model(*inputs)
+            loss = ((total.sum() - energy) / len(atoms)) ** 2 + (force[0] - forces).square().mean()
             torch.autograd.grad(loss, list(model.parameters()))
             return len(atoms)
 
@@ -92,49 +100,6 @@ class Bench:
             return len(atoms)
 
         return work
-
-
-class _EverySlot(torch.nn.Module):
-    """A DP that evaluates all slots, empty or not, as the original does, with plain autograd."""
-
-    def __init__(self, model: DP) -> None:
-        super().__init__()
-        self.nets = torch.nn.ModuleList([model.embedding_net, model.fitting_net])
-        self.model = [model]  # not a part: its statistics and sizes
-
-    def forward(
-        self, list_neigh: torch.Tensor, types: torch.Tensor, dr: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Energy and forces [n, 3]."""
-        m = self.model[0]
-        slots, n = m.maxNeighborNum, dr.shape[1]
-        r, d = dr[0, :, :, :1], dr[0, :, :, 1:].clone().requires_grad_()
-        used = list_neigh[0] > 0
-        r = torch.where(
-            used[..., None], d.square().sum(-1, keepdim=True).clamp_min(1e-12).sqrt(), 1
-        )
-        u = ((r - m.Rmin) / (m.Rmax - m.Rmin)).clamp(0, 1)
-        s = used[..., None] * (u**3 * (-6 * u**2 + 15 * u - 10) + 1) / r
-        env = torch.cat((s, s * d / r), -1)  # [n, slots of all types, 4]
-        energy = env.new_zeros(())
-        for a in range(m.ntypes):
-            of = types == a
-            shape = (1, -1, 4)
-            mean, deviation = (t[a].reshape(shape).to(env) for t in (m.davg, m.dstd))
-            normal = (env[of] - mean) / deviation
-            moments = env.new_zeros(int(of.sum()), 4, m.embedding_net[0].layers[-1].weight.shape[1])
-            for b in range(m.ntypes):
-                part = normal[:, b * slots : (b + 1) * slots]
-                g = self.nets[0][a * m.ntypes + b](part[..., :1].reshape(-1, 1))
-                g = g.view(part.shape[0], slots, -1)
-                moments = moments + part.transpose(1, 2) @ g
-            moments = moments / (slots * m.ntypes)
-            descriptor = moments.transpose(1, 2) @ moments[:, :, : m.M2]
-            energy = energy + self.nets[1][a](descriptor.flatten(1)).sum()
-        (slope,) = torch.autograd.grad(energy, d, create_graph=True)
-        force = slope.sum(1)
-        target = (list_neigh[0].long() - 1)[used]
-        return energy, force.index_add(0, target, -slope[used]) if n else force
 
 
 def best_rates(

@@ -124,7 +124,7 @@ class Loss:
     falls.
     """
 
-    energy: Pair = _key((0.02, 20.0), "weight at the start and at the end", least=0.0)
+    energy: Pair = _key((0.02, 100.0), "weight at the start and at the end", least=0.0)
     force: Pair = _key((1.0, 1.0), "likewise", least=0.0)
     virial: Pair = _key((0.02, 10.0), "likewise", least=0.0)
     huber: float = _key(
