@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -260,6 +261,20 @@ def test_parity_picture(labelled: Frames):
     errors = of(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)))
     (only,) = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors).axes
     assert only.get_label() == "force" and len(only.collections) == 1
+
+
+def test_numbers_along_a_parity_picture_are_apart():
+    """Energies far from zero have long numbers."""
+    energies = np.linspace(-36.92, -36.6, 5)
+    frames = frames_of([Atoms("O")] * 5, energies)
+    predicted = energies + 0.01, np.zeros((5, 3)), np.zeros((5, 3, 3))
+    figure = charts.parity(frames, *predicted, of(frames, *predicted))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    inside = sorted((box for box in boxes if box.width), key=lambda box: box.x0)
+    assert len(inside) > 2
+    assert all(one.x1 < other.x0 for one, other in itertools.pairwise(inside))
 
 
 def test_real_files(tmp_path: Path):

@@ -104,6 +104,7 @@ def _draw_parity(axes: Axes, label: np.ndarray, found: np.ndarray) -> None:
     axes.set_xlim(ends)
     axes.set_ylim(ends)
     axes.set_aspect("equal")
+    axes.locator_params(nbins=5)  # numbers like -36.85 are wide
 
 
 def _name_axes(axes: Axes, name: str, measure: Measure, units: str) -> None:
