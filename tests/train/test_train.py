@@ -97,6 +97,16 @@ def test_ranks_threads_and_pauses_change_no_bit(way: str, data: Path, tmp_path: 
     same(steps(comm.Serial(), tmp_path / "threads", 4, False, threads=2))
 
 
+def test_noises_of_the_filter(data: Path, tmp_path: Path) -> None:
+    """Each kind of measurement has the noise of its own key."""
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    noises = {"energy": 1.0, "force": 2.0, "virial": 3.0}
+    settings = (f"optimizer.noise_{kind}={value}" for kind, value in noises.items())
+    asked = configured(data, tmp_path, *KALMAN, *settings)
+    learner = training(asked, comm.Serial(), tmp_path, frames, edges).learner
+    assert learner.options.noises == noises
+
+
 def test_gradient_of_a_batch(data: Path, tmp_path: Path) -> None:
     """The loss as [loss] describes it, by its own words, and its slope by central differences."""
     settings = ("loss.energy=[3, 3]", "loss.force=[2, 2]", "loss.virial=[5, 5]",

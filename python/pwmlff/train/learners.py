@@ -213,7 +213,7 @@ class ByKalman(_OfPotential):
             potential.threads,
         )
         kinds = tuple(kind for kind in ("energy", "force", "virial") if max(getattr(loss, kind)))
-        noises = {"energy": o.noise_energy, "force": o.noise_force, "virial": o.noise_energy}
+        noises = {"energy": o.noise_energy, "force": o.noise_force, "virial": o.noise_virial}
         self.options = GroupOptions(
             kinds=kinds,
             groups=o.groups,
