@@ -121,6 +121,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     wanted("j", j_, at::kInt, {j_.numel()});
     TORCH_CHECK_VALUE(ascends_to(first, natoms) && ascends_to(first_edge, j_.numel()),
                       "first and first_edge have to rise from 0 to the number of atoms and edges");
+    forget();
     frames.clear();
     widths.assign(static_cast<std::size_t>(nframes) * nspecies, 0);
     columns.resize(natoms);
@@ -171,23 +172,25 @@ class DPTrainingBinding : public torch::CustomClassHolder {
   {
     wanted("frames", which, at::kLong, {which.numel()});
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
+    forget();
     std::vector<TrainingFrame> chosen;
-    natoms = 0;
+    std::int64_t atoms = 0;
     for (std::int64_t k = 0; k < which.numel(); ++k) {
       const std::int64_t f = which.const_data_ptr<std::int64_t>()[k];
       TORCH_CHECK_VALUE(f >= 0 && f < static_cast<std::int64_t>(frames.size()), "frame ", f,
                         " is asked for, there are ", frames.size());
       chosen.push_back(frames[f]);
-      natoms += frames[f].natoms;
+      atoms += frames[f].natoms;
     }
-    nevaluated = which.numel();
-    const Tensor energy = at::empty({nevaluated}, at::kDouble),
-                 force = at::empty({natoms, 3}, at::kDouble),
-                 virial = at::empty({nevaluated, 9}, at::kDouble);
+    const std::int64_t n = which.numel();
+    const Tensor energy = at::empty({n}, at::kDouble), force = at::empty({atoms, 3}, at::kDouble),
+                 virial = at::empty({n, 9}, at::kDouble);
     run([&]<class T>(Training<T> &t) {
       t.evaluate(chosen, checked<T>(t, parameters), static_cast<int>(nthreads),
                  energy.data_ptr<double>(), force.data_ptr<double>(), virial.data_ptr<double>());
     });
+    nevaluated = n;
+    natoms = atoms;
     return {energy, force, virial};
   }
 
@@ -207,6 +210,13 @@ class DPTrainingBinding : public torch::CustomClassHolder {
   }
 
  private:
+  /// Nothing has been evaluated that gradients() could go on from.
+  void forget()
+  {
+    nevaluated = natoms = 0;
+    run([]<class T>(Training<T> &t) { t.forget(); });
+  }
+
   template <class T> static std::vector<std::int64_t> places(const Training<T> &t)
   {
     return t.offsets();

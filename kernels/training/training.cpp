@@ -194,7 +194,7 @@ void Training<T>::evaluate(const std::vector<TrainingFrame> &frames, const T *pa
                            int nthreads, double *energy, double *force, double *virial)
 {
   while (slots.size() < frames.size()) slots.push_back(std::make_unique<Slot>());
-  used = frames.size();
+  used = 0;    // until all is there
   std::vector<std::ptrdiff_t> first(frames.size() + 1, 0);
   for (std::size_t k = 0; k < frames.size(); ++k) {
     slots[k]->frame = frames[k];
@@ -205,6 +205,7 @@ void Training<T>::evaluate(const std::vector<TrainingFrame> &frames, const T *pa
   in_parallel(frames.size(), nthreads, [&](std::size_t k) {
     evaluate(*slots[k], parameters, energy + k, force + first[k], virial + 9 * k);
   });
+  used = frames.size();
 }
 
 template <class T>

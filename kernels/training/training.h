@@ -83,6 +83,9 @@ template <class T> class Training {
   void evaluate(const std::vector<TrainingFrame> &frames, const T *parameters, int nthreads,
                 double *energy, double *force, double *virial);
 
+  /// Take nothing for evaluated, before the frames go away.
+  void forget() { used = 0; }
+
   /// Rows [n, nparameters()] of dS/d(parameters) for the frames evaluated last, in their slots.
   /// @param a [n], v [atoms of all, 3], w [n, 9]
   void gradients(const T *parameters, int nthreads, const double *a, const double *v,

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from ase import Atoms
 from ase.calculators.lammps import Prism
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.data import atomic_masses, atomic_numbers, chemical_symbols
 from ase.io import read, write
 
@@ -40,6 +41,8 @@ OPEN_STYLE, STYLE_OPENS = "pair_style pwmlff\n", "pair_style pwmlff command: mis
 PRESSURE_VOLUME = {"metal": 1.6021765e6, "lj": 1.0}
 #: Components in LAMMPS's order xx yy zz xy xz yz.
 VOIGT = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+#: The same in ase's order xx yy zz yz xz xy.
+ASE_VOIGT = (*VOIGT[:3], *VOIGT[:2:-1])
 
 #: Everything that is compared: energies, forces and pressure with all digits.
 MEASURE = """
@@ -318,3 +321,35 @@ class Thermo:
         """Virial of the pair style, six components in the order of VOIGT, in units of energy."""
         volume = self.columns(run)["Volume"][-1]
         return self.vector("c_press", run) * volume / PRESSURE_VOLUME[units]
+
+
+def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:
+    """Frames of a dump with the energies, forces and stresses of the run that wrote it.
+
+    Thermo output must come at the same steps as the frames, with *norm no*, the column PotEng and,
+    for stresses, c_press[1] to c_press[6] of `compute press all pressure NULL virial`.
+
+    Args:
+        dump: of style custom, sorted by id, with id element x y z fx fy fz.
+        log: of a single run.
+        units: LAMMPS's, metal or lj; stresses are in energy per volume, as ase has their sign.
+
+    Raises:
+        Failure: the numbers of frames and lines differ, or there is no column PotEng.
+    """
+    frames = read(dump, index=":", format="lammps-dump-text")
+    columns = Thermo(log).columns(0)
+    energies = columns.get("PotEng", [])
+    if len(frames) != len(energies):
+        raise Failure(
+            f"found {len(frames)} frames in '{dump}' and {len(energies)} potential energies in "
+            f"'{log}', expected as many: dump and thermo every so many steps, with pe"
+        )
+    pressures = [columns.get(f"c_press[{1 + VOIGT.index(k)}]") for k in ASE_VOIGT]
+    for k, (atoms, energy) in enumerate(zip(frames, energies, strict=True)):
+        results = {"energy": energy, "forces": atoms.get_forces()}
+        if None not in pressures:
+            per_volume = np.array([column[k] for column in pressures]) / PRESSURE_VOLUME[units]
+            results["stress"] = -per_volume
+        atoms.calc = SinglePointCalculator(atoms, **results)
+    return frames

@@ -246,3 +246,17 @@ def test_what_does_not_fit_is_refused() -> None:
     core.evaluate(np.array([0]))
     with pytest.raises(ValueError, match="v is"):
         core.gradients(np.ones(1), np.ones((3, 3)))
+
+
+def test_nothing_is_taken_for_evaluated_that_is_not() -> None:
+    """After an error gradients have no frame to go on from, and write none."""
+    core = gradient()
+    core.prepare(core.read())
+    core.evaluate(np.arange(len(ATOMS)))
+    good, core._packed = core._packed, core._packed[:-1]
+    with pytest.raises(ValueError, match="parameters is"):
+        core.evaluate(np.array([0]))
+    core._packed = good
+    with pytest.raises(ValueError, match="a is"):
+        core.gradients(*weights(1, len(ATOMS[0])))
+    assert core.gradients(np.zeros(0), np.zeros((0, 3)), np.zeros((0, 3, 3))).shape[0] == 0

@@ -20,7 +20,7 @@ from pwmlff import reference
 from pwmlff.engine import choose
 from pwmlff.report import Failure
 from pwmlff.train import cache, comm, command, config, loop, potential
-from pwmlff.train.learners import ByAdam, ByKalman
+from pwmlff.train.learners import ByAdam, ByKalman, schedule_of, weights_of
 from thread_ranks import on_ranks
 
 SMALL = (
@@ -181,6 +181,15 @@ def test_what_is_told_is_of_the_nets(data: Path, tmp_path: Path) -> None:
         assert one.potential.nodes_for(steep, np.arange(len(frames)), forces) == wanted
 
 
+def test_weights_of_the_loss_follow_the_falling_rate(data: Path, tmp_path: Path) -> None:
+    asked = configured(data, tmp_path, "run.epochs=1", "loss.energy=[1, 100]",
+                       "optimizer.warmup=0.1", "optimizer.decay=0.5")  # fmt: skip
+    schedule = schedule_of(asked)
+    found = [weights_of(asked, schedule, done).energy for done in (0, 0.05, 0.1, 0.5, 0.75, 1)]
+    assert found[:4] == [1.0] * 4
+    assert found[4:] == pytest.approx([50.5, 100.0], rel=0.01)
+
+
 def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:
     frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
     for way in WAYS.values():
@@ -245,6 +254,16 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    # Asked to stop, it does so after its step.
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pwmlff", "train", "--resume", "-o", str(folder)],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while "going on from step" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
     again = run("--resume", "-o", folder, "--json")
     assert again.returncode == 0, again.stderr
     assert "going on from step" in again.stderr
@@ -255,10 +274,17 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     same = ("step", "epoch", "force_valid", "energy_valid", "force_train")
     assert [[r[k] for k in same] for r in resumed] == [[r[k] for k in same] for r in rows]
 
-    # Another start in the same folder would write over it.
-    other = run(*words, "-o", folder)
-    assert other.returncode == 2
-    assert "log of another training" in other.stderr
+    # Another start in the same folder would write over it, and another model go on with it.
+    before = (folder / "run.toml").read_bytes()
+    given = {"data": [data], "elements": ELEMENTS, "output": folder,
+             "settings": [*SMALL, "run.epochs=150"]}  # fmt: skip
+    with pytest.raises(Failure, match="log of another training"):
+        command.train(None, given, command.Options())
+    for bad in ({"elements": "Ar Ne"}, {"settings": [*given["settings"], "model.rmax=3.9"]},
+                {"data": [f"{data}@:8"]}):  # fmt: skip
+        with pytest.raises(Failure, match="is of another training"):
+            command.train(None, {**given, **bad}, command.Options(resume=True))
+    assert (folder / "run.toml").read_bytes() == before
 
     # What was learned is where a fine-tuning starts; energies from another zero are moved.
     frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -37,14 +37,17 @@ from pwmlff.train.learners import (
     adam_of,
     frame_weights,
 )
-from pwmlff.train.loop import BEST, LAST, Dataset, Training
+from pwmlff.train.loop import BEST, Dataset, Training
 from pwmlff.train.neighbors import available
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
 CONFIGURATION, PARITY = "run.toml", "parity.png"
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+STOPPED = "was not begun, as the training was asked to stop; --resume begins it"
 
 
 @dataclass(frozen=True)
@@ -187,11 +190,10 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
     """Train one model on all ranks."""
     folder = Path(config.output.folder)
     if not options.dry_run:
-        comm.agreed(ranks, lambda: _prepare(folder, config) if ranks.rank == 0 else None)
+        comm.agreed(ranks, lambda: _claim(folder, options) if ranks.rank == 0 else None)
     config, learner, valid = _learner(config, ranks)
     if options.dry_run:
         return TrainReport([], _plan(config, learner, valid, ranks), config.model.units)
-    kept: dict[str, tuple[errors.Errors | None, errors.Errors | None]] = {}
 
     def keep(name: str, found: errors.Errors | None, judged: errors.Errors | None) -> None:
         about = card.make(
@@ -204,7 +206,6 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
             epochs=training.epoch,
         )
         learner.save(folder / f"{name}.pt", about)
-        kept[name] = found, judged
 
     with _stopping() as asked:
         training = Training(config, learner, valid, ranks, folder, keep, asked)
@@ -229,6 +230,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
                 else None
             ),
         )
+        comm.agreed(ranks, lambda: _write_configuration(config) if own else None)
         shown = record.Display(config.model.units) if own else None
         with logged or nullcontext(), shown or nullcontext():
             outcome = training.run(logged, shown)
@@ -239,10 +241,12 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
         _draw_parity(config, learner, valid, folder)
     except (Failure, OSError) as error:  # the model is there
         log.warning("%s", error)
-    row = min(
-        (row for row in logged.rows),
-        key=lambda row: _score(row, config),
-    )
+    if not logged.rows:
+        raise Failure(
+            f"found no row in the log of '{folder}': the training was stopped before its first "
+            "validation, or the log was removed; --resume goes on"
+        )
+    row = min(logged.rows, key=lambda row: _score(row, config))
     trained = Trained(
         str(folder / f"{BEST}.pt"),
         outcome.epochs,
@@ -267,8 +271,19 @@ def _of_row(row: record.Row, which: str) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _prepare(folder: Path, config: Config) -> None:
+def _claim(folder: Path, options: Options) -> None:
+    """Make the folder; refuse that of another training before anything is written."""
     folder.mkdir(parents=True, exist_ok=True)
+    found = [name for name in (record.JSON, record.CSV) if (folder / name).exists()]
+    if found and not options.resume:
+        raise Failure(
+            f"'{folder / found[0]}' is the log of another training; go on with that one by "
+            "--resume, or choose another folder (-o)"
+        )
+
+
+def _write_configuration(config: Config) -> None:
+    folder = Path(config.output.folder)
     files.write_whole(folder / CONFIGURATION, config.as_toml().encode())
 
 
@@ -321,7 +336,7 @@ def _labelled(
             learned = _chosen(learned, np.sort(order[count:]))
     for part, name in ((learned, "train"), (valid, "valid")):
         if part is not None:
-            _require_labels(part.frames, name, config)
+            _shared(lambda part=part, name=name: _require_labels(part.frames, name, config))
     return learned, valid
 
 
@@ -365,22 +380,24 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
         )
         config = replace(config, model=replace(settings, units=info.units))
         learned, valid = _labelled(config, info.atom_type, info.cutoff, ranks)
-        trainee = EdgeTrainee(
-            module,
-            learned.frames,
-            learned.edges,
-            ranks=ranks,
-            options=adam_of(config),
-            precision=config.run.precision,
-            freeze=settings.freeze,
-            of_frame=frame_weights(learned.frames, config),
+        trainee = _shared(
+            lambda: EdgeTrainee(
+                module,
+                learned.frames,
+                learned.edges,
+                ranks=ranks,
+                options=adam_of(config),
+                precision=config.run.precision,
+                freeze=settings.freeze,
+                of_frame=frame_weights(learned.frames, config),
+            )
         )
         if settings.finetune:
             comm.agreed(ranks, lambda: trainee.start_from(settings.finetune))
         return config, EdgeByAdam(trainee, config), valid
     if settings.finetune:
         model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
-        _require_same_elements(config, model.atom_type)
+        _shared(lambda: _require_same_elements(config, model.atom_type))
         config = replace(config, model=replace(settings, units=model.units))
         learned, valid = _labelled(config, model.atom_type, model.Rmax, ranks)
     else:
@@ -402,8 +419,22 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
     )
     if settings.finetune:
         comm.agreed(ranks, lambda: potential.shift(of))
+    if valid is not None:
+        _shared(lambda: potential.require_slots(model, valid.edges))
     way = ByKalman if config.optimizer.name == "kalman" else ByAdam
-    return config, way(of, config, ranks), valid
+    return config, _shared(lambda: way(of, config, ranks)), valid
+
+
+def _shared(work: Callable[[], Result]) -> Result:
+    """Do what fails on all ranks or on none, so that it is said once.
+
+    Raises:
+        comm.SharedFailure: it has failed.
+    """
+    try:
+        return work()
+    except Failure as error:
+        raise comm.SharedFailure(str(error)) from error
 
 
 def _require_same_elements(config: Config, atom_type: Sequence[int]) -> None:
@@ -431,8 +462,11 @@ def _plan(
         "steps": f"{batches} of {config.run.batch} frames in an epoch; ends after "
         + " or ".join(limits),
         "ranks": f"{ranks.size} ({ranks.name}), {_threads(config, ranks)} threads each",
-        "memory of neighbours": f"{learner.edges.rij.nbytes / 2**20:.0f} MiB, shared on a node",
-        "results": f"{config.output.folder}/{BEST}.pt, {LAST}.pt, {record.CSV}",
+        "memory of neighbours": f"{learner.edges.rij.nbytes / 2**20:.0f} MiB on a rank",
+        "models": f"{config.run.models} like this, with other seeds"
+        if config.run.models > 1
+        else "1",
+        "results": f"in {config.output.folder}",
     }
     if isinstance(learner, ByKalman):
         needed = kalman.memory_of(learner.kalman.sizes, ranks.size)
@@ -483,12 +517,12 @@ def _ensemble(config: Config, options: Options, ranks: comm.Communicator) -> Tra
     """
     n = config.run.models
     if ranks.size > n:
-        raise Failure(
+        raise comm.SharedFailure(
             f"found {ranks.size} ranks for {n} models, expected at most {n}: each model of an "
             "ensemble trains on one rank; start fewer, or train one model on all (--models 1)"
         )
     folder = Path(config.output.folder)
-    comm.agreed(ranks, lambda: _prepare(folder, config) if ranks.rank == 0 else None)
+    comm.agreed(ranks, lambda: _begin(config, options) if ranks.rank == 0 else None)
     mine = range(ranks.rank, n, ranks.size)
     together = min(n, available()) if ranks.size == 1 else 1
     threads = config.run.threads or max(1, available() // (ranks.local_size * together))
@@ -511,52 +545,77 @@ def _ensemble(config: Config, options: Options, ranks: comm.Communicator) -> Tra
     return TrainReport(trained, {}, config.model.units, tuple(failures))
 
 
+def _begin(config: Config, options: Options) -> None:
+    """Folders of the members, and the configuration of all."""
+    folder = Path(config.output.folder)
+    for k in range(config.run.models):
+        _claim(folder / member_name(k), options)
+    _write_configuration(config)
+
+
 def _in_processes(
     members: Sequence[Config], options: Options, together: int
 ) -> list[Trained | str]:
     """Train each member by a command of its own, some at a time; what came of it, or its error."""
-    results: list[Trained | str] = [""] * len(members)
+    results: list[Trained | str] = [STOPPED] * len(members)
     turn = threading.Semaphore(together)
+    lock = threading.Lock()
     running: list[subprocess.Popen[str]] = []
+    over = False  # somebody asked to stop
 
-    def one(k: int, member: Config) -> None:
-        with turn:
-            folder = Path(member.output.folder)
-            _prepare(folder, member)
-            command = [sys.executable, "-m", "pwmlff", "train", str(folder / CONFIGURATION)]
-            command += ["--json", "--communication", "serial"]
-            command += ["--resume"] if options.resume else []
+    def started(member: Config) -> subprocess.Popen[str] | None:
+        command = [sys.executable, "-m", "pwmlff", "train", "--json", "--communication", "serial"]
+        command += ["--resume"] if options.resume else []
+        with lock:  # all that run are told to stop, and none begins after that
+            if over:
+                return None
+            path = Path(member.output.folder) / CONFIGURATION
+            files.write_whole(path, member.as_toml().encode())
             process = subprocess.Popen(
-                command,
+                [*command, str(path)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
             running.append(process)
-            screen = console(stderr=True)
-            for line in process.stderr:
-                screen.print(Text(f"{folder.name}: {line.rstrip()}"))
-            output = process.stdout.read()
-            code = process.wait()
+            return process
+
+    def one(k: int, member: Config) -> None:
+        with turn:
             try:
-                said = json.loads(output)
-            except ValueError:
-                results[k] = f"ended with {code}"
+                process = started(member)
+            except OSError as error:
+                results[k] = str(error)
                 return
-            models = said.get("models") or []
-            results[k] = Trained(**models[0]) if models else said.get("error", f"ended with {code}")
+            if process is not None:
+                results[k] = _result(process, Path(member.output.folder).name)
 
     threads = [threading.Thread(target=one, args=pair) for pair in enumerate(members)]
     with _stopping() as asked:
         for thread in threads:
             thread.start()
-        told = False
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(0.2)
-            if asked() and not told:
-                told = True
-                for process in running:
-                    process.send_signal(signal.SIGTERM)
+            if asked() and not over:
+                with lock:
+                    over = True
+                    for process in running:
+                        process.send_signal(signal.SIGTERM)
     return results
+
+
+def _result(process: subprocess.Popen[str], name: str) -> Trained | str:
+    """Show what a member says; what came of it, or its error."""
+    screen = console(stderr=True)
+    for line in process.stderr:
+        screen.print(Text(f"{name}: {line.rstrip()}"))
+    output = process.stdout.read()
+    code = process.wait()
+    try:
+        said = json.loads(output)
+    except ValueError:
+        return f"ended with {code}"
+    models = said.get("models") or []
+    return Trained(**models[0]) if models else said.get("error", f"ended with {code}")

@@ -543,6 +543,11 @@ def _resolved(config: Config) -> Config:
         block=optimizer.block or (5120 if optimizer.matpl else 320),
         lambda_=optimizer.lambda_ or (0.98 if optimizer.matpl else 1.0),
     )
+    if optimizer.name == "kalman" and (loss.huber or data.group_weights):
+        raise Failure(
+            "[optimizer] name is 'kalman', and [loss] huber or [data] group_weights is given: the "
+            "filter weighs by its noises alone; leave them out, or choose adam"
+        )
     if model.module and optimizer.name == "kalman":
         raise Failure(
             "[optimizer] name is 'kalman' and [model] module is given: a module of kind EDGE "

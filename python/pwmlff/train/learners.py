@@ -61,6 +61,9 @@ class Learner(Protocol):
     def save(self, path: str | PathLike[str], card: Mapping[str, Any] | None) -> None:
         """Write a model file."""
 
+    def wants(self, name: str) -> bool:
+        """Whether this rank needs an array of a state to go on."""
+
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs of this rank."""
 
@@ -77,6 +80,12 @@ def schedule_of(config: Config) -> Schedule:
         decay=o.decay,
         final=min(1.0, o.final_learning_rate / o.learning_rate),
     )
+
+
+def weights_of(config: Config, schedule: Schedule, done: float) -> LossWeights:
+    """Weights of the loss: those of the start until the rate falls, then on to those of the end."""
+    rising = done < schedule.warmup
+    return LossWeights.at(config, 1.0 if rising else schedule.rate(done) / schedule.peak)
 
 
 def adam_of(config: Config) -> AdamOptions:
@@ -141,6 +150,10 @@ class _OfPotential:
         """Write a model file with the averaged parameters."""
         self.potential.save(path, self.averaged(), card)
 
+    def wants(self, name: str) -> bool:
+        """Whether this rank needs an array of a state: all."""
+        return True
+
     def _state(self) -> dict[str, np.ndarray]:
         return {"parameters": self.parameters, "nodes": np.array(self.potential.core.nodes)}
 
@@ -169,7 +182,7 @@ class ByAdam(_OfPotential):
         """Move the parameters by a batch."""
         mine = comm.owned(self.ranks, len(batch))
         self.rate = self.schedule.rate(done)
-        weights = LossWeights.at(self.config, self.rate / self.schedule.peak)
+        weights = weights_of(self.config, self.schedule, done)
         rows, losses = self.potential.losses(self.parameters, batch, mine, weights, self.of_frame)
         row = comm.ordered_sum(self.ranks, len(batch), rows)
         loss = comm.ordered_sum(self.ranks, len(batch), losses[:, None])
@@ -255,6 +268,11 @@ class ByKalman(_OfPotential):
         """The parameters as they are: their noise falls by itself as the filter learns."""
         return self.parameters.copy()
 
+    def wants(self, name: str) -> bool:
+        """Whether this rank needs an array of a state: not the blocks of others."""
+        kind, _, rest = name.partition("/")
+        return kind != "kalman" or self.kalman.wants(rest)
+
     def state(self) -> dict[str, np.ndarray]:
         """The parameters, on rank 0, and the blocks of the filter that this rank has."""
         own = {f"kalman/{k}": v for k, v in self.kalman.state().items()}
@@ -288,7 +306,7 @@ class EdgeByAdam:
     def step(self, batch: np.ndarray, done: float) -> float:
         """Move the parameters by a batch."""
         self.rate = self.schedule.rate(done)
-        weights = LossWeights.at(self.config, self.rate / self.schedule.peak)
+        weights = weights_of(self.config, self.schedule, done)
         return self.trainee.step(batch, self.rate, weights).loss
 
     def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
@@ -301,6 +319,10 @@ class EdgeByAdam:
     def save(self, path: str | PathLike[str], card: Mapping[str, Any] | None) -> None:
         """Write a model file."""
         self.trainee.save(path, card)
+
+    def wants(self, name: str) -> bool:
+        """Whether this rank needs an array of a state: all."""
+        return True
 
     def state(self) -> dict[str, np.ndarray]:
         """What steps depend on, on rank 0."""

@@ -7,21 +7,26 @@ rank evaluates its part of them, the gradients of the frames are added up in one
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pwmlff.report import Failure
-from pwmlff.train import checkpoint, comm, errors
+from pwmlff.train import card, checkpoint, comm, errors
 from pwmlff.train.config import Config
 from pwmlff.train.frames import Frames
 from pwmlff.train.learners import Learner
 from pwmlff.train.neighbors import Edges
 from pwmlff.train.potential import rows_of
 from pwmlff.train.record import Display, Record, Row
+
+log = logging.getLogger(__name__)
 
 SAMPLE = 64  # training frames that a validation looks at
 VALIDATIONS = 40  # of a run, where it is not said how often
@@ -134,6 +139,8 @@ class Training:
         progress, run = self.progress, self.config.run
         clock = saved = time.monotonic()
         stopped = "" if self.done() < 1.0 else "epochs"
+        if run.patience and progress.stale >= run.patience:
+            stopped = "patience"
         while not stopped:
             self.step()
             now = time.monotonic()
@@ -150,7 +157,8 @@ class Training:
                 stopped = "time" if by_time else "epochs"
             if asked:
                 stopped = "asked"
-            if self.epoch >= progress.next_validation or stopped:
+            # Whoever asks has little time, and a training that goes on is to be as undisturbed.
+            if (self.epoch >= progress.next_validation or stopped) and stopped != "asked":
                 self.validate(record, display)
                 if run.patience and progress.stale >= run.patience and not stopped:
                     stopped = "patience"
@@ -167,8 +175,9 @@ class Training:
         batch = self.batch(progress.step)
         try:
             loss = self.learner.step(batch, self.done())
-        except Failure as error:
-            raise Failure(f"epoch {self.epoch:.2f}, step {progress.step + 1}: {error}") from error
+        except Failure as error:  # of all ranks, as they have the same numbers
+            where = f"epoch {self.epoch:.2f}, step {progress.step + 1}"
+            raise comm.SharedFailure(f"{where}: {error}") from error
         progress.step += 1
         progress.steps += 1
         progress.loss += loss
@@ -202,6 +211,11 @@ class Training:
                 valid = errors.of(self.valid.frames, *found, config.model.units)
         self.learner.refine(self.sample, forces)
         score = self.ranks.broadcast(score_of(valid or train, config))
+        if not np.isfinite(score):
+            raise comm.SharedFailure(
+                f"epoch {self.epoch:.2f}: the errors of the model are no numbers: lower "
+                "learning_rate, or look for bad labels with pwmlff data check"
+            )
         better = score < progress.best
         progress.stale = 0 if better else progress.stale + 1
         progress.best = min(progress.best, score)
@@ -232,19 +246,36 @@ class Training:
         run, progress = self.config.run, self.progress
         if run.validate_every:
             return run.validate_every
-        if run.epochs:
+        if run.epochs and not run.max_time:
             return max(1, run.epochs // VALIDATIONS)
         wanted = max(60.0 * run.max_time / VALIDATIONS, cost / COSTLIEST)
         return max(1, round(wanted * self.epoch / max(progress.seconds, 1e-9)))
 
     # ---- checkpoints
 
+    def _identity(self) -> dict[str, Any]:
+        """What a model is beside its parameters, as a checkpoint says it."""
+        model, edges = self.config.model, self.learner.edges
+        return {
+            "elements": [int(z) for z in edges.elements],
+            "cutoff": edges.cutoff,
+            "rmin": model.rmin,
+            "m2": model.m2,
+            "max_neighbor": model.max_neighbor,
+            "units": model.units,
+        }
+
+    @cached_property
+    def _data(self) -> str:
+        return card.fingerprint(self.learner.frames)
+
     def save(self) -> None:
         """Write a checkpoint. Collective."""
         meta = {
             "progress": vars(self.progress),
             "names": self.learner.names,
-            "config": self.config.as_toml(),
+            "model": self._identity(),
+            "data": self._data,
         }
         checkpoint.save(self.folder, self.progress.step, self.learner.state(), meta, self.ranks)
 
@@ -254,15 +285,24 @@ class Training:
         Raises:
             Failure: it is of another model, or none can be used.
         """
-        saved = checkpoint.latest(self.folder, self.ranks)
+        saved = checkpoint.latest(self.folder, self.ranks, self.learner.wants)
         if saved is None:
             return False
-        if saved.meta["names"] != self.learner.names:
-            raise Failure(
-                f"the checkpoint '{saved.path}' has the parameters {saved.meta['names'][:2]} ..., "
-                f"{len(saved.meta['names'])} of them, expected {len(self.learner.names)}: it is of "
-                "another model; give its elements and widths, or another folder (-o)"
-            )
+        if self.ranks.rank == 0:
+            for text in saved.skipped:
+                log.warning("%s", text)
+        meta = saved.meta
+        for what, there, here in (
+            ("the parameters", meta["names"], self.learner.names),
+            ("the model", meta["model"], self._identity()),
+            ("the data to learn from, with the hash", meta["data"], self._data),
+        ):
+            if there != here:
+                raise comm.SharedFailure(
+                    f"the checkpoint '{saved.path}' is of another training: {what} {there!s:.200}, "
+                    f"expected {here!s:.200}; go on with what it was begun with (run.toml beside "
+                    "it), choose another folder (-o), or start from its best.pt with --finetune"
+                )
         self.learner.restore(saved.arrays)
         self.progress = Progress(**saved.meta["progress"])
         return True

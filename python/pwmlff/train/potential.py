@@ -29,7 +29,8 @@ from pwmlff.train.neighbors import Edges
 
 log = logging.getLogger(__name__)
 
-CHUNK = 64  # frames that are evaluated together
+CHUNK = 64  # frames that the nets are evaluated for together
+FEW = 8  # likewise by splines, which keep much of each frame
 #: RMS of forces, eV/angstrom, by which splines may differ from the nets that they stand for.
 SPLINE_GATE = 0.5e-3
 MOST_NODES = 1024
@@ -113,6 +114,21 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int) -> DP:
     return model
 
 
+def require_slots(model: DP, edges: Edges) -> None:
+    """Refuse frames with more neighbours than the model has slots for.
+
+    Raises:
+        Failure: an atom has too many.
+    """
+    most = int(edges.count.max(initial=0))
+    if most > model.maxNeighborNum:
+        raise Failure(
+            f"an atom has {most} neighbours of one element within {model.Rmax:g}, and the model "
+            f"has {model.maxNeighborNum} slots; make [model] max_neighbor {most} or more, or take "
+            "another model to go on from"
+        )
+
+
 class Potential:
     """A model, the frames that it learns from, and its parameters as one vector.
 
@@ -125,6 +141,7 @@ class Potential:
     def __init__(
         self, model: DP, frames: Frames, edges: Edges, nodes: int, precision: str, threads: int
     ) -> None:
+        require_slots(model, edges)
         structures = Structures(
             frames.first, edges.types, edges.count, edges.first, edges.rij, edges.j
         )
@@ -201,9 +218,9 @@ class Potential:
             factor = np.where(present, share, 0.0) * (weight / total if total > 0.0 else 0.0)
             per_frame.append(factor[mine.start : mine.stop])
         of_energy, of_force, of_virial = per_frame
-        e = np.nan_to_num((energy - frames.energies[chosen]) / natoms)
-        f = np.nan_to_num(force - frames.forces[rows])
-        w = np.nan_to_num((virial - frames.virials[chosen]) / natoms[:, None, None])
+        e = _off(energy, frames.energies[chosen]) / natoms
+        f = _off(force, frames.forces[rows])
+        w = _off(virial, frames.virials[chosen]) / natoms[:, None, None]
         repeats = frames.natoms[chosen]
         e_slope, e_loss = huber(e, weights.huber)
         f_slope, f_loss = huber(f, weights.huber)
@@ -297,7 +314,8 @@ class Potential:
             forces: what the nets give for their atoms.
         """
         self.core.prepare(parameters)
-        found = self.core.evaluate(sample)[1]
+        few = [sample[k : k + FEW] for k in range(0, len(sample), FEW)]
+        found = np.concatenate([self.core.evaluate(part)[1] for part in few])
         error = float(np.sqrt(np.square(found - forces).mean())) if found.size else 0.0
         if error <= SPLINE_GATE or self.core.nodes >= MOST_NODES:
             return self.core.nodes
@@ -329,6 +347,11 @@ def rows_of(first: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [np.arange(first[k], first[k + 1]) for k in chosen] or [np.zeros(0, dtype=np.int64)]
     )
+
+
+def _off(found: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Found - label, zero where there is no label."""
+    return np.where(np.isnan(label), 0.0, found - label)
 
 
 def huber(error: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:
