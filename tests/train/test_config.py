@@ -25,11 +25,20 @@ def test_defaults_and_options():
     assert config.data.train == ("a.xyz", "b.xyz")
     assert config.model.elements == ("Hf", "O")
     assert (config.run.max_time, config.run.models, config.output.folder) == (3.0, 2, "out")
-    assert (config.model.rmax, config.model.embedding, config.run.batch) == (6.0, (25, 25, 25), 8)
+    assert (config.model.rmax, config.model.embedding, config.run.batch) == (6.0, (25, 25, 25), 4)
     assert config.data.valid_fraction == 0.1
     # Without epochs and time it ends all the same.
     assert made().run.max_time > 0.0
     assert made("run.epochs=3").run.max_time == 0.0
+    # What fits the optimizer.
+    for name, expected in {
+        "adam": (320, 1.0, 0.999),
+        "kalman": (320, 1.0, 0.0),
+    }.items():
+        o = made(f"optimizer.name={name}").optimizer
+        assert (o.block, o.lambda_, o.ema) == expected
+    o = made("optimizer.name=kalman", "optimizer.matpl=true", "optimizer.ema=0.5").optimizer
+    assert (o.block, o.lambda_, o.ema) == (5120, 0.98, 0.5)
 
 
 def test_file(tmp_path: Path):
@@ -95,7 +104,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, settings):
         ("optimizer.betas=[0.9, 1.0]", ["betas[1] is 1.0", "below 1"]),
         ("optimizer.learning_rate=0", ["learning_rate is 0.0", "above 0"]),
         ("optimizer.name=adm", ["'adm'", "one of adam, kalman", "did you mean 'adam'?"]),
-        ("optimizer.warmup=0.7", ["warmup is 0.7 and decay 0.4", "at most 1"]),
+        ("optimizer.warmup=0.7", ["warmup is 0.7 and decay 0.5", "at most 1"]),
         ("loss.energy=[1]", ["energy has 1 entries, expected 2"]),
         ("model.embedding=[25, 'a']", ["embedding[1] is 'a' (a string)", "an integer"]),
         ("model.embedding=25", ["embedding is 25 (an integer)", "a list of integers"]),

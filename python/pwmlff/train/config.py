@@ -148,11 +148,11 @@ class Optimizer:
         0.5, "adam: share of the run, at its end, in which the rate falls", least=0.0, most=1.0
     )
     ema: float = _key(
-        0.999,
-        "adam: decay per step of the average of the parameters that is validated and saved; "
-        "0: none",
+        -1.0,
+        "decay per step of the average of the parameters that is validated and saved; 0: none",
         least=0.0,
         below=1.0,
+        shown="0.999, or 0 with `kalman`",
     )
     clip: float = _key(0.0, "adam: largest norm of the gradient; 0: any", least=0.0)
     betas: Pair = _key((0.9, 0.999), "adam: decay of the moments", least=0.0, below=1.0)
@@ -542,6 +542,7 @@ def _resolved(config: Config) -> Config:
         optimizer,
         block=optimizer.block or (5120 if optimizer.matpl else 320),
         lambda_=optimizer.lambda_ or (0.98 if optimizer.matpl else 1.0),
+        ema=optimizer.ema if optimizer.ema >= 0.0 else 0.999 * (optimizer.name == "adam"),
     )
     if optimizer.name == "kalman" and (loss.huber or data.group_weights):
         raise Failure(

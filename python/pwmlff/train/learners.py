@@ -13,7 +13,7 @@ import numpy as np
 
 from pwmlff.report import Failure
 from pwmlff.train import comm
-from pwmlff.train.adam import Adam, AdamOptions, Schedule
+from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
 from pwmlff.train.config import Config
 from pwmlff.train.edge import EdgeTrainee
 from pwmlff.train.frames import Frames
@@ -234,6 +234,7 @@ class ByKalman(_OfPotential):
             noises={} if o.matpl else {kind: noises[kind] for kind in kinds},
             matpl=o.matpl,
         )
+        self.average = Average(len(self.parameters), o.ema) if o.ema else None
 
     def step(self, batch: np.ndarray, done: float) -> float:
         """Update by the energies, groups of forces and, if wanted, virials of a batch."""
@@ -261,12 +262,16 @@ class ByKalman(_OfPotential):
 
         rng = np.random.default_rng((self.config.run.seed, self.kalman.updates))
         made = group_updates(frames, predict, gradient, update, rng, self.options)
+        if self.average is not None:
+            self.average.add(self.parameters)
         self.rate = self.kalman.forgetting
         return float(sum(m.error**2 for m in made) / max(1, len(made)))
 
     def averaged(self) -> np.ndarray:
-        """The parameters as they are: their noise falls by itself as the filter learns."""
-        return self.parameters.copy()
+        """The parameters, or their moving average where that is asked for."""
+        if self.average is None:
+            return self.parameters.copy()
+        return np.where(self.free, self.average.value(self.parameters), self.parameters)
 
     def wants(self, name: str) -> bool:
         """Whether this rank needs an array of a state: not the blocks of others."""
@@ -278,13 +283,16 @@ class ByKalman(_OfPotential):
         own = {f"kalman/{k}": v for k, v in self.kalman.state().items()}
         if self.ranks.rank:
             return own
-        return self._state() | own
+        average = {} if self.average is None else self.average.state()
+        return self._state() | own | {f"average/{k}": v for k, v in average.items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from a state, of any number of ranks."""
         self._restore(arrays)
         try:
             self.kalman.restore(_under("kalman/", arrays))
+            if self.average is not None:
+                self.average.restore(_under("average/", arrays))
         except ValueError as error:
             raise Failure(str(error)) from error
 
