@@ -35,7 +35,7 @@ def script(example: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("example", ["hfo2"])
+@pytest.mark.parametrize("example", ["hfo2", "lj"])
 def test_from_the_teacher_to_models_that_run(example: str, tmp_path, monkeypatch) -> None:
     """All commands of the script, those of pwmlff in this process and with one model."""
     made = script(example)
