@@ -18,7 +18,7 @@ import pytest
 from pwmlff import interpreter
 from pwmlff.report import Failure
 from pwmlff.train import checkpoint
-from pwmlff.train.checkpoint import DamagedError, generator, generator_state, latest, load, save
+from pwmlff.train.checkpoint import DamagedError, latest, load, save
 from pwmlff.train.comm import SharedFailure
 from thread_ranks import Thread, on_ranks
 
@@ -60,21 +60,6 @@ def test_what_is_written_is_read(tmp_path: Path):
     assert only.arrays.keys() == {"kalman.p.3"}
     with np.load(path) as archive:  # for people
         assert np.array_equal(archive["parameters"], arrays_of(70)["parameters"])
-
-
-def test_generators_go_on(tmp_path: Path):
-    for kind in (np.random.PCG64, np.random.Philox, np.random.MT19937):
-        rng = np.random.Generator(kind(3))
-        rng.normal(size=7)
-        rng.integers(0, 9, 3, dtype=np.int32)  # leaves half of a number
-        save(tmp_path, 1, {}, {"rng": generator_state(rng)})
-        again = generator(latest(tmp_path).meta["rng"])
-        assert again.integers(0, 9, 5, dtype=np.int32).tolist() == (
-            rng.integers(0, 9, 5, dtype=np.int32).tolist()
-        )
-        assert again.normal(size=5).tolist() == rng.normal(size=5).tolist()
-    with pytest.raises(Failure, match="found a random generator 'os', expected one of"):
-        generator({"bit_generator": "os"})
 
 
 def test_the_newest_are_kept(tmp_path: Path):

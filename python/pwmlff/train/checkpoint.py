@@ -73,7 +73,7 @@ def save(
         folder: is made where it is missing.
         step: of the training.
         arrays: of this rank; ranks other than 0 may have none. Not of objects.
-        meta: of rank 0; anything JSON holds, like the state of NumPy's bit generators.
+        meta: of rank 0; anything JSON holds.
         comm: the ranks.
         keep: how many checkpoints stay, this one included.
 
@@ -170,34 +170,6 @@ def latest(
         return None
     mine = agreed(comm, lambda: chosen or load(path, wanted))
     return Checkpoint(mine.path, mine.step, mine.arrays, mine.meta, skipped)
-
-
-def generator_state(rng: np.random.Generator) -> dict[str, Any]:
-    """State of a random generator as values for JSON, for meta."""
-    return _plain(rng.bit_generator.state)
-
-
-def generator(state: Mapping[str, Any]) -> np.random.Generator:
-    """A generator that goes on from :func:`generator_state`.
-
-    Raises:
-        Failure: the state is of a bit generator that this NumPy does not have.
-    """
-    kinds = {kind.__name__: kind for kind in np.random.BitGenerator.__subclasses__()}
-    name = state.get("bit_generator")
-    if name not in kinds:
-        raise Failure(f"found a random generator '{name}', expected one of {', '.join(kinds)}")
-    bits = kinds[name]()
-    bits.state = dict(state)
-    return np.random.Generator(bits)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return value
 
 
 def _name(count: int, rank: int) -> str:

@@ -36,7 +36,7 @@ from pwmlff.models import save_model
 from pwmlff.report import Failure
 from pwmlff.train import comm, statistics
 from pwmlff.train.adam import AdamOptions
-from pwmlff.train.frames import Frames
+from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.neighbors import Edges
 
 #: Edges that are evaluated together where no gradient by parameters is wanted.
@@ -204,7 +204,7 @@ def graph_of(
         chosen: frames, in the order of the graph.
         dtype: of edge_vec.
     """
-    atoms, rows = _rows(frames.first, chosen), _rows(edges.first, chosen)
+    atoms, rows = rows_of(frames.first, chosen), rows_of(edges.first, chosen)
     natoms = frames.natoms[chosen]
     frame = np.repeat(np.arange(len(chosen)), natoms)
     begin = np.cumsum(natoms) - natoms
@@ -217,12 +217,6 @@ def graph_of(
         torch.from_numpy(frame.astype(np.int64)),
         len(chosen),
     )
-
-
-def _rows(first: np.ndarray, chosen: Sequence[int] | np.ndarray) -> np.ndarray:
-    """What belongs to some frames, one frame after another; first [nframes + 1] says where."""
-    spans = [np.arange(first[k], first[k + 1]) for k in chosen]
-    return np.concatenate(spans) if spans else np.zeros(0, dtype=np.int64)
 
 
 class Derivatives(nn.Module):
@@ -528,7 +522,7 @@ class EdgeTrainee:
     def _labels(self, chosen: np.ndarray) -> dict[str, Tensor]:
         """Labels of some frames, NaN where there is none; energies less those of atoms."""
         frames = self.frames
-        atoms = _rows(frames.first, chosen)
+        atoms = rows_of(frames.first, chosen)
         frame = np.repeat(np.arange(len(chosen)), frames.natoms[chosen])
         shift = np.bincount(frame, self.energy_shift[self.edges.types[atoms]], len(chosen))
         labels = {

@@ -12,6 +12,17 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.stress import full_3x3_to_voigt_6_stress
 
 
+def rows_of(first: np.ndarray, chosen: Iterable[int]) -> np.ndarray:
+    """What belongs to some frames, one frame after another.
+
+    Args:
+        first: int64 [nframes + 1] where the atoms, or the edges, of a frame begin.
+        chosen: frames.
+    """
+    spans = [np.arange(first[k], first[k + 1]) for k in chosen]
+    return np.concatenate(spans) if spans else np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class Frames:
     """Structures of any size and composition with energies, forces and virials.
@@ -71,9 +82,7 @@ class Frames:
     def select(self, frames: Sequence[int] | np.ndarray) -> Frames:
         """Some of the frames, in the order given."""
         frames = np.asarray(frames, dtype=np.int64)
-        rows = np.concatenate(
-            [np.arange(self.first[k], self.first[k + 1]) for k in frames] or [np.zeros(0, int)]
-        )
+        rows = rows_of(self.first, frames)
         per_atom = {"numbers", "positions", "forces"}
         values = {}
         for entry in fields(self):

@@ -20,10 +20,9 @@ import numpy as np
 from pwmlff.report import Failure
 from pwmlff.train import card, checkpoint, comm, errors
 from pwmlff.train.config import Config
-from pwmlff.train.frames import Frames
+from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.learners import Learner
 from pwmlff.train.neighbors import Edges
-from pwmlff.train.potential import rows_of
 from pwmlff.train.record import Display, Record, Row
 
 log = logging.getLogger(__name__)

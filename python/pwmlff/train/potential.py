@@ -23,7 +23,7 @@ from pwmlff.models import DP, DPConfig
 from pwmlff.report import Failure
 from pwmlff.train import statistics
 from pwmlff.train.config import Config
-from pwmlff.train.frames import Frames
+from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.gradient import DPGradient, Structures
 from pwmlff.train.neighbors import Edges
 
@@ -340,13 +340,6 @@ def shift(potential: Potential) -> None:
     with torch.no_grad():
         for net, value in zip(potential.model.fitting_net, change, strict=True):
             net.layers[-1].bias.add_(float(value))
-
-
-def rows_of(first: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Atoms of some frames, one frame after another."""
-    return np.concatenate(
-        [np.arange(first[k], first[k + 1]) for k in chosen] or [np.zeros(0, dtype=np.int64)]
-    )
 
 
 def _off(found: np.ndarray, label: np.ndarray) -> np.ndarray:
