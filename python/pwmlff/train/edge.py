@@ -21,7 +21,7 @@ import fnmatch
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -270,7 +270,7 @@ def predict(
     energy, forces = np.empty(len(frames)), np.empty((len(frames.numbers), 3))
     virial = np.empty((len(frames), 3, 3))
     derivatives = Derivatives(module).eval()
-    for some in _chunks(edges):
+    for some in edges.chunks(CHUNK_EDGES):
         # The optimising executor of TorchScript specialises for sizes, which change.
         with torch.jit.optimized_execution(False):
             found = derivatives(graph_of(frames, edges, some, torch.float64))
@@ -286,16 +286,6 @@ def predict(
             "that is no number; look for overlapping atoms or a division by zero in it"
         )
     return energy, forces, virial
-
-
-def _chunks(edges: Edges) -> Iterator[range]:
-    """Frames one after another, as many as have CHUNK_EDGES edges, or one."""
-    begin, nframes = 0, len(edges.first) - 1
-    while begin < nframes:
-        limit = edges.first[begin] + CHUNK_EDGES
-        end = max(begin + 1, int(np.searchsorted(edges.first, limit, side="right")) - 1)
-        yield range(begin, end)
-        begin = end
 
 
 # ---- training

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,6 +45,15 @@ class Edges:
     def ntypes(self) -> int:
         """Number of types."""
         return len(self.elements)
+
+    def chunks(self, most: int) -> Iterator[range]:
+        """Frames one after another, as many at a time as have `most` edges, or one."""
+        begin, nframes = 0, len(self.first) - 1
+        while begin < nframes:
+            limit = self.first[begin] + most
+            end = max(begin + 1, int(np.searchsorted(self.first, limit, side="right")) - 1)
+            yield range(begin, end)
+            begin = end
 
     @cached_property
     def distances(self) -> np.ndarray:

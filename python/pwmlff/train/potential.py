@@ -29,8 +29,8 @@ from pwmlff.train.neighbors import Edges
 
 log = logging.getLogger(__name__)
 
-CHUNK = 64  # frames that the nets are evaluated for together
-FEW = 8  # likewise by splines, which keep much of each frame
+CHUNK_EDGES = 500_000  # that the nets are evaluated for together, unless a frame has more
+FEW = 8  # frames that splines are evaluated for together, as they keep much of each
 #: RMS of forces, eV/angstrom, by which splines may differ from the nets that they stand for.
 SPLINE_GATE = 0.5e-3
 MOST_NODES = 1024
@@ -268,8 +268,8 @@ class Potential:
         energy = np.zeros(len(frames))
         forces = np.zeros((len(frames.numbers), 3))
         virial = np.zeros((len(frames), 3, 3))
-        for begin in range(0, len(frames), CHUNK):
-            end = min(begin + CHUNK, len(frames))
+        for some in edges.chunks(CHUNK_EDGES):
+            begin, end = some.start, some.stop
             atoms = slice(int(frames.first[begin]), int(frames.first[end]))
             of_edges = slice(int(edges.first[begin]), int(edges.first[end]))
             rij, j = edges.rij[of_edges], edges.j[of_edges]
