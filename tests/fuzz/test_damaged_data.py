@@ -13,7 +13,7 @@ from ase.io import write
 from labelled_structures import trajectory
 
 #: How many, and of which series: PWMLFF_MUTANTS=10000 PWMLFF_SEED=1 pytest tests/fuzz
-COUNT = int(os.environ.get("PWMLFF_MUTANTS", "100"))
+COUNT = int(os.environ.get("PWMLFF_MUTANTS", "60"))
 SEED = int(os.environ.get("PWMLFF_SEED", "0"))
 
 # In a process of its own: a crash is a result, too. It names each mutant before it opens it.

@@ -83,11 +83,12 @@ def load(
         "format": format,
         "group_by": group_by,
     }
-    entry = None
+    entry = damaged = None
     if cache is not None and fspath(cache) != NONE:
         options["files"] = [[spec, _digest(readers.split(spec)[0])] for spec in specs]
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
         entry = (place() if fspath(cache) == AUTO else Path(cache)) / key
+        damaged = _identity(entry)  # if it cannot be opened
         kept = _opened(entry, options, threads)
         if kept is not None:
             return _announced(*kept)
@@ -97,7 +98,7 @@ def load(
     for array in (*_arrays(frames).values(), *_arrays(edges).values()):
         array.flags.writeable = False
     if entry is not None:
-        _keep(entry, options, frames, edges, found)
+        _keep(entry, options, frames, edges, found, damaged)
     return _announced(frames, edges, found)
 
 
@@ -191,6 +192,7 @@ def _keep(
     frames: Frames,
     edges: Edges,
     found: Sequence[tuple[bool, str]],
+    damaged: int | None,
 ) -> None:
     """Write an entry; where that fails, say so and leave nothing behind."""
     folder = None
@@ -215,7 +217,7 @@ def _keep(
             "findings": found,
         }
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
-        _put(folder, entry)
+        _put(folder, entry, damaged)
     except OSError as error:
         log.warning(
             "cannot keep the training data in '%s': %s; going on without a cache",
@@ -226,7 +228,15 @@ def _keep(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _put(folder: Path, entry: Path) -> None:
+def _identity(entry: Path) -> int | None:
+    """What tells a folder from another of its name; None where there is none."""
+    try:
+        return entry.stat().st_ino
+    except OSError:
+        return None
+
+
+def _put(folder: Path, entry: Path, damaged: int | None) -> None:
     """Give a finished folder its name, in place of a damaged entry; another writer may be first."""
     for _ in range(3):
         try:
@@ -234,8 +244,10 @@ def _put(folder: Path, entry: Path) -> None:
         except OSError:
             if not entry.exists():
                 raise
-            # This one was not there or damaged when it was looked for: what is there now is either
-            # that, or what another process has just finished, which is the same as this.
+            # What is there now is either what was found damaged, or what another process has just
+            # finished, which is the same as this. If all removed that, nothing could be left.
+            if _identity(entry) not in (None, damaged):
+                return
             old = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=entry.parent))
             try:
                 entry.rename(old / entry.name)
