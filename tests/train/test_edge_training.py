@@ -356,7 +356,7 @@ import torch
 from pwmlff.train import comm
 torch.set_num_threads(1)
 ranks = comm.connect()
-from test_edge import Weights, taught, trainee
+from test_edge_training import Weights, taught, trainee
 trained = trainee(taught(missing=True), ranks=ranks)
 sums = [trained.step(batch, 1e-2, Weights()) for batch in ([0, 1, 2, 3, 4], [2], [4, 3], [1, 0, 2])]
 comm.same_everywhere(ranks, trained.parameters)
