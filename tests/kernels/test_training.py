@@ -11,7 +11,9 @@ import torch
 from labelled_structures import frames_of
 from pwmlff.models import DP, pad_neighbors
 from pwmlff.train import neighbors
-from pwmlff.train.gradient import DPGradient, Structures, spline_coefficients
+from pwmlff.train.frames import Frames
+from pwmlff.train.gradient import DPGradient, spline_coefficients
+from pwmlff.train.neighbors import Edges
 from systems import System
 
 SYSTEM = System(
@@ -31,17 +33,16 @@ SHAPES = (
 )  # fmt: skip
 
 
-def structures(atoms: list) -> Structures:
+def of(atoms: list) -> tuple[Frames, Edges]:
     frames = frames_of(atoms)
-    edges = neighbors.of(frames, SYSTEM.elements, SYSTEM.rmax)
-    return Structures(frames.first, edges.types, edges.count, edges.first, edges.rij, edges.j)
+    return frames, neighbors.of(frames, SYSTEM.elements, SYSTEM.rmax)
 
 
 ATOMS = [system.atoms(seed=k) for k, system in enumerate(SHAPES)]
 
 
 def gradient(nodes: int = 64, precision: str = "float64", threads: int = 1) -> DPGradient:
-    return DPGradient(SYSTEM.model(), structures(ATOMS), nodes, precision, threads)
+    return DPGradient(SYSTEM.model(), *of(ATOMS), nodes, precision, threads)
 
 
 def weights(n: int, natoms: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -121,7 +122,7 @@ def test_forces_and_virial_are_derivatives() -> None:
     def energy(change) -> float:
         moved = [atoms.copy() for atoms in ATOMS]
         change(moved)
-        other = DPGradient(SYSTEM.model(), structures(ATOMS + moved), 64, "float64")
+        other = DPGradient(SYSTEM.model(), *of(ATOMS + moved), 64, "float64")
         other.low = low
         other.set_nodes(64)
         other.prepare(other.read())
@@ -225,8 +226,8 @@ def test_splines_are_those_of_scipy() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     core = gradient()._core
-    s = structures(ATOMS)
-    tensors = [torch.from_numpy(x) for x in (s.first, s.species, s.count, s.first_edge, s.rij, s.j)]
+    frames, e = of(ATOMS)
+    tensors = [torch.from_numpy(x) for x in (frames.first, e.types, e.count, e.first, e.rij, e.j)]
     for place, bad, text in (
         (1, tensors[1] + 1, "has type 2"),
         (1, tensors[1].long(), "species is"),

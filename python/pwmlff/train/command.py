@@ -246,7 +246,10 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
             f"found no row in the log of '{folder}': the training was stopped before its first "
             "validation, or the log was removed; --resume goes on"
         )
-    row = min(logged.rows, key=lambda row: _score(row, config))
+    row = min(
+        logged.rows,
+        key=lambda row: loop.score_of(_of_row(row, "valid") or _of_row(row, "train"), config),
+    )
     trained = Trained(
         str(folder / f"{BEST}.pt"),
         outcome.epochs,
@@ -257,13 +260,6 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
         _of_row(row, "valid"),
     )
     return TrainReport([trained], {}, config.model.units)
-
-
-def _score(row: record.Row, config: Config) -> float:
-    """What :func:`loop.score_of` makes of the errors in a row."""
-    found = _of_row(row, "valid") or _of_row(row, "train")
-    factor = errors.UNITS[config.model.units].factor
-    return sum(getattr(config.loss, k)[1] * (v / factor) ** 2 for k, v in found.items())
 
 
 def _of_row(row: record.Row, which: str) -> dict[str, float]:

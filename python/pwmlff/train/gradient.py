@@ -10,7 +10,6 @@ coefficients back to that by the parameters.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,33 +17,13 @@ from torch import Tensor
 
 import pwmlff.kernels  # noqa: F401  registers the class
 from pwmlff.models import DP
+from pwmlff.train import statistics
+from pwmlff.train.frames import Frames
+from pwmlff.train.neighbors import Edges
 
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 #: The first node of a pair of types, as a share of the shortest distance in the data.
 FIRST_NODE = 0.98
-
-
-@dataclass(frozen=True)
-class Structures:
-    """Frames as the kernels take them: types, and edges by centre and type of the neighbour."""
-
-    first: np.ndarray  # int64 [nframes + 1] where the atoms of a frame begin
-    species: np.ndarray  # int32 [natoms] index into the model's elements
-    count: np.ndarray  # int32 [natoms, ntypes] edges of an atom
-    first_edge: np.ndarray  # int64 [nframes + 1]
-    rij: np.ndarray  # float64 [nedges, 3] x_j - x_i, within the cutoff
-    j: np.ndarray  # int32 [nedges] within the frame
-
-    def shortest(self, rmax: float) -> np.ndarray:
-        """Shortest distance of each pair of types [ntypes, ntypes], rmax where there is none."""
-        ntypes = self.count.shape[1]
-        pair = np.repeat(
-            (self.species[:, None] * ntypes + np.arange(ntypes)).ravel(), self.count.ravel()
-        )
-        result = np.full(ntypes * ntypes, rmax)
-        np.minimum.at(result, pair, np.linalg.norm(self.rij, axis=1))
-        result = result.reshape(ntypes, ntypes)
-        return np.minimum(result, result.T)
 
 
 def spline_coefficients(nodes: int) -> np.ndarray:
@@ -60,12 +39,6 @@ def spline_coefficients(nodes: int) -> np.ndarray:
     equations[nodes, [nodes - 1, nodes + 1]] = -0.5, 0.5
     equations[nodes + 1, :5] = 1.0, -4.0, 6.0, -4.0, 1.0
     return np.linalg.solve(equations, np.eye(nodes + 2, nodes))
-
-
-def switch(r: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
-    """s(r) of the environment matrix (models/dp.py), for r > 0."""
-    u = np.clip((r - rmin) / (rmax - rmin), 0.0, 1.0)
-    return (1.0 + u**3 * (-6.0 * u**2 + 15.0 * u - 10.0)) / r
 
 
 def _tensor(array: np.ndarray) -> Tensor:
@@ -92,7 +65,7 @@ class DPGradient:
 
     Args:
         model: in float64; its parameters are the start, and are changed by `write` alone.
-        structures: the frames.
+        frames, edges: the frames, and their neighbours within the cutoff.
         nodes: of the splines, for each pair of types.
         precision: of the kernels, "float32" or "float64".
         threads: that frames are spread over; they change no bit of a result.
@@ -104,12 +77,13 @@ class DPGradient:
     def __init__(
         self,
         model: DP,
-        structures: Structures,
+        frames: Frames,
+        edges: Edges,
         nodes: int = 64,
         precision: str = "float32",
         threads: int = 1,
     ) -> None:
-        self.model, self.structures = model, structures
+        self.model, self.frames, self.edges = model, frames, edges
         self.precision, self.threads = precision, threads
         self.names = [name for name, _ in model.named_parameters()]
         self.shapes = [tuple(p.shape) for p in model.parameters()]
@@ -122,14 +96,15 @@ class DPGradient:
         self._nembedding = sum(sizes[: nets[0]]) * ntypes**2
         self.width = model.embedding_net[0].layers[-1].weight.shape[1]
         self.scale = 1.0 / (model.maxNeighborNum * ntypes)
-        self.low = FIRST_NODE * structures.shortest(model.Rmax)
+        shortest = np.minimum(statistics.shortest(edges, model.Rmax), model.Rmax)
+        self.low = FIRST_NODE * np.minimum(shortest, shortest.T)
         self.set_nodes(nodes)
 
     def set_nodes(self, nodes: int) -> None:
         """Take another number of nodes."""
         model = self.model
         self.nodes = nodes
-        statistics = [_by_pair(t, model.ntypes) for t in (model.davg, model.dstd)]
+        of_pairs = [_by_pair(t, model.ntypes) for t in (model.davg, model.dstd)]
         hidden = list(model.fitting_net[0].layers)[:-1]
         self._core = torch.classes.pwmlff.DPTraining(
             model.M2,
@@ -138,22 +113,22 @@ class DPGradient:
             nodes,
             model.Rmin,
             model.Rmax,
-            *statistics,
+            *of_pairs,
             torch.from_numpy(self.low),
             [layer.weight.shape[1] for layer in hidden],
             [int(hasattr(layer, "resnet_dt")) for layer in hidden],
             [int(hasattr(layer, "resnet_dt")) for layer in hidden],
             self.precision == "float32",
         )
-        s = self.structures
+        e = self.edges
         self._core.set_frames(
-            *(_tensor(x) for x in (s.first, s.species, s.count, s.first_edge, s.rij, s.j))
+            *(_tensor(x) for x in (self.frames.first, e.types, e.count, e.first, e.rij, e.j))
         )
         self._place_fitting()
         self._matrix = torch.from_numpy(spline_coefficients(nodes) * self.scale)
         r = self.low[..., None] + (model.Rmax - self.low[..., None]) * np.linspace(0, 1, nodes)
-        mean, deviation = (t[:, :, :1].numpy() for t in statistics)
-        x = (switch(r, model.Rmin, model.Rmax) - mean) / deviation
+        mean, deviation = (t[:, :, :1].numpy() for t in of_pairs)
+        x = (statistics.switched(r, model.Rmin, model.Rmax) - mean) / deviation
         self._x = torch.from_numpy(x.reshape(model.ntypes**2, nodes, 1))
 
     def _place_fitting(self) -> None:

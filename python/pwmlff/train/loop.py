@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -209,7 +209,9 @@ class Training:
                 found = self.learner.evaluate(self.valid.frames, self.valid.edges)
                 valid = errors.of(self.valid.frames, *found, config.model.units)
         self.learner.refine(self.sample, forces)
-        score = self.ranks.broadcast(score_of(valid or train, config))
+        judged = valid or train
+        rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
+        score = self.ranks.broadcast(score_of(rmse, config))
         if not np.isfinite(score):
             raise comm.SharedFailure(
                 f"epoch {self.epoch:.2f}: the errors of the model are no numbers: lower "
@@ -322,12 +324,12 @@ def select_edges(edges: Edges, frames: Frames, chosen: np.ndarray) -> Edges:
     )
 
 
-def score_of(found: errors.Errors | None, config: Config) -> float:
-    """The loss of a validation with the weights of the end; what is best has the lowest."""
-    if found is None:
-        return float("inf")
+def score_of(rmse: Mapping[str, float], config: Config) -> float:
+    """The loss of a validation with the weights of the end; what is best has the lowest.
+
+    Args:
+        rmse: of the quantities that have labels, as they are reported.
+        config: of the training.
+    """
     factor = errors.UNITS[config.model.units].factor
-    return sum(
-        getattr(config.loss, name)[1] * (measure.rmse / factor) ** 2
-        for name, measure in found.measures.items()
-    )
+    return sum(getattr(config.loss, k)[1] * (value / factor) ** 2 for k, value in rmse.items())

@@ -24,7 +24,7 @@ from pwmlff.report import Failure
 from pwmlff.train import statistics
 from pwmlff.train.config import Config
 from pwmlff.train.frames import Frames, rows_of
-from pwmlff.train.gradient import DPGradient, Structures
+from pwmlff.train.gradient import DPGradient
 from pwmlff.train.neighbors import Edges
 
 log = logging.getLogger(__name__)
@@ -142,12 +142,9 @@ class Potential:
         self, model: DP, frames: Frames, edges: Edges, nodes: int, precision: str, threads: int
     ) -> None:
         require_slots(model, edges)
-        structures = Structures(
-            frames.first, edges.types, edges.count, edges.first, edges.rij, edges.j
-        )
         self.frames, self.edges = frames, edges
         try:
-            self.core = DPGradient(model, structures, nodes, precision, threads)
+            self.core = DPGradient(model, frames, edges, nodes, precision, threads)
         except ValueError as error:
             raise Failure(f"cannot train this model: {error}") from error
         self.model, self.threads = model, threads

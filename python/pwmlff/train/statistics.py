@@ -130,6 +130,11 @@ def switched(r: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
     return (1.0 + u * u * u * ((-6.0 * u + 15.0) * u - 10.0)) / r
 
 
+def shortest(edges: Edges, rmax: float) -> np.ndarray:
+    """Shortest distance of each pair of types [ntypes, ntypes], infinite where there is none."""
+    return _moments(edges, 0.0, rmax)[3]
+
+
 def _moments(
     edges: Edges, rmin: float, rmax: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
