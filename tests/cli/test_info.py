@@ -21,7 +21,7 @@ from labelled_structures import frames_of
 from pwmlff import model_file
 from pwmlff.engine import choose
 from pwmlff.report import Failure
-from pwmlff.train.card import fingerprint, make
+from pwmlff.train.card import make
 from pwmlff.train.config import from_command
 from pwmlff.train.errors import of as errors_of
 from systems import SYSTEMS, other_activation
@@ -526,8 +526,8 @@ def test_fingerprint_of_the_data():
     """Structures and labels count, in whatever width and files they come; names do not."""
     one = frames_of([BINARY.atoms(1), BINARY.atoms(2)], [1.0, 2.0])
     same = frames_of([BINARY.atoms(1), BINARY.atoms(2)], [1.0, 2.0], groups=["x", "y"], file="b")
-    assert fingerprint(one) == fingerprint(same)
-    assert fingerprint(replace(one, numbers=one.numbers.astype(np.int64))) == fingerprint(one)
+    assert one.fingerprint == same.fingerprint
+    assert replace(one, numbers=one.numbers.astype(np.int64)).fingerprint == one.fingerprint
     moved = one.positions.copy()
     moved[3, 1] += 1e-15
     for other in (
@@ -535,7 +535,7 @@ def test_fingerprint_of_the_data():
         replace(one, energies=np.array([1.0, np.nan])),
         one.select([1, 0]),
     ):
-        assert fingerprint(other) != fingerprint(one)
+        assert other.fingerprint != one.fingerprint
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import Any
@@ -57,7 +56,7 @@ def _described(frames: Frames | None) -> dict[str, Any] | None:
         return None
     counts = np.bincount(frames.group, minlength=len(frames.group_names))
     return {
-        "sha256": fingerprint(frames),
+        "sha256": frames.fingerprint,
         "frames": len(frames),
         "atoms": len(frames.numbers),
         "elements": [chemical_symbols[z] for z in frames.elements],
@@ -70,18 +69,3 @@ def _measures(errors: Errors | None) -> dict[str, dict[str, float]] | None:
     if errors is None:
         return None
     return {q: {"rmse": m.rmse, "mae": m.mae} for q, m in errors.measures.items()}
-
-
-def fingerprint(frames: Frames) -> str:
-    """SHA-256 of structures and labels, in their order; names of files and groups do not count."""
-    digest = hashlib.sha256()
-    for entry in fields(frames):
-        if entry.name in {"group", "file", "index"}:
-            continue
-        value = getattr(frames, entry.name)
-        if isinstance(value, np.ndarray):
-            # Of one byte order and one width on every machine.
-            kind = "<f8" if value.dtype.kind == "f" else "<i8"
-            digest.update(f"{entry.name} {value.shape} ".encode())
-            digest.update(np.ascontiguousarray(value, dtype=kind).tobytes())
-    return digest.hexdigest()

@@ -479,7 +479,8 @@ class EdgeTrainee:
         loss = torch.zeros((), dtype=torch.float64, device=self.device)
         squares, numbers = [], []
         for quantity, difference in off.items():
-            factor = self._factors(quantity, batch, getattr(weights, quantity))[mine] * counts
+            weight = getattr(weights, quantity)
+            factor = self.frames.shares(quantity, batch, self.of_frame, weight)[mine] * counts
             factor = torch.from_numpy(factor).to(self.device)
             there = labels[quantity].isfinite()
             if quantity == "force":
@@ -491,23 +492,6 @@ class EdgeTrainee:
             squares.append(float(error.detach().square().sum()) * bool(counts.any()))
             numbers.append(int(there.sum()) * bool(counts.any()))
         return loss, np.array([float(loss.detach()), *squares, *numbers])
-
-    def _factors(self, quantity: str, batch: np.ndarray, weight: float) -> np.ndarray:
-        """What the error of each frame of a batch counts; 0 without a label."""
-        share = np.where(self._has(quantity)[batch], self.of_frame[batch], 0.0)
-        total = share.sum()
-        return share * (weight / total if total > 0.0 else 0.0)
-
-    def _has(self, quantity: str) -> np.ndarray:
-        """Which frames have a label."""
-        frames = self.frames
-        if quantity == "energy":
-            return ~np.isnan(frames.energies)
-        if quantity == "virial":
-            return ~np.isnan(frames.virials[:, 0, 0])
-        # All forces of a frame are there, or none is.
-        some = np.minimum(frames.first[:-1], max(len(frames.numbers) - 1, 0))
-        return (frames.natoms > 0) & ~np.isnan(frames.forces[some, 0])
 
     def _labels(self, chosen: np.ndarray) -> dict[str, Tensor]:
         """Labels of some frames, NaN where there is none; energies less those of atoms."""

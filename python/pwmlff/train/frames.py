@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -55,6 +56,49 @@ class Frames:
     def natoms(self) -> np.ndarray:
         """Atoms of each frame, int64 [nframes]."""
         return np.diff(self.first)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of structures and labels, in their order; not of names of files and groups."""
+        digest = hashlib.sha256()
+        for entry in fields(self):
+            if entry.name in {"group", "file", "index"}:
+                continue
+            value = getattr(self, entry.name)
+            if isinstance(value, np.ndarray):
+                # Of one byte order and one width on every machine.
+                kind = "<f8" if value.dtype.kind == "f" else "<i8"
+                digest.update(f"{entry.name} {value.shape} ".encode())
+                digest.update(np.ascontiguousarray(value, dtype=kind).tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def labelled(self) -> dict[str, np.ndarray]:
+        """Which frames have a label, bool [nframes], by "energy", "force" and "virial"."""
+        # All forces of a frame are there, or none is.
+        has_atoms = self.natoms > 0
+        force = has_atoms.copy()
+        force[has_atoms] = ~np.isnan(self.forces[self.first[:-1][has_atoms], 0])
+        return {
+            "energy": ~np.isnan(self.energies),
+            "force": force,
+            "virial": ~np.isnan(self.virials[:, 0, 0]),
+        }
+
+    def shares(
+        self, quantity: str, batch: np.ndarray, of_frame: np.ndarray, weight: float
+    ) -> np.ndarray:
+        """What the error of each frame of a batch counts in a loss; 0 without a label.
+
+        Args:
+            quantity: of `labelled`.
+            batch: frames.
+            of_frame: [nframes] weights of the frames.
+            weight: what the shares add up to, where a frame has the label.
+        """
+        share = np.where(self.labelled[quantity][batch], of_frame[batch], 0.0)
+        total = share.sum()
+        return share * (weight / total if total > 0.0 else 0.0)
 
     @property
     def elements(self) -> list[int]:

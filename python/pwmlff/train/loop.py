@@ -11,14 +11,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pwmlff.report import Failure
-from pwmlff.train import card, checkpoint, comm, errors
+from pwmlff.train import checkpoint, comm, errors
 from pwmlff.train.config import Config
 from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.learners import Learner
@@ -266,17 +265,13 @@ class Training:
             "units": model.units,
         }
 
-    @cached_property
-    def _data(self) -> str:
-        return card.fingerprint(self.learner.frames)
-
     def save(self) -> None:
         """Write a checkpoint. Collective."""
         meta = {
             "progress": vars(self.progress),
             "names": self.learner.names,
             "model": self._identity(),
-            "data": self._data,
+            "data": self.learner.frames.fingerprint,
         }
         checkpoint.save(self.folder, self.progress.step, self.learner.state(), meta, self.ranks)
 
@@ -296,7 +291,11 @@ class Training:
         for what, there, here in (
             ("the parameters", meta["names"], self.learner.names),
             ("the model", meta["model"], self._identity()),
-            ("the data to learn from, with the hash", meta["data"], self._data),
+            (
+                "the data to learn from, with the hash",
+                meta["data"],
+                self.learner.frames.fingerprint,
+            ),
         ):
             if there != here:
                 raise comm.SharedFailure(

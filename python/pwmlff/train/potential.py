@@ -201,20 +201,10 @@ class Potential:
         energy, force, virial = self.core.evaluate(chosen)
         natoms = frames.natoms[chosen].astype(float)
         rows = rows_of(frames.first, chosen)
-        share = of_frame[batch]
-        has_energy = ~np.isnan(frames.energies[batch])
-        has_force = ~np.isnan(frames.forces[frames.first[batch], 0])
-        has_virial = ~np.isnan(frames.virials[batch, 0, 0])
-        per_frame = []
-        for present, weight in (
-            (has_energy, weights.energy),
-            (has_force, weights.force),
-            (has_virial, weights.virial),
-        ):
-            total = share[present].sum()
-            factor = np.where(present, share, 0.0) * (weight / total if total > 0.0 else 0.0)
-            per_frame.append(factor[mine.start : mine.stop])
-        of_energy, of_force, of_virial = per_frame
+        of_energy, of_force, of_virial = (
+            frames.shares(name, batch, of_frame, getattr(weights, name))[mine.start : mine.stop]
+            for name in ("energy", "force", "virial")
+        )
         e = _off(energy, frames.energies[chosen]) / natoms
         f = _off(force, frames.forces[rows])
         w = _off(virial, frames.virials[chosen]) / natoms[:, None, None]
@@ -223,10 +213,9 @@ class Potential:
         f_slope, f_loss = huber(f, weights.huber)
         w_slope, w_loss = huber(w, weights.huber)
         per_atom = np.repeat(of_force / (3.0 * natoms), repeats)[:, None]
-        loss = of_energy * e_loss + of_virial * w_loss.mean((1, 2))
-        begin = np.r_[0, np.cumsum(repeats)[:-1]]
-        if len(f_loss):
-            loss = loss + np.add.reduceat((per_atom * f_loss).sum(1), begin)
+        frame = np.repeat(np.arange(len(chosen)), repeats)
+        of_forces = np.bincount(frame, (per_atom * f_loss).sum(1), len(chosen))
+        loss = of_energy * e_loss + of_virial * w_loss.mean((1, 2)) + of_forces
         gradient = self.core.gradients(
             of_energy * e_slope / natoms,
             per_atom * f_slope,
