@@ -59,6 +59,18 @@ inline void check_shape(const char *name, const at::Tensor &tensor, c10::IntArra
   TORCH_CHECK(fits, name, " has shape ", tensor.sym_sizes(), "; expected ", expected);
 }
 
+/// What a class takes from Python: memory that it reads as it is.
+/// @throws c10::ValueError unless the tensor is contiguous, on the CPU, of this type and shape
+inline void check_array(const char *name, const at::Tensor &tensor, c10::ScalarType type,
+                        c10::IntArrayRef shape)
+{
+  TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.scalar_type() == type &&
+                        tensor.is_contiguous() && tensor.sizes() == shape,
+                    name, " is ", tensor.toString(), " ", tensor.sizes(),
+                    ", expected a contiguous ", c10::toString(type), " tensor ", shape,
+                    " on the CPU");
+}
+
 /// @throws c10::Error unless two tensors share device and type
 inline void check_like(const char *name, const at::Tensor &tensor, const char *other_name,
                        const at::Tensor &other)

@@ -42,6 +42,7 @@
 
 #include "binding.h"
 
+#include "../common/op.h"
 #include "archive/model_archive.h"
 #include "device_engine.h"
 #include "engine.h"
@@ -59,21 +60,12 @@ using torch::Tensor;
 
 /* ---- checks of what comes from users; the engines trust their callers ---- */
 
-void check(const char *name, const Tensor &tensor, at::ScalarType type, at::IntArrayRef shape)
-{
-  TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.scalar_type() == type &&
-                        tensor.is_contiguous() && tensor.sizes() == shape,
-                    name, " is ", tensor.toString(), " ", tensor.sizes(),
-                    ", expected a contiguous ", c10::toString(type), " tensor ", shape,
-                    " on the CPU");
-}
-
 /// @return the number of centres
 std::int64_t check_list(const Tensor &first, const Tensor &candidate, std::int64_t nrows,
                         std::int64_t nspecies)
 {
-  check("first", first, at::kInt, {first.numel()});
-  check("candidate", candidate, at::kInt, {candidate.numel()});
+  check_array("first", first, at::kInt, {first.numel()});
+  check_array("candidate", candidate, at::kInt, {candidate.numel()});
   const std::int64_t ncentres = (first.numel() - 1) / nspecies;
   TORCH_CHECK_VALUE(first.numel() == ncentres * nspecies + 1 && ncentres <= nrows, "first has ",
                     first.numel(), " entries, expected ncentres*", nspecies, " + 1 with at most ",
@@ -128,8 +120,8 @@ class DPEngineBinding : public torch::CustomClassHolder {
   {
     const std::int64_t nrows = x.dim() == 2 ? x.size(0) : -1;
     const std::int64_t nspecies = engine.network().nspecies();
-    check("x", x, at::kDouble, {nrows, 3});
-    check("species", species, at::kInt, {nrows});
+    check_array("x", x, at::kDouble, {nrows, 3});
+    check_array("species", species, at::kInt, {nrows});
     const std::int64_t ncentres = check_list(first, candidate, nrows, nspecies);
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
 
@@ -187,7 +179,7 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
   void set_neighbors(const Tensor &species, const Tensor &first, const Tensor &candidate)
   {
     const std::int64_t nrows = species.numel();
-    check("species", species, at::kInt, {nrows});
+    check_array("species", species, at::kInt, {nrows});
     const std::int64_t ncentres = check_list(first, candidate, nrows, nspecies());
     neighbors.assign(static_cast<int>(ncentres), static_cast<int>(nrows), nspecies(),
                      species.const_data_ptr<int>(), first.const_data_ptr<int>(),
@@ -198,8 +190,8 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
                                             std::int64_t ncentres, double reach)
   {
     const std::int64_t nrows = species.numel();
-    check("x", x, at::kDouble, {nrows, 3});
-    check("species", species, at::kInt, {nrows});
+    check_array("x", x, at::kDouble, {nrows, 3});
+    check_array("species", species, at::kInt, {nrows});
     TORCH_CHECK_VALUE(ncentres >= 0 && ncentres <= nrows && reach > 0.0, "ncentres is ", ncentres,
                       " and reach ", reach, ", expected 0 to ", nrows, " and a distance");
     neighbors.build(static_cast<int>(ncentres), static_cast<int>(nrows), nspecies(),
@@ -214,7 +206,7 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
                                                               bool want_centroid_virial)
   {
     const std::int64_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
-    check("x", x, at::kDouble, {nrows, 3});
+    check_array("x", x, at::kDouble, {nrows, 3});
     neighbors.update(x.const_data_ptr<double>());
     const DPDeviceOutput *output = nullptr;
     try {

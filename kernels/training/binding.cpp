@@ -29,6 +29,7 @@
 
 #include "binding.h"
 
+#include "../common/op.h"
 #include "training.h"
 
 #include <ATen/Functions.h>
@@ -40,16 +41,6 @@ namespace pwmlff {
 namespace {
 
 using at::Tensor;
-
-Tensor wanted(const char *name, const Tensor &tensor, at::ScalarType type, at::IntArrayRef shape)
-{
-  TORCH_CHECK_VALUE(tensor.device().is_cpu() && tensor.scalar_type() == type &&
-                        tensor.is_contiguous() && tensor.sizes() == shape,
-                    name, " is ", tensor.toString(), " ", tensor.sizes(),
-                    ", expected a contiguous ", c10::toString(type), " tensor ", shape,
-                    " on the CPU");
-  return tensor;
-}
 
 bool ascends_to(const Tensor &first, std::int64_t last)
 {
@@ -68,9 +59,9 @@ class DPTrainingBinding : public torch::CustomClassHolder {
                     const std::vector<std::int64_t> &scaled, bool single)
   {
     const std::int64_t n = low.size(0);
-    wanted("davg", davg, at::kDouble, {n, n, 4});
-    wanted("dstd", dstd, at::kDouble, {n, n, 4});
-    wanted("low", low, at::kDouble, {n, n});
+    check_array("davg", davg, at::kDouble, {n, n, 4});
+    check_array("dstd", dstd, at::kDouble, {n, n, 4});
+    check_array("low", low, at::kDouble, {n, n});
     TORCH_CHECK_VALUE(
         1 <= m2 && m2 <= width && max_neighbor >= 1 && nodes >= 4 && 0.0 <= rmin && rmin < rmax &&
             low.min().item<double>() > 0.0 && low.max().item<double>() < rmax,
@@ -113,12 +104,12 @@ class DPTrainingBinding : public torch::CustomClassHolder {
                   const Tensor &first_edge, const Tensor &rij_, const Tensor &j_)
   {
     const std::int64_t nframes = first.numel() - 1, natoms = species_.numel();
-    wanted("first", first, at::kLong, {nframes + 1});
-    wanted("first_edge", first_edge, at::kLong, {nframes + 1});
-    wanted("species", species_, at::kInt, {natoms});
-    wanted("count", count_, at::kInt, {natoms, nspecies});
-    wanted("rij", rij_, at::kDouble, {j_.numel(), 3});
-    wanted("j", j_, at::kInt, {j_.numel()});
+    check_array("first", first, at::kLong, {nframes + 1});
+    check_array("first_edge", first_edge, at::kLong, {nframes + 1});
+    check_array("species", species_, at::kInt, {natoms});
+    check_array("count", count_, at::kInt, {natoms, nspecies});
+    check_array("rij", rij_, at::kDouble, {j_.numel(), 3});
+    check_array("j", j_, at::kInt, {j_.numel()});
     TORCH_CHECK_VALUE(ascends_to(first, natoms) && ascends_to(first_edge, j_.numel()),
                       "first and first_edge have to rise from 0 to the number of atoms and edges");
     forget();
@@ -170,7 +161,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
   std::tuple<Tensor, Tensor, Tensor> evaluate(const Tensor &which, const Tensor &parameters,
                                               std::int64_t nthreads)
   {
-    wanted("frames", which, at::kLong, {which.numel()});
+    check_array("frames", which, at::kLong, {which.numel()});
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
     forget();
     std::vector<TrainingFrame> chosen;
@@ -197,9 +188,9 @@ class DPTrainingBinding : public torch::CustomClassHolder {
   Tensor gradients(const Tensor &parameters, const Tensor &a, const Tensor &v, const Tensor &w,
                    std::int64_t nthreads)
   {
-    wanted("a", a, at::kDouble, {nevaluated});
-    wanted("v", v, at::kDouble, {natoms, 3});
-    wanted("w", w, at::kDouble, {nevaluated, 9});
+    check_array("a", a, at::kDouble, {nevaluated});
+    check_array("v", v, at::kDouble, {natoms, 3});
+    check_array("w", w, at::kDouble, {nevaluated, 9});
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
     const Tensor rows = at::empty({nevaluated, nparameters()}, parameters.options());
     run([&]<class T>(Training<T> &t) {
@@ -233,7 +224,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
 
   template <class T> static const T *checked(const Training<T> &t, const Tensor &parameters)
   {
-    wanted("parameters", parameters, c10::CppTypeToScalarType<T>::value, {t.nparameters()});
+    check_array("parameters", parameters, c10::CppTypeToScalarType<T>::value, {t.nparameters()});
     return parameters.const_data_ptr<T>();
   }
 

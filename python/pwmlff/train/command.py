@@ -270,12 +270,8 @@ def _of_row(row: record.Row, which: str) -> dict[str, float]:
 def _claim(folder: Path, options: Options) -> None:
     """Make the folder; refuse that of another training before anything is written."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = [name for name in (record.JSON, record.CSV) if (folder / name).exists()]
-    if found and not options.resume:
-        raise Failure(
-            f"'{folder / found[0]}' is the log of another training; go on with that one by "
-            "--resume, or choose another folder (-o)"
-        )
+    if not options.resume:
+        record.require_unused(folder)
 
 
 def _write_configuration(config: Config) -> None:

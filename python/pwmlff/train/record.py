@@ -106,6 +106,20 @@ def _row(path: Path, number: int, line: bytes) -> Row:
     )
 
 
+def require_unused(folder: Path) -> None:
+    """Refuse a folder with the log of another training.
+
+    Raises:
+        Failure: there is one.
+    """
+    for name in (CSV, JSON):
+        if (folder / name).exists():
+            raise Failure(
+                f"'{folder / name}' is the log of another training; go on with that one by "
+                "--resume, or choose another folder (-o)"
+            )
+
+
 class Record:
     """The log of a training in its folder, one row for each validation.
 
@@ -134,12 +148,7 @@ class Record:
     ) -> None:
         self.folder, self.units = Path(folder), units
         if step is None:
-            for name in (CSV, JSON):
-                if (self.folder / name).exists():
-                    raise Failure(
-                        f"'{self.folder / name}' is the log of another training; go on with that "
-                        "one by --resume, or choose another folder (-o)"
-                    )
+            require_unused(self.folder)
         kept = read(self.folder / JSON) if step is not None else []
         self.rows = [row for row in kept if row.step <= (step or 0)]
         header = ",".join(field.name for field in fields(Row))
