@@ -195,7 +195,9 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
     if options.dry_run:
         return TrainReport([], _plan(config, learner, valid, ranks), config.model.units)
 
-    def keep(name: str, found: errors.Errors | None, judged: errors.Errors | None) -> None:
+    def keep(
+        names: Sequence[str], found: errors.Errors | None, judged: errors.Errors | None
+    ) -> None:
         about = card.make(
             config,
             learner.frames,
@@ -205,7 +207,10 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
             step=training.progress.step,
             epochs=training.epoch,
         )
-        learner.save(folder / f"{name}.pt", about)
+        first, *others = (folder / f"{name}.pt" for name in names)
+        learner.save(first, about)
+        for path in others:
+            files.write_whole(path, first.read_bytes())
 
     with _stopping() as asked:
         training = Training(config, learner, valid, ranks, folder, keep, asked)

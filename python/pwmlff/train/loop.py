@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,9 @@ class Outcome:
     stopped: str  # why: "epochs", "time", "patience" or "asked"
 
 
-#: Called on rank 0 with BEST or LAST and the errors on frames learned from and on the others.
-Keep = Callable[[str, errors.Errors | None, errors.Errors | None], None]
+#: Called on rank 0 with what a model is now, of BEST and LAST, and its errors on frames that it
+#: learned from and on the others.
+Keep = Callable[[Sequence[str], errors.Errors | None, errors.Errors | None], None]
 
 
 class Training:
@@ -234,8 +235,7 @@ class Training:
                 record.add(row)
             if display is not None:
                 display.row(row)
-            for name in (BEST, LAST) if better else (LAST,):
-                self.keep(name, train, valid)
+            self.keep((BEST, LAST) if better else (LAST,), train, valid)
         progress.loss, progress.steps, progress.atoms = 0.0, 0, 0
         progress.validated = progress.seconds
         cost = self.ranks.broadcast(time.monotonic() - began)
