@@ -119,26 +119,36 @@ def best_rates(
 
 
 def steps(bench: Bench, seconds: float, rounds: int) -> None:
-    """Print the rate of whole steps of all ranks, thousand atoms per second."""
+    """Print rates of whole steps of all ranks, thousand atoms per second.
+
+    By precision, for batches of 8 frames and of 8 on each rank.
+    """
     ranks = comm.connect()
     cases = {}
     for precision in ("float64", "float32"):
         of = potential.Potential(bench.model, bench.frames, bench.edges, 64, precision, 1)
         learner = ByAdam(of, bench.config, ranks)
-        cases[precision] = learner
+        cases |= {(precision, batch): (learner, batch) for batch in (8, 8 * ranks.size)}
     rates = dict.fromkeys(cases, 0.0)
     for _ in range(rounds):
-        for precision, learner in cases.items():
+        for case, (learner, batch) in cases.items():
             ranks.barrier()
             begin, n = time.perf_counter(), 0
             while ranks.broadcast(time.perf_counter() - begin) < seconds:
-                for _ in range(4):
-                    learner.step(np.arange(8) + 8 * (n % 4), 0.5)
-                    n += 1
-            atoms = int(bench.frames.natoms[:8].sum()) * n
-            rates[precision] = max(rates[precision], atoms / (time.perf_counter() - begin) / 1e3)
+                for k in range(4):
+                    learner.step((np.arange(batch) + k * batch) % len(bench.frames), 0.5)
+                n += 4 * batch
+            atoms = int(bench.frames.natoms[0]) * n
+            rates[case] = max(rates[case], atoms / (time.perf_counter() - begin) / 1e3)
     if ranks.rank == 0:
-        print(json.dumps(rates))
+        print(
+            json.dumps(
+                [
+                    [precision, rates[precision, 8], rates[precision, 8 * ranks.size]]
+                    for precision in ("float64", "float32")
+                ]
+            )
+        )
 
 
 def main() -> None:
@@ -174,10 +184,10 @@ def main() -> None:
     for launcher in ([], [str(Path(sys.executable).parent / "mpirun"), "-np", "2"]):
         done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=True)
         whole.append(json.loads(done.stdout.splitlines()[-1]))
-    for precision in whole[0]:
-        one, two = (rates[precision] for rates in whole)
+    for (precision, one, _), (_, shared, each) in zip(*whole, strict=True):
         table.add_row(f"step, {precision}, 64 nodes, 8 frames", f"{one:.1f}")
-        table.add_row("  the same on two ranks", f"{two:.1f}, {two / one:.2f} times")
+        table.add_row("  on two ranks, 8 frames each", f"{each:.1f}, {each / one:.2f} times")
+        table.add_row("  on two ranks, 4 frames each", f"{shared:.1f}, {shared / one:.2f} times")
     for precision, fused in (("float64", "double"), ("float32", "mixed")):
         rate = rates[f"gradient, {precision}, 64 nodes, 8 frames"]
         evaluation = rates[f"evaluation, fused {fused}"]

@@ -8,11 +8,15 @@
 //
 //   DPTraining(int m2, int width, int max_neighbor, int nodes, float rmin, float rmax,
 //              Tensor davg, Tensor dstd, Tensor low,
-//              int[] widths, int[] residual, int[] scaled, bool single)
+//              int[] widths, int[] residual, int[] scaled, int[] embedding, Tensor x,
+//              Tensor to_coefficients, bool single)
 //       davg, dstd  float64 [ntypes, ntypes, 4] of the environment matrix, by centre and neighbour
 //       low         float64 [ntypes, ntypes] first node of a pair of types: no distance is shorter
 //       widths      of the hidden layers of a fitting net; with residual or not, with dt or not
-//       single      float32, else float64: parameters and gradients
+//       embedding   widths of the layers of an embedding net, the last one `width`
+//       x           float64 [ntypes * ntypes, nodes] what the nets take at the nodes
+//       to_coefficients  float64 [nodes + 2, nodes] of splines, from values at the nodes
+//       single      float32, else float64: what the kernels compute in
 //   set_frames(Tensor first, Tensor species, Tensor count, Tensor first_edge, Tensor rij, Tensor j)
 //       first       int64 [nframes + 1] where the atoms of a frame begin
 //       species     int32 [natoms] types
@@ -20,21 +24,26 @@
 //       first_edge  int64 [nframes + 1] where the edges of a frame begin
 //       rij         float64 [nedges, 3] x_j - x_i, in the order of `count`; kept, not copied
 //       j           int32 [nedges] neighbours, within the frame
-//   offsets() -> int[], nparameters() -> int    places of the arrays, and the length of a row
-//   evaluate(Tensor frames, Tensor parameters, int nthreads) -> (Tensor energy, force, virial)
+//   prepare(Tensor parameters, int nthreads)
+//       parameters  float64, of the model (parameters.h), for the calls that follow
+//   evaluate(Tensor frames, int nthreads) -> (Tensor energy, force, virial)
 //       frames      int64 [n]; results are float64 [n], [atoms of these frames, 3], [n, 9]
-//   gradients(Tensor parameters, Tensor a, Tensor v, Tensor w, int nthreads) -> Tensor
-//       of a E + v.F + w:W of each frame that was evaluated last, [n, nparameters()];
+//   gradients(Tensor a, Tensor v, Tensor w, int nthreads) -> Tensor
+//       of a E + v.F + w:W of each frame that was evaluated last, a row for each;
 //       a [n], v [atoms of these frames, 3], w [n, 9], all float64
+//   finish(Tensor row, int nthreads) -> Tensor
+//       the gradient by the parameters of the model, float64, of a row or a sum of rows in float64
 
 #include "binding.h"
 
 #include "../common/op.h"
+#include "parameters.h"
 #include "training.h"
 
-#include <ATen/Functions.h>
 #include <torch/custom_class.h>
 
+#include <algorithm>
+#include <memory>
 #include <variant>
 
 namespace pwmlff {
@@ -56,7 +65,9 @@ class DPTrainingBinding : public torch::CustomClassHolder {
                     std::int64_t nodes, double rmin, double rmax, const Tensor &davg,
                     const Tensor &dstd, const Tensor &low, const std::vector<std::int64_t> &widths,
                     const std::vector<std::int64_t> &residual,
-                    const std::vector<std::int64_t> &scaled, bool single)
+                    const std::vector<std::int64_t> &scaled,
+                    const std::vector<std::int64_t> &embedding, const Tensor &x,
+                    const Tensor &to_coefficients, bool single)
   {
     const std::int64_t n = low.size(0);
     check_array("davg", davg, at::kDouble, {n, n, 4});
@@ -73,6 +84,12 @@ class DPTrainingBinding : public torch::CustomClassHolder {
                           widths.size() == scaled.size(),
                       "the fitting nets have ", widths.size(), " hidden layers, ", residual.size(),
                       " and ", scaled.size(), " flags; expected at least one, and as many of each");
+    check_array("x", x, at::kDouble, {n * n, nodes});
+    check_array("to_coefficients", to_coefficients, at::kDouble, {nodes + 2, nodes});
+    TORCH_CHECK_VALUE(!embedding.empty() && embedding.back() == width &&
+                          *std::min_element(embedding.begin(), embedding.end()) >= 1,
+                      "the embedding nets have layers of widths ", embedding,
+                      ", expected at least 1, and ", width, " at the end");
     TrainingModel model{static_cast<int>(n),
                         static_cast<int>(width),
                         static_cast<int>(m2),
@@ -98,6 +115,11 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     nspecies = model.nspecies;
     if (single) training.emplace<Training<float>>(model, widths, residual, scaled);
     else training.emplace<Training<double>>(model, widths, residual, scaled);
+    run([&]<class T>(Training<T> &t) {
+      packed = at::zeros({t.nparameters()}, c10::CppTypeToScalarType<T>::value);
+      parameters = std::make_unique<TrainingParameters>(model, embedding, t.hidden(), t.offsets(),
+                                                        x, to_coefficients);
+    });
   }
 
   void set_frames(const Tensor &first, const Tensor &species_, const Tensor &count_,
@@ -148,21 +170,23 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     }
   }
 
-  std::vector<std::int64_t> offsets() const
+  void prepare(const Tensor &values, std::int64_t nthreads)
   {
-    return std::visit([](const auto &t) { return places(t); }, training);
+    check_array("parameters", values, at::kDouble, {parameters->size()});
+    check_threads(nthreads);
+    forget();
+    run([&]<class T>(Training<T> &) {
+      parameters->pack(values.const_data_ptr<double>(), static_cast<int>(nthreads),
+                       packed.data_ptr<T>());
+    });
+    prepared = true;
   }
 
-  std::int64_t nparameters() const
-  {
-    return std::visit([](const auto &t) { return length(t); }, training);
-  }
-
-  std::tuple<Tensor, Tensor, Tensor> evaluate(const Tensor &which, const Tensor &parameters,
-                                              std::int64_t nthreads)
+  std::tuple<Tensor, Tensor, Tensor> evaluate(const Tensor &which, std::int64_t nthreads)
   {
     check_array("frames", which, at::kLong, {which.numel()});
-    TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
+    check_threads(nthreads);
+    TORCH_CHECK_VALUE(prepared, "there are no parameters, expected a call of prepare before");
     forget();
     std::vector<TrainingFrame> chosen;
     std::int64_t atoms = 0;
@@ -177,7 +201,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     const Tensor energy = at::empty({n}, at::kDouble), force = at::empty({atoms, 3}, at::kDouble),
                  virial = at::empty({n, 9}, at::kDouble);
     run([&]<class T>(Training<T> &t) {
-      t.evaluate(chosen, checked<T>(t, parameters), static_cast<int>(nthreads),
+      t.evaluate(chosen, packed.const_data_ptr<T>(), static_cast<int>(nthreads),
                  energy.data_ptr<double>(), force.data_ptr<double>(), virial.data_ptr<double>());
     });
     nevaluated = n;
@@ -185,19 +209,30 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     return {energy, force, virial};
   }
 
-  Tensor gradients(const Tensor &parameters, const Tensor &a, const Tensor &v, const Tensor &w,
-                   std::int64_t nthreads)
+  Tensor gradients(const Tensor &a, const Tensor &v, const Tensor &w, std::int64_t nthreads)
   {
     check_array("a", a, at::kDouble, {nevaluated});
     check_array("v", v, at::kDouble, {natoms, 3});
     check_array("w", w, at::kDouble, {nevaluated, 9});
-    TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
-    const Tensor rows = at::empty({nevaluated, nparameters()}, parameters.options());
+    check_threads(nthreads);
+    const Tensor rows = at::empty({nevaluated, packed.numel()}, packed.options());
     run([&]<class T>(Training<T> &t) {
-      t.gradients(checked<T>(t, parameters), static_cast<int>(nthreads), a.const_data_ptr<double>(),
-                  v.const_data_ptr<double>(), w.const_data_ptr<double>(), rows.data_ptr<T>());
+      t.gradients(packed.const_data_ptr<T>(), static_cast<int>(nthreads),
+                  a.const_data_ptr<double>(), v.const_data_ptr<double>(),
+                  w.const_data_ptr<double>(), rows.data_ptr<T>());
     });
     return rows;
+  }
+
+  Tensor finish(const Tensor &row, std::int64_t nthreads)
+  {
+    check_array("row", row, at::kDouble, {packed.numel()});
+    check_threads(nthreads);
+    TORCH_CHECK_VALUE(prepared, "there are no parameters, expected a call of prepare before");
+    const Tensor gradient = at::empty({parameters->size()}, at::kDouble);
+    parameters->unpack(row.const_data_ptr<double>(), static_cast<int>(nthreads),
+                       gradient.data_ptr<double>());
+    return gradient;
   }
 
  private:
@@ -208,27 +243,21 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     run([]<class T>(Training<T> &t) { t.forget(); });
   }
 
-  template <class T> static std::vector<std::int64_t> places(const Training<T> &t)
-  {
-    return t.offsets();
-  }
-  template <class T> static std::int64_t length(const Training<T> &t) { return t.nparameters(); }
-  static std::vector<std::int64_t> places(std::monostate) { return {}; }
-  static std::int64_t length(std::monostate) { return 0; }
-
   template <class Work> void run(const Work &work)
   {
     if (auto *const single = std::get_if<Training<float>>(&training)) work(*single);
     else work(std::get<Training<double>>(training));
   }
 
-  template <class T> static const T *checked(const Training<T> &t, const Tensor &parameters)
+  static void check_threads(std::int64_t n)
   {
-    check_array("parameters", parameters, c10::CppTypeToScalarType<T>::value, {t.nparameters()});
-    return parameters.const_data_ptr<T>();
+    TORCH_CHECK_VALUE(n >= 1, "nthreads is ", n, ", expected at least 1");
   }
 
   std::variant<std::monostate, Training<float>, Training<double>> training;
+  std::unique_ptr<TrainingParameters> parameters;
+  Tensor packed;    // what the kernels take
+  bool prepared = false;
   int nspecies;
   std::vector<TrainingFrame> frames;
   std::vector<int> widths, columns;    // of all frames
@@ -241,14 +270,15 @@ class DPTrainingBinding : public torch::CustomClassHolder {
 void register_training(torch::Library &library)
 {
   library.class_<DPTrainingBinding>("DPTraining")
-      .def(torch::init<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, double,
-                       Tensor, Tensor, Tensor, std::vector<std::int64_t>, std::vector<std::int64_t>,
-                       std::vector<std::int64_t>, bool>())
+      .def(
+          torch::init<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, double,
+                      Tensor, Tensor, Tensor, std::vector<std::int64_t>, std::vector<std::int64_t>,
+                      std::vector<std::int64_t>, std::vector<std::int64_t>, Tensor, Tensor, bool>())
       .def("set_frames", &DPTrainingBinding::set_frames)
-      .def("offsets", &DPTrainingBinding::offsets)
-      .def("nparameters", &DPTrainingBinding::nparameters)
+      .def("prepare", &DPTrainingBinding::prepare)
       .def("evaluate", &DPTrainingBinding::evaluate)
-      .def("gradients", &DPTrainingBinding::gradients);
+      .def("gradients", &DPTrainingBinding::gradients)
+      .def("finish", &DPTrainingBinding::finish);
 }
 
 }    // namespace pwmlff

@@ -126,6 +126,9 @@ PWMLFF_DECLARE_PARTS(avx512)
 #endif
 #undef PWMLFF_DECLARE_PARTS
 
+/// Those of the instruction set in use, dp_instruction_set().
+template <class T> const TrainingParts<T> &training_parts();
+
 }    // namespace pwmlff
 
 #endif

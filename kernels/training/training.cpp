@@ -6,20 +6,14 @@
 #include "training.h"
 
 #include "../dp/engine.h"
-
-#include <ATen/Functions.h>
-#include <ATen/Parallel.h>
-#include <ATen/core/LegacyTypeDispatch.h>
+#include "arrays.h"
 
 #include <algorithm>
-#include <cstring>
-#include <exception>
 #include <string>
 
 namespace pwmlff {
-namespace {
 
-template <class T> const TrainingParts<T> &choose_parts()
+template <class T> const TrainingParts<T> &training_parts()
 {
 #ifdef __x86_64__
   const std::string name = dp_instruction_set();
@@ -29,73 +23,8 @@ template <class T> const TrainingParts<T> &choose_parts()
   return baseline::training_parts<T>();
 }
 
-/// A matrix in memory that belongs to somebody else, element (i, j) at data[i*rows + j*columns].
-template <class T>
-at::Tensor matrix(const T *data, std::int64_t n, std::int64_t m, std::int64_t rows,
-                  std::int64_t columns = 1)
-{
-  return at::from_blob(const_cast<T *>(data), {n, m}, {rows, columns},
-                       at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
-}
-
-/// out = a b, or out += a b
-void multiply(at::Tensor out, const at::Tensor &a, const at::Tensor &b, bool add = false)
-{
-  if (add) at::addmm_out(out, out, a, b);
-  else at::mm_out(out, a, b);
-}
-
-/// Numbers at an address that all vectors like, zero at first.
-template <class T> class Array {
- public:
-  void resize(std::int64_t n)
-  {
-    if (n <= size) return;
-    tensor = at::empty({n}, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
-    size = n;
-  }
-  T *get() { return size ? tensor.template data_ptr<T>() : nullptr; }
-
- private:
-  at::Tensor tensor;
-  std::int64_t size = 0;
-};
-
-/// One thread of torch's while this lives: sums of a product must not depend on their number.
-class OneThread {
- public:
-  OneThread() : before(at::get_num_threads())
-  {
-    if (before != 1) at::set_num_threads(1);
-  }
-  ~OneThread()
-  {
-    if (before != 1) at::set_num_threads(before);
-  }
-  OneThread(const OneThread &) = delete;
-  OneThread &operator=(const OneThread &) = delete;
-
- private:
-  int before;
-};
-
-/// Run work(k) for k < n on threads; the first error is thrown.
-template <class Work> void in_parallel(std::size_t n, int nthreads, const Work &work)
-{
-  const OneThread one;
-  std::exception_ptr error;
-#pragma omp parallel for num_threads(nthreads) schedule(dynamic, 1) if (nthreads > 1)
-  for (std::ptrdiff_t k = 0; k < static_cast<std::ptrdiff_t>(n); ++k) try {
-      const at::AutoDispatchBelowADInplaceOrView guard;
-      work(static_cast<std::size_t>(k));
-    } catch (...) {
-#pragma omp critical(pwmlff_training_error)
-      if (!error) error = std::current_exception();
-    }
-  if (error) std::rethrow_exception(error);
-}
-
-}    // namespace
+template const TrainingParts<float> &training_parts();
+template const TrainingParts<double> &training_parts();
 
 template <class T> TrainingParts<T>::~TrainingParts() = default;
 template class TrainingParts<float>;
@@ -157,7 +86,7 @@ template <class T>
 Training<T>::Training(const TrainingModel &model_, const std::vector<std::int64_t> &widths,
                       const std::vector<std::int64_t> &residual,
                       const std::vector<std::int64_t> &scaled) :
-    model(model_), parts(&choose_parts<T>())
+    model(model_), parts(&training_parts<T>())
 {
   std::int64_t at = 0;
   std::vector<std::int64_t> relative;

@@ -75,6 +75,7 @@ template <class T> class Training {
            const std::vector<std::int64_t> &residual, const std::vector<std::int64_t> &scaled);
   ~Training();
 
+  const std::vector<TrainingLayer> &hidden() const { return layers; }
   const std::vector<std::int64_t> &offsets() const { return begin; }
   std::int64_t nparameters() const { return size; }    // with what lies between the arrays
 

@@ -205,7 +205,8 @@ def test_every_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
         core = gradient()
         core.prepare(core.read())
         found = core.evaluate(np.arange(len(ATOMS)))
-        results.append((*found, core.gradients(a, v, w)))
+        rows = core.gradients(a, v, w)
+        results.append((*found, rows, core.finish(rows.sum(0))))
     for best, baseline in zip(*results, strict=True):
         assert np.abs(best - baseline).max() < 1e-11 * np.abs(best).max()
 
@@ -253,11 +254,15 @@ def test_nothing_is_taken_for_evaluated_that_is_not() -> None:
     """After an error gradients have no frame to go on from, and write none."""
     core = gradient()
     core.prepare(core.read())
-    core.evaluate(np.arange(len(ATOMS)))
-    good, core._packed = core._packed, core._packed[:-1]
-    with pytest.raises(ValueError, match="parameters is"):
-        core.evaluate(np.array([0]))
-    core._packed = good
-    with pytest.raises(ValueError, match="a is"):
-        core.gradients(*weights(1, len(ATOMS[0])))
+    for call, bad, text in (
+        (core.evaluate, np.array([9]), "frame 9"),
+        (core.prepare, core.read()[1:], "parameters is"),
+    ):
+        core.evaluate(np.arange(len(ATOMS)))
+        with pytest.raises(ValueError, match=text):
+            call(bad)
+        if call == core.prepare:
+            core.prepare(core.read())
+        with pytest.raises(ValueError, match="a is"):
+            core.gradients(*weights(len(ATOMS), sum(map(len, ATOMS))))
     assert core.gradients(np.zeros(0), np.zeros((0, 3)), np.zeros((0, 3, 3))).shape[0] == 0

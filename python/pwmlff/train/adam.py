@@ -10,8 +10,7 @@ Per step t = 1, 2, ... with gradient g and rate r, element by element
     x <- x - r / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps)
     y <- average y + (1 - average) x
 
-and the averaged parameters are y / (1 - average^t), see :class:`Average`. No BLAS is called, whose
-sums depend on the number of threads: equal gradients give equal bits on all ranks.
+and the averaged parameters are y / (1 - average^t), see :class:`Average`.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
+from pwmlff.train import steps
 
 SHAPES = ("linear", "cosine")
 
@@ -125,13 +126,11 @@ class Average:
         self.decay = decay
         self._steps = 0
         self._path = np.zeros(n)
-        self._work = np.empty(n)
 
     def add(self, parameters: np.ndarray) -> None:
         """Take in the parameters [n] after a step."""
         self._steps += 1
-        self._path *= self.decay
-        self._path += np.multiply(parameters, 1 - self.decay, out=self._work)
+        steps.average(self._path, parameters, self.decay)
 
     def value(self, parameters: np.ndarray) -> np.ndarray:
         """The average [n]; a copy of the present parameters before the first step."""
@@ -187,8 +186,6 @@ class Adam:
         self._v = np.zeros(n)
         decay = self.options.average
         self._average = None if decay is None else Average(n, decay)
-        self._gradient = np.empty(n)
-        self._work = np.empty(n)
 
     def step(self, parameters: np.ndarray, gradient: np.ndarray, rate: float) -> float:
         """Change the parameters in place.
@@ -205,47 +202,37 @@ class Adam:
             ValueError: an array has another shape, or the gradient is not finite; nothing has
                 changed then.
         """
-        o, g, work = self.options, self._gradient, self._work
+        o, g = self.options, np.ascontiguousarray(gradient, dtype=float)
         if gradient.shape != (self.n,) or parameters.shape != (self.n,):
             raise ValueError(
                 f"found parameters {list(parameters.shape)} and a gradient {list(gradient.shape)}, "
                 f"expected [{self.n}]"
             )
-        np.copyto(g, gradient)
         if self._free is not None:
-            g[~self._free] = 0.0
-        norm = math.sqrt(float(np.add.reduce(np.multiply(g, g, out=work))))
+            g = np.where(self._free, g, 0.0)
+        norm = math.sqrt(steps.square(g))
         if not math.isfinite(norm):
             raise ValueError(
                 f"found a gradient of norm {norm} in step {self.steps + 1}, expected a finite one: "
                 "lower the rate, clip the norm, or look for bad labels with pwmlff data check"
             )
-        if o.clip is not None and norm > o.clip:
-            g *= o.clip / norm
         self.steps += 1
-        if o.weight_decay:
-            np.multiply(parameters, rate * o.weight_decay, out=work)
-            self._change(parameters, work)
-        self._m *= o.beta1
-        self._m += np.multiply(g, 1 - o.beta1, out=work)
-        self._v *= o.beta2
-        np.multiply(g, g, out=work)
-        work *= 1 - o.beta2
-        self._v += work
-        np.sqrt(self._v, out=work)
-        work /= math.sqrt(1 - o.beta2**self.steps)
-        work += o.eps
-        np.divide(self._m, work, out=work)
-        work *= rate / (1 - o.beta1**self.steps)
-        self._change(parameters, work)
+        frozen = None if self._free is None else parameters[~self._free]
+        constants = steps.AdamConstants(
+            beta1=o.beta1,
+            beta2=o.beta2,
+            eps=o.eps,
+            shrink=1.0 - rate * o.weight_decay,
+            factor=1.0 if o.clip is None or norm <= o.clip else o.clip / norm,
+            rate=rate / (1.0 - o.beta1**self.steps),
+            root=1.0 / math.sqrt(1.0 - o.beta2**self.steps),
+        )
+        steps.adam(parameters, g, self._m, self._v, constants)
+        if frozen is not None:
+            parameters[~self._free] = frozen  # from the decay of the weights
         if self._average is not None:
             self._average.add(parameters)
         return norm
-
-    def _change(self, parameters: np.ndarray, less: np.ndarray) -> None:
-        if self._free is not None:
-            less[~self._free] = 0.0
-        parameters -= less
 
     def averaged(self, parameters: np.ndarray) -> np.ndarray:
         """Moving average of the parameters [n]; a copy of the present ones before the first step.

@@ -20,6 +20,7 @@ import numpy as np
 
 from pwmlff import plugin, ranks
 from pwmlff.report import Failure
+from pwmlff.train import steps
 
 if TYPE_CHECKING:
     import torch
@@ -32,8 +33,6 @@ TORCHRUN = "TORCHELASTIC_RUN_ID"
 #: What torch.distributed needs to know, where another launcher than torchrun says it.
 TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 KINDS = ("auto", "serial", "mpi", "torch")
-#: Columns that are added at a time, so that sums on the way stay in the L2 cache.
-COLUMNS = 16384
 
 Result = TypeVar("Result")
 
@@ -424,8 +423,10 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
     if nslots == 0:
         return np.zeros(mine.shape[1])
     held = [_nodes(_owned(rank, comm.size, nslots), nslots) for rank in range(comm.size)]
-    leaves = {(slot, 1): row for slot, row in zip(slots, mine, strict=True)}
-    sums = [_tree_sum(leaves, node, nslots) for node in held[comm.rank]]
+    sums = [
+        steps.sum_rows(mine[first - slots.start : first - slots.start + width])
+        for first, width in held[comm.rank]
+    ]
     like_first = all(len(nodes) == 1 and nodes[0][1] == held[0][0][1] for nodes in held)
     if like_first and comm.size & (comm.size - 1) == 0:
         return _doubled(comm, sums[0])
@@ -494,23 +495,14 @@ def _tree_sum(
     parts: Mapping[tuple[int, int], np.ndarray], node: tuple[int, int], nslots: int
 ) -> np.ndarray:
     """Sum [P] of a node from the sums of nodes below it that cover it."""
-
-    def add(first: int, width: int, columns: slice) -> np.ndarray:
-        part = parts.get((first, width))
-        if part is not None:
-            return part[columns]
-        half = width // 2
-        left = add(first, half, columns)
-        if first + half >= nslots:
-            return left
-        return np.add(left, add(first + half, half, columns), dtype=np.float64)
-
-    total = len(next(iter(parts.values())))
-    result = np.empty(total)
-    for start in range(0, total, COLUMNS):
-        columns = slice(start, start + COLUMNS)
-        result[columns] = add(*node, columns)
-    return result
+    part = parts.get(node)
+    if part is not None:
+        return part
+    first, half = node[0], node[1] // 2
+    left = _tree_sum(parts, (first, half), nslots)
+    if first + half >= nslots:
+        return left
+    return left + _tree_sum(parts, (first + half, half), nslots)
 
 
 def _doubled(comm: Communicator, total: np.ndarray) -> np.ndarray:

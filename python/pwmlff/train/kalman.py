@@ -39,8 +39,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pwmlff import plugin
+from pwmlff.train import steps
 from pwmlff.train.comm import Communicator, Serial, SharedFailure
+from pwmlff.train.steps import pointer
 
 if TYPE_CHECKING:
     from pwmlff.train.frames import Frames
@@ -117,7 +118,7 @@ class Kalman:
 
     An update costs one pass over P: P = c (P0 - U^T U) holds up to PENDING updates as rows of U,
     one each, with c = 1 / prod(lambda), before they are put into P0. Of P0 there is the upper
-    triangle alone (kernels/kalman/covariance.h).
+    triangle alone (kernels/optimizer/covariance.h).
 
     All ranks get the same bits, whatever their number and threads: the parts of a block are
     computed by the rank that has it in one order, then gathered and added in the order of blocks.
@@ -330,10 +331,10 @@ class Kalman:
 
 
 class _Blocks:
-    """The blocks of one rank, one after another; the arrays of kernels/kalman/covariance.h."""
+    """The blocks of one rank, one after another; the arrays of kernels/optimizer/covariance.h."""
 
     def __init__(self, sizes: Sequence[int], p0: float, threads: int) -> None:
-        self._library = plugin.open_library("pwmlff_kalman", "train with the Kalman filter")
+        self._library = steps.library()
         self._sizes = np.array(sizes, dtype=np.int64)
         self._first = np.r_[0, np.cumsum(self._sizes)].astype(int)
         triangles = self._sizes * (self._sizes + 1) // 2
@@ -363,8 +364,8 @@ class _Blocks:
             at = self._first[a]
             self._library.pwmlff_covariance_product(
                 *self._arguments(a, b, pending),
-                *(ctypes.c_double(c), _pointer(h[at:]), _pointer(out[at:])),
-                _pointer(variances[a:]),
+                *(ctypes.c_double(c), pointer(h[at:]), pointer(out[at:])),
+                pointer(variances[a:]),
             )
 
         self._on_threads(work)
@@ -385,10 +386,10 @@ class _Blocks:
         return (
             *(
                 ctypes.c_int64(b - a),
-                _pointer(self._sizes[a:]),
-                _pointer(self._p[self._first_p[a] :]),
+                pointer(self._sizes[a:]),
+                pointer(self._p[self._first_p[a] :]),
             ),
-            *(ctypes.c_int64(pending), _pointer(self.u[:, self._first[a] :])),
+            *(ctypes.c_int64(pending), pointer(self.u[:, self._first[a] :])),
             ctypes.c_int64(self.u.shape[1]),
         )
 
@@ -398,10 +399,6 @@ class _Blocks:
                 work(*part)
         else:
             list(self._pool.map(lambda part: work(*part), self._parts))
-
-
-def _pointer(array: np.ndarray) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
 
 
 def memory_of(sizes: Sequence[int], nranks: int) -> list[int]:

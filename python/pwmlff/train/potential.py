@@ -199,29 +199,33 @@ class Potential:
         self.core.prepare(parameters)
         chosen = batch[mine.start : mine.stop]
         energy, force, virial = self.core.evaluate(chosen)
-        natoms = frames.natoms[chosen].astype(float)
-        rows = rows_of(frames.first, chosen)
-        of_energy, of_force, of_virial = (
-            frames.shares(name, batch, of_frame, getattr(weights, name))[mine.start : mine.stop]
-            for name in ("energy", "force", "virial")
-        )
-        e = _off(energy, frames.energies[chosen]) / natoms
-        f = _off(force, frames.forces[rows])
-        w = _off(virial, frames.virials[chosen]) / natoms[:, None, None]
-        repeats = frames.natoms[chosen]
-        e_slope, e_loss = huber(e, weights.huber)
-        f_slope, f_loss = huber(f, weights.huber)
-        w_slope, w_loss = huber(w, weights.huber)
-        per_atom = np.repeat(of_force / (3.0 * natoms), repeats)[:, None]
-        frame = np.repeat(np.arange(len(chosen)), repeats)
-        of_forces = np.bincount(frame, (per_atom * f_loss).sum(1), len(chosen))
-        loss = of_energy * e_loss + of_virial * w_loss.mean((1, 2)) + of_forces
-        gradient = self.core.gradients(
-            of_energy * e_slope / natoms,
-            per_atom * f_slope,
-            (of_virial / (9.0 * natoms))[:, None, None] * w_slope,
-        )
-        return gradient, loss
+        natoms = np.maximum(frames.natoms[chosen], 1)
+
+        def share(name: str) -> np.ndarray:
+            every = frames.shares(name, batch, of_frame, getattr(weights, name))
+            return every[mine.start : mine.stop]
+
+        slope, loss = huber(_off(energy, frames.energies[chosen]) / natoms, weights.huber)
+        of_energy = share("energy")
+        loss *= of_energy
+        a = of_energy * slope / natoms
+
+        off = _off(force, frames.forces[rows_of(frames.first, chosen)])
+        slope, of_atoms = huber(off, weights.huber)
+        frame = np.repeat(np.arange(len(chosen)), frames.natoms[chosen])
+        per_atom = (share("force") / (3.0 * natoms))[frame]
+        loss += np.bincount(frame, per_atom * of_atoms.sum(1), len(chosen))
+        v = per_atom[:, None] * slope
+
+        w = None
+        if weights.virial:
+            per_frame = natoms[:, None, None]
+            off = _off(virial, frames.virials[chosen]) / per_frame
+            slope, of_frames = huber(off, weights.huber)
+            of_virial = share("virial")
+            loss += of_virial * of_frames.mean((1, 2))
+            w = (of_virial / 9.0)[:, None, None] * slope / per_frame
+        return self.core.gradients(a, v, w), loss
 
     def write(self, parameters: np.ndarray) -> None:
         """Put parameters into the model."""

@@ -5,26 +5,14 @@
 
 #include "covariance.h"
 
-#include <cstdint>
-
-// One binary for all processors of a family: the compiler makes each function once per instruction set
-// and the loader picks. The vectors below have eight lanes on all of them.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define PWMLFF_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define PWMLFF_CLONES
-#endif
+#include "clones.h"
 
 namespace {
 
-constexpr std::int64_t LANES = 8;
+using pwmlff::LANES;
+using pwmlff::Vector;
+
 constexpr int ROWS = 4;    // that a flush changes together
-
-// Arrays of NumPy begin at multiples of 8 bytes.
-typedef double Vector __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
-
-#define LOAD(p) (*reinterpret_cast<const Vector *>(p))
-#define STORE(p, v) (*reinterpret_cast<Vector *>(p) = (v))
 
 /// Sum of a[i] b[i].
 PWMLFF_CLONES double dot(std::int64_t n, const double *a, const double *b)
@@ -34,8 +22,7 @@ PWMLFF_CLONES double dot(std::int64_t n, const double *a, const double *b)
   for (; i + LANES <= n; i += LANES) lanes += LOAD(a + i) * LOAD(b + i);
   double tail = 0.0;
   for (; i < n; ++i) tail += a[i] * b[i];
-  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
-         ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7])) + tail;
+  return SUM_OF_LANES(lanes) + tail;
 }
 
 /// y += a x
@@ -68,8 +55,7 @@ PWMLFF_CLONES void product(std::int64_t n, const double *p0, const double *h, do
       tail += beyond[j] * h_beyond[j];
       y_beyond[j] += beyond[j] * hi;
     }
-    y[i] += ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
-            ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7])) + tail;
+    y[i] += SUM_OF_LANES(lanes) + tail;
     row += m + 1;
   }
 }

@@ -13,8 +13,8 @@
 // All additions have an order that depends neither on the processor nor on threads: eight lanes by
 // columns, which are then added in pairs; products are rounded before they are added.
 
-#ifndef PWMLFF_KALMAN_COVARIANCE_H
-#define PWMLFF_KALMAN_COVARIANCE_H
+#ifndef PWMLFF_OPTIMIZER_COVARIANCE_H
+#define PWMLFF_OPTIMIZER_COVARIANCE_H
 
 #include <stdint.h>
 

@@ -1,0 +1,34 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// One binary for all processors of a family: the compiler makes a function with PWMLFF_CLONES once per
+// instruction set and the loader picks. Nothing depends on the choice: sums are of eight lanes on all
+// of them, and products are rounded before they are added (-ffp-contract=off).
+
+#ifndef PWMLFF_CLONES_H
+#define PWMLFF_CLONES_H
+
+#include <cstdint>
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define PWMLFF_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define PWMLFF_CLONES
+#endif
+
+namespace pwmlff {
+
+constexpr std::int64_t LANES = 8;
+
+// Arrays of NumPy begin at multiples of 8 bytes.
+typedef double Vector __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+
+#define LOAD(p) (*reinterpret_cast<const Vector *>(p))
+#define STORE(p, v) (*reinterpret_cast<Vector *>(p) = (v))
+#define SUM_OF_LANES(v) (((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7])))
+
+}    // namespace pwmlff
+
+#endif

@@ -1,0 +1,72 @@
+"""What each step of training does with a whole gradient: kernels/optimizer/steps.h.
+
+Equal numbers give equal bits on all processors, and whatever the number of threads and ranks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import numpy as np
+
+from pwmlff import plugin
+
+
+class AdamConstants(ctypes.Structure):
+    """Constants of a step of Adam, as the header has them."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_double)
+        for name in ("beta1", "beta2", "eps", "shrink", "factor", "rate", "root")
+    )
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Open what is compiled.
+
+    Raises:
+        ImportError: nothing is.
+    """
+    found = plugin.open_library("pwmlff_optimizer", "train")
+    found.pwmlff_square.restype = ctypes.c_double
+    return found
+
+
+def pointer(array: np.ndarray) -> ctypes.c_void_p:
+    """Where an array begins."""
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def adam(
+    x: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, constants: AdamConstants
+) -> None:
+    """Change x, m and v in place; all are contiguous float64 [n]."""
+    arrays = (pointer(a) for a in (x, gradient, m, v))
+    library().pwmlff_adam_step(ctypes.c_int64(x.size), *arrays, ctypes.byref(constants))
+
+
+def average(path: np.ndarray, x: np.ndarray, decay: float) -> None:
+    """Let path = decay path + (1 - decay) x, in place; both are contiguous float64 [n]."""
+    arrays = (pointer(path), pointer(x))
+    library().pwmlff_average(ctypes.c_int64(x.size), *arrays, ctypes.c_double(decay))
+
+
+def square(x: np.ndarray) -> float:
+    """Sum of the squares of contiguous float64 [n]."""
+    return library().pwmlff_square(ctypes.c_int64(x.size), pointer(x))
+
+
+def sum_rows(rows: np.ndarray) -> np.ndarray:
+    """Add rows [nrows, n], float32 or float64, nrows > 0, in float64 in the order of a binary tree.
+
+    Neighbours are added in pairs, then pairs of these; a row without a neighbour goes on as it is.
+    """
+    rows = np.ascontiguousarray(rows)
+    nrows, n = rows.shape
+    out = np.empty(n)
+    of = library()
+    add = of.pwmlff_sum_rows_float if rows.dtype == np.float32 else of.pwmlff_sum_rows_double
+    add(ctypes.c_int64(nrows), ctypes.c_int64(n), pointer(rows), pointer(out))
+    return out
