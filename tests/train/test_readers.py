@@ -10,7 +10,7 @@ from ase.build import molecule
 from ase.io import read as ase_read
 from ase.io import write
 
-from labelled_structures import crystal, labelled, trajectory
+from labelled_structures import crystal, frames_of, labelled, trajectory
 from pwmlff.report import Failure
 from pwmlff.train import readers
 
@@ -303,3 +303,11 @@ def test_a_molecule_has_no_cell(tmp_path):
     write(tmp_path / "a.xyz", molecule("H2O"))
     frames = readers.read(tmp_path / "a.xyz")
     assert not frames.pbc.any() and not frames.cells.any() and np.isnan(frames.energies).all()
+
+
+def test_a_virial_without_a_volume_is_no_stress():
+    """As files of DeePMD hold it for a molecule; ase has no place for it."""
+    frames = frames_of([molecule("H2O")], [1.0], virials=[np.ones((3, 3))])
+    found = frames.atoms(0)
+    assert found.get_potential_energy() == 1.0
+    assert "stress" not in found.calc.results

@@ -110,7 +110,10 @@ class Frames:
         return f"frame {self.index[k]} of '{self.files[self.file[k]]}'"
 
     def atoms(self, k: int) -> Atoms:
-        """Frame k for ase, with its labels in a SinglePointCalculator."""
+        """Frame k for ase, with its labels in a SinglePointCalculator.
+
+        A virial becomes a stress, which only a cell with a volume has.
+        """
         rows = slice(self.first[k], self.first[k + 1])
         atoms = Atoms(self.numbers[rows], self.positions[rows], cell=self.cells[k], pbc=self.pbc[k])
         labels = {}
@@ -118,7 +121,7 @@ class Frames:
             labels["energy"] = float(self.energies[k])
         if not np.isnan(self.forces[rows]).any():
             labels["forces"] = self.forces[rows]
-        if not np.isnan(self.virials[k]).any():
+        if atoms.cell.rank == 3 and not np.isnan(self.virials[k]).any():
             labels["stress"] = full_3x3_to_voigt_6_stress(-self.virials[k] / atoms.get_volume())
         atoms.calc = SinglePointCalculator(atoms, **labels)
         return atoms
