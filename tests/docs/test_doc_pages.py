@@ -1,0 +1,78 @@
+"""What pages quote from the sources still stands there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "troubleshooting.md"
+QUOTES = re.findall(r"^`(.+)`\n: ", PAGE.read_text(), re.MULTILINE)
+
+#: Texts of other programs: LAMMPS, the dynamic linker, MPICH.
+FOREIGN = {
+    "Unrecognized pair style 'pwmlff'",
+    "libmpi.so.12: cannot open shared object file",
+    "Runtime environment uses unsupported PMI version PMIx. Aborting.",
+}
+
+
+GAP = "\0"  # what is put in when the program runs
+
+
+def python_texts(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(getattr(part, "value", GAP)) for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub("%[sdg]", GAP, node.value)
+
+
+def cpp_texts(source: str) -> Iterator[str]:
+    """Literals of one statement in one text, with a gap where there is code between them."""
+    source = re.sub(r"(^|\s)//.*", "", source)
+    for statement in re.split(r";(?=\s)(?=(?:[^\"\n]|\"[^\"\n]*\")*$)", source, flags=re.MULTILINE):
+        literals = re.split(r'"((?:[^"\\\n]|\\.)*)"', statement)
+        text = "".join(
+            part if k % 2 else GAP * bool(part.strip()) for k, part in enumerate(literals)
+        )
+        yield re.sub(r"\{[^{}]*\}", GAP, text)
+
+
+@cache
+def messages() -> list[str]:
+    texts: list[str] = []
+    for folder in ("pair_pwmlff", "kernels", "python"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix == ".py":
+                texts += python_texts(path.read_text())
+            elif path.suffix in {".cpp", ".h"}:
+                texts += cpp_texts(path.read_text())
+    return [text for text in texts if len(text) > 10]
+
+
+def stands_in(quote: str, text: str) -> bool:
+    """Whether the parts of a quote that do not differ come in this order."""
+    at = 0
+    for part in quote.split("..."):
+        at = text.find(part.strip(), at)
+        if at < 0:
+            return False
+        at += len(part.strip())
+    return True
+
+
+def test_there_are_enough():
+    assert len(QUOTES) >= 30 and len(set(QUOTES)) == len(QUOTES)
+    assert set(QUOTES) >= FOREIGN
+
+
+@pytest.mark.parametrize("quote", [quote for quote in QUOTES if quote not in FOREIGN])
+def test_error_texts_are_those_of_the_sources(quote):
+    assert max(len(part) for part in quote.split("...")) >= 10, "too little to tell texts apart"
+    assert any(stands_in(quote, text) for text in messages()), f"no error text like '{quote}'"
