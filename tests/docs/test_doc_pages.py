@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -76,3 +77,9 @@ def test_there_are_enough():
 def test_error_texts_are_those_of_the_sources(quote):
     assert max(len(part) for part in quote.split("...")) >= 10, "too little to tell texts apart"
     assert any(stands_in(quote, text) for text in messages()), f"no error text like '{quote}'"
+
+
+def test_options_are_those_of_the_command():
+    path = ROOT / "docs" / "command_page.py"
+    page = runpy.run_path(str(path))["page"]()
+    assert (path.with_name("cli_options.md")).read_text() == page, page.splitlines()[4]
