@@ -35,6 +35,12 @@ if(PWMLFF_SANITIZE)
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fsanitize=address,undefined>)
 endif()
 
+option(PWMLFF_COVERAGE "Count which lines run, for gcov" OFF)
+if(PWMLFF_COVERAGE)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--coverage;-fprofile-update=atomic>")
+  add_link_options($<$<LINK_LANGUAGE:CXX>:--coverage>)
+endif()
+
 # Reading torch's headers takes most of the time that a file with them compiles. Files that are compiled together read
 # them once, which halves the time of an installation; OFF compiles one by one, which is quicker after a change.
 option(PWMLFF_UNITY_BUILD "Compile files that read torch's headers together" ON)
@@ -44,8 +50,10 @@ function(pwmlff_compile_together target first)
   set_source_files_properties(${first} ${ARGN} PROPERTIES UNITY_GROUP ${group})
 endfunction()
 
-# Messages name source files relative to the project, not to the machine that compiled them.
-add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
+# Messages name source files relative to the project, not to the machine that compiled them. (gcov looks for them.)
+if(NOT PWMLFF_COVERAGE)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>)
+endif()
 
 # Where the compiled libraries go: inside the Python package for pip, else lib/.
 if(SKBUILD)
