@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pwmlff.bench import PaddedDP
-from pwmlff.engine import Fused, Rows
+from pwmlff.engine import Rows, choose
 from pwmlff.models import pad_neighbors
 from pwmlff.train import cache, comm, config, potential
 from pwmlff.train.learners import ByAdam
@@ -91,7 +91,7 @@ class Bench:
         """Energy and forces of one frame."""
         path = folder / "model.pt"
         self.model.save(path)
-        engine = Fused(path, precision, self.numbers, self.numbers)
+        engine = choose(path, "fused", precision).engine
         atoms = self.frames.atoms(0)
         rows = Rows.of(atoms, self.numbers, self.model.Rmax)
 

@@ -10,11 +10,10 @@
 #include "deviation.h"
 #include "device_map.h"
 #include "elements.h"
-#include "fused_dp.h"
 #include "ghost_cutoff.h"
-#include "model.h"
-#include "neighbors.h"
-#include "scripted.h"
+
+#include "models/model.h"
+#include "models/neighbors.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -45,6 +44,7 @@
 
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
+using namespace pwmlff::models;
 
 static const std::vector<std::string> KEYWORD_LIST = {
     "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors"};
@@ -83,7 +83,7 @@ struct PairPWMLFF::Impl {
   int hops() const
   {
     int most = -1;
-    for (const auto &model : models) most = std::max(most, pair_pwmlff::hops(model->info()));
+    for (const auto &model : models) most = std::max(most, pwmlff::models::hops(model->info()));
     return most;
   }
 

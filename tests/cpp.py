@@ -17,7 +17,9 @@ def compile_and_run(source: str, folder: Path, *arguments: object) -> list[str]:
     program = folder / Path(source).stem
     base, ours = Path(torch.__file__).parent, Path(plugin.library()).parent
     includes = [base / "include", base / "include/torch/csrc/api/include", ".", "kernels"]
-    libraries = [ours / f"libpwmlff_{name}.so" for name in ("archive", "device", "kernels")]
+    libraries = [
+        ours / f"libpwmlff_{name}.so" for name in ("archive", "device", "kernels", "models")
+    ]
     subprocess.run(
         [
             "c++", "-std=c++20", "-O0", f"tests/{source}", "-o", program,

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = [
     path
-    for folder in ("kernels", "pair_pwmlff")
+    for folder in ("kernels", "models", "pair_pwmlff")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".h", ".cpp", ".cu", ".cuh"}
 ]

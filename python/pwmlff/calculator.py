@@ -31,8 +31,8 @@ VOIGT_OF_LAMMPS = [0, 1, 2, 5, 4, 3]  # xx yy zz xy xz yz -> xx yy zz yz xz xy
 class Calculator(AseCalculator):
     """Energy, forces and stress of a TorchScript model file.
 
-    Per-atom energies (`energies`) and, with the fused engine, per-atom stresses (`stresses`, which
-    add up to the stress) are there too. Without atoms, the energy is zero.
+    Per-atom energies (`energies`) and, with the fused engine and for kind EDGE, per-atom stresses
+    (`stresses`, which add up to the stress) are there too. Without atoms, the energy is zero.
 
     Args:
         model: a model file. Loading it executes code that it brings along.
@@ -42,9 +42,8 @@ class Calculator(AseCalculator):
         elements: atomic numbers that take part; all of the model's when None. Their number divides
             the descriptor of a DP, as the elements of pair_coeff do in LAMMPS.
         nthreads: threads of the fused engine; as many as torch uses when None.
-        skin: distance beyond the cutoff within which the fused engine keeps neighbours, angstrom.
-        device: where the fused engine runs, "cpu", "cuda" or "cuda:N". The other engines run on the
-            CPU.
+        skin: distance beyond the cutoff within which neighbours are kept, angstrom.
+        device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
 
     Raises:
         pwmlff.report.Failure: the file cannot be used.
@@ -76,7 +75,7 @@ class Calculator(AseCalculator):
         super().__init__(**kwargs)
         nthreads = torch.get_num_threads() if nthreads is None else nthreads
         self._choice = choose(model, engine, precision, elements, nthreads, skin, device)
-        if self.engine == "fused":
+        if self._choice.engine.has_atom_virial:
             self.implemented_properties = [*self.implemented_properties, "stresses"]
 
     @property

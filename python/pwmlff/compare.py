@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import devices, lmp, model_file, mpirun, picture
-from pwmlff.engine import PROOF_GATES, choose
+from pwmlff.engine import PRECISIONS, choose
 from pwmlff.reference import Result, evaluate
 from pwmlff.report import Failure, console
 
@@ -264,11 +264,11 @@ def _cases(options: Options, info: model_file.ModelInfo) -> list[Case]:
         fused = choose(info.file).engine.name == "fused"
         engines = ["torchscript", *(["fused"] if fused else [])]
     bad = sorted({*engines} - {"auto", "fused", "torchscript"})
-    bad += sorted({*options.precisions} - {*PROOF_GATES})
+    bad += sorted({*options.precisions} - {*PRECISIONS})
     if bad:
         raise Failure(
             f"found {', '.join(bad)}; expected engines auto, fused, torchscript and precisions "
-            f"{', '.join(PROOF_GATES)}"
+            f"{', '.join(PRECISIONS)}"
         )
     places = options.devices or ("cpu", *(["gpu"] if devices.inventory().gpus else []))
     return [

@@ -1,12 +1,9 @@
 """What evaluates a model file outside LAMMPS, and the choice between them.
 
-- fused: this project's own code for Deep Potentials, on the CPU or on a GPU,
-  `torch.classes.pwmlff.DPEngine` and `DPDeviceEngine`
-- torchscript: the file's own forward, with neighbours padded as it wants them (kind DP)
-- reference: the plain float64 reference (:mod:`pwmlff.reference`), any kind
-
-:func:`choose` takes the fused engine where it proves to be the same as the file's own code on a
-random cluster, as pair_style pwmlff does, and that code otherwise.
+- compiled: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/binding.cpp): the
+  fused engine for Deep Potentials, on the CPU or on a GPU, where it has proved to be the same as
+  the file's own code; else that code
+- reference: the plain float64 reference (:mod:`pwmlff.reference`)
 """
 
 from __future__ import annotations
@@ -16,25 +13,21 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from ase import Atoms
 
-from pwmlff import devices, model_file, reference
-from pwmlff.models import pad_neighbors
+from pwmlff import devices, model_file, plugin, reference
 from pwmlff.report import Failure
 from pwmlff.structures import neighbor_list, require_finite, require_usable
 
+#: Where the components xx yy zz xy xz yz stand in a tensor.
+SYMMETRIC = np.array([[0, 3, 4], [3, 1, 5], [4, 5, 2]])
 ENGINES = ("auto", "fused", "torchscript", "reference")
-#: Environment variable that names the code for the processor (kernels/dp/engine.cpp).
-CPU_VARIABLE = "PWMLFF_CPU"
-#: Largest error of the energy of the whole (per atom), of one atom's energy and of forces, as a
-#: share of the largest energy of an atom or force (at least 1).
-PROOF_GATES = {
-    "exact": (1e-10, 1e-10, 1e-10), "double": (1e-8, 1e-8, 1e-6), "mixed": (1e-6, 5e-6, 1e-4),
-}  # fmt: skip
+PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
 
 
 @dataclass(frozen=True)
@@ -67,6 +60,7 @@ class Engine(Protocol):
     """What can evaluate structures."""
 
     name: str
+    has_atom_virial: bool
 
     def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
         """Evaluate a structure.
@@ -83,13 +77,14 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """Atoms and those of their periodic images that are neighbours, as the fused engine wants."""
+    """Atoms and those of their periodic images that are neighbours, as Compiled wants them."""
 
     x: torch.Tensor  # [nrows, 3]
     species: torch.Tensor  # int32 [nrows] index into the model's elements, or -1
     first: torch.Tensor  # int32 [n*nspecies + 1]
     candidate: torch.Tensor  # int32
-    atom: np.ndarray  # [nrows] the atom that a row is, or is an image of; the first n are the atoms
+    home: torch.Tensor  # int32 [nrows] the atom that a row is, or is an image of
+    atom: np.ndarray  # [nrows] the same; the first n are the atoms
     image: np.ndarray  # [nrows, 3] in cell vectors
 
     @classmethod
@@ -115,6 +110,7 @@ class Rows:
             torch.from_numpy(kind[atom].astype(np.int32)),
             torch.from_numpy(np.r_[0, np.cumsum(counts)].astype(np.int32)),
             torch.from_numpy(row[order].astype(np.int32)),
+            torch.from_numpy(atom.astype(np.int32)),
             atom,
             image,
         )
@@ -146,57 +142,62 @@ def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], which
 
 
-class Fused:
-    """The fused engine; neighbours are looked for anew when an atom has moved by half the skin.
+class Compiled:
+    """What pair_style pwmlff runs.
+
+    Neighbours are looked for anew when an atom has moved by half the skin.
 
     Args:
-        path: a DP file.
-        precision: exact, double or mixed.
-        atom_type: the model's atomic numbers.
-        elements: those of them that take part.
-        nthreads: threads of an evaluation.
+        path: a model file.
+        info: what is in it.
+        engine: auto, fused or torchscript.
+        precision: of the fused engine.
+        elements: those of the model that take part.
+        nthreads: threads of the fused engine.
         skin: how far beyond the cutoff neighbours are kept.
-        device: "cuda:N", where neighbours go only when they are looked for anew, or "cpu", the code
-            for GPUs on the CPU (kernels/common/device.h); None for the engine for CPUs.
-    """
+        device: "cpu", "cuda" or "cuda:N".
 
-    name = "fused"
+    Raises:
+        Failure: what is asked for cannot run the file.
+    """
 
     def __init__(
         self,
         path: str | PathLike[str],
+        info: model_file.ModelInfo,
+        engine: str,
         precision: str,
-        atom_type: Sequence[int],
         elements: Sequence[int],
         nthreads: int = 1,
         skin: float = 0.5,
-        device: str | None = None,
+        device: str = "cpu",
     ) -> None:
-        import pwmlff.kernels  # noqa: F401, PLC0415  registers the classes
+        import pwmlff.kernels  # noqa: F401, PLC0415  what the library with models needs
 
-        classes, present = torch.classes.pwmlff, [int(z in elements) for z in atom_type]
-        self.core = (
-            classes.DPEngine(fspath(path), precision, present)
-            if device is None
-            else classes.DPDeviceEngine(fspath(path), precision, present, device)
-        )
-        self.atom_type, self.elements = list(atom_type), list(elements)
-        self.precision = precision
-        self.nthreads, self.skin, self.device = nthreads, skin, device
+        torch.ops.load_library(Path(plugin.library() or "").with_name("libpwmlff_models.so"))
+        present = [int(z in elements) for z in info.atom_type]
+        try:
+            self._core = torch.classes.pwmlff.Model(
+                fspath(path), engine, precision, present, *usable_gpu(device)
+            )
+        except (RuntimeError, ValueError) as error:
+            raise Failure(model_file.last_line(error)) from error
+        self.name: str = self._core.name()
+        self.description: str = self._core.description()
+        self.passed_over: str = self._core.passed_over()
+        self.has_atom_virial: bool = self._core.has_atom_virial()
+        self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
+        self.nthreads, self.skin = nthreads, skin
         self._built: tuple[Atoms, Rows] | None = None
-        self._sent: torch.Tensor | None = None  # the list that is on the device
+        self._sent: torch.Tensor | None = None  # the list that the model has
 
-    def compute(self, rows: Rows, atom_virial: bool) -> tuple[torch.Tensor, ...]:
-        """Energies of atoms, forces of rows, virial and, where wanted, virials of rows."""
-        if self.device is None:
-            return self.core.evaluate(
-                rows.x, rows.species, rows.first, rows.candidate, self.nthreads, atom_virial, False
-            )[:4]
+    def compute(self, rows: Rows, atom_virial: bool) -> tuple[Any, ...]:
+        """Energy, energies of atoms, forces of rows, virial and, where wanted, virials of rows."""
         if self._sent is not rows.candidate:  # moved() keeps it
             self._sent = None
-            self.core.set_neighbors(rows.species, rows.first, rows.candidate)
+            self._core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
             self._sent = rows.candidate
-        return self.core.evaluate(rows.x, atom_virial, False)[:4]
+        return self._core.evaluate(rows.x, self.nthreads, atom_virial)[:5]
 
     def rows(self, atoms: Atoms) -> Rows:
         """Rows that hold for the structure as it is now."""
@@ -211,7 +212,7 @@ class Fused:
                 < self.skin
             ):
                 return rows.moved(atoms)
-        rows = Rows.of(atoms, self.atom_type, self.core.cutoff() + self.skin)
+        rows = Rows.of(atoms, self.atom_type, self.cutoff + self.skin)
         # The constructor copies; atoms.copy() would take constraints and arrays along.
         old = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
         self._built = old, rows
@@ -220,54 +221,25 @@ class Fused:
     def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
         """Evaluate a structure."""
         require_elements(atoms, self.elements)
-        require_usable(atoms, self.core.cutoff() + self.skin)
+        require_usable(atoms, self.cutoff + self.skin)
         if len(atoms) == 0:
             return Evaluation.of_nothing()
         rows = self.rows(atoms)
-        atom_energy, force, virial, virials = self.compute(rows, atom_virial)
+        energy, atom_energy, force, virial, virials = self.compute(rows, atom_virial)
         return Evaluation(
-            float(atom_energy.sum()),
+            energy,
             atom_energy.numpy(),
             rows.fold(force),
-            virial.numpy().reshape(3, 3),
+            virial.numpy()[SYMMETRIC],
             rows.fold(virials) if atom_virial else None,
         )
-
-
-class TorchScript:
-    """The forward of a DP file."""
-
-    name = "torchscript"
-
-    def __init__(self, module: torch.jit.ScriptModule, elements: Sequence[int]) -> None:
-        self.module = module
-        self.atom_type = [int(z) for z in module.atom_type]
-        self.elements = [z for z in self.atom_type if z in elements]
-
-    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
-        """Evaluate a structure."""
-        require_elements(atoms, self.elements)
-        require_usable(atoms, self.module.Rmax)
-        if len(atoms) == 0:
-            return Evaluation.of_nothing()
-        module = self.module
-        inputs = pad_neighbors(atoms, self.atom_type, module.Rmax, module.maxNeighborNum)
-        inputs = inputs._replace(atom_type=torch.tensor(self.elements, dtype=torch.int32))
-        # The optimising executor specialises for sizes, which change with every neighbour list.
-        with torch.jit.optimized_execution(False):
-            total, grouped, forces, _, virial = (
-                x if x is None else x.detach().numpy() for x in module(*inputs)
-            )
-        # Energies come grouped by element in the order of the model.
-        atom_energy = np.empty(len(atoms))
-        atom_energy[np.argsort(inputs.Imagetype_map.numpy(), kind="stable")] = grouped[0]
-        return Evaluation(float(total[0, 0]), atom_energy, forces[0], virial.reshape(3, 3))
 
 
 class Reference:
     """The plain float64 reference."""
 
     name = "reference"
+    has_atom_virial = False
 
     def __init__(self, module: torch.jit.ScriptModule, elements: Sequence[int]) -> None:
         self.module, self.elements = module, list(elements)
@@ -311,7 +283,7 @@ def choose(
     Args:
         path: a TorchScript file.
         engine: one of ENGINES; "auto" is fused where that proves equal to the file's own code.
-        precision: of the fused engine, one of PROOF_GATES.
+        precision: of the fused engine, one of PRECISIONS.
         elements: atomic numbers that take part; all of the model's when None.
         nthreads: threads of the fused engine.
         skin: of the fused engine.
@@ -323,40 +295,21 @@ def choose(
     """
     if engine not in ENGINES:
         raise Failure(f"engine is '{engine}', expected one of {', '.join(ENGINES)}")
-    if precision not in PROOF_GATES:
-        raise Failure(f"precision is '{precision}', expected one of {', '.join(PROOF_GATES)}")
-    gpu = usable_gpu(device)
+    if precision not in PRECISIONS:
+        raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
     module, info = model_file.open_model(path)
     chosen = [z for z in info.atom_type if elements is None or z in elements]
     unknown = sorted(set(elements or ()) - set(chosen))
     if unknown or not chosen:
         raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
-    if engine == "reference" or (engine == "auto" and info.kind != "DP"):
-        reason = "" if info.kind == "DP" else f"kind {info.kind}"
-        return Choice(Reference(module, chosen), info, reason)
-    if info.kind != "DP":
-        raise Failure(f"engine {engine} runs models of kind DP; '{path}' is of kind {info.kind}")
-    original = TorchScript(module, chosen)
-    if engine == "torchscript":
-        return Choice(original, info)
-    # Where single precision is not enough for a model, double precision still is the faster way.
-    reason = ""
-    for possible in (precision, "double") if precision == "mixed" else (precision,):
-        before, reason = reason, ""
-        try:
-            fused = Fused(path, possible, info.atom_type, chosen, nthreads, skin, gpu)
-            reason = difference(original, fused, info, chosen, possible)
-        except (ImportError, RuntimeError, ValueError, torch.jit.Error) as error:
-            reason = model_file.last_line(error)
-        if not reason:
-            return Choice(fused, info, before and f"not in precision {precision}: {before}")
-    if engine == "fused" or CPU_VARIABLE in reason:  # a wrong wish is no reason to do without
-        raise Failure(f"'{path}' cannot be run by the fused engine: {reason}")
-    return Choice(original, info, reason)
+    if engine == "reference":
+        return Choice(Reference(module, chosen), info)
+    compiled = Compiled(path, info, engine, precision, chosen, nthreads, skin, device)
+    return Choice(compiled, info, compiled.passed_over)
 
 
-def usable_gpu(device: str) -> str | None:
-    """Name of the device for the compiled engine; None for "cpu".
+def usable_gpu(device: str) -> tuple[int, bool]:
+    """Index of the GPU, -1 for none, and whether nothing else will do.
 
     The environment variable PWMLFF_GPU_STAND_IN names what runs in the place of a GPU, for tests.
 
@@ -364,12 +317,12 @@ def usable_gpu(device: str) -> str | None:
         Failure: it is another word, or there is no such GPU.
     """
     if device == "cpu":
-        return None
+        return -1, False
     match = re.fullmatch(r"cuda(?::(\d+))?", device)
     if not match:
         raise Failure(f"device is '{device}', expected cpu, cuda or cuda:N")
-    if stand_in := os.environ.get("PWMLFF_GPU_STAND_IN"):
-        return stand_in
+    if os.environ.get("PWMLFF_GPU_STAND_IN"):
+        return -1, True
     index, found = int(match[1] or 0), devices.inventory()
     why = ""
     if index >= len(found.gpus):
@@ -378,73 +331,4 @@ def usable_gpu(device: str) -> str | None:
         why = f"the kernels were not compiled for {found.gpus[index].name}"
     if why:
         raise Failure(f"device '{device}' cannot be used: {why}; choose another or device='cpu'")
-    return f"cuda:{index}"
-
-
-def difference(
-    expected: Engine,
-    found: Engine,
-    info: model_file.ModelInfo,
-    elements: Sequence[int],
-    precision: str,
-) -> str:
-    """What differs between two engines on random clusters; empty where nothing does."""
-    for shape in SHAPES:
-        cluster = random_cluster(info.cutoff, elements, info.max_neighbor, shape)
-        try:
-            one = expected(cluster)
-        except ValueError as error:
-            if shape.must_be_finite:
-                return f"the file's own code gives no numbers on a test cluster: {error}"
-            continue
-        text = _difference(one, found(cluster), *PROOF_GATES[precision])
-        if text:
-            return f"{text} from the file's own code on a test cluster"
-    return ""
-
-
-def _difference(
-    one: Evaluation, other: Evaluation, energy: float, atom_energy: float, force: float
-) -> str:
-    atoms = max(1.0, np.abs(one.atom_energy).max()) * len(one.atom_energy)
-    for name, gate, least in (
-        ("atom_energy", atom_energy, 1.0), ("forces", force, 1.0), ("virial", force, 1.0),
-        ("energy", energy, atoms),  # as far as one atom may be off on the average
-    ):  # fmt: skip
-        values = np.asarray(getattr(one, name))
-        allowed = gate * max(least, np.abs(values).max())
-        worst = np.abs(getattr(other, name) - values).max()
-        if not worst <= allowed:  # catches NaN
-            return f"{name} differs by {worst:.1e} (allowed {allowed:.1e})"
-    return ""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Of a random cluster; lengths in units of the cutoff."""
-
-    natoms: int  # more where there are more elements
-    shortest: float  # distance of two atoms
-    edge: float  # of the cube that natoms fill
-    must_be_finite: bool = True  # what the file's own code gives
-
-
-#: Distances as in condensed matter; shorter ones, and up to the cutoff; atoms that nearly overlap.
-SHAPES = (Shape(24, 0.4, 1.5), Shape(24, 0.2, 1.2), Shape(6, 0.04, 0.3, must_be_finite=False))
-
-
-def random_cluster(
-    cutoff: float, elements: Sequence[int], limit: int | None, shape: Shape = SHAPES[0]
-) -> Atoms:
-    """A cluster of these elements, and an isolated atom; no more than `limit` of one element."""
-    rng = np.random.default_rng(20250722)
-    wanted = max(shape.natoms, len(elements))
-    natoms = wanted if limit is None else min(wanted, limit * len(elements))
-    edge = shape.edge * cutoff * (wanted / shape.natoms) ** (1 / 3)
-    positions = np.empty((0, 3))
-    while len(positions) < natoms:
-        trial = edge * rng.random(3)
-        if (np.linalg.norm(positions - trial, axis=1) > shape.shortest * cutoff).all():
-            positions = np.vstack((positions, trial))
-    positions = np.vstack((positions, np.full(3, 10.0 * cutoff)))
-    return Atoms([elements[i % len(elements)] for i in range(len(positions))], positions)
+    return index, True

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import model_file, trial
-from pwmlff.engine import PROOF_GATES, choose
+from pwmlff.engine import PRECISIONS, choose
 from pwmlff.report import Failure
 
 NOT_RUN = "not tried, as that runs the code of the file: --trust does"
@@ -158,8 +158,8 @@ def describe_files(
     Raises:
         Failure: the precision is unknown or without use, or none of the files is there.
     """
-    if precision is not None and precision not in PROOF_GATES:
-        raise Failure(f"precision is '{precision}', expected one of {', '.join(PROOF_GATES)}")
+    if precision is not None and precision not in PRECISIONS:
+        raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
     if precision is not None and not trust:
         raise Failure(
             f"--precision {precision} is that of the engine, which is {NOT_RUN}; give both or none"
@@ -185,15 +185,10 @@ def describe_files(
 
 def _run(path: Path, precision: str) -> tuple[Described, str]:
     """Describe a file by running its code, and what is wrong with that."""
+    module, model = model_file.open_model(path)
+    if model.kind == "EDGE":
+        return Described(model, "torchscript", ""), trial.edges(module, model)
     choice = choose(path, precision=precision)
-    model, name = choice.info, choice.engine.name
-    if name == "fused":
-        name, problem = (
-            f"fused, precision {choice.engine.precision}, {choice.engine.core.isa()}",
-            "",
-        )
-    elif name == "torchscript":
-        problem = trial.padded(choice.engine, model)
-    else:  # the reference, the plain way to evaluate a file without padded neighbours
-        name, problem = "torchscript", trial.edges(choice.engine.module, model)
-    return Described(model, name, choice.reason), problem
+    if choice.engine.name == "fused":
+        return Described(model, choice.engine.description.partition(" (")[0], choice.reason), ""
+    return Described(model, choice.engine.name, choice.reason), trial.padded(choice.engine, model)

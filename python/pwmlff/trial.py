@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from ase import Atoms
 from ase.neighborlist import neighbor_list
 
-from pwmlff.engine import Engine, random_cluster
+from pwmlff.engine import Engine
 from pwmlff.model_file import ModelInfo, last_line
 
 #: Largest difference of the derivative and of differences of the energy, as a share of the former.
@@ -18,6 +19,21 @@ DERIVATIVE_GATE = 1e-5
 ROUNDED = 8  # roundings of an energy that its difference may hold
 STEP = 1e-5  # of a difference of the energy, in cutoffs
 ROUNDING = 1e-9  # of a range that is a multiple of the cutoff
+
+
+def random_cluster(cutoff: float, elements: Sequence[int], limit: int | None) -> Atoms:
+    """A cluster of these elements, and an isolated atom; no more than `limit` of one element."""
+    rng = np.random.default_rng(20250722)
+    wanted = max(24, len(elements))
+    natoms = wanted if limit is None else min(wanted, limit * len(elements))
+    edge = 1.5 * cutoff * (wanted / 24) ** (1 / 3)
+    positions = np.empty((0, 3))
+    while len(positions) < natoms:
+        trial = edge * rng.random(3)
+        if (np.linalg.norm(positions - trial, axis=1) > 0.4 * cutoff).all():
+            positions = np.vstack((positions, trial))
+    positions = np.vstack((positions, np.full(3, 10.0 * cutoff)))
+    return Atoms([elements[i % len(elements)] for i in range(len(positions))], positions)
 
 
 def padded(engine: Engine, info: ModelInfo) -> str:

@@ -8,9 +8,8 @@
 //
 //   move_module file.pt
 
-// One translation unit: torch's headers take most of the time.
-#include "pair_pwmlff/model_file.cpp"
-#include "pair_pwmlff/scripted.cpp"
+#include "models/model_file.h"
+#include "models/scripted.h"
 
 #include <fstream>
 #include <iostream>
@@ -39,16 +38,16 @@ int main(int, char **argv)
   std::ifstream stream(argv[1], std::ios::binary);
   std::ostringstream contents;
   contents << stream.rdbuf();
-  const pair_pwmlff::ModelFile file(argv[1], contents.str());
-  pair_pwmlff::Scripted original(argv[1], file.module());
-  const pair_pwmlff::Scripted copy = original.on(at::kMeta);
+  const pwmlff::models::ModelFile file(argv[1], contents.str());
+  pwmlff::models::Scripted original(argv[1], file.module());
+  const pwmlff::models::Scripted copy = original.on(at::kMeta);
   print("copy", "", copy.module()._ivalue());
   print("original", "", original.module()._ivalue());
 
   const at::Tensor in = at::arange(3.0, at::kDouble);
   const c10::IValue out = original.forward({original.upload(0, in)});
   std::cout << "result " << original.download(out, "y", {3}).sum().item<double>() << "\n";
-  std::cout << "cuda: " << pair_pwmlff::open_torch_cuda() << "\n";
+  std::cout << "cuda: " << pwmlff::models::open_torch_cuda() << "\n";
   try {
     original.download(out, "y", {4});
   } catch (const std::exception &error) {

@@ -22,9 +22,10 @@ from pathlib import Path
 import numpy as np, torch
 from mutants import mutants
 from pwmlff import model_file
-from pwmlff.engine import TorchScript, random_cluster
+from pwmlff.engine import choose
 from pwmlff.reference import evaluate
 from pwmlff.report import Failure
+from pwmlff.trial import random_cluster
 
 torch.set_num_threads(1)
 path, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -33,10 +34,10 @@ def bytes_of(found):
     return np.r_[found.atom_energy, found.forces.ravel(), found.virial.ravel()].tobytes()
 
 def numbers(path):
-    module = model_file.load(path)
-    info = model_file.describe(path, module)
+    choice = choose(path, "torchscript")
+    info = choice.info
     cluster = random_cluster(info.cutoff, info.atom_type, info.max_neighbor)
-    return bytes_of(TorchScript(module, info.atom_type)(cluster)), cluster
+    return bytes_of(choice.engine(cluster)), cluster
 
 def peak():
     # Of this program alone: ru_maxrss would hold that of pytest, which has started it.

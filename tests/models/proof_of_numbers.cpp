@@ -5,17 +5,13 @@
 
 // Lets models that differ in one number prove that they are the same, and prints what the proof says.
 
-// One translation unit: torch's headers take most of the time.
-#include "pair_pwmlff/model_file.cpp"
-#include "pair_pwmlff/neighbors.cpp"
-#include "pair_pwmlff/proof.cpp"
+#include "models/neighbors.h"
+#include "models/proof.h"
 
 #include <iostream>
 #include <limits>
 
-namespace pair_pwmlff {
-
-int hops(const ModelInfo &) { return -1; }
+namespace pwmlff::models {
 
 // Each atom has energy 1 and force 1; one number of one cluster (by its number of atoms) is another.
 struct Constant : Model {
@@ -29,6 +25,7 @@ struct Constant : Model {
   }
   Constant() : Model(about()) {}
   void select_species(const std::vector<bool> &) override {}
+  std::string name() const override { return "constant"; }
   std::string engine() const override { return "constant"; }
   bool on_gpu() const override { return false; }
   bool has_atom_virial() const override { return false; }
@@ -51,11 +48,11 @@ struct Constant : Model {
   Evaluation result{};
 };
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 int main()
 {
-  using pair_pwmlff::Constant;
+  using pwmlff::models::Constant;
   constexpr double NOT_A_NUMBER = std::numeric_limits<double>::quiet_NaN();
   const auto say = [](const char *name, std::size_t natoms, void (*change)(Constant &),
                       bool of_file = false) {
@@ -63,7 +60,7 @@ int main()
     (of_file ? file : other).natoms = natoms;
     (of_file ? file : other).change = change;
     std::cout << name << ": "
-              << pair_pwmlff::difference(file, other, {true, true}, {1e-8, 1e-8, 1e-6}) << "\n";
+              << pwmlff::models::difference(file, other, {true, true}, {1e-8, 1e-8, 1e-6}) << "\n";
   };
   constexpr std::size_t usual = 25, small = 7;    // with the isolated atom
   say("same", 0, nullptr);

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 std::string in_quotes(const std::string &name) { return "'" + name + "'"; }
 
@@ -160,4 +160,4 @@ std::string ModelFile::class_name() const
   return name ? pwmlff::python_class(name->qualifiedName()) : "unknown";
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 /* ---- DPTorchScript ---- */
 
@@ -117,13 +117,13 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
 void DPModel::select_species(const std::vector<bool> &present)
 {
   active.reset();
-  passed_over.clear();
+  reasons.clear();
   original.select_species(present);
   const auto attempt = [&](const std::string &what, const Gate &gate, auto make) {
     if (active) return;
     std::string reason;
     active = proved(original, present, gate, make, reason);
-    if (!active) passed_over += (passed_over.empty() ? "not " : "; not ") + what + ": " + reason;
+    if (!active) reasons += (reasons.empty() ? "not " : "; not ") + what + ": " + reason;
   };
   // Where single precision is not enough for a model, double precision still is the faster way.
   std::vector<std::string> precisions = {options.precision};
@@ -147,20 +147,20 @@ void DPModel::select_species(const std::vector<bool> &present)
   if (gpu && options.engine != Engine::fused)
     attempt("torchscript on the GPU", gate_of("exact"),
             [&] { return std::make_unique<DPTorchScript>(original.on(torch_gpu(options.gpu))); });
-  if (!active && options.gpu_demanded) throw NotOnGpu(info_, passed_over);
+  if (!active && options.gpu_demanded) throw NotOnGpu(info_, reasons);
   attempt_fused("fused", [&](const std::string &precision) {
     return std::make_unique<FusedDP>(info_, *network, precision, present);
   });
   if (!active && options.engine == Engine::fused)
     throw std::runtime_error("model file " + in_quotes(info_.file) +
-                             " is not what the fused engine computes: " + passed_over +
+                             " is not what the fused engine computes: " + reasons +
                              "; use engine auto or torchscript");
 }
 
 std::string DPModel::engine() const
 {
   return chosen().engine() + (chosen().on_gpu() ? ", on the GPU" : "") +
-         (passed_over.empty() ? "" : " (" + passed_over + ")");
+         (reasons.empty() ? "" : " (" + reasons + ")");
 }
 
 const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request)
@@ -168,4 +168,4 @@ const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request
   return active ? active->evaluate(neighbors, request) : original.evaluate(neighbors, request);
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models

@@ -11,7 +11,7 @@
 #include <map>
 #include <mutex>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 namespace {
 
 constexpr const char *STAND_IN_VARIABLE = "PWMLFF_GPU_STAND_IN";
@@ -114,4 +114,4 @@ std::shared_ptr<pwmlff::Device> shared_device(int gpu)
   return device;
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 class Neighbors;
 
@@ -80,8 +80,14 @@ class Model {
   /// @throws std::runtime_error where the engine that was asked for cannot run this model
   virtual void select_species(const std::vector<bool> &present) = 0;
 
-  /// One line on what evaluates the model, for the log; complete after select_species().
+  /// What evaluates the model, "fused" or "torchscript"; complete after select_species().
+  virtual std::string name() const = 0;
+
+  /// The same in one line with all that matters, for the log.
   virtual std::string engine() const = 0;
+
+  /// What does not evaluate it though it came first, and why; empty where nothing was passed over.
+  virtual std::string passed_over() const { return {}; }
 
   /// Whether it is evaluated on the GPU of the options; complete after select_species().
   virtual bool on_gpu() const = 0;
@@ -106,10 +112,19 @@ class Model {
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options);
 
+/// Open the CUDA part of the torch that this process runs, which is a library of its own. To be called before
+/// the first evaluation: torch looks for it once, at the first derivative, and never again.
+/// @return empty, or in one line what is missing
+std::string open_torch_cuda();
+
+/// Whether the environment variable PWMLFF_GPU_STAND_IN names a device of kernels/common/device.h to use in the place
+/// of a GPU: `cpu` runs the code for GPUs on the CPU, for tests.
+bool gpu_has_stand_in();
+
 /// The number of threads that torch uses in this process.
 int num_threads();
 void set_num_threads(int nthreads);
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 /// The file's own code on one device: edges in, energies of atoms out. Their derivative with respect to edge
 /// vectors is taken here, and forces and virials are made of it by kernels/edge.
@@ -27,6 +27,7 @@ class EdgeTorchScript : public Model {
   EdgeTorchScript on(c10::Device device) const;
 
   void select_species(const std::vector<bool> &) override {}
+  std::string name() const override { return "torchscript"; }
   std::string engine() const override { return "torchscript, float64"; }
   bool on_gpu() const override { return !code.device().is_cpu(); }
   bool has_atom_virial() const override { return true; }
@@ -49,7 +50,9 @@ class EdgeModel : public Model {
   EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
   void select_species(const std::vector<bool> &present) override;
+  std::string name() const override { return original.name(); }
   std::string engine() const override;
+  std::string passed_over() const override { return why_cpu; }
   bool on_gpu() const override { return scripted_on_gpu != nullptr; }
   bool has_atom_virial() const override { return true; }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
@@ -61,6 +64,6 @@ class EdgeModel : public Model {
   std::string why_cpu;                       // instead of the GPU that was chosen
 };
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

@@ -15,7 +15,7 @@
 #include <span>
 #include <stdexcept>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 namespace {
 
 constexpr double FAR = 10.0;     // of the isolated atom, in units of the cutoff
@@ -195,4 +195,4 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
   return {};
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 class FusedDP : public Model {
  public:
@@ -28,6 +28,7 @@ class FusedDP : public Model {
           const std::vector<bool> &present);
 
   void select_species(const std::vector<bool> &) override {}
+  std::string name() const override { return "fused"; }
   std::string engine() const override;
   bool on_gpu() const override { return false; }
   bool has_atom_virial() const override { return true; }
@@ -47,6 +48,7 @@ class FusedDPOnDevice : public Model {
                   const std::vector<bool> &present, std::shared_ptr<pwmlff::Device> device);
 
   void select_species(const std::vector<bool> &) override {}
+  std::string name() const override { return "fused"; }
   std::string engine() const override;
   bool on_gpu() const override { return fused.device()->kind() == pwmlff::Device::Kind::cuda; }
   bool finds_neighbors() const override { return true; }
@@ -60,14 +62,10 @@ class FusedDPOnDevice : public Model {
 };
 
 /// The device of the GPU with this index among the visible ones; the same one for all models, so that
-/// they share a list of neighbours. The environment variable PWMLFF_GPU_STAND_IN names a device of
-/// kernels/common/device.h to use in its place: `cpu` runs the code for GPUs on the CPU, for tests.
+/// they share a list of neighbours. Where gpu_has_stand_in(), what stands in for it.
 /// @throws std::runtime_error where it cannot be used
 std::shared_ptr<pwmlff::Device> shared_device(int gpu);
 
-/// Whether PWMLFF_GPU_STAND_IN is set.
-bool gpu_has_stand_in();
-
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

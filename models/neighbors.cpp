@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <numeric>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type,
                         int nspecies, int hops)
 {
   const int nall = atoms.nall;
+  home.clear();
   std::vector<int> row(nall, -1);
   atom_.clear();
   for (int k = 0; k < atoms.inum; ++k) {
@@ -103,15 +104,44 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
   device_has_list = false;
 }
 
+void Neighbors::assign(int ncentres, int nspecies, std::vector<int> species, std::vector<int> first,
+                       std::vector<int> candidate, std::vector<int> home_, int hops)
+{
+  ncentres_ = nknown_ = ncentres;
+  nspecies_ = nspecies;
+  atom_.resize(species.size());
+  std::iota(atom_.begin(), atom_.end(), 0);
+  rows_are_atoms = true;
+  species_ = std::move(species);
+  first_ = std::move(first);
+  candidate_ = std::move(candidate);
+  home = std::move(home_);
+  pairs.clear();
+  for (int k = 0; hops >= 0 && k < ncentres * nspecies; ++k)
+    for (int c = first_[k]; c < first_[k + 1]; ++c) {
+      pairs.push_back(k / nspecies);
+      pairs.push_back(candidate_[c]);
+    }
+  pairs_of.assign(hops + 1, pairs.size());    // all that there is
+  edge_lists.clear();
+  reach = 0.0;
+  device_has_list = false;
+}
+
 void Neighbors::update(const double *const *x)
 {
   if (rows_are_atoms) {
-    x_ = nrows() > 0 ? x[0] : nullptr;    // LAMMPS keeps positions in one block
-  } else {
-    gathered.resize(3 * atom_.size());
-    for (std::size_t r = 0; r < atom_.size(); ++r) std::copy_n(x[atom_[r]], 3, &gathered[3 * r]);
-    x_ = gathered.data();
+    update(nrows() > 0 ? x[0] : nullptr);    // LAMMPS keeps positions in one block
+    return;
   }
+  gathered.resize(3 * atom_.size());
+  for (std::size_t r = 0; r < atom_.size(); ++r) std::copy_n(x[atom_[r]], 3, &gathered[3 * r]);
+  update(gathered.data());
+}
+
+void Neighbors::update(const double *x)
+{
+  x_ = x;
   for (auto &[max_neighbor, padding] : paddings) padding.current = false;
   for (auto &[hops, list] : edge_lists) list.current = false;
   device_has_positions = false;
@@ -149,12 +179,13 @@ PaddedNeighbors &Neighbors::padded(int max_neighbor, double cutoff)
 Edges &Neighbors::edges(int hops, double cutoff)
 {
   EdgeCache &list = edge_lists[hops];
-  if (!list.current) list.edges.fill(*this, {pairs.data(), pairs_of[hops]}, cutoff);
+  if (!list.current) list.edges.fill(*this, {pairs.data(), pairs_of[hops]}, home, cutoff);
   list.current = true;
   return list.edges;
 }
 
-void Edges::fill(const Neighbors &neighbors, std::span<const int> pairs, double cutoff)
+void Edges::fill(const Neighbors &neighbors, std::span<const int> pairs, std::span<const int> home,
+                 double cutoff)
 {
   const double cutsq = cutoff * cutoff;
   index_.clear();
@@ -166,7 +197,7 @@ void Edges::fill(const Neighbors &neighbors, std::span<const int> pairs, double 
     const double rij[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
     if (rij[0] * rij[0] + rij[1] * rij[1] + rij[2] * rij[2] >= cutsq) continue;
     index_.push_back(pairs[k]);
-    second.push_back(pairs[k + 1]);
+    second.push_back(home.empty() ? pairs[k + 1] : home[pairs[k + 1]]);
     vec_.insert(vec_.end(), rij, rij + 3);
   }
   index_.insert(index_.end(), second.begin(), second.end());
@@ -214,4 +245,4 @@ void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)
   }
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models

@@ -3,7 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// From LAMMPS's atoms and, where there is one, its full neighbour list to what models take.
+// From LAMMPS's atoms and, where there is one, its full neighbour list, or from a list of rows, to what models
+// take.
 //
 // Two index spaces:
 //   atom  index into LAMMPS's per-atom arrays, 0 .. nall-1 (nall = nlocal + nghost)
@@ -26,7 +27,7 @@
 #include <span>
 #include <vector>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 /// LAMMPS's own arrays on this rank; nothing is copied, nothing is owned.
 struct LocalAtoms {
@@ -83,7 +84,9 @@ class Edges {
  public:
   /// Take over the pairs of rows that are closer than the cutoff now. Memory is kept between calls.
   /// @param pairs  centre and neighbour, alternating
-  void fill(const Neighbors &neighbors, std::span<const int> pairs, double cutoff);
+  /// @param home   [nrows] to which row the edges to a row lead; empty for that row itself
+  void fill(const Neighbors &neighbors, std::span<const int> pairs, std::span<const int> home,
+            double cutoff);
 
   std::int64_t count() const { return static_cast<std::int64_t>(vec_.size()) / 3; }
   std::int64_t *index()
@@ -116,8 +119,17 @@ class Neighbors {
   void rebuild(int nlocal, int nall, const int *type, const std::vector<int> &species_of_type,
                int nspecies, double reach);
 
-  /// Take over the current positions [nall][3].
+  /// Take over a list of rows that somebody else has made; the centres are the first rows.
+  /// @param species, home [nrows] home is the centre of which a row is a periodic image; edges lead there, so
+  ///              that messages pass through the boundaries of a cell
+  /// @param first, candidate as first() and candidate() have them
+  /// @param hops  as above
+  void assign(int ncentres, int nspecies, std::vector<int> species, std::vector<int> first,
+              std::vector<int> candidate, std::vector<int> home, int hops);
+
+  /// Take over the current positions, LAMMPS's [nall][3] or those of the rows [nrows, 3].
   void update(const double *const *x);
+  void update(const double *x);
 
   int nrows() const { return static_cast<int>(atom_.size()); }
   int ncentres() const { return ncentres_; }
@@ -149,7 +161,8 @@ class Neighbors {
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;
-  double reach = 0.0;    // of a list that devices make; 0 where LAMMPS made one
+  std::vector<int> home;    // [nrows] where edges lead to; empty where to the rows themselves
+  double reach = 0.0;       // of a list that devices make; 0 where LAMMPS made one
   const double *x_ = nullptr;
   std::vector<double> gathered;    // [nrows, 3] positions where rows are not atoms
 
@@ -171,6 +184,6 @@ class Neighbors {
   std::map<int, EdgeCache> edge_lists;    // by hops
 };
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

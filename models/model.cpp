@@ -14,7 +14,7 @@
 #include <cmath>
 #include <stdexcept>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options)
@@ -42,4 +42,4 @@ int num_threads() { return at::get_num_threads(); }
 
 void set_num_threads(int nthreads) { at::set_num_threads(nthreads); }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 /// How far results may be apart, relative to the largest energy of an atom or force component in the
 /// structure, or to 1 eV and 1 eV/angstrom where these are smaller.
@@ -52,6 +52,6 @@ std::unique_ptr<Model> proved(Model &expected, const std::vector<bool> &present,
   return nullptr;
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

@@ -11,17 +11,14 @@
 #ifndef PWMLFF_SCRIPTED_H
 #define PWMLFF_SCRIPTED_H
 
+#include "model.h"
+
 #include <torch/script.h>
 
 #include <string>
 #include <vector>
 
-namespace pair_pwmlff {
-
-/// Open the CUDA part of the torch that this process runs, which is a library of its own. To be called before
-/// the first evaluation: torch looks for it once, at the first derivative, and never again.
-/// @return empty, or in one line what is missing
-std::string open_torch_cuda();
+namespace pwmlff::models {
 
 /// A GPU for torch, by its index among the visible ones, after a trial on it. It becomes the current one of
 /// this thread.
@@ -72,6 +69,6 @@ class Scripted {
   std::vector<at::Tensor> pinned;    // bytes, by slot
 };
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

@@ -23,7 +23,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 namespace {
 
 constexpr const char *CUDA_LIBRARY = "libtorch_cuda.so";
@@ -207,4 +207,4 @@ at::Tensor Scripted::download(const c10::IValue &value, const std::string &name,
   return value.toTensor().detach().to(at::kCPU, at::kDouble).contiguous();
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models

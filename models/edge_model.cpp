@@ -16,7 +16,7 @@
 
 #include <stdexcept>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 /* ---- EdgeTorchScript ---- */
 
@@ -140,4 +140,4 @@ const Evaluation &EdgeModel::evaluate(Neighbors &neighbors, const Request &reque
                          : original.evaluate(neighbors, request);
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 /// The name in quotes, for messages.
 std::string in_quotes(const std::string &name);
@@ -73,6 +73,6 @@ class ModelFile {
   std::string dtype;    // of the parameters as stored
 };
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 /// A GPU was demanded, and the model cannot use it.
 struct NotOnGpu : std::runtime_error {
@@ -24,6 +24,6 @@ struct NotOnGpu : std::runtime_error {
   }
 };
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

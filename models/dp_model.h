@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-namespace pair_pwmlff {
+namespace pwmlff::models {
 
 /// Evaluated by the file's own code: padded neighbours in, energy, forces and virial out.
 class DPTorchScript : public Model {
@@ -27,6 +27,7 @@ class DPTorchScript : public Model {
   DPTorchScript on(c10::Device device) const;
 
   void select_species(const std::vector<bool> &present) override;
+  std::string name() const override { return "torchscript"; }
   std::string engine() const override { return "torchscript, float64"; }
   bool on_gpu() const override { return !code.device().is_cpu(); }
   bool has_atom_virial() const override { return false; }
@@ -52,7 +53,9 @@ class DPModel : public Model {
   DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
   void select_species(const std::vector<bool> &present) override;
+  std::string name() const override { return chosen().name(); }
   std::string engine() const override;
+  std::string passed_over() const override { return reasons; }
   bool on_gpu() const override { return chosen().on_gpu(); }
   bool finds_neighbors() const override { return chosen().finds_neighbors(); }
   bool has_atom_virial() const override { return chosen().has_atom_virial(); }
@@ -66,9 +69,9 @@ class DPModel : public Model {
   std::unique_ptr<pwmlff::DPNetwork> network;    // where the fused engines can read the file
   std::string unreadable;                        // why they cannot
   std::unique_ptr<Model> active;                 // what evaluates, where it is not the original
-  std::string passed_over;                       // what does not, and why
+  std::string reasons;                           // of what does not
 };
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff::models
 
 #endif

@@ -1,0 +1,189 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// torch.classes.pwmlff.Model: a model file, and what evaluates it, as pair_style pwmlff has them.
+//
+//   Model(str model_file, str engine, str precision, int[] present, int gpu, bool gpu_demanded)
+//       engine     auto, fused or torchscript
+//       precision  of the fused engine: exact, double or mixed
+//       present    [nspecies] 1 for the species that take part, 0 for the others
+//       gpu        index among the visible GPUs; -1 for the CPU, or for what stands in for a GPU
+//       gpu_demanded  an error rather than the CPU instead
+//   set_neighbors(Tensor species, Tensor first, Tensor candidate, Tensor home)
+//       species    int32 [nrows] index into the model's elements; -1 takes no part
+//       first      int32 [ncentres*nspecies + 1] where the candidates of a centre and a species of
+//                  neighbours begin in `candidate`; the centres are the first rows
+//       candidate  int32 [n] rows, all neighbours within the cutoff and any beyond
+//       home       int32 [nrows] the centre of which a row is a periodic image; of a centre itself
+//   evaluate(Tensor x, int nthreads, bool atom_virial = False, bool centroid_virial = False)
+//       -> (float energy, Tensor atom_energy, Tensor force, Tensor virial, Tensor atom_virial,
+//           Tensor centroid_virial)
+//       x                float64 [nrows, 3]
+//       energy           of all centres
+//       atom_energy      float64 [ncentres]
+//       force            float64 [nrows, 3] -dE/dx; of a model with edges all at home
+//       virial           float64 [6] xx yy zz xy xz yz
+//       atom_virial      float64 [nrows, 6] in that order; without rows where not wanted
+//       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
+//   name() -> str          fused or torchscript     description() -> str    one line for a log
+//   passed_over() -> str   what does not evaluate it, and why; empty where nothing better was possible
+//   has_atom_virial() -> bool
+
+#include "model.h"
+#include "model_file.h"
+#include "neighbors.h"
+#include "proof.h"
+
+#include "common/op.h"
+
+#include <torch/custom_class.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace pwmlff::models {
+namespace {
+
+using at::Tensor;
+
+Engine engine_of(const std::string &name)
+{
+  if (name == "auto") return Engine::automatic;
+  if (name == "fused") return Engine::fused;
+  TORCH_CHECK_VALUE(name == "torchscript", "engine is '", name,
+                    "', expected auto, fused or torchscript");
+  return Engine::torchscript;
+}
+
+Tensor tensor(const double *values, at::IntArrayRef shape)
+{
+  Tensor result = at::empty(shape, at::kDouble);
+  std::copy_n(values, result.numel(), result.data_ptr<double>());
+  return result;
+}
+
+std::vector<int> integers(const Tensor &tensor)
+{
+  return {tensor.const_data_ptr<int>(), tensor.const_data_ptr<int>() + tensor.numel()};
+}
+
+class ModelBinding : public torch::CustomClassHolder {
+ public:
+  ModelBinding(const std::string &model_file, const std::string &engine,
+               const std::string &precision, const std::vector<std::int64_t> &present,
+               std::int64_t gpu, bool gpu_demanded)
+  {
+    std::ifstream file(model_file, std::ios::binary);
+    std::ostringstream contents;
+    contents << file.rdbuf();
+    TORCH_CHECK_VALUE(file && contents, "cannot read model file '", model_file, "'");
+    EngineOptions options;
+    options.engine = engine_of(engine);
+    options.precision = precision;
+    options.gpu = static_cast<int>(gpu);
+    options.gpu_demanded = gpu_demanded;
+    translated([&] {
+      gate_of(precision);
+      model = load_model(model_file, contents.str(), options);
+      TORCH_CHECK_VALUE(present.size() == model->info().atom_type.size(), "present has ",
+                        present.size(), " entries, the model has ", model->info().atom_type.size(),
+                        " species");
+      model->select_species({present.begin(), present.end()});
+    });
+  }
+
+  void set_neighbors(const Tensor &species, const Tensor &first, const Tensor &candidate,
+                     const Tensor &home)
+  {
+    const std::int64_t nrows = species.numel();
+    const auto nspecies = static_cast<std::int64_t>(model->info().atom_type.size());
+    check_array("species", species, at::kInt, {nrows});
+    check_array("home", home, at::kInt, {nrows});
+    const std::int64_t ncentres = check_list(first, candidate, nrows, nspecies);
+    const int *const at_home = home.const_data_ptr<int>();
+    for (std::int64_t k = 0; k < nrows; ++k)
+      TORCH_CHECK_VALUE(at_home[k] >= 0 && at_home[k] < ncentres &&
+                            (k >= ncentres || at_home[k] == k),
+                        "row ", k, " is an image of row ", at_home[k], ", expected a centre, 0 to ",
+                        ncentres - 1, ", and of a centre itself");
+    neighbors.assign(static_cast<int>(ncentres), static_cast<int>(nspecies), integers(species),
+                     integers(first), integers(candidate), integers(home), hops(model->info()));
+  }
+
+  std::tuple<double, Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x,
+                                                                      std::int64_t nthreads,
+                                                                      bool want_atom_virial,
+                                                                      bool want_centroid_virial)
+  {
+    const std::int64_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
+    check_array("x", x, at::kDouble, {nrows, 3});
+    TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
+    TORCH_CHECK_VALUE(ncentres >= 1,
+                      "there are no centres, expected a call of set_neighbors before");
+    TORCH_CHECK_VALUE(model->has_atom_virial() || !(want_atom_virial || want_centroid_virial),
+                      "engine ", model->engine(), " gives no virials of atoms");
+    neighbors.update(x.const_data_ptr<double>());
+    const Evaluation *found = nullptr;
+    translated([&] {
+      found = &model->evaluate(
+          neighbors, {static_cast<int>(nthreads), want_atom_virial, want_centroid_virial});
+    });
+    return {found->energy,
+            tensor(found->atom_energy, {ncentres}),
+            tensor(found->force, {nrows, 3}),
+            tensor(found->virial.data(), {6}),
+            tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
+            tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
+  }
+
+  std::string name() const { return model->name(); }
+  std::string description() const { return model->engine(); }
+  std::string passed_over() const { return model->passed_over(); }
+  bool has_atom_virial() const { return model->has_atom_virial(); }
+
+ private:
+  /// Python is to see one line, and a ValueError.
+  template <class Work> void translated(const Work &work) const
+  {
+    std::string text;
+    try {
+      work();
+      return;
+    } catch (const TooManyNeighbors &excess) {
+      const ModelInfo &info = model->info();
+      text = "atom " + std::to_string(excess.row) + " has " + std::to_string(excess.count) +
+             " neighbours of species " + std::to_string(excess.species) + " (atomic number " +
+             std::to_string(info.atom_type[excess.species]) +
+             ") inside the cutoff; the model allows " + std::to_string(excess.limit) +
+             ": use a model with more slots, or look for atoms on top of each other";
+    } catch (const std::exception &error) {
+      text = first_line(error);
+    }
+    TORCH_CHECK_VALUE(false, text);
+  }
+
+  std::unique_ptr<Model> model;
+  Neighbors neighbors;
+};
+
+}    // namespace
+
+TORCH_LIBRARY_FRAGMENT(pwmlff, library)
+{
+  library.class_<ModelBinding>("Model")
+      .def(torch::init<std::string, std::string, std::string, std::vector<std::int64_t>,
+                       std::int64_t, bool>())
+      .def("set_neighbors", &ModelBinding::set_neighbors)
+      .def("evaluate", &ModelBinding::evaluate, "",
+           {torch::arg("x"), torch::arg("nthreads"), torch::arg("atom_virial") = false,
+            torch::arg("centroid_virial") = false})
+      .def("name", &ModelBinding::name)
+      .def("description", &ModelBinding::description)
+      .def("passed_over", &ModelBinding::passed_over)
+      .def("has_atom_virial", &ModelBinding::has_atom_virial);
+}
+
+}    // namespace pwmlff::models
