@@ -5,8 +5,8 @@
 
 #include "model.h"
 
-#include "dp_model.h"
-#include "edge_model.h"
+#include "dp/dp_model.h"
+#include "edge/edge_model.h"
 #include "model_file.h"
 
 #include <ATen/Parallel.h>
@@ -16,16 +16,44 @@
 
 namespace pwmlff::models {
 
+namespace {
+
+template <class T>
+std::unique_ptr<Model> make(const ModelFile &file, ModelInfo info, const EngineOptions &options)
+{
+  return std::make_unique<T>(file, std::move(info), options);
+}
+
+std::vector<Kind> &kinds()
+{
+  static std::vector<Kind> known = {
+      {"DP", make<DPModel>},
+      {"EDGE", make<EdgeModel>},
+  };
+  return known;
+}
+
+std::string names_of_kinds()
+{
+  std::string names;
+  for (std::size_t k = 0; k < kinds().size(); ++k)
+    names += (k == 0 ? "" : k + 1 < kinds().size() ? ", " : " and ") + kinds()[k].name;
+  return names;
+}
+
+}    // namespace
+
+void register_kind(const Kind &kind) { kinds().push_back(kind); }
+
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options)
 try {
   const ModelFile opened(file, contents);
-  ModelInfo info = opened.describe();
-  const std::string kind = opened.text("model_type", "DP");    // older DP files do not say
-  if (kind == "DP") return std::make_unique<DPModel>(opened, std::move(info), options);
-  if (kind == "EDGE") return std::make_unique<EdgeModel>(opened, std::move(info), options);
+  const std::string name = opened.text("model_type", "DP");    // older DP files do not say
+  for (const Kind &kind : kinds())
+    if (kind.name == name) return kind.make(opened, opened.describe(), options);
   throw std::runtime_error("model file " + in_quotes(file) + " is of model_type " +
-                           in_quotes(kind) + ", but pair_style pwmlff runs DP and EDGE");
+                           in_quotes(name) + ", but pair_style pwmlff runs " + names_of_kinds());
 } catch (const c10::Error &error) {
   throw std::runtime_error("model file " + in_quotes(file) +
                            " cannot be used: " + first_line(error));

@@ -19,6 +19,7 @@
 
 namespace pwmlff::models {
 
+class ModelFile;
 class Neighbors;
 
 /// What evaluates a model.
@@ -106,6 +107,16 @@ class Model {
   explicit Model(ModelInfo info) : info_(std::move(info)) {}
   ModelInfo info_;
 };
+
+/// A kind of models: the attribute model_type of its files, and what makes a model of one.
+struct Kind {
+  std::string name;
+  std::unique_ptr<Model> (*make)(const ModelFile &file, ModelInfo info,
+                                 const EngineOptions &options);
+};
+
+/// Let load_model() know a kind besides those of this library.
+void register_kind(const Kind &kind);
 
 /// Make a model from the contents of a file.
 /// @throws std::runtime_error that says what is wrong with the file

@@ -12,8 +12,8 @@ from pwmlff import plugin
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def compile_and_run(source: str, folder: Path, *arguments: object) -> list[str]:
-    """Compile tests/<source> against the installed libraries; return the lines that it prints."""
+def compiled(source: str, folder: Path, *options: str) -> Path:
+    """Compile tests/<source> against the installed libraries, to a program or what options say."""
     program = folder / Path(source).stem
     base, ours = Path(torch.__file__).parent, Path(plugin.library()).parent
     includes = [base / "include", base / "include/torch/csrc/api/include", ".", "kernels"]
@@ -22,13 +22,19 @@ def compile_and_run(source: str, folder: Path, *arguments: object) -> list[str]:
     ]
     subprocess.run(
         [
-            "c++", "-std=c++20", "-O0", f"tests/{source}", "-o", program,
-            *[f"-I{folder}" for folder in (*includes, "pair_pwmlff")],
+            "c++", "-std=c++20", "-O0", *options, f"tests/{source}", "-o", program,
+            *[f"-I{folder}" for folder in includes],
             *libraries, base / "lib/libtorch_cpu.so", base / "lib/libc10.so",
             f"-Wl,-rpath,{ours}:{base / 'lib'}", "-ldl",
         ],
         cwd=ROOT, check=True,
     )  # fmt: skip
+    return program
+
+
+def compile_and_run(source: str, folder: Path, *arguments: object) -> list[str]:
+    """Compile tests/<source> and return the lines that it prints."""
+    program = compiled(source, folder)
     done = subprocess.run(
         [program, *arguments], capture_output=True, text=True, timeout=60, check=True
     )

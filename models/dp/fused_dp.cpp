@@ -5,7 +5,7 @@
 
 #include "fused_dp.h"
 
-#include "neighbors.h"
+#include "../neighbors.h"
 
 #include <cstdlib>
 #include <map>

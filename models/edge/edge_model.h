@@ -8,9 +8,9 @@
 #ifndef PWMLFF_EDGE_MODEL_H
 #define PWMLFF_EDGE_MODEL_H
 
-#include "model.h"
-#include "model_file.h"
-#include "scripted.h"
+#include "../model.h"
+#include "../model_file.h"
+#include "../scripted.h"
 
 #include <memory>
 #include <vector>

@@ -8,10 +8,10 @@
 #ifndef PWMLFF_DP_MODEL_H
 #define PWMLFF_DP_MODEL_H
 
+#include "../model.h"
+#include "../model_file.h"
+#include "../scripted.h"
 #include "fused_dp.h"
-#include "model.h"
-#include "model_file.h"
-#include "scripted.h"
 
 #include <memory>
 #include <vector>

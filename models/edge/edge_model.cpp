@@ -5,11 +5,11 @@
 
 #include "edge_model.h"
 
+#include "../neighbors.h"
+#include "../on_gpu.h"
+#include "../proof.h"
 #include "device/device_map.h"
 #include "edge/edge.h"
-#include "neighbors.h"
-#include "on_gpu.h"
-#include "proof.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -10,9 +10,9 @@
 #ifndef PWMLFF_FUSED_DP_H
 #define PWMLFF_FUSED_DP_H
 
+#include "../model.h"
 #include "dp/device_engine.h"
 #include "dp/engine.h"
-#include "model.h"
 
 #include <memory>
 #include <string>

@@ -5,10 +5,10 @@
 
 #include "dp_model.h"
 
+#include "../neighbors.h"
+#include "../on_gpu.h"
+#include "../proof.h"
 #include "device/device_map.h"
-#include "neighbors.h"
-#include "on_gpu.h"
-#include "proof.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,0 +1,55 @@
+"""What a new kind of models takes: a file of C++ and a line that makes it known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ase.build import bulk
+from ase.calculators.lj import LennardJones
+
+from cpp import compiled
+from pwmlff import engine, model_file
+from pwmlff.calculator import Calculator
+from pwmlff.report import Failure
+
+CUTOFF, EPSILON, SIGMA = 6.0, 0.0104, 3.4
+
+
+class Argon(torch.nn.Module):
+    """A file that holds numbers alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model_type, self.atom_type = "LJ", [18]
+        self.cutoff, self.epsilon, self.sigma = CUTOFF, EPSILON, SIGMA
+
+    def forward(self) -> int:
+        return 0
+
+
+def test_lennard_jones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "argon.pt"
+    torch.jit.script(Argon()).save(path)
+    atoms = bulk("Ar", cubic=True).repeat(2)
+    atoms.rattle(0.1, seed=1)
+    atoms.set_cell(atoms.cell.array + np.diag([0.1, 0.2, 0.0], 0) + 0.3 * np.eye(3, k=1))
+    with pytest.raises(Failure, match="model_type 'LJ', expected DP or EDGE"):
+        Calculator(path)
+    monkeypatch.setitem(model_file.LIMITS, "LJ", ("cutoff", None))
+    with pytest.raises(Failure, match="but pair_style pwmlff runs DP and EDGE"):
+        Calculator(path)
+    torch.ops.load_library(compiled("models/lennard_jones.cpp", tmp_path, "-shared", "-fPIC"))
+    atoms.calc = Calculator(path)
+    assert atoms.calc.engine == "plain"
+    found = [atoms.get_potential_energies(), atoms.get_forces(), atoms.get_stress()]
+    atoms.calc = LennardJones(sigma=SIGMA, epsilon=EPSILON, rc=CUTOFF)
+    # That one is shifted to zero at the cutoff.
+    edge = 2 * EPSILON * ((SIGMA / CUTOFF) ** 12 - (SIGMA / CUTOFF) ** 6)
+    rows = engine.Rows.of(atoms, [18], CUTOFF)
+    expected = atoms.get_potential_energies() + edge * np.diff(rows.first.numpy())
+    np.testing.assert_allclose(found[0], expected, rtol=1e-12)
+    np.testing.assert_allclose(found[1], atoms.get_forces(), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(found[2], atoms.get_stress(), rtol=0, atol=1e-14)
