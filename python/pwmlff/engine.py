@@ -93,23 +93,21 @@ class Rows:
         kind = np.full(len(atoms), -1)
         for index, number in enumerate(elements):
             kind[atoms.numbers == number] = index
-        i, j, image = neighbor_list("ijS", atoms, reach)
+        i, j, image = neighbor_list("ijS", atoms, reach, kind + 1)
         keep = kind[j] >= 0
         i, j, image = i[keep], j[keep], image[keep]
         is_image = image.any(axis=1)
         ghosts, which = _distinct(np.c_[j[is_image], image[is_image]].reshape(-1, 4))
         row = j.copy()
         row[is_image] = len(atoms) + which.ravel()
-        block = i * len(elements) + kind[j]
-        order = np.argsort(block, kind="stable")
-        counts = np.bincount(block, minlength=len(atoms) * len(elements))
+        counts = np.bincount(i * len(elements) + kind[j], minlength=len(atoms) * len(elements))
         atom = np.r_[np.arange(len(atoms)), ghosts[:, 0]].astype(int)
         image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]]
         return cls(
             torch.from_numpy(atoms.positions[atom] + image @ np.asarray(atoms.cell)),
             torch.from_numpy(kind[atom].astype(np.int32)),
             torch.from_numpy(np.r_[0, np.cumsum(counts)].astype(np.int32)),
-            torch.from_numpy(row[order].astype(np.int32)),
+            torch.from_numpy(row.astype(np.int32)),
             torch.from_numpy(atom.astype(np.int32)),
             atom,
             image,

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from ase import Atoms
-from ase.neighborlist import neighbor_list
 
 from pwmlff.engine import Engine
 from pwmlff.model_file import ModelInfo, last_line
+from pwmlff.structures import neighbor_list
 
 #: Largest difference of the derivative and of differences of the energy, as a share of the former.
 #: Float64 gives 1e-7; float32 inside, or a part that is detached, far more.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from ase import Atoms
@@ -11,27 +13,71 @@ from pwmlff.engine import _distinct
 from pwmlff.structures import neighbor_list
 
 
-def canonical(lists) -> np.ndarray:
-    i, j, d, vector, image = lists
-    rows = np.c_[i, j, image, d, vector]
-    return rows[np.lexsort(rows[:, 4::-1].T)]
+def in_order(atoms: Atoms, cutoff: float, kinds: np.ndarray) -> list[np.ndarray]:
+    """ase's list, sorted as is promised."""
+    i, j, d, vector, image = of_ase("ijdDS", atoms, cutoff)
+    order = np.lexsort((*image.T[::-1], j, kinds[j], i))
+    return [a[order] for a in (i, j, d, vector, image)]
 
 
-@pytest.mark.parametrize("pbc", [(1, 1, 1), (0, 0, 0), (1, 1, 0), (0, 1, 0)])
-@pytest.mark.parametrize("missing", [False, True])
-def test_random_cells(pbc, missing):
-    rng = np.random.default_rng(sum(pbc) + 10 * missing)
-    for _ in range(10):
+@pytest.mark.parametrize("pbc", list(itertools.product((False, True), repeat=3)))
+@pytest.mark.parametrize("open_vectors", ["any", "missing", "in one plane"])
+def test_random_cells(pbc, open_vectors):
+    """Small and skewed ones, atoms far outside, and directions that are open in all ways."""
+    rng = np.random.default_rng(sum(pbc))
+    closed = np.array(pbc)
+    for reach in (9.0, 9.0, 9.0, 40.0, 1e4):
         cell = np.diag(rng.uniform(2.0, 8.0, 3)) + rng.uniform(-1.5, 1.5, (3, 3))
-        if missing:
-            cell[~np.array(pbc, bool)] = 0.0
-        # Atoms outside the cell too.
-        atoms = Atoms(numbers=[8] * 9, positions=rng.uniform(-5, 9, (9, 3)), cell=cell, pbc=pbc)
-        cutoff = rng.uniform(1.0, 6.0)
-        expected, found = (f("ijdDS", atoms, cutoff) for f in (of_ase, neighbor_list))
-        assert (np.diff(found[0]) >= 0).all()
-        np.testing.assert_allclose(canonical(found), canonical(expected), rtol=0, atol=1e-12)
-        assert [a.dtype for a in found] == [a.dtype for a in expected]
+        if open_vectors == "missing":
+            cell[~closed] = 0.0
+        elif open_vectors == "in one plane":
+            cell[~closed] = cell[closed].sum(axis=0)
+        positions = rng.uniform(-5, 9, (9, 3))
+        positions[0] = rng.uniform(-reach, reach, 3)
+        atoms = Atoms(numbers=[8] * 9, positions=positions, cell=cell, pbc=pbc)
+        cutoff, kinds = rng.uniform(1.0, 6.0), rng.integers(0, 3, 9)
+        # What is asked of ase has no vectors in open directions that could be of one plane.
+        plain = atoms.copy()
+        plain.cell[~closed] = 0.0
+        found = neighbor_list("ijdDS", atoms, cutoff, kinds)
+        for one, other in zip(found, in_order(plain, cutoff, kinds), strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-15 * reach + 1e-13)
+            assert one.dtype == other.dtype
+        for one, other in zip(found, neighbor_list("ijdDS", atoms, cutoff, kinds, 3), strict=True):
+            np.testing.assert_array_equal(one, other)  # the same on any number of threads
+
+
+def test_cutoff_itself_is_outside():
+    atoms = Atoms("O2", positions=[[0, 0, 0], [2, 0, 0]], cell=[4, 5, 4], pbc=(1, 0, 1))
+    for cutoff, number in ((2.0, 0), (np.nextafter(2.0, 3.0), 4), (4.0, 4), (4.0 + 1e-12, 12)):
+        assert len(of_ase("i", atoms, cutoff)) == number
+        assert len(neighbor_list("i", atoms, cutoff)[0]) == number
+
+
+#: Cell and periodicity, where vesin by itself would end the process or take minutes.
+FAR = {
+    "one atom far from a cluster": ([5, 5, 5], False, 1e9),
+    "one atom far from a slab": ([5, 5, 5], (1, 1, 0), 1e4),
+    "long cell": ([5, 5, 4e5], True, 1e5),
+    "wide sheet": ([4e3, 4e3, 1.2], True, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_any_shape(name):
+    cell, pbc, far = FAR[name]
+    positions = np.random.default_rng(0).uniform(0.0, 5.0, (50, 3))
+    near = Atoms(numbers=[8] * 49, positions=positions[1:], cell=np.minimum(cell, 20), pbc=pbc)
+    expected = np.sort(of_ase("d", near, 1.0))
+    positions[0] = [2e3, 2e3, 0.0] if far == 0.0 else [0.0, 0.0, far]
+    atoms = Atoms(numbers=[8] * 50, positions=positions, cell=cell, pbc=pbc)
+    np.testing.assert_allclose(np.sort(neighbor_list("d", atoms, 1.0)[0]), expected)
+
+
+def test_needle_is_refused():
+    atoms = Atoms("O", cell=[5, 5, 1e9], pbc=True)
+    with pytest.raises(ValueError, match=r"5 thick and the structure 1e\+09 long, with a cutoff"):
+        neighbor_list("i", atoms, 1.0)
 
 
 def test_no_atoms_and_no_neighbours():

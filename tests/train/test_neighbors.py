@@ -59,10 +59,10 @@ def test_what_cannot_be_used_is_named():
     flat = Atoms("O", cell=[9, 9, 0], pbc=True)
     with pytest.raises(Failure, match=r"frame 1 .*needs a cell vector"):
         neighbors.of(frames_of([good, flat]), ELEMENTS, 4.0)
-    for far in (Atoms("O2", [[0, 0, 0], [1e6, 0, 0]]), Atoms("O", cell=[9, 9, 1e9], pbc=True)):
-        with pytest.raises(Failure, match=r"frame 0 .*reaches 1e\+0.* from the origin"):
-            neighbors.of(frames_of([far]), ELEMENTS, 4.0)
-    apart = Atoms("O3", [[3.9e4, 0, 0], [-3.9e4, 0, 0], [-3.9e4, 2.0, 0]])
+    far = Atoms("O", cell=[9, 9, 1e9], pbc=True)
+    with pytest.raises(Failure, match=r"frame 0 .* 1e\+09 long, .* look at the units"):
+        neighbors.of(frames_of([far]), ELEMENTS, 4.0)
+    apart = Atoms("O3", [[3.9e9, 0, 0], [-3.9e9, 0, 0], [-3.9e9, 2.0, 0]])
     assert len(neighbors.of(frames_of([apart]), ELEMENTS, 4.0)) == 2
     with pytest.raises(Failure, match="cutoff is 0"):
         neighbors.of(frames_of([good]), ELEMENTS, 0.0)

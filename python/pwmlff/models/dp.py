@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from ase import Atoms
-from ase.neighborlist import neighbor_list
 from torch import Tensor, nn
 
 from pwmlff.models.saving import save_model
+from pwmlff.structures import neighbor_list
 
 UNITS = ("metal", "lj")
 
@@ -604,7 +604,8 @@ def pad_neighbors(
 
     Raises:
         ValueError: an atom is of no element of the model, or has more neighbours of one type
-            inside the cutoff than the model has slots for.
+            inside the cutoff than the model has slots for, or neighbours cannot be found
+            (:func:`pwmlff.structures.require_usable`).
     """
     elements = np.asarray(atom_type, dtype=np.int64)
     nlocal, ntypes = len(atoms), len(elements)
@@ -618,10 +619,8 @@ def pad_neighbors(
             f"{elements.tolist()}"
         )
 
-    i, j, r, d = neighbor_list("ijdD", atoms, rmax)
+    i, j, r, d = neighbor_list("ijdD", atoms, rmax, kind)
     block = i * ntypes + kind[j]
-    order = np.argsort(block, kind="stable")
-    i, j, r, d, block = i[order], j[order], r[order], d[order], block[order]
     counts = np.bincount(block, minlength=nlocal * ntypes)
     if counts.size and counts.max() > max_neighbor:
         atom, t = divmod(int(np.argmax(counts)), ntypes)

@@ -15,12 +15,11 @@ from typing import Protocol
 import numpy as np
 import torch
 from ase import Atoms
-from ase.neighborlist import neighbor_list
 from torch import Tensor, nn
 
 from pwmlff import model_file
 from pwmlff.reference import dp, edge
-from pwmlff.structures import require_finite, require_usable
+from pwmlff.structures import neighbor_list, require_finite
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,10 @@ def evaluate(
     if name not in KINDS:
         raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
     kind = KINDS[name](module, elements)
-    require_usable(atoms, kind.cutoff)
+    i, j, images = neighbor_list("ijS", atoms, kind.cutoff)
     if len(atoms) == 0:
         return Result(0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)))
 
-    i, j, images = neighbor_list("ijS", atoms, kind.cutoff)
     edge_index = torch.from_numpy(np.stack((i, j)))
     cell = torch.from_numpy(np.array(atoms.cell, dtype=np.float64))
     positions = torch.from_numpy(atoms.get_positions()).requires_grad_()

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import torch
 from ase import Atoms
-from ase.neighborlist import neighbor_list
 from torch import Tensor, nn
 
 from pwmlff.models import pad_neighbors
+from pwmlff.structures import neighbor_list
 
 #: By which atomic energies of the module's own forward may differ, as a share of the largest (at
 #: least 1), by the type of its parameters.

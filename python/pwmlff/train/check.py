@@ -309,7 +309,7 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
         try:
             if not frames.natoms[k]:
                 raise Failure(f"{frames.where(k)} has no atoms, expected at least one")
-            neighbors.usable(frames, k, options.cutoff)
+            neighbors.require_usable(frames, k, options.cutoff)
         except Failure as failure:
             survey.usable[k] = False
             problems.append(_at(frames, k, "cannot be used", str(failure)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -12,14 +13,12 @@ from itertools import pairwise
 import numpy as np
 from ase import Atoms
 from ase.data import chemical_symbols
-from vesin import NeighborList
 
+from pwmlff import structures
 from pwmlff.report import Failure
-from pwmlff.structures import require_usable
 from pwmlff.train.frames import Frames
 
 CLOSEST = 0.3  # atoms nearer than this overlap
-FARTHEST = 1e4  # cutoffs from the origin: vesin 0.6 divides by zero from 1e5 on
 
 
 @dataclass(frozen=True)
@@ -133,67 +132,59 @@ def of(
     )
 
 
-def usable(frames: Frames, k: int, cutoff: float) -> Atoms:
-    """Frame k, if its neighbours can be found.
+def require_usable(frames: Frames, k: int, cutoff: float) -> None:
+    """Refuse a frame whose neighbours cannot be found.
 
     Raises:
-        Failure: they cannot; the text names the frame.
+        Failure: :func:`pwmlff.structures.require_usable` refuses it; the text names the frame.
     """
-    rows = slice(frames.first[k], frames.first[k + 1])
-    atoms = Atoms(
-        frames.numbers[rows], frames.positions[rows], cell=frames.cells[k], pbc=frames.pbc[k]
-    )
+    with _naming(frames, k):
+        structures.require_usable(_bare(frames, k), cutoff)
+
+
+@contextmanager
+def _naming(frames: Frames, k: int) -> Iterator[None]:
     try:
-        require_usable(atoms, cutoff)
+        yield
     except ValueError as error:
         raise Failure(f"{frames.where(k)}: {error}") from None
-    far = max(np.abs(values).max(initial=0.0) for values in (atoms.positions, frames.cells[k]))
-    if far > FARTHEST * cutoff:
-        raise Failure(
-            f"{frames.where(k)}: an atom or a cell vector reaches {far:.3g} from the origin, "
-            f"expected at most {FARTHEST:g} times the cutoff of {cutoff:g}; look at the units"
-        )
-    return atoms
+
+
+def _bare(frames: Frames, k: int) -> Atoms:
+    """Frame k without its labels."""
+    rows = slice(frames.first[k], frames.first[k + 1])
+    return Atoms(
+        frames.numbers[rows], frames.positions[rows], cell=frames.cells[k], pbc=frames.pbc[k]
+    )
 
 
 def _chunk(
     frames: Frames, types: np.ndarray, ntypes: int, cutoff: float, closest: float, chosen: range
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Vectors, neighbours and counts of some frames, sorted."""
-    # Half of the list, mirrored: two thirds of the time of the full one.
-    finder = NeighborList(cutoff=cutoff, full_list=False, n_threads=1)
     result = []
     for k in chosen:
-        atoms = usable(frames, k, cutoff)
-        n = len(atoms)
         kind = types[frames.first[k] : frames.first[k + 1]]
-        pairs, image, d, rij = finder.compute(
-            atoms.positions, frames.cells[k], frames.pbc[k], "PSdD", copy=False
-        )
-        _require_apart(frames, k, pairs, d, closest)
-        half = pairs.astype(np.int64).T
-        i, j = np.concatenate([half, half[::-1]], axis=1)
-        # One key of all that edges are sorted by: sorting by several takes ten times as long.
-        wide = 2 * int(np.abs(image).max(initial=0)) + 1
-        cell = image @ np.array([wide * wide, wide, 1])
-        block = i * ntypes + kind[j]
-        order = np.argsort((block * n + j) * wide**3 + np.concatenate([cell, -cell]))
-        count = np.bincount(block, minlength=n * ntypes).reshape(n, ntypes)
-        both = np.concatenate([rij, -rij])
-        result.append((both.take(order, axis=0), j[order].astype(np.int32), count.astype(np.int32)))
+        with _naming(frames, k):
+            atoms = _bare(frames, k)
+            i, j, d, rij = structures.neighbor_list("ijdD", atoms, cutoff, kind, threads=1)
+        _require_apart(frames, k, i, j, d, closest)
+        count = np.bincount(i * ntypes + kind[j], minlength=len(atoms) * ntypes)
+        count = count.reshape(len(atoms), ntypes)
+        result.append((rij, j.astype(np.int32), count.astype(np.int32)))
     return result
 
 
 def _require_apart(
-    frames: Frames, k: int, pairs: np.ndarray, distances: np.ndarray, closest: float
+    frames: Frames, k: int, i: np.ndarray, j: np.ndarray, distances: np.ndarray, closest: float
 ) -> None:
     if not len(distances) or distances.min() >= closest:
         return
     nearest = distances.argmin()
-    i, j = sorted(int(atom) for atom in pairs[nearest])
-    symbols = [chemical_symbols[frames.numbers[frames.first[k] + atom]] for atom in (i, j)]
+    pair = sorted((int(i[nearest]), int(j[nearest])))
+    symbols = [chemical_symbols[frames.numbers[frames.first[k] + atom]] for atom in pair]
     raise Failure(
-        f"{frames.where(k)}: atoms {i} ({symbols[0]}) and {j} ({symbols[1]}) are "
+        f"{frames.where(k)}: atoms {pair[0]} ({symbols[0]}) and {pair[1]} ({symbols[1]}) are "
         f"{distances[nearest]:.3g} apart, expected at least {closest:g}: they overlap; leave the "
         "frame out, or look at the units of positions and cell"
     )
