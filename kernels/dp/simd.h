@@ -12,6 +12,9 @@
 // Only language extensions that GCC and Clang share are used, no intrinsics. Nothing in these files
 // may leave an inline function of the standard library behind: the linker keeps one copy of it, and
 // that could be the one with instructions that another processor lacks.
+//
+// Not Highway: a library that every build would need, for what is this one header; and its vectors
+// may not stand in arrays, in which the register-blocked products keep their sums (matrix.h).
 
 #ifndef PWMLFF_DP_SIMD_H
 #define PWMLFF_DP_SIMD_H

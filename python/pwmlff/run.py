@@ -12,6 +12,9 @@ restart file that this run has written; the input decides what that means:
     if "$(is_defined(variable,restart))" then "read_restart ${restart}" else "read_data x.data"
 
 An error of LAMMPS's own would come again, so it ends the run.
+
+Children are looked for in /proc: psutil would take the place of these ten lines, and of the look at
+free memory in :mod:`pwmlff.train.kalman` no more than the line without the limits of groups.
 """
 
 from __future__ import annotations
