@@ -14,13 +14,13 @@ xx yy zz yz xz xy. A model of units "lj" gives reduced units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any, ClassVar
 
 import torch
 from ase import Atoms
 from ase.calculators.calculator import Calculator as AseCalculator
-from ase.calculators.calculator import all_changes
+from ase.calculators.calculator import Parameters, all_changes, register_calculator_class
 from ase.stress import full_3x3_to_voigt_6_stress
 
 from pwmlff.engine import choose
@@ -45,8 +45,12 @@ class Calculator(AseCalculator):
         skin: distance beyond the cutoff within which neighbours are kept, angstrom.
         device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
 
+    These are the calculator's `parameters`, which ase writes into its trajectories and databases;
+    `set` opens the file anew, and `Calculator(**other.todict())` is the same calculator again.
+
     Raises:
         pwmlff.report.Failure: the file cannot be used.
+        TypeError: a parameter of another name.
         ValueError: when computing, for an element that does not take part, an atom with more
             neighbours than the model allows, a position, cell, energy or force that is not finite,
             or a cell without room for the periodicity that is asked for.
@@ -56,9 +60,14 @@ class Calculator(AseCalculator):
         reason: why it is not the fused one, or not in the precision that was asked for.
     """
 
+    name = "pwmlff"  # of the class in ase.calculators.calculator.get_calculator_class
     implemented_properties: ClassVar[list[str]] = [
         "energy", "free_energy", "energies", "forces", "stress",
     ]  # fmt: skip
+    default_parameters: ClassVar[dict[str, Any]] = {
+        "engine": "auto", "precision": "double", "elements": None, "nthreads": None, "skin": 0.5,
+        "device": "cpu",
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -72,11 +81,52 @@ class Calculator(AseCalculator):
         device: str = "cpu",
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        nthreads = torch.get_num_threads() if nthreads is None else nthreads
-        self._choice = choose(model, engine, precision, elements, nthreads, skin, device)
-        if self._choice.engine.has_atom_virial:
-            self.implemented_properties = [*self.implemented_properties, "stresses"]
+        super().__init__(
+            model=model,
+            engine=engine,
+            precision=precision,
+            elements=elements,
+            nthreads=nthreads,
+            skin=skin,
+            device=device,
+            **kwargs,
+        )
+
+    def set(self, **kwargs: Any) -> dict[str, Any]:
+        """Change parameters; ase calls this too, with all of them, when one is made.
+
+        Returns:
+            Those that are other than before. If one cannot be used, none is changed.
+        """
+        if "model" in kwargs:
+            kwargs["model"] = fspath(kwargs["model"])
+        if kwargs.get("elements") is not None:
+            kwargs["elements"] = [int(z) for z in kwargs["elements"]]
+        before = Parameters(self.parameters)
+        try:
+            changed: dict[str, Any] = super().set(**kwargs)
+            if changed:
+                self._open()
+        except BaseException:
+            self.parameters = before
+            raise
+        return changed
+
+    def _open(self) -> None:
+        """Open the file with the engine that the parameters ask for."""
+        unknown = sorted(self.parameters.keys() - self.default_parameters.keys() - {"model"})
+        if unknown:
+            raise TypeError(
+                f"the calculator has no parameter {unknown[0]!r}; it has model, "
+                f"{', '.join(self.default_parameters)}"
+            )
+        asked = dict(self.parameters)
+        if asked["nthreads"] is None:
+            asked["nthreads"] = torch.get_num_threads()
+        self._choice = choose(asked.pop("model"), **asked)
+        self.reset()
+        own = ["stresses"] if self._choice.engine.has_atom_virial else []
+        self.implemented_properties = [*type(self).implemented_properties, *own]
 
     @property
     def engine(self) -> str:
@@ -109,3 +159,6 @@ class Calculator(AseCalculator):
             self.results["stress"] = -full_3x3_to_voigt_6_stress(found.virial) / volume
             if found.atom_virial is not None:
                 self.results["stresses"] = -found.atom_virial[:, VOIGT_OF_LAMMPS] / volume
+
+
+register_calculator_class(Calculator.name, Calculator)

@@ -7,8 +7,10 @@ import pytest
 import torch
 from ase import Atoms
 from ase.build import bulk
-from ase.calculators.calculator import PropertyNotImplementedError
+from ase.calculators.calculator import PropertyNotImplementedError, get_calculator_class
 from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_stress
+from ase.db import connect
+from ase.io import read, write
 from ase.md.verlet import VelocityVerlet
 from ase.stress import full_3x3_to_voigt_6_stress
 
@@ -284,6 +286,51 @@ def test_virials_of_atoms_are_computed_when_asked_for(calculator, engine, monkey
     assert asked == [False, True]
     atoms.get_potential_energy()
     assert asked == [False, True]
+
+
+def test_parameters_as_ase_has_them(calculator, tmp_path):
+    """What is not the default is told, written into databases and trajectories, and read again."""
+    atoms = BINARY.atoms()
+    calc = calculator(BINARY.model(), elements=np.array([8, 72]), engine="torchscript")
+    atoms.calc = calc
+    energy, forces = atoms.get_potential_energy(), atoms.get_forces()
+    told = {"model": str(tmp_path / "model.pt"), "engine": "torchscript", "elements": [8, 72]}
+    assert calc.todict() == told
+    assert calc.todict(skip_default=False).keys() == {"model", *Calculator.default_parameters}
+    with connect(tmp_path / "frames.db") as database:
+        database.write(atoms)
+    row = connect(tmp_path / "frames.db").get(1)
+    assert (row.calculator, row.calculator_parameters) == ("pwmlff", told)
+    for name in ("frames.traj", "frames.json", "frames.extxyz"):
+        write(tmp_path / name, atoms)
+        found = read(tmp_path / name)
+        assert found.get_potential_energy() == pytest.approx(energy, abs=1e-7)
+        np.testing.assert_allclose(found.get_forces(), forces, atol=1e-7)
+    assert read(tmp_path / "frames.traj").calc.name == "pwmlff"
+    again = get_calculator_class("pwmlff")(**row.calculator_parameters)
+    assert (again.engine, again.todict()) == ("torchscript", told)
+    assert again.get_potential_energy(atoms) == energy
+
+
+def test_set(calculator, tmp_path):
+    """A change opens the file anew and forgets results; one that fails changes nothing."""
+    atoms = BINARY.atoms()
+    atoms.calc = calc = calculator(BINARY.model(isotropic=True))
+    energy = atoms.get_potential_energy()
+    assert calc.set(engine="auto", skin=0.5) == {} and calc.results
+    assert calc.set(engine="reference") == {"engine": "reference"} and not calc.results
+    assert calc.engine == "reference" and "stresses" not in calc.implemented_properties
+    assert atoms.get_potential_energy() == pytest.approx(energy, rel=1e-8)
+    for options, error in (
+        ({"model": tmp_path / "absent.pt"}, Failure), ({"engine": "steam"}, Failure),
+        ({"cutoff": 3.0}, TypeError), ({"model": None}, TypeError),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            calc.set(**options)
+    assert calc.todict() == {"model": str(tmp_path / "model.pt"), "engine": "reference"}
+    assert calc.results["energy"] == atoms.get_potential_energy()
+    with pytest.raises(TypeError, match="no parameter 'cutoff'; it has model, engine"):
+        Calculator(tmp_path / "model.pt", cutoff=3.0)
 
 
 def test_errors(calculator, monkeypatch):
