@@ -7,10 +7,10 @@ Importing this package loads neither torch nor mpi4py: every ``lmp`` process imp
 - :mod:`pwmlff.reference`: the plain float64 CPU reference that results are compared with
 - :mod:`pwmlff.calculator`: an ase calculator, `from pwmlff import Calculator`
 
-The `pwmlff` command is :mod:`pwmlff.cli`.
+The `pwmlff` command is :mod:`pwmlff.cli`; `pwmlff.__version__` is the release.
 """
 
-__all__ = ["Calculator"]
+__all__ = ["Calculator", "__version__"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,4 +18,8 @@ def __getattr__(name: str) -> object:
         from pwmlff.calculator import Calculator  # noqa: PLC0415  ase and torch, on first use
 
         return Calculator
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415  takes longer than all else here
+
+        return version("pair-pwmlff")
     raise AttributeError(f"module 'pwmlff' has no attribute '{name}'")

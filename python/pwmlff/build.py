@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import lmp
-from pwmlff.plugin import FILE, full_version
+from pwmlff.plugin import FILE, commit, full_version, library
 from pwmlff.report import Failure, console
 
 CUDA = ("auto", "on", "off")
@@ -130,6 +130,8 @@ def build(options: Options) -> BuildReport:
         if mpicxx is None:
             raise Failure(f"found no '{options.mpi}'; give the mpicxx that LAMMPS was built with")
         command.append(f"-DMPI_CXX_COMPILER={mpicxx}")
+    if not (sources() / ".git").exists():
+        command.append(f"-DPWMLFF_COMMIT={commit(library())}")
     if options.architectures:
         command.append(f"-DPWMLFF_CUDA_ARCHITECTURES={options.architectures}")
     environment = {**os.environ, "PATH": f"{Path(cmake).parent}:{os.environ['PATH']}"}

@@ -48,9 +48,10 @@ Device = Annotated[
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415
+        from pwmlff import __version__, plugin  # noqa: PLC0415
 
-        typer.echo(f"pair-pwmlff {version('pair-pwmlff')}")
+        commit = plugin.commit(plugin.library())
+        typer.echo(f"pair-pwmlff {__version__}{f', commit {commit}' if commit else ''}")
         raise typer.Exit
 
 

@@ -370,7 +370,8 @@ def check_plugin(machine: Machine) -> Row:
             name, ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT
         )
     if lmp.STYLE_OPENS in said:
-        return Row(name, OK, f"{path}")
+        commit = plugin.commit(path)
+        return Row(name, OK, f"{path}{f', commit {commit[:12]}' if commit else ''}")
     lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
     text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
     return Row(name, ERROR, text, f"see the text; {machine.remake}")

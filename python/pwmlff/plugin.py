@@ -107,6 +107,13 @@ def facts(path: str) -> dict[str, str]:
     return found
 
 
+def commit(path: str | None) -> str:
+    """Commit of the sources that the plugin at this path was compiled from; empty if not known."""
+    with contextlib.suppress(ValueError):
+        return facts(path).get("commit", "") if path else ""
+    return ""
+
+
 def full_version(date: str, update: str) -> str:
     """Date and update as `lmp -h` prints them: 22 Jul 2025 - Update 4."""
     return f"{date} - {update}" if update else date

@@ -18,6 +18,7 @@ from ase.io import write
 
 from harness import COMMAND, PROGRAMS, TIMEOUT
 from pwmlff import interpreter
+from pwmlff.build import new_enough_cmake
 from pwmlff.cli import app
 from pwmlff.report import finish
 from systems import SYSTEMS
@@ -197,10 +198,41 @@ def test_environment_is_left_alone(tmp_path: Path):
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
 
-def test_version(pwmlff):
+def test_version(pwmlff, monkeypatch):
     from importlib.metadata import version
 
-    assert pwmlff("--version").output.split() == ["pair-pwmlff", version("pair-pwmlff")]
+    from pwmlff import __version__, plugin
+
+    assert __version__ == version("pair-pwmlff")
+    for commit, told in (("", ""), ("0123abcd", ", commit 0123abcd")):
+        monkeypatch.setattr(plugin, "commit", lambda _, commit=commit: commit)
+        assert pwmlff("--version").output == f"pair-pwmlff {__version__}{told}\n"
+
+
+def test_commit_of_the_sources(tmp_path: Path):
+    """Of a checkout of git's; not that of another repository around an unpacked release."""
+    (tmp_path / "inner").mkdir()
+    module = Path(__file__).resolve().parents[2] / "cmake" / "SourceCommit.cmake"
+    (tmp_path / "say.cmake").write_text(f'include({module})\nmessage("<${{PWMLFF_COMMIT}}>")\n')
+
+    def said(folder: Path, *options: str) -> str:
+        command = [new_enough_cmake(), f"-DPWMLFF_SOURCE={folder}", *options, "-P", "say.cmake"]
+        return subprocess.run(
+            command, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stderr.strip()
+
+    def git(*words: str) -> str:
+        names = ["-c", "user.name=x", "-c", "user.email=x"]
+        command = ["git", *names, *words]
+        return subprocess.check_output(command, cwd=tmp_path, text=True).strip()
+
+    assert said(tmp_path) == "<>"
+    git("init", "-q")
+    assert said(tmp_path) == "<>"  # nothing is committed
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    assert said(tmp_path) == f"<{git('rev-parse', 'HEAD')}>"
+    assert said(tmp_path / "inner") == "<>"
+    assert said(tmp_path / "inner", "-DPWMLFF_COMMIT=12ab") == "<12ab>"
 
 
 def test_unknown_attribute():
