@@ -21,10 +21,10 @@ Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from pwmlff.models.saving import save_model
 from pwmlff.structures import neighbor_list
 
 UNITS = ("metal", "lj")
+_Module = TypeVar("_Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,17 @@ class _TanhScaled(_Affine):
         return x + self.resnet_dt * torch.tanh(torch.addmm(self.bias, x, self.weight))
 
 
+def _members(modules: Iterable[_Module]) -> Sequence[_Module]:
+    """A ModuleList that says what is in it: torch knows its members as modules alone."""
+    return cast("Sequence[_Module]", nn.ModuleList(modules))
+
+
 class _Net(nn.Module):
     """Layers in a row, x [rows, in] -> [rows, out]."""
 
-    def __init__(self, layers: Sequence[nn.Module]) -> None:
+    def __init__(self, layers: Sequence[_Affine]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(layers)
+        self.layers = _members(layers)
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
@@ -146,7 +152,7 @@ def _normal(rows: int, cols: int, generator: torch.Generator) -> Tensor:
 
 
 def _embedding_net(widths: Sequence[int], generator: torch.Generator) -> _Net:
-    layers: list[nn.Module] = []
+    layers: list[_Affine] = []
     n_in = 1
     for n_out in widths:
         kind = {n_in: _TanhAdd, 2 * n_in: _TanhDouble}.get(n_out, _Tanh)
@@ -156,7 +162,7 @@ def _embedding_net(widths: Sequence[int], generator: torch.Generator) -> _Net:
 
 
 def _fitting_net(n_in: int, widths: Sequence[int], generator: torch.Generator) -> _Net:
-    layers: list[nn.Module] = []
+    layers: list[_Affine] = []
     for k, n_out in enumerate(widths):
         kind = _TanhScaled if k > 0 and n_in == n_out else _Tanh
         layers.append(kind(n_in, n_out, generator))
@@ -226,10 +232,10 @@ class DP(nn.Module):
         else:
             generator.manual_seed(seed)
         embedding, fitting = tuple(config.embedding), tuple(config.fitting)
-        self.embedding_net = nn.ModuleList(
+        self.embedding_net = _members(
             _embedding_net(embedding, generator) for _ in range(self.ntypes**2)
         )
-        self.fitting_net = nn.ModuleList(
+        self.fitting_net = _members(
             _fitting_net(embedding[-1] * self.M2, fitting, generator) for _ in range(self.ntypes)
         )
         shift = np.zeros(self.ntypes) if energy_shift is None else np.asarray(energy_shift, float)
@@ -399,7 +405,7 @@ class DP(nn.Module):
                 gradients = torch.autograd.grad(
                     [energy.sum()], blocks, create_graph=keep_graph, allow_unused=True
                 )
-                grad_env = _assemble(gradients, blocks, dstd_blocks, len(kinds))
+                grad_env = _assemble(list(gradients), blocks, dstd_blocks, len(kinds))
             # dE/dr_ij, with q = s/r: q a + ((a0 s' + (a.d) q') / r) d for dE/denv = (a0, a)
             a0, a = grad_env[..., 0], grad_env[..., 1:]
             q_prime = (s_prime - s_over_r) * inv_r

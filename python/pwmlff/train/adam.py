@@ -217,7 +217,8 @@ class Adam:
                 "lower the rate, clip the norm, or look for bad labels with pwmlff data check"
             )
         self.steps += 1
-        frozen = None if self._free is None else parameters[~self._free]
+        frozen = np.flatnonzero([] if self._free is None else ~self._free)
+        kept = parameters[frozen]
         constants = steps.AdamConstants(
             beta1=o.beta1,
             beta2=o.beta2,
@@ -228,8 +229,7 @@ class Adam:
             root=1.0 / math.sqrt(1.0 - o.beta2**self.steps),
         )
         steps.adam(parameters, g, self._m, self._v, constants)
-        if frozen is not None:
-            parameters[~self._free] = frozen  # from the decay of the weights
+        parameters[frozen] = kept  # from the decay of the weights
         if self._average is not None:
             self._average.add(parameters)
         return norm

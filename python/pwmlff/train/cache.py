@@ -22,7 +22,7 @@ from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -131,7 +131,7 @@ def _arrays(of: Frames | Edges) -> dict[str, np.ndarray]:
 
 def _checksums(array: np.ndarray) -> Iterator[memoryview]:
     """The bytes of an array, block by block."""
-    data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     for at in range(0, len(data), BLOCK):
         yield data[at : at + BLOCK]
 
@@ -159,7 +159,7 @@ def _opened(
         with ThreadPoolExecutor(threads or neighbors.available()) as pool:
             for name, expected in description["arrays"].items():
                 # An empty file cannot be mapped.
-                mode = "r" if all(expected[1]) else None
+                mode: Literal["r"] | None = "r" if all(expected[1]) else None
                 array = np.load(entry / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
                 if _described(array, pool) != expected:
                     raise ValueError(f"'{name}' is not what was written")

@@ -239,7 +239,7 @@ def _labels(frames: Frames) -> list[Problem]:
         "forces": ~whole,
         "virial": ~np.isnan(frames.virials).all(axis=(1, 2)),
     }
-    for k in np.flatnonzero(frames.natoms):
+    for k in np.flatnonzero(frames.natoms).tolist():
         if not has["energy"][k] and not has["forces"][k]:
             result.append(
                 _at(frames, k, "no labels", f"{frames.where(k)} has neither energy nor forces")
@@ -317,11 +317,11 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
     for at in range(0, len(chosen), BLOCK):
         block = chosen[at : at + BLOCK]
         _survey_block(frames.select(block), block, elements, options.cutoff, survey)
-    for k in np.flatnonzero(survey.nearest < options.closest):
+    for k in np.flatnonzero(survey.nearest < options.closest).tolist():
         problems.append(
             _at(
                 frames,
-                int(k),
+                k,
                 "overlapping atoms",
                 f"{frames.where(k)}: atoms are {survey.nearest[k]:.3g} apart, expected at least "
                 f"{options.closest:g}",
@@ -440,7 +440,8 @@ def _volumes(frames: Frames) -> np.ndarray:
     periodic = frames.pbc.all(axis=1) & np.isfinite(frames.cells).all(axis=(1, 2))
     volumes = np.full(len(frames), np.nan)
     volumes[periodic] = np.abs(np.linalg.det(frames.cells[periodic]))
-    return volumes / np.maximum(frames.natoms, 1)
+    volumes /= np.maximum(frames.natoms, 1)
+    return volumes
 
 
 def _counts(frames: Frames) -> dict[str, Any]:

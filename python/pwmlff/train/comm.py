@@ -142,7 +142,8 @@ class Mpi:
 
     def allgather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, in their order."""
-        return self._comm.allgather(value)
+        values: list[Any] = self._comm.allgather(value)
+        return values
 
     def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
         """Swap arrays of one shape and type with another rank."""
@@ -227,7 +228,8 @@ class Torch:
         result = np.empty_like(array)
         sent = self._dist.isend(self._tensor(array), partner)
         self._dist.recv(self._tensor(result), partner)
-        sent.wait()
+        if sent is not None:  # None is for those that are no part of a group
+            sent.wait()
         return result
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
@@ -279,7 +281,8 @@ def connect(kind: str = "auto") -> Communicator:
         raise Failure(f"found the communication '{kind}', expected {', '.join(KINDS)}")
     if kind == "auto":
         kind = launched(os.environ)
-    return {"serial": Serial, "mpi": Mpi, "torch": Torch}[kind]()
+    kinds: dict[str, type[Communicator]] = {"serial": Serial, "mpi": Mpi, "torch": Torch}
+    return kinds[kind]()
 
 
 def launched(environment: Mapping[str, str]) -> str:
@@ -330,7 +333,8 @@ def torch_group(comm: Communicator, device: torch.device | str) -> ProcessGroup:
         host, port = comm.broadcast((host, listening.port) if listening else None)
         store = listening or dist.TCPStore(host, port, comm.size, is_master=False)
         dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
-    return dist.new_group(backend=torch_backend(device))
+    group: ProcessGroup = dist.new_group(backend=torch_backend(device))
+    return group
 
 
 def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
@@ -349,7 +353,7 @@ def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
     """
     if comm.size == 1:
         return work()
-    result, mine = None, None
+    mine: Exception | None = None
     try:
         result = work()
     except Exception as error:  # the others are waiting
@@ -453,7 +457,7 @@ def same_everywhere(comm: Communicator, array: np.ndarray, what: str = "paramete
     """
     array = np.ascontiguousarray(array)
     digest = blake2b(f"{array.dtype.str} {array.shape}".encode())
-    digest.update(_bytes(array))
+    digest.update(_bytes(array).data)
     digests = comm.allgather(digest.hexdigest())
     (usual, _), *others = Counter(digests).most_common()  # of equals, the first rank's
     if others:
@@ -502,7 +506,8 @@ def _tree_sum(
     left = _tree_sum(parts, (first, half), nslots)
     if first + half >= nslots:
         return left
-    return left + _tree_sum(parts, (first + half, half), nslots)
+    total: np.ndarray = left + _tree_sum(parts, (first + half, half), nslots)
+    return total
 
 
 def _doubled(comm: Communicator, total: np.ndarray) -> np.ndarray:

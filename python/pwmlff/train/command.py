@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -239,7 +240,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
         shown = record.Display(config.model.units) if own else None
         with logged or nullcontext(), shown or nullcontext():
             outcome = training.run(logged, shown)
-    if ranks.rank:
+    if logged is None:  # on all ranks but the first
         return TrainReport([], {})
     try:
         logged.draw()
@@ -333,7 +334,7 @@ def _labelled(
             learned = _chosen(learned, np.sort(order[count:]))
     for part, name in ((learned, "train"), (valid, "valid")):
         if part is not None:
-            _shared(lambda part=part, name=name: _require_labels(part.frames, name, config))
+            _shared(partial(_require_labels, part.frames, name, config))
     return learned, valid
 
 
@@ -606,6 +607,7 @@ def _in_processes(
 def _result(process: subprocess.Popen[str], name: str) -> Trained | str:
     """Show what a member says; what came of it, or its error."""
     screen = console(stderr=True)
+    assert process.stdout is not None and process.stderr is not None  # both are pipes
     for line in process.stderr:
         screen.print(Text(f"{name}: {line.rstrip()}"))
     output = process.stdout.read()

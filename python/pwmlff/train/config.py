@@ -17,7 +17,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 def _key(
-    default: _T,
+    default: Any,
     meaning: str,
     *,
     least: float | None = None,
@@ -50,7 +50,7 @@ def _key(
     below: float | None = None,
     choices: Sequence[str] = (),
     shown: str = "",
-) -> _T:
+) -> Any:  # as what dataclasses.field returns is declared
     """A key: its default, its range (of each number of a list), and what it means."""
     about = {
         **{"meaning": meaning, "least": least, "most": most, "above": above, "below": below},
@@ -346,13 +346,11 @@ class _Given:
 
     def config(self) -> Config:
         """The values, checked one by one."""
-        return Config(
-            **{
-                section: self._section(section, kind)
-                for section, kind in get_type_hints(Config).items()
-                if is_dataclass(kind)
-            }
-        )
+        sections: dict[str, Any] = {
+            section: self._section(section, kind)
+            for section, kind in get_type_hints(Config).items()
+        }
+        return Config(**sections)
 
     def _require_section(self, section: str, source: str) -> None:
         known = [entry.name for entry in fields(Config)]
@@ -452,7 +450,7 @@ def _checked_one(where: str, value: Any, kind: Any, about: Mapping[str, Any]) ->
     # A boolean is an integer of Python, but none of TOML.
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
         raise Failure(f"{where} is {_found(value)}, expected {_NAMES[kind][0]}{_range(about)}")
-    if kind is str:
+    if isinstance(value, str):
         _require_writable(where, value)
         if about["choices"] and value not in about["choices"]:
             near = _did_you_mean(value, about["choices"])

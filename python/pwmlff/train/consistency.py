@@ -157,7 +157,8 @@ def _rounding(energies: np.ndarray) -> np.ndarray:
         (n for n in range(MOST_DECIMALS) if np.allclose(np.round(known, n), known, 1e-15, 1e-12)),
         None,
     )
-    return DIGITS * np.abs(energies) + (0.0 if decimals is None else 10.0**-decimals)
+    rounding: np.ndarray = DIGITS * np.abs(energies)
+    return rounding if decimals is None else rounding + 10.0**-decimals
 
 
 def _complete(cells: np.ndarray, pbc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

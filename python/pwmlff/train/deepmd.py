@@ -101,7 +101,7 @@ def _set(
         yield Labelled(
             elements[kind[real]],
             coordinates[k].reshape(-1, 3)[real],
-            box[k].reshape(3, 3) if periodic else np.zeros((3, 3)),
+            box[k].reshape(3, 3) if box is not None and periodic else np.zeros((3, 3)),
             np.full(3, periodic),
             0,
             None if energies is None else float(energies[k, 0]),
@@ -127,4 +127,5 @@ def _array(path: Path, nframes: int | None, width: int) -> np.ndarray | None:
             f"'{path}' has the shape {list(array.shape)}, expected "
             f"[{'frames' if nframes is None else nframes}, {width}]"
         )
-    return array.reshape(expected, width).astype(np.float64)
+    numbers: np.ndarray = array.reshape(expected, width).astype(np.float64)
+    return numbers

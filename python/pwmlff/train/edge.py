@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ from pwmlff.train.adam import AdamOptions
 from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.neighbors import Edges
 
+_Module = TypeVar("_Module", bound=nn.Module)
+
 #: Edges that are evaluated together where no gradient by parameters is wanted.
 CHUNK_EDGES = 500_000
 
@@ -46,10 +48,21 @@ CHUNK_EDGES = 500_000
 class Weights(Protocol):
     """Weights of the squared errors in the loss, as [loss] of run.toml says."""
 
-    energy: float
-    force: float
-    virial: float
-    huber: float
+    @property
+    def energy(self) -> float:
+        """Of energies per atom."""
+
+    @property
+    def force(self) -> float:
+        """Of components of forces."""
+
+    @property
+    def virial(self) -> float:
+        """Of components of virials per atom."""
+
+    @property
+    def huber(self) -> float:
+        """Error beyond which the loss goes on as a line; 0 for never."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +191,8 @@ class WithEnergyShift(nn.Module):
 
     def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
         """Energies of the first nlocal atoms."""
-        return self.model(edge_vec, edge_index, types, nlocal) + self.energy_shift[types[:nlocal]]
+        energies: Tensor = self.model(edge_vec, edge_index, types, nlocal)
+        return energies + self.energy_shift[types[:nlocal]]
 
 
 # ---- graphs
@@ -452,7 +466,8 @@ class EdgeTrainee:
         if self.options.average is not None:
             self._path.lerp_(self._vector(), 1.0 - self.options.average)
         total = np.sum(self.ranks.allgather(sums), axis=0) if self.ranks.size > 1 else sums
-        return Sums(*map(float, total[:4]), *map(int, total[4:]))
+        of_batch, energy, force, virial, *numbers = total.tolist()
+        return Sums(of_batch, energy, force, virial, *map(int, numbers))
 
     def _loss(
         self, batch: np.ndarray, mine: np.ndarray, counts: np.ndarray, weights: Weights
@@ -507,7 +522,8 @@ class EdgeTrainee:
         return {name: torch.from_numpy(values).to(self.device) for name, values in labels.items()}
 
     def _moved(self, graph: Graph) -> Graph:
-        return Graph(*(x.to(self.device) if isinstance(x, Tensor) else x for x in graph))
+        edge_vec, edge_index, types, frame = (x.to(self.device) for x in graph[:4])
+        return Graph(edge_vec, edge_index, types, frame, graph.nframes)
 
     def _require_finite(self) -> None:
         """Clip the gradient; refuse one that is no number."""
@@ -530,7 +546,7 @@ class EdgeTrainee:
             for name, buffer in self._judged.named_buffers():
                 buffer.copy_(buffers[name])
             self._put(self._judged, torch.from_numpy(self.averaged()))
-            self._judged.energy_shift += torch.from_numpy(self.energy_shift)
+            self._judged.energy_shift.add_(torch.from_numpy(self.energy_shift))
         return self._judged
 
     def evaluate(self, frames: Frames, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -612,7 +628,7 @@ class EdgeTrainee:
         self.energy_shift = self.energy_shift + change
 
 
-def _converted(module: nn.Module, device: torch.device, dtype: torch.dtype) -> nn.Module:
+def _converted(module: _Module, device: torch.device, dtype: torch.dtype) -> _Module:
     """The module with all floating-point tensors there and of that type, plain attributes too."""
     for part in module.to(device, dtype).modules():
         for name, value in vars(part).items():

@@ -34,7 +34,7 @@ class Units:
 
     def of(self, quantity: str) -> str:
         """Unit of the error of a quantity."""
-        return getattr(self, quantity)
+        return str(getattr(self, quantity))
 
 
 UNITS = {

@@ -98,42 +98,59 @@ class TestReport:
         ]
         force = f"force ({units.force})"
         if len(errors.by_element) > 1:
-            rows = [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()]
-            parts.append(_table((force, "RMSE", "MAE", "largest"), rows))
-        if len(errors.by_group) > 1:
-            rows = [
-                (name, *(f"{m[q].rmse:.4g}" if q in m else "" for q in errors.measures))
-                for name, m in errors.by_group.items()
-            ]
-            names = (f"{name} RMSE\n({units.of(name)})" for name in errors.measures)
-            parts.append(_table(("group", *names), rows))
-        rows = [
-            (
-                f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
-                *_numbers(b.measure),
-                str(b.atoms),
-            )
-            for b in errors.by_magnitude
-        ]
-        if rows:
-            head = f"reference force ({units.magnitude})"
-            parts.append(_table((head, "RMSE", "MAE", "largest", "atoms"), rows))
-        if self.worst_frames:
-            rows = [
-                (f"{w.error:.4g}", str(w.index), str(w.atoms), w.file) for w in self.worst_frames
-            ]
-            head = f"energy\n({units.energy})"
-            parts.append(_table((head, "frame", "atoms", "file"), rows))
-        if self.worst_atoms:
-            rows = [
-                *(
-                    (f"{w.error:.4g}", f"{w.magnitude:.4g}", w.element, str(w.atom), str(w.index),
-                     w.file)
-                    for w in self.worst_atoms
+            parts.append(
+                _table(
+                    (force, "RMSE", "MAE", "largest"),
+                    [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()],
                 )
-            ]  # fmt: skip
+            )
+        if len(errors.by_group) > 1:
+            names = (f"{name} RMSE\n({units.of(name)})" for name in errors.measures)
+            parts.append(
+                _table(
+                    ("group", *names),
+                    [
+                        (name, *(f"{m[q].rmse:.4g}" if q in m else "" for q in errors.measures))
+                        for name, m in errors.by_group.items()
+                    ],
+                )
+            )
+        if errors.by_magnitude:
+            parts.append(
+                _table(
+                    (f"reference force ({units.magnitude})", "RMSE", "MAE", "largest", "atoms"),
+                    [
+                        (
+                            f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
+                            *_numbers(b.measure),
+                            str(b.atoms),
+                        )
+                        for b in errors.by_magnitude
+                    ],
+                )
+            )
+        if self.worst_frames:
+            parts.append(
+                _table(
+                    (f"energy\n({units.energy})", "frame", "atoms", "file"),
+                    [
+                        (f"{w.error:.4g}", str(w.index), str(w.atoms), w.file)
+                        for w in self.worst_frames
+                    ],
+                )
+            )
+        if self.worst_atoms:
             head = (f"force\n({units.force})", f"reference\n({units.magnitude})")
-            parts.append(_table((*head, "element", "atom", "frame", "file"), rows))
+            parts.append(
+                _table(
+                    (*head, "element", "atom", "frame", "file"),
+                    [
+                        (f"{w.error:.4g}", f"{w.magnitude:.4g}", w.element, str(w.atom),
+                         str(w.index), w.file)
+                        for w in self.worst_atoms
+                    ],
+                )
+            )  # fmt: skip
         if self.plot:
             parts.append(Text(f"parity plot: {self.plot}"))
         return Group(*parts)
@@ -189,7 +206,7 @@ def test(options: Options) -> TestReport:
     )
 
 
-test.__test__ = False  # type: ignore[attr-defined]  it is none of pytest's
+test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's
 
 
 def predict(

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from ase import Atoms
@@ -116,7 +117,7 @@ class Frames:
         """
         rows = slice(self.first[k], self.first[k + 1])
         atoms = Atoms(self.numbers[rows], self.positions[rows], cell=self.cells[k], pbc=self.pbc[k])
-        labels = {}
+        labels: dict[str, Any] = {}
         if not np.isnan(self.energies[k]):
             labels["energy"] = float(self.energies[k])
         if not np.isnan(self.forces[rows]).any():

@@ -97,7 +97,7 @@ class DPGradient:
         model = self.model
         self.nodes = nodes
         of_pairs = [_by_pair(t, model.ntypes) for t in (model.davg, model.dstd)]
-        hidden = list(model.fitting_net[0].layers)[:-1]
+        hidden = model.fitting_net[0].layers[:-1]
         r = self.low[..., None] + (model.Rmax - self.low[..., None]) * np.linspace(0, 1, nodes)
         mean, deviation = (t[:, :, :1].numpy() for t in of_pairs)
         x = (statistics.switched(r, model.Rmin, model.Rmax) - mean) / deviation
@@ -156,9 +156,11 @@ class DPGradient:
         """
         w = np.zeros((len(a), 9)) if w is None else w.reshape(-1, 9)
         arrays = (torch.from_numpy(np.ascontiguousarray(x, dtype=float)) for x in (a, v, w))
-        return self._core.gradients(*arrays, self.threads).numpy()
+        rows: Tensor = self._core.gradients(*arrays, self.threads)
+        return rows.numpy()
 
     def finish(self, row: np.ndarray) -> np.ndarray:
         """The gradient by the parameters [nparameters] of a row, or of a sum of rows."""
         row = np.ascontiguousarray(row, dtype=float)
-        return self._core.finish(torch.from_numpy(row), self.threads).numpy()
+        gradient: Tensor = self._core.finish(torch.from_numpy(row), self.threads)
+        return gradient.numpy()

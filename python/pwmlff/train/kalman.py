@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -261,7 +261,8 @@ class Kalman:
         full = np.zeros((self.sizes[k], self.sizes[k]))
         full[np.triu_indices(self.sizes[k])] = p
         full += np.triu(full, 1).T
-        return self._c * (full - u.T @ u)
+        covariance: np.ndarray = self._c * (full - u.T @ u)
+        return covariance
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs of this rank: its own blocks, not copied, and a few numbers.
@@ -381,7 +382,7 @@ class _Blocks:
 
         self._on_threads(work)
 
-    def _arguments(self, a: int, b: int, pending: int) -> tuple:
+    def _arguments(self, a: int, b: int, pending: int) -> tuple[Any, ...]:
         """What both functions begin with, for blocks a .. b-1."""
         return (
             *(
@@ -584,7 +585,7 @@ def _measurement(
     if options.matpl:
         counts = np.bincount(frame, minlength=len(frames))
         weights = 1 / (counts[frame] * per_row.shape[1] * divisor)
-        nframes = np.count_nonzero(counts)
+        nframes = int(np.count_nonzero(counts))
     else:
         weights = 1 / (per_row.size * divisor)
         nframes = 1
@@ -595,7 +596,9 @@ def _measurement(
     error = float(np.add.reduce((np.abs(per_row) * weights[:, None]).ravel()))
     return Measurement(
         kind,
-        *vectors.values(),
+        vectors["energy"],
+        vectors["force"],
+        vectors["virial"],
         error=error * math.sqrt(nframes) / nframes,
         noise=options.noises.get(kind, 1.0),
     )

@@ -29,7 +29,7 @@ class Labelled:
     group: str | None = None  # as the file names it
 
 
-def element_numbers(symbols: Sequence[str], where: str) -> np.ndarray:
+def element_numbers(symbols: Sequence[str] | np.ndarray, where: str) -> np.ndarray:
     """Atomic numbers of chemical symbols, int32 [n]; upper and lower case are the same.
 
     Raises:

@@ -126,7 +126,9 @@ def _tensor(value: Any, name: str, where: str) -> np.ndarray:
     """[3, 3] of nine numbers, column by column where they are flat, or of six."""
     size = np.size(value)
     if size == 6:
-        return voigt_6_to_full_3x3_stress(_numbers(np.ravel(value), (6,), name, where))
+        six = _numbers(np.ravel(value), (6,), name, where)
+        full: np.ndarray = voigt_6_to_full_3x3_stress(six)
+        return full
     if size != 9:
         raise Failure(f"{where}: its {name} has {size} numbers, expected nine or six")
     nine = value if np.shape(value) == (3, 3) else np.reshape(value, (3, 3), order="F")

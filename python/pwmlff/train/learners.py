@@ -114,7 +114,8 @@ def frame_weights(frames: Frames, config: Config) -> np.ndarray:
             f"{', '.join(frames.group_names)}"
         )
     of_group = np.array([given.get(name, 1.0) for name in frames.group_names])
-    return of_group[frames.group]
+    weights: np.ndarray = of_group[frames.group]
+    return weights
 
 
 class _OfPotential:

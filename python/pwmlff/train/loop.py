@@ -331,4 +331,5 @@ def score_of(rmse: Mapping[str, float], config: Config) -> float:
         config: of the training.
     """
     factor = errors.UNITS[config.model.units].factor
-    return sum(getattr(config.loss, k)[1] * (value / factor) ** 2 for k, value in rmse.items())
+    ends: dict[str, float] = {k: getattr(config.loss, k)[1] for k in rmse}
+    return sum(ends[k] * (value / factor) ** 2 for k, value in rmse.items())

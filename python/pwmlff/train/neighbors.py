@@ -57,7 +57,8 @@ class Edges:
     @cached_property
     def distances(self) -> np.ndarray:
         """Length of each edge, float64 [E]."""
-        return np.sqrt(np.einsum("ek,ek->e", self.rij, self.rij))
+        lengths: np.ndarray = np.sqrt(np.einsum("ek,ek->e", self.rij, self.rij))
+        return lengths
 
 
 def available() -> int:
@@ -76,7 +77,7 @@ def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
         raise Failure(f"elements are {kinds}, expected atomic numbers, each once")
     type_of = np.full(max([*kinds, *frames.elements]) + 1, -1, dtype=np.int32)
     type_of[kinds] = np.arange(len(kinds))
-    types = type_of[frames.numbers]
+    types: np.ndarray = type_of[frames.numbers]
     other = np.flatnonzero(types < 0)
     if len(other):
         k = int(np.searchsorted(frames.first, other[0], side="right")) - 1

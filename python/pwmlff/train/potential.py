@@ -22,7 +22,7 @@ from pwmlff import model_file
 from pwmlff.models import DP, DPConfig
 from pwmlff.report import Failure
 from pwmlff.train import statistics
-from pwmlff.train.config import Config
+from pwmlff.train.config import Config, Pair
 from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.gradient import DPGradient
 from pwmlff.train.neighbors import Edges
@@ -52,10 +52,13 @@ class LossWeights:
         They go from the first to the second number of [loss] as the rate falls
         (Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001).
         """
-        pairs = (config.loss.energy, config.loss.force, config.loss.virial)
-        start, end = zip(*pairs, strict=True)
-        mixed = [e + (s - e) * rate for s, e in zip(start, end, strict=True)]
-        return cls(*mixed, config.loss.huber)
+
+        def mixed(weights: Pair) -> float:
+            start, end = weights
+            return end + (start - end) * rate
+
+        loss = config.loss
+        return cls(mixed(loss.energy), mixed(loss.force), mixed(loss.virial), loss.huber)
 
 
 def of_file(path: str | PathLike[str]) -> DP:

@@ -127,7 +127,8 @@ def of(
 def switched(r: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
     """s(r) of :mod:`pwmlff.models.dp`."""
     u = np.clip((r - rmin) / (rmax - rmin), 0.0, 1.0)
-    return (1.0 + u * u * u * ((-6.0 * u + 15.0) * u - 10.0)) / r
+    s: np.ndarray = (1.0 + u * u * u * ((-6.0 * u + 15.0) * u - 10.0)) / r
+    return s
 
 
 def shortest(edges: Edges, rmax: float) -> np.ndarray:

@@ -55,7 +55,7 @@ def average(path: np.ndarray, x: np.ndarray, decay: float) -> None:
 
 def square(x: np.ndarray) -> float:
     """Sum of the squares of contiguous float64 [n]."""
-    return library().pwmlff_square(ctypes.c_int64(x.size), pointer(x))
+    return float(library().pwmlff_square(ctypes.c_int64(x.size), pointer(x)))
 
 
 def sum_rows(rows: np.ndarray) -> np.ndarray:
