@@ -203,6 +203,8 @@ class _Object:
     """Stands for what a pickle makes of a class or a function, which is not called."""
 
     class_name: ClassVar[str] = ""
+    arguments: tuple[Any, ...]
+    state: Any
 
     def __new__(cls, *arguments: Any) -> Any:
         self = super().__new__(cls)

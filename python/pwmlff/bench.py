@@ -186,7 +186,7 @@ class Case:
             raise Failure(f"{self.engine}, {self.atoms} atoms: {text[-2000:]}{done.stderr[-500:]}")
         loop = float(re.findall(r"Loop time of (\S+) on", text)[-1])
         self.rates.append(self.atoms * steps / loop / 1000)
-        self.kilobytes.append(int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]))
+        self.kilobytes.append(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]))
         tail = text[text.rindex("Loop time of") :]
         for phase in PHASES:
             share = re.search(rf"^{phase} .*\|\s*(\S+)\s*$", tail, re.MULTILINE)
@@ -265,7 +265,8 @@ def chosen_cases(options: Options) -> list[Case]:
 
 def repeats(atoms: int) -> int:
     """Cells along each side of the cube of HfO2 that is nearest to a number of atoms."""
-    return max(2, round((atoms / HFO2_CELL) ** (1 / 3)))
+    along: float = (atoms / HFO2_CELL) ** (1 / 3)
+    return max(2, round(along))
 
 
 def standard_cases(quick: bool) -> list[Case]:
@@ -290,8 +291,8 @@ def standard_cases(quick: bool) -> list[Case]:
 
 def gpu_cases(quick: bool) -> list[Case]:
     """What the reports of GPUs hold; the first two run on the CPU, to compare with."""
-    sizes = (96, 768, LARGEST_FILE, 8 * LARGEST_FILE)
-    sizes += () if quick else (64 * LARGEST_FILE, 216 * LARGEST_FILE)
+    sizes = [96, 768, LARGEST_FILE, 8 * LARGEST_FILE]
+    sizes += [] if quick else [64 * LARGEST_FILE, 216 * LARGEST_FILE]
     large = sizes[-2]
     chosen = [Case("HfO2", LARGEST_FILE, engine) for engine in (DOUBLE, MIXED)]
     chosen += [Case("HfO2", n, "engine torchscript" + GPU) for n in sizes[:3]]
@@ -323,17 +324,24 @@ def prepare(folder: Path, atoms_of: set[int]) -> str:
     else:
         config = DPConfig((18,), 2.5, 2.0, 96, 4, (8, 16), (16, 16), units="lj")
         DP(config, seed=0).save(folder / "lj.pt")
-    shape = {"atom_type": (8, 72), "rmax": 6.0, "rmin": 0.5, "max_neighbor": 100, "m2": 16}
+    shape = DPConfig((8, 72), rmax=6.0, rmin=0.5, max_neighbor=100, m2=16)
     kinds = {"hfo2.pt": DP, "padded.pt": PaddedDP}
     source = Path(os.environ.get("PWMLFF_TEST_DATA", "."), "hfo2_dp", "parameters.npz")
     if source.is_file():
         with np.load(source) as parameters:
-            for name, kind in kinds.items():
-                kind.from_parameters(parameters, **shape).save(folder / name)
+            for file, kind in kinds.items():
+                kind.from_parameters(
+                    parameters,
+                    atom_type=shape.atom_type,
+                    rmax=shape.rmax,
+                    rmin=shape.rmin,
+                    max_neighbor=shape.max_neighbor,
+                    m2=shape.m2,
+                ).save(folder / file)
         return "hfo2_dp"
-    statistics = {"davg": [[0.03, 0, 0, 0]] * 2, "dstd": [[0.07, 0.05, 0.05, 0.05]] * 2}
-    for name, kind in kinds.items():
-        kind(DPConfig(**shape), **statistics, seed=0).eval().save(folder / name)
+    davg, dstd = [[0.03, 0, 0, 0]] * 2, [[0.07, 0.05, 0.05, 0.05]] * 2
+    for file, kind in kinds.items():
+        kind(shape, davg=davg, dstd=dstd, seed=0).eval().save(folder / file)
     return "random"
 
 
@@ -345,7 +353,7 @@ def processor() -> str:
     return platform.machine()
 
 
-def find(done: list[Case], **wanted) -> Case:
+def find(done: list[Case], **wanted: str | int) -> Case:
     """The one case with these values, on one rank and thread with one model unless said."""
     wanted = {"models": 1, "ranks": 1, "threads": 1, "padded": False, **wanted}
     return next(c for c in done if all(getattr(c, k) == v for k, v in wanted.items()))

@@ -337,14 +337,15 @@ class _Runner:
             (folder / "in.compare").write_text(text)
             self._start(case, folder)
             log = lmp.Thermo(folder / "log.lammps")
+            dumps = [lmp.read_dump(folder / f"{k}.dump") for k in range(len(self.frames))]
             return [
                 Result(
                     log.columns(k)["PotEng"][-1],
-                    (atoms := lmp.read_dump(folder / f"{k}.dump")).c_peatom,
-                    lmp.forces(atoms),
+                    dump.c_peatom,
+                    lmp.forces(dump),
                     log.virial(self.info.units, k),
                 )
-                for k in range(len(self.frames))
+                for k, dump in enumerate(dumps)
             ]
 
     def _start(self, case: Case, folder: Path) -> None:

@@ -158,7 +158,7 @@ def device_of_rank(local_rank: int, local_size: int, nvisible: int, policy: str 
         ValueError: a GPU is demanded that is not there, or the arguments make no sense.
     """
     message = ctypes.create_string_buffer(_TEXT)
-    device = _compiled().pwmlff_device_of_rank(
+    device: int = _compiled().pwmlff_device_of_rank(
         local_rank, local_size, nvisible, policy.encode(), message, len(message)
     )
     if device == _ERROR:

@@ -15,8 +15,9 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from ase import Atoms
@@ -147,7 +148,7 @@ def write_data(path: str | PathLike[str], atoms: Atoms, elements: Sequence[int])
     # ase would rather take types from an array of that name, which structures bring along.
     bare = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
     write(
-        path, bare, format="lammps-data", specorder=symbols, masses=True, prismobj=prism,
+        fspath(path), bare, format="lammps-data", specorder=symbols, masses=True, prismobj=prism,
         force_skew=True,
     )  # fmt: skip
     return prism
@@ -194,13 +195,14 @@ def read_data(
         raw[k] = ""
     text = StringIO("\n".join(raw))
     try:
-        return read(text, format="lammps-data", Z_of_type=known, atom_style=atom_style)
+        found = read(text, format="lammps-data", Z_of_type=known, atom_style=atom_style)
     except Exception as error:  # ase's readers raise whatever they like
         raise ValueError(
             f"ase cannot read the LAMMPS data file '{path}' ({type(error).__name__}: {error}); "
             f"atom_style is {atom_style or 'not given'}: give that of the file, and look whether "
             "the section Atoms is complete"
         ) from error
+    return cast("Atoms", found)  # ase's annotation has a list of structures too
 
 
 def _bare(lines: Sequence[str]) -> list[str]:
@@ -258,7 +260,7 @@ def enclosed(atoms: Atoms) -> Atoms:
     Along directions that are not periodic, cell vectors may be missing or too short: they are made
     long enough, and the atoms moved inside. Neither changes energies or forces.
     """
-    result = atoms.copy()
+    result: Atoms = atoms.copy()
     result.set_cell(result.cell.complete())
     result.wrap()
     margin = 1.0  # of free space, angstrom
@@ -278,16 +280,17 @@ def read_command(atoms: Atoms, name: str, units: str = "metal") -> str:
     return f"units {units}\nboundary {boundary}\natom_modify map yes\nread_data {name}\n"
 
 
-def read_dump(path: str | PathLike[str]) -> np.ndarray:
+def read_dump(path: str | PathLike[str]) -> np.recarray:
     """Last frame of a text dump as a record array, sorted by atom ID."""
     *_, last = Path(path).read_text().split("ITEM: ATOMS ")
-    names, *rows = last.strip().splitlines()
+    head, *rows = last.strip().splitlines()
     data = np.array([tuple(map(float, row.split())) for row in rows]).reshape(len(rows), -1)
-    columns = np.rec.fromarrays(data.T, names=names.split())
-    return columns[np.argsort(columns.id)]
+    names = head.split()
+    data = data[np.argsort(data[:, names.index("id")])]
+    return np.rec.fromarrays(list(data.T), dtype=[(name, float) for name in names])
 
 
-def forces(atoms: np.ndarray) -> np.ndarray:
+def forces(atoms: np.recarray) -> np.ndarray:
     """Forces [n, 3] of a dump."""
     return np.stack([atoms.fx, atoms.fy, atoms.fz], axis=1)
 
@@ -337,7 +340,8 @@ def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:
     Raises:
         Failure: the numbers of frames and lines differ, or there is no column PotEng.
     """
-    frames = read(dump, index=":", format="lammps-dump-text")
+    # ase gives a list for a slice; its annotation has a single structure too.
+    frames = cast("list[Atoms]", read(dump, index=":", format="lammps-dump-text"))
     columns = Thermo(log).columns(0)
     energies = columns.get("PotEng", [])
     if len(frames) != len(energies):
@@ -345,10 +349,10 @@ def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:
             f"found {len(frames)} frames in '{dump}' and {len(energies)} potential energies in "
             f"'{log}', expected as many: dump and thermo every so many steps, with pe"
         )
-    pressures = [columns.get(f"c_press[{1 + VOIGT.index(k)}]") for k in ASE_VOIGT]
+    pressures = [columns.get(f"c_press[{1 + VOIGT.index(k)}]", []) for k in ASE_VOIGT]
     for k, (atoms, energy) in enumerate(zip(frames, energies, strict=True)):
         results = {"energy": energy, "forces": atoms.get_forces()}
-        if None not in pressures:
+        if all(pressures):
             per_volume = np.array([column[k] for column in pressures]) / PRESSURE_VOLUME[units]
             results["stress"] = -per_volume
         atoms.calc = SinglePointCalculator(atoms, **results)

@@ -130,7 +130,7 @@ class Log:
             else:
                 first = step[:1] if len(step) else np.zeros(1)
                 goes_on = last is not None and last[0] == first[0]
-                begin = last[1] if goes_on else first[0] * run.timestep
+                begin = last[1] if last is not None and goes_on else first[0] * run.timestep
                 times = begin + (step - first) * run.timestep
             if len(times):
                 last = float(step[-1]), float(times[-1])

@@ -106,7 +106,8 @@ def _load(path: str | PathLike[str], contents: bytes) -> torch.jit.ScriptModule:
             # The files are TorchScript: that torch has other formats by now is no news to users.
             warnings.simplefilter("ignore", DeprecationWarning)
             # What was checked is what is loaded.
-            return torch.jit.load(io.BytesIO(contents), "cpu").eval()
+            module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(contents), "cpu")
+            return module.eval()
     except (RuntimeError, ValueError, torch.jit.Error) as error:
         reason = str(error).strip().split("\n")[0]
         raise Failure(

@@ -139,7 +139,7 @@ def plot(options: Options) -> PlotReport:
         len(log.runs),
         int(steps.min()),
         int(steps.max()),
-        [axes.get_label() for axes in figure.axes],
+        [str(axes.get_label()) for axes in figure.axes],
     )
 
 
@@ -180,7 +180,7 @@ def draw(
         axes.set_ylabel(_label(panel, units, per_atom))
         if panel in PANELS:
             _draw_thermo(axes, panel, [log, *beside], time)
-        else:
+        elif deviation is not None:
             _draw_deviation(axes, panel, deviation, log if time else None)
         for begin in _places(log, time)[1:]:
             if len(begin):

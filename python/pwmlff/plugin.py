@@ -98,13 +98,14 @@ def facts(path: str) -> dict[str, str]:
         raise ValueError(
             f"cannot read '{name}', which says what the plugin beside it was compiled for: {error}"
         ) from error
-    missing = [fact for fact in FACTS if fact not in found] if isinstance(found, dict) else FACTS
+    facts_of: dict[str, str] = found if isinstance(found, dict) else {}
+    missing = [fact for fact in FACTS if fact not in facts_of]
     if missing:
         raise ValueError(
             f"'{name}' does not say {', '.join(missing)} of the plugin beside it, which is of "
             "another release or incomplete"
         )
-    return found
+    return facts_of
 
 
 def commit(path: str | None) -> str:
@@ -156,7 +157,7 @@ def folder() -> str:
     wrong = ""
     with contextlib.suppress(Exception):
         wrong = mismatch(plugin) if plugin else ""
-    if wrong:
+    if plugin and wrong:
         rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
         if rank == "0":
             with contextlib.suppress(Exception):

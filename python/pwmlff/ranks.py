@@ -429,13 +429,14 @@ def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
     MPI = mpi()
     world = MPI.COMM_WORLD
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
-    error, visible, reason = "", (), ""
+    visible: tuple[devices.GPU, ...] = ()
+    error = reason = ""
     try:
         visible, reason = look(inventory)
     except (ImportError, OSError, ValueError, KeyError, IndexError) as failure:
         error = str(failure)
     # The pair style counts the ranks of a node that see the same GPUs.
-    views = node.allgather([gpu.uuid for gpu in visible])
+    views: list[list[str]] = node.allgather([gpu.uuid for gpu in visible])
     same = [k for k, view in enumerate(views) if view == views[node.rank]]
     device = devices.CPU
     if not error:
@@ -465,7 +466,8 @@ def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
         environment={name: os.environ[name] for name in names if name in os.environ},
     )
     node.Free()
-    return world.gather(mine)
+    gathered: list[Rank] | None = world.gather(mine)
+    return gathered
 
 
 def _socket(cpu: int) -> int:

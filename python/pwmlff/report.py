@@ -11,6 +11,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn, Protocol
 
 from rich.console import Console, RenderableType
@@ -42,9 +43,9 @@ def console(stderr: bool = False) -> Console:
 
     Brackets in a text are brackets: names of files have them.
     """
-    plain = {"stderr": stderr, "highlight": False, "markup": False, "emoji": False}
-    result = Console(**plain)
-    return result if result.is_terminal else Console(**plain, width=WIDTH)
+    plain = partial(Console, stderr=stderr, highlight=False, markup=False, emoji=False)
+    result = plain()
+    return result if result.is_terminal else plain(width=WIDTH)
 
 
 def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:

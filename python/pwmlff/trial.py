@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,7 +80,8 @@ def _check_signature(module: torch.jit.ScriptModule) -> None:
     expected = "forward(Tensor edge_vec, Tensor edge_index, Tensor types, int nlocal) -> Tensor"
     if not hasattr(module, "forward"):
         raise _Wrong(f"it has no forward, expected {expected}")
-    schema = module.forward.schema
+    forward: Any = module.forward  # of which torch tells no more than that it can be called
+    schema = forward.schema
     kinds = [argument.type.kind() for argument in schema.arguments[1:]]
     first = kinds[:4] == ["TensorType"] * 3 + ["IntType"]
     rest = all(argument.has_default_value() for argument in schema.arguments[5:])

@@ -48,16 +48,17 @@ class Potential:
     """
 
     def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
-        self.cutoff = float(module.Rmax)
-        self.rmin = float(module.Rmin)
-        self.max_neighbor = int(module.maxNeighborNum)
-        self.axis = int(module.M2)
-        self.known = [int(z) for z in module.atom_type]
+        contract: Any = module  # of whose attributes torch says that they are tensors or modules
+        self.cutoff = float(contract.Rmax)
+        self.rmin = float(contract.Rmin)
+        self.max_neighbor = int(contract.maxNeighborNum)
+        self.axis = int(contract.M2)
+        self.known = [int(z) for z in contract.atom_type]
         self.elements = self.known if elements is None else [int(z) for z in elements]
         unknown = sorted(set(self.elements) - set(self.known))
         if unknown:
             raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
-        self.arrays = {
+        self.arrays: dict[str, Tensor] = {
             name: values.detach().to("cpu", torch.float64)
             for name, values in module.state_dict().items()
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +26,9 @@ class Potential:
     """
 
     def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
-        self.cutoff = float(module.cutoff)
-        self.known = [int(z) for z in module.atom_type]
+        contract: Any = module  # of whose attributes torch says that they are tensors or modules
+        self.cutoff = float(contract.cutoff)
+        self.known = [int(z) for z in contract.atom_type]
         unknown = sorted(set(elements or ()) - set(self.known))
         if unknown:
             raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
@@ -47,7 +49,7 @@ class Potential:
             )
         types = torch.tensor([self.known.index(z) for z in numbers.tolist()])
         with torch.enable_grad():  # afterwards as before, whatever the module leaves
-            energies = self.module(edge_vec, edge_index, types, len(numbers))
+            energies: Tensor = self.module(edge_vec, edge_index, types, len(numbers))
         if energies.shape != numbers.shape:
             raise ValueError(
                 f"the model returns energies of shape {tuple(energies.shape)}; expected one for "
