@@ -61,7 +61,7 @@ class Calculator(AseCalculator):
     """
 
     name = "pwmlff"  # of the class in ase.calculators.calculator.get_calculator_class
-    implemented_properties: ClassVar[list[str]] = [
+    implemented_properties: list[str] = [  # noqa: RUF012  as ase declares it
         "energy", "free_energy", "energies", "forces", "stress",
     ]  # fmt: skip
     default_parameters: ClassVar[dict[str, Any]] = {
@@ -147,15 +147,18 @@ class Calculator(AseCalculator):
         """Compute all properties, stresses of atoms only where they are wanted; ase calls this."""
         super().calculate(atoms, properties, system_changes)
         self.results = {}  # none of the last structure, should this one be refused
-        found = self._choice.engine(self.atoms, atom_virial="stresses" in properties)
+        structure: Atoms | None = self.atoms
+        if structure is None:
+            raise ValueError("found no structure to evaluate, expected atoms: calculate(atoms)")
+        found = self._choice.engine(structure, atom_virial="stresses" in properties)
         self.results = {
             "energy": found.energy,
             "free_energy": found.energy,
             "energies": found.atom_energy,
             "forces": found.forces,
         }
-        if self.atoms.cell.rank == 3:  # stress is per volume
-            volume = self.atoms.get_volume()
+        if structure.cell.rank == 3:  # stress is per volume
+            volume = structure.get_volume()
             self.results["stress"] = -full_3x3_to_voigt_6_stress(found.virial) / volume
             if found.atom_virial is not None:
                 self.results["stresses"] = -found.atom_virial[:, VOIGT_OF_LAMMPS] / volume

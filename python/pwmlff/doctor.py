@@ -113,11 +113,12 @@ class Machine:
     @property
     def remake(self) -> str:
         """How the plugin that lmp loads is made anew."""
+        path: str | None
         try:
             path = self.plugin
         except (Failure, ValueError):
             path = plugin.library()
-        if path == plugin.library():
+        if path is None or path == plugin.library():
             return "pip install --force-reinstall pair-pwmlff"
         folder = Path(path).parent
         output = folder.parent if folder.name == "lib" else folder
@@ -146,7 +147,8 @@ class Machine:
     @cached_property
     def lmp_mpi(self) -> str:
         """Family of the MPI that lmp runs with."""
-        return family_of(re.search(r"^MPI v.*$", self.lmp_help, re.MULTILINE)[0])
+        found = re.search(r"^MPI v.*$", self.lmp_help, re.MULTILINE)
+        return family_of(found[0] if found else "")
 
     @cached_property
     def inventory(self) -> devices.Inventory:
@@ -154,11 +156,13 @@ class Machine:
         return devices.inventory()
 
 
-def _run(command: Sequence[str], environment: dict[str, str] | None = None, **options: Any):
+def _run(
+    command: Sequence[str], environment: dict[str, str] | None = None, cwd: str | None = None
+) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False,
-            stdin=subprocess.DEVNULL, **options,
+            stdin=subprocess.DEVNULL, cwd=cwd,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failure(f"'{command[0]}' does not run: {error}") from error

@@ -351,7 +351,10 @@ def newest_restart(patterns: Sequence[str], began: float) -> str | None:
                 continue
             to_read = file
             if "%" in name:
-                head, tail = re.fullmatch(f"({form})", file.name).groups()
+                parts = re.fullmatch(f"({form})", file.name)
+                if parts is None:  # a ? of the name stands for itself, not for any letter
+                    continue
+                head, tail = parts.groups()
                 if not parts_are_complete(file, head, tail):
                     continue
                 to_read = file.with_name(f"{head}%{tail}")
@@ -415,12 +418,12 @@ class _Watcher:
         begin = time.monotonic()
         try:
             with (logs / "mpirun.out").open("wb") as output:
-                self._process = subprocess.Popen(
+                process = self._process = subprocess.Popen(
                     attempt.command, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, start_new_session=True,
                 )  # fmt: skip
-                self._watch(logs)
-                attempt.returncode = self._process.returncode
+                self._watch(process, logs)
+                attempt.returncode = process.returncode
         finally:
             reap(others)
             prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
@@ -438,7 +441,7 @@ class _Watcher:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
-    def _watch(self, logs: Path) -> None:
+    def _watch(self, process: subprocess.Popen[bytes], logs: Path) -> None:
         screen = console(stderr=True)
         status = Status("starting", console=screen) if screen.is_terminal else None
         shown, rest, offset = time.monotonic(), b"", 0
@@ -446,7 +449,7 @@ class _Watcher:
             status.start()
         try:
             while True:
-                ended = self._process.poll() is not None
+                ended = process.poll() is not None
                 news, rest, offset = self._read(logs, rest, offset)
                 now = time.monotonic()
                 if news and status:
@@ -457,7 +460,7 @@ class _Watcher:
                 if ended:
                     return
                 if self._killed_at is not None and now - self._killed_at > GRACE:
-                    os.killpg(self._process.pid, signal.SIGKILL)
+                    os.killpg(process.pid, signal.SIGKILL)
                 time.sleep(POLL)
         finally:
             if status:

@@ -345,6 +345,8 @@ def test_errors(calculator, monkeypatch):
     ):
         with pytest.raises(Failure, match=message):
             calculator(model, **options)
+    with pytest.raises(ValueError, match="found no structure"):
+        calculator(model).calculate()
     with pytest.raises(Failure, match=r"found no model file 'absent\.pt'"):
         Calculator("absent.pt")
     crowd = crystal(1)

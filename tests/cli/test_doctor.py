@@ -190,6 +190,11 @@ def test_mpi_of_lmp(doctor, other_lmp):
     broken(rows, "MPI family", "error", "lmp Open MPI", "mpi4py MPICH", "use Open MPI for all")
 
 
+def test_no_word_of_mpi(doctor, other_lmp):
+    rows = doctor("--lmp", other_lmp("^MPI v.*$", ""))
+    broken(rows, "MPI family", "error", "lmp unknown", "mpi4py MPICH")
+
+
 def test_mpi_of_mpirun(doctor, tmp_path: Path):
     other = script(tmp_path / "mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
     broken(doctor("--mpirun", other), "MPI family", "error", "mpirun Open MPI")

@@ -285,6 +285,7 @@ def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
     assert len(list(tmp_path.glob("a.*.30.r"))) == 3  # base, 0 and 1
     assert newest_restart(["a.%.*.r"], 0.0) == "a.%.30.r"
     assert newest_restart(["a.%.*.r"], time.time() + 100) is None
+    assert newest_restart(["?.%.*.r"], 0.0) is None  # LAMMPS takes a ? as it is
     Path("a.1.30.r").unlink()
     assert newest_restart(["a.%.*.r"], 0.0) == "a.%.20.r"
     whole = Path("a.0.20.r").read_bytes()
