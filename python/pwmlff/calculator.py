@@ -145,7 +145,7 @@ class Calculator(AseCalculator):
         system_changes: Sequence[str] = all_changes,
     ) -> None:
         """Compute all properties, stresses of atoms only where they are wanted; ase calls this."""
-        super().calculate(atoms, properties, system_changes)
+        super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]  # of ase
         self.results = {}  # none of the last structure, should this one be refused
         structure: Atoms | None = self.atoms
         if structure is None:
