@@ -163,7 +163,8 @@ def main() -> None:
     torch.set_num_threads(1)
     bench = Bench(options.data, options.elements)
     if options.steps:
-        return steps(bench, options.seconds, options.rounds)
+        steps(bench, options.seconds, options.rounds)
+        return
     with tempfile.TemporaryDirectory() as folder:
         cases: dict[str, Callable[[], int]] = {}
         for precision in ("float64", "float32"):

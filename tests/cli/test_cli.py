@@ -102,7 +102,7 @@ def test_exit_codes(process, binary):
 @pytest.mark.parametrize("model", ["model.pt", "text.pt"])
 def test_output_that_cannot_be_written(tmp_path, binary, model, options):
     (tmp_path / "text.pt").write_text("no model\n")
-    with open("/dev/full", "w") as full:
+    with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [*COMMAND, "info", model, *options],
             cwd=tmp_path,

@@ -114,7 +114,7 @@ class Started:
                 todo.append(child)
                 self.seen.add(child)
                 try:
-                    if os.readlink(f"/proc/{child}/exe") == os.path.realpath(lmp.program().path):
+                    if Path(f"/proc/{child}/exe").readlink() == Path(lmp.program().path).resolve():
                         found.append(child)
                 except (FileNotFoundError, PermissionError):
                     continue

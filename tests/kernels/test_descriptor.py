@@ -420,7 +420,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "message"), [(name, *case) for name in BAD for case in BAD[name]]
+    "name, arguments, message", [(name, *case) for name in BAD for case in BAD[name]]
 )
 def test_bad_input(name, arguments, message):
     with pytest.raises(RuntimeError, match=message):

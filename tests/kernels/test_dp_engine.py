@@ -170,7 +170,7 @@ def test_random_models(any_engine, seed, width, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("distance", (0.05, 0.3, 0.4, 0.5, 0.7))
+@pytest.mark.parametrize("distance", [0.05, 0.3, 0.4, 0.5, 0.7])
 def test_close_pairs(any_engine, distance, precision):
     """Atoms on top of each other leave the tables, not the numbers."""
     model = random_model((8, 72), 25, 0)
@@ -182,7 +182,7 @@ def test_close_pairs(any_engine, distance, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("radius", ("rmin", "rmax"))
+@pytest.mark.parametrize("radius", ["rmin", "rmax"])
 def test_continuity(any_engine, radius, precision):
     """Energy and force do not jump where the switch begins and where neighbours come and go."""
     model = random_model((8, 72), 25, 1)
@@ -240,7 +240,7 @@ def test_bystanders(any_engine):
     assert not beside.forces[10:].any()
 
 
-@pytest.mark.parametrize("nthreads", (1, 2))
+@pytest.mark.parametrize("nthreads", [1, 2])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_overflow(any_engine, precision, nthreads):
     model = random_model((8, 72), 8, 6, max_neighbor=4)
@@ -279,7 +279,7 @@ def test_block_of_an_atom_does_not_matter(engine, precision):
     assert np.array_equal(part.numpy(), whole[:7])
 
 
-@pytest.mark.parametrize("precision", ("exact", "double"))
+@pytest.mark.parametrize("precision", ["exact", "double"])
 def test_forces_are_derivatives(any_engine, precision):
     """Central differences of the engine's own energy."""
     model = random_model((8, 72), 25, 9)
@@ -341,7 +341,7 @@ def test_table(engine):
     assert double.cutoff() == model.Rmax
 
 
-@pytest.mark.parametrize("isa", ("baseline", "avx2", "avx512"))
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_instruction_sets(engine, isa, tmp_path, monkeypatch):
     """Every instruction set of this processor gives the same numbers; others are an error."""
     model = random_model((8, 72), 25, 3)
@@ -393,12 +393,12 @@ class _Extended(DP):
 
 @pytest.mark.parametrize(
     "change,message",
-    (
+    [
         (lambda m: setattr(m, "davg", m.davg + torch.rand(m.davg.shape)), "davg differs between"),
         (lambda m: setattr(m, "davg", m.davg[:, :-1]), r"davg has shape \[1, 119\]"),
         (lambda m: setattr(m, "M2", 9), "M2 is 9"),
         (lambda m: setattr(m, "__class__", _Extended), "type_embedding"),
-    ),
+    ],
 )
 def test_models_that_do_not_fit(engine, change, message):
     config = DPConfig((8,), rmax=4.0, rmin=1.0, max_neighbor=30, m2=3, embedding=(8,), fitting=(4,))
@@ -452,8 +452,8 @@ def test_chunks(engine, precision, device):
     check(parts, evaluate(model, atoms), precision)
 
 
-@pytest.mark.parametrize("width", (8, 40, 100))
-@pytest.mark.parametrize("natoms", (4, 19))
+@pytest.mark.parametrize("width", [8, 40, 100])
+@pytest.mark.parametrize("natoms", [4, 19])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_lanes(engine, precision, natoms, width):
     """Threads for the lanes of a GPU: nothing depends on their number, no barrier is missing."""
@@ -466,8 +466,8 @@ def test_lanes(engine, precision, natoms, width):
 
 
 @pytest.mark.parametrize("device", DEVICES[1:])
-@pytest.mark.parametrize("reach", (3.0, 5.2, 9.0))
-@pytest.mark.parametrize("box", ("dense", "sparse", "flat"))
+@pytest.mark.parametrize("reach", [3.0, 5.2, 9.0])
+@pytest.mark.parametrize("box", ["dense", "sparse", "flat"])
 def test_cell_list(engine, box, reach, device):
     """The list made on a device holds the rows that are close, in an order of its own."""
     rng = np.random.default_rng(3)
@@ -535,11 +535,11 @@ def test_seconds_of_kernels(engine, device):
 
 @pytest.mark.parametrize(
     "device,message",
-    (
+    [
         ("gpu", r"device is 'gpu'; choose cuda:N, cpu or cpu:lanes"),
         ("cuda:-1", r"device is 'cuda:-1'"),
         ("cuda:99", r"no CUDA|no cuda:99"),
-    ),
+    ],
 )
 def test_impossible_devices(engine, device, message):
     with pytest.raises((ValueError, RuntimeError), match=message):

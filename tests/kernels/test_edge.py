@@ -103,7 +103,7 @@ INDEX = torch.tensor([[0, 1], [1, 2]])
 
 
 @pytest.mark.parametrize(
-    ("values", "index", "message"),
+    "values, index, message",
     [
         (torch.zeros(2, 3), INDEX.int(), "edge_index has shape .* expected int64"),
         (torch.zeros(2, 3), INDEX.flatten(), "edge_index has shape"),

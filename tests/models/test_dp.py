@@ -396,7 +396,7 @@ def test_energy_and_force_are_continuous_at_the_cutoff(binary, neighbour):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change, message",
     [
         ({"atom_type": ()}, r"atom_type is \[\]"),
         ({"atom_type": (8, 8)}, "each once"),
@@ -418,7 +418,7 @@ def test_config_errors(change, message):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments, message",
     [
         ({"davg": np.zeros((2, 5))}, r"davg has shape \(2, 5\)"),
         ({"dstd": np.ones(4)}, r"expected \(2, 320\) or \(2, 4\)"),
@@ -433,7 +433,7 @@ def test_constructor_errors(arguments, message):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change, message",
     [
         ({"davg": None}, "lack davg"),
         ({"embedding_net.0.layers.0.weight": None}, "lack embedding_net.0.layers.0.weight"),
@@ -455,7 +455,7 @@ def test_from_parameters_errors(binary, change, message):
 
 
 @pytest.mark.parametrize(
-    ("elements", "message"),
+    "elements, message",
     [([8, 1], "atom_type holds 1"), ([8], "2 local atoms are of elements")],
 )
 def test_forward_errors(binary, elements, message):

@@ -78,7 +78,7 @@ def test_anything_else_makes_another_entry(data, tmp_path, reads):
     cache.load(f"{data}@:3", cache=place, **OPTIONS)
     assert len(reads) == 7
     # The contents count, not the time of the file.
-    times = os.stat(data)
+    times = data.stat()
     text = data.read_text()
     data.write_text(text.replace("energy=-", "energy=-1", 1))
     os.utime(data, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -100,7 +100,7 @@ def other_pickle(path):
 
 
 @pytest.mark.parametrize(
-    ("name", "damage"),
+    "name, damage",
     [
         ("edges.rij.npy", flipped),
         ("frames.energies.npy", flipped),

@@ -87,7 +87,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, settings):
 
 
 @pytest.mark.parametrize(
-    ("setting", "expected"),
+    "setting, expected",
     [
         ("run.epoch=3", ["[run]", "'epoch'", "did you mean 'epochs'?"]),
         ("runn.epochs=3", ["[runn]", "expected one of [data], [model]", "did you mean 'run'?"]),

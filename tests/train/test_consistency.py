@@ -59,7 +59,7 @@ def test_what_is_left_is_below_its_bound(frames_in, step, strain):
 
 
 @pytest.mark.parametrize(
-    ("factor", "expected"),
+    "factor, expected",
     [
         (-1.0, "sign of the forces is wrong; expected"),
         (units.Bohr / units.Hartree, "perhaps hartree/bohr for eV/angstrom"),
@@ -96,7 +96,7 @@ def test_one_odd_frame_is_named(still):
 
 
 @pytest.mark.parametrize(
-    ("factor", "expected"),
+    "factor, expected",
     [(-1.0, "sign of the virial or stress"), (160.21766, "perhaps GPa for eV/angstrom^3")],
 )
 def test_wrong_stress_along_a_trajectory(strained, factor, expected):

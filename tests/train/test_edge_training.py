@@ -325,7 +325,7 @@ def test_module_of_a_file(module_file: Path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "arguments", "expected"),
+    "spec, arguments, expected",
     [
         ("Model", {}, "expected FILE:CLASS like my_model.py:Model"),
         ("absent.py:Model", {}, "found no file 'absent.py'"),

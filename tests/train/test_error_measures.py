@@ -146,7 +146,7 @@ def read(monkeypatch):
     """Let files be read as given frames."""
 
     def set_frames(frames: Frames) -> None:
-        monkeypatch.setattr(evaluate, "read", lambda files, format=None: frames)
+        monkeypatch.setattr(evaluate, "read", lambda files, **_: frames)
 
     return set_frames
 

@@ -101,7 +101,7 @@ def test_older_headers_and_missing_blocks(tmp_path, structures):
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    "damage, message",
     [
         (lambda t: t[: int(0.8 * len(t))], "frame 1 .*cut off.*@:1"),
         (lambda t: "nonsense\n" + t, "frame 0 .*begins with 'nonsense'"),

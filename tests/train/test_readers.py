@@ -224,7 +224,7 @@ XYZ = "2\nenergy=-1 Properties=species:S:1:pos:R:3:forces:R:3\nH 0 0 0 1 2 3\nHe
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text, message",
     [
         ("", "is empty"),
         (XYZ + XYZ[:-20], r"frame 1 .* ends after 1 of 2 atoms.*@:1'"),
@@ -262,7 +262,7 @@ def test_frames_before_the_cut_can_be_had(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    "damage, message",
     [
         (lambda f: (f / "type_map.raw").unlink(), "found no .*type_map.raw"),
         (lambda f: (f / "type_map.raw").write_text("Ne Foo"), "'Foo' is no element"),

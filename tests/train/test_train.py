@@ -321,7 +321,7 @@ def test_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    "given, text",
     [
         ({"settings": ["optimiser.name=adam"]}, "did you mean 'optimizer'"),
         ({"settings": ["run.epoch=1"]}, "did you mean 'epochs'"),
