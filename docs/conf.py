@@ -1,7 +1,7 @@
 """Sphinx configuration: sphinx-build docs docs/_build."""
 
 project = "pair_style pwmlff"
-copyright = "the pair_style pwmlff developers"
+copyright = "the pair_style pwmlff developers"  # noqa: A001
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 exclude_patterns = ["_build"]

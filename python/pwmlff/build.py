@@ -241,7 +241,9 @@ def without_plugins(root: Path) -> str:
             answers[f"PKG_PLUGIN={match[1]} in {cache}"] = match[1].upper() in TRUE
     for program in programs(root):
         said = say(program, ["-h"])
-        if match := re.search(r"^Installed packages:\s*\n(.*?)\n\s*\n\S", said, re.M | re.S):
+        if match := re.search(
+            r"^Installed packages:\s*\n(.*?)\n\s*\n\S", said, re.MULTILINE | re.DOTALL
+        ):
             answers[f"the packages of {program} -h"] = "PLUGIN" in match[1].split()
     source = root / "src"
     if not answers and (source / "Makefile.package").is_file():  # make yes-plugin copies it there

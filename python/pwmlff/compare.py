@@ -129,14 +129,14 @@ class CompareReport:
             else:
                 notes.append(Text(f"{model}, np {case.ranks}: {o.failure}", "red"))
             verdict = Text("pass", "green") if o.ok else Text("FAIL", "bold red")
-            for name in () if o.failure else o.failed:
-                notes.append(
-                    Text(
-                        f"{model}, np {case.ranks}, {case.keywords}: {name} differs by "
-                        f"{o.worst[name]:.1e}, allowed {o.gates[name]:.1e}",
-                        "red",
-                    )
+            notes += [
+                Text(
+                    f"{model}, np {case.ranks}, {case.keywords}: {name} differs by "
+                    f"{o.worst[name]:.1e}, allowed {o.gates[name]:.1e}",
+                    "red",
                 )
+                for name in (() if o.failure else o.failed)
+            ]
             engine = " ".join(filter(None, (case.engine, case.precision)))
             table.add_row(model, str(case.ranks), case.device, engine, *numbers, verdict)
         if self.plot:

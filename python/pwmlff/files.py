@@ -23,16 +23,17 @@ def write_whole(path: str | PathLike[str], contents: bytes) -> None:
     except OSError as error:
         error.filename = str(path)
         raise
+    made = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, mode)
-        os.replace(name, path)
+        made.chmod(mode)
+        made.replace(path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(name)
+            made.unlink()
         raise
     _sync_folder(path.parent)
 

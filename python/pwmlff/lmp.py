@@ -69,7 +69,7 @@ class Program:
     def plugin(self) -> str | None:
         """The plugin that it loads at its start; None where it loads none by itself."""
         folders = {**os.environ, **self.environment}.get(PLUGIN_VARIABLE, "").split(":")
-        return plugin.first(os.path.join(folder, plugin.FILE) for folder in folders if folder)
+        return plugin.first(str(Path(folder, plugin.FILE)) for folder in folders if folder)
 
 
 def program(path: str | None = None, with_plugin: Path | None = None) -> Program:

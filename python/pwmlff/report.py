@@ -78,7 +78,7 @@ def _complain(text: str) -> None:
 
 def _write(data: dict[str, Any]) -> None:
     text = json.dumps(plain(data), indent=1, allow_nan=False)
-    _to_stdout(lambda: print(text, flush=True))
+    _to_stdout(lambda: print(text, flush=True))  # noqa: T201  JSON, as it is
 
 
 def plain(value: Any) -> Any:

@@ -486,12 +486,11 @@ class _Watcher:
 
 def lammps_errors(logs: Path) -> list[str]:
     """Lines of any rank in which LAMMPS gave up."""
-    found = []
+    found: dict[str, None] = {}  # each once, in their order
     for path in (*mpirun.outputs(logs).values(), *mpirun.outputs(logs, "stderr").values()):
-        for line in path.read_text(errors="replace").splitlines():
-            if line.startswith("ERROR"):
-                found.append(line.strip())
-    return list(dict.fromkeys(found))
+        lines = path.read_text(errors="replace").splitlines()
+        found |= dict.fromkeys(line.strip() for line in lines if line.startswith("ERROR"))
+    return list(found)
 
 
 def reap(others: set[int]) -> None:

@@ -151,5 +151,5 @@ def test_any_length(tmp_path: Path, text: str):
         (tmp_path / "log").write_text(text[:length])
         try:
             Log.read(tmp_path / "log")
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001  no other is right
             assert "has no thermo output" in str(failure)

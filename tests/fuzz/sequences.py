@@ -156,7 +156,7 @@ def sequence(lmp, number: int) -> int:
         print(command, flush=True)
         try:
             lmp.command(command)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  all that lmp raises
             text = str(error)
             assert text.strip(), "an error without a word"
             print(f"  # {text.splitlines()[0]}", flush=True)

@@ -269,10 +269,10 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for path, part in module.named_modules(remove_duplicate=False):
         if isinstance(part, torch.jit.ScriptModule):
-            names = [*part._concrete_type.get_attributes()]
+            names = [*part._concrete_type.get_attributes()]  # noqa: SLF001  no other way
         else:
             own = vars(part).keys() - vars(nn.Module()).keys()
-            names = [*part._parameters, *part._buffers, *own]
+            names = [*part._parameters, *part._buffers, *own]  # noqa: SLF001  all, tensors or None
         for name in names:
             found.update(_tensors_of(f"{path}.{name}".lstrip("."), getattr(part, name)))
     return found

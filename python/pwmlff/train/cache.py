@@ -43,8 +43,8 @@ BLOCK = 1 << 24  # bytes of a checksum
 
 def place() -> Path:
     """Where entries are kept unless said otherwise: $XDG_CACHE_HOME/pwmlff or ~/.cache/pwmlff."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "pwmlff"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path("~/.cache").expanduser()) / "pwmlff"
 
 
 def load(
@@ -117,7 +117,7 @@ def _digest(path: Path) -> str:
     for name in names:
         if name != path:
             result.update(f"\0{name.relative_to(path)}\0{name.stat().st_size}\0".encode())
-        with open(name, "rb") as file:
+        with name.open("rb") as file:
             while block := file.read(BLOCK):
                 result.update(block)
     return result.hexdigest()

@@ -317,16 +317,16 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
     for at in range(0, len(chosen), BLOCK):
         block = chosen[at : at + BLOCK]
         _survey_block(frames.select(block), block, elements, options.cutoff, survey)
-    for k in np.flatnonzero(survey.nearest < options.closest).tolist():
-        problems.append(
-            _at(
-                frames,
-                k,
-                "overlapping atoms",
-                f"{frames.where(k)}: atoms are {survey.nearest[k]:.3g} apart, expected at least "
-                f"{options.closest:g}",
-            )
+    problems.extend(
+        _at(
+            frames,
+            k,
+            "overlapping atoms",
+            f"{frames.where(k)}: atoms are {survey.nearest[k]:.3g} apart, expected at least "
+            f"{options.closest:g}",
         )
+        for k in np.flatnonzero(survey.nearest < options.closest).tolist()
+    )
     return survey
 
 

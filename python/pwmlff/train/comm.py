@@ -356,7 +356,7 @@ def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
     mine: Exception | None = None
     try:
         result = work()
-    except Exception as error:  # the others are waiting
+    except Exception as error:  # noqa: BLE001  the others are waiting
         mine = error
     failures = comm.allgather(None if mine is None else _text(mine))
     failed = [rank for rank, text in enumerate(failures) if text is not None]

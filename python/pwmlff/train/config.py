@@ -53,8 +53,13 @@ def _key(
 ) -> Any:  # as what dataclasses.field returns is declared
     """A key: its default, its range (of each number of a list), and what it means."""
     about = {
-        **{"meaning": meaning, "least": least, "most": most, "above": above, "below": below},
-        **{"choices": tuple(choices), "shown": shown},
+        "meaning": meaning,
+        "least": least,
+        "most": most,
+        "above": above,
+        "below": below,
+        "choices": tuple(choices),
+        "shown": shown,
     }
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=about)

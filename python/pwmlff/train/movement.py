@@ -37,7 +37,7 @@ def frames(path: Path) -> Iterator[Labelled]:
     Raises:
         Failure: the file is not of this format, or a frame is damaged.
     """
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with Path(path).open(encoding="utf-8", errors="replace") as file:
         lines: list[str] = []
         index = 0
         for line in file:

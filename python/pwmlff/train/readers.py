@@ -124,7 +124,7 @@ def guess(path: Path) -> str:
     plain = path.with_suffix("") if path.suffix in {".gz", ".bz2", ".xz"} else path
     if plain.suffix in {".xyz", ".extxyz"}:
         return "extxyz"
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8", errors="replace") as file:
         if movement.HEADER.match(file.readline(1000)):
             return "movement"
     try:
