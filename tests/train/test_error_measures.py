@@ -146,7 +146,7 @@ def read(monkeypatch):
     """Let files be read as given frames."""
 
     def set_frames(frames: Frames) -> None:
-        monkeypatch.setattr(evaluate, "read", lambda files, **_: frames)
+        monkeypatch.setattr(evaluate, "read", lambda *_: frames)
 
     return set_frames
 
