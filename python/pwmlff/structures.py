@@ -9,6 +9,7 @@ from ase.geometry import complete_cell
 
 MOST_IMAGES = 1_000_000  # of one atom inside the cutoff
 MOST_BINS = 1e5  # of vesin 0.6
+LONGEST = 1e12  # cutoffs; rounding leaves too few digits of distances beyond
 
 
 def require_usable(atoms: Atoms, cutoff: float) -> None:
@@ -21,7 +22,7 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
     Raises:
         ValueError: a position or the cell is not finite, a periodic direction has no cell vector,
             or the cell is so thin, for the cutoff or beside its length, that a million images of
-            an atom would have to be looked at.
+            an atom would have to be looked at, or the structure is a million million cutoffs long.
     """
     bad = np.flatnonzero(~np.isfinite(atoms.positions).all(axis=1))
     if len(bad):
@@ -46,6 +47,11 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
             f"{thickness.max():.3g} long, with a cutoff of {cutoff:g}: {images:.1e} images of each "
             f"atom would have to be looked at, expected at most {MOST_IMAGES:.0e}; look at the "
             "units of the cell, or for a time step that is too long"
+        )
+    if thickness.max() > LONGEST * cutoff:
+        raise ValueError(
+            f"the structure is {thickness.max():.3g} long, expected at most {LONGEST:g} times the "
+            f"cutoff of {cutoff:g}; look at the units, or for a time step that is too long"
         )
 
 

@@ -80,6 +80,13 @@ def test_needle_is_refused():
         neighbor_list("i", atoms, 1.0)
 
 
+@pytest.mark.parametrize("far", [1e13, 1e20, 1e160, 1e300])
+def test_cluster_without_distances_is_refused(far):
+    atoms = Atoms("O3", positions=[[0, 0, 0], [0.5, 0, 0], [0, 0, far]])
+    with pytest.raises(ValueError, match=r"structure is 1e.* long, expected at most 1e\+12 times"):
+        neighbor_list("i", atoms, 1.0)
+
+
 def test_no_atoms_and_no_neighbours():
     for atoms in (Atoms(), Atoms("O"), Atoms("O2", positions=[[0, 0, 0], [9, 0, 0]])):
         for one, other in zip(of_ase("ijdDS", atoms, 2.0), neighbor_list("ijdDS", atoms, 2.0),
