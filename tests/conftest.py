@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 DATA_VARIABLE = "PWMLFF_TEST_DATA"
+#: Few tests that take a minute each (a compiler reads torch's headers, hundreds of runs).
+LONG = ("test_input_sequences.py", "test_proof.py", "test_damaged_files.py", "test_scripted.py")
+
+
+def pytest_collection_modifyitems(items):
+    """Files with the most tests come first, as pytest-xdist would have it, but after the long ones.
+
+    At the end of the queue they would keep one process busy while the other has nothing left.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.path.name not in LONG, -tests[item.path]))
 
 
 @pytest.fixture(scope="session")
