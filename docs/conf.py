@@ -1,4 +1,4 @@
-"""Sphinx configuration: sphinx-build docs docs/_build."""
+"""Sphinx configuration: `sphinx-build -W docs docs/_build`."""
 
 project = "pair_style pwmlff"
 copyright = "the pair_style pwmlff developers"  # noqa: A001

@@ -79,7 +79,13 @@ def test_error_texts_are_those_of_the_sources(quote):
     assert any(stands_in(quote, text) for text in messages()), f"no error text like '{quote}'"
 
 
-def test_options_are_those_of_the_command():
-    path = ROOT / "docs" / "command_page.py"
-    page = runpy.run_path(str(path))["page"]()
-    assert (path.with_name("cli_options.md")).read_text() == page, page.splitlines()[4]
+@pytest.mark.parametrize(
+    ("script", "made", "function"),
+    [
+        ("command_page.py", "cli_options.md", "page"),
+        ("architecture_picture.py", "architecture.svg", "picture"),
+    ],
+)
+def test_what_is_made_by_a_script_is_up_to_date(script, made, function):
+    text = runpy.run_path(str(ROOT / "docs" / script))[function]()
+    assert (ROOT / "docs" / made).read_text() == text, f"python docs/{script} > docs/{made}"
