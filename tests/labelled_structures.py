@@ -96,3 +96,37 @@ def random_structures(count: int) -> list[Atoms]:
         positions = rng.uniform(-1.0, 2.0, (n, 3)) * length
         result.append(Atoms(rng.choice([8, 72], n), positions, cell=cell, pbc=pbc))
     return result
+
+
+MOVEMENT_HEADER = (
+    " {n} atoms,Iteration (fs) =   {t:.10E}, Etot,Ep,Ek (eV) = {etot:.10E} {ep:.10E} {ek:.10E}"
+)
+
+
+def movement(atoms, t=1.0, stress=True, scf=True, dashes=True):
+    """A frame as PWmat writes it: fractional positions, dE/dx, virial in eV."""
+    energy = atoms.get_potential_energy()
+    lines = [
+        MOVEMENT_HEADER.format(n=len(atoms), t=t, etot=energy + 2.5, ep=energy, ek=2.5)
+        + ", SCF =     9" * scf,
+        " MD_INFO: METHOD(1-VV,2-NH,3-LV,4-LVPR,5-NHRP) TIME(fs) TEMP(K)",
+        "          1    0.1000000000E+01   0.29990E+03",
+        " Lattice vector (Angstrom)",
+    ]
+    virial = -atoms.get_volume() * atoms.get_stress(voigt=False)
+    for vector, row in zip(np.asarray(atoms.cell), virial, strict=True):
+        line = "   ".join(f"{x:.14E}" for x in vector)
+        lines.append(
+            line + "     stress (eV):  " * stress + "  ".join(f"{x:.12E}" for x in row) * stress
+        )
+    lines.append(" Position (normalized), move_x, move_y, move_z")
+    for number, s in zip(atoms.numbers, atoms.get_scaled_positions(wrap=False), strict=True):
+        lines.append(f"  {number}   " + "  ".join(f"{x:.14f}" for x in s) + "   1  1  1")
+    lines.append(" Force (-force, eV/Angstrom)")
+    for number, force in zip(atoms.numbers, atoms.get_forces(), strict=True):
+        lines.append(f"  {number}   " + "  ".join(f"{-x:.14E}" for x in force))
+    lines.append(" Velocity (bohr/fs)")
+    lines += [f"  {number}    0.0   0.0   0.0" for number in atoms.numbers]
+    lines.append(" Atomic-Energy, Etot(eV),E_nonloc(eV),Q_atom:dE(eV)=  0.1000000000E-01")
+    lines += [f"  {number}   -0.1E+02  0.2E+01  0.3E+01" for number in atoms.numbers]
+    return "\n".join(lines + [" " + "-" * 50] * dashes) + "\n"

@@ -5,40 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from labelled_structures import trajectory
+from labelled_structures import movement, trajectory
 from pwmlff.report import Failure
 from pwmlff.train import consistency, readers
-
-HEADER = " {n} atoms,Iteration (fs) =   {t:.10E}, Etot,Ep,Ek (eV) = {etot:.10E} {ep:.10E} {ek:.10E}"
-
-
-def block(atoms, t=1.0, stress=True, scf=True, dashes=True):
-    """A frame as PWmat writes it: fractional positions, dE/dx, virial in eV."""
-    energy = atoms.get_potential_energy()
-    lines = [
-        HEADER.format(n=len(atoms), t=t, etot=energy + 2.5, ep=energy, ek=2.5)
-        + ", SCF =     9" * scf,
-        " MD_INFO: METHOD(1-VV,2-NH,3-LV,4-LVPR,5-NHRP) TIME(fs) TEMP(K)",
-        "          1    0.1000000000E+01   0.29990E+03",
-        " Lattice vector (Angstrom)",
-    ]
-    virial = -atoms.get_volume() * atoms.get_stress(voigt=False)
-    for vector, row in zip(np.asarray(atoms.cell), virial, strict=True):
-        line = "   ".join(f"{x:.14E}" for x in vector)
-        lines.append(
-            line + "     stress (eV):  " * stress + "  ".join(f"{x:.12E}" for x in row) * stress
-        )
-    lines.append(" Position (normalized), move_x, move_y, move_z")
-    for number, s in zip(atoms.numbers, atoms.get_scaled_positions(wrap=False), strict=True):
-        lines.append(f"  {number}   " + "  ".join(f"{x:.14f}" for x in s) + "   1  1  1")
-    lines.append(" Force (-force, eV/Angstrom)")
-    for number, force in zip(atoms.numbers, atoms.get_forces(), strict=True):
-        lines.append(f"  {number}   " + "  ".join(f"{-x:.14E}" for x in force))
-    lines.append(" Velocity (bohr/fs)")
-    lines += [f"  {number}    0.0   0.0   0.0" for number in atoms.numbers]
-    lines.append(" Atomic-Energy, Etot(eV),E_nonloc(eV),Q_atom:dE(eV)=  0.1000000000E-01")
-    lines += [f"  {number}   -0.1E+02  0.2E+01  0.3E+01" for number in atoms.numbers]
-    return "\n".join(lines + [" " + "-" * 50] * dashes) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +17,7 @@ def structures():
 
 def test_frames_come_back(tmp_path, structures):
     path = tmp_path / "MOVEMENT"
-    path.write_text("".join(block(atoms, t) for t, atoms in enumerate(structures)))
+    path.write_text("".join(movement(atoms, t) for t, atoms in enumerate(structures)))
     frames = readers.read(path)  # by its first line
     assert len(frames) == 5 and frames.pbc.all()
     for k, atoms in enumerate(structures):
@@ -64,7 +33,7 @@ def test_frames_come_back(tmp_path, structures):
 def test_dpdata_has_the_same_after_its_first_frame(tmp_path, structures):
     dpdata = pytest.importorskip("dpdata")
     path = tmp_path / "MOVEMENT"
-    path.write_text("".join(block(atoms, t) for t, atoms in enumerate(structures)))
+    path.write_text("".join(movement(atoms, t) for t, atoms in enumerate(structures)))
     frames = readers.read(path)
     theirs = dpdata.LabeledSystem(str(path), fmt="pwmat/movement")
     # It sorts atoms by element, keeping no order among them, and turns the cell.
@@ -87,7 +56,7 @@ def test_older_headers_and_missing_blocks(tmp_path, structures):
     path = tmp_path / "OUT.MLMD"
     atoms = structures[0]
     text = (
-        block(atoms, stress=False, scf=False)
+        movement(atoms, stress=False, scf=False)
         .replace("Iteration (fs) =", "Iteration=")
         .replace("Ek (eV) =", "Ek=")
     )
@@ -114,6 +83,6 @@ def test_older_headers_and_missing_blocks(tmp_path, structures):
 )  # fmt: skip
 def test_damaged_frames_are_named(tmp_path, structures, damage, message):
     path = tmp_path / "MOVEMENT"
-    path.write_text(damage("".join(block(atoms) for atoms in structures[:2])))
+    path.write_text(damage("".join(movement(atoms) for atoms in structures[:2])))
     with pytest.raises(Failure, match=message):
         readers.read(path, format="movement")
