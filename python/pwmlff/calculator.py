@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike, fspath
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from ase import Atoms
@@ -64,7 +64,7 @@ class Calculator(AseCalculator):
     implemented_properties: list[str] = [  # noqa: RUF012  as ase declares it
         "energy", "free_energy", "energies", "forces", "stress",
     ]  # fmt: skip
-    default_parameters: ClassVar[dict[str, Any]] = {
+    default_parameters: dict[str, Any] = {  # noqa: RUF012  likewise
         "engine": "auto", "precision": "double", "elements": None, "nthreads": None, "skin": 0.5,
         "device": "cpu",
     }  # fmt: skip
@@ -81,7 +81,7 @@ class Calculator(AseCalculator):
         device: str = "cpu",
         **kwargs: Any,
     ) -> None:
-        super().__init__(
+        super().__init__(  # type: ignore[no-untyped-call]  # of ase
             model=model,
             engine=engine,
             precision=precision,
@@ -104,7 +104,7 @@ class Calculator(AseCalculator):
             kwargs["elements"] = [int(z) for z in kwargs["elements"]]
         before = Parameters(self.parameters)
         try:
-            changed: dict[str, Any] = super().set(**kwargs)
+            changed: dict[str, Any] = super().set(**kwargs)  # type: ignore[no-untyped-call]
             if changed:
                 self._open()
         except BaseException:
@@ -124,7 +124,7 @@ class Calculator(AseCalculator):
         if asked["nthreads"] is None:
             asked["nthreads"] = torch.get_num_threads()
         self._choice = choose(asked.pop("model"), **asked)
-        self.reset()
+        self.reset()  # type: ignore[no-untyped-call]  # of ase
         own = ["stresses"] if self._choice.engine.has_atom_virial else []
         self.implemented_properties = [*type(self).implemented_properties, *own]
 

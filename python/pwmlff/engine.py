@@ -60,6 +60,7 @@ class Engine(Protocol):
     """What can evaluate structures."""
 
     name: str
+    description: str  # the same with precision and code
     has_atom_virial: bool
 
     def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
@@ -181,7 +182,7 @@ class Compiled:
         except (RuntimeError, ValueError) as error:
             raise Failure(model_file.last_line(error)) from error
         self.name: str = self._core.name()
-        self.description: str = self._core.description()
+        self.description: str = self._core.description().partition(" (")[0]
         self.passed_over: str = self._core.passed_over()
         self.has_atom_virial: bool = self._core.has_atom_virial()
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
@@ -195,7 +196,8 @@ class Compiled:
             self._sent = None
             self._core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
             self._sent = rows.candidate
-        return self._core.evaluate(rows.x, self.nthreads, atom_virial)[:5]
+        found: tuple[Any, ...] = self._core.evaluate(rows.x, self.nthreads, atom_virial)
+        return found[:5]
 
     def rows(self, atoms: Atoms) -> Rows:
         """Rows that hold for the structure as it is now."""
@@ -236,7 +238,7 @@ class Compiled:
 class Reference:
     """The plain float64 reference."""
 
-    name = "reference"
+    name = description = "reference"
     has_atom_virial = False
 
     def __init__(self, module: torch.jit.ScriptModule, elements: Sequence[int]) -> None:

@@ -190,5 +190,5 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
         return Described(model, "torchscript", ""), trial.edges(module, model)
     choice = choose(path, precision=precision)
     if choice.engine.name == "fused":
-        return Described(model, choice.engine.description.partition(" (")[0], choice.reason), ""
+        return Described(model, choice.engine.description, choice.reason), ""
     return Described(model, choice.engine.name, choice.reason), trial.padded(choice.engine, model)

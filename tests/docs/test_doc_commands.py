@@ -106,11 +106,11 @@ def blocks(page: Path) -> list[Block]:
         if token.type in {"fence", "code_block"}:
             language = token.info.split()[0] if token.info else ""
             found.append(Block(page, line, language, token.content.strip()))
-        for child in token.children or ():
-            if child.type == "code_inline" and re.match(
-                r"(pwmlff|python|mpirun) \S", child.content
-            ):
-                found.append(Block(page, line, "inline", child.content))
+        found += [
+            Block(page, line, "inline", child.content)
+            for child in token.children or ()
+            if child.type == "code_inline" and re.match(r"(pwmlff|python|mpirun) \S", child.content)
+        ]
     return found
 
 

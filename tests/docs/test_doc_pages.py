@@ -80,7 +80,7 @@ def test_error_texts_are_those_of_the_sources(quote):
 
 
 @pytest.mark.parametrize(
-    ("script", "made", "function"),
+    "script,made,function",
     [
         ("command_page.py", "cli_options.md", "page"),
         ("architecture_picture.py", "architecture.svg", "picture"),
