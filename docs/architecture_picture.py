@@ -55,9 +55,16 @@ BOXES = {
     "reference": (690, 300, 200, "pwmlff.reference", "plain float64,", "for pwmlff compare"),
 }
 HEIGHT = 76  # of a box, in pixels
-COLORS = {"pair_pwmlff": "#e3f2fd", "kernels": "#fff3e0", "python": "#e8f5e9", "": "#f5f5f5"}
+COLORS = {
+    "pair_pwmlff": "#e3f2fd",
+    "models": "#ede7f6",
+    "kernels": "#fff3e0",
+    "python": "#e8f5e9",
+    "": "#f5f5f5",
+}
 PARTS = {
-    "pair_pwmlff": ("style", "neighbors", "model"),
+    "pair_pwmlff": ("style",),
+    "models": ("neighbors", "model"),
     "kernels": ("cpu", "gpu", "script", "gradients"),
     "python": ("train", "calculator", "reference"),
 }

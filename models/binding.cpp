@@ -24,8 +24,8 @@
 //       energy           of all centres
 //       atom_energy      float64 [ncentres]
 //       force            float64 [nrows, 3] -dE/dx; of a model with edges all at home
-//       virial           float64 [6] xx yy zz xy xz yz
-//       atom_virial      float64 [nrows, 6] in that order; without rows where not wanted
+//       virial           float64 [9] xx yy zz xy xz yz yx zx zy
+//       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
 //       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
 //   name() -> str          fused or torchscript     description() -> str    one line for a log
 //   passed_over() -> str   what does not evaluate it, and why; empty where nothing better was possible
@@ -134,7 +134,7 @@ class ModelBinding : public torch::CustomClassHolder {
     return {found->energy,
             tensor(found->atom_energy, {ncentres}),
             tensor(found->force, {nrows, 3}),
-            tensor(found->virial.data(), {6}),
+            tensor(found->virial.data(), {9}),
             tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
             tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
   }

@@ -57,13 +57,19 @@ struct Request {
   bool atom_virial = false, centroid_virial = false;    // only where has_atom_virial()
 };
 
+/// The nine components v of a tensor [3, 3], row by row, in LAMMPS's order: xx yy zz xy xz yz yx zx zy.
+inline std::array<double, 9> in_order_of_lammps(const double *v)
+{
+  return {v[0], v[4], v[8], v[1], v[2], v[5], v[3], v[6], v[7]};
+}
+
 /// The result of an evaluation; the arrays stay valid until the model is evaluated again.
 struct Evaluation {
-  double energy;                    // of all centres
-  const double *atom_energy;        // [ncentres]
-  const double *force;              // [nrows, 3] minus the gradient of energy
-  std::array<double, 6> virial;     // xx yy zz xy xz yz of sum r_ij (x) f_ij, LAMMPS's sign
-  const double *atom_virial;        // [nrows, 6] in that order, half to each end of a pair
+  double energy;                   // of all centres
+  const double *atom_energy;       // [ncentres]
+  const double *force;             // [nrows, 3] minus the gradient of energy
+  std::array<double, 9> virial;    // xx yy zz xy xz yz yx zx zy of sum r_ij (x) f_ij, LAMMPS's sign
+  const double *atom_virial;       // [nrows, 6] in that order, half to each end of a pair
   const double *centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, all to the neighbour
 };
 

@@ -161,7 +161,7 @@ struct Values {
  private:
   double energy;
   std::vector<double> atom_energy, force;
-  std::array<double, 6> virial;
+  std::array<double, 9> virial;
 };
 
 }    // namespace

@@ -82,8 +82,7 @@ void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors
 
   result.energy = *etot.data_ptr<double>();
   result.force = force.data_ptr<double>();
-  const double *v = virial.data_ptr<double>();
-  result.virial = {v[0], v[4], v[8], v[1], v[2], v[5]};
+  result.virial = in_order_of_lammps(virial.data_ptr<double>());
 
   // Energies come grouped by species; put them back in the order of the rows.
   atom_energy.resize(ncentres);

@@ -16,8 +16,6 @@ namespace {
 
 constexpr const char *STAND_IN_VARIABLE = "PWMLFF_GPU_STAND_IN";
 
-std::array<double, 6> symmetric(const double *v) { return {v[0], v[4], v[8], v[1], v[2], v[5]}; }
-
 std::string tables(std::size_t bytes)
 {
   return bytes > 0 ? ", tables of " + std::to_string(bytes / 1024) + " KiB" : "";
@@ -58,7 +56,7 @@ const Evaluation &FusedDP::evaluate(Neighbors &neighbors, const Request &request
   result.energy = output.energy;
   result.atom_energy = output.atom_energy.data();
   result.force = output.force.data();
-  result.virial = symmetric(output.virial);
+  result.virial = in_order_of_lammps(output.virial);
   result.atom_virial = output.atom_virial.data();
   result.centroid_virial = output.centroid_virial.data();
   return result;
@@ -87,7 +85,7 @@ const Evaluation &FusedDPOnDevice::evaluate(Neighbors &neighbors, const Request 
     result.energy = output.energy;
     result.atom_energy = output.atom_energy;
     result.force = output.force;
-    result.virial = symmetric(output.virial);
+    result.virial = in_order_of_lammps(output.virial);
     result.atom_virial = output.atom_virial;
     result.centroid_virial = output.centroid_virial;
   } catch (const pwmlff::DPOverflow &excess) {

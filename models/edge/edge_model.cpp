@@ -63,8 +63,7 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
   force = pwmlff::edge_force(edge_grad, edge_index, nrows).to(at::kCPU);
   result.force = force.const_data_ptr<double>();
   const at::Tensor virial = pwmlff::edge_virial(vec, edge_grad).to(at::kCPU).contiguous();
-  const double *const v = virial.const_data_ptr<double>();
-  result.virial = {v[0], v[4], v[8], v[1], v[2], v[5]};
+  result.virial = in_order_of_lammps(virial.const_data_ptr<double>());
 
   // LAMMPS's order of the components of a [3, 3] tensor; the first six are its symmetric part.
   const auto components = [&](bool centroid, int n) {

@@ -24,8 +24,8 @@ from pwmlff import devices, model_file, plugin, reference
 from pwmlff.report import Failure
 from pwmlff.structures import neighbor_list, require_finite, require_usable
 
-#: Where the components xx yy zz xy xz yz stand in a tensor.
-SYMMETRIC = np.array([[0, 3, 4], [3, 1, 5], [4, 5, 2]])
+#: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
+TENSOR = np.array([[0, 3, 4], [6, 1, 5], [7, 8, 2]])
 ENGINES = ("auto", "fused", "torchscript", "reference")
 PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
 
@@ -230,7 +230,7 @@ class Compiled:
             energy,
             atom_energy.numpy(),
             rows.fold(force),
-            virial.numpy()[SYMMETRIC],
+            virial.numpy()[TENSOR],
             rows.fold(virials) if atom_virial else None,
         )
 

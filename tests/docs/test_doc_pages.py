@@ -48,7 +48,7 @@ def cpp_texts(source: str) -> Iterator[str]:
 @cache
 def messages() -> list[str]:
     texts: list[str] = []
-    for folder in ("pair_pwmlff", "kernels", "python"):
+    for folder in ("pair_pwmlff", "models", "kernels", "python"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix == ".py":
                 texts += python_texts(path.read_text())

@@ -33,6 +33,7 @@ class LennardJones : public Model {
     energies.assign(ncentres, 0.0);
     forces.assign(3 * static_cast<std::size_t>(neighbors.nrows()), 0.0);
     result = {};
+    double virial[9] = {};
     for (int i = 0; i < ncentres; ++i)
       for (int k = neighbors.first()[i * nspecies]; k < neighbors.first()[(i + 1) * nspecies];
            ++k) {
@@ -48,10 +49,10 @@ class LennardJones : public Model {
           forces[3 * i + d] += slope * r[d];
           forces[3 * j + d] -= slope * r[d];
         }
-        const int from[6] = {0, 1, 2, 0, 0, 1}, to[6] = {0, 1, 2, 1, 2, 2};
-        for (int v = 0; v < 6; ++v) result.virial[v] -= slope * r[from[v]] * r[to[v]];
+        for (int v = 0; v < 9; ++v) virial[v] -= slope * r[v / 3] * r[v % 3];
       }
     for (const double energy : energies) result.energy += energy;
+    result.virial = in_order_of_lammps(virial);
     result.atom_energy = energies.data();
     result.force = forces.data();
     return result;
