@@ -53,7 +53,7 @@ try {
   for (const Kind &kind : kinds())
     if (kind.name == name) return kind.make(opened, opened.describe(), options);
   throw std::runtime_error("model file " + in_quotes(file) + " is of model_type " +
-                           in_quotes(name) + ", but pair_style pwmlff runs " + names_of_kinds());
+                           in_quotes(name) + ", but pwmlff runs " + names_of_kinds());
 } catch (const c10::Error &error) {
   throw std::runtime_error("model file " + in_quotes(file) +
                            " cannot be used: " + first_line(error));

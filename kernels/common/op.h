@@ -80,9 +80,10 @@ inline std::int64_t check_list(const at::Tensor &first, const at::Tensor &candid
   check_array("first", first, at::kInt, {first.numel()});
   check_array("candidate", candidate, at::kInt, {candidate.numel()});
   const std::int64_t ncentres = (first.numel() - 1) / nspecies;
-  TORCH_CHECK_VALUE(first.numel() == ncentres * nspecies + 1 && ncentres <= nrows, "first has ",
-                    first.numel(), " entries, expected ncentres*", nspecies, " + 1 with at most ",
-                    nrows, " centres");
+  TORCH_CHECK_VALUE(first.numel() >= 1 && first.numel() == ncentres * nspecies + 1 &&
+                        ncentres <= nrows,
+                    "first has ", first.numel(), " entries, expected ncentres*", nspecies,
+                    " + 1 with at most ", nrows, " centres");
   const int *const f = first.const_data_ptr<int>();
   bool ascending = f[0] == 0;
   for (std::int64_t k = 1; k < first.numel(); ++k) ascending &= f[k - 1] <= f[k];

@@ -84,6 +84,7 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
 
 at::Tensor EdgeTorchScript::derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const
 {
+  const c10::AutoGradMode derivatives(true);    // also where the caller wants none
   at::Tensor gradient;
   try {
     if (energies.requires_grad())

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from pwmlff.structures import neighbor_list, require_finite, require_usable
 #: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
 TENSOR = np.array([[0, 3, 4], [6, 1, 5], [7, 8, 2]])
 ENGINES = ("auto", "fused", "torchscript", "reference")
+MOST_NUMBERS = 2**62  # that an index of numpy can tell apart
 PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
 
 
@@ -134,9 +136,12 @@ def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     if not len(rows):
         return rows, np.zeros(0, dtype=np.int64)
-    least = rows.min(axis=0)
+    least, wide = rows.min(axis=0), np.ptp(rows, axis=0) + 1
+    if math.prod(map(int, wide)) > MOST_NUMBERS:  # an atom that is far from its cell
+        distinct, which = np.unique(rows, axis=0, return_inverse=True)
+        return distinct, which.ravel()
     # One number for each row, which sorts like it.
-    numbers = np.ravel_multi_index(tuple((rows - least).T), tuple(np.ptp(rows, axis=0) + 1))
+    numbers = np.ravel_multi_index(tuple((rows - least).T), tuple(wide))
     _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
     return rows[first], which
 
@@ -171,19 +176,20 @@ class Compiled:
         skin: float = 0.5,
         device: str = "cpu",
     ) -> None:
-        import pwmlff.kernels  # noqa: F401, PLC0415  what the library with models needs
-
-        torch.ops.load_library(Path(plugin.library() or "").with_name("libpwmlff_models.so"))
         present = [int(z in elements) for z in info.atom_type]
         try:
+            import pwmlff.kernels  # noqa: PLC0415  what the library with models needs
+
+            library = plugin.library() or pwmlff.kernels.LIBRARY
+            torch.ops.load_library(Path(library).with_name("libpwmlff_models.so"))
             self._core = torch.classes.pwmlff.Model(
                 fspath(path), engine, precision, present, *usable_gpu(device)
             )
-        except (RuntimeError, ValueError) as error:
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
             raise Failure(model_file.last_line(error)) from error
         self.name: str = self._core.name()
-        self.description: str = self._core.description().partition(" (")[0]
         self.passed_over: str = self._core.passed_over()
+        self.description: str = self._core.description().removesuffix(f" ({self.passed_over})")
         self.has_atom_virial: bool = self._core.has_atom_virial()
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
         self.nthreads, self.skin = nthreads, skin
@@ -286,8 +292,8 @@ def choose(
         precision: of the fused engine, one of PRECISIONS.
         elements: atomic numbers that take part; all of the model's when None.
         nthreads: threads of the fused engine.
-        skin: of the fused engine.
-        device: where the fused engine runs, "cpu", "cuda" or "cuda:N".
+        skin: how far beyond the cutoff neighbours are kept.
+        device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
 
     Raises:
         Failure: an unknown value, a device or a file that cannot be used, or a file that the fused

@@ -130,6 +130,9 @@ def test_edge_model(tmp_path):
     atoms.calc = Calculator(tmp_path / "edge.pt")
     assert (atoms.calc.engine, atoms.calc.reason) == ("torchscript", "")
     forces, stress = atoms.get_forces(), atoms.get_stress()
+    with torch.no_grad():
+        atoms.calc.reset()
+        np.testing.assert_array_equal(atoms.get_forces(), forces)
     plain = evaluate(tmp_path / "edge.pt", atoms)
     assert atoms.get_potential_energy() == pytest.approx(plain.energy, rel=1e-12)
     np.testing.assert_allclose(atoms.get_potential_energies(), plain.atom_energy, rtol=1e-10)

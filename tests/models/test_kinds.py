@@ -39,7 +39,7 @@ def test_lennard_jones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(Failure, match="model_type 'LJ', expected DP or EDGE"):
         Calculator(path)
     monkeypatch.setitem(model_file.LIMITS, "LJ", ("cutoff", None))
-    with pytest.raises(Failure, match="but pair_style pwmlff runs DP and EDGE"):
+    with pytest.raises(Failure, match="but pwmlff runs DP and EDGE"):
         Calculator(path)
     torch.ops.load_library(compiled("models/lennard_jones.cpp", tmp_path, "-shared", "-fPIC"))
     atoms.calc = Calculator(path)

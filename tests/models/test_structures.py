@@ -97,7 +97,7 @@ def test_no_atoms_and_no_neighbours():
 def test_distinct_rows():
     """As NumPy finds them, negative numbers and no rows included."""
     rng = np.random.default_rng(0)
-    for n, high in ((0, 3), (1, 3), (500, 3), (500, 40)):
+    for n, high in ((0, 3), (1, 3), (500, 3), (500, 40), (500, 10**9)):
         rows = rng.integers(-high, high + 1, (n, 4))
         distinct, which = _distinct(rows)
         expected, inverse = np.unique(rows, axis=0, return_inverse=True)
