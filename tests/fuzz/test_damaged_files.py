@@ -11,7 +11,7 @@ from pathlib import Path
 from systems import SYSTEMS
 
 #: How many, and of which series: PWMLFF_MUTANTS=10000 PWMLFF_SEED=1 pytest tests/fuzz
-COUNT = int(os.environ.get("PWMLFF_MUTANTS", "250"))
+COUNT = int(os.environ.get("PWMLFF_MUTANTS", "150"))
 SEED = int(os.environ.get("PWMLFF_SEED", "0"))
 
 # In a process of its own: a crash is a result, too. It names each mutant before it opens it.

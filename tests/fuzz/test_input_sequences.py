@@ -14,7 +14,7 @@ from harness import ENGINES
 from pwmlff.lmp import program
 
 #: How many, and from which number on: PWMLFF_SEQUENCES=10000 PWMLFF_SEED=1000 pytest tests/fuzz
-COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "100"))
+COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "50"))
 SEED = int(os.environ.get("PWMLFF_SEED", "0"))
 SECONDS = 60  # that a sequence may take before it counts as hanging
 FIRST = COUNT - COUNT // 2
