@@ -86,8 +86,6 @@ class DPGradient:
         self.precision, self.threads = precision, threads
         self.names = [name for name, _ in model.named_parameters()]
         self.shapes = [tuple(p.shape) for p in model.parameters()]
-        self.width = model.embedding_net[0].layers[-1].weight.shape[1]
-        self.scale = 1.0 / (model.maxNeighborNum * model.ntypes)
         shortest = np.minimum(statistics.shortest(edges, model.Rmax), model.Rmax)
         self.low = FIRST_NODE * np.minimum(shortest, shortest.T)
         self.set_nodes(nodes)
@@ -97,13 +95,16 @@ class DPGradient:
         model = self.model
         self.nodes = nodes
         of_pairs = [_by_pair(t, model.ntypes) for t in (model.davg, model.dstd)]
+        scale = 1.0 / (model.maxNeighborNum * model.ntypes)
+        embedding = [layer.weight.shape[1] for layer in model.embedding_net[0].layers]
         hidden = model.fitting_net[0].layers[:-1]
+        residual = [int(hasattr(layer, "resnet_dt")) for layer in hidden]
         r = self.low[..., None] + (model.Rmax - self.low[..., None]) * np.linspace(0, 1, nodes)
         mean, deviation = (t[:, :, :1].numpy() for t in of_pairs)
         x = (statistics.switched(r, model.Rmin, model.Rmax) - mean) / deviation
         self._core = torch.classes.pwmlff.DPTraining(
             model.M2,
-            self.width,
+            embedding[-1],
             model.maxNeighborNum,
             nodes,
             model.Rmin,
@@ -111,11 +112,11 @@ class DPGradient:
             *of_pairs,
             torch.from_numpy(self.low),
             [layer.weight.shape[1] for layer in hidden],
-            [int(hasattr(layer, "resnet_dt")) for layer in hidden],
-            [int(hasattr(layer, "resnet_dt")) for layer in hidden],
-            [layer.weight.shape[1] for layer in model.embedding_net[0].layers],
+            residual,
+            residual,  # each with a dt
+            embedding,
             torch.from_numpy(x.reshape(-1, nodes)),
-            torch.from_numpy(spline_coefficients(nodes) * self.scale),
+            torch.from_numpy(spline_coefficients(nodes) * scale),
             self.precision == "float32",
         )
         e = self.edges
