@@ -22,6 +22,10 @@
 #define PWMLFF_UNROLL_BY_4
 #endif
 
+/// A function compiled for several instruction sets: always inlined, or the linker could take
+/// the copy of one of them for all.
+#define PWMLFF_FORMULA PWMLFF_HOST_DEVICE inline __attribute__((always_inline))
+
 namespace pwmlff {
 
 /// sum += value, safe where several items of a launch share a sum. On the CPU items run in order.

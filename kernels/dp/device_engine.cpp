@@ -190,14 +190,16 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
         table_bytes += coef.size() * sizeof(T);
       }
       const DPNet &net = network.embedding[p];
-      std::vector<double> beyond = evaluate_embedding(net, pair.geometry.shift[0]);
-      beyond.resize(model.padded, 0.0);
+      EmbeddingJets jets(net);
+      jets.evaluate({pair.geometry.shift[0], 0.0, 0.0});
+      std::vector<double> beyond(model.padded, 0.0);
+      std::copy_n(jets.f.begin(), width, beyond.begin());
       pair.beyond = constants.keep(beyond);
       std::vector<DeviceLayer> layers;
       for (const DPLayer &layer : net.layers) {
         model.widest_embedding = std::max(model.widest_embedding, layer.out);
-        const bool residual = layer.out == layer.in || layer.out == 2 * layer.in;
-        layers.push_back(keep_layer(layer, layer.in, layer.weight, residual));
+        layers.push_back(
+            keep_layer(layer, layer.in, layer.weight, embedding_residual(layer.in, layer.out)));
       }
       pair.nlayers = static_cast<int>(layers.size());
       pair.layers = constants.keep(layers);

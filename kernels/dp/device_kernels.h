@@ -21,6 +21,7 @@
 
 #include "../common/team.h"
 #include "geometry.h"
+#include "pair_terms.h"
 
 #include <cmath>
 #include <cstddef>
@@ -161,10 +162,8 @@ PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const DevicePair<T> &
         z += weight * f[i];
         dz += weight * d[i];
       }
-      const double t = tanh(z), td = (1.0 - t * t) * dz;
       const int i = o % layer.in;
-      nf[o] = layer.residual ? t + f[i] : t;
-      nd[o] = layer.residual ? td + d[i] : td;
+      embedding_output(layer.residual, f[i], d[i], tanh(z), dz, nf[o], nd[o]);
     }
     team.sync();
     double *const spent_f = f, *const spent_d = d;

@@ -10,6 +10,7 @@
 
 #include "matrix.h"
 #include "network.h"
+#include "pair_terms.h"
 
 namespace pwmlff::PWMLFF_ISA {
 
@@ -67,13 +68,14 @@ class Embedding {
     {
       weights.apply(f, bias.get(), nf);
       weights.apply(d, nullptr, nd);
-      const bool residual = out == in || out == 2 * in;
+      const bool residual = embedding_residual(in, out);
       for (int o = 0; o < out; ++o) {
         const int i = residual ? o % in : 0;
-        const DoubleVector t = tanh<double>(load(nf + o * n));
-        const DoubleVector td = (1.0 - t * t) * load(nd + o * n);
-        store(nf + o * n, residual ? t + load(f + i * n) : t);
-        store(nd + o * n, residual ? td + load(d + i * n) : td);
+        DoubleVector y, dy;
+        embedding_output(residual, load(f + i * n), load(d + i * n), tanh<double>(load(nf + o * n)),
+                         load(nd + o * n), y, dy);
+        store(nf + o * n, y);
+        store(nd + o * n, dy);
       }
     }
 

@@ -32,8 +32,7 @@ PairGeometry pair_geometry(const DPNetwork &network, int index, const SplineTabl
 
 /// B-splines of degree N-1 on an interval to those of degree N. left is the place in the interval, 0
 /// to 1, and right = 1 - left; b [N+1] starts with N values. V is T or a vector of T.
-template <int N, class T, class V>
-PWMLFF_HOST_DEVICE inline __attribute__((always_inline)) void raise_degree(V left, V right, V *b)
+template <int N, class T, class V> PWMLFF_FORMULA void raise_degree(V left, V right, V *b)
 {
   constexpr T inv = T(1) / N;
   b[N] = left * b[N - 1] * inv;
@@ -50,8 +49,7 @@ PWMLFF_HOST_DEVICE inline __attribute__((always_inline)) void raise_degree(V lef
 /// @param left place in the interval, 0 to 1
 /// @param value,slope [5] the weights
 template <class T, class V>
-PWMLFF_HOST_DEVICE inline __attribute__((always_inline)) void spline_weights(V left, V per_spacing,
-                                                                             V *value, V *slope)
+PWMLFF_FORMULA void spline_weights(V left, V per_spacing, V *value, V *slope)
 {
   const V right = T(1) - left;
   V b[6] = {right, left};

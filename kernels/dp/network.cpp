@@ -5,8 +5,11 @@
 
 #include "network.h"
 
+#include "pair_terms.h"
+
 #include <torch/script.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <stdexcept>
@@ -219,20 +222,46 @@ std::vector<double> fold_weights(const std::vector<double> &weight, int width, i
   return folded;
 }
 
-std::vector<double> evaluate_embedding(const DPNet &net, double x)
+EmbeddingJets::EmbeddingJets(const DPNet &net) : net(net)
 {
-  std::vector<double> values{x};
-  for (const DPLayer &layer : net.layers) {
-    std::vector<double> next(layer.bias);
-    for (int i = 0; i < layer.in; ++i)
-      for (int o = 0; o < layer.out; ++o)
-        next[o] += values[i] * layer.weight[static_cast<std::size_t>(i) * layer.out + o];
-    const bool residual = layer.out == layer.in || layer.out == 2 * layer.in;
-    for (int o = 0; o < layer.out; ++o)
-      next[o] = std::tanh(next[o]) + (residual ? values[o % layer.in] : 0.0);
-    values.swap(next);
+  int widest = 1;
+  for (const DPLayer &layer : net.layers) widest = std::max(widest, layer.out);
+  for (auto *array : {&f, &d1, &d2, &nf, &nd1, &nd2}) array->resize(widest);
+}
+
+void EmbeddingJets::evaluate(const Jet &x)
+{
+  f[0] = x.f;
+  d1[0] = x.d1;
+  d2[0] = x.d2;
+  for (const DPLayer &layer : net.layers) step(layer);
+}
+
+void EmbeddingJets::step(const DPLayer &layer)
+{
+  const int out = layer.out;
+  std::copy(layer.bias.begin(), layer.bias.end(), nf.begin());
+  std::fill_n(nd1.begin(), out, 0.0);
+  std::fill_n(nd2.begin(), out, 0.0);
+  for (int i = 0; i < layer.in; ++i) {
+    const double *const weight = &layer.weight[static_cast<std::size_t>(i) * out];
+    const double a = f[i], b = d1[i], c = d2[i];
+    for (int o = 0; o < out; ++o) {
+      nf[o] += a * weight[o];
+      nd1[o] += b * weight[o];
+      nd2[o] += c * weight[o];
+    }
   }
-  return values;
+  const bool residual = embedding_residual(layer.in, out);
+  for (int o = 0; o < out; ++o) {
+    const int i = o % layer.in;
+    const double t = std::tanh(nf[o]), dz = nd1[o];
+    nd2[o] = (1.0 - t * t) * (nd2[o] - 2.0 * t * dz * dz) + (residual ? d2[i] : 0.0);
+    embedding_output(residual, f[i], d1[i], t, dz, nf[o], nd1[o]);
+  }
+  f.swap(nf);
+  d1.swap(nd1);
+  d2.swap(nd2);
 }
 
 }    // namespace pwmlff

@@ -74,8 +74,27 @@ PWMLFF_KERNELS_API DPNetwork read_network(const torch::jit::Module &module);
 /// elements (m, k) with k <= m, ordered by k, then m: the weights of (m, k) and (k, m) are added.
 std::vector<double> fold_weights(const std::vector<double> &weight, int width, int m2);
 
-/// Output [M] of an embedding net.
-std::vector<double> evaluate_embedding(const DPNet &net, double x);
+/// A function of one variable with its first and second derivatives.
+struct Jet {
+  double f, d1, d2;
+};
+
+/// An embedding net, in float64, and its first two derivatives along a curve.
+class EmbeddingJets {
+ public:
+  explicit EmbeddingJets(const DPNet &net);
+
+  /// @param x the input of the net, by what the derivatives are by
+  void evaluate(const Jet &x);
+
+  std::vector<double> f, d1, d2;    // [M and more] of the last evaluation
+
+ private:
+  void step(const DPLayer &layer);
+
+  const DPNet &net;
+  std::vector<double> nf, nd1, nd2;
+};
 
 }    // namespace pwmlff
 

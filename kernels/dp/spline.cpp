@@ -13,11 +13,6 @@
 namespace pwmlff {
 namespace {
 
-/// A function of r with its first and second derivatives.
-struct Jet {
-  double f, d1, d2;
-};
-
 /// R~_0(r), continued analytically beyond rmin or rmax on the side that is asked for.
 class ScaledDistance {
  public:
@@ -49,60 +44,6 @@ class ScaledDistance {
  private:
   double rmin, width, average, deviation;
   bool switched;
-};
-
-/// An embedding net and its first two derivatives along r.
-class NetJets {
- public:
-  explicit NetJets(const DPNet &net) : net(net)
-  {
-    int widest = 1;
-    for (const DPLayer &layer : net.layers) widest = std::max(widest, layer.out);
-    for (auto *array : {&f, &d1, &d2, &nf, &nd1, &nd2}) array->resize(widest);
-  }
-
-  void evaluate(const Jet &x)
-  {
-    f[0] = x.f;
-    d1[0] = x.d1;
-    d2[0] = x.d2;
-    for (const DPLayer &layer : net.layers) step(layer);
-  }
-
-  std::vector<double> f, d1, d2;    // [M] of the last evaluation
-
- private:
-  void step(const DPLayer &layer)
-  {
-    const int out = layer.out;
-    std::copy(layer.bias.begin(), layer.bias.end(), nf.begin());
-    std::fill_n(nd1.begin(), out, 0.0);
-    std::fill_n(nd2.begin(), out, 0.0);
-    for (int i = 0; i < layer.in; ++i) {
-      const double *const weight = &layer.weight[static_cast<std::size_t>(i) * out];
-      const double a = f[i], b = d1[i], c = d2[i];
-      for (int o = 0; o < out; ++o) {
-        nf[o] += a * weight[o];
-        nd1[o] += b * weight[o];
-        nd2[o] += c * weight[o];
-      }
-    }
-    const bool residual = out == layer.in || out == 2 * layer.in;
-    for (int o = 0; o < out; ++o) {
-      const double t = std::tanh(nf[o]);
-      const double slope = 1.0 - t * t;
-      const int i = o % layer.in;
-      nd2[o] = slope * (nd2[o] - 2.0 * t * nd1[o] * nd1[o]) + (residual ? d2[i] : 0.0);
-      nd1[o] = slope * nd1[o] + (residual ? d1[i] : 0.0);
-      nf[o] = t + (residual ? f[i] : 0.0);
-    }
-    f.swap(nf);
-    d1.swap(nd1);
-    d2.swap(nd2);
-  }
-
-  const DPNet &net;
-  std::vector<double> nf, nd1, nd2;
 };
 
 // Weights of the six coefficients at 0 <= t <= 1, and their derivatives by t.
@@ -232,7 +173,7 @@ class SegmentBuilder {
   }
 
   ScaledDistance distance;
-  NetJets jets;
+  EmbeddingJets jets;
   int width;
 };
 

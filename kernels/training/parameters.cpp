@@ -5,6 +5,8 @@
 
 #include "parameters.h"
 
+#include "../dp/pair_terms.h"
+
 #include <algorithm>
 
 namespace pwmlff {
@@ -109,7 +111,7 @@ template <class T> void TrainingParameters::pack(const double *parameters, int n
       for (int o = 0; o < out; ++o) std::fill_n(y + o * n, n, net[layer.bias + o]);
       multiply(matrix(y, out, n, n), matrix(pair.weight[l].get(), in, out, out).t(),
                matrix(x, in, n, n), true);
-      const bool residual = out == in || out == 2 * in;
+      const bool residual = embedding_residual(in, out);
       const int step = residual ? in : out;
       for (int o = 0; o < out; o += step)
         parts->activate(step, n, n, x, nullptr, residual, y + o * n, h + o * n);
@@ -158,7 +160,7 @@ void TrainingParameters::unpack(const double *row, int nthreads, double *gradien
         net[layer.bias + o] = sum;
       }
       if (l == 0) break;
-      const bool residual = out == in || out == 2 * in;
+      const bool residual = embedding_residual(in, out);
       if (residual) std::copy_n(dy, in * n, dx);
       for (std::int64_t k = 0; out == 2 * in && k < in * n; ++k) dx[k] += dy[in * n + k];
       multiply(matrix(dx, in, n, n), matrix(pair.weight[l].get(), in, out, out),
