@@ -9,23 +9,18 @@
 #define PWMLFF_DESCRIPTOR_KERNELS_H
 
 #include "../common/launch.h"
+#include "../dp/pair_terms.h"
 
 #include <cmath>
 
 namespace pwmlff {
 
-/// s(r) and ds/dr.
-template <typename T> struct SwitchedInverse {
-  T value, slope;
-
-  PWMLFF_HOST_DEVICE SwitchedInverse(T r, T rmin, T rmax) : value(0), slope(0)
-  {
-    if (r >= rmax) return;
-    const T width = rmax - rmin, u = r > rmin ? (r - rmin) / width : T(0), v = T(1) - u;
-    value = (u * u * u * (u * (T(15) - T(6) * u) - T(10)) + T(1)) / r;
-    slope = (T(-30) * u * u * v * v / width - value) / r;
-  }
-};
+/// r and what follows from it, at any r.
+template <typename T> PWMLFF_HOST_DEVICE RadialTerms<T, T> radial_terms(T r, T rmin, T rmax)
+{
+  const T inv_width = T(1) / (rmax - rmin);
+  return {r, r < rmax ? switch_place(r, rmin, inv_width) : T(1), inv_width};
+}
 
 /// An item is an edge.
 template <typename T> struct Environment {
@@ -37,10 +32,10 @@ template <typename T> struct Environment {
   {
     const T *const x = edge_vec + 3 * item;
     const T r = std::sqrt(x[0] * x[0] + x[1] * x[1] + x[2] * x[2]);
-    const T s = SwitchedInverse<T>(r, rmin, rmax).value;
+    const RadialTerms<T, T> radial = radial_terms(r, rmin, rmax);
     T *const env = out + 4 * item;
-    env[0] = s;
-    for (int k = 0; k < 3; ++k) env[k + 1] = s * (x[k] / r);
+    env[0] = radial.s;
+    for (int k = 0; k < 3; ++k) env[k + 1] = radial.q * x[k];
   }
 };
 
@@ -56,10 +51,10 @@ template <typename T> struct EnvironmentBackward {
   {
     const T *const x = edge_vec + 3 * item, *const a = grad + 4 * item;
     const T r = std::sqrt(x[0] * x[0] + x[1] * x[1] + x[2] * x[2]);
-    const SwitchedInverse<T> s(r, rmin, rmax);
-    const T q = s.value / r, ax = a[1] * x[0] + a[2] * x[1] + a[3] * x[2];
-    const T along = a[0] * s.slope / r + (s.slope - q) / (r * r) * ax;
-    for (int k = 0; k < 3; ++k) out[3 * item + k] = along * x[k] + q * a[k + 1];
+    const RadialTerms<T, T> radial = radial_terms(r, rmin, rmax);
+    const T ax = a[1] * x[0] + a[2] * x[1] + a[3] * x[2];
+    const T along = a[0] * radial.s1 * radial.inv_r + radial.qp * ax;
+    for (int k = 0; k < 3; ++k) out[3 * item + k] = along * x[k] + radial.q * a[k + 1];
   }
 };
 

@@ -4,6 +4,7 @@
 ------------------------------------------------------------------------- */
 
 #include "../common/op.h"
+#include "../dp/pair_terms.h"
 #include "descriptor.h"
 #include "descriptor_kernels.h"
 
@@ -121,11 +122,10 @@ struct Backward : torch::autograd::Function<Backward> {
     const at::Tensor first = saved[0].narrow(1, 0, 1), a = saved[0].narrow(1, 1, 3);
 
     const at::Tensor r = (x * x).sum(1, true).sqrt(), inv = r.reciprocal(), inv2 = inv * inv;
-    const at::Tensor u = ((r - rmin) * inv_width).clamp(0.0, 1.0), v = 1.0 - u;
-    const at::Tensor s = (u * u * u * (u * (15.0 - 6.0 * u) - 10.0) + 1.0) * inv;
-    const at::Tensor s1 = (u * u * v * v * (-30.0 * inv_width) - s) * inv;
-    const at::Tensor s2 = (u * v * (v - u) * (-60.0 * inv_width * inv_width) - 2.0 * s1) * inv;
-    const at::Tensor q = s * inv, Ds = s1 * inv, Dq = (s1 - q) * inv2;
+    const at::Tensor u = ((r - rmin) * inv_width).clamp(0.0, 1.0);
+    const SwitchedInverse switched(u, inv, inv_width);
+    const at::Tensor s1 = switched.s1, s2 = switched.s2(u, inv, inv_width);
+    const at::Tensor q = switched.s * inv, Ds = s1 * inv, Dq = (s1 - q) * inv2;
     const at::Tensor DDs = (s2 - Ds) * inv2, DDq = (s2 * inv - 3.0 * Dq) * inv2;
 
     const at::Tensor hx = (h * x).sum(1, true), ax = (a * x).sum(1, true),

@@ -116,24 +116,10 @@ struct DeviceBlock {
 };
 
 /// r and what follows from it.
-struct RadialTerms {
-  double q;        // s/r
-  double qp;       // (dq/dr)/r
-  double s, s1;    // s and ds/dr
-  double inv_r;
-
-  PWMLFF_HOST_DEVICE RadialTerms(double r, const PairGeometry &pair)
-  {
-    inv_r = 1.0 / r;
-    double u = (r - pair.rmin) * pair.inv_width;
-    u = u > 0.0 ? u : 0.0;
-    const double v = 1.0 - u;
-    s = (u * u * u * (u * (15.0 - 6.0 * u) - 10.0) + 1.0) * inv_r;
-    s1 = (u * u * v * v * (-30.0 * pair.inv_width) - s) * inv_r;
-    q = s * inv_r;
-    qp = (s1 - q) * inv_r * inv_r;
-  }
-};
+PWMLFF_FORMULA RadialTerms<double, double> radial_terms(double r, const PairGeometry &pair)
+{
+  return {r, switch_place(r, pair.rmin, pair.inv_width), pair.inv_width};
+}
 
 /// Value and derivative of an embedding net, evaluated by a whole team.
 struct NetValue {
@@ -265,7 +251,7 @@ template <class T> struct FindEdges {
   PWMLFF_HOST_DEVICE void write(std::int64_t e, int j, const double *d, double r,
                                 const PairGeometry &pair, double *sum) const
   {
-    const RadialTerms radial(r, pair);
+    const auto radial = radial_terms(r, pair);
     const double environment[4] = {radial.s * pair.scale[0], radial.q * d[0] * pair.scale[1],
                                    radial.q * d[1] * pair.scale[2],
                                    radial.q * d[2] * pair.scale[3]};
@@ -680,7 +666,7 @@ template <class T> struct Forces {
     const std::int64_t j = chunk.neighbour[e];
     double d[3], a[4];
     for (int c = 0; c < 3; ++c) d[c] = list.x[3 * j + c] - xi[c];
-    const RadialTerms radial(sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]), pair);
+    const auto radial = radial_terms(sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]), pair);
     for (int c = 0; c < 4; ++c)
       a[c] = (chunk.derivative[5 * e + 1 + c] + common[c]) * pair.scale[c];
     const double along = (chunk.derivative[5 * e] + a[0] * radial.s1) * radial.inv_r +

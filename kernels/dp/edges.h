@@ -11,6 +11,7 @@
 
 #include "backend.h"
 #include "geometry.h"
+#include "pair_terms.h"
 #include "simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
@@ -87,21 +88,14 @@ template <class T> class Edges {
     for (int e = run.begin; e < end; e += lanes<double>) {
       const DoubleVector d[3] = {load(&dx[e]), load(&dy[e]), load(&dz[e])};
       const DoubleVector r = sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
-      const DoubleVector inv = 1.0 / r;
-      DoubleVector u = (r - pair.rmin) * pair.inv_width;
-      u = u > 0.0 ? u : DoubleVector{};
-      const DoubleVector uu = u * u, v = 1.0 - u;
-      const DoubleVector f = uu * u * (u * (15.0 - 6.0 * u) - 10.0) + 1.0;
-      const DoubleVector s = f * inv;
-      const DoubleVector s1 = (uu * v * v * (-30.0 * pair.inv_width) - s) * inv;    // ds/dr
-      const DoubleVector s_over_r = s * inv;
-      store(&q[e], s_over_r);
-      store(&inv_r[e], inv);
-      store(&qp[e], (s1 - s_over_r) * inv * inv);
-      put(field(e, slope), s1 * pair.scale[0]);
-      const DoubleVector scaled[4] = {s * pair.scale[0], s_over_r * d[0] * pair.scale[1],
-                                      s_over_r * d[1] * pair.scale[2],
-                                      s_over_r * d[2] * pair.scale[3]};
+      const RadialTerms radial(r, switch_place(r, pair.rmin, pair.inv_width), pair.inv_width);
+      store(&q[e], radial.q);
+      store(&inv_r[e], radial.inv_r);
+      store(&qp[e], radial.qp);
+      put(field(e, slope), radial.s1 * pair.scale[0]);
+      const DoubleVector scaled[4] = {radial.s * pair.scale[0], radial.q * d[0] * pair.scale[1],
+                                      radial.q * d[1] * pair.scale[2],
+                                      radial.q * d[2] * pair.scale[3]};
       for (int c = 0; c < 4; ++c) {
         total[c] += scaled[c];
         put(field(e, environment + c), scaled[c] + pair.shift[c]);

@@ -14,6 +14,51 @@
 
 namespace pwmlff {
 
+/// u = (r - rmin)/(rmax - rmin), and 0 below rmin.
+template <class T, class V> PWMLFF_FORMULA V switch_place(V r, T rmin, T inv_width)
+{
+  const V u = (r - rmin) * inv_width;
+  return u > T(0) ? u : V{};
+}
+
+/// s(r) and its derivatives by r.
+template <class T, class V> struct SwitchedInverse {
+  V s, s1;
+
+  /// @param u 0 at and below rmin, 1 at and beyond rmax
+  PWMLFF_FORMULA SwitchedInverse(const V &u, const V &inv_r, T inv_width)
+  {
+    const V v = T(1) - u;
+    s = (u * u * u * (u * (T(15) - T(6) * u) - T(10)) + T(1)) * inv_r;
+    s1 = (u * u * v * v * (T(-30) * inv_width) - s) * inv_r;
+  }
+
+  /// The second derivative.
+  PWMLFF_FORMULA V s2(const V &u, const V &inv_r, T inv_width) const
+  {
+    const V v = T(1) - u;
+    return (u * v * (v - u) * (T(-60) * inv_width * inv_width) - T(2) * s1) * inv_r;
+  }
+};
+
+/// r and what follows from it.
+template <class T, class V> struct RadialTerms {
+  V inv_r;
+  V s, s1;    // s and ds/dr
+  V q;        // s/r
+  V qp;       // (dq/dr)/r
+
+  PWMLFF_FORMULA RadialTerms(V r, V u, T inv_width)
+  {
+    inv_r = T(1) / r;
+    const SwitchedInverse inverse(u, inv_r, inv_width);
+    s = inverse.s;
+    s1 = inverse.s1;
+    q = s * inv_r;
+    qp = (s1 - q) * inv_r * inv_r;
+  }
+};
+
 /// Whether an embedding layer adds its input: x where the width stays, (x, x) where it doubles.
 PWMLFF_FORMULA constexpr bool embedding_residual(int in, int out)
 {

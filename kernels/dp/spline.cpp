@@ -5,6 +5,8 @@
 
 #include "spline.h"
 
+#include "pair_terms.h"
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -18,7 +20,7 @@ class ScaledDistance {
  public:
   ScaledDistance(const DPNetwork &network, int pair, bool switched) :
       rmin(network.rmin),
-      width(network.rmax - network.rmin),
+      inv_width(1.0 / (network.rmax - network.rmin)),
       average(network.davg[4 * pair]),
       deviation(network.dstd[4 * pair]),
       switched(switched)
@@ -27,22 +29,14 @@ class ScaledDistance {
 
   Jet operator()(double r) const
   {
-    Jet w{1.0, 0.0, 0.0};
-    if (switched) {
-      const double u = (r - rmin) / width;
-      w.f = u * u * u * (u * (15.0 - 6.0 * u) - 10.0) + 1.0;
-      w.d1 = -30.0 * u * u * (1.0 - u) * (1.0 - u) / width;
-      w.d2 = -60.0 * u * (1.0 - u) * (1.0 - 2.0 * u) / (width * width);
-    }
-    const double inv = 1.0 / r;
-    const double s = w.f * inv;
-    const double s1 = (w.d1 - s) * inv;
-    const double s2 = (w.d2 - 2.0 * s1) * inv;
-    return {(s - average) / deviation, s1 / deviation, s2 / deviation};
+    const double inv_r = 1.0 / r, u = switched ? (r - rmin) * inv_width : 0.0;
+    const SwitchedInverse inverse(u, inv_r, inv_width);
+    return {(inverse.s - average) / deviation, inverse.s1 / deviation,
+            inverse.s2(u, inv_r, inv_width) / deviation};
   }
 
  private:
-  double rmin, width, average, deviation;
+  double rmin, inv_width, average, deviation;
   bool switched;
 };
 

@@ -7,6 +7,7 @@
 
 #include "parts.h"
 
+#include "../dp/pair_terms.h"
 #include "../dp/simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
@@ -70,22 +71,20 @@ void environment(const double *rij, int n, const TrainingPair &pair, TrainingScr
     const T length = sizeof(T) == 4 ? static_cast<T>(__builtin_sqrtf(static_cast<float>(square)))
                                     : static_cast<T>(__builtin_sqrt(static_cast<double>(square)));
     const T inverse = T(1) / length;
-    T u = (length - rmin) * inverse_range;
-    u = u < T(0) ? T(0) : u;
+    T u = switch_place(length, rmin, inverse_range);
     u = u > T(1) ? T(1) : u;
-    const T value = inverse * (T(1) + u * u * u * ((T(-6) * u + T(15)) * u - T(10)));
-    const T falling = T(-30) * u * u * (T(1) - u) * (T(1) - u) * inverse_range;
+    const SwitchedInverse switched(u, inverse, inverse_range);
     inverse_r[e] = inverse;
-    s[e] = value;
-    slope[e] = inverse * (falling - value);
+    s[e] = switched.s;
+    slope[e] = switched.s1;
     const T t = (length - low) * inverse_spacing;
     std::int32_t k = static_cast<std::int32_t>(t);
     k = k < 0 ? 0 : k;
     k = k > last ? last : k;
     interval[e] = k;
     place[e] = t - static_cast<T>(k);
-    const T angular = value * inverse;
-    r0[e] = (value - mean[0]) * inverse_dev[0];
+    const T angular = switched.s * inverse;
+    r0[e] = (switched.s - mean[0]) * inverse_dev[0];
     r1[e] = (angular * x - mean[1]) * inverse_dev[1];
     r2[e] = (angular * y - mean[2]) * inverse_dev[2];
     r3[e] = (angular * z - mean[3]) * inverse_dev[3];
