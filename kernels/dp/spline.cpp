@@ -40,24 +40,6 @@ class ScaledDistance {
   bool switched;
 };
 
-// Weights of the six coefficients at 0 <= t <= 1, and their derivatives by t.
-void bspline(double t, double *value, double *slope)
-{
-  double basis[6] = {1.0};
-  for (int degree = 1; degree <= 5; ++degree) {
-    if (degree == 5)
-      for (int k = 0; k <= 5; ++k)
-        slope[k] = (k > 0 ? basis[k - 1] : 0.0) - (k < 5 ? basis[k] : 0.0);
-    for (int k = degree; k >= 0; --k) {
-      // Basis function k of this degree: its part from the left and from the right neighbour.
-      const double left = k > 0 ? (t + degree - k) * basis[k - 1] : 0.0;
-      const double right = k < degree ? (k + 1 - t) * basis[k] : 0.0;
-      basis[k] = (left + right) / degree;
-    }
-  }
-  std::copy_n(basis, 6, value);
-}
-
 struct Segment {
   double start, spacing;
   int intervals;
@@ -142,15 +124,16 @@ class SegmentBuilder {
   void check(const Segment &segment, int i, double &value_error, double &slope_error)
   {
     for (const double t : {0.0, 0.25, 0.5}) {
-      double value[6], slope[6];
-      bspline(t, value, slope);
+      double value[5], slope[5];
+      spline_weights<double>(t, 1.0 / segment.spacing, value, slope);
       jets.evaluate(distance(segment.start + (i + t) * segment.spacing));
       for (int m = 0; m < width; ++m) {
-        double f = -jets.f[m], d1 = -jets.d1[m];
-        for (int k = 0; k < 6; ++k) {
-          const double coef = segment.coef[static_cast<std::size_t>(i + k) * width + m];
-          f += value[k] * coef;
-          d1 += slope[k] / segment.spacing * coef;
+        const double *const coef = &segment.coef[static_cast<std::size_t>(i) * width + m];
+        double f = coef[0] - jets.f[m], d1 = -jets.d1[m];
+        for (int k = 0; k < 5; ++k) {
+          const double difference = coef[(k + 1) * width] - coef[k * width];
+          f += value[k] * difference;
+          d1 += slope[k] * difference;
         }
         value_error = std::max(value_error, std::abs(f) / std::max(1.0, std::abs(jets.f[m])));
         slope_error = std::max(slope_error, std::abs(d1) / std::max(1.0, std::abs(jets.d1[m])));
@@ -197,14 +180,14 @@ SplineTable make_spline(const DPNetwork &network, int a, int b, const SplineTole
   table.split = table.segment[1].start;
   table.lowest = rmin > needed ? table.segment[0].start : table.split;
 
-  double value[6], slope[6];
-  bspline(1.0, value, slope);
-  table.at_rmax.assign(network.width, 0.0);
-  const int last = table.segment[1].first + table.segment[1].intervals - 1;
-  for (int k = 0; k < 6; ++k)
-    for (int m = 0; m < network.width; ++m)
-      table.at_rmax[m] +=
-          value[k] * table.coef[static_cast<std::size_t>(last + k) * network.width + m];
+  double value[5], slope[5];
+  spline_weights<double>(1.0, 1.0, value, slope);
+  const int width = network.width, last = table.segment[1].first + table.segment[1].intervals - 1;
+  for (int m = 0; m < width; ++m) {
+    const double *const coef = &table.coef[static_cast<std::size_t>(last) * width + m];
+    double &sum = table.at_rmax.emplace_back(coef[0]);
+    for (int k = 0; k < 5; ++k) sum += value[k] * (coef[(k + 1) * width] - coef[k * width]);
+  }
   return table;
 }
 
