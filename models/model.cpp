@@ -6,6 +6,7 @@
 #include "model.h"
 
 #include "dp/dp_model.h"
+#include "dp/pair_terms.h"
 #include "edge/edge_model.h"
 #include "model_file.h"
 
@@ -57,6 +58,13 @@ try {
 } catch (const c10::Error &error) {
   throw std::runtime_error("model file " + in_quotes(file) +
                            " cannot be used: " + first_line(error));
+}
+
+std::array<double, 9> in_order_of_lammps(const double *matrix)
+{
+  std::array<double, 9> result;
+  for (int k = 0; k < 9; ++k) result[k] = matrix[pwmlff::virial_component(k)];
+  return result;
 }
 
 int hops(const ModelInfo &info)

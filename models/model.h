@@ -58,10 +58,7 @@ struct Request {
 };
 
 /// The nine components v of a tensor [3, 3], row by row, in LAMMPS's order: xx yy zz xy xz yz yx zx zy.
-inline std::array<double, 9> in_order_of_lammps(const double *v)
-{
-  return {v[0], v[4], v[8], v[1], v[2], v[5], v[3], v[6], v[7]};
-}
+std::array<double, 9> in_order_of_lammps(const double *v);
 
 /// The result of an evaluation; the arrays stay valid until the model is evaluated again.
 struct Evaluation {

@@ -52,9 +52,7 @@ template <typename T> struct EnvironmentBackward {
     const T *const x = edge_vec + 3 * item, *const a = grad + 4 * item;
     const T r = std::sqrt(x[0] * x[0] + x[1] * x[1] + x[2] * x[2]);
     const RadialTerms<T, T> radial = radial_terms(r, rmin, rmax);
-    const T ax = a[1] * x[0] + a[2] * x[1] + a[3] * x[2];
-    const T along = a[0] * radial.s1 * radial.inv_r + radial.qp * ax;
-    for (int k = 0; k < 3; ++k) out[3 * item + k] = along * x[k] + radial.q * a[k + 1];
+    edge_gradient(a[0] * radial.s1, a + 1, x, radial.inv_r, radial.q, radial.qp, out + 3 * item);
   }
 };
 

@@ -669,25 +669,16 @@ template <class T> struct Forces {
     const auto radial = radial_terms(sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]), pair);
     for (int c = 0; c < 4; ++c)
       a[c] = (chunk.derivative[5 * e + 1 + c] + common[c]) * pair.scale[c];
-    const double along = (chunk.derivative[5 * e] + a[0] * radial.s1) * radial.inv_r +
-                         (a[1] * d[0] + a[2] * d[1] + a[3] * d[2]) * radial.qp;
     double f[3];    // on the neighbour
+    edge_gradient(chunk.derivative[5 * e] + a[0] * radial.s1, a + 1, d, radial.inv_r, radial.q,
+                  radial.qp, f);
     for (int c = 0; c < 3; ++c) {
-      f[c] = -(radial.q * a[c + 1] + along * d[c]);
+      f[c] = -f[c];
       own[c] -= f[c];
       team.add(force + 3 * j + c, f[c]);
     }
-    const double term[9] = {d[0] * f[0], d[0] * f[1], d[0] * f[2], d[1] * f[0], d[1] * f[1],
-                            d[1] * f[2], d[2] * f[0], d[2] * f[1], d[2] * f[2]};
-    for (int c = 0; c < 9; ++c) v[c] += term[c];
-    const int order[9] = {0, 4, 8, 1, 2, 5, 3, 6, 7};    // xx yy zz xy xz yz yx zx zy
-    if (atom_virial)
-      for (int c = 0; c < 6; ++c) {
-        team.add(atom_virial + 6 * static_cast<std::int64_t>(i) + c, 0.5 * term[order[c]]);
-        team.add(atom_virial + 6 * j + c, 0.5 * term[order[c]]);
-      }
-    if (centroid_virial)
-      for (int c = 0; c < 9; ++c) team.add(centroid_virial + 9 * j + c, term[order[c]]);
+    for (int c = 0; c < 9; ++c) v[c] += d[c / 3] * f[c % 3];
+    spread_virial(team, d, f, i, j, atom_virial, centroid_virial);
   }
 };
 

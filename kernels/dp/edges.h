@@ -157,14 +157,11 @@ template <class T> class Edges {
       get4(&derivative[4 * e], radial, a[0], a[1], a[2]);
       radial += by_environment[0] * get(field(e, slope));
       for (int c = 0; c < 3; ++c) a[c] = (a[c] + by_environment[c + 1]) * pair.scale[c + 1];
-      const DoubleVector along =
-          radial * load(&inv_r[e]) + (a[0] * d[0] + a[1] * d[1] + a[2] * d[2]) * load(&qp[e]);
-      const DoubleVector s_over_r = load(&q[e]);
+      DoubleVector gradient[3], on_neighbour[3];
+      edge_gradient(radial, a, d, load(&inv_r[e]), load(&q[e]), load(&qp[e]), gradient);
       const LongVector inside = lane < static_cast<double>(end - e);
-      DoubleVector on_neighbour[3];
       for (int c = 0; c < 3; ++c) {
-        const DoubleVector gradient = s_over_r * a[c] + along * d[c];
-        on_neighbour[c] = inside ? -gradient : DoubleVector{};
+        on_neighbour[c] = inside ? -gradient[c] : DoubleVector{};
         on_centre[c] -= on_neighbour[c];
       }
       for (int c = 0; c < 3; ++c)
@@ -187,17 +184,9 @@ template <class T> class Edges {
   void spread_virial(const Run &run, int centre, DPShare &share) const
   {
     for (int e = run.begin; e < run.begin + run.count; ++e) {
-      const std::ptrdiff_t i = centre, j = neighbour[e];
       const double d[3] = {dx[e], dy[e], dz[e]}, f[3] = {q[e], inv_r[e], qp[e]};
-      const double v[9] = {d[0] * f[0], d[1] * f[1], d[2] * f[2], d[0] * f[1], d[0] * f[2],
-                           d[1] * f[2], d[1] * f[0], d[2] * f[0], d[2] * f[1]};
-      if (share.atom_virial)
-        for (int c = 0; c < 6; ++c) {
-          share.atom_virial[6 * i + c] += 0.5 * v[c];
-          share.atom_virial[6 * j + c] += 0.5 * v[c];
-        }
-      if (share.centroid_virial)
-        for (int c = 0; c < 9; ++c) share.centroid_virial[9 * j + c] += v[c];
+      pwmlff::spread_virial(Alone{}, d, f, centre, neighbour[e], share.atom_virial,
+                            share.centroid_virial);
     }
   }
 
@@ -210,6 +199,11 @@ template <class T> class Edges {
   Buffer<T> derivative;     // [4] per edge, for finish()
 
  private:
+  /// Nobody else adds to what a thread adds to.
+  struct Alone {
+    void add(double *target, double value) const { *target += value; }
+  };
+
   typedef std::int32_t Row __attribute__((vector_size(PWMLFF_VECTOR_BYTES / 2)));
 
   static std::size_t place(int e)

@@ -12,6 +12,8 @@
 
 #include "../common/launch.h"
 
+#include <cstdint>
+
 namespace pwmlff {
 
 /// u = (r - rmin)/(rmax - rmin), and 0 below rmin.
@@ -106,6 +108,44 @@ PWMLFF_FORMULA void spline_weights(V left, V per_spacing, V *value, V *slope)
   raise_degree<5, T>(left, right, b);
   value[4] = b[5];
   for (int k = 3; k >= 0; --k) value[k] = value[k + 1] + b[k + 1];
+}
+
+/// dE/dr_ij of an edge from derivatives by its environment, R_0 = s(r) and R_c = q(r) r_ij,c.
+/// @param radial dE/dr at fixed R_1, R_2, R_3
+/// @param a [3] dE/dR_1, dE/dR_2, dE/dR_3
+template <class V>
+PWMLFF_FORMULA void edge_gradient(V radial, const V *a, const V *d, V inv_r, V q, V qp, V *gradient)
+{
+  const V along = radial * inv_r + (a[0] * d[0] + a[1] * d[1] + a[2] * d[2]) * qp;
+  for (int c = 0; c < 3; ++c) gradient[c] = q * a[c] + along * d[c];
+}
+
+/// Where component k of xx yy zz xy xz yz yx zx zy is in a 3x3 matrix, row by row.
+PWMLFF_FORMULA constexpr int virial_component(int k)
+{
+  constexpr int place[9] = {0, 4, 8, 1, 2, 5, 3, 6, 7};
+  return place[k];
+}
+
+/// Add r_ij (x) f_ij of an edge to the virials of atoms: to both ends alike, or to the neighbour.
+/// @param team  adds (common/team.h)
+/// @param d, f  [3] r_ij and the force on the neighbour
+/// @param atom_virial     [., 6] or null
+/// @param centroid_virial [., 9] or null
+template <class Team>
+PWMLFF_FORMULA void spread_virial(const Team &team, const double *d, const double *f,
+                                  std::int64_t i, std::int64_t j, double *atom_virial,
+                                  double *centroid_virial)
+{
+  double term[9];
+  for (int k = 0; k < 9; ++k) term[k] = d[virial_component(k) / 3] * f[virial_component(k) % 3];
+  if (atom_virial)
+    for (int k = 0; k < 6; ++k) {
+      team.add(atom_virial + 6 * i + k, 0.5 * term[k]);
+      team.add(atom_virial + 6 * j + k, 0.5 * term[k]);
+    }
+  if (centroid_virial)
+    for (int k = 0; k < 9; ++k) team.add(centroid_virial + 9 * j + k, term[k]);
 }
 
 }    // namespace pwmlff

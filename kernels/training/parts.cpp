@@ -158,7 +158,6 @@ template <class T> class Parts final : public TrainingParts<T> {
               inverse_spacing *
               sum4<T>((at.r0[e] * c0 + at.r1[e] * c1 + at.r2[e] * c2 + at.r3[e] * c3) * dw);
         }
-        // dE/dr_ij = n (P + q0 s' + (s' - s/r) (q.n)) + (s/r) q
         const T dev0 = static_cast<T>(pair.inverse_dev[0]),
                 dev1 = static_cast<T>(pair.inverse_dev[1]),
                 dev2 = static_cast<T>(pair.inverse_dev[2]),
@@ -166,15 +165,15 @@ template <class T> class Parts final : public TrainingParts<T> {
 #pragma GCC ivdep
         for (int e = 0; e < n; ++e) {
           const T inverse = at.inverse_r[e], over = at.s[e] * inverse, slope = at.slope[e];
-          const T nx = static_cast<T>(rij[3 * e]) * inverse,
-                  ny = static_cast<T>(rij[3 * e + 1]) * inverse,
-                  nz = static_cast<T>(rij[3 * e + 2]) * inverse;
-          const T q1 = at.t1[e] * dev1, q2 = at.t2[e] * dev2, q3 = at.t3[e] * dev3;
-          const T radial = at.along[e] + at.t0[e] * dev0 * slope +
-                           (slope - over) * (q1 * nx + q2 * ny + q3 * nz);
-          at.g0[e] = static_cast<double>(nx * radial + over * q1);
-          at.g1[e] = static_cast<double>(ny * radial + over * q2);
-          at.g2[e] = static_cast<double>(nz * radial + over * q3);
+          const T a[3] = {at.t1[e] * dev1, at.t2[e] * dev2, at.t3[e] * dev3};
+          const T d[3] = {static_cast<T>(rij[3 * e]), static_cast<T>(rij[3 * e + 1]),
+                          static_cast<T>(rij[3 * e + 2])};
+          T gradient[3];
+          edge_gradient(at.along[e] + at.t0[e] * dev0 * slope, a, d, inverse, over,
+                        (slope - over) * inverse * inverse, gradient);
+          at.g0[e] = static_cast<double>(gradient[0]);
+          at.g1[e] = static_cast<double>(gradient[1]);
+          at.g2[e] = static_cast<double>(gradient[2]);
         }
         for (int e = 0; e < n; ++e) {
           const double gx = at.g0[e], gy = at.g1[e], gz = at.g2[e];

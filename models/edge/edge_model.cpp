@@ -9,6 +9,7 @@
 #include "../on_gpu.h"
 #include "../proof.h"
 #include "device/device_map.h"
+#include "dp/pair_terms.h"
 #include "edge/edge.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -65,14 +66,13 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
   const at::Tensor virial = pwmlff::edge_virial(vec, edge_grad).to(at::kCPU).contiguous();
   result.virial = in_order_of_lammps(virial.const_data_ptr<double>());
 
-  // LAMMPS's order of the components of a [3, 3] tensor; the first six are its symmetric part.
   const auto components = [&](bool centroid, int n) {
-    const at::Tensor order =
-        torch::tensor({0, 4, 8, 1, 2, 5, 3, 6, 7}, torch::kInt64).narrow(0, 0, n);
+    std::vector<std::int64_t> order;
+    for (int k = 0; k < n; ++k) order.push_back(pwmlff::virial_component(k));
     return pwmlff::edge_atom_virial(vec, edge_grad, edge_index, nrows, centroid)
         .to(at::kCPU)
         .reshape({nrows, 9})
-        .index_select(1, order);
+        .index_select(1, torch::tensor(order));
   };
   if (request.atom_virial) atom_virial = components(false, 6);
   if (request.centroid_virial) centroid_virial = components(true, 9);
