@@ -8,6 +8,7 @@
 #ifndef PWMLFF_DP_FITTING_H
 #define PWMLFF_DP_FITTING_H
 
+#include "layers.h"
 #include "matrix.h"
 #include "network.h"
 
@@ -69,7 +70,9 @@ template <class T, int C> class Fitting {
     T *const dy = tanhs + depth * atoms;
     T *const dz = dy + widest * atoms;
 
-    describe(moments, descriptor);
+    const std::ptrdiff_t component = static_cast<std::ptrdiff_t>(width) * atoms;
+    const MomentRows<const T> t{moments, atoms, component};
+    describe<T, C>(width, m2, t, atoms, descriptor);
     const T *x = descriptor;
     std::ptrdiff_t offset = 0;
     for (int l = 0; l < nlayers; ++l) {
@@ -89,7 +92,8 @@ template <class T, int C> class Fitting {
       offset -= layers[l].out * atoms;
       layers[l].backward(tanhs + offset, dy, dz, l > 0 ? dy : descriptor_gradient);
     }
-    describe_backward(moments, descriptor_gradient, gradient);
+    for (std::ptrdiff_t i = 0; i < 4 * component; ++i) gradient[i] = 0;
+    describe_backward<T, C>(width, m2, t, atoms, descriptor_gradient, {gradient, atoms, component});
   }
 
  private:
@@ -112,22 +116,13 @@ template <class T, int C> class Fitting {
     void forward(const T *x, T *t, T *y) const
     {
       weights.apply(x, bias.get(), t);
-      for (int o = 0; o < out; ++o)
-        for (int k = o * atoms; k < (o + 1) * atoms; k += lanes<T>) {
-          const Vec<T> value = tanh<T>(load(t + k));
-          store(t + k, value);
-          store(y + k, residual ? load(x + k) + step[o] * value : value);
-        }
+      activate(out, atoms, atoms, x, step.get(), residual, t, t, y);
     }
 
     /// dx = gradient with respect to the input, from dy; they may be the same array.
     void backward(const T *t, const T *dy, T *dz, T *dx) const
     {
-      for (int o = 0; o < out; ++o)
-        for (int k = o * atoms; k < (o + 1) * atoms; k += lanes<T>) {
-          const Vec<T> value = load(t + k);
-          store(dz + k, step[o] * load(dy + k) * (T(1) - value * value));
-        }
+      activate_backward(out, atoms, atoms, step.get(), t, dy, dz);
       if (!residual) return transposed.apply(dz, nullptr, dx);
       transposed.apply_add(dz, dy, dx);
     }
@@ -137,52 +132,6 @@ template <class T, int C> class Fitting {
     Matrix<T, C> weights, transposed;
     Buffer<T> bias, step;
   };
-
-  void describe(const T *moments, T *descriptor) const
-  {
-    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(width) * atoms;
-    for (int k = 0; k < m2; ++k) {
-      Vec<T> axis[4][C];
-      for (int q = 0; q < 4; ++q)
-        for (int c = 0; c < C; ++c)
-          axis[q][c] = load(moments + q * stride + k * atoms + c * lanes<T>);
-      for (int m = k; m < width; ++m, descriptor += atoms)
-        for (int c = 0; c < C; ++c) {
-          const T *const p = moments + m * atoms + c * lanes<T>;
-          store(descriptor + c * lanes<T>, axis[0][c] * load(p) + axis[1][c] * load(p + stride) +
-                                               axis[2][c] * load(p + 2 * stride) +
-                                               axis[3][c] * load(p + 3 * stride));
-        }
-    }
-  }
-
-  void describe_backward(const T *moments, const T *d, T *gradient) const
-  {
-    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(width) * atoms;
-    for (std::ptrdiff_t i = 0; i < 4 * stride; ++i) gradient[i] = 0;
-    for (int k = 0; k < m2; ++k) {
-      Vec<T> axis[4][C], sum[4][C];
-      for (int q = 0; q < 4; ++q)
-        for (int c = 0; c < C; ++c) {
-          axis[q][c] = load(moments + q * stride + k * atoms + c * lanes<T>);
-          sum[q][c] = load(d + c * lanes<T>) * axis[q][c];    // the diagonal counts twice
-        }
-      for (int m = k; m < width; ++m, d += atoms)
-        for (int c = 0; c < C; ++c) {
-          const Vec<T> here = load(d + c * lanes<T>);
-          for (int q = 0; q < 4; ++q) {
-            const std::ptrdiff_t at = q * stride + m * atoms + c * lanes<T>;
-            if (m > k) store(gradient + at, load(gradient + at) + here * axis[q][c]);
-            sum[q][c] += here * load(moments + at);
-          }
-        }
-      for (int q = 0; q < 4; ++q)
-        for (int c = 0; c < C; ++c) {
-          const std::ptrdiff_t at = q * stride + k * atoms + c * lanes<T>;
-          store(gradient + at, load(gradient + at) + sum[q][c]);
-        }
-    }
-  }
 
   const int width, m2;
   int npairs, nlayers, nlast;

@@ -7,6 +7,7 @@
 
 #include "parts.h"
 
+#include "../dp/layers.h"
 #include "../dp/pair_terms.h"
 #include "../dp/simd.h"
 
@@ -249,26 +250,13 @@ template <class T> class Parts final : public TrainingParts<T> {
   void activate(int rows, std::ptrdiff_t n, std::ptrdiff_t stride, const T *x, const T *step,
                 bool residual, T *z, T *h) const override
   {
-    for (int r = 0; r < rows; ++r, x += stride, z += stride, h += n) {
-      const T factor = step ? step[r] : T(1);
-      for (std::ptrdiff_t k = 0; k < n; k += lanes<T>) {
-        const Vec<T> value = tanh<T>(load(z + k));
-        store(h + k, value);
-        store(z + k, residual ? load(x + k) + factor * value : value);
-      }
-    }
+    pwmlff::PWMLFF_ISA::activate(rows, n, stride, x, step, residual, z, h, z);
   }
 
   void back(int rows, std::ptrdiff_t n, std::ptrdiff_t stride, const T *step, const T *h,
             const T *dy, T *dz) const override
   {
-    for (int r = 0; r < rows; ++r, h += n, dy += n, dz += stride) {
-      const T factor = step ? step[r] : T(1);
-      for (std::ptrdiff_t k = 0; k < n; k += lanes<T>) {
-        const Vec<T> value = load(h + k);
-        store(dz + k, factor * load(dy + k) * (T(1) - value * value));
-      }
-    }
+    activate_backward(rows, n, stride, step, h, dy, dz);
   }
 
   void change(int rows, std::ptrdiff_t n, std::ptrdiff_t stride, const T *x, const T *step,
@@ -306,18 +294,8 @@ template <class T> class Parts final : public TrainingParts<T> {
   void describe(int width, int m2, std::ptrdiff_t n, std::ptrdiff_t stride, const T *t,
                 std::ptrdiff_t dstride, T *d) const override
   {
-    for (std::ptrdiff_t at = 0; at < n; at += lanes<T>) {
-      T *p = d + at;
-      for (int k = 0; k < m2; ++k) {
-        Vec<T> axis[4];
-        for (int c = 0; c < 4; ++c) axis[c] = load(t + k * stride + c * n + at);
-        for (int m = k; m < width; ++m, p += dstride) {
-          const T *const q = t + m * stride + at;
-          store(p, axis[0] * load(q) + axis[1] * load(q + n) + axis[2] * load(q + 2 * n) +
-                       axis[3] * load(q + 3 * n));
-        }
-      }
-    }
+    for (std::ptrdiff_t at = 0; at < n; at += lanes<T>)
+      pwmlff::PWMLFF_ISA::describe<T, 1>(width, m2, {t + at, stride, n}, dstride, d + at);
   }
 
   void describe_tangent(int width, int m2, std::ptrdiff_t n, std::ptrdiff_t stride, const T *t,
@@ -345,25 +323,9 @@ template <class T> class Parts final : public TrainingParts<T> {
   void describe_backward(int width, int m2, std::ptrdiff_t n, std::ptrdiff_t stride, const T *t,
                          std::ptrdiff_t dstride, const T *d, T *out) const override
   {
-    for (std::ptrdiff_t at = 0; at < n; at += lanes<T>) {
-      const T *p = d + at;
-      for (int k = 0; k < m2; ++k) {
-        Vec<T> axis[4], sum[4] = {};
-        for (int c = 0; c < 4; ++c) axis[c] = load(t + k * stride + c * n + at);
-        for (int m = k; m < width; ++m, p += dstride) {
-          const Vec<T> here = load(p);
-          for (int c = 0; c < 4; ++c) {
-            T *const q = out + m * stride + c * n + at;
-            store(q, load(q) + here * axis[c]);
-            sum[c] += here * load(t + m * stride + c * n + at);
-          }
-        }
-        for (int c = 0; c < 4; ++c) {
-          T *const q = out + k * stride + c * n + at;
-          store(q, load(q) + sum[c]);
-        }
-      }
-    }
+    for (std::ptrdiff_t at = 0; at < n; at += lanes<T>)
+      pwmlff::PWMLFF_ISA::describe_backward<T, 1>(width, m2, {t + at, stride, n}, dstride, d + at,
+                                                  {out + at, stride, n});
   }
 };
 
