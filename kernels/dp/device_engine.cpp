@@ -275,40 +275,27 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   // Centres sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
   void make_blocks(const DeviceNeighbors &neighbors)
   {
-    const std::vector<int> &species = neighbors.species_of_rows();
-    std::vector<std::vector<int>> centres(model.nspecies);
-    for (int i = 0; i < neighbors.ncentres(); ++i) {
-      const int s = species[i];
-      if (s < 0) continue;
-      if (s >= model.nspecies || !present[s])
-        throw std::invalid_argument("centre " + std::to_string(i) + " is of species " +
-                                    std::to_string(s) +
-                                    ", which is not one of those that take part");
-      centres[s].push_back(i);
-    }
+    const DPCentres centres(neighbors.species_of_rows().data(), neighbors.ncentres(), present);
     choose_fit_atoms(neighbors.ncentres());
     stride = std::max(1, neighbors.most_candidates());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
     const auto chunk_items = static_cast<std::int64_t>(
         std::max<std::size_t>(fit_atoms, chunk_bytes / (edge_bytes * stride)));
 
-    std::vector<int> sorted;
     std::vector<DeviceBlock> blocks;
     chunks.assign(1, Chunk{});
     for (int s = 0; s < model.nspecies; ++s)
-      for (std::size_t first = 0; first < centres[s].size(); first += fit_atoms) {
-        const int n = static_cast<int>(std::min<std::size_t>(fit_atoms, centres[s].size() - first));
+      for (int first = centres.first[s]; first < centres.first[s + 1]; first += fit_atoms) {
+        const int n = std::min(fit_atoms, centres.first[s + 1] - first);
         if (chunks.back().nitems + n > chunk_items)
-          chunks.push_back({static_cast<std::int64_t>(blocks.size()), 0,
-                            static_cast<std::int64_t>(sorted.size()), 0});
+          chunks.push_back({static_cast<std::int64_t>(blocks.size()), 0, first, 0});
         Chunk &chunk = chunks.back();
         blocks.push_back({s, static_cast<int>(chunk.nitems), n});
         ++chunk.nblocks;
         chunk.nitems += n;
-        sorted.insert(sorted.end(), &centres[s][first], &centres[s][first] + n);
       }
-    nitems = static_cast<std::int64_t>(sorted.size());
-    order.assign(sorted);
+    nitems = static_cast<std::int64_t>(centres.order.size());
+    order.assign(centres.order);
     blocks_on_device.assign(blocks);
     device->synchronize();    // the vectors are gone after this
 

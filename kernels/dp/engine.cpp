@@ -127,6 +127,25 @@ DPTables::DPTables(const DPNetwork &network, DPPrecision precision,
     }
 }
 
+DPCentres::DPCentres(const int *species, int ncentres, const std::vector<bool> &present) :
+    first(present.size() + 1, 0)
+{
+  const int nspecies = static_cast<int>(present.size());
+  for (int i = 0; i < ncentres; ++i) {
+    const int s = species[i];
+    if (s < 0) continue;
+    if (s >= nspecies || !present[s])
+      throw std::invalid_argument("centre " + std::to_string(i) + " is of species " +
+                                  std::to_string(s) + ", which is not one of those that take part");
+    ++first[s + 1];
+  }
+  for (int s = 0; s < nspecies; ++s) first[s + 1] += first[s];
+  order.resize(first.back());
+  std::vector<int> next(first);
+  for (int i = 0; i < ncentres; ++i)
+    if (species[i] >= 0) order[next[species[i]]++] = i;
+}
+
 struct DPEngine::Implementation {
   DPNetwork network;
   std::vector<bool> present;
@@ -170,28 +189,13 @@ const char *DPEngine::isa() const { return implementation->instruction_set->name
 
 void DPEngine::Implementation::make_blocks(const DPInput &input)
 {
-  const int nspecies = network.nspecies(), size = backend->block_size();
-  std::vector<int> end(nspecies, 0);
-  for (int i = 0; i < input.ncentres; ++i) {
-    const int s = input.species[i];
-    if (s < 0) continue;
-    if (s >= nspecies || !present[s])
-      throw std::invalid_argument("centre " + std::to_string(i) + " is of species " +
-                                  std::to_string(s) + ", which is not one of those that take part");
-    ++end[s];
-  }
-  for (int s = 1; s < nspecies; ++s) end[s] += end[s - 1];
-  order.resize(end.back());
-  for (int i = input.ncentres - 1; i >= 0; --i)
-    if (input.species[i] >= 0) order[--end[input.species[i]]] = i;
-
-  // end[s] is now where species s begins.
+  const int size = backend->block_size();
+  DPCentres centres(input.species, input.ncentres, present);
   blocks.clear();
-  for (int s = 0; s < nspecies; ++s) {
-    const int last = s + 1 < nspecies ? end[s + 1] : static_cast<int>(order.size());
-    for (int first = end[s]; first < last; first += size)
-      blocks.push_back({s, first, std::min(size, last - first)});
-  }
+  for (int s = 0; s < network.nspecies(); ++s)
+    for (int first = centres.first[s]; first < centres.first[s + 1]; first += size)
+      blocks.push_back({s, first, std::min(size, centres.first[s + 1] - first)});
+  order = std::move(centres.order);
 }
 
 DPJob DPEngine::Implementation::make_job(const DPInput &input, double *atom_energy) const

@@ -64,6 +64,16 @@ struct DPInput {
   bool want_atom_virial = false, want_centroid_virial = false;
 };
 
+/// Centres that take part: order[first[s]] .. order[first[s+1]-1] are those of species s.
+struct DPCentres {
+  /// @param species [ncentres] as in DPInput
+  /// @param present [nspecies]
+  /// @throws std::invalid_argument for a centre of a species that does not take part
+  DPCentres(const int *species, int ncentres, const std::vector<bool> &present);
+
+  std::vector<int> order, first;
+};
+
 /// Everything is overwritten; arrays keep their memory between evaluations.
 struct DPOutput {
   double energy;
