@@ -6,6 +6,7 @@
 #include "model_file.h"
 
 #include "archive/model_archive.h"
+#include "common/attributes.h"
 
 #include <set>
 #include <sstream>
@@ -77,8 +78,8 @@ void ModelFile::require(const std::vector<std::string> &names, const std::string
 double ModelFile::number(const std::string &name) const
 {
   const c10::IValue value = module_.attr(name);
-  if (!value.isDouble() && !value.isInt()) wrong_type(name, value, "a number");
-  return value.toScalar().toDouble();
+  if (const auto found = pwmlff::number_of(value)) return *found;
+  wrong_type(name, value, "a number");
 }
 
 std::string ModelFile::text(const std::string &name, const std::string &fallback) const
@@ -92,23 +93,8 @@ std::string ModelFile::text(const std::string &name, const std::string &fallback
 std::vector<std::int64_t> ModelFile::integers(const std::string &name) const
 {
   const c10::IValue value = module_.attr(name);
-  std::vector<std::int64_t> result;
-  if (value.isIntList()) {
-    result = value.toIntVector();
-  } else if (value.isTuple()) {    // what a list becomes that is declared Final
-    for (const c10::IValue &element : value.toTupleRef().elements()) {
-      if (!element.isInt()) wrong_type(name, element, "an integer");
-      result.push_back(element.toInt());
-    }
-  } else if (value.isTensor() && !value.toTensor().is_floating_point() &&
-             !value.toTensor().is_complex()) {
-    const at::Tensor tensor = value.toTensor().to(at::kCPU, at::kLong).contiguous().flatten();
-    result.assign(tensor.data_ptr<std::int64_t>(),
-                  tensor.data_ptr<std::int64_t>() + tensor.numel());
-  } else {
-    wrong_type(name, value, "a list of integers");
-  }
-  return result;
+  if (const auto found = pwmlff::integers_of(value)) return *found;
+  wrong_type(name, value, "a list of integers");
 }
 
 void ModelFile::wrong_type(const std::string &name, const c10::IValue &value,

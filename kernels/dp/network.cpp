@@ -5,6 +5,7 @@
 
 #include "network.h"
 
+#include "../common/attributes.h"
 #include "pair_terms.h"
 
 #include <torch/script.h>
@@ -48,23 +49,15 @@ c10::IValue attribute(const Module &module, const std::string &name)
 double number(const Module &module, const std::string &name)
 {
   const c10::IValue value = attribute(module, name);
-  if (!value.isDouble() && !value.isInt())
-    fail("attribute " + name + " is " + value.tagKind() + ", expected a number");
-  return value.toScalar().toDouble();
+  if (const auto found = number_of(value)) return *found;
+  fail("attribute " + name + " is " + value.tagKind() + ", expected a number");
 }
 
 std::vector<int> integers(const Module &module, const std::string &name)
 {
   const c10::IValue value = attribute(module, name);
-  std::vector<int> result;
-  if (value.isIntList()) {
-    for (const auto element : value.toIntVector()) result.push_back(static_cast<int>(element));
-  } else if (value.isTensor()) {
-    for (const double element : to_vector(value.toTensor())) result.push_back(std::lround(element));
-  } else {
-    fail("attribute " + name + " is " + value.tagKind() + ", expected a list of integers");
-  }
-  return result;
+  if (const auto found = integers_of(value)) return {found->begin(), found->end()};
+  fail("attribute " + name + " is " + value.tagKind() + ", expected a list of integers");
 }
 
 /// The parameters of a module by name; each is handed out once, so that leftovers can be told.
