@@ -3,8 +3,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// What a GPU can be asked to run: compiled by device_cuda.cu, or refused by device_stub.cpp.
+// What a GPU can be asked to run.
 
+#include "../common/launch_gpu.h"
 #include "device_kernels.h"
 
 namespace pwmlff {

@@ -3,8 +3,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// What a GPU can be asked to run: compiled by cell_list_cuda.cu, or refused by cell_list_stub.cpp.
+// What a GPU can be asked to run.
 
+#include "../common/launch_gpu.h"
 #include "cell_list_kernels.h"
 
 namespace pwmlff {

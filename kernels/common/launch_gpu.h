@@ -3,12 +3,19 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// The definition of launch_cuda in a build without CUDA.
+// The definitions of launch_cuda and launch_teams_cuda, for files that instantiate them for their
+// kernels: these are compiled as CUDA or, in a build without it, as C++, to functions that refuse.
 
-#ifndef PWMLFF_LAUNCH_STUB_H
-#define PWMLFF_LAUNCH_STUB_H
+#ifndef PWMLFF_LAUNCH_GPU_H
+#define PWMLFF_LAUNCH_GPU_H
+
+#ifdef __CUDACC__
+#include "launch_cuda.h"
+#include "team_cuda.h"
+#else
 
 #include "launch.h"
+#include "team.h"
 
 #include <stdexcept>
 
@@ -21,6 +28,14 @@ template <typename Kernel> void launch_cuda(std::int64_t, const Kernel &, void *
       "on the PATH, or with -DPWMLFF_CUDA=ON to see what is missing");
 }
 
+// Nobody calls it: there is no CUDA device.
+template <class Kernel>
+void launch_teams_cuda(std::int64_t, std::size_t, const Kernel &, void *, const char **)
+{
+  throw std::runtime_error("this build of pair-pwmlff has no CUDA kernels");
+}
+
 }    // namespace pwmlff
 
+#endif
 #endif

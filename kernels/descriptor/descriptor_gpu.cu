@@ -3,9 +3,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// What a GPU can be asked to run: compiled by descriptor_cuda.cu, or refused by
-// descriptor_stub.cpp.
+// What a GPU can be asked to run.
 
+#include "../common/launch_gpu.h"
 #include "descriptor_kernels.h"
 
 namespace pwmlff {

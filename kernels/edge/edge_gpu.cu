@@ -3,8 +3,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// What a GPU can be asked to run: compiled by edge_cuda.cu, or refused by edge_stub.cpp.
+// What a GPU can be asked to run.
 
+#include "../common/launch_gpu.h"
 #include "edge_kernels.h"
 
 namespace pwmlff {
