@@ -61,7 +61,7 @@ template <class Number> struct MomentRows {
 /// C vectors of atoms at once.
 /// @param d [npairs, drow]
 template <class T, int C>
-inline void describe(int width, int m2, const MomentRows<const T> &t, std::ptrdiff_t drow, T *d)
+inline void describe(int width, int m2, MomentRows<const T> t, std::ptrdiff_t drow, T *d)
 {
   for (int k = 0; k < m2; ++k) {
     Vec<T> axis[4][C];
@@ -78,8 +78,8 @@ inline void describe(int width, int m2, const MomentRows<const T> &t, std::ptrdi
 
 /// out_cm += d_p T_ck, out_ck += d_p T_cm for all pairs.
 template <class T, int C>
-inline void describe_backward(int width, int m2, const MomentRows<const T> &t, std::ptrdiff_t drow,
-                              const T *d, const MomentRows<T> &out)
+inline void describe_backward(int width, int m2, MomentRows<const T> t, std::ptrdiff_t drow,
+                              const T *d, MomentRows<T> out)
 {
   for (int k = 0; k < m2; ++k) {
     Vec<T> axis[4][C], sum[4][C];
