@@ -57,8 +57,8 @@ struct Request {
   bool atom_virial = false, centroid_virial = false;    // only where has_atom_virial()
 };
 
-/// The nine components v of a tensor [3, 3], row by row, in LAMMPS's order: xx yy zz xy xz yz yx zx zy.
-std::array<double, 9> in_order_of_lammps(const double *v);
+/// The nine components of a matrix [3, 3], row by row, in LAMMPS's order: xx yy zz xy xz yz yx zx zy.
+std::array<double, 9> in_order_of_lammps(const double *matrix);
 
 /// The result of an evaluation; the arrays stay valid until the model is evaluated again.
 struct Evaluation {
