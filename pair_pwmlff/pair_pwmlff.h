@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-namespace pair_pwmlff {
-class AnnouncedForces;
+namespace pwmlff::models {
+struct Evaluation;
 }
 
 namespace LAMMPS_NS {
@@ -39,31 +39,18 @@ class PairPWMLFF : public Pair {
   struct Impl;    // keeps torch and the model classes out of this header
   std::unique_ptr<Impl> impl;
   std::string style;
-  pair_pwmlff::AnnouncedForces *announced_forces =
-      nullptr;    // for ensembles; null where it is gone
 
   void allocate();
   void reset();
   void forget_mapping();
   void choose_device();
-  void load_models();
-  void check_ensemble();
   double unit_of_energy() const;
   std::string select_species(const std::vector<int> &species_of_type);
   void log_models();
-  void check_masses() const;
   std::string place() const;
-  bool on_all_ranks(bool here) const;
-  bool can_find_neighbors() const;
-  bool leaves_out() const;
-  int absent_groups() const;
-  void request_neighbors();
-  void build_occasional_list();
-  void update_neighbors();
   [[noreturn]] void stop_rank(const std::string &text);
-  void evaluate(int model);
-  void tell_of_skipped_frames();
-  void write_deviation();
+  const pwmlff::models::Evaluation &evaluate(int model);
+  void tally(const pwmlff::models::Evaluation &result);
 };
 
 }    // namespace LAMMPS_NS

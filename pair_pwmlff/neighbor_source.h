@@ -1,0 +1,72 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Where the neighbors of a rank's atoms come from: a list of LAMMPS, or the device that evaluates the models.
+
+#ifndef PWMLFF_NEIGHBOR_SOURCE_H
+#define PWMLFF_NEIGHBOR_SOURCE_H
+
+#include "ensemble.h"
+#include "ghost_cutoff.h"
+#include "models/neighbors.h"
+
+#include "pointers.h"
+
+#include <optional>
+#include <vector>
+
+namespace LAMMPS_NS {
+class NeighList;
+class Pair;
+}    // namespace LAMMPS_NS
+
+namespace pair_pwmlff {
+
+class NeighborSource : private LAMMPS_NS::Pointers {
+ public:
+  /// @param lammps_list  take LAMMPS's list in any case
+  NeighborSource(LAMMPS_NS::LAMMPS *lmp, bool lammps_list) : Pointers(lmp), lammps_list(lammps_list)
+  {
+  }
+
+  /// Ask LAMMPS for the list and the ghosts that the models need. Collective.
+  void request(LAMMPS_NS::Pair *pair, const Ensemble &models);
+
+  /// Take over new neighbors the next time.
+  void forget() { valid = false; }
+
+  /// Forget also what a failed evaluation may have left in them.
+  void discard();
+
+  /// Bring the neighbors up to this step.
+  /// @param list LAMMPS's
+  /// @param species_of_type [ntypes+1] -1 for NULL
+  /// @throws std::runtime_error, LAMMPS_NS::LAMMPSException
+  void bring_up_to_date(LAMMPS_NS::NeighList *list, const Ensemble &models,
+                        const std::vector<int> &species_of_type);
+
+  /// As of the last time. Models keep in them what they derive from them.
+  pwmlff::models::Neighbors &get() { return neighbors; }
+
+ private:
+  bool can_do_without(const LAMMPS_NS::Pair *pair, const Ensemble &models) const;
+  bool leaves_out() const;
+  int absent_groups() const;
+  void build_occasional(LAMMPS_NS::NeighList *list);
+
+  pwmlff::models::Neighbors neighbors;
+  bool lammps_list;
+  bool valid = false;
+  bool on_device = false;                     // LAMMPS makes a list only where atoms are left out
+  std::optional<GhostCutoff> ghost_cutoff;    // for message passing
+};
+
+/// Whether it is so on all ranks. They may run on different devices; where LAMMPS is told one thing, all have to tell
+/// it the same.
+bool on_all_ranks(MPI_Comm comm, bool here);
+
+}    // namespace pair_pwmlff
+
+#endif

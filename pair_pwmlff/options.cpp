@@ -1,0 +1,121 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "options.h"
+
+#include "error.h"
+#include "lammps.h"
+#include "universe.h"
+#include "utils.h"
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+using namespace LAMMPS_NS;
+
+namespace pair_pwmlff {
+namespace {
+
+const std::vector<std::string> KEYWORDS = {"out_freq",  "out_file", "out_append", "engine",
+                                           "precision", "device",   "neighbors"};
+
+bool is_keyword(const std::string &word)
+{
+  return std::find(KEYWORDS.begin(), KEYWORDS.end(), word) != KEYWORDS.end();
+}
+
+void set(LAMMPS *lmp, Options &options, const std::string &keyword, const std::string &value)
+{
+  using pwmlff::models::Engine;
+  Error *const error = lmp->error;
+  if (keyword == "out_freq") {
+    options.out_freq = utils::inumeric(FLERR, value, false, lmp);
+    if (options.out_freq < 1)
+      error->all(FLERR, "Pair style pwmlff: out_freq is {}, expected at least 1", options.out_freq);
+  } else if (keyword == "out_file") {
+    options.out_file = value;
+  } else if (keyword == "out_append") {
+    options.out_append = utils::logical(FLERR, value, false, lmp) != 0;
+  } else if (keyword == "engine") {
+    if (value == "auto") options.engine.engine = Engine::automatic;
+    else if (value == "fused") options.engine.engine = Engine::fused;
+    else if (value == "torchscript") options.engine.engine = Engine::torchscript;
+    else
+      error->all(FLERR, "Pair style pwmlff: engine is '{}', expected auto, fused or torchscript",
+                 value);
+  } else if (keyword == "neighbors") {
+    if (value != "auto" && value != "lammps")
+      error->all(FLERR, "Pair style pwmlff: neighbors is '{}', expected auto or lammps", value);
+    options.lammps_list = value == "lammps";
+  } else if (keyword == "device") {
+    try {
+      options.device = pwmlff::parse_device_policy(value);
+    } catch (const std::invalid_argument &unknown) {
+      error->all(FLERR, "Pair style pwmlff: {}", unknown.what());
+    }
+  } else {
+    if (value != "exact" && value != "double" && value != "mixed")
+      error->all(FLERR, "Pair style pwmlff: precision is '{}', expected exact, double or mixed",
+                 value);
+    options.engine.precision = value;
+  }
+}
+
+}    // namespace
+
+const std::string &keywords()
+{
+  static const std::string text = utils::join_words(KEYWORDS, ", ");
+  return text;
+}
+
+bool is_matpl(const std::string &style) { return style.rfind("matpl", 0) == 0; }
+
+Options read_options(LAMMPS *lmp, const std::string &style, int narg, char **arg)
+{
+  Error *const error = lmp->error;
+  if (narg < 1) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
+  Options options;
+  if (is_matpl(style)) {
+    options.out_freq = 1;
+    options.out_file = "explr.error";
+  }
+  const std::string default_out_file = options.out_file;
+
+  int iarg = 0;
+  std::optional<int> nmodels;
+  if (utils::is_integer(arg[0])) nmodels = utils::inumeric(FLERR, arg[iarg++], false, lmp);
+  if (nmodels && *nmodels < 1)
+    error->all(FLERR, "Pair style pwmlff: number of models is {}, expected at least 1", *nmodels);
+  while (iarg < narg && !is_keyword(arg[iarg]) &&
+         (!nmodels || static_cast<int>(options.files.size()) < *nmodels))
+    options.files.emplace_back(arg[iarg++]);
+  const int found = static_cast<int>(options.files.size());
+  if (found == 0) error->all(FLERR, "Pair style pwmlff: found no model file before the keywords");
+  if (nmodels && found != *nmodels)
+    error->all(FLERR, "Pair style pwmlff: number of models is {}, but {} model file(s) follow",
+               *nmodels, found);
+
+  for (; iarg < narg; iarg += 2) {
+    const std::string keyword = arg[iarg];
+    if (!is_keyword(keyword))
+      error->all(FLERR,
+                 "Pair style pwmlff: found '{}' after {} model file(s), expected a keyword ({})",
+                 keyword, found, keywords());
+    if (iarg + 1 >= narg) utils::missing_cmd_args(FLERR, "pair_style pwmlff " + keyword, error);
+    const std::string value = arg[iarg + 1];
+    if (is_keyword(value))
+      error->all(FLERR, "Pair style pwmlff: keyword {} has no value, '{}' follows", keyword, value);
+    set(lmp, options, keyword, value);
+  }
+
+  // Replicas of a multi-partition run share a folder and, by default, would share this file.
+  if (lmp->universe->existflag && options.out_file == default_out_file)
+    options.out_file += fmt::format(".{}", lmp->universe->iworld);
+  return options;
+}
+
+}    // namespace pair_pwmlff

@@ -1,0 +1,47 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// What a pair_style command asks for.
+
+#ifndef PWMLFF_OPTIONS_H
+#define PWMLFF_OPTIONS_H
+
+#include "device/device_map.h"
+#include "models/model.h"
+
+#include <string>
+#include <vector>
+
+namespace LAMMPS_NS {
+class LAMMPS;
+}
+
+namespace pair_pwmlff {
+
+/// pair_style pwmlff [N] file ... keyword value ..., with the defaults of the keywords.
+struct Options {
+  std::vector<std::string> files;
+  pwmlff::models::EngineOptions engine;    // without the GPU, which is the rank's own
+  pwmlff::DevicePolicy device;
+  bool lammps_list = false;    // LAMMPS's neighbor list, also for a device that can do without
+  int out_freq = 100;
+  std::string out_file = "model_devi.out";
+  bool out_append = false;
+};
+
+/// Whether a style goes by a name of MatPL's, and so by MatPL's defaults.
+bool is_matpl(const std::string &style);
+
+/// Read the arguments of the command, or stop LAMMPS on all ranks.
+/// @param style  its name in the input
+/// @param arg    [narg] what follows it
+Options read_options(LAMMPS_NS::LAMMPS *lmp, const std::string &style, int narg, char **arg);
+
+/// "out_freq, out_file, ..."
+const std::string &keywords();
+
+}    // namespace pair_pwmlff
+
+#endif
