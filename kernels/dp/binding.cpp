@@ -44,8 +44,9 @@
 
 #include "../common/op.h"
 #include "archive/model_archive.h"
-#include "device_engine.h"
-#include "engine.h"
+#include "cpu/engine.h"
+#include "cpu/instruction_set.h"
+#include "gpu/engine.h"
 
 #include <torch/custom_class.h>
 #include <torch/script.h>

@@ -3,13 +3,13 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Compiled once per instruction set; see parts.h and dp/simd.h.
+// Compiled once per instruction set; see parts.h and dp/cpu/simd.h.
 
 #include "parts.h"
 
-#include "../dp/layers.h"
+#include "../dp/cpu/layers.h"
+#include "../dp/cpu/simd.h"
 #include "../dp/pair_terms.h"
-#include "../dp/simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 namespace {

@@ -4,7 +4,7 @@
 ------------------------------------------------------------------------- */
 
 // The parts of a training step that are loops over edges or atoms, compiled once per instruction
-// set (dp/simd.h). Products of matrices lie between them (training.cpp).
+// set (dp/cpu/simd.h). Products of matrices lie between them (training.cpp).
 //
 // Arrays of a species hold features in rows and atoms in columns, so that atoms are the lanes. N is
 // the number of atoms of that species in a frame, rounded up to COLUMNS; the columns beyond the

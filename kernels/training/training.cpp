@@ -5,7 +5,7 @@
 
 #include "training.h"
 
-#include "../dp/engine.h"
+#include "../dp/cpu/instruction_set.h"
 #include "arrays.h"
 
 #include <algorithm>

@@ -9,6 +9,7 @@
 #include "../on_gpu.h"
 #include "../proof.h"
 #include "device/device_map.h"
+#include "dp/cpu/instruction_set.h"
 
 #include <algorithm>
 #include <stdexcept>

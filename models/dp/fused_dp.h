@@ -11,8 +11,8 @@
 #define PWMLFF_FUSED_DP_H
 
 #include "../model.h"
-#include "dp/device_engine.h"
-#include "dp/engine.h"
+#include "dp/cpu/engine.h"
+#include "dp/gpu/engine.h"
 
 #include <memory>
 #include <string>

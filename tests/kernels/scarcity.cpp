@@ -10,7 +10,7 @@
 #define PWMLFF_REGISTERS 16
 
 #include "common/device.h"
-#include "dp/simd.h"
+#include "dp/cpu/simd.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -5,8 +5,8 @@
 
 // What a GPU can be asked to run.
 
-#include "../common/launch_gpu.h"
-#include "device_kernels.h"
+#include "../../common/launch_gpu.h"
+#include "kernels.h"
 
 namespace pwmlff {
 

@@ -6,151 +6,21 @@
 #include "engine.h"
 
 #include "backend.h"
+#include "instruction_set.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <stdexcept>
-
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
+#include <exception>
 
 namespace pwmlff {
-namespace {
-
-struct InstructionSet {
-  const char *name;
-  DPBackend *(*make_backend)(const DPModel &);
-  bool (*supported)();
-};
-
-#ifdef __x86_64__
-// Whether processor and system run x86-64-v3 (v4): what a compiler may use for -march= of that name. GCC 11 and Clang 16
-// do not know the names of the levels here, nor those of all features.
-bool runs_v3()
-{
-  unsigned eax, ebx, ecx = 0, edx, extended = 0;
-  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return false;
-  if (!__get_cpuid(0x80000001, &eax, &ebx, &extended, &edx)) return false;
-  return (ecx & bit_MOVBE) && (ecx & bit_F16C) && (extended & bit_LZCNT) &&
-         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
-}
-
-bool runs_v4()
-{
-  return runs_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-#endif
-
-// From the most to the least capable.
-const InstructionSet instruction_sets[] = {
-#ifdef __x86_64__
-    {"avx512", avx512::make_backend, runs_v4},
-    {"avx2", avx2::make_backend, runs_v3},
-#endif
-    {"baseline", baseline::make_backend, [] { return true; }},
-};
-
-const InstructionSet &choose_instruction_set()
-{
-  static constexpr const char *variable = "PWMLFF_CPU";
-  const char *const wanted = std::getenv(variable);
-  std::string known;
-  for (const InstructionSet &set : instruction_sets) {
-    if (!set.supported()) continue;
-    if (!wanted || !*wanted || std::strcmp(wanted, set.name) == 0) return set;
-    known += (known.empty() ? "" : ", ") + std::string(set.name);
-  }
-  throw std::runtime_error(std::string("environment variable ") + variable + " is '" + wanted +
-                           "'; this processor runs " + known);
-}
-
-// Errors of G and dG/dr. Each neighbour counts for a part of 1/max_neighbor, so those of energies
-// and forces come out smaller: with real and random models at most 1e-9 eV/atom and 1e-7 eV/A
-// in precision double, and less than the rounding of float32 in mixed.
-SplineTolerance tolerance(DPPrecision precision)
-{
-  if (precision == DPPrecision::mixed) return {1e-7, 1e-5};
-  return {3e-9, 3e-7};
-}
-
-}    // namespace
 
 DPWorker::~DPWorker() = default;
 DPBackend::~DPBackend() = default;
-
-DPOverflow::DPOverflow(int row_, int species_, int count_, int limit_) :
-    row(row_),
-    species(species_),
-    count(count_),
-    limit(limit_),
-    text("row " + std::to_string(row) + " has " + std::to_string(count) +
-         " neighbours of species " + std::to_string(species) +
-         " within the cutoff; the model allows " + std::to_string(limit))
-{
-}
-
-const char *DPOverflow::what() const noexcept { return text.c_str(); }
-
-const char *dp_instruction_set() { return choose_instruction_set().name; }
-
-DPPrecision dp_precision(const std::string &name)
-{
-  if (name == "exact") return DPPrecision::exact;
-  if (name == "double") return DPPrecision::double_table;
-  if (name == "mixed") return DPPrecision::mixed;
-  throw std::invalid_argument("precision is '" + name + "'; choose exact, double or mixed");
-}
-
-DPTables::DPTables(const DPNetwork &network, DPPrecision precision,
-                   const std::vector<bool> &present)
-{
-  const int nspecies = network.nspecies();
-  if (static_cast<int>(present.size()) != nspecies ||
-      std::none_of(present.begin(), present.end(), [](bool p) { return p; }))
-    throw std::invalid_argument("present has " + std::to_string(present.size()) +
-                                " entries; give one for each of the " + std::to_string(nspecies) +
-                                " species, at least one of them true");
-  if (precision == DPPrecision::exact) return;
-  tables.resize(static_cast<std::size_t>(nspecies) * nspecies);
-  for (int a = 0; a < nspecies; ++a)
-    for (int b = 0; b < nspecies; ++b) {
-      if (!present[a] || !present[b]) continue;
-      SplineTable &table = tables[a * nspecies + b];
-      table = make_spline(network, a, b, tolerance(precision));
-      value_error = std::max(value_error, table.value_error);
-      slope_error = std::max(slope_error, table.slope_error);
-    }
-}
-
-DPCentres::DPCentres(const int *species, int ncentres, const std::vector<bool> &present) :
-    first(present.size() + 1, 0)
-{
-  const int nspecies = static_cast<int>(present.size());
-  for (int i = 0; i < ncentres; ++i) {
-    const int s = species[i];
-    if (s < 0) continue;
-    if (s >= nspecies || !present[s])
-      throw std::invalid_argument("centre " + std::to_string(i) + " is of species " +
-                                  std::to_string(s) + ", which is not one of those that take part");
-    ++first[s + 1];
-  }
-  for (int s = 0; s < nspecies; ++s) first[s + 1] += first[s];
-  order.resize(first.back());
-  std::vector<int> next(first);
-  for (int i = 0; i < ncentres; ++i)
-    if (species[i] >= 0) order[next[species[i]]++] = i;
-}
 
 struct DPEngine::Implementation {
   DPNetwork network;
   std::vector<bool> present;
   double value_error = 0.0, slope_error = 0.0;
-  const InstructionSet *instruction_set;
+  const DPInstructionSet *instruction_set;
   std::unique_ptr<DPBackend> backend;
   std::vector<std::unique_ptr<DPWorker>> workers;    // one per thread
 

@@ -3,9 +3,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-#include "device_engine.h"
+#include "engine.h"
 
-#include "device_kernels.h"
+#include "kernels.h"
 
 #include <algorithm>
 #include <stdexcept>

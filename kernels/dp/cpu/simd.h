@@ -16,8 +16,8 @@
 // Not Highway: a library that every build would need, for what is this one header; and its vectors
 // may not stand in arrays, in which the register-blocked products keep their sums (matrix.h).
 
-#ifndef PWMLFF_DP_SIMD_H
-#define PWMLFF_DP_SIMD_H
+#ifndef PWMLFF_DP_CPU_SIMD_H
+#define PWMLFF_DP_CPU_SIMD_H
 
 #include <cstddef>
 #include <cstdint>

@@ -6,12 +6,12 @@
 // The neighbours within the cutoff of a block of centres: from candidates to distances and the
 // environment, and from derivatives to forces.
 
-#ifndef PWMLFF_DP_EDGES_H
-#define PWMLFF_DP_EDGES_H
+#ifndef PWMLFF_DP_CPU_EDGES_H
+#define PWMLFF_DP_CPU_EDGES_H
 
+#include "../geometry.h"
+#include "../pair_terms.h"
 #include "backend.h"
-#include "geometry.h"
-#include "pair_terms.h"
 #include "simd.h"
 
 namespace pwmlff::PWMLFF_ISA {

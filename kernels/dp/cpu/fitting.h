@@ -5,12 +5,12 @@
 
 // From the moments T of a block of atoms to their energies and dE/dT, one atom per lane.
 
-#ifndef PWMLFF_DP_FITTING_H
-#define PWMLFF_DP_FITTING_H
+#ifndef PWMLFF_DP_CPU_FITTING_H
+#define PWMLFF_DP_CPU_FITTING_H
 
+#include "../network.h"
 #include "layers.h"
 #include "matrix.h"
-#include "network.h"
 
 namespace pwmlff::PWMLFF_ISA {
 

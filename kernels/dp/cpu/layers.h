@@ -6,8 +6,8 @@
 // What lies between the products of matrices of a fitting net, for the engine and for training:
 // features in rows, atoms in columns, so that atoms are the lanes.
 
-#ifndef PWMLFF_DP_LAYERS_H
-#define PWMLFF_DP_LAYERS_H
+#ifndef PWMLFF_DP_CPU_LAYERS_H
+#define PWMLFF_DP_CPU_LAYERS_H
 
 #include "simd.h"
 

@@ -6,8 +6,8 @@
 // Products of a constant matrix with a few vectors of columns: the layers of networks, with one
 // atom (or one neighbour) per lane.
 
-#ifndef PWMLFF_DP_MATRIX_H
-#define PWMLFF_DP_MATRIX_H
+#ifndef PWMLFF_DP_CPU_MATRIX_H
+#define PWMLFF_DP_CPU_MATRIX_H
 
 #include "simd.h"
 

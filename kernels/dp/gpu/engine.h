@@ -5,19 +5,22 @@
 
 // Energies, forces and virials of a Deep Potential on a device (common/device.h), without torch.
 //
-// The same formulas, splines and signs as on the CPU (engine.h); steps in device_kernels.h. In
+// The same formulas, splines and signs as on the CPU (evaluation.h); steps in kernels.h. In
 // precision mixed, tables, moments and what flows back through them are in float32, distances, fitting
 // nets and sums in float64. Energies come out the same bit by bit every time; forces are added up
 // by atomics in float64, so their last digits depend on the order of events.
 
-#ifndef PWMLFF_DP_DEVICE_ENGINE_H
-#define PWMLFF_DP_DEVICE_ENGINE_H
+#ifndef PWMLFF_DP_GPU_ENGINE_H
+#define PWMLFF_DP_GPU_ENGINE_H
 
-#include "../common/device.h"
-#include "../common/export.h"
-#include "../neighbors/device_neighbors.h"
-#include "engine.h"
+#include "../../common/device.h"
+#include "../../common/export.h"
+#include "../../neighbors/device_neighbors.h"
+#include "../evaluation.h"
+#include "../network.h"
+#include "../tables.h"
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 

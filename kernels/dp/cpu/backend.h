@@ -5,12 +5,12 @@
 
 // Between the engine and the code that is compiled once per instruction set.
 
-#ifndef PWMLFF_DP_BACKEND_H
-#define PWMLFF_DP_BACKEND_H
+#ifndef PWMLFF_DP_CPU_BACKEND_H
+#define PWMLFF_DP_CPU_BACKEND_H
 
-#include "engine.h"
-#include "network.h"
-#include "spline.h"
+#include "../evaluation.h"
+#include "../network.h"
+#include "../spline.h"
 
 #include <cstddef>
 #include <vector>

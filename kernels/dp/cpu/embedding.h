@@ -5,12 +5,12 @@
 
 // An embedding net as it is, in float64, one neighbour per lane.
 
-#ifndef PWMLFF_DP_EMBEDDING_H
-#define PWMLFF_DP_EMBEDDING_H
+#ifndef PWMLFF_DP_CPU_EMBEDDING_H
+#define PWMLFF_DP_CPU_EMBEDDING_H
 
+#include "../network.h"
+#include "../pair_terms.h"
 #include "matrix.h"
-#include "network.h"
-#include "pair_terms.h"
 
 namespace pwmlff::PWMLFF_ISA {
 

@@ -6,8 +6,8 @@
 // Moments of the neighbours of one centre, sum over j of R~_j (x) g_j with g = G - G(rmax), and the
 // way back from derivatives by the moments to those by distance and direction.
 
-#ifndef PWMLFF_DP_MOMENTS_H
-#define PWMLFF_DP_MOMENTS_H
+#ifndef PWMLFF_DP_CPU_MOMENTS_H
+#define PWMLFF_DP_CPU_MOMENTS_H
 
 #include "edges.h"
 #include "embedding.h"

@@ -1,0 +1,68 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+#include "instruction_set.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+namespace pwmlff {
+namespace {
+
+#ifdef __x86_64__
+// Whether processor and system run x86-64-v3 (v4): what a compiler may use for -march= of that name. GCC 11 and Clang 16
+// do not know the names of the levels here, nor those of all features.
+bool runs_v3()
+{
+  unsigned eax, ebx, ecx = 0, edx, extended = 0;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return false;
+  if (!__get_cpuid(0x80000001, &eax, &ebx, &extended, &edx)) return false;
+  return (ecx & bit_MOVBE) && (ecx & bit_F16C) && (extended & bit_LZCNT) &&
+         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
+}
+
+bool runs_v4()
+{
+  return runs_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+// From the most to the least capable.
+const DPInstructionSet instruction_sets[] = {
+#ifdef __x86_64__
+    {"avx512", avx512::make_backend, runs_v4},
+    {"avx2", avx2::make_backend, runs_v3},
+#endif
+    {"baseline", baseline::make_backend, [] { return true; }},
+};
+
+}    // namespace
+
+const DPInstructionSet &choose_instruction_set()
+{
+  static constexpr const char *variable = "PWMLFF_CPU";
+  const char *const wanted = std::getenv(variable);
+  std::string known;
+  for (const DPInstructionSet &set : instruction_sets) {
+    if (!set.supported()) continue;
+    if (!wanted || !*wanted || std::strcmp(wanted, set.name) == 0) return set;
+    known += (known.empty() ? "" : ", ") + std::string(set.name);
+  }
+  throw std::runtime_error(std::string("environment variable ") + variable + " is '" + wanted +
+                           "'; this processor runs " + known);
+}
+
+const char *dp_instruction_set() { return choose_instruction_set().name; }
+
+}    // namespace pwmlff

@@ -1,0 +1,88 @@
+/* -*- c++ -*- ----------------------------------------------------------
+   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
+   SPDX-License-Identifier: GPL-2.0-or-later
+------------------------------------------------------------------------- */
+
+// Forces and virials: a lane for each edge.
+
+#ifndef PWMLFF_DP_GPU_FORCES_H
+#define PWMLFF_DP_GPU_FORCES_H
+
+#include "types.h"
+
+#include "../../common/team.h"
+
+#include <cmath>
+#include <cstdint>
+
+namespace pwmlff {
+
+template <class T> struct Forces {
+  static constexpr int lanes = 32;
+  static constexpr const char *name = "Forces";
+  DeviceModel<T> model;
+  DeviceList list;
+  DeviceChunk<T> chunk;
+  double *force;              // [nrows, 3] added to
+  double *virial;             // [ncentres, 9] by item
+  double *atom_virial;        // [nrows, 6] added to, or null
+  double *centroid_virial;    // [nrows, 9] added to, or null
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const int i = chunk.order[item];
+    const double *const xi = list.x + 3 * static_cast<std::int64_t>(i);
+    double own[3] = {0.0, 0.0, 0.0}, v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+    std::int64_t begin = item * chunk.stride;
+    for (int b = 0; b < model.nspecies; ++b) {
+      const DevicePair<T> &pair = model.pairs[list.species[i] * model.nspecies + b];
+      const int count = chunk.count[item * model.nspecies + b];
+      if (count == 0) continue;
+      double common[4];    // dE/dR~ that all edges share, from the slots' part of the moments
+      for (int c = 0; c < 4; ++c) {
+        const T *const g = chunk.moment_gradient + (4 * item + c) * model.padded;
+        double part = 0.0;
+        for (int m = team.lane(); m < model.padded; m += team.lanes())
+          part += g[m] * pair.beyond[m];
+        common[c] = team.sum(part);
+      }
+      for (int k = team.lane(); k < count; k += team.lanes())
+        edge(team, begin + k, i, xi, pair.geometry, common, own, v);
+      begin += count;
+    }
+    for (int c = 0; c < 3; ++c) own[c] = team.sum(own[c]);
+    for (int c = 0; c < 9; ++c) v[c] = team.sum(v[c]);
+    if (team.lane() != 0) return;
+    for (int c = 0; c < 3; ++c) team.add(force + 3 * static_cast<std::int64_t>(i) + c, own[c]);
+    for (int c = 0; c < 9; ++c) virial[9 * (chunk.base + item) + c] = v[c];
+  }
+
+ private:
+  template <class Team>
+  PWMLFF_HOST_DEVICE void edge(const Team &team, std::int64_t e, int i, const double *xi,
+                               const PairGeometry &pair, const double *common, double *own,
+                               double *v) const
+  {
+    const std::int64_t j = chunk.neighbour[e];
+    double d[3], a[4];
+    for (int c = 0; c < 3; ++c) d[c] = list.x[3 * j + c] - xi[c];
+    const auto radial = radial_terms(sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]), pair);
+    for (int c = 0; c < 4; ++c)
+      a[c] = (chunk.derivative[5 * e + 1 + c] + common[c]) * pair.scale[c];
+    double f[3];    // on the neighbour
+    edge_gradient(chunk.derivative[5 * e] + a[0] * radial.s1, a + 1, d, radial.inv_r, radial.q,
+                  radial.qp, f);
+    for (int c = 0; c < 3; ++c) {
+      f[c] = -f[c];
+      own[c] -= f[c];
+      team.add(force + 3 * j + c, f[c]);
+    }
+    for (int c = 0; c < 9; ++c) v[c] += d[c / 3] * f[c % 3];
+    spread_virial(team, d, f, i, j, atom_virial, centroid_virial);
+  }
+};
+
+}    // namespace pwmlff
+
+#endif
