@@ -4,7 +4,7 @@
 
 Thousand atoms per second on one core, best of several rounds in which all cases take turns: the
 gradients of this project at several precisions, batches and nodes of the splines; the way of
-padded neighbours with autograd (`models.DP`, every slot); evaluations of energy and forces by the
+padded neighbors with autograd (`models.DP`, every slot); evaluations of energy and forces by the
 fused engine, which a gradient is to cost at most four of. Then whole steps, optimizer included, of
 one process and of two under mpirun.
 """

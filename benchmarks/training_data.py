@@ -43,7 +43,7 @@ def main() -> None:
 
     frames = readers.read(options.data)
     elements = [atomic_numbers[s] for s in options.elements.split()] or frames.elements
-    edges = neighbors.of(frames, elements, options.cutoff, threads=options.threads)
+    edges = neighbors.find_edges(frames, elements, options.cutoff, threads=options.threads)
 
     def ready(place: str | None) -> None:
         found = cache.load(
@@ -53,17 +53,17 @@ def main() -> None:
             cache=place,
             threads=options.threads,
         )
-        statistics.of(*found, RMIN, options.cutoff)
+        statistics.compute(*found, RMIN, options.cutoff)
 
     table = Table("step", "seconds", box=None)
     with tempfile.TemporaryDirectory() as folder:
         ready(folder)
         for name, work in {
             "read": lambda: readers.read(options.data),
-            "neighbors": lambda: neighbors.of(
+            "neighbors": lambda: neighbors.find_edges(
                 frames, elements, options.cutoff, threads=options.threads
             ),
-            "statistics": lambda: statistics.of(frames, edges, RMIN, options.cutoff),
+            "statistics": lambda: statistics.compute(frames, edges, RMIN, options.cutoff),
             "ready from the files": lambda: ready(None),
             "ready from the cache": lambda: ready(folder),
         }.items():

@@ -29,7 +29,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 target_compile_options(pwmlff_warnings INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${_warnings}>")
 
-option(PWMLFF_SANITIZE "Compile with the address and undefined behaviour sanitizers" OFF)
+option(PWMLFF_SANITIZE "Compile with the address and undefined behavior sanitizers" OFF)
 if(PWMLFF_SANITIZE)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all;-g1;-O1>")
   add_link_options($<$<LINK_LANGUAGE:CXX>:-fsanitize=address,undefined>)

@@ -13,28 +13,28 @@
 //       gpu_demanded  an error rather than the CPU instead
 //   set_neighbors(Tensor species, Tensor first, Tensor candidate, Tensor home)
 //       species    int32 [nrows] index into the model's elements; -1 takes no part
-//       first      int32 [ncentres*nspecies + 1] where the candidates of a centre and a species of
-//                  neighbours begin in `candidate`; the centres are the first rows
-//       candidate  int32 [n] rows, all neighbours within the cutoff and any beyond
-//       home       int32 [nrows] the centre of which a row is a periodic image; of a centre itself
+//       first      int32 [ncenters*nspecies + 1] where the candidates of a center and a species of
+//                  neighbors begin in `candidate`; the centers are the first rows
+//       candidate  int32 [n] rows, all neighbors within the cutoff and any beyond
+//       home       int32 [nrows] the center of which a row is a periodic image; of a center itself
 //   evaluate(Tensor x, int nthreads, bool atom_virial = False, bool centroid_virial = False)
 //       -> (float energy, Tensor atom_energy, Tensor force, Tensor virial, Tensor atom_virial,
 //           Tensor centroid_virial)
 //       x                float64 [nrows, 3]
-//       energy           of all centres
-//       atom_energy      float64 [ncentres]
+//       energy           of all centers
+//       atom_energy      float64 [ncenters]
 //       force            float64 [nrows, 3] -dE/dx; of a model with edges all at home
 //       virial           float64 [9] xx yy zz xy xz yz yx zx zy
 //       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
 //       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
 //   name() -> str          fused or torchscript     description() -> str    one line for a log
-//   passed_over() -> str   what does not evaluate it, and why; empty where nothing better was possible
-//   has_atom_virial() -> bool
+//   passed_over() -> str   what does not evaluate it, and why; empty where nothing better was
+//   possible has_atom_virial() -> bool
 
 #include "model.h"
 #include "model_file.h"
 #include "neighbors.h"
-#include "proof.h"
+#include "verification.h"
 
 #include "common/op.h"
 
@@ -102,14 +102,14 @@ class ModelBinding : public torch::CustomClassHolder {
     const auto nspecies = static_cast<std::int64_t>(model->info().atom_type.size());
     check_array("species", species, at::kInt, {nrows});
     check_array("home", home, at::kInt, {nrows});
-    const std::int64_t ncentres = check_list(first, candidate, nrows, nspecies);
+    const std::int64_t ncenters = check_list(first, candidate, nrows, nspecies);
     const int *const at_home = home.const_data_ptr<int>();
     for (std::int64_t k = 0; k < nrows; ++k)
-      TORCH_CHECK_VALUE(at_home[k] >= 0 && at_home[k] < ncentres &&
-                            (k >= ncentres || at_home[k] == k),
-                        "row ", k, " is an image of row ", at_home[k], ", expected a centre, 0 to ",
-                        ncentres - 1, ", and of a centre itself");
-    neighbors.assign(static_cast<int>(ncentres), static_cast<int>(nspecies), integers(species),
+      TORCH_CHECK_VALUE(at_home[k] >= 0 && at_home[k] < ncenters &&
+                            (k >= ncenters || at_home[k] == k),
+                        "row ", k, " is an image of row ", at_home[k], ", expected a center, 0 to ",
+                        ncenters - 1, ", and of a center itself");
+    neighbors.assign(static_cast<int>(ncenters), static_cast<int>(nspecies), integers(species),
                      integers(first), integers(candidate), integers(home), hops(model->info()));
   }
 
@@ -118,11 +118,11 @@ class ModelBinding : public torch::CustomClassHolder {
                                                                       bool want_atom_virial,
                                                                       bool want_centroid_virial)
   {
-    const std::int64_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
+    const std::int64_t nrows = neighbors.nrows(), ncenters = neighbors.ncenters();
     check_array("x", x, at::kDouble, {nrows, 3});
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
-    TORCH_CHECK_VALUE(ncentres >= 1,
-                      "there are no centres, expected a call of set_neighbors before");
+    TORCH_CHECK_VALUE(ncenters >= 1,
+                      "there are no centers, expected a call of set_neighbors before");
     TORCH_CHECK_VALUE(model->has_atom_virial() || !(want_atom_virial || want_centroid_virial),
                       "engine ", model->engine(), " gives no virials of atoms");
     neighbors.update(x.const_data_ptr<double>());
@@ -132,7 +132,7 @@ class ModelBinding : public torch::CustomClassHolder {
           neighbors, {static_cast<int>(nthreads), want_atom_virial, want_centroid_virial});
     });
     return {found->energy,
-            tensor(found->atom_energy, {ncentres}),
+            tensor(found->atom_energy, {ncenters}),
             tensor(found->force, {nrows, 3}),
             tensor(found->virial.data(), {9}),
             tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
@@ -155,7 +155,7 @@ class ModelBinding : public torch::CustomClassHolder {
     } catch (const TooManyNeighbors &excess) {
       const ModelInfo &info = model->info();
       text = "atom " + std::to_string(excess.row) + " has " + std::to_string(excess.count) +
-             " neighbours of species " + std::to_string(excess.species) + " (atomic number " +
+             " neighbors of species " + std::to_string(excess.species) + " (atomic number " +
              std::to_string(info.atom_type[excess.species]) +
              ") inside the cutoff; the model allows " + std::to_string(excess.limit) +
              ": use a model with more slots, or look for atoms on top of each other";

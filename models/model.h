@@ -45,7 +45,7 @@ struct ModelInfo {
   double cutoff;                 // of an edge
   double interaction_range;      // of an atom's energy; more than the cutoff for message passing
   std::vector<int> atom_type;    // atomic numbers; the index is the species
-  bool takes_edges;              // instead of padded neighbours
+  bool takes_edges;              // instead of padded neighbors
   int max_neighbor;              // of one species; 0 where the kind has no such limit
   std::int64_t nparameters;
   std::string dtype;    // of the parameters as stored in the file
@@ -57,21 +57,22 @@ struct Request {
   bool atom_virial = false, centroid_virial = false;    // only where has_atom_virial()
 };
 
-/// The nine components of a matrix [3, 3], row by row, in LAMMPS's order: xx yy zz xy xz yz yx zx zy.
+/// The nine components of a matrix [3, 3], row by row, in LAMMPS's order: xx yy zz xy xz yz yx zx
+/// zy.
 std::array<double, 9> in_order_of_lammps(const double *matrix);
 
 /// The result of an evaluation; the arrays stay valid until the model is evaluated again.
 struct Evaluation {
-  double energy;                   // of all centres
-  const double *atom_energy;       // [ncentres]
+  double energy;                   // of all centers
+  const double *atom_energy;       // [ncenters]
   const double *force;             // [nrows, 3] minus the gradient of energy
   std::array<double, 9> virial;    // xx yy zz xy xz yz yx zx zy of sum r_ij (x) f_ij, LAMMPS's sign
   const double *atom_virial;       // [nrows, 6] in that order, half to each end of a pair
-  const double *centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, all to the neighbour
+  const double *centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, all to the neighbor
 };
 
-/// How many edges away from an atom those edges start that its energy depends on; -1 for a kind that takes
-/// no edges.
+/// How many edges away from an atom those edges start that its energy depends on; -1 for a kind
+/// that takes no edges.
 int hops(const ModelInfo &info);
 
 class Model {
@@ -96,13 +97,13 @@ class Model {
   /// Whether it is evaluated on the GPU of the options; complete after select_species().
   virtual bool on_gpu() const = 0;
 
-  /// Whether it finds neighbours itself, so that no list of LAMMPS is needed; likewise.
+  /// Whether it finds neighbors itself, so that no list of LAMMPS is needed; likewise.
   virtual bool finds_neighbors() const { return false; }
 
   /// Whether evaluations can give the virials of atoms.
   virtual bool has_atom_virial() const = 0;
 
-  /// Energy, forces and virial. There must be at least one centre.
+  /// Energy, forces and virial. There must be at least one center.
   /// @throws TooManyNeighbors, std::runtime_error
   virtual const Evaluation &evaluate(Neighbors &neighbors, const Request &request) = 0;
 
@@ -126,13 +127,14 @@ void register_kind(const Kind &kind);
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options);
 
-/// Open the CUDA part of the torch that this process runs, which is a library of its own. To be called before
-/// the first evaluation: torch looks for it once, at the first derivative, and never again.
+/// Open the CUDA part of the torch that this process runs, which is a library of its own. To be
+/// called before the first evaluation: torch looks for it once, at the first derivative, and never
+/// again.
 /// @return empty, or in one line what is missing
 std::string open_torch_cuda();
 
-/// Whether the environment variable PWMLFF_GPU_STAND_IN names a device of kernels/common/device.h to use in the place
-/// of a GPU: `cpu` runs the code for GPUs on the CPU, for tests.
+/// Whether the environment variable PWMLFF_GPU_STAND_IN names a device of kernels/common/device.h
+/// to use in the place of a GPU: `cpu` runs the code for GPUs on the CPU, for tests.
 bool gpu_has_stand_in();
 
 /// The number of threads that torch uses in this process.

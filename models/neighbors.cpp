@@ -26,7 +26,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     row[i] = static_cast<int>(atom_.size());
     atom_.push_back(i);
   }
-  ncentres_ = static_cast<int>(atom_.size());
+  ncenters_ = static_cast<int>(atom_.size());
   for (const bool known : {true, false}) {
     for (int i = 0; i < nall; ++i) {
       if (row[i] >= 0 || (species_of_type[atoms.type[i]] >= 0) != known) continue;
@@ -40,11 +40,11 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   species_.resize(nall);
   for (int r = 0; r < nall; ++r) species_[r] = species_of_type[atoms.type[atom_[r]]];
 
-  // Count, then place: candidates of a centre grouped by species, in the order of LAMMPS's list.
+  // Count, then place: candidates of a center grouped by species, in the order of LAMMPS's list.
   nspecies_ = nspecies;
-  first_.assign(static_cast<std::size_t>(ncentres_) * nspecies + 1, 0);
+  first_.assign(static_cast<std::size_t>(ncenters_) * nspecies + 1, 0);
   const auto for_each_candidate = [&](auto &&visit) {
-    for (int r = 0; r < ncentres_; ++r) {
+    for (int r = 0; r < ncenters_; ++r) {
       const int i = atom_[r];
       for (int k = 0; k < atoms.numneigh[i]; ++k) {
         const int j = row[atoms.firstneigh[i][k] & atoms.neighmask];
@@ -59,14 +59,14 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   std::vector<int> next(first_.begin(), first_.end() - 1);
   for_each_candidate([&](std::size_t group, int j) { candidate_[next[group]++] = j; });
 
-  // Edges start at the centres, then at what these reach, and so on.
-  pairs.clear();
-  pairs_of.clear();
+  // Edges start at the centers, then at what these reach, and so on.
+  candidate_edges.clear();
+  candidate_edges_end.clear();
   edge_lists.clear();
   std::vector<bool> waiting(nall, false);    // rows with a list that were not reached yet
   for (int k = 0; hops > 0 && k < atoms.inum + atoms.gnum; ++k) waiting[row[atoms.ilist[k]]] = true;
-  std::vector<int> front(ncentres_);
-  for (int r = 0; r < ncentres_; ++r) front[r] = r;
+  std::vector<int> front(ncenters_);
+  for (int r = 0; r < ncenters_; ++r) front[r] = r;
   for (const int r : front) waiting[r] = false;
   for (int hop = 0; hop <= hops; ++hop) {
     std::vector<int> next;
@@ -75,15 +75,15 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
       for (int k = 0; k < atoms.numneigh[i]; ++k) {
         const int j = row[atoms.firstneigh[i][k] & atoms.neighmask];
         if (j >= nknown_) continue;
-        pairs.push_back(r);
-        pairs.push_back(j);
+        candidate_edges.push_back(r);
+        candidate_edges.push_back(j);
         if (waiting[j]) next.push_back(j);
         waiting[j] = false;
       }
     }
     std::sort(next.begin(), next.end());
     front = std::move(next);
-    pairs_of.push_back(pairs.size());
+    candidate_edges_end.push_back(candidate_edges.size());
   }
   reach = 0.0;
   device_has_list = false;
@@ -92,7 +92,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
 void Neighbors::rebuild(int nlocal, int nall, const int *type,
                         const std::vector<int> &species_of_type, int nspecies, double reach_)
 {
-  ncentres_ = nlocal;
+  ncenters_ = nlocal;
   nknown_ = nall;
   nspecies_ = nspecies;
   atom_.resize(nall);
@@ -104,10 +104,10 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
   device_has_list = false;
 }
 
-void Neighbors::assign(int ncentres, int nspecies, std::vector<int> species, std::vector<int> first,
+void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std::vector<int> first,
                        std::vector<int> candidate, std::vector<int> home_, int hops)
 {
-  ncentres_ = nknown_ = ncentres;
+  ncenters_ = nknown_ = ncenters;
   nspecies_ = nspecies;
   atom_.resize(species.size());
   std::iota(atom_.begin(), atom_.end(), 0);
@@ -116,13 +116,13 @@ void Neighbors::assign(int ncentres, int nspecies, std::vector<int> species, std
   first_ = std::move(first);
   candidate_ = std::move(candidate);
   home = std::move(home_);
-  pairs.clear();
-  for (int k = 0; hops >= 0 && k < ncentres * nspecies; ++k)
+  candidate_edges.clear();
+  for (int k = 0; hops >= 0 && k < ncenters * nspecies; ++k)
     for (int c = first_[k]; c < first_[k + 1]; ++c) {
-      pairs.push_back(k / nspecies);
-      pairs.push_back(candidate_[c]);
+      candidate_edges.push_back(k / nspecies);
+      candidate_edges.push_back(candidate_[c]);
     }
-  pairs_of.assign(hops + 1, pairs.size());    // all that there is
+  candidate_edges_end.assign(hops + 1, candidate_edges.size());    // all that there is
   edge_lists.clear();
   reach = 0.0;
   device_has_list = false;
@@ -147,17 +147,17 @@ void Neighbors::update(const double *x)
   device_has_positions = false;
 }
 
-const pwmlff::DeviceNeighbors &Neighbors::on(const std::shared_ptr<pwmlff::Device> &device)
+const pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> &device)
 {
   if (!device_neighbors || device_neighbors->device() != device) {
-    device_neighbors = std::make_unique<pwmlff::DeviceNeighbors>(device);
+    device_neighbors = std::make_unique<pwmlff::GpuNeighbors>(device);
     device_has_list = false;
   }
   if (!device_has_list && reach > 0.0) {
-    device_neighbors->build(ncentres(), nrows(), nspecies_, x_, species_.data(), reach);
+    device_neighbors->build(ncenters(), nrows(), nspecies_, x_, species_.data(), reach);
     device_has_positions = true;
   } else if (!device_has_list) {
-    device_neighbors->assign(ncentres(), nrows(), nspecies_, species_.data(), first_.data(),
+    device_neighbors->assign(ncenters(), nrows(), nspecies_, species_.data(), first_.data(),
                              candidate_.data());
     device_has_positions = false;
   }
@@ -179,25 +179,26 @@ PaddedNeighbors &Neighbors::padded(int max_neighbor, double cutoff)
 Edges &Neighbors::edges(int hops, double cutoff)
 {
   EdgeCache &list = edge_lists[hops];
-  if (!list.current) list.edges.fill(*this, {pairs.data(), pairs_of[hops]}, home, cutoff);
+  if (!list.current)
+    list.edges.fill(*this, {candidate_edges.data(), candidate_edges_end[hops]}, home, cutoff);
   list.current = true;
   return list.edges;
 }
 
-void Edges::fill(const Neighbors &neighbors, std::span<const int> pairs, std::span<const int> home,
-                 double cutoff)
+void Edges::fill(const Neighbors &neighbors, std::span<const int> candidate_edges,
+                 std::span<const int> home, double cutoff)
 {
   const double cutsq = cutoff * cutoff;
   index_.clear();
   second.clear();
   vec_.clear();
-  for (std::size_t k = 0; k < pairs.size(); k += 2) {
-    const double *const xi = neighbors.x() + 3 * static_cast<std::size_t>(pairs[k]);
-    const double *const xj = neighbors.x() + 3 * static_cast<std::size_t>(pairs[k + 1]);
+  for (std::size_t k = 0; k < candidate_edges.size(); k += 2) {
+    const double *const xi = neighbors.x() + 3 * static_cast<std::size_t>(candidate_edges[k]);
+    const double *const xj = neighbors.x() + 3 * static_cast<std::size_t>(candidate_edges[k + 1]);
     const double rij[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
     if (rij[0] * rij[0] + rij[1] * rij[1] + rij[2] * rij[2] >= cutsq) continue;
-    index_.push_back(pairs[k]);
-    second.push_back(home.empty() ? pairs[k + 1] : home[pairs[k + 1]]);
+    index_.push_back(candidate_edges[k]);
+    second.push_back(home.empty() ? candidate_edges[k + 1] : home[candidate_edges[k + 1]]);
     vec_.insert(vec_.end(), rij, rij + 3);
   }
   index_.insert(index_.end(), second.begin(), second.end());
@@ -206,7 +207,7 @@ void Edges::fill(const Neighbors &neighbors, std::span<const int> pairs, std::sp
 void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)
 {
   const double cutsq = cutoff * cutoff;
-  const std::size_t groups = static_cast<std::size_t>(neighbors.ncentres()) * nspecies;
+  const std::size_t groups = static_cast<std::size_t>(neighbors.ncenters()) * nspecies;
   if (used.size() < groups) {
     list_.resize(groups * max_neighbor, 0);
     rij_.resize(groups * max_neighbor * 4, 0.0);

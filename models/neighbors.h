@@ -3,21 +3,22 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// From LAMMPS's atoms and, where there is one, its full neighbour list, or from a list of rows, to what models
-// take.
+// From LAMMPS's atoms and, where there is one, its full neighbor list, or from a list of rows, to
+// what models take.
 //
 // Two index spaces:
 //   atom  index into LAMMPS's per-atom arrays, 0 .. nall-1 (nall = nlocal + nghost)
-//   row   index used in everything a model sees: first the centres, which are the local atoms with a
-//         list and a species (rows 0 .. ncentres-1), then all other atoms with a species (.. nknown-1),
-//         then the rest. The two differ where a hybrid style hands this one a part of the atoms only.
+//   row   index used in everything a model sees: first the centers, which are the local atoms with
+//         a list and a species (rows 0 .. ncenters-1), then all other atoms with a species
+//         (.. nknown-1), then the rest. The two differ where a hybrid style hands this one a part
+//         of the atoms only.
 // A species is an index into the model's list of elements; -1 is an atom that takes no part.
-// Distances are in the units of the model, r_ij = x_j - x_i points from centre i to neighbour j.
+// Distances are in the units of the model, r_ij = x_j - x_i points from center i to neighbor j.
 
 #ifndef PWMLFF_NEIGHBORS_H
 #define PWMLFF_NEIGHBORS_H
 
-#include "neighbors/device_neighbors.h"
+#include "neighbors/gpu_neighbors.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -38,12 +39,12 @@ struct LocalAtoms {
   const int *ilist;                // [inum + gnum]
   const int *numneigh;             // [nall]
   const int *const *firstneigh;    // [nall][numneigh]
-  int neighmask;                   // bits of an entry that are the index of the neighbour
+  int neighmask;                   // bits of an entry that are the index of the neighbor
   const int *group = nullptr;      // [nall] bits of the groups of an atom
   int absent = 0;                  // groups whose atoms are as if they were not there
 };
 
-/// An atom has more neighbours of one species than the model has room for.
+/// An atom has more neighbors of one species than the model has room for.
 struct TooManyNeighbors : std::exception {
   TooManyNeighbors(int row_, int species_, int count_, int limit_) :
       row(row_), species(species_), count(count_), limit(limit_)
@@ -55,7 +56,7 @@ struct TooManyNeighbors : std::exception {
 
 class Neighbors;
 
-/// Fixed-size slots per centre, grouped by species: species s has slots s*max_neighbor ..
+/// Fixed-size slots per center, grouped by species: species s has slots s*max_neighbor ..
 /// (s+1)*max_neighbor-1. Empty slots hold zeros.
 class PaddedNeighbors {
  public:
@@ -63,68 +64,65 @@ class PaddedNeighbors {
   {
   }
 
-  /// Take over the pairs that are closer than the cutoff now. Memory is kept between calls, and only
-  /// slots that were in use and are no longer are cleared.
+  /// Take over the pairs that are closer than the cutoff now. Memory is kept between calls, and
+  /// only slots that were in use and are no longer are cleared.
   /// @throws TooManyNeighbors
   void fill(const Neighbors &neighbors, double cutoff);
 
   int nslots() const { return nspecies * max_neighbor; }
-  int *list() { return list_.data(); }     // [ncentres, nslots] row of the neighbour + 1, or 0
-  double *rij() { return rij_.data(); }    // [ncentres, nslots, 4] r, dx, dy, dz
+  int *list() { return list_.data(); }     // [ncenters, nslots] row of the neighbor + 1, or 0
+  double *rij() { return rij_.data(); }    // [ncenters, nslots, 4] r, dx, dy, dz
 
  private:
   int nspecies, max_neighbor;
   std::vector<int> list_;
   std::vector<double> rij_;
-  std::vector<int> used;    // [centres so far, nspecies] slots in use
+  std::vector<int> used;    // [centers so far, nspecies] slots in use
 };
 
-/// Directed edges i -> j that are shorter than the cutoff, ordered by centre.
+/// Directed edges i -> j that are shorter than the cutoff, ordered by center.
 class Edges {
  public:
   /// Take over the pairs of rows that are closer than the cutoff now. Memory is kept between calls.
-  /// @param pairs  centre and neighbour, alternating
+  /// @param candidate_edges  center and neighbor, alternating
   /// @param home   [nrows] to which row the edges to a row lead; empty for that row itself
-  void fill(const Neighbors &neighbors, std::span<const int> pairs, std::span<const int> home,
-            double cutoff);
+  void fill(const Neighbors &neighbors, std::span<const int> candidate_edges,
+            std::span<const int> home, double cutoff);
 
   std::int64_t count() const { return static_cast<std::int64_t>(vec_.size()) / 3; }
-  std::int64_t *index()
-  {
-    return index_.data();
-  }    // [2, count] rows of the centres, of the neighbours
-  double *vec() { return vec_.data(); }    // [count, 3] x_j - x_i
+  std::int64_t *index() { return index_.data(); }    // [2, count] rows of centers, of neighbors
+  double *vec() { return vec_.data(); }              // [count, 3] x_j - x_i
 
  private:
   std::vector<std::int64_t> index_, second;
   std::vector<double> vec_;
 };
 
-/// The candidates for neighbours of this rank's centres: all pairs within the cutoff plus the skin,
+/// The candidates for neighbors of this rank's centers: all pairs within the cutoff plus the skin,
 /// from one build of LAMMPS's list to the next. Shared by all models of an ensemble.
 class Neighbors {
  public:
   /// Take over a list that LAMMPS has just built.
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
-  /// @param hops  how far from the centres edges() may start, which needs the lists of ghosts where above
-  ///              0; -1 where nobody asks for edges
+  /// @param hops  how far from the centers edges() may start, which needs the lists of ghosts where
+  ///              above 0; -1 where nobody asks for edges
   /// @throws std::runtime_error where the list is too long for 32-bit indices
   void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies,
                int hops);
 
-  /// Take over atoms that LAMMPS has just distributed, without a list: all local atoms are centres,
+  /// Take over atoms that LAMMPS has just distributed, without a list: all local atoms are centers,
   /// rows are atoms, and candidates are found on the device that asks for them.
   /// @param type [nall]
   /// @param reach distance up to which there are candidates, the cutoff and LAMMPS's skin
   void rebuild(int nlocal, int nall, const int *type, const std::vector<int> &species_of_type,
                int nspecies, double reach);
 
-  /// Take over a list of rows that somebody else has made; the centres are the first rows.
-  /// @param species, home [nrows] home is the centre of which a row is a periodic image; edges lead there, so
-  ///              that messages pass through the boundaries of a cell
+  /// Take over a list of rows that somebody else has made; the centers are the first rows.
+  /// @param species, home [nrows] home is the center of which a row is a periodic image; edges lead
+  ///              there, so that messages pass through the boundaries of a cell
   /// @param first, candidate as first() and candidate() have them
   /// @param hops  as above
-  void assign(int ncentres, int nspecies, std::vector<int> species, std::vector<int> first,
+  void assign(int ncenters, int nspecies, std::vector<int> species, std::vector<int> first,
               std::vector<int> candidate, std::vector<int> home, int hops);
 
   /// Take over the current positions, LAMMPS's [nall][3] or those of the rows [nrows, 3].
@@ -132,7 +130,7 @@ class Neighbors {
   void update(const double *x);
 
   int nrows() const { return static_cast<int>(atom_.size()); }
-  int ncentres() const { return ncentres_; }
+  int ncenters() const { return ncenters_; }
   int nknown() const { return nknown_; }
   int nspecies() const { return nspecies_; }
 
@@ -140,24 +138,26 @@ class Neighbors {
   const std::vector<int> &species() const { return species_; }    // [nrows]
   const double *x() const { return x_; }                          // [nrows, 3]
 
-  /// Where there is a list of LAMMPS, the candidates of centre i and species s are candidate()[first()[i*nspecies+s]] up to
-  /// candidate()[first()[i*nspecies+s+1]]; they are rows.
-  const std::vector<int> &first() const { return first_; }    // [ncentres*nspecies + 1]
+  /// Where there is a list of LAMMPS, the candidates of center i and species s are
+  /// candidate()[first()[i*nspecies+s]] up to candidate()[first()[i*nspecies+s+1]]; they are rows.
+  const std::vector<int> &first() const { return first_; }    // [ncenters*nspecies + 1]
   const std::vector<int> &candidate() const { return candidate_; }
 
-  /// The neighbours closer than the cutoff in padded form; made at the first call after an update.
+  /// The neighbors closer than the cutoff in padded form; made at the first call after an update.
   PaddedNeighbors &padded(int max_neighbor, double cutoff);
 
-  /// The same atoms and candidates on a device; brought up to date at the first call after an update.
-  const pwmlff::DeviceNeighbors &on(const std::shared_ptr<pwmlff::Device> &device);
+  /// The same atoms and candidates on a device; brought up to date at the first call after an
+  /// update.
+  const pwmlff::GpuNeighbors &gpu_list(const std::shared_ptr<pwmlff::Device> &device);
 
-  /// The edges of all atoms that are at most `hops` edges away from a centre, which are the edges that a model
-  /// with hops + 1 rounds of message passing sees; made at the first call after an update.
+  /// The edges of all atoms that are at most `hops` edges away from a center, which are the edges
+  /// that a model with hops + 1 rounds of message passing sees; made at the first call after an
+  /// update.
   /// @param hops  at most that of rebuild()
   Edges &edges(int hops, double cutoff);
 
  private:
-  int ncentres_ = 0, nspecies_ = 0, nknown_ = 0;
+  int ncenters_ = 0, nspecies_ = 0, nknown_ = 0;
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;
@@ -172,15 +172,16 @@ class Neighbors {
   };
   std::map<int, Padding> paddings;    // by max_neighbor
 
-  std::unique_ptr<pwmlff::DeviceNeighbors> device_neighbors;
+  std::unique_ptr<pwmlff::GpuNeighbors> device_neighbors;
   bool device_has_list = false, device_has_positions = false;
 
   struct EdgeCache {
     Edges edges;
     bool current = false;
   };
-  std::vector<int> pairs;                 // candidates of edges: centre and neighbour, alternating
-  std::vector<std::size_t> pairs_of;      // [hops+1] length of `pairs` for so many hops
+  std::vector<int> candidate_edges;    // candidates of edges: center and neighbor, alternating
+  std::vector<std::size_t>
+      candidate_edges_end;                // [hops+1] length of `candidate_edges` for so many hops
   std::map<int, EdgeCache> edge_lists;    // by hops
 };
 

@@ -5,8 +5,8 @@
 
 #include "scripted.h"
 
-#include "device/inventory.h"
 #include "model_file.h"
+#include "placement/inventory.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -112,7 +112,7 @@ Scripted::Scripted(std::string file, torch::jit::Module module) :
 {
 }
 
-Scripted Scripted::on(c10::Device device) const
+Scripted Scripted::copy_to(c10::Device device) const
 {
   Scripted copy(file, module_.deepcopy());
   copy.device_ = device;
@@ -151,11 +151,11 @@ void Scripted::check_forward(std::size_t tensors, std::size_t returned,
                              " has the wrong signature: expected " + expected + ", found " + found);
 }
 
-at::Tensor Scripted::upload(std::size_t slot, const at::Tensor &host)
+at::Tensor Scripted::upload(std::size_t argument, const at::Tensor &host)
 {
   if (device_.is_cpu()) return host;
-  if (pinned.size() <= slot) pinned.resize(slot + 1);
-  at::Tensor &bytes = pinned[slot];
+  if (pinned.size() <= argument) pinned.resize(argument + 1);
+  at::Tensor &bytes = pinned[argument];
   const auto size = static_cast<std::int64_t>(host.nbytes());
   if (!bytes.defined() || bytes.numel() < size)
     bytes = at::empty({size + size / 4}, at::dtype(at::kByte).pinned_memory(true));
@@ -167,7 +167,7 @@ at::Tensor Scripted::upload(std::size_t slot, const at::Tensor &host)
 c10::IValue Scripted::forward(std::vector<c10::IValue> inputs)
 {
   const c10::DeviceGuard guard(device_);
-  // The optimising executor specialises for tensor sizes, which change with every neighbour list:
+  // The optimising executor specialises for tensor sizes, which change with every neighbor list:
   // without it the same code takes between two thirds and half the time.
   const torch::jit::GraphOptimizerEnabledGuard plain_executor(false);
   const c10::AutoGradMode derivatives(true);

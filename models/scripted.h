@@ -5,8 +5,8 @@
 
 // TorchScript on a device: the CPU, or one GPU.
 //
-// Everything here speaks to torch through its device-generic interfaces, so the same binary runs with a
-// torch that has CUDA and with one that has not.
+// Everything here speaks to torch through its device-generic interfaces, so the same binary runs
+// with a torch that has CUDA and with one that has not.
 
 #ifndef PWMLFF_SCRIPTED_H
 #define PWMLFF_SCRIPTED_H
@@ -20,13 +20,14 @@
 
 namespace pwmlff::models {
 
-/// A GPU for torch, by its index among the visible ones, after a trial on it. It becomes the current one of
-/// this thread.
+/// A GPU for torch, by its index among the visible ones, after a trial on it. It becomes the
+/// current one of this thread.
 /// @throws std::runtime_error that says what is missing
 c10::Device torch_gpu(int gpu);
 
-/// Move a module with all tensors that it holds: parameters, buffers, and what module.to() leaves behind, namely
-/// tensors that are plain attributes, alone or in lists, tuples and dictionaries. They are replaced, not changed.
+/// Move a module with all tensors that it holds: parameters, buffers, and what module.to() leaves
+/// behind, namely tensors that are plain attributes, alone or in lists, tuples and dictionaries.
+/// They are replaced, not changed.
 void move_module(torch::jit::Module &module, c10::Device device);
 
 /// A module on its device, and the way there and back.
@@ -36,25 +37,26 @@ class Scripted {
   Scripted(std::string file, torch::jit::Module module);
 
   /// A copy on another device; the original stays where it is.
-  Scripted on(c10::Device device) const;
+  Scripted copy_to(c10::Device device) const;
 
   const torch::jit::Module &module() const { return module_; }
   c10::Device device() const { return device_; }
 
-  /// Compare the signature of forward: so many tensors, an int, then only arguments with defaults; it returns
-  /// a tensor, or a tuple of so many elements where returned is above 0.
+  /// Compare the signature of forward: so many tensors, an int, then only arguments with defaults;
+  /// it returns a tensor, or a tuple of so many elements where returned is above 0.
   /// @param expected  the same in words
   /// @throws std::runtime_error where it is another one
   void check_forward(std::size_t tensors, std::size_t returned, const std::string &expected) const;
 
-  /// A tensor of host memory on the device: itself on the CPU, else a copy that passes through pinned
-  /// memory and does not wait. Each argument of forward has a slot of its own; its pinned memory is used
-  /// again, so the results of one evaluation must be down before the next starts.
-  at::Tensor upload(std::size_t slot, const at::Tensor &host);
+  /// A tensor of host memory on the device: itself on the CPU, else a copy that passes through
+  /// pinned memory and does not wait. Each argument of forward has memory of its own; its pinned
+  /// memory is used again, so the results of one evaluation must be down before the next starts.
+  at::Tensor upload(std::size_t argument, const at::Tensor &host);
 
-  /// Call forward, with plain execution. Whether this thread records derivatives is afterwards as it was before.
-  /// @throws std::runtime_error with the last line of the message, or where it changes its inputs in place:
-  ///         the models of an ensemble share them
+  /// Call forward, with plain execution. Whether this thread records derivatives is afterwards as
+  /// it was before.
+  /// @throws std::runtime_error with the last line of the message, or where it changes its inputs
+  ///         in place: the models of an ensemble share them
   c10::IValue forward(std::vector<c10::IValue> inputs);
 
   /// An output as float64 on the CPU.
@@ -66,7 +68,7 @@ class Scripted {
   std::string file;
   torch::jit::Module module_;
   c10::Device device_ = at::kCPU;
-  std::vector<at::Tensor> pinned;    // bytes, by slot
+  std::vector<at::Tensor> pinned;    // bytes, by argument
 };
 
 }    // namespace pwmlff::models

@@ -5,10 +5,11 @@
 
 // Tells forces that a run goes on with from those of a structure that is only tried.
 //
-// Integrators and minimizers announce to all fixes that they are about to compute forces (pre_force). What
-// probes other structures in between, like fix numdiff and compute fep, calls the pair style without. Commands that
-// announce what they probe (dynamical_matrix) do so outside of a run. Monte Carlo fixes announce their trials
-// within a run, and there the last evaluation of a step is that of the structure it ends with.
+// Integrators and minimizers announce to all fixes that they are about to compute forces
+// (pre_force). What probes other structures in between, like fix numdiff and compute fep, calls the
+// pair style without. Commands that announce what they probe (dynamical_matrix) do so outside of a
+// run. Monte Carlo fixes announce their trials within a run, and there the last evaluation of a
+// step is that of the structure it ends with.
 
 #ifndef PWMLFF_ANNOUNCED_FORCES_H
 #define PWMLFF_ANNOUNCED_FORCES_H

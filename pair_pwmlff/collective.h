@@ -3,7 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Run something that can fail on each rank, and agree on the outcome; wait for ranks that may never come.
+// Run something that can fail on each rank, and agree on the outcome; wait for ranks that may never
+// come.
 
 #ifndef PWMLFF_COLLECTIVE_H
 #define PWMLFF_COLLECTIVE_H
@@ -19,9 +20,9 @@
 namespace pair_pwmlff {
 
 /// Call work() on every rank of comm. Collective.
-/// @return the same text on every rank: empty if all succeeded, else what() of the lowest rank whose
-///         work threw, so that all ranks can stop with one message instead of one stopping and
-///         the others waiting for it.
+/// @return the same text on every rank: empty if all succeeded, else what() of the lowest rank
+///         whose work threw, so that all ranks can stop with one message instead of one stopping
+///         and the others waiting for it.
 template <typename Work> std::string first_failure(MPI_Comm comm, Work &&work)
 {
   std::string message;
@@ -49,10 +50,11 @@ template <typename Work> std::string first_failure(MPI_Comm comm, Work &&work)
   return message;
 }
 
-/// Wait until all ranks of comm have called this, but not for ever. For places that a rank may miss.
-/// @return empty once all are here; after that many seconds, the ranks that are not, in words (rank 0 knows which; the
-///         others wait five seconds longer, so that its answer comes first). Messages are then left
-///         pending: all that can follow is the end of the run.
+/// Wait until all ranks of comm have called this, but not for ever. For places that a rank may
+/// miss.
+/// @return empty once all are here; after that many seconds, the ranks that are not, in words (rank
+///         0 knows which; the others wait five seconds longer, so that its answer comes first).
+///         Messages are then left pending: all that can follow is the end of the run.
 inline std::string missing_ranks(MPI_Comm comm, double seconds)
 {
   constexpr int HERE = 20617, ALL_HERE = 20618;    // tags

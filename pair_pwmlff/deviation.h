@@ -32,8 +32,8 @@ Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int na
 /// Keeps a file for one writer of this process as long as it lives.
 class FileClaim {
  public:
-  /// @param path  of a file that need not be there; what is there and no regular file serves many. It is that of
-  ///              the folder where the process is now.
+  /// @param path  of a file that need not be there; what is there and no regular file serves many.
+  ///              It is that of the folder where the process is now.
   /// @throws std::runtime_error where another one has it
   explicit FileClaim(const std::string &path);
   ~FileClaim();
@@ -60,13 +60,13 @@ class DeviationFile {
 
   /// Start the file anew. @throws std::runtime_error where it cannot be written
   void open(const std::string &path);
-  /// Go on with a file that is there, or start one. Lines of step `first` and later, which are about to
-  /// be computed again, and a last line that is not complete are removed.
+  /// Go on with a file that is there, or start one. Lines of step `first` and later, which are
+  /// about to be computed again, and a last line that is not complete are removed.
   /// @throws std::runtime_error where it cannot be read or written, or is no such file
   void resume(const std::string &path, std::int64_t first);
   /// Write a line; it takes the place of the last one if that is of the same step.
-  /// @param begins  a run begins: the same step is then either the end of the run before, and nothing is
-  ///                written, or another structure, which gets a line of its own
+  /// @param begins  a run begins: the same step is then either the end of the run before, and
+  ///                nothing is written, or another structure, which gets a line of its own
   /// @throws std::runtime_error where the line cannot be written
   void write(std::int64_t step, const Spread &force, const Spread &energy, bool begins);
   void close();

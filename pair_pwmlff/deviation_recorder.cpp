@@ -90,7 +90,7 @@ void DeviationRecorder::keep(int model, const Neighbors &neighbors, const Evalua
   for (int row = 0; row < neighbors.nrows(); ++row)
     for (int k = 0; k < 3; ++k)
       forces[model][3 * neighbors.atom()[row] + k] = unit * result->force[3 * row + k];
-  for (int row = 0; row < neighbors.ncentres(); ++row)
+  for (int row = 0; row < neighbors.ncenters(); ++row)
     energies[model].push_back(unit * result->atom_energy[row]);
 }
 
@@ -99,14 +99,14 @@ void DeviationRecorder::write(Pair *pair, const Neighbors &neighbors)
   for (auto &of_model : forces) {
     reverse = of_model.data();
     comm->reverse_comm(pair);
-    std::vector<double> of_centres;
-    for (int row = 0; row < neighbors.ncentres(); ++row)
-      of_centres.insert(of_centres.end(), &of_model[3 * neighbors.atom()[row]],
-                        &of_model[3 * neighbors.atom()[row]] + 3);
-    of_model = std::move(of_centres);
+    std::vector<double> center_values;
+    for (int row = 0; row < neighbors.ncenters(); ++row)
+      center_values.insert(center_values.end(), &of_model[3 * neighbors.atom()[row]],
+                           &of_model[3 * neighbors.atom()[row]] + 3);
+    of_model = std::move(center_values);
   }
-  const Spread force = ensemble_deviation(forces, neighbors.ncentres(), 3, world);
-  const Spread energy = ensemble_deviation(energies, neighbors.ncentres(), 1, world);
+  const Spread force = ensemble_deviation(forces, neighbors.ncenters(), 3, world);
+  const Spread energy = ensemble_deviation(energies, neighbors.ncenters(), 1, world);
   const std::string failure = first_failure(world, [&] {
     if (comm->me == 0) file.write(update->ntimestep, force, energy, update->setupflag != 0);
   });

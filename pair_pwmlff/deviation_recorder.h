@@ -43,12 +43,12 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
   bool due();
 
   /// Keep what a model gives, in LAMMPS's units.
-  /// @param result null on a rank without centres
+  /// @param result null on a rank without centers
   void keep(int model, const pwmlff::models::Neighbors &neighbors,
             const pwmlff::models::Evaluation *result, double unit);
 
-  /// Bring the forces on ghosts home, compare the models atom by atom, and write the line, or stop LAMMPS on all
-  /// ranks. Collective.
+  /// Bring the forces on ghosts home, compare the models atom by atom, and write the line, or stop
+  /// LAMMPS on all ranks. Collective.
   /// @param pair  calls pack() and unpack() when LAMMPS asks it
   void write(LAMMPS_NS::Pair *pair, const pwmlff::models::Neighbors &neighbors);
 
@@ -66,7 +66,7 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
   bool started = false, told_of_skipped_frames = false;
   DeviationFile file;                           // open on rank 0 only
   std::vector<std::vector<double>> forces;      // per model [nall, 3]
-  std::vector<std::vector<double>> energies;    // per model [ncentres]
+  std::vector<std::vector<double>> energies;    // per model [ncenters]
   double *reverse = nullptr;                    // the forces that are in reverse communication
 };
 

@@ -28,8 +28,9 @@ inline constexpr std::array<std::string_view, 119> ELEMENT_SYMBOLS = {
     "Th", "Pa", "U",  "Np", "Pu", "Am", "Cm", "Bk", "Cf", "Es", "Fm", "Md", "No", "Lr", "Rf",
     "Db", "Sg", "Bh", "Hs", "Mt", "Ds", "Rg", "Cn", "Nh", "Fl", "Mc", "Lv", "Ts", "Og"};
 
-/// Standard atomic weights in g/mol, to two decimals or four digits (IUPAC 2016, doi:10.1515/pac-2016-0402); the mass
-/// number of the longest-lived isotope where there is none. Index 0 is unused.
+/// Standard atomic weights in g/mol, to two decimals or four digits (IUPAC 2016,
+/// doi:10.1515/pac-2016-0402); the mass number of the longest-lived isotope where there is none.
+/// Index 0 is unused.
 inline constexpr std::array<double, 119> ATOMIC_WEIGHTS = {
     0,      1.008,  4.003,  6.94,   9.012,  10.81,  12.01,  14.01,  16,     19,     20.18,  22.99,
     24.3,   26.98,  28.09,  30.97,  32.06,  35.45,  39.95,  39.1,   40.08,  44.96,  47.87,  50.94,
@@ -42,7 +43,8 @@ inline constexpr std::array<double, 119> ATOMIC_WEIGHTS = {
     247.07, 247.07, 251.08, 252.08, 257.1,  258.1,  259.1,  262.11, 267.12, 268.13, 271.13, 270.13,
     269.13, 278.16, 281.17, 281.17, 285.18, 286.18, 289.19, 289.19, 293.2,  293.21, 294.21};
 
-/// Atomic number of a symbol in any case ("Hf", "HF") or of a number in digits ("72"); 0 where it is neither.
+/// Atomic number of a symbol in any case ("Hf", "HF") or of a number in digits ("72"); 0 where it
+/// is neither.
 inline int atomic_number(std::string_view name)
 {
   int number = 0;

@@ -3,7 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// How far the ghosts of a LAMMPS instance reach, where pair styles need more than the user asked for.
+// How far the ghosts of a LAMMPS instance reach, where pair styles need more than the user asked
+// for.
 
 #ifndef PWMLFF_GHOST_CUTOFF_H
 #define PWMLFF_GHOST_CUTOFF_H
@@ -14,8 +15,8 @@ class Comm;
 
 namespace pair_pwmlff {
 
-/// The need of one style. LAMMPS's cutoff is the largest of all needs and of what the user has said (comm_modify
-/// cutoff), also when needs end in another order than they began in.
+/// The need of one style. LAMMPS's cutoff is the largest of all needs and of what the user has said
+/// (comm_modify cutoff), also when needs end in another order than they began in.
 class GhostCutoff {
  public:
   explicit GhostCutoff(LAMMPS_NS::Comm *comm) : comm(comm) {}

@@ -16,8 +16,9 @@ namespace {
 
 using Settings = int(void *lmp, const char *name);
 
-// LAMMPS::git_descriptor(), a static function: its name and call are as stable as one in C. The function of the C
-// interface that should tell, lammps_extract_global, returns the address of this one in place of the text.
+// LAMMPS::git_descriptor(), a static function: its name and call are as stable as one in C. The
+// function of the C interface that should tell, lammps_extract_global, returns the address of this
+// one in place of the text.
 constexpr const char *DESCRIPTOR = "_ZN9LAMMPS_NS6LAMMPS14git_descriptorEv";
 
 // What the plugin's own calls of this function would reach; null where the process has none.
@@ -49,8 +50,8 @@ std::string date_of(int version)
          std::to_string(version / 10000);
 }
 
-// "Update 4" for stable_22Jul2025_update4, empty for stable_22Jul2025. False where the descriptor is of no release:
-// LAMMPS was compiled from an archive, or from something between two releases.
+// "Update 4" for stable_22Jul2025_update4, empty for stable_22Jul2025. False where the descriptor
+// is of no release: LAMMPS was compiled from an archive, or from something between two releases.
 bool update_of(const char *descriptor, std::string &update)
 {
   if (!descriptor || std::strncmp(descriptor, "stable_", 7) != 0) return false;

@@ -123,7 +123,8 @@ CreatePair *open_style()
   return reinterpret_cast<CreatePair *>(symbol);
 }
 
-// Seconds by which ranks may come here one after the other, from the environment; false where that is no such number.
+// Seconds by which ranks may come here one after the other, from the environment; false where that
+// is no such number.
 bool load_timeout(double &seconds)
 {
   const char *const text = std::getenv(TIMEOUT_VARIABLE);

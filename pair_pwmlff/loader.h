@@ -6,11 +6,11 @@
 // Opens torch and the library with the pair style when the style is first used.
 //
 // Loading libtorch costs every rank about a quarter of a second and 100 MB; an lmp that has the
-// plugin installed but runs something else must not pay that. So there are three libraries: pwmlffplugin.so, which
-// LAMMPS opens at its start, knows neither LAMMPS, MPI nor torch; once it has seen that it fits (host.h), it opens
-// this one, which knows LAMMPS and MPI. On the first use this one finds torch, compares its release with
-// the one that the style was compiled against (the C++ interface of torch changes with every release), and only then
-// opens torch and the style.
+// plugin installed but runs something else must not pay that. So there are three libraries:
+// pwmlffplugin.so, which LAMMPS opens at its start, knows neither LAMMPS, MPI nor torch; once it
+// has seen that it fits (host.h), it opens this one, which knows LAMMPS and MPI. On the first use
+// this one finds torch, compares its release with the one that the style was compiled against (the
+// C++ interface of torch changes with every release), and only then opens torch and the style.
 
 #ifndef PWMLFF_LOADER_H
 #define PWMLFF_LOADER_H
@@ -22,9 +22,10 @@ constexpr const char *LOADER_SYMBOL = "pwmlff_load_pair";
 
 }    // namespace pair_pwmlff
 
-/// Create a PairPWMLFF for the given LAMMPS instance. Collective over the ranks of its world; if any
-/// rank cannot, all of them stop with that rank's message through Error::all. Where other ranks do not come, as
-/// their LAMMPS has no such style, it stops through Error::one after PWMLFF_LOAD_TIMEOUT seconds.
+/// Create a PairPWMLFF for the given LAMMPS instance. Collective over the ranks of its world; if
+/// any rank cannot, all of them stop with that rank's message through Error::all. Where other ranks
+/// do not come, as their LAMMPS has no such style, it stops through Error::one after
+/// PWMLFF_LOAD_TIMEOUT seconds.
 /// @param style  its name in the input
 extern "C" void *pwmlff_load_pair(void *lmp, const char *style);
 

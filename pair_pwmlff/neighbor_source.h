@@ -3,7 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Where the neighbors of a rank's atoms come from: a list of LAMMPS, or the device that evaluates the models.
+// Where the neighbors of a rank's atoms come from: a list of LAMMPS, or the device that evaluates
+// the models.
 
 #ifndef PWMLFF_NEIGHBOR_SOURCE_H
 #define PWMLFF_NEIGHBOR_SOURCE_H
@@ -63,8 +64,8 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   std::optional<GhostCutoff> ghost_cutoff;    // for message passing
 };
 
-/// Whether it is so on all ranks. They may run on different devices; where LAMMPS is told one thing, all have to tell
-/// it the same.
+/// Whether it is so on all ranks. They may run on different devices; where LAMMPS is told one
+/// thing, all have to tell it the same.
 bool on_all_ranks(MPI_Comm comm, bool here);
 
 }    // namespace pair_pwmlff

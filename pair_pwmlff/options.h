@@ -8,8 +8,8 @@
 #ifndef PWMLFF_OPTIONS_H
 #define PWMLFF_OPTIONS_H
 
-#include "device/device_map.h"
 #include "models/model.h"
+#include "placement/placement.h"
 
 #include <string>
 #include <vector>

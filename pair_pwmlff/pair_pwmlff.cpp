@@ -7,11 +7,11 @@
 
 #include "collective.h"
 #include "deviation_recorder.h"
-#include "device_map.h"
 #include "elements.h"
 #include "ensemble.h"
 #include "neighbor_source.h"
 #include "options.h"
+#include "placement.h"
 #include "report.h"
 
 #include "atom.h"
@@ -302,7 +302,8 @@ void PairPWMLFF::init_style()
 
 double PairPWMLFF::init_one(int i, int j)
 {
-  // Only a hybrid style asks for types that are NULL here: where it does not forget what they were before.
+  // Only a hybrid style asks for types that are NULL here: where it does not forget what they were
+  // before.
   const double cutoff = impl->models.front()->info().cutoff;
   cutghost[i][j] = cutghost[j][i] = cutoff;
   return cutoff;
@@ -360,8 +361,8 @@ const Evaluation &PairPWMLFF::evaluate(int model)
           "overlapping atoms or a time step that is too long",
           m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep));
   };
-  // Energies first: forces on all neighbours of the atom to blame are no numbers either.
-  for (int row = 0; row < neighbors.ncentres(); ++row) require_finite(row, result.atom_energy[row]);
+  // Energies first: forces on all neighbors of the atom to blame are no numbers either.
+  for (int row = 0; row < neighbors.ncenters(); ++row) require_finite(row, result.atom_energy[row]);
   const double *const f = result.force;
   for (int row = 0; row < neighbors.nrows(); ++row)
     require_finite(row, f[3 * row] + f[3 * row + 1] + f[3 * row + 2]);
@@ -398,7 +399,7 @@ void PairPWMLFF::compute(int eflag, int vflag)
   const int nmodels = deviation ? static_cast<int>(impl->models.size()) : 1;
   for (int model = 0; model < nmodels; ++model) {
     // A rank without atoms still takes part below.
-    const Evaluation *const result = neighbors.ncentres() > 0 ? &evaluate(model) : nullptr;
+    const Evaluation *const result = neighbors.ncenters() > 0 ? &evaluate(model) : nullptr;
     if (model == 0 && result) tally(*result);
     if (deviation) impl->recorder->keep(model, neighbors, result, impl->energy_unit);
   }
@@ -419,7 +420,7 @@ void PairPWMLFF::tally(const Evaluation &result)
   }
   if (eflag_global) eng_vdwl += unit * result.energy;
   if (eflag_atom)
-    for (int row = 0; row < neighbors.ncentres(); ++row)
+    for (int row = 0; row < neighbors.ncenters(); ++row)
       eatom[neighbors.atom()[row]] += unit * result.atom_energy[row];
   if (vflag_global)
     for (int k = 0; k < 6; ++k) virial[k] += unit * result.virial[k];

@@ -58,8 +58,8 @@ constexpr char PWMLFF[] = "pwmlff", MATPL[] = "matpl", MATPL_DP[] = "matpl/dp";
 
 }    // namespace
 
-// Called by LAMMPS when it loads pwmlffplugin.so. Where the two do not fit together it says so and registers nothing:
-// an input without this style runs as before.
+// Called by LAMMPS when it loads pwmlffplugin.so. Where the two do not fit together it says so and
+// registers nothing: an input without this style runs as before.
 extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *lmp, void *handle,
                                                                          void *regfunc)
 {

@@ -26,8 +26,8 @@ std::string describe(const Ensemble &models, const std::string &style,
                      const std::vector<int> &species_of_type, int out_freq,
                      const std::string &out_file);
 
-/// Warn of types with the mass of another element: elements in the wrong order run without a word, and give wrong
-/// numbers.
+/// Warn of types with the mass of another element: elements in the wrong order run without a word,
+/// and give wrong numbers.
 void check_masses(LAMMPS_NS::LAMMPS *lmp, const pwmlff::models::ModelInfo &info,
                   const std::vector<int> &species_of_type);
 

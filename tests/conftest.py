@@ -11,7 +11,9 @@ import pytest
 
 DATA_VARIABLE = "PWMLFF_TEST_DATA"
 #: Few tests that take a minute each (a compiler reads torch's headers, hundreds of runs).
-LONG = ("test_input_sequences.py", "test_proof.py", "test_damaged_files.py", "test_scripted.py")
+LONG = (
+    "test_input_sequences.py", "test_verification.py", "test_damaged_files.py", "test_scripted.py"
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):

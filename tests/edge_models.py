@@ -40,7 +40,7 @@ class Masked(nn.Module):
 
 
 class MessagePassing(nn.Module):
-    """Features of atoms from those of their neighbours, several times; then their energies."""
+    """Features of atoms from those of their neighbors, several times; then their energies."""
 
     def __init__(self, atom_type: list[int], cutoff: float, rounds: int = 2, seed: int = 0):
         super().__init__()

@@ -77,7 +77,7 @@ ENGINES = {
     "exact": Engine("engine fused precision exact"),
     "double": Engine("engine fused precision double", 1e-8, 1e-8, 1e-6, 1e-5),
     "mixed": Engine("engine fused precision mixed", 1e-6, 5e-6, 1e-4, 1e-2),
-    # The code for GPUs with its own list of neighbours, and with that of LAMMPS.
+    # The code for GPUs with its own list of neighbors, and with that of LAMMPS.
     "device": Engine("engine fused precision double", 1e-8, 1e-8, 1e-6, 1e-5, ON_DEVICE),
     "device mixed": Engine(
         "engine fused precision mixed neighbors lammps", 1e-6, 5e-6, 1e-4, 1e-2, ON_DEVICE

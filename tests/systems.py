@@ -77,7 +77,7 @@ SYSTEMS = {
     "two elements, slab": System((8, 72), (8, 72, 8, 8, 72), pbc=(True, True, False)),
     "three elements, triclinic": System((22, 8, 38), (8, 38, 22, 8, 22, 38, 8), TRICLINIC),
     "three elements, one without atoms": System((22, 8, 38), (38, 22, 38, 22)),
-    "no neighbours": System(
+    "no neighbors": System(
         (8, 72), (72, 8, 8), ((90.0, 0.0, 0.0), (0.0, 90.0, 0.0), (0.0, 0.0, 90.0)), rmax=2.0
     ),
     "embedding from width one": System(embedding=(1, 2, 5), fitting=(9,)),

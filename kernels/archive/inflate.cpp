@@ -15,7 +15,7 @@
 namespace pwmlff {
 namespace {
 
-/* ---- checksum: eight bytes at a time (M. E. Kounavis and F. L. Berry, doi:10.1109/TC.2008.85) ---- */
+/* ---- checksum: eight bytes at a time (Kounavis and Berry, doi:10.1109/TC.2008.85) ---- */
 
 constexpr std::size_t SLICES = 8;
 using Slices = std::array<std::array<std::uint32_t, 256>, SLICES>;
@@ -97,14 +97,16 @@ class Bits {
   int count = 0;    // bits in held
 };
 
-/// A canonical Huffman code: a table over its short codes, and the first code of each length for the others. Making
-/// one takes no longer for long codes, so that a stream of many small blocks is not slow.
+/// A canonical Huffman code: a table over its short codes, and the first code of each length for
+/// the others. Making one takes no longer for long codes, so that a stream of many small blocks is
+/// not slow.
 class Code {
  public:
   static constexpr int LONGEST = 15, SHORT = 9;    // bits
   static constexpr std::size_t MOST_SYMBOLS = 288;
 
-  /// @param complete  whether each sequence of bits has to mean something, which a single code cannot
+  /// @param complete  whether each sequence of bits has to mean something, which a single code
+  ///        cannot
   void assign(std::span<const std::uint8_t> lengths, bool complete)
   {
     used.fill(0);
@@ -257,7 +259,8 @@ void read_codes(Bits &stream, Codes &codes)
   }
   if (lengths[END_OF_BLOCK] == 0) broken("a block without an end");
   const std::span<const std::uint8_t> all(lengths.data(), wanted);
-  // A code of one symbol has one bit, whose other value means nothing; of distances there may be none.
+  // A code of one symbol has one bit, whose other value means nothing; of distances there may be
+  // none.
   const auto single = [](std::span<const std::uint8_t> some) {
     return std::all_of(some.begin(), some.end(), [](std::uint8_t length) { return length <= 1; });
   };

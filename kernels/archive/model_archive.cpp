@@ -20,7 +20,7 @@
 namespace pwmlff {
 namespace {
 
-using Kind = PickleValue::Kind;
+using Tag = PickleValue::Tag;
 using namespace std::string_view_literals;
 
 constexpr const char *EXPECTED =
@@ -60,7 +60,8 @@ std::string_view line(std::string_view &rest)
   return result;
 }
 
-// "forcefield.ff" of PWMLFF: the number of the kind of model, an empty line, numbers (src/aux/extract_ff.py).
+// "forcefield.ff" of PWMLFF: the number of the kind of model, an empty line, numbers
+// (src/aux/extract_ff.py).
 bool is_forcefield(std::string_view bytes)
 {
   const std::string_view kind = line(bytes), gap = line(bytes), numbers = line(bytes);
@@ -122,7 +123,7 @@ std::string name_of_other(std::string_view bytes)
 /// "module.name" of the class of a value, if it has one.
 std::string class_of(const PickleValue &value)
 {
-  if (value.kind != Kind::object || value.items.empty() || value.items[0]->kind != Kind::global)
+  if (value.tag != Tag::object || value.items.empty() || value.items[0]->tag != Tag::global)
     return {};
   std::string name = printable(value.items[0]->text, 120);
   const std::size_t gap = value.items[0]->text.find('\n');
@@ -140,7 +141,7 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
     const PickleValue &root = read.root();
     const std::string made_by = class_of(root);
     const bool ordered = made_by == "collections.OrderedDict";
-    if (root.kind != Kind::dict && !ordered)
+    if (root.tag != Tag::dict && !ordered)
       return head +
              (made_by.empty() ? std::string("a plain value")
                               : "a Python object of class " + made_by) +
@@ -151,7 +152,7 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
     int nkeys = 0;
     bool of_matpl = false;
     for (std::size_t k = ordered ? 2 : 0; k + 1 < root.items.size(); k += 2) {
-      if (root.items[k]->kind != Kind::text) continue;
+      if (root.items[k]->tag != Tag::text) continue;
       of_matpl |= root.items[k]->text == "json_file";
       if (++nkeys <= 6) keys += (nkeys > 1 ? ", " : "") + printable(root.items[k]->text, 40);
       if (nkeys == 7) keys += ", ...";
@@ -170,7 +171,8 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
 
 /* ---- tensors and storages ---- */
 
-/// Bytes of an element of a storage class like "DoubleStorage" or "Float8_e5m2Storage"; 0 for an unknown one.
+/// Bytes of an element of a storage class like "DoubleStorage" or "Float8_e5m2Storage"; 0 for an
+/// unknown one.
 std::int64_t element_bytes(std::string_view name)
 {
   constexpr std::string_view ending = "Storage";
@@ -186,8 +188,8 @@ std::int64_t element_bytes(std::string_view name)
       {"ComplexDouble", 16}, {"ComplexHalf", 4}, {"Untyped", 1}};
   for (const Storage &storage : storages)
     if (storage.name == name) return storage.bytes;
-  // The others say their bits: BFloat16, Float8_e5m2, UInt64, QInt32. What is less than a byte takes one, as
-  // Float4_e2m1fn_x2 and Bits2x4 do, which are two and four to a byte.
+  // The others say their bits: BFloat16, Float8_e5m2, UInt64, QInt32. What is less than a byte
+  // takes one, as Float4_e2m1fn_x2 and Bits2x4 do, which are two and four to a byte.
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto digit = std::find_if(name.begin(), name.end(), is_digit);
   const auto letters = static_cast<std::size_t>(digit - name.begin());
@@ -210,10 +212,9 @@ class TensorCheck {
   void check(const Pickle &pickle)
   {
     for (const PickleValue &value : pickle.values()) {
-      if (value.kind == Kind::persistent) check_storage(value);
-      if (value.kind == Kind::object && value.items.size() >= 2 &&
-          value.items[1]->kind == Kind::list && !value.items[1]->items.empty() &&
-          value.items[1]->items[0]->kind == Kind::persistent)
+      if (value.tag == Tag::persistent) check_storage(value);
+      if (value.tag == Tag::object && value.items.size() >= 2 && value.items[1]->tag == Tag::list &&
+          !value.items[1]->items.empty() && value.items[1]->items[0]->tag == Tag::persistent)
         check_tensor(value.items[1]->items);
     }
   }
@@ -228,8 +229,8 @@ class TensorCheck {
   Storage storage_of(const PickleValue &value) const
   {
     const auto &id = value.items.front()->items;
-    if (value.items.front()->kind != Kind::list || id.size() < 5 || id[0]->text != "storage" ||
-        id[1]->kind != Kind::global || id[2]->kind != Kind::text || id[4]->kind != Kind::integer ||
+    if (value.items.front()->tag != Tag::list || id.size() < 5 || id[0]->text != "storage" ||
+        id[1]->tag != Tag::global || id[2]->tag != Tag::text || id[4]->tag != Tag::integer ||
         id[4]->integer < 0)
       fail("a storage is not described as torch does");
     const std::string_view type = id[1]->text.substr(id[1]->text.find('\n') + 1);
@@ -243,7 +244,7 @@ class TensorCheck {
     const Storage storage = storage_of(value);
     if (storage.numel == 0) return;
     const PickleValue &device = *value.items.front()->items[3];
-    if (device.kind == Kind::text && starts(device.text, "meta"))
+    if (device.tag == Tag::text && starts(device.text, "meta"))
       throw Unusable(
           "its tensor '" + printable(storage.member) +
           "' has no contents (device meta); give the model its weights before it is saved");
@@ -262,8 +263,8 @@ class TensorCheck {
     const auto broken = [&] {
       fail("a tensor goes beyond its storage '" + printable(storage.member) + "'");
     };
-    if (arguments.size() < 4 || arguments[1]->kind != Kind::integer ||
-        arguments[2]->kind != Kind::list || arguments[3]->kind != Kind::list ||
+    if (arguments.size() < 4 || arguments[1]->tag != Tag::integer ||
+        arguments[2]->tag != Tag::list || arguments[3]->tag != Tag::list ||
         arguments[2]->items.size() != arguments[3]->items.size())
       broken();
     __extension__ using Wide = __int128;
@@ -271,7 +272,7 @@ class TensorCheck {
     if (last < 0) broken();
     for (std::size_t k = 0; k < arguments[2]->items.size(); ++k) {
       const PickleValue &size = *arguments[2]->items[k], &stride = *arguments[3]->items[k];
-      if (size.kind != Kind::integer || stride.kind != Kind::integer || size.integer < 0 ||
+      if (size.tag != Tag::integer || stride.tag != Tag::integer || size.integer < 0 ||
           stride.integer < 0)
         broken();
       elements *= size.integer;

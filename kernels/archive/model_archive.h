@@ -3,9 +3,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Whether the bytes of a model file are a sound TorchScript archive, and whether what it says of itself is
-// plausible: asked before torch sees the file, by the pair style and by Python alike. torch itself compares no
-// checksum, and takes sizes and places from a file as they are.
+// Whether the bytes of a model file are a sound TorchScript archive, and whether what it says of
+// itself is plausible: asked before torch sees the file, by the pair style and by Python alike.
+// torch itself compares no checksum, and takes sizes and places from a file as they are.
 //
 // A library of its own: Python opens it without torch.
 
@@ -19,13 +19,14 @@
 
 namespace pwmlff {
 
-/// Check the zip file (zip.h) and that each tensor lies within its storage and each storage is a member of its
-/// size. Code is not looked at.
-/// @throws std::runtime_error whose text goes on after the name of the file: "is damaged: ...", "is a ...",
-///         "cannot be used, though no damage was found: ...", with what to do
+/// Check the zip file (zip.h) and that each tensor lies within its storage and each storage is a
+/// member of its size. Code is not looked at.
+/// @throws std::runtime_error whose text goes on after the name of the file: "is damaged: ...", "is
+///         a ...", "cannot be used, though no damage was found: ...", with what to do
 void check_model_archive(std::string_view bytes);
 
-/// The Python class that TorchScript calls "__torch__.module.___torch_mangle_7.Name": "module.Name".
+/// The Python class that TorchScript calls "__torch__.module.___torch_mangle_7.Name":
+/// "module.Name".
 std::string python_class(const std::string &name);
 
 /// Name of the Python class of the module in an archive that is sound.
@@ -40,7 +41,8 @@ struct ModelLimits {
   std::vector<std::int64_t> atom_type;
 };
 
-/// Check that it is finite, and what a simulation can have: anything else would hang it or exhaust the memory.
+/// Check that it is finite, and what a simulation can have: anything else would hang it or exhaust
+/// the memory.
 /// @throws std::runtime_error whose text goes on after the name of the file
 void check_limits(const ModelLimits &limits);
 
@@ -48,8 +50,8 @@ void check_limits(const ModelLimits &limits);
 
 extern "C" {
 
-/// The same for other languages. @return 0, or -1 for an error whose text, ended by a zero, is then in
-/// message[0 .. message_size-1]
+/// The same for other languages. @return 0, or -1 for an error whose text, ended by a zero, is then
+/// in message[0 .. message_size-1]
 int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, int message_size);
 
 /// The name is then in text[0 .. text_size-1].

@@ -15,7 +15,7 @@
 namespace pwmlff {
 namespace {
 
-using Kind = PickleValue::Kind;
+using Tag = PickleValue::Tag;
 
 constexpr std::size_t MOST_VALUES = 1 << 22;
 constexpr int MOST_DEPTH = 1000;    // of values in each other
@@ -123,10 +123,10 @@ class Machine {
       case BINUNICODE8:
       case BINBYTES8:
       case BYTEARRAY8:
-        push(Kind::text).text = take(unsigned_integer(8));
+        push(Tag::text).text = take(unsigned_integer(8));
         return true;
       case FROZENSET:
-        collect(Kind::list, since_mark());
+        collect(Tag::list, since_mark());
         return true;
       case NEWOBJ_EX:
         call(3);
@@ -149,22 +149,22 @@ class Machine {
         stack.push_back(nullptr);
         break;
       case NONE:
-        push(Kind::none);
+        push(Tag::none);
         break;
       case NEWTRUE:
-        push(Kind::boolean).integer = 1;
+        push(Tag::boolean).integer = 1;
         break;
       case NEWFALSE:
-        push(Kind::boolean);
+        push(Tag::boolean);
         break;
       case BININT:
-        push(Kind::integer).integer = static_cast<std::int32_t>(unsigned_integer(4));
+        push(Tag::integer).integer = static_cast<std::int32_t>(unsigned_integer(4));
         break;
       case BININT1:
-        push(Kind::integer).integer = static_cast<std::int64_t>(unsigned_integer(1));
+        push(Tag::integer).integer = static_cast<std::int64_t>(unsigned_integer(1));
         break;
       case BININT2:
-        push(Kind::integer).integer = static_cast<std::int64_t>(unsigned_integer(2));
+        push(Tag::integer).integer = static_cast<std::int64_t>(unsigned_integer(2));
         break;
       case LONG1: {
         const std::uint64_t n = unsigned_integer(1);
@@ -178,12 +178,12 @@ class Machine {
       case BINUNICODE:
       case BINSTRING:
       case BINBYTES:
-        push(Kind::text).text = take(unsigned_integer(4));
+        push(Tag::text).text = take(unsigned_integer(4));
         break;
       case SHORT_BINUNICODE:
       case SHORT_BINSTRING:
       case SHORT_BINBYTES:
-        push(Kind::text).text = take(unsigned_integer(1));
+        push(Tag::text).text = take(unsigned_integer(1));
         break;
       case GLOBAL:
         global();
@@ -194,22 +194,22 @@ class Machine {
       case EMPTY_LIST:
       case EMPTY_SET:
       case EMPTY_TUPLE:
-        push(Kind::list);
+        push(Tag::list);
         break;
       case EMPTY_DICT:
-        push(Kind::dict);
+        push(Tag::dict);
         break;
       case TUPLE:
-        collect(Kind::list, since_mark());
+        collect(Tag::list, since_mark());
         break;
       case TUPLE1:
-        collect(Kind::list, last(1));
+        collect(Tag::list, last(1));
         break;
       case TUPLE2:
-        collect(Kind::list, last(2));
+        collect(Tag::list, last(2));
         break;
       case TUPLE3:
-        collect(Kind::list, last(3));
+        collect(Tag::list, last(3));
         break;
       case APPEND:
         add(last(1));
@@ -223,7 +223,7 @@ class Machine {
         add(since_mark());
         break;
       case BINPERSID:
-        collect(Kind::persistent, last(1));
+        collect(Tag::persistent, last(1));
         break;
       case REDUCE:
       case NEWOBJ:
@@ -272,20 +272,20 @@ class Machine {
   void long_integer(std::uint64_t nbytes)
   {
     if (nbytes > 8) {
-      push(Kind::text).text = take(nbytes);
+      push(Tag::text).text = take(nbytes);
       return;
     }
     const auto n = static_cast<int>(nbytes);
     std::uint64_t value = unsigned_integer(n);
     if (n > 0 && n < 8 && (value >> (8 * n - 1)) != 0) value |= ~std::uint64_t{0} << (8 * n);
-    push(Kind::integer).integer = static_cast<std::int64_t>(value);
+    push(Tag::integer).integer = static_cast<std::int64_t>(value);
   }
 
   void real()
   {
     std::uint64_t value = 0;
     for (const char byte : take(8)) value = value << 8 | static_cast<unsigned char>(byte);
-    push(Kind::real).real = std::bit_cast<double>(value);
+    push(Tag::real).real = std::bit_cast<double>(value);
   }
 
   void global()
@@ -294,19 +294,19 @@ class Machine {
     const std::size_t second =
         first == std::string_view::npos ? first : bytes.find('\n', first + 1);
     if (second == std::string_view::npos) fail("it ends too early");
-    push(Kind::global).text = take(second - at);
+    push(Tag::global).text = take(second - at);
     take(1);
   }
 
   /* ---- stack and memo ---- */
 
-  PickleValue &push(Kind kind)
+  PickleValue &push(Tag tag)
   {
     if (values.size() >= MOST_VALUES)
       throw Unusable("a table in it has more than " + std::to_string(MOST_VALUES) +
                      " values; keep large arrays in tensors");
     PickleValue &value = values.emplace_back();
-    value.kind = kind;
+    value.tag = tag;
     value.index = static_cast<std::uint32_t>(values.size() - 1);
     stack.push_back(&value);
     return value;
@@ -339,9 +339,9 @@ class Machine {
     return items;
   }
 
-  void collect(Kind kind, Items items) { push(kind).items = std::move(items); }
+  void collect(Tag tag, Items items) { push(tag).items = std::move(items); }
 
-  void call(int n) { collect(Kind::object, last(n)); }
+  void call(int n) { collect(Tag::object, last(n)); }
 
   void add(const Items &items)
   {

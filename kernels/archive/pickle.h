@@ -18,7 +18,7 @@ namespace pwmlff {
 
 /// A value in a pickle. Texts are views into the pickle.
 struct PickleValue {
-  enum class Kind {
+  enum class Tag {
     none,
     boolean,
     integer,
@@ -30,7 +30,7 @@ struct PickleValue {
     object,       // items: what is called or made, its arguments, and its state if it is given one
     persistent    // items: the identifier
   };
-  Kind kind = Kind::none;
+  Tag tag = Tag::none;
   std::int64_t integer = 0;
   double real = 0.0;
   std::string_view text;
@@ -43,7 +43,7 @@ class Pickle {
  public:
   enum class Writer {
     torch,    // of archives: torch's own, which writes few operations
-    python    // of torch.save: all operations of these protocols but those for buffers and registered extensions
+    python    // of torch.save: all operations but those for buffers and registered extensions
   };
 
   /// @param bytes  of the pickle; they have to stay where they are
@@ -51,8 +51,8 @@ class Pickle {
   /// @throws std::runtime_error where it is none, or has operations that its writer does not write
   Pickle(std::string_view bytes, Writer writer);
 
-  /// @throws Unusable where values are in each other so deeply that what destroys them, which calls itself,
-  ///         exhausts the stack
+  /// @throws Unusable where values are in each other so deeply that what destroys them, which calls
+  ///         itself, exhausts the stack
   /// @throws std::runtime_error where one is in itself, which torch writes no archive of
   void check_depth() const;
 

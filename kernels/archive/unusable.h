@@ -10,7 +10,8 @@
 
 namespace pwmlff {
 
-/// A file in which no damage was found, but something that is beyond what is used; the text says what to do.
+/// A file in which no damage was found, but something that is beyond what is used; the text says
+/// what to do.
 class Unusable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -3,8 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// A zip file in memory, read so strictly that nothing in it can be understood in two ways: torch looks at
-// some of the fields only, and at no checksum.
+// A zip file in memory, read so strictly that nothing in it can be understood in two ways: torch
+// looks at some of the fields only, and at no checksum.
 
 #ifndef PWMLFF_ARCHIVE_ZIP_H
 #define PWMLFF_ARCHIVE_ZIP_H
@@ -30,10 +30,12 @@ class Zip {
   /// Read the directory and check all members: headers against directory, places, sizes, CRC-32.
   /// @param bytes  of the file; they have to stay where they are
   /// @throws Unusable where a compressed member claims to be too large
-  /// @throws std::runtime_error that says what is wrong, where it is damaged or of a form that is not read
+  /// @throws std::runtime_error that says what is wrong, where it is damaged or of a form that is
+  ///        not read
   explicit Zip(std::string_view bytes);
 
-  /// Files, in the order of the directory. Entries of folders, which have no contents, are left out.
+  /// Files, in the order of the directory. Entries of folders, which have no contents, are left
+  /// out.
   const std::vector<ZipMember> &members() const { return members_; }
 
   /// Name of the first entry, be it of a folder: torch takes the folder of an archive from it.

@@ -17,7 +17,7 @@ namespace {
 
 class HostDevice : public Device {
  public:
-  HostDevice(Kind kind, const std::string &name) : Device(kind, name) {}
+  HostDevice(Mode mode, const std::string &name) : Device(mode, name) {}
 
   void *allocate(Place, std::size_t bytes) override
   {
@@ -63,8 +63,8 @@ class HostDevice : public Device {
 
 std::shared_ptr<Device> Device::make(const std::string &name)
 {
-  if (name == "cpu") return std::make_shared<HostDevice>(Kind::serial, name);
-  if (name == "cpu:lanes") return std::make_shared<HostDevice>(Kind::threads, name);
+  if (name == "cpu") return std::make_shared<HostDevice>(Mode::serial, name);
+  if (name == "cpu:lanes") return std::make_shared<HostDevice>(Mode::threads, name);
   static constexpr const char *cuda = "cuda:";
   if (name.rfind(cuda, 0) == 0) {
     int index = -1;

@@ -3,11 +3,12 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Where team kernels run: memory, copies and launches on one CUDA device, or on the CPU in its place.
+// Where team kernels run: memory, copies and launches on one CUDA device, or on the CPU in its
+// place.
 //
 // Needs no torch. Work on a CUDA device goes to one stream of its own, in order, and is not waited
-// for until synchronize(). Making a device makes it the current one of the thread; every call runs with
-// its device current, whatever the thread has done in between.
+// for until synchronize(). Making a device makes it the current one of the thread; every call runs
+// with its device current, whatever the thread has done in between.
 
 #ifndef PWMLFF_DEVICE_H
 #define PWMLFF_DEVICE_H
@@ -29,7 +30,7 @@ namespace pwmlff {
 
 class PWMLFF_KERNELS_API Device {
  public:
-  enum class Kind { serial, threads, cuda };
+  enum class Mode { serial, threads, cuda };
   enum class Place { device, host };
 
   /// @param name "cuda:N"; "cpu", one lane per team; or "cpu:lanes", a thread for each lane of a
@@ -38,7 +39,7 @@ class PWMLFF_KERNELS_API Device {
   static std::shared_ptr<Device> make(const std::string &name);
 
   virtual ~Device() = default;
-  Kind kind() const { return kind_; }
+  Mode mode() const { return mode_; }
   const std::string &name() const { return name_; }    // "cuda:0 (NVIDIA H200)"
 
   /// Memory of the device, or of the host where copies to and from the device are fast.
@@ -69,8 +70,8 @@ class PWMLFF_KERNELS_API Device {
   {
     if (nitems <= 0) return;
     if (measuring) mark_begin(Kernel::name);
-    if (kind_ == Kind::serial) run_serial(nitems, scratch, kernel);
-    else if (kind_ == Kind::threads) run_threads(nitems, scratch, kernel);
+    if (mode_ == Mode::serial) run_serial(nitems, scratch, kernel);
+    else if (mode_ == Mode::threads) run_threads(nitems, scratch, kernel);
     else
       run_cuda([&](void *stream, const char **running) {
         launch_teams_cuda(nitems, scratch, kernel, stream, running);
@@ -79,7 +80,7 @@ class PWMLFF_KERNELS_API Device {
   }
 
  protected:
-  Device(Kind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
+  Device(Mode mode, std::string name) : mode_(mode), name_(std::move(name)) {}
 
   /// A call that launches a kernel on a stream (cudaStream_t), as launch_teams_cuda.
   struct Launch {
@@ -149,7 +150,7 @@ class PWMLFF_KERNELS_API Device {
   // What scratch holds on the CPU at first, as on a GPU nothing is zero by itself.
   static constexpr double NOT_A_NUMBER = std::numeric_limits<double>::quiet_NaN();
 
-  Kind kind_;
+  Mode mode_;
   std::string name_;
   bool measuring = false;
 };

@@ -13,8 +13,8 @@
 namespace pwmlff {
 namespace {
 
-// Whether this process uses a device. Making a device the current one makes a context on it, which takes
-// hundreds of MiB, so the guard below does not go back to one that nobody uses.
+// Whether this process uses a device. Making a device the current one makes a context on it, which
+// takes hundreds of MiB, so the guard below does not go back to one that nobody uses.
 bool is_in_use(int index)
 {
   using GetState = CUresult (*)(CUdevice, unsigned *, int *);
@@ -63,7 +63,7 @@ class DeviceGuard {
 class CudaDevice : public Device {
  public:
   CudaDevice(int index, const cudaDeviceProp &properties) :
-      Device(Kind::cuda, "cuda:" + std::to_string(index) + " (" + properties.name + ")"),
+      Device(Mode::cuda, "cuda:" + std::to_string(index) + " (" + properties.name + ")"),
       index(index),
       largest(properties.sharedMemPerBlockOptin),
       nprocessors(properties.multiProcessorCount)

@@ -9,7 +9,8 @@
 //
 //   static constexpr int lanes;           threads of a team: a power of two up to 32, or a block
 //   static constexpr const char *name;    for messages
-//   template <class Team> PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const;
+//   template <class Team>
+//   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const;
 //
 // A team offers
 //
@@ -36,9 +37,9 @@
 
 namespace pwmlff {
 
-/// Tells the compiler that a pointer, which a kernel has read from memory, leads to memory of the GPU and
-/// not into scratch; without that each access first finds out.
-template <class T> PWMLFF_HOST_DEVICE const T *in_memory(const T *pointer)
+/// Tells the compiler that a pointer, which a kernel has read from memory, leads to memory of the
+/// GPU and not into scratch; without that each access first finds out.
+template <class T> PWMLFF_HOST_DEVICE const T *global_pointer(const T *pointer)
 {
 #ifdef __CUDA_ARCH__
   __builtin_assume(__isGlobal(pointer));
@@ -72,7 +73,7 @@ class SerialTeam {
   template <class T> T *scratch() const { return static_cast<T *>(scratch_); }
   void sync() const {}
   template <class T> T sum(T value) const { return value; }
-  int rank(bool predicate, int &total) const
+  int count_below(bool predicate, int &total) const
   {
     total = predicate;
     return 0;
@@ -120,7 +121,7 @@ class ThreadTeam {
     sync();
     return static_cast<T>(total);
   }
-  int rank(bool predicate, int &total) const
+  int count_below(bool predicate, int &total) const
   {
     common.flags[lane_] = predicate;
     sync();
@@ -150,7 +151,8 @@ class ThreadTeam {
   void *scratch_;
 };
 
-/// Threads of a block on a GPU: teams up to a warp share one, the more of them the less scratch they need.
+/// Threads of a block on a GPU: teams up to a warp share one, the more of them the less scratch
+/// they need.
 struct BlockShape {
   int threads;
   std::size_t scratch;    // bytes of all teams
@@ -158,10 +160,10 @@ struct BlockShape {
   static constexpr int WARP = 32;
   static constexpr std::size_t GRANTED = 48 * 1024;    // what a block gets without asking
 
-  /// @param lanes of a team @param of_team bytes of scratch that a team asks for
-  static constexpr BlockShape of(int lanes, std::size_t of_team)
+  /// @param lanes of a team @param team_bytes bytes of scratch that a team asks for
+  static constexpr BlockShape make(int lanes, std::size_t team_bytes)
   {
-    const std::size_t each = padded(of_team);
+    const std::size_t each = padded(team_bytes);
     int threads = most_threads(lanes);
     while (threads > WARP && threads > lanes && threads / lanes * each > GRANTED) threads /= 2;
     return {threads, threads / lanes * each};
@@ -170,10 +172,11 @@ struct BlockShape {
   static constexpr std::size_t padded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 };
 
-/// Run a team kernel for item = 0 .. nitems-1 on the current CUDA device, on a stream (cudaStream_t)
-/// and without waiting for it.
+/// Run a team kernel for item = 0 .. nitems-1 on the current CUDA device, on a stream
+/// (cudaStream_t) and without waiting for it.
 /// @param scratch bytes of scratch of a team
-/// @param running where the GPU writes Kernel::name when it begins, in host memory that it sees, or null
+/// @param running where the GPU writes Kernel::name when it begins, in host memory that it sees, or
+///        null
 /// @throws std::runtime_error where the launch is refused, or where there is no CUDA in this build
 template <class Kernel>
 void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &kernel, void *stream,

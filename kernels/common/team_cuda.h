@@ -41,7 +41,7 @@ template <int N> class CudaTeam {
       value += __shfl_xor_sync(mask(), value, offset, N);
     return value;
   }
-  __device__ int rank(bool predicate, int &total) const
+  __device__ int count_below(bool predicate, int &total) const
   {
     static_assert(N <= WARP);
     const unsigned votes = __ballot_sync(mask(), predicate) & mask();
@@ -89,7 +89,7 @@ void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &k
                        const char **running)
 {
   if (nitems == 0) return;
-  const BlockShape shape = BlockShape::of(Kernel::lanes, scratch);
+  const BlockShape shape = BlockShape::make(Kernel::lanes, scratch);
   const int nteams = shape.threads / Kernel::lanes;
   cudaGetLastError();    // what went wrong before has been reported, and is not of this launch
   cudaError_t status = cudaSuccess;

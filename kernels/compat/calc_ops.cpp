@@ -23,7 +23,7 @@ void check_slots(const at::Tensor &list_neigh, const at::Tensor &dE, const at::T
               Ri_d.sizes(), "; expected ", at::IntArrayRef({batch, natoms, 4 * n, 3}));
 }
 
-// Force of each slot on its neighbour [batch, natoms, n, 3]; zero for empty slots.
+// Force of each slot on its neighbor [batch, natoms, n, 3]; zero for empty slots.
 at::Tensor slot_force(const at::Tensor &list_neigh, const at::Tensor &dE, const at::Tensor &Ri_d)
 {
   const std::int64_t batch = list_neigh.size(0), natoms = list_neigh.size(1),

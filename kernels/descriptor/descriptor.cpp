@@ -31,7 +31,7 @@ void check_layers(at::TensorList weight, at::TensorList bias)
 
 at::Tensor dp_descriptor(const at::Tensor &moments, std::int64_t m2)
 {
-  check_shape("moments", moments, {-1, 4, -1}, "[number of centres, 4, channels]");
+  check_shape("moments", moments, {-1, 4, -1}, "[number of centers, 4, channels]");
   TORCH_CHECK(m2 >= 1 && m2 <= moments.sym_size(2), "m2 is ", m2, "; expected 1 to ",
               moments.sym_size(2), ", the number of channels");
   return at::matmul(moments.transpose(1, 2), moments.narrow(2, 0, m2)).flatten(1);
@@ -40,7 +40,7 @@ at::Tensor dp_descriptor(const at::Tensor &moments, std::int64_t m2)
 at::Tensor dp_fitting(const at::Tensor &x, at::TensorList weight, at::TensorList bias,
                       at::TensorList resnet_dt)
 {
-  check_shape("x", x, {-1, -1}, "[number of centres, width]");
+  check_shape("x", x, {-1, -1}, "[number of centers, width]");
   check_layers(weight, bias);
   const std::size_t last = weight.size() - 1;
   TORCH_CHECK(resnet_dt.size() == last, "resnet_dt has ", resnet_dt.size(), " tensors; expected ",

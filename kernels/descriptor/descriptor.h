@@ -18,7 +18,7 @@
 //   table_embedding   G_e = sum_p table[k, p] (x_e - low - k width)^p, or a derivative of it
 //                     by x; k = floor((x_e - low)/width), and the last interval holds its
 //                     end too                                                         [E, M]
-//   dp_moments        T_i = sum over the edges of centre i of env_e (x) g_e           [n, 4, M]
+//   dp_moments        T_i = sum over the edges of center i of env_e (x) g_e           [n, 4, M]
 //   dp_descriptor     D_i = T_i^T T_i[:, :m2], row by row                             [n, M*m2]
 //   dp_fitting        E_i = net(D_i): y = tanh(x W + b), or x + dt y where the layer has a
 //                     dt; the last layer is linear and of width 1                     [n]
@@ -32,7 +32,7 @@
 // RuntimeError. What needs the values is checked on the CPU only, for a GPU would have to wait for
 // it; there the caller sees to it that no edge has length zero (the result is not a number), that
 // no x leaves the table (the polynomial of the nearest interval goes on) and that
-// 0 <= centre < ncentres (memory is overwritten). There dp_moments and table_embedding_backward add
+// 0 <= center < ncenters (memory is overwritten). There dp_moments and table_embedding_backward add
 // up in no fixed order.
 //
 // Source: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE).

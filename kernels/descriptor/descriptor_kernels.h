@@ -116,36 +116,36 @@ template <typename T> struct TableEmbeddingBackward {
   }
 };
 
-// The three derivatives of sum over e, c, m of moments[centre_e, c, m] env[e, c] g[e, m].
+// The three derivatives of sum over e, c, m of moments[center_e, c, m] env[e, c] g[e, m].
 
 /// By the moments. An item is one channel of an edge.
 template <typename T> struct Moments {
   const T *env;                  // [nedges, 4]
   const T *g;                    // [nedges, channels]
-  const std::int64_t *centre;    // [nedges]
+  const std::int64_t *center;    // [nedges]
   std::int64_t channels;
-  T *out;    // [ncentres, 4, channels], added to
+  T *out;    // [ncenters, 4, channels], added to
 
   PWMLFF_HOST_DEVICE void operator()(std::int64_t item) const
   {
     const std::int64_t edge = item / channels;
-    T *const moment = out + centre[edge] * 4 * channels + item % channels;
+    T *const moment = out + center[edge] * 4 * channels + item % channels;
     for (int c = 0; c < 4; ++c) add_to(&moment[c * channels], env[4 * edge + c] * g[item]);
   }
 };
 
 /// By env. An item is one component of an edge.
 template <typename T> struct MomentsToEnv {
-  const T *moments;              // [ncentres, 4, channels]
+  const T *moments;              // [ncenters, 4, channels]
   const T *g;                    // [nedges, channels]
-  const std::int64_t *centre;    // [nedges]
+  const std::int64_t *center;    // [nedges]
   std::int64_t channels;
   T *out;    // [nedges, 4]
 
   PWMLFF_HOST_DEVICE void operator()(std::int64_t item) const
   {
     const std::int64_t edge = item / 4;
-    const T *const moment = moments + (centre[edge] * 4 + item % 4) * channels;
+    const T *const moment = moments + (center[edge] * 4 + item % 4) * channels;
     T sum(0);
     for (std::int64_t m = 0; m < channels; ++m) sum += moment[m] * g[edge * channels + m];
     out[item] = sum;
@@ -154,16 +154,16 @@ template <typename T> struct MomentsToEnv {
 
 /// By g. An item is one channel of an edge.
 template <typename T> struct MomentsToG {
-  const T *moments;              // [ncentres, 4, channels]
+  const T *moments;              // [ncenters, 4, channels]
   const T *env;                  // [nedges, 4]
-  const std::int64_t *centre;    // [nedges]
+  const std::int64_t *center;    // [nedges]
   std::int64_t channels;
   T *out;    // [nedges, channels]
 
   PWMLFF_HOST_DEVICE void operator()(std::int64_t item) const
   {
     const std::int64_t edge = item / channels;
-    const T *const moment = moments + centre[edge] * 4 * channels + item % channels;
+    const T *const moment = moments + center[edge] * 4 * channels + item % channels;
     T sum(0);
     for (int c = 0; c < 4; ++c) sum += moment[c * channels] * env[4 * edge + c];
     out[item] = sum;

@@ -14,10 +14,10 @@
 //           Tensor atom_virial, Tensor centroid_virial)
 //       x                float64 [nrows, 3]
 //       species          int32 [nrows] index into the model's elements, or -1
-//       first            int32 [ncentres*nspecies + 1] where the candidates of a centre and a
-//                        species of neighbours begin in `candidate`
-//       candidate        int32 [n] rows, all neighbours within the cutoff and any beyond
-//       atom_energy      float64 [ncentres]
+//       first            int32 [ncenters*nspecies + 1] where the candidates of a center and a
+//                        species of neighbors begin in `candidate`
+//       candidate        int32 [n] rows, all neighbors within the cutoff and any beyond
+//       atom_energy      float64 [ncenters]
 //       force            float64 [nrows, 3] -dE/dx
 //       virial           float64 [9] xx xy xz yx yy yz zx zy zz
 //       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
@@ -27,13 +27,13 @@
 //   table_error() -> (float, float)    largest error of G and of dG/dr between the nodes
 
 //
-// torch.classes.pwmlff.DPDeviceEngine: the same on a device (device_engine.h).
+// torch.classes.pwmlff.DPGpuEngine: the same on a device (device_engine.h).
 //
-//   DPDeviceEngine(str model_file, str precision, int[] present, str device, int chunk_bytes = 2**29)
+//   DPGpuEngine(str model_file, str precision, int[] present, str device, int chunk_bytes = 2**29)
 //       device: cuda:N, or cpu and cpu:lanes, where the code for GPUs runs on the CPU (device.h)
 //       chunk_bytes: of the device for arrays over pairs
 //   set_neighbors(Tensor species, Tensor first, Tensor candidate)
-//   find_neighbors(Tensor x, Tensor species, int ncentres, float reach) -> (Tensor, Tensor)
+//   find_neighbors(Tensor x, Tensor species, int ncenters, float reach) -> (Tensor, Tensor)
 //       make the list on the device: rows closer than reach; returns first and candidate
 //   evaluate(Tensor x, bool want_atom_virial = True, bool want_centroid_virial = True)
 //       -> as above, with the list that was set or found last
@@ -100,11 +100,11 @@ class DPEngineBinding : public torch::CustomClassHolder {
     const std::int64_t nspecies = engine.network().nspecies();
     check_array("x", x, at::kDouble, {nrows, 3});
     check_array("species", species, at::kInt, {nrows});
-    const std::int64_t ncentres = check_list(first, candidate, nrows, nspecies);
+    const std::int64_t ncenters = check_list(first, candidate, nrows, nspecies);
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
 
     DPInput input{};
-    input.ncentres = static_cast<int>(ncentres);
+    input.ncenters = static_cast<int>(ncenters);
     input.nrows = static_cast<int>(nrows);
     input.x = x.const_data_ptr<double>();
     input.species = species.const_data_ptr<int>();
@@ -120,7 +120,7 @@ class DPEngineBinding : public torch::CustomClassHolder {
     } catch (const std::invalid_argument &error) {
       TORCH_CHECK_VALUE(false, error.what());
     }
-    return {tensor(output.atom_energy.data(), {ncentres}), tensor(output.force.data(), {nrows, 3}),
+    return {tensor(output.atom_energy.data(), {ncenters}), tensor(output.force.data(), {nrows, 3}),
             tensor(output.virial, {9}),
             tensor(output.atom_virial.data(), {want_atom_virial ? nrows : 0, 6}),
             tensor(output.centroid_virial.data(), {want_centroid_virial ? nrows : 0, 9})};
@@ -141,11 +141,11 @@ class DPEngineBinding : public torch::CustomClassHolder {
   DPOutput output;
 };
 
-class DPDeviceEngineBinding : public torch::CustomClassHolder {
+class DPGpuEngineBinding : public torch::CustomClassHolder {
  public:
-  DPDeviceEngineBinding(const std::string &model_file, const std::string &precision,
-                        const std::vector<std::int64_t> &present, const std::string &device,
-                        std::int64_t chunk_bytes) :
+  DPGpuEngineBinding(const std::string &model_file, const std::string &precision,
+                     const std::vector<std::int64_t> &present, const std::string &device,
+                     std::int64_t chunk_bytes) :
       network(network_of(model_file)),
       engine(Device::make(device), network, dp_precision(precision),
              std::vector<bool>(present.begin(), present.end()),
@@ -158,21 +158,21 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
   {
     const std::int64_t nrows = species.numel();
     check_array("species", species, at::kInt, {nrows});
-    const std::int64_t ncentres = check_list(first, candidate, nrows, nspecies());
-    neighbors.assign(static_cast<int>(ncentres), static_cast<int>(nrows), nspecies(),
+    const std::int64_t ncenters = check_list(first, candidate, nrows, nspecies());
+    neighbors.assign(static_cast<int>(ncenters), static_cast<int>(nrows), nspecies(),
                      species.const_data_ptr<int>(), first.const_data_ptr<int>(),
                      candidate.const_data_ptr<int>());
   }
 
   std::tuple<Tensor, Tensor> find_neighbors(const Tensor &x, const Tensor &species,
-                                            std::int64_t ncentres, double reach)
+                                            std::int64_t ncenters, double reach)
   {
     const std::int64_t nrows = species.numel();
     check_array("x", x, at::kDouble, {nrows, 3});
     check_array("species", species, at::kInt, {nrows});
-    TORCH_CHECK_VALUE(ncentres >= 0 && ncentres <= nrows && reach > 0.0, "ncentres is ", ncentres,
+    TORCH_CHECK_VALUE(ncenters >= 0 && ncenters <= nrows && reach > 0.0, "ncenters is ", ncenters,
                       " and reach ", reach, ", expected 0 to ", nrows, " and a distance");
-    neighbors.build(static_cast<int>(ncentres), static_cast<int>(nrows), nspecies(),
+    neighbors.build(static_cast<int>(ncenters), static_cast<int>(nrows), nspecies(),
                     x.const_data_ptr<double>(), species.const_data_ptr<int>(), reach);
     std::vector<int> first, candidate;
     neighbors.download(first, candidate);
@@ -183,10 +183,10 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
                                                               bool want_atom_virial,
                                                               bool want_centroid_virial)
   {
-    const std::int64_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
+    const std::int64_t nrows = neighbors.nrows(), ncenters = neighbors.ncenters();
     check_array("x", x, at::kDouble, {nrows, 3});
     neighbors.update(x.const_data_ptr<double>());
-    const DPDeviceOutput *output = nullptr;
+    const DPGpuOutput *output = nullptr;
     try {
       output = &engine.evaluate(neighbors, want_atom_virial, want_centroid_virial);
     } catch (const DPOverflow &error) {
@@ -194,7 +194,7 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
     } catch (const std::invalid_argument &error) {
       TORCH_CHECK_VALUE(false, error.what());
     }
-    return {tensor(output->atom_energy, {ncentres}), tensor(output->force, {nrows, 3}),
+    return {tensor(output->atom_energy, {ncenters}), tensor(output->force, {nrows, 3}),
             tensor(output->virial, {9}),
             tensor(output->atom_virial, {want_atom_virial ? nrows : 0, 6}),
             tensor(output->centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
@@ -215,8 +215,8 @@ class DPDeviceEngineBinding : public torch::CustomClassHolder {
   int nspecies() const { return network.nspecies(); }
 
   DPNetwork network;
-  DPDeviceEngine engine;
-  DeviceNeighbors neighbors;
+  DPGpuEngine engine;
+  GpuNeighbors neighbors;
 };
 
 }    // namespace
@@ -235,23 +235,23 @@ void register_dp_engine(torch::Library &library)
       .def("table_bytes", &DPEngineBinding::table_bytes)
       .def("table_error", &DPEngineBinding::table_error)
       .def("isa", &DPEngineBinding::isa);
-  library.class_<DPDeviceEngineBinding>("DPDeviceEngine")
+  library.class_<DPGpuEngineBinding>("DPGpuEngine")
       .def(torch::init<std::string, std::string, std::vector<std::int64_t>, std::string,
                        std::int64_t>(),
            "",
            {torch::arg("model_file"), torch::arg("precision"), torch::arg("present"),
             torch::arg("device"),
-            torch::arg("chunk_bytes") = static_cast<std::int64_t>(DPDeviceEngine::CHUNK_BYTES)})
-      .def("set_neighbors", &DPDeviceEngineBinding::set_neighbors)
-      .def("find_neighbors", &DPDeviceEngineBinding::find_neighbors)
-      .def("evaluate", &DPDeviceEngineBinding::evaluate, "",
+            torch::arg("chunk_bytes") = static_cast<std::int64_t>(DPGpuEngine::CHUNK_BYTES)})
+      .def("set_neighbors", &DPGpuEngineBinding::set_neighbors)
+      .def("find_neighbors", &DPGpuEngineBinding::find_neighbors)
+      .def("evaluate", &DPGpuEngineBinding::evaluate, "",
            {torch::arg("x"), torch::arg("want_atom_virial") = true,
             torch::arg("want_centroid_virial") = true})
-      .def("cutoff", &DPDeviceEngineBinding::cutoff)
-      .def("table_bytes", &DPDeviceEngineBinding::table_bytes)
-      .def("device", &DPDeviceEngineBinding::device)
-      .def("measure", &DPDeviceEngineBinding::measure)
-      .def("seconds", &DPDeviceEngineBinding::seconds);
+      .def("cutoff", &DPGpuEngineBinding::cutoff)
+      .def("table_bytes", &DPGpuEngineBinding::table_bytes)
+      .def("device", &DPGpuEngineBinding::device)
+      .def("measure", &DPGpuEngineBinding::measure)
+      .def("seconds", &DPGpuEngineBinding::seconds);
 }
 
 }    // namespace pwmlff

@@ -23,24 +23,24 @@
 
 namespace pwmlff {
 
-/// Rows are atoms; the first ncentres of them are those whose energies are wanted.
+/// Rows are atoms; the first ncenters of them are those whose energies are wanted.
 struct DPInput {
-  int ncentres, nrows;
+  int ncenters, nrows;
   const double *x;         // [nrows, 3]
   const int *species;      // [nrows] index into the model's elements, or -1: takes no part
-  const int *first;        // [ncentres*nspecies + 1]
-  const int *candidate;    // rows of species s near centre i, from first[i*nspecies+s] up to
+  const int *first;        // [ncenters*nspecies + 1]
+  const int *candidate;    // rows of species s near center i, from first[i*nspecies+s] up to
                            // first[i*nspecies+s+1]; all within the cutoff, and any beyond it
   int nthreads = 1;
   bool want_atom_virial = false, want_centroid_virial = false;
 };
 
-/// Centres that take part: order[first[s]] .. order[first[s+1]-1] are those of species s.
-struct DPCentres {
-  /// @param species [ncentres] as in DPInput
+/// Centers that take part: order[first[s]] .. order[first[s+1]-1] are those of species s.
+struct DPCenters {
+  /// @param species [ncenters] as in DPInput
   /// @param present [nspecies]
-  /// @throws std::invalid_argument for a centre of a species that does not take part
-  DPCentres(const int *species, int ncentres, const std::vector<bool> &present);
+  /// @throws std::invalid_argument for a center of a species that does not take part
+  DPCenters(const int *species, int ncenters, const std::vector<bool> &present);
 
   std::vector<int> order, first;
 };
@@ -49,13 +49,13 @@ struct DPCentres {
 struct DPOutput {
   double energy;
   double virial[9];                       // xx xy xz yx yy yz zx zy zz
-  std::vector<double> atom_energy;        // [ncentres] zero for centres that take no part
+  std::vector<double> atom_energy;        // [ncenters] zero for centers that take no part
   std::vector<double> force;              // [nrows, 3]
   std::vector<double> atom_virial;        // [nrows, 6] xx yy zz xy xz yz, or empty
   std::vector<double> centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, or empty
 };
 
-/// A centre has more neighbours of one species within the cutoff than the model has slots.
+/// A center has more neighbors of one species within the cutoff than the model has slots.
 struct PWMLFF_KERNELS_API DPOverflow : std::exception {
   DPOverflow(int row_, int species_, int count_, int limit_);
   const char *what() const noexcept override;

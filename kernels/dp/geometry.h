@@ -25,7 +25,7 @@ struct PairGeometry {
   } segment[2];
 };
 
-/// @param index centre species * nspecies + neighbour species
+/// @param index center species * nspecies + neighbor species
 /// @param table null where the embedding net is evaluated as it is
 PairGeometry pair_geometry(const DPNetwork &network, int index, const SplineTable *table);
 

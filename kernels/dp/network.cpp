@@ -141,7 +141,7 @@ std::vector<double> per_pair(const Module &module, const std::string &name, int 
     for (std::size_t k = 4; k < block; ++k)
       if (slots[first + k] != slots[first + k % 4])
         fail("attribute " + name +
-             " differs between the slots of one pair of types, so the order of neighbours matters");
+             " differs between the slots of one pair of types, so the order of neighbors matters");
     result.insert(result.end(), &slots[first], &slots[first] + 4);
   }
   return result;

@@ -5,7 +5,7 @@
 
 // A Deep Potential (DP) as plain arrays, read from a TorchScript module.
 //
-// For centre i of species a and its neighbours j of species b, r_ij = x_j - x_i:
+// For center i of species a and its neighbors j of species b, r_ij = x_j - x_i:
 //
 //   s(r)   = 1/r                                     r < rmin
 //          = (1/r) (u^3 (-6 u^2 + 15 u - 10) + 1)    rmin <= r < rmax, u = (r - rmin)/(rmax - rmin)
@@ -53,12 +53,12 @@ struct DPNet {
 
 struct DPNetwork {
   double rmin, rmax;
-  int max_neighbor;                  // slots per neighbour species
+  int max_neighbor;                  // slots per neighbor species
   int width;                         // M, of the last embedding layers
   int m2;                            // axis width
   std::vector<int> atom_type;        // [nspecies] atomic numbers
-  std::vector<double> davg, dstd;    // [nspecies centre, nspecies neighbour, 4]
-  std::vector<DPNet> embedding;      // [nspecies*nspecies] centre species first
+  std::vector<double> davg, dstd;    // [nspecies center, nspecies neighbor, 4]
+  std::vector<DPNet> embedding;      // [nspecies*nspecies] center species first
   std::vector<DPNet> fitting;        // [nspecies]
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }
@@ -70,8 +70,9 @@ struct DPNetwork {
 ///         statistics that differ between the slots of one pair of species
 PWMLFF_KERNELS_API DPNetwork read_network(const torch::jit::Module &module);
 
-/// Weights [width*m2, n] of the descriptor D, which is symmetric in its first m2 rows, to those of its
-/// elements (m, k) with k <= m, ordered by k, then m: the weights of (m, k) and (k, m) are added.
+/// Weights [width*m2, n] of the descriptor D, which is symmetric in its first m2 rows, to those of
+/// its elements (m, k) with k <= m, ordered by k, then m: the weights of (m, k) and (k, m) are
+/// added.
 std::vector<double> fold_weights(const std::vector<double> &weight, int width, int m2);
 
 /// A function of one variable with its first and second derivatives.

@@ -127,9 +127,9 @@ PWMLFF_FORMULA constexpr int virial_component(int k)
   return place[k];
 }
 
-/// Add r_ij (x) f_ij of an edge to the virials of atoms: to both ends alike, or to the neighbour.
+/// Add r_ij (x) f_ij of an edge to the virials of atoms: to both ends alike, or to the neighbor.
 /// @param team  adds (common/team.h)
-/// @param d, f  [3] r_ij and the force on the neighbour
+/// @param d, f  [3] r_ij and the force on the neighbor
 /// @param atom_virial     [., 6] or null
 /// @param centroid_virial [., 9] or null
 template <class Team>

@@ -46,7 +46,7 @@ struct SplineTolerance {
   double value, slope;
 };
 
-/// Table for centres of species a and neighbours of species b. The spacing is refined until the
+/// Table for centers of species a and neighbors of species b. The spacing is refined until the
 /// tolerance holds at points between the nodes for r >= rmax/8; from there the table goes on
 /// towards rmax/16 as long as it does.
 /// @throws std::runtime_error when no reasonable spacing will do

@@ -33,7 +33,7 @@ struct DPTables {
   /// @throws std::invalid_argument, or std::runtime_error for a net that cannot be tabulated
   DPTables(const DPNetwork &network, DPPrecision precision, const std::vector<bool> &present);
 
-  std::vector<SplineTable> tables;    // [nspecies*nspecies] centre first; empty in precision exact
+  std::vector<SplineTable> tables;    // [nspecies*nspecies] center first; empty in precision exact
   double value_error = 0.0, slope_error = 0.0;    // the largest of all tables
 };
 

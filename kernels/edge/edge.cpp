@@ -11,8 +11,8 @@
 namespace pwmlff {
 namespace {
 
-// The two primitives are linear and each other's transpose, so the derivative of one is the other, to
-// any order.
+// The two primitives are linear and each other's transpose, so the derivative of one is the other,
+// to any order.
 
 void check_edges(const at::Tensor &edge_index)
 {
@@ -41,7 +41,7 @@ void check_range(const at::Tensor &edge_index, std::int64_t nall)
 }
 
 at::Tensor scatter(const at::Tensor &values, const at::Tensor &edge_index, std::int64_t nall,
-                   double centre, double neighbor)
+                   double center, double neighbor)
 {
   check_edges(edge_index);
   check_rows("values", values, edge_index.size(1), edge_index);
@@ -52,13 +52,13 @@ at::Tensor scatter(const at::Tensor &values, const at::Tensor &edge_index, std::
     launch(in, in.numel(),
            EdgeScatter<scalar_t>{in.const_data_ptr<scalar_t>(),
                                  index.const_data_ptr<std::int64_t>(), in.size(0), in.size(1),
-                                 static_cast<scalar_t>(centre), static_cast<scalar_t>(neighbor),
+                                 static_cast<scalar_t>(center), static_cast<scalar_t>(neighbor),
                                  out.mutable_data_ptr<scalar_t>()});
   });
   return out;
 }
 
-at::Tensor gather(const at::Tensor &atoms, const at::Tensor &edge_index, double centre,
+at::Tensor gather(const at::Tensor &atoms, const at::Tensor &edge_index, double center,
                   double neighbor)
 {
   check_edges(edge_index);
@@ -69,7 +69,7 @@ at::Tensor gather(const at::Tensor &atoms, const at::Tensor &edge_index, double 
   AT_DISPATCH_FLOATING_TYPES(in.scalar_type(), "edge_gather", [&] {
     launch(in, out.numel(),
            EdgeGather<scalar_t>{in.const_data_ptr<scalar_t>(), index.const_data_ptr<std::int64_t>(),
-                                index.size(1), in.size(1), static_cast<scalar_t>(centre),
+                                index.size(1), in.size(1), static_cast<scalar_t>(center),
                                 static_cast<scalar_t>(neighbor), out.mutable_data_ptr<scalar_t>()});
   });
   return out;
@@ -87,17 +87,17 @@ at::Tensor gather_meta(const at::Tensor &atoms, const at::Tensor &edge_index, do
 }
 
 at::Tensor call_scatter(const at::Tensor &values, const at::Tensor &edge_index, std::int64_t nall,
-                        double centre, double neighbor)
+                        double center, double neighbor)
 {
   static const auto op = find_op<decltype(scatter)>("pwmlff::edge_scatter");
-  return op.call(values, edge_index, nall, centre, neighbor);
+  return op.call(values, edge_index, nall, center, neighbor);
 }
 
-at::Tensor call_gather(const at::Tensor &atoms, const at::Tensor &edge_index, double centre,
+at::Tensor call_gather(const at::Tensor &atoms, const at::Tensor &edge_index, double center,
                        double neighbor)
 {
   static const auto op = find_op<decltype(gather)>("pwmlff::edge_gather");
-  return op.call(atoms, edge_index, centre, neighbor);
+  return op.call(atoms, edge_index, center, neighbor);
 }
 
 using torch::autograd::AutogradContext;
@@ -105,20 +105,20 @@ using torch::autograd::variable_list;
 
 struct Scatter : torch::autograd::Function<Scatter> {
   static at::Tensor forward(AutogradContext *context, const at::Tensor &values,
-                            const at::Tensor &edge_index, std::int64_t nall, double centre,
+                            const at::Tensor &edge_index, std::int64_t nall, double center,
                             double neighbor)
   {
     const at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({edge_index});
-    context->saved_data["centre"] = centre;
+    context->saved_data["center"] = center;
     context->saved_data["neighbor"] = neighbor;
-    return call_scatter(values, edge_index, nall, centre, neighbor);
+    return call_scatter(values, edge_index, nall, center, neighbor);
   }
 
   static variable_list backward(AutogradContext *context, const variable_list &gradients)
   {
     return {call_gather(gradients[0], context->get_saved_variables()[0],
-                        context->saved_data["centre"].toDouble(),
+                        context->saved_data["center"].toDouble(),
                         context->saved_data["neighbor"].toDouble()),
             {},
             {},
@@ -129,21 +129,21 @@ struct Scatter : torch::autograd::Function<Scatter> {
 
 struct Gather : torch::autograd::Function<Gather> {
   static at::Tensor forward(AutogradContext *context, const at::Tensor &atoms,
-                            const at::Tensor &edge_index, double centre, double neighbor)
+                            const at::Tensor &edge_index, double center, double neighbor)
   {
     const at::AutoDispatchBelowADInplaceOrView below;
     context->save_for_backward({edge_index});
     context->saved_data["nall"] = atoms.size(0);
-    context->saved_data["centre"] = centre;
+    context->saved_data["center"] = center;
     context->saved_data["neighbor"] = neighbor;
-    return call_gather(atoms, edge_index, centre, neighbor);
+    return call_gather(atoms, edge_index, center, neighbor);
   }
 
   static variable_list backward(AutogradContext *context, const variable_list &gradients)
   {
     return {call_scatter(gradients[0], context->get_saved_variables()[0],
                          context->saved_data["nall"].toInt(),
-                         context->saved_data["centre"].toDouble(),
+                         context->saved_data["center"].toDouble(),
                          context->saved_data["neighbor"].toDouble()),
             {},
             {},
@@ -152,15 +152,15 @@ struct Gather : torch::autograd::Function<Gather> {
 };
 
 at::Tensor scatter_autograd(const at::Tensor &values, const at::Tensor &edge_index,
-                            std::int64_t nall, double centre, double neighbor)
+                            std::int64_t nall, double center, double neighbor)
 {
-  return Scatter::apply(values, edge_index, nall, centre, neighbor);
+  return Scatter::apply(values, edge_index, nall, center, neighbor);
 }
 
-at::Tensor gather_autograd(const at::Tensor &atoms, const at::Tensor &edge_index, double centre,
+at::Tensor gather_autograd(const at::Tensor &atoms, const at::Tensor &edge_index, double center,
                            double neighbor)
 {
-  return Gather::apply(atoms, edge_index, centre, neighbor);
+  return Gather::apply(atoms, edge_index, center, neighbor);
 }
 
 void check_vectors(const at::Tensor &edge_vec, const at::Tensor &edge_grad)
@@ -190,20 +190,20 @@ at::Tensor edge_atom_virial(const at::Tensor &edge_vec, const at::Tensor &edge_g
 {
   check_vectors(edge_vec, edge_grad);
   const at::Tensor terms = -(edge_vec.unsqueeze(2) * edge_grad.unsqueeze(1)).reshape({-1, 9});
-  const double centre = centroid ? 0.0 : 0.5;
-  return call_scatter(terms, edge_index, nall, centre, 1.0 - centre).view({nall, 3, 3});
+  const double center = centroid ? 0.0 : 0.5;
+  return call_scatter(terms, edge_index, nall, center, 1.0 - center).view({nall, 3, 3});
 }
 
 void register_edge_ops(torch::Library &library)
 {
   // values [E, width], edge_index int64 [2, E] -> [nall, width]:
-  // out[i] += centre values[e], out[j] += neighbor values[e]
+  // out[i] += center values[e], out[j] += neighbor values[e]
   library.def(
-      "edge_scatter(Tensor values, Tensor edge_index, SymInt nall, float centre, float neighbor)"
+      "edge_scatter(Tensor values, Tensor edge_index, SymInt nall, float center, float neighbor)"
       " -> Tensor");
-  // atoms [nall, width], edge_index int64 [2, E] -> [E, width]: centre atoms[i] + neighbor atoms[j]
+  // atoms [nall, width], edge_index int64 [2, E] -> [E, width]: center atoms[i] + neighbor atoms[j]
   library.def(
-      "edge_gather(Tensor atoms, Tensor edge_index, float centre, float neighbor) -> Tensor");
+      "edge_gather(Tensor atoms, Tensor edge_index, float center, float neighbor) -> Tensor");
   register_kernels(library, "edge_scatter", TORCH_FN(scatter), TORCH_FN(scatter_meta),
                    TORCH_FN(scatter_autograd));
   register_kernels(library, "edge_gather", TORCH_FN(gather), TORCH_FN(gather_meta),

@@ -6,12 +6,14 @@
 // Forces and virials from the derivatives of the energy with respect to edge vectors, for any model
 // whose energy is a function of r_ij = x_j - x_i. With g_e = dE/dr_e for edge e from i to j:
 //
-//   force_k    = -dE/dx_k = sum over edges of k as centre of g_e - sum over edges to k of g_e
+//   force_k    = -dE/dx_k = sum over edges of k as center of g_e - sum over edges to k of g_e
 //   virial     = -sum_e r_e (x) g_e                      the sign of LAMMPS's Pair::virial
-//   virial of an atom: each term of that sum half to i and half to j (LAMMPS's compute stress/atom),
+//   virial of an atom: each term of that sum half to i and half to j (LAMMPS's compute
+//   stress/atom),
 //                or all to j (centroid; Fan et al. 2015, doi:10.1103/PhysRevB.92.094301)
 //
-// All are differentiable any number of times, on the CPU and on CUDA devices, in float32 and float64.
+// All are differentiable any number of times, on the CPU and on CUDA devices, in float32 and
+// float64.
 
 #ifndef PWMLFF_EDGE_H
 #define PWMLFF_EDGE_H
@@ -29,7 +31,8 @@ class Library;
 namespace pwmlff {
 
 /// Forces [nall, 3] from edge_grad [E, 3] and edge_index int64 [2, E].
-/// @throws c10::Error for wrong shapes, types or devices, or an index outside 0 .. nall-1 (CPU only)
+/// @throws c10::Error for wrong shapes, types or devices, or an index outside 0 .. nall-1 (CPU
+///        only)
 PWMLFF_KERNELS_API at::Tensor edge_force(const at::Tensor &edge_grad, const at::Tensor &edge_index,
                                          std::int64_t nall);
 

@@ -7,9 +7,9 @@
 //
 //   CountInCells, PlaceInCells, SortCells, GatherCells   rows -> rows sorted by cell
 //   SumChunks, ScanChunks, AddChunks                     exclusive sums of counts
-//   SearchCells                                          rows near each centre: count, then write
+//   SearchCells                                          rows near each center: count, then write
 //
-// Cells are numbered x fastest, so the cells that a centre has to look at are one range of sorted
+// Cells are numbered x fastest, so the cells that a center has to look at are one range of sorted
 // rows for each pair of (y, z).
 
 #ifndef PWMLFF_CELL_LIST_KERNELS_H
@@ -179,20 +179,20 @@ struct SearchCells {
   const int *sorted;     // [nrows]
   const double *sorted_x;
   const int *sorted_species;
-  int *count;        // [ncentres*nspecies], or where the candidates begin
+  int *count;        // [ncenters*nspecies], or where the candidates begin
   int *candidate;    // null while counting
-  int *most;         // candidates of one centre
+  int *most;         // candidates of one center
 
   template <class Team>
-  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t centre) const
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t center) const
   {
-    const double *const xi = x + 3 * centre;
+    const double *const xi = x + 3 * center;
     int all = 0;
     for (int s = 0; s < nspecies; ++s) {
-      int *const at = count + centre * nspecies + s;
+      int *const at = count + center * nspecies + s;
       int n = 0;
-      if (species[centre] >= 0)
-        n = search(team, centre, xi, s, candidate ? candidate + *at : nullptr);
+      if (species[center] >= 0)
+        n = search(team, center, xi, s, candidate ? candidate + *at : nullptr);
       if (!candidate && team.lane() == 0) *at = n;
       all += n;
     }
@@ -201,7 +201,7 @@ struct SearchCells {
 
  private:
   template <class Team>
-  PWMLFF_HOST_DEVICE int search(const Team &team, std::int64_t centre, const double *xi, int s,
+  PWMLFF_HOST_DEVICE int search(const Team &team, std::int64_t center, const double *xi, int s,
                                 int *out) const
   {
     int low[3], high[3], n = 0;
@@ -216,13 +216,13 @@ struct SearchCells {
         for (int k0 = start[grid.index(low[0], y, z)]; k0 < end; k0 += team.lanes()) {
           const int k = k0 + team.lane();
           bool close = false;
-          if (k < end && sorted_species[k] == s && sorted[k] != centre) {
+          if (k < end && sorted_species[k] == s && sorted[k] != center) {
             const double *const xj = sorted_x + 3 * static_cast<std::int64_t>(k);
             const double d[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
             close = d[0] * d[0] + d[1] * d[1] + d[2] * d[2] < reach_squared;
           }
           int found;
-          const int before = team.rank(close, found);
+          const int before = team.count_below(close, found);
           if (close && out) out[n + before] = sorted[k];
           n += found;
         }

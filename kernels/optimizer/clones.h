@@ -3,9 +3,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// One binary for all processors of a family: the compiler makes a function with PWMLFF_CLONES once per
-// instruction set and the loader picks. Nothing depends on the choice: sums are of eight lanes on all
-// of them, and products are rounded before they are added (-ffp-contract=off).
+// One binary for all processors of a family: the compiler makes a function with PWMLFF_CLONES once
+// per instruction set and the loader picks. Nothing depends on the choice: sums are of eight lanes
+// on all of them, and products are rounded before they are added (-ffp-contract=off).
 
 #ifndef PWMLFF_CLONES_H
 #define PWMLFF_CLONES_H

@@ -3,12 +3,12 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// The covariance of a Kalman filter, block by block, in plain C types so that Python hands over NumPy's
-// arrays through ctypes (pwmlff.train.kalman, which states the filter).
+// The covariance of a Kalman filter, block by block, in plain C types so that Python hands over
+// NumPy's arrays through ctypes (pwmlff.train.kalman, which states the filter).
 //
-// A block of n parameters is P = c (P0 - sum_k u_k u_k^T), symmetric. P0 is stored as the rows of its
-// upper triangle, one after another: row i holds columns i .. n-1, so n (n + 1) / 2 numbers. Blocks lie
-// one after another, and so do their parts of vectors: `total` is the sum of sizes.
+// A block of n parameters is P = c (P0 - sum_k u_k u_k^T), symmetric. P0 is stored as the rows of
+// its upper triangle, one after another: row i holds columns i .. n-1, so n (n + 1) / 2 numbers.
+// Blocks lie one after another, and so do their parts of vectors: `total` is the sum of sizes.
 //
 // All additions have an order that depends neither on the processor nor on threads: eight lanes by
 // columns, which are then added in pairs; products are rounded before they are added.

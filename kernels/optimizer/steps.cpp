@@ -56,7 +56,7 @@ inline void take(std::int64_t n, const T *__restrict__ from, double *__restrict_
     for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(from[i]);
 }
 
-/// Sums of some columns. `open` has the sums, [COLUMNS] each, that wait for their right neighbours:
+/// Sums of some columns. `open` has the sums, [COLUMNS] each, that wait for their right neighbors:
 /// after k rows there is one for each bit of k that is set, the largest first.
 template <class T>
 inline void sum_columns(std::int64_t nrows, std::int64_t n, std::int64_t stride, const T *rows,

@@ -4,8 +4,8 @@
 ------------------------------------------------------------------------- */
 
 // What each step of training does with a whole gradient, in one pass each, in plain C types so that
-// Python hands over NumPy's arrays through ctypes (pwmlff.train.steps). The order of all additions is
-// that of the indices alone: the bits depend neither on the processor nor on threads or ranks.
+// Python hands over NumPy's arrays through ctypes (pwmlff.train.steps). The order of all additions
+// is that of the indices alone: the bits depend neither on the processor nor on threads or ranks.
 
 #ifndef PWMLFF_OPTIMIZER_STEPS_H
 #define PWMLFF_OPTIMIZER_STEPS_H
@@ -35,8 +35,8 @@ void pwmlff_average(int64_t n, double *path, const double *x, double decay);
 /// Sum of squares.
 double pwmlff_square(int64_t n, const double *x);
 
-/// Sum of rows in the order of a binary tree: neighbours in pairs, then pairs of these; a row without
-/// a neighbour goes on as it is.
+/// Sum of rows in the order of a binary tree: neighbors in pairs, then pairs of these; a row
+/// without a neighbor goes on as it is.
 /// @param rows  [nrows, n], nrows at least 1
 /// @param out   [n]
 void pwmlff_sum_rows_float(int64_t nrows, int64_t n, const float *rows, double *out);

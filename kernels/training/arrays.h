@@ -68,7 +68,7 @@ class OneThread {
 };
 
 /// Run work(k) for k < n on threads; the first error is thrown.
-template <class Work> void in_parallel(std::size_t n, int nthreads, const Work &work)
+template <class Work> void parallel_for(std::size_t n, int nthreads, const Work &work)
 {
   const OneThread one;
   std::exception_ptr error;

@@ -10,7 +10,7 @@
 //              Tensor davg, Tensor dstd, Tensor low,
 //              int[] widths, int[] residual, int[] scaled, int[] embedding, Tensor x,
 //              Tensor to_coefficients, bool single)
-//       davg, dstd  float64 [ntypes, ntypes, 4] of the environment matrix, by centre and neighbour
+//       davg, dstd  float64 [ntypes, ntypes, 4] of the environment matrix, by center and neighbor
 //       low         float64 [ntypes, ntypes] first node of a pair of types: no distance is shorter
 //       widths      of the hidden layers of a fitting net; with residual or not, with dt or not
 //       embedding   widths of the layers of an embedding net, the last one `width`
@@ -20,10 +20,10 @@
 //   set_frames(Tensor first, Tensor species, Tensor count, Tensor first_edge, Tensor rij, Tensor j)
 //       first       int64 [nframes + 1] where the atoms of a frame begin
 //       species     int32 [natoms] types
-//       count       int32 [natoms, ntypes] edges of an atom by the type of the neighbour
+//       count       int32 [natoms, ntypes] edges of an atom by the type of the neighbor
 //       first_edge  int64 [nframes + 1] where the edges of a frame begin
 //       rij         float64 [nedges, 3] x_j - x_i, in the order of `count`; kept, not copied
-//       j           int32 [nedges] neighbours, within the frame
+//       j           int32 [nedges] neighbors, within the frame
 //   prepare(Tensor parameters, int nthreads)
 //       parameters  float64, of the model (parameters.h), for the calls that follow
 //   evaluate(Tensor frames, int nthreads) -> (Tensor energy, force, virial)
@@ -78,7 +78,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
             low.min().item<double>() > 0.0 && low.max().item<double>() < rmax,
         "m2 is ", m2, ", width ", width, ", max_neighbor ", max_neighbor, ", nodes ", nodes,
         ", rmin ", rmin, ", rmax ", rmax,
-        "; expected 1 <= m2 <= width, at least one neighbour and four nodes, 0 <= rmin "
+        "; expected 1 <= m2 <= width, at least one neighbor and four nodes, 0 <= rmin "
         "< rmax and first nodes between 0 and rmax");
     TORCH_CHECK_VALUE(!widths.empty() && widths.size() == residual.size() &&
                           widths.size() == scaled.size(),

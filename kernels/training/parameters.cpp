@@ -19,7 +19,7 @@ std::int64_t TrainingParameters::place_of_coefficients(std::size_t pair) const
 }
 
 template <class One, class Two>
-void TrainingParameters::of_fitting_nets(const One &one, const Two &two) const
+void TrainingParameters::visit_fitting_nets(const One &one, const Two &two) const
 {
   const int width = model.width, m2 = model.m2;
   std::int64_t here = static_cast<std::int64_t>(pairs.size()) * per_pair;
@@ -94,12 +94,12 @@ TrainingParameters::TrainingParameters(const TrainingModel &model_,
   const auto end = [this](std::int64_t here, std::int64_t, std::int64_t count) {
     total = std::max(total, here + count);
   };
-  of_fitting_nets(end, [](std::int64_t, std::int64_t, std::int64_t, std::int64_t) {});
+  visit_fitting_nets(end, [](std::int64_t, std::int64_t, std::int64_t, std::int64_t) {});
 }
 
 template <class T> void TrainingParameters::pack(const double *parameters, int nthreads, T *packed)
 {
-  in_parallel(pairs.size(), nthreads, [&](std::size_t p) {
+  parallel_for(pairs.size(), nthreads, [&](std::size_t p) {
     Pair &pair = pairs[p];
     const double *const net = parameters + static_cast<std::int64_t>(p) * per_pair;
     for (std::size_t l = 0; l < layers.size(); ++l) {
@@ -125,7 +125,7 @@ template <class T> void TrainingParameters::pack(const double *parameters, int n
                    [](double c) { return static_cast<T>(c); });
   });
 
-  of_fitting_nets(
+  visit_fitting_nets(
       [&](std::int64_t here, std::int64_t there, std::int64_t count) {
         for (std::int64_t k = 0; k < count; ++k)
           packed[there + k] = static_cast<T>(parameters[here + k]);
@@ -138,7 +138,7 @@ template <class T> void TrainingParameters::pack(const double *parameters, int n
 
 void TrainingParameters::unpack(const double *row, int nthreads, double *gradient)
 {
-  in_parallel(pairs.size(), nthreads, [&](std::size_t p) {
+  parallel_for(pairs.size(), nthreads, [&](std::size_t p) {
     Pair &pair = pairs[p];
     double *const net = gradient + static_cast<std::int64_t>(p) * per_pair;
     const int width = model.width, ncoef = model.ncoef();
@@ -169,7 +169,7 @@ void TrainingParameters::unpack(const double *row, int nthreads, double *gradien
     }
   });
 
-  of_fitting_nets(
+  visit_fitting_nets(
       [&](std::int64_t here, std::int64_t there, std::int64_t count) {
         std::copy_n(row + there, count, gradient + here);
       },

@@ -5,14 +5,14 @@
 
 // From the parameters of a model to those of the kernels of training, and the gradient's way back.
 //
-// The parameters of a model are one array of float64: for each pair of species, centre first, the
+// The parameters of a model are one array of float64: for each pair of species, center first, the
 // layers of its embedding net (weight [in, out], bias [out]), then for each species those of its
 // fitting net (weight, bias and, where there is one, dt [out]). What Training takes differs in two
-// places: coefficients of splines stand for the embedding nets, and the first layer of a fitting net
-// has one weight for the elements (m, k) and (k, m) of the descriptor, their sum.
+// places: coefficients of splines stand for the embedding nets, and the first layer of a fitting
+// net has one weight for the elements (m, k) and (k, m) of the descriptor, their sum.
 //
-// A layer of an embedding net is y = tanh(x W + b), plus x where it is as wide as x, or x twice where
-// it is twice as wide (models.DP); x of the first one is R~_0 of the distance.
+// A layer of an embedding net is y = tanh(x W + b), plus x where it is as wide as x, or x twice
+// where it is twice as wide (models.DP); x of the first one is R~_0 of the distance.
 
 #ifndef PWMLFF_TRAINING_PARAMETERS_H
 #define PWMLFF_TRAINING_PARAMETERS_H
@@ -60,9 +60,9 @@ class TrainingParameters {
 
   std::int64_t place_of_coefficients(std::size_t pair) const;    // in what Training takes
 
-  /// Go over the numbers of the fitting nets: one(from, to, count) where Training takes them as they
-  /// are, two(first, second, to, count) where it takes sums.
-  template <class One, class Two> void of_fitting_nets(const One &one, const Two &two) const;
+  /// Go over the numbers of the fitting nets: one(from, to, count) where Training takes them as
+  /// they are, two(first, second, to, count) where it takes sums.
+  template <class One, class Two> void visit_fitting_nets(const One &one, const Two &two) const;
 
   const TrainingModel model;
   std::vector<Layer> layers;

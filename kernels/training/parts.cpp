@@ -14,7 +14,7 @@
 namespace pwmlff::PWMLFF_ISA {
 namespace {
 
-/// Four neighbouring numbers, at any address.
+/// Four neighboring numbers, at any address.
 template <class T> struct Quad;
 template <> struct Quad<double> {
   typedef double Type __attribute__((vector_size(32), aligned(8), may_alias));
@@ -141,7 +141,7 @@ template <class T> class Parts final : public TrainingParts<T> {
         const TrainingPair &pair = pairs[a * frame.nspecies + b];
         const int n = frame.count[i * frame.nspecies + b];
         const double *const rij = frame.rij + 3 * edge;
-        const std::int32_t *const neighbour = frame.j + edge;
+        const std::int32_t *const neighbor = frame.j + edge;
         environment(rij, n, pair, at);
         edge += n;
         const T *const base = own + static_cast<std::ptrdiff_t>(b) * ncoef;
@@ -179,7 +179,7 @@ template <class T> class Parts final : public TrainingParts<T> {
         for (int e = 0; e < n; ++e) {
           const double gx = at.g0[e], gy = at.g1[e], gz = at.g2[e];
           const double x = rij[3 * e], y = rij[3 * e + 1], z = rij[3 * e + 2];
-          double *const fj = force + 3 * static_cast<std::ptrdiff_t>(neighbour[e]);
+          double *const fj = force + 3 * static_cast<std::ptrdiff_t>(neighbor[e]);
           fi[0] += gx, fi[1] += gy, fi[2] += gz;
           fj[0] -= gx, fj[1] -= gy, fj[2] -= gz;
           vir[0] -= x * gx, vir[1] -= x * gy, vir[2] -= x * gz;
@@ -207,7 +207,7 @@ template <class T> class Parts final : public TrainingParts<T> {
         const TrainingPair &pair = pairs[a * frame.nspecies + b];
         const int n = frame.count[i * frame.nspecies + b];
         const double *const rij = frame.rij + 3 * edge;
-        const std::int32_t *const neighbour = frame.j + edge;
+        const std::int32_t *const neighbor = frame.j + edge;
         environment(rij, n, pair, at);
         edge += n;
         const T dev0 = static_cast<T>(pair.inverse_dev[0]),
@@ -217,7 +217,7 @@ template <class T> class Parts final : public TrainingParts<T> {
         const T inverse_spacing = static_cast<T>(1.0 / pair.spacing);
 #pragma GCC ivdep
         for (int e = 0; e < n; ++e) {
-          const double *const vj = v + 3 * static_cast<std::ptrdiff_t>(neighbour[e]);
+          const double *const vj = v + 3 * static_cast<std::ptrdiff_t>(neighbor[e]);
           const double x = rij[3 * e], y = rij[3 * e + 1], z = rij[3 * e + 2];
           const T ux = static_cast<T>(vi[0] - vj[0] - (x * w[0] + y * w[3] + z * w[6]));
           const T uy = static_cast<T>(vi[1] - vj[1] - (x * w[1] + y * w[4] + z * w[7]));

@@ -18,7 +18,7 @@
 
 namespace pwmlff {
 
-/// How the distances of centre species a and neighbour species b enter.
+/// How the distances of center species a and neighbor species b enter.
 struct TrainingPair {
   double rmin, rmax;
   double low, spacing;               // first node of the splines and distance of the nodes
@@ -26,7 +26,8 @@ struct TrainingPair {
   double mean[4], inverse_dev[4];    // davg and 1/dstd
 };
 
-/// Structure in a set of frames, with its edges: in the order of centres, then species of neighbours.
+/// Structure in a set of frames, with its edges: in the order of centers, then species of
+/// neighbors.
 struct TrainingFrame {
   int natoms, nspecies;
   const int *species;           // [natoms]
@@ -37,7 +38,7 @@ struct TrainingFrame {
   const int *width;             // [nspecies] N
 };
 
-/// Scratch for the edges of one centre and species of neighbours, at least as many as there are.
+/// Scratch for the edges of one center and species of neighbors, at least as many as there are.
 template <class T> struct TrainingScratch {
   T *inverse_r, *s, *slope, *place, *r0, *r1, *r2, *r3;    // slope = ds/dr; R~ in r0 .. r3
   T *t0, *t1, *t2, *t3, *along;

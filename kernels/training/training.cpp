@@ -52,7 +52,7 @@ template <class T> struct Training<T>::Species {
   Array<T> z, y;                      // [widest, N] dS/dy of a layer and of the one before it
 };
 
-template <class T> struct Training<T>::Slot {
+template <class T> struct Training<T>::FrameState {
   TrainingFrame frame;
   std::vector<Species> species;
   std::vector<T *> c;          // [nspecies] C of each species, or C'
@@ -122,17 +122,17 @@ template <class T>
 void Training<T>::evaluate(const std::vector<TrainingFrame> &frames, const T *parameters,
                            int nthreads, double *energy, double *force, double *virial)
 {
-  while (slots.size() < frames.size()) slots.push_back(std::make_unique<Slot>());
+  while (states.size() < frames.size()) states.push_back(std::make_unique<FrameState>());
   used = 0;    // until all is there
   std::vector<std::ptrdiff_t> first(frames.size() + 1, 0);
   for (std::size_t k = 0; k < frames.size(); ++k) {
-    slots[k]->frame = frames[k];
+    states[k]->frame = frames[k];
     first[k + 1] = first[k] + 3 * static_cast<std::ptrdiff_t>(frames[k].natoms);
   }
   std::fill_n(force, first.back(), 0.0);
   std::fill_n(virial, 9 * frames.size(), 0.0);
-  in_parallel(frames.size(), nthreads, [&](std::size_t k) {
-    evaluate(*slots[k], parameters, energy + k, force + first[k], virial + 9 * k);
+  parallel_for(frames.size(), nthreads, [&](std::size_t k) {
+    evaluate(*states[k], parameters, energy + k, force + first[k], virial + 9 * k);
   });
   used = frames.size();
 }
@@ -143,42 +143,43 @@ void Training<T>::gradients(const T *parameters, int nthreads, const double *a, 
 {
   std::vector<std::ptrdiff_t> first(used + 1, 0);
   for (std::size_t k = 0; k < used; ++k)
-    first[k + 1] = first[k] + 3 * static_cast<std::ptrdiff_t>(slots[k]->frame.natoms);
-  in_parallel(used, nthreads, [&](std::size_t k) {
-    gradient(*slots[k], parameters, a[k], v + first[k], w + 9 * k,
+    first[k + 1] = first[k] + 3 * static_cast<std::ptrdiff_t>(states[k]->frame.natoms);
+  parallel_for(used, nthreads, [&](std::size_t k) {
+    gradient(*states[k], parameters, a[k], v + first[k], w + 9 * k,
              rows + static_cast<std::ptrdiff_t>(k) * size);
   });
 }
 
 template <class T>
-void Training<T>::evaluate(Slot &slot, const T *parameters, double *energy, double *force,
+void Training<T>::evaluate(FrameState &state, const T *parameters, double *energy, double *force,
                            double *virial)
 {
-  const TrainingFrame &frame = slot.frame;
+  const TrainingFrame &frame = state.frame;
   const int nspecies = model.nspecies, width = model.width, ncoef = model.ncoef();
   const std::int64_t row = static_cast<std::int64_t>(nspecies) * ncoef;
-  slot.species.resize(nspecies);
-  slot.c.resize(nspecies);
-  slot.g.resize(nspecies);
+  state.species.resize(nspecies);
+  state.c.resize(nspecies);
+  state.g.resize(nspecies);
   for (int a = 0; a < nspecies; ++a) {
-    Species &of = slot.species[a];
+    Species &of = state.species[a];
     of.n = frame.width[a];
     of.c.resize(8 * of.n * row);
-    slot.c[a] = of.c.get();
-    std::fill_n(slot.c[a], 4 * of.n * row, T(0));
+    state.c[a] = of.c.get();
+    std::fill_n(state.c[a], 4 * of.n * row, T(0));
     of.natoms = 0;
   }
   int most = 0;
   for (int i = 0; i < frame.natoms; ++i) {
-    ++slot.species[frame.species[i]].natoms;
+    ++state.species[frame.species[i]].natoms;
     for (int b = 0; b < nspecies; ++b) most = std::max(most, frame.count[i * nspecies + b]);
   }
-  slot.reserve(most);
-  parts->moments(frame, model.pairs.data(), ncoef, model.max_neighbor, slot.scratch, slot.c.data());
+  state.reserve(most);
+  parts->moments(frame, model.pairs.data(), ncoef, model.max_neighbor, state.scratch,
+                 state.c.data());
 
   double total = 0.0;
   for (int a = 0; a < nspecies; ++a) {
-    Species &of = slot.species[a];
+    Species &of = state.species[a];
     if (of.natoms == 0) continue;
     const std::int64_t n = of.n, lx = of.lx(), lt = of.lt(), npairs = model.npairs();
     const T *const own = parameters + a * per_species;
@@ -248,29 +249,29 @@ void Training<T>::evaluate(Slot &slot, const T *parameters, double *energy, doub
     of.c_adjoint.resize(4 * n * row);
     multiply(matrix(of.c_adjoint.get(), 4 * n, row, row),
              matrix(of.t_adjoint.get() + 4 * n, width, 4 * n, lt).t(), coefficient.t());
-    slot.g[a] = of.c_adjoint.get();
+    state.g[a] = of.c_adjoint.get();
   }
   *energy = total;
-  parts->forces(frame, model.pairs.data(), ncoef, slot.scratch, slot.g.data(), force, virial);
+  parts->forces(frame, model.pairs.data(), ncoef, state.scratch, state.g.data(), force, virial);
 }
 
 template <class T>
-void Training<T>::gradient(Slot &slot, const T *parameters, double a_, const double *v,
+void Training<T>::gradient(FrameState &state, const T *parameters, double a_, const double *v,
                            const double *w, T *rows)
 {
-  const TrainingFrame &frame = slot.frame;
+  const TrainingFrame &frame = state.frame;
   const int nspecies = model.nspecies, width = model.width, ncoef = model.ncoef();
   const std::int64_t row = static_cast<std::int64_t>(nspecies) * ncoef;
   const T weight_of_energy = static_cast<T>(a_);
   for (int a = 0; a < nspecies; ++a) {
     const std::int64_t half = 4 * static_cast<std::int64_t>(frame.width[a]) * row;
-    slot.c[a] = slot.species[a].c.get() + half;
-    std::fill_n(slot.c[a], half, T(0));
+    state.c[a] = state.species[a].c.get() + half;
+    std::fill_n(state.c[a], half, T(0));
   }
-  parts->tangents(frame, model.pairs.data(), ncoef, slot.scratch, v, w, slot.c.data());
+  parts->tangents(frame, model.pairs.data(), ncoef, state.scratch, v, w, state.c.data());
 
   for (int a = 0; a < nspecies; ++a) {
-    Species &of = slot.species[a];
+    Species &of = state.species[a];
     T *const result = rows + a * per_species;
     if (of.natoms == 0) {
       std::fill_n(result, per_species, T(0));

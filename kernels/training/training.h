@@ -11,20 +11,20 @@
 //
 //   G_ab(r) = sum over k of c_ab[k] B_k(r),    c_ab linear in the values of the net at the nodes,
 //
-// B_k the uniform cubic B-splines between the shortest distance of the pair and rmax. The moments of
-// atom i of species a are then linear in c, T = C_i c with C_i = sum over slots of R~ (x) B(r), and
-// nothing but C_i is a loop over edges. Empty slots are slots at rmax. For numbers a, v and w of a
-// frame with energy E, forces F and virial W,
+// B_k the uniform cubic B-splines between the shortest distance of the pair and rmax. The moments
+// of atom i of species a are then linear in c, T = C_i c with C_i = sum over slots of R~ (x) B(r),
+// and nothing but C_i is a loop over edges. Empty slots are slots at rmax. For numbers a, v and w
+// of a frame with energy E, forces F and virial W,
 //
 //   S = a E + sum over atoms of v_i . F_i + sum over components of w W
 //
-// is a E plus the derivative of E in the direction u_ij = v_i - v_j - w^T r_ij of the edges. It needs
-// C and its derivative C' in that direction, and its gradient by all weights is what reverse
+// is a E plus the derivative of E in the direction u_ij = v_i - v_j - w^T r_ij of the edges. It
+// needs C and its derivative C' in that direction, and its gradient by all weights is what reverse
 // accumulation through the pair of them gives: as much work as two evaluations of the nets, for any
 // loss whose derivatives by E, F and W are a, v and w.
 //
-// Each frame has a slot with all that it needs, and a row of the gradient of its own: results do not
-// depend on the number of threads, nor on which frames are evaluated together.
+// Each frame has a state with all that it needs, and a row of the gradient of its own: results do
+// not depend on the number of threads, nor on which frames are evaluated together.
 
 #ifndef PWMLFF_TRAINING_H
 #define PWMLFF_TRAINING_H
@@ -51,7 +51,7 @@ struct TrainingModel {
   int nspecies, width, m2, max_neighbor;
   int nodes;    // of the splines
   double rmin, rmax;
-  std::vector<TrainingPair> pairs;    // [nspecies, nspecies] centre first
+  std::vector<TrainingPair> pairs;    // [nspecies, nspecies] center first
 
   int ncoef() const { return nodes + 2; }
   int npairs() const { return m2 * (m2 + 1) / 2 + (width - m2) * m2; }
@@ -61,10 +61,10 @@ struct TrainingModel {
 ///
 /// Parameters are one array of T: for each species the hidden layers of its fitting net (weight
 /// [in, out], bias [out], dt [out]), its last layer (weight [in], bias [1]), and the coefficients
-/// [nspecies*ncoef, width] of its embedding nets, those of all neighbour species under each other,
-/// divided by max_neighbor*nspecies. The descriptor's elements are the pairs (m, k), k <= m, k < m2,
-/// ordered by k, then m: `in` of the first layer is their number. Each array begins at a multiple of
-/// ALIGNMENT numbers; offsets() tells where, in this order.
+/// [nspecies*ncoef, width] of its embedding nets, those of all neighbor species under each other,
+/// divided by max_neighbor*nspecies. The descriptor's elements are the pairs (m, k), k <= m, k <
+/// m2, ordered by k, then m: `in` of the first layer is their number. Each array begins at a
+/// multiple of ALIGNMENT numbers; offsets() tells where, in this order.
 template <class T> class Training {
  public:
   static constexpr std::int64_t ALIGNMENT = 16;
@@ -79,7 +79,7 @@ template <class T> class Training {
   const std::vector<std::int64_t> &offsets() const { return begin; }
   std::int64_t nparameters() const { return size; }    // with what lies between the arrays
 
-  /// Evaluate frames; each goes into the slot of its place, for gradients().
+  /// Evaluate frames; each has a state of its place, for gradients().
   /// @param energy [n], force [atoms of all, 3], virial [n, 9]: overwritten
   void evaluate(const std::vector<TrainingFrame> &frames, const T *parameters, int nthreads,
                 double *energy, double *force, double *virial);
@@ -87,16 +87,17 @@ template <class T> class Training {
   /// Take nothing for evaluated, before the frames go away.
   void forget() { used = 0; }
 
-  /// Rows [n, nparameters()] of dS/d(parameters) for the frames evaluated last, in their slots.
+  /// Rows [n, nparameters()] of dS/d(parameters) for the frames evaluated last, from their states.
   /// @param a [n], v [atoms of all, 3], w [n, 9]
   void gradients(const T *parameters, int nthreads, const double *a, const double *v,
                  const double *w, T *rows);
 
  private:
   struct Species;
-  struct Slot;
-  void evaluate(Slot &slot, const T *parameters, double *energy, double *force, double *virial);
-  void gradient(Slot &slot, const T *parameters, double a, const double *v, const double *w,
+  struct FrameState;
+  void evaluate(FrameState &state, const T *parameters, double *energy, double *force,
+                double *virial);
+  void gradient(FrameState &state, const T *parameters, double a, const double *v, const double *w,
                 T *row);
 
   TrainingModel model;
@@ -106,8 +107,8 @@ template <class T> class Training {
   std::int64_t last_weight, last_bias, coefficients;    // of a species, as in `layers`
   std::int64_t per_species, size;
   const TrainingParts<T> *parts;
-  std::vector<std::unique_ptr<Slot>> slots;
-  std::size_t used = 0;    // slots of the last evaluation
+  std::vector<std::unique_ptr<FrameState>> states;
+  std::size_t used = 0;    // states of the last evaluation
 };
 
 }    // namespace pwmlff

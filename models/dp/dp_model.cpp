@@ -7,9 +7,9 @@
 
 #include "../neighbors.h"
 #include "../on_gpu.h"
-#include "../proof.h"
-#include "device/device_map.h"
+#include "../verification.h"
 #include "dp/cpu/instruction_set.h"
+#include "placement/placement.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -30,10 +30,10 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
   select_species(std::vector<bool>(info_.atom_type.size(), true));
 }
 
-DPTorchScript DPTorchScript::on(c10::Device device) const
+DPTorchScript DPTorchScript::copy_to(c10::Device device) const
 {
   DPTorchScript copy(*this);
-  copy.code = code.on(device);
+  copy.code = code.copy_to(device);
   copy.atom_type = atom_type.to(device);
   return copy;
 }
@@ -54,19 +54,19 @@ void DPTorchScript::select_species(const std::vector<bool> &present)
 
 const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
 {
-  const std::int64_t ncentres = neighbors.ncentres();
+  const std::int64_t ncenters = neighbors.ncenters();
   const std::int64_t nrows = neighbors.nrows();
   PaddedNeighbors &padded = neighbors.padded(info_.max_neighbor, info_.cutoff);
   const std::int64_t nslots = padded.nslots();
   std::vector<int> species_of_row(neighbors.species().begin(),
-                                  neighbors.species().begin() + ncentres);
+                                  neighbors.species().begin() + ncenters);
 
   const c10::IValue output = code.forward({
-      code.upload(0, torch::from_blob(padded.list(), {1, ncentres, nslots}, torch::kInt32)),
-      code.upload(1, torch::from_blob(species_of_row.data(), {ncentres}, torch::kInt32)),
+      code.upload(0, torch::from_blob(padded.list(), {1, ncenters, nslots}, torch::kInt32)),
+      code.upload(1, torch::from_blob(species_of_row.data(), {ncenters}, torch::kInt32)),
       atom_type,
-      code.upload(2, torch::from_blob(padded.rij(), {1, ncentres, nslots, 4}, torch::kFloat64)),
-      nrows - ncentres,
+      code.upload(2, torch::from_blob(padded.rij(), {1, ncenters, nslots, 4}, torch::kFloat64)),
+      nrows - ncenters,
   });
   unpack(output, neighbors);
   return result;
@@ -74,10 +74,10 @@ const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
 
 void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors)
 {
-  const std::int64_t ncentres = neighbors.ncentres();
+  const std::int64_t ncenters = neighbors.ncenters();
   const std::vector<c10::IValue> elements = output.toTupleRef().elements().vec();
   const at::Tensor etot = code.download(elements[0], "Etot", {1, 1});
-  const at::Tensor ei = code.download(elements[1], "Ei", {1, ncentres});
+  const at::Tensor ei = code.download(elements[1], "Ei", {1, ncenters});
   force = code.download(elements[2], "Force", {1, neighbors.nrows(), 3});
   const at::Tensor virial = code.download(elements[4], "Virial", {1, 9});
 
@@ -86,10 +86,10 @@ void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors
   result.virial = in_order_of_lammps(virial.data_ptr<double>());
 
   // Energies come grouped by species; put them back in the order of the rows.
-  atom_energy.resize(ncentres);
+  atom_energy.resize(ncenters);
   const double *energy = ei.data_ptr<double>();
   for (const int s : species)
-    for (std::int64_t row = 0; row < ncentres; ++row)
+    for (std::int64_t row = 0; row < ncenters; ++row)
       if (neighbors.species()[row] == s) atom_energy[row] = *energy++;
   result.atom_energy = atom_energy.data();
 }
@@ -122,7 +122,7 @@ void DPModel::select_species(const std::vector<bool> &present)
   const auto attempt = [&](const std::string &what, const Gate &gate, auto make) {
     if (active) return;
     std::string reason;
-    active = proved(original, present, gate, make, reason);
+    active = verified(original, present, gate, make, reason);
     if (!active) reasons += (reasons.empty() ? "not " : "; not ") + what + ": " + reason;
   };
   // Where single precision is not enough for a model, double precision still is the faster way.
@@ -141,12 +141,13 @@ void DPModel::select_species(const std::vector<bool> &present)
   const bool gpu = options.gpu != pwmlff::CPU;
   if (gpu || gpu_has_stand_in())
     attempt_fused("fused on the GPU", [&](const std::string &precision) {
-      return std::make_unique<FusedDPOnDevice>(info_, *network, precision, present,
-                                               shared_device(options.gpu));
+      return std::make_unique<FusedDPGpu>(info_, *network, precision, present,
+                                          shared_device(options.gpu));
     });
   if (gpu && options.engine != Engine::fused)
-    attempt("torchscript on the GPU", gate_of("exact"),
-            [&] { return std::make_unique<DPTorchScript>(original.on(torch_gpu(options.gpu))); });
+    attempt("torchscript on the GPU", gate_of("exact"), [&] {
+      return std::make_unique<DPTorchScript>(original.copy_to(torch_gpu(options.gpu)));
+    });
   if (!active && options.gpu_demanded) throw NotOnGpu(info_, reasons);
   attempt_fused("fused", [&](const std::string &precision) {
     return std::make_unique<FusedDP>(info_, *network, precision, present);

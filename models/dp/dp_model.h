@@ -18,13 +18,13 @@
 
 namespace pwmlff::models {
 
-/// Evaluated by the file's own code: padded neighbours in, energy, forces and virial out.
+/// Evaluated by the file's own code: padded neighbors in, energy, forces and virial out.
 class DPTorchScript : public Model {
  public:
   DPTorchScript(const ModelFile &file, ModelInfo info);
 
   /// A copy that evaluates on another device.
-  DPTorchScript on(c10::Device device) const;
+  DPTorchScript copy_to(c10::Device device) const;
 
   void select_species(const std::vector<bool> &present) override;
   std::string name() const override { return "torchscript"; }
@@ -44,12 +44,12 @@ class DPTorchScript : public Model {
   Evaluation result{};
 };
 
-/// Evaluated by a fused engine, after that has proved to give what the file's own code gives; else by
-/// that code. A GPU comes first where one is to be used, after the same proof.
+/// Evaluated by a fused engine, after that has proved to give what the file's own code gives; else
+/// by that code. A GPU comes first where one is to be used, after the same proof.
 class DPModel : public Model {
  public:
-  /// @throws std::runtime_error where the file does not keep to the contract, or where the engine or the
-  ///         device that is demanded cannot run it
+  /// @throws std::runtime_error where the file does not keep to the contract, or where the engine
+  ///         or the device that is demanded cannot run it
   DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
   void select_species(const std::vector<bool> &present) override;

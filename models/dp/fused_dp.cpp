@@ -39,7 +39,7 @@ std::string FusedDP::engine() const
 const Evaluation &FusedDP::evaluate(Neighbors &neighbors, const Request &request)
 {
   pwmlff::DPInput input{};
-  input.ncentres = neighbors.ncentres();
+  input.ncenters = neighbors.ncenters();
   input.nrows = neighbors.nrows();
   input.x = neighbors.x();
   input.species = neighbors.species().data();
@@ -62,26 +62,26 @@ const Evaluation &FusedDP::evaluate(Neighbors &neighbors, const Request &request
   return result;
 }
 
-FusedDPOnDevice::FusedDPOnDevice(ModelInfo info, const pwmlff::DPNetwork &network,
-                                 const std::string &precision, const std::vector<bool> &present,
-                                 std::shared_ptr<pwmlff::Device> device) :
+FusedDPGpu::FusedDPGpu(ModelInfo info, const pwmlff::DPNetwork &network,
+                       const std::string &precision, const std::vector<bool> &present,
+                       std::shared_ptr<pwmlff::Device> device) :
     Model(std::move(info)),
     precision(precision),
     fused(std::move(device), network, pwmlff::dp_precision(precision), present)
 {
 }
 
-std::string FusedDPOnDevice::engine() const
+std::string FusedDPGpu::engine() const
 {
   return "fused, precision " + precision + ", " + fused.device()->name() +
          tables(fused.table_bytes());
 }
 
-const Evaluation &FusedDPOnDevice::evaluate(Neighbors &neighbors, const Request &request)
+const Evaluation &FusedDPGpu::evaluate(Neighbors &neighbors, const Request &request)
 {
   try {
-    const pwmlff::DPDeviceOutput &output =
-        fused.evaluate(neighbors.on(fused.device()), request.atom_virial, request.centroid_virial);
+    const pwmlff::DPGpuOutput &output = fused.evaluate(
+        neighbors.gpu_list(fused.device()), request.atom_virial, request.centroid_virial);
     result.energy = output.energy;
     result.atom_energy = output.atom_energy;
     result.force = output.force;

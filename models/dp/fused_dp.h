@@ -41,28 +41,28 @@ class FusedDP : public Model {
   Evaluation result{};
 };
 
-class FusedDPOnDevice : public Model {
+class FusedDPGpu : public Model {
  public:
   /// @throws std::runtime_error where a net cannot be tabulated or the device cannot be used
-  FusedDPOnDevice(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
-                  const std::vector<bool> &present, std::shared_ptr<pwmlff::Device> device);
+  FusedDPGpu(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
+             const std::vector<bool> &present, std::shared_ptr<pwmlff::Device> device);
 
   void select_species(const std::vector<bool> &) override {}
   std::string name() const override { return "fused"; }
   std::string engine() const override;
-  bool on_gpu() const override { return fused.device()->kind() == pwmlff::Device::Kind::cuda; }
+  bool on_gpu() const override { return fused.device()->mode() == pwmlff::Device::Mode::cuda; }
   bool finds_neighbors() const override { return true; }
   bool has_atom_virial() const override { return true; }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
 
  private:
   std::string precision;
-  pwmlff::DPDeviceEngine fused;
+  pwmlff::DPGpuEngine fused;
   Evaluation result{};
 };
 
-/// The device of the GPU with this index among the visible ones; the same one for all models, so that
-/// they share a list of neighbours. Where gpu_has_stand_in(), what stands in for it.
+/// The device of the GPU with this index among the visible ones; the same one for all models, so
+/// that they share a list of neighbors. Where gpu_has_stand_in(), what stands in for it.
 /// @throws std::runtime_error where it cannot be used
 std::shared_ptr<pwmlff::Device> shared_device(int gpu);
 

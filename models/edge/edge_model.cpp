@@ -7,10 +7,10 @@
 
 #include "../neighbors.h"
 #include "../on_gpu.h"
-#include "../proof.h"
-#include "device/device_map.h"
+#include "../verification.h"
 #include "dp/pair_terms.h"
 #include "edge/edge.h"
+#include "placement/placement.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -31,16 +31,16 @@ EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
       3, 0, "forward(Tensor edge_vec, Tensor edge_index, Tensor types, int nlocal) -> Tensor");
 }
 
-EdgeTorchScript EdgeTorchScript::on(c10::Device device) const
+EdgeTorchScript EdgeTorchScript::copy_to(c10::Device device) const
 {
   EdgeTorchScript copy(*this);
-  copy.code = code.on(device);
+  copy.code = code.copy_to(device);
   return copy;
 }
 
 const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request &request)
 {
-  const std::int64_t nlocal = neighbors.ncentres();
+  const std::int64_t nlocal = neighbors.ncenters();
   const std::int64_t nrows = neighbors.nrows();
   Edges &edges = neighbors.edges(hops(info_), info_.cutoff);
   const std::int64_t nedges = edges.count();
@@ -122,9 +122,9 @@ void EdgeModel::select_species(const std::vector<bool> &present)
     return;
   }
   const auto copy = [&] {
-    return std::make_unique<EdgeTorchScript>(original.on(torch_gpu(options.gpu)));
+    return std::make_unique<EdgeTorchScript>(original.copy_to(torch_gpu(options.gpu)));
   };
-  scripted_on_gpu = proved(original, present, gate_of("exact"), copy, why_cpu);
+  scripted_on_gpu = verified(original, present, gate_of("exact"), copy, why_cpu);
   if (!scripted_on_gpu && options.gpu_demanded) throw NotOnGpu(info_, why_cpu);
 }
 

@@ -17,14 +17,14 @@
 
 namespace pwmlff::models {
 
-/// The file's own code on one device: edges in, energies of atoms out. Their derivative with respect to edge
-/// vectors is taken here, and forces and virials are made of it by kernels/edge.
+/// The file's own code on one device: edges in, energies of atoms out. Their derivative with
+/// respect to edge vectors is taken here, and forces and virials are made of it by kernels/edge.
 class EdgeTorchScript : public Model {
  public:
   EdgeTorchScript(const ModelFile &file, ModelInfo info);
 
   /// A copy that evaluates on another device.
-  EdgeTorchScript on(c10::Device device) const;
+  EdgeTorchScript copy_to(c10::Device device) const;
 
   void select_species(const std::vector<bool> &) override {}
   std::string name() const override { return "torchscript"; }
@@ -41,12 +41,12 @@ class EdgeTorchScript : public Model {
   Evaluation result{};
 };
 
-/// The same where it belongs: on the GPU of the options after it has proved to give there what it gives on the
-/// CPU, else on the CPU.
+/// The same where it belongs: on the GPU of the options after it has proved to give there what it
+/// gives on the CPU, else on the CPU.
 class EdgeModel : public Model {
  public:
-  /// @throws std::runtime_error where the file does not keep to the contract, or where the engine or the
-  ///         device that is demanded cannot run it
+  /// @throws std::runtime_error where the file does not keep to the contract, or where the engine
+  ///         or the device that is demanded cannot run it
   EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
   void select_species(const std::vector<bool> &present) override;

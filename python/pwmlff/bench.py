@@ -9,7 +9,7 @@ can only slow it down. HfO2 is a fluorite crystal at 300 K, with the model of th
 PWMLFF_TEST_DATA (hfo2_dp/parameters.npz) or, where there is none, random parameters of the same
 shape: the time does not depend on their values. LJ is the melt of examples/lj, with a random model
 of its shape where that folder is not there. Memory is the growth of the resident size from the
-small to the large box, per atom, beyond that of `pair_style zero` with a full neighbour list.
+small to the large box, per atom, beyond that of `pair_style zero` with a full neighbor list.
 
 With a GPU, the time of each kernel is measured as well, without lmp: events around every launch,
 for the inner atoms of a block of HfO2.
@@ -52,7 +52,7 @@ LARGEST_FILE = 6144  # atoms; larger boxes are replicas of this one
 ENGINES = ("torchscript", "fused")
 PRECISIONS = ("exact", "double", "mixed")
 HFO2_CELL = 12  # atoms of a fluorite cell
-BYTES_PER_ATOM = 4096  # of an lmp with neighbours up to 8 angstrom, and of the structure in Python
+BYTES_PER_ATOM = 4096  # of an lmp with neighbors up to 8 angstrom, and of the structure in Python
 PHASES = ("Pair", "Neigh", "Comm", "Modify", "Output", "Other")
 CORES = os.cpu_count() or 1
 
@@ -439,7 +439,7 @@ def kernel_times(
     x = atoms.positions[order] + rng.normal(scale=0.05, size=(len(atoms), 3))
     species = (atoms.numbers[order] == 72).astype(np.int32)
 
-    core = torch.classes.pwmlff.DPDeviceEngine(str(model), precision, [1, 1], device)
+    core = torch.classes.pwmlff.DPGpuEngine(str(model), precision, [1, 1], device)
     core.find_neighbors(torch.from_numpy(x), torch.from_numpy(species), int(inner.sum()), reach)
     core.evaluate(torch.from_numpy(x), False, False)
     core.measure(True)

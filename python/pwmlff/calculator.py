@@ -42,7 +42,7 @@ class Calculator(AseCalculator):
         elements: atomic numbers that take part; all of the model's when None. Their number divides
             the descriptor of a DP, as the elements of pair_coeff do in LAMMPS.
         nthreads: threads of the fused engine; as many as torch uses when None.
-        skin: distance beyond the cutoff within which neighbours are kept, angstrom.
+        skin: distance beyond the cutoff within which neighbors are kept, angstrom.
         device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
 
     These are the calculator's `parameters`, which ase writes into its trajectories and databases;
@@ -52,7 +52,7 @@ class Calculator(AseCalculator):
         pwmlff.report.Failure: the file cannot be used.
         TypeError: a parameter of another name.
         ValueError: when computing, for an element that does not take part, an atom with more
-            neighbours than the model allows, a position, cell, energy or force that is not finite,
+            neighbors than the model allows, a position, cell, energy or force that is not finite,
             or a cell without room for the periodicity that is asked for.
 
     Attributes:

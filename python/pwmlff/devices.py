@@ -1,7 +1,7 @@
 """The GPUs that this process sees, and which rank gets which.
 
-The answers come from the compiled library that the pair style itself asks (kernels/device), opened
-without torch and without MPI. Listing the GPUs takes no memory on any of them.
+The answers come from the compiled library that the pair style itself asks (kernels/placement),
+opened without torch and without MPI. Listing the GPUs takes no memory on any of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_GPUS = 64  # of a node
 
 
 class _Gpu(ctypes.Structure):
-    """``pwmlff_gpu`` of kernels/device/inventory.h."""
+    """``pwmlff_gpu`` of kernels/placement/inventory.h."""
 
     _fields_ = (
         ("name", ctypes.c_char * 128),
@@ -35,7 +35,7 @@ class _Gpu(ctypes.Structure):
 
 
 class _Cuda(ctypes.Structure):
-    """``pwmlff_cuda`` of kernels/device/inventory.h."""
+    """``pwmlff_cuda`` of kernels/placement/inventory.h."""
 
     _fields_ = (
         ("driver_version", ctypes.c_int32),
@@ -89,7 +89,7 @@ class Inventory:
 
 @functools.cache
 def _compiled() -> ctypes.CDLL:
-    return open_library("pwmlff_device", "ask it for GPUs")
+    return open_library("pwmlff_placement", "ask it for GPUs")
 
 
 def inventory() -> Inventory:

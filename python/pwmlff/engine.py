@@ -80,7 +80,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """Atoms and those of their periodic images that are neighbours, as Compiled wants them."""
+    """Atoms and those of their periodic images that are neighbors, as Compiled wants them."""
 
     x: torch.Tensor  # [nrows, 3]
     species: torch.Tensor  # int32 [nrows] index into the model's elements, or -1
@@ -149,7 +149,7 @@ def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class Compiled:
     """What pair_style pwmlff runs.
 
-    Neighbours are looked for anew when an atom has moved by half the skin.
+    Neighbors are looked for anew when an atom has moved by half the skin.
 
     Args:
         path: a model file.
@@ -158,7 +158,7 @@ class Compiled:
         precision: of the fused engine.
         elements: those of the model that take part.
         nthreads: threads of the fused engine.
-        skin: how far beyond the cutoff neighbours are kept.
+        skin: how far beyond the cutoff neighbors are kept.
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
@@ -292,7 +292,7 @@ def choose(
         precision: of the fused engine, one of PRECISIONS.
         elements: atomic numbers that take part; all of the model's when None.
         nthreads: threads of the fused engine.
-        skin: how far beyond the cutoff neighbours are kept.
+        skin: how far beyond the cutoff neighbors are kept.
         device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
 
     Raises:

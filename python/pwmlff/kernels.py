@@ -5,15 +5,15 @@ Importing this module loads them:
     import pwmlff.kernels
     force = torch.ops.pwmlff.edge_force(edge_grad, edge_index, nall)
 
-Ops on edges (r_ij = x_j - x_i; edge_grad = dE/dr_ij; edge_index int64 [2, E], row 0 the centre i,
-row 1 the neighbour j), differentiable to any order, float32 and float64:
+Ops on edges (r_ij = x_j - x_i; edge_grad = dE/dr_ij; edge_index int64 [2, E], row 0 the center i,
+row 1 the neighbor j), differentiable to any order, float32 and float64:
 
 - ``edge_force(edge_grad [E, 3], edge_index, nall) -> [nall, 3]``: -dE/dx
 - ``edge_virial(edge_vec [E, 3], edge_grad) -> [3, 3]``: -sum of r_ij (x) dE/dr_ij
 - ``edge_atom_virial(edge_vec, edge_grad, edge_index, nall, centroid) -> [nall, 3, 3]``: each term
-  half to both ends, or (centroid) all to the neighbour
-- ``edge_scatter(values [E, w], edge_index, nall, centre, neighbor) -> [nall, w]`` and its transpose
-  ``edge_gather(atoms [nall, w], edge_index, centre, neighbor) -> [E, w]``: what the others are
+  half to both ends, or (centroid) all to the neighbor
+- ``edge_scatter(values [E, w], edge_index, nall, center, neighbor) -> [nall, w]`` and its transpose
+  ``edge_gather(atoms [nall, w], edge_index, center, neighbor) -> [E, w]``: what the others are
   made of
 
 Parts of a Deep Potential, for training and for new models, as differentiable as the others
@@ -23,8 +23,8 @@ Parts of a Deep Potential, for training and for new models, as differentiable as
 - ``dp_embedding(x [E], weight, bias) -> [E, M]``: an embedding net; lists with one tensor per layer
 - ``table_embedding(x [E], table [intervals, order+1, M], low, width, derivative) -> [E, M]``:
   piecewise polynomials of x, lowest power first, or a derivative of them
-- ``dp_moments(env [E, 4], g [E, M], centre int64 [E], ncentres) -> [ncentres, 4, M]``: sum of
-  env (x) g over the edges of each centre
+- ``dp_moments(env [E, 4], g [E, M], center int64 [E], ncenters) -> [ncenters, 4, M]``: sum of
+  env (x) g over the edges of each center
 - ``dp_descriptor(moments [n, 4, M], m2) -> [n, M*m2]``: T^T T[:, :m2], row by row
 - ``dp_fitting(x [n, in], weight, bias, resnet_dt) -> [n]``: a fitting net; one resnet_dt per layer
   but the last, without elements where there is none

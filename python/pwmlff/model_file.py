@@ -19,7 +19,7 @@ from ase.data import atomic_numbers, chemical_symbols
 from pwmlff import archive
 from pwmlff.report import Failure
 
-#: Attributes that hold the cutoff and the largest number of neighbours of one element, by kind.
+#: Attributes that hold the cutoff and the largest number of neighbors of one element, by kind.
 LIMITS = {"DP": ("Rmax", "maxNeighborNum"), "EDGE": ("cutoff", None)}
 UNITS = ("metal", "lj")
 

@@ -2,7 +2,7 @@
 
     pwmlff plot log.lammps model_devi.out -o run.png
 
-A quantity has one colour, in whatever panel and of whatever log; another log is dashed. All runs of
+A quantity has one color, in whatever panel and of whatever log; another log is dashed. All runs of
 a log follow each other, an unfinished one included. Units are those of the log.
 """
 
@@ -57,7 +57,7 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     "pressure": {"pressure": ("Press",)},
 }
 DEVIATIONS = ("force deviation", "energy deviation")
-COLOURS = {
+COLORS = {
     "potential energy": "C0",
     "total energy": "C1",
     "temperature": "C3",
@@ -151,7 +151,7 @@ def draw(
     Args:
         log: solid lines.
         deviation: as :func:`read_deviation` returns it.
-        beside: logs to compare with, dashed, in the same colours.
+        beside: logs to compare with, dashed, in the same colors.
         time: over simulation time; over steps else.
 
     Raises:
@@ -251,7 +251,7 @@ def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> Non
                     style |= {"linestyle": "--"}
                 elif len(logs) > 1:  # so that what is beside it shows where they agree
                     style |= {"linewidth": 3.0, "alpha": 0.5}
-                axes.plot(x, run.columns[name], label=label, color=COLOURS[quantity], **style)
+                axes.plot(x, run.columns[name], label=label, color=COLORS[quantity], **style)
                 label = None  # one entry for all runs
 
 
@@ -270,6 +270,6 @@ def _draw_deviation(axes: Axes, panel: str, rows: np.ndarray, log: Log | None) -
         # All models agree where symmetry leaves no force: no place for zero on the axis.
         values = np.where(rows[:, first + k] > 0.0, rows[:, first + k], np.nan)
         marker = "." if len(rows) == 1 else ""
-        axes.plot(x, values, style, color=COLOURS[panel], label=name, marker=marker)
+        axes.plot(x, values, style, color=COLORS[panel], label=name, marker=marker)
     if (rows[:, first : first + 3] > 0.0).any():
         axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""What engines and training ask of a structure, its neighbours, and of what an engine gives."""
+"""What engines and training ask of a structure, its neighbors, and of what an engine gives."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LONGEST = 1e12  # cutoffs; rounding leaves too few digits of distances beyond
 
 
 def require_usable(atoms: Atoms, cutoff: float) -> None:
-    """Refuse a structure whose neighbours cannot be found.
+    """Refuse a structure whose neighbors cannot be found.
 
     Args:
         atoms: any structure; without atoms it is fine.
-        cutoff: distance within which neighbours are wanted.
+        cutoff: distance within which neighbors are wanted.
 
     Raises:
         ValueError: a position or the cell is not finite, a periodic direction has no cell vector,
@@ -67,9 +67,9 @@ def neighbor_list(
     Args:
         quantities: letters of i, j, d, D and S, as ase has them: the two atoms, their distance,
             x_j - x_i of the image that is near, and that image in cell vectors.
-        atoms: any structure; images of an atom in a small cell, itself included, are neighbours.
-        cutoff: distance below which atoms are neighbours.
-        kinds: whole numbers of atoms by which neighbours are sorted first, [n].
+        atoms: any structure; images of an atom in a small cell, itself included, are neighbors.
+        cutoff: distance below which atoms are neighbors.
+        kinds: whole numbers of atoms by which neighbors are sorted first, [n].
         threads: of vesin; 0 for all.
 
     Returns:
@@ -112,7 +112,7 @@ def neighbor_list(
 
 
 def _search_space(atoms: Atoms, cutoff: float) -> tuple[np.ndarray, float, np.ndarray]:
-    """How to let vesin find the neighbours of a structure of any shape.
+    """How to let vesin find the neighbors of a structure of any shape.
 
     vesin searches open directions too, but beside periodic ones in a time that grows as the square
     of their length; and where it has to merge so many bins of the cutoff that none is left across

@@ -354,5 +354,5 @@ def test_errors(calculator, monkeypatch):
         Calculator("absent.pt")
     crowd = crystal(1)
     crowd.set_cell(crowd.cell * 0.4, scale_atoms=True)
-    with pytest.raises(ValueError, match=r"neighbours of species .* allows 40"):
+    with pytest.raises(ValueError, match=r"neighbors of species .* allows 40"):
         calculator(model).get_property("energy", crowd)

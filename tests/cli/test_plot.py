@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgba
 
 from pwmlff import picture
 from pwmlff.log import TIMESTEPS, Log, read_deviation
-from pwmlff.plot import COLOURS, DEVIATIONS, PANELS, UNITS, draw
+from pwmlff.plot import COLORS, DEVIATIONS, PANELS, UNITS, draw
 
 HEADER = "   Step          Temp          E_pair         TotEng         Press     "
 LOG = f"""LAMMPS (22 Jul 2025 - Update 4)
@@ -59,7 +59,7 @@ def data(line) -> tuple[list[float], list[float]]:
 
 def curves(axes) -> list:
     """Lines but those that mark the beginning of a run."""
-    return [line for line in axes.lines if line.get_color() in COLOURS.values()]
+    return [line for line in axes.lines if line.get_color() in COLORS.values()]
 
 
 def test_what_is_on_the_axes(files: Path):
@@ -100,7 +100,7 @@ def test_what_is_on_the_axes(files: Path):
     assert axes["force deviation"].get_yscale() == "log"
 
 
-def test_one_colour_one_meaning(files: Path):
+def test_one_color_one_meaning(files: Path):
     """Over all panels and logs, and no two quantities share one."""
     log = Log.read(files / "log.lammps")
     figure = draw(log, read_deviation(files / "model_devi.out"), [log])
@@ -112,8 +112,8 @@ def test_one_colour_one_meaning(files: Path):
             if panel in PANELS and not line.get_label().startswith("_"):
                 label = line.get_label().partition(",")[0]
             found.setdefault(label, set()).add(to_rgba(line.get_color()))
-    assert found == {name: {to_rgba(colour)} for name, colour in COLOURS.items()}
-    assert len(set.union(*found.values())) == len(COLOURS)
+    assert found == {name: {to_rgba(color)} for name, color in COLORS.items()}
+    assert len(set.union(*found.values())) == len(COLORS)
     assert len(curves(axes_of(figure)["energy"])) == 2 * 2 * 2  # quantities, logs, runs
 
 

@@ -3,8 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Moves a module to the device "meta", which stands for any other device, and prints where the tensors of
-// the copy and of the original are.
+// Moves a module to the device "meta", which stands for any other device, and prints where the
+// tensors of the copy and of the original are.
 //
 //   move_module file.pt
 
@@ -40,7 +40,7 @@ int main(int, char **argv)
   contents << stream.rdbuf();
   const pwmlff::models::ModelFile file(argv[1], contents.str());
   pwmlff::models::Scripted original(argv[1], file.module());
-  const pwmlff::models::Scripted copy = original.on(at::kMeta);
+  const pwmlff::models::Scripted copy = original.copy_to(at::kMeta);
   print("copy", "", copy.module()._ivalue());
   print("original", "", original.module()._ivalue());
 

@@ -7,11 +7,11 @@
 //
 //   report_devices policy partitions
 //
-// A node has FAKE_GPUS of them, of which CUDA_VISIBLE_DEVICES (numbers) leaves some; FAKE_IDLE_RANK cannot
-// use its own. Each partition prints its report, in their order.
+// A node has FAKE_GPUS of them, of which CUDA_VISIBLE_DEVICES (numbers) leaves some; FAKE_IDLE_RANK
+// cannot use its own. Each partition prints its report, in their order.
 
 #include "pair_pwmlff/collective.h"
-#include "pair_pwmlff/device_map.h"
+#include "pair_pwmlff/placement.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -93,7 +93,8 @@ int main()
     }
   }
 
-  // Memory runs out at the first allocation, at the second, ...: each time that is an error, until there is enough.
+  // Memory runs out at the first allocation, at the second, ...: each time that is an error, until
+  // there is enough.
   for (int allocations = 0;; ++allocations) {
     counts[0] = counts[1] = counts[2] = 0;
     bool done = true;

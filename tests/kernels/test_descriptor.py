@@ -16,7 +16,7 @@ from systems import SYSTEMS
 ops = torch.ops.pwmlff
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 DTYPES = [torch.float32, torch.float64]
-SIZES = {"many": (5, 24), "one edge": (2, 1), "no edge": (3, 0), "no centre": (0, 0)}
+SIZES = {"many": (5, 24), "one edge": (2, 1), "no edge": (3, 0), "no center": (0, 0)}
 RMIN, RMAX = 1.1, 3.0
 LOW, WIDTH, INTERVALS, TERMS, CHANNELS = -1.3, 0.7, 4, 5, 3
 
@@ -46,8 +46,8 @@ class Data:
         self.env = self.random(self.nedges, 4)
         self.g = self.random(self.nedges, CHANNELS)
         self.moments = self.random(self.n, 4, CHANNELS)
-        self.centre = torch.randint(max(self.n, 1), (self.nedges,), generator=self.generator)
-        self.centre = self.centre.to(device)
+        self.center = torch.randint(max(self.n, 1), (self.nedges,), generator=self.generator)
+        self.center = self.center.to(device)
 
     def random(self, *shape: int) -> torch.Tensor:
         values = torch.randn(*shape, dtype=torch.float64, generator=self.generator)
@@ -81,9 +81,9 @@ def table_embedding(x, table, low, width, derivative):
     return out
 
 
-def moments(env, g, centre, ncentres):
+def moments(env, g, center, ncenters):
     outer = env[:, :, None] * g[:, None, :]
-    return g.new_zeros(ncentres, 4, g.shape[1]).index_add(0, centre, outer)
+    return g.new_zeros(ncenters, 4, g.shape[1]).index_add(0, center, outer)
 
 
 def descriptor(t, m2):
@@ -163,14 +163,14 @@ def test_table_ends(device):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_moments(data, dtype):
-    env, g, t, centre = data.env.to(dtype), data.g.to(dtype), data.moments.to(dtype), data.centre
-    inputs = (env, g, centre)
+    env, g, t, center = data.env.to(dtype), data.g.to(dtype), data.moments.to(dtype), data.center
+    inputs = (env, g, center)
     found = ops.dp_moments(*inputs, data.n)
     torch.testing.assert_close(found, moments(*inputs, data.n), **scale(dtype))
-    found = ops.dp_moments_to_env(t, g, centre)
-    torch.testing.assert_close(found, torch.einsum("ecm,em->ec", t[centre], g), **scale(dtype))
-    found = ops.dp_moments_to_g(t, env, centre)
-    torch.testing.assert_close(found, torch.einsum("ecm,ec->em", t[centre], env), **scale(dtype))
+    found = ops.dp_moments_to_env(t, g, center)
+    torch.testing.assert_close(found, torch.einsum("ecm,em->ec", t[center], g), **scale(dtype))
+    found = ops.dp_moments_to_g(t, env, center)
+    torch.testing.assert_close(found, torch.einsum("ecm,ec->em", t[center], env), **scale(dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -210,9 +210,9 @@ def kernel_calls(data):
         "dp_environment_backward": ((grad3, data.edge_vec), (RMIN, RMAX)),
         "table_embedding": ((data.x, data.table), (*grid, 0)),
         "table_embedding_backward": ((data.g, data.x), (*grid, 1, INTERVALS, TERMS)),
-        "dp_moments": ((data.env, data.g), (data.centre, data.n)),
-        "dp_moments_to_env": ((data.moments, data.g), (data.centre,)),
-        "dp_moments_to_g": ((data.moments, data.env), (data.centre,)),
+        "dp_moments": ((data.env, data.g), (data.center, data.n)),
+        "dp_moments_to_env": ((data.moments, data.g), (data.center,)),
+        "dp_moments_to_g": ((data.moments, data.env), (data.center,)),
     }
 
 
@@ -316,10 +316,10 @@ def test_opcheck_of_the_others(data):
         torch.library.opcheck(op.default, (inputs[0].requires_grad_(), *inputs[1:]))
 
 
-def energy(edge_vec, centre, net: list[torch.Tensor], fit: list[torch.Tensor]):
+def energy(edge_vec, center, net: list[torch.Tensor], fit: list[torch.Tensor]):
     env = torch.ops.pwmlff.dp_environment(edge_vec, 1.1, 3.0)
     g = torch.ops.pwmlff.dp_embedding(env[:, 0], net[:2], net[2:])
-    t = torch.ops.pwmlff.dp_moments(env, g, centre, 5)
+    t = torch.ops.pwmlff.dp_moments(env, g, center, 5)
     d = torch.ops.pwmlff.dp_descriptor(t, 2)
     return torch.ops.pwmlff.dp_fitting(d, fit[:1], fit[1:], fit[:0]).sum()
 
@@ -330,7 +330,7 @@ def test_torchscript():
     net, fit = [[t for part in data.net(*widths) for t in part] for widths in ((1, 2, 4), (8, 1))]
     edge_vec = data.edge_vec.requires_grad_()
     wanted, found = [
-        torch.autograd.grad(function(edge_vec, data.centre, net, fit), edge_vec)[0]
+        torch.autograd.grad(function(edge_vec, data.center, net, fit), edge_vec)[0]
         for function in (energy, torch.jit.script(energy))
     ]
     torch.testing.assert_close(found, wanted)
@@ -339,7 +339,7 @@ def test_torchscript():
 EDGES = torch.ones(2, 3)
 X = torch.tensor([0.1, 0.9])
 TABLE = torch.zeros(2, 3, 4)
-ENV, G, CENTRE, MOMENTS = torch.zeros(2, 4), torch.zeros(2, 5), torch.tensor([0, 2]), TABLE
+ENV, G, CENTER, MOMENTS = torch.zeros(2, 4), torch.zeros(2, 5), torch.tensor([0, 2]), TABLE
 WEIGHT, BIAS = [torch.zeros(4, 3), torch.zeros(3, 1)], [torch.zeros(3), torch.zeros(1)]
 NONE = torch.zeros(0)
 BAD = {
@@ -376,31 +376,31 @@ BAD = {
         ((G, X, 0.0, 0.5, 0, 1, 3), "the table holds for 0 to 0.5"),
     ],
     "dp_moments": [
-        ((ENV[:1], G, CENTRE, 3), r"env has shape \[1, 4\]; expected \[number of edges, 4\]"),
-        ((ENV, G[:1], CENTRE, 3), r"g has shape \[1, 5\]; expected \[number of edges, channels\]"),
-        ((ENV.double(), G, CENTRE, 3), "env is Double on cpu and g Float on cpu"),
-        ((ENV, G, CENTRE.int(), 3), "centre has shape .* type Int; expected int64"),
-        ((ENV, G, CENTRE, 2), "centre holds 0 to 2; expected indices of 2 centres, from 0"),
-        ((ENV, G, CENTRE - 1, 3), "centre holds -1 to 1"),
-        ((ENV.long(), G.long(), CENTRE, 3), "not implemented for 'Long'"),
+        ((ENV[:1], G, CENTER, 3), r"env has shape \[1, 4\]; expected \[number of edges, 4\]"),
+        ((ENV, G[:1], CENTER, 3), r"g has shape \[1, 5\]; expected \[number of edges, channels\]"),
+        ((ENV.double(), G, CENTER, 3), "env is Double on cpu and g Float on cpu"),
+        ((ENV, G, CENTER.int(), 3), "center has shape .* type Int; expected int64"),
+        ((ENV, G, CENTER, 2), "center holds 0 to 2; expected indices of 2 centers, from 0"),
+        ((ENV, G, CENTER - 1, 3), "center holds -1 to 1"),
+        ((ENV.long(), G.long(), CENTER, 3), "not implemented for 'Long'"),
     ],
     "dp_moments_to_env": [
-        ((torch.zeros(3, 4, 4), G, CENTRE), "moments has shape .* expected .number of centres, 4"),
-        ((torch.zeros(2, 4, 5), G, CENTRE), "centre holds 0 to 2; expected indices of 2 centres"),
-        ((torch.zeros(3, 4, 5), G.double(), CENTRE), "moments is Float on cpu and g Double"),
+        ((torch.zeros(3, 4, 4), G, CENTER), "moments has shape .* expected .number of centers, 4"),
+        ((torch.zeros(2, 4, 5), G, CENTER), "center holds 0 to 2; expected indices of 2 centers"),
+        ((torch.zeros(3, 4, 5), G.double(), CENTER), "moments is Float on cpu and g Double"),
     ],
     "dp_moments_to_g": [
-        ((MOMENTS, ENV, CENTRE), r"moments has shape \[2, 3, 4\]; expected"),
-        ((torch.zeros(3, 4, 5), ENV[:1], CENTRE), "env has shape"),
-        ((torch.zeros(3, 4, 5), ENV.double(), CENTRE), "moments is Float on cpu and env Double"),
+        ((MOMENTS, ENV, CENTER), r"moments has shape \[2, 3, 4\]; expected"),
+        ((torch.zeros(3, 4, 5), ENV[:1], CENTER), "env has shape"),
+        ((torch.zeros(3, 4, 5), ENV.double(), CENTER), "moments is Float on cpu and env Double"),
     ],
     "dp_descriptor": [
-        ((MOMENTS, 1), r"moments has shape \[2, 3, 4\]; expected \[number of centres, 4, channels"),
+        ((MOMENTS, 1), r"moments has shape \[2, 3, 4\]; expected \[number of centers, 4, channels"),
         ((torch.zeros(2, 4, 5), 6), "m2 is 6; expected 1 to 5, the number of channels"),
         ((torch.zeros(2, 4, 5), 0), "m2 is 0"),
     ],
     "dp_fitting": [
-        ((X, WEIGHT, BIAS, [NONE]), r"x has shape \[2\]; expected \[number of centres, width\]"),
+        ((X, WEIGHT, BIAS, [NONE]), r"x has shape \[2\]; expected \[number of centers, width\]"),
         ((ENV, [], [], []), "weight has 0 layers and bias 0"),
         ((ENV, WEIGHT, BIAS[:1], [NONE]), "weight has 2 layers and bias 1"),
         ((ENV, WEIGHT, BIAS, []), "resnet_dt has 0 tensors; expected 1, one per layer but"),
@@ -446,14 +446,14 @@ class Potential:
             for part in ("weight", "bias", "resnet_dt")
         ]
 
-    def moments(self, a: int, b: int, env, centre, n: int):
+    def moments(self, a: int, b: int, env, center, n: int):
         """Of all slots of type b [n, 4, M], from the edges to atoms of that type."""
         scale, shift = 1 / self.dstd[a, b], -self.davg[a, b] / self.dstd[a, b]
         weight, bias, _ = self.net(f"embedding_net.{a * self.model.ntypes + b}")
         env, blank = env * scale + shift, shift[None]
-        in_use = ops.dp_moments(env, ops.dp_embedding(env[:, 0], weight, bias), centre, n)
+        in_use = ops.dp_moments(env, ops.dp_embedding(env[:, 0], weight, bias), center, n)
         constant = blank[:, :, None] * ops.dp_embedding(blank[:, 0], weight, bias)[:, None, :]
-        empty = self.model.maxNeighborNum - centre.bincount(minlength=n)
+        empty = self.model.maxNeighborNum - center.bincount(minlength=n)
         return in_use + empty[:, None, None] * constant
 
     def energies(self, edge_vec, edge_index, numbers):

@@ -59,7 +59,7 @@ class Engine:
         if device == "host":
             self.core = torch.classes.pwmlff.DPEngine(path, precision, flags)
         else:
-            self.core = torch.classes.pwmlff.DPDeviceEngine(path, precision, flags, device)
+            self.core = torch.classes.pwmlff.DPGpuEngine(path, precision, flags, device)
 
     def evaluate(self, rows: Rows, nthreads: int = 1, *virials: bool):
         lists = rows.species, rows.first, rows.candidate
@@ -184,7 +184,7 @@ def test_close_pairs(any_engine, distance, precision):
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("radius", ["rmin", "rmax"])
 def test_continuity(any_engine, radius, precision):
-    """Energy and force do not jump where the switch begins and where neighbours come and go."""
+    """Energy and force do not jump where the switch begins and where neighbors come and go."""
     model = random_model((8, 72), 25, 1)
     run = any_engine(model, precision)
     boundary = model.Rmin if radius == "rmin" else model.Rmax
@@ -209,7 +209,7 @@ def test_atoms_alone(any_engine, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_no_centres(any_engine, precision):
+def test_no_centers(any_engine, precision):
     result = any_engine(random_model((8, 72), 12, 2), precision)(Atoms())
     assert result.forces.shape == (0, 3)
     assert not result.virial.any()
@@ -222,7 +222,7 @@ def test_subset_of_species(any_engine, precision):
     atoms = random_atoms((8, 1), 10, 3)
     result = any_engine(model, precision, elements=(8, 1))(atoms)
     check(result, evaluate(model, atoms, elements=(8, 1)), precision)
-    with pytest.raises(ValueError, match=r"centre \d+ is of species 0, .* take part"):
+    with pytest.raises(ValueError, match=r"center \d+ is of species 0, .* take part"):
         any_engine(model, precision, elements=(72, 1))(atoms)
 
 
@@ -246,7 +246,7 @@ def test_overflow(any_engine, precision, nthreads):
     model = random_model((8, 72), 8, 6, max_neighbor=4)
     atoms = Atoms("O7", positions=[(1.1 * k, 0, 0) for k in range(7)])
     atoms.positions[6] += (20, 0, 0)
-    with pytest.raises(ValueError, match=r"row 1 has 5 neighbours of species 0 .* allows 4"):
+    with pytest.raises(ValueError, match=r"row 1 has 5 neighbors of species 0 .* allows 4"):
         any_engine(model, precision)(atoms, nthreads)
     atoms.positions[5] += (0, 20, 0)
     check(any_engine(model, precision)(atoms, nthreads), evaluate(model, atoms), precision)
@@ -300,7 +300,7 @@ def test_forces_are_derivatives(any_engine, precision):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_virials(any_engine, precision):
-    """Per-atom virials sum to the total; a neighbour gets all of a term, or half of it."""
+    """Per-atom virials sum to the total; a neighbor gets all of a term, or half of it."""
     model = random_model((8, 72), 25, 10)
     run = any_engine(model, precision)
     result = run(random_atoms((8, 72), 12, 10))
@@ -441,7 +441,7 @@ def test_chunks(engine, precision, device):
     atoms = random_atoms((8, 72), 90, 13, length=12.0)
     run = engine(model, precision, device=device)
     whole = run(atoms)
-    run.core = torch.classes.pwmlff.DPDeviceEngine(run.path, precision, [1, 1], device, 1)
+    run.core = torch.classes.pwmlff.DPGpuEngine(run.path, precision, [1, 1], device, 1)
     parts = run(atoms)
     assert np.array_equal(parts.atom_energy, whole.atom_energy)
     for name in ("forces", "virial", "atom_virial", "centroid_virial"):

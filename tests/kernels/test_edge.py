@@ -20,7 +20,7 @@ def device(request):
 
 @pytest.fixture(params=SIZES)
 def edges(request, device):
-    """Number of atoms, edge_index [2, E] with atoms that neighbour themselves, edge vectors."""
+    """Number of atoms, edge_index [2, E] with atoms that neighbor themselves, edge vectors."""
     nall, nedges = SIZES[request.param]
     generator = torch.Generator().manual_seed(1)
     index = torch.randint(max(nall, 1), (2, nedges), generator=generator)
@@ -28,13 +28,13 @@ def edges(request, device):
     return nall, index.to(device), vectors.to(device)
 
 
-def scatter(values, index, nall, centre, neighbor):
+def scatter(values, index, nall, center, neighbor):
     out = values.new_zeros(nall, values.shape[1])
-    return out.index_add(0, index[0], centre * values).index_add(0, index[1], neighbor * values)
+    return out.index_add(0, index[0], center * values).index_add(0, index[1], neighbor * values)
 
 
-def gather(atoms, index, centre, neighbor):
-    return centre * atoms[index[0]] + neighbor * atoms[index[1]]
+def gather(atoms, index, center, neighbor):
+    return center * atoms[index[0]] + neighbor * atoms[index[1]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -23,7 +23,7 @@ SYSTEM = System(
     rmax=4.5,
     max_neighbor=60,
 )
-#: Frames of other sizes: one element alone, one atom without neighbours, a cluster.
+#: Frames of other sizes: one element alone, one atom without neighbors, a cluster.
 SHAPES = (
     SYSTEM,
     replace(SYSTEM, numbers=(72, 72, 72)),
@@ -35,7 +35,7 @@ SHAPES = (
 
 def of(atoms: list) -> tuple[Frames, Edges]:
     frames = frames_of(atoms)
-    return frames, neighbors.of(frames, SYSTEM.elements, SYSTEM.rmax)
+    return frames, neighbors.find_edges(frames, SYSTEM.elements, SYSTEM.rmax)
 
 
 ATOMS = [system.atoms(seed=k) for k, system in enumerate(SHAPES)]

@@ -248,7 +248,7 @@ def test_command(folder: Lammps, case):
 
 
 def test_overlapping_atoms_are_named(folder: Lammps):
-    """Not a neighbour of theirs, whose force is no number either."""
+    """Not a neighbor of theirs, whose force is no number either."""
     setup = SETUP.replace(
         "run 0", "set atom 5 x 0.1 y 0.1 z 0.1\nset atom 3 x 0.1 y 0.1 z 0.1\nrun 0"
     )

@@ -68,7 +68,7 @@ def test_hfo2_frames(lammps: Lammps, hfo2_folder, hfo2_model, ranks):
 @every_engine
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_reference(lammps: Lammps, name):
-    """Random models: triclinic, slabs, boxes smaller than the cutoff, atoms without neighbours."""
+    """Random models: triclinic, slabs, boxes smaller than the cutoff, atoms without neighbors."""
     system = SYSTEMS[name]
     model, atoms = system.model(), system.atoms()
     lammps.save(model)

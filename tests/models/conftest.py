@@ -22,5 +22,5 @@ def binary() -> System:
 
 @pytest.fixture
 def crowd() -> Atoms:
-    """Hafnium, index 2, has three oxygen neighbours within 1.5 angstrom; no atom has more."""
+    """Hafnium, index 2, has three oxygen neighbors within 1.5 angstrom; no atom has more."""
     return Atoms([8, 8, 72, 8], positions=[[1, 0, 0], [-1, 0, 0], [0, 0, 0], [0, 0, 1]])

@@ -3,7 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// A kind of models that the project does not have, to show what one takes: Lennard-Jones, cut at the cutoff.
+// A kind of models that the project does not have, to show what one takes: Lennard-Jones, cut at
+// the cutoff.
 
 #include "models/model.h"
 #include "models/model_file.h"
@@ -29,12 +30,12 @@ class LennardJones : public Model {
 
   const Evaluation &evaluate(Neighbors &neighbors, const Request &) override
   {
-    const int ncentres = neighbors.ncentres(), nspecies = neighbors.nspecies();
-    energies.assign(ncentres, 0.0);
+    const int ncenters = neighbors.ncenters(), nspecies = neighbors.nspecies();
+    energies.assign(ncenters, 0.0);
     forces.assign(3 * static_cast<std::size_t>(neighbors.nrows()), 0.0);
     result = {};
     double virial[9] = {};
-    for (int i = 0; i < ncentres; ++i)
+    for (int i = 0; i < ncenters; ++i)
       for (int k = neighbors.first()[i * nspecies]; k < neighbors.first()[(i + 1) * nspecies];
            ++k) {
         const int j = neighbors.candidate()[k];

@@ -195,7 +195,7 @@ def test_slots_may_have_gaps_and_any_order(system):
     assert_same(model(*moved), model(*inputs))
 
 
-def test_neighbours_beyond_the_cutoff_count_as_empty_slots(binary):
+def test_neighbors_beyond_the_cutoff_count_as_empty_slots(binary):
     model, atoms = binary.model(), binary.atoms()
     wide = pad_neighbors(atoms, model.atom_type, model.Rmax + 0.3, model.maxNeighborNum)
     assert (wide.ImageDR[..., 0] > model.Rmax).any()
@@ -224,7 +224,7 @@ def test_elements_that_do_not_take_part_are_ignored(binary):
 
 
 def test_ghosts_take_the_force_of_their_own(binary):
-    """Each neighbour as a ghost of its own: adding the ghosts to their owners changes nothing."""
+    """Each neighbor as a ghost of its own: adding the ghosts to their owners changes nothing."""
     model = binary.model()
     folded = inputs_of(model, binary.atoms())
     filled = folded.list_neigh > 0
@@ -327,9 +327,9 @@ def test_gradient_of_inputs_is_finite_and_gives_the_force(system):
     assert not grad[~filled].any()
     r, d = dr.detach()[filled].split((1, 3), dim=1)
     edge = grad[filled][:, :1] * d / r + grad[filled][:, 1:]
-    centre, neighbour = torch.nonzero(filled)[:, 1], inputs.list_neigh[filled].long() - 1
-    expected = torch.zeros_like(force[0]).index_add(0, centre, edge)
-    expected = expected.index_add(0, neighbour, -edge)
+    center, neighbor = torch.nonzero(filled)[:, 1], inputs.list_neigh[filled].long() - 1
+    expected = torch.zeros_like(force[0]).index_add(0, center, edge)
+    expected = expected.index_add(0, neighbor, -edge)
     torch.testing.assert_close(force[0].detach(), expected, rtol=1e-10, atol=1e-11)
 
 
@@ -376,13 +376,13 @@ def test_eval_mode_carries_no_graph(binary):
         assert values is None or not values.requires_grad
 
 
-@pytest.mark.parametrize("neighbour", [8, 72])
-def test_energy_and_force_are_continuous_at_the_cutoff(binary, neighbour):
+@pytest.mark.parametrize("neighbor", [8, 72])
+def test_energy_and_force_are_continuous_at_the_cutoff(binary, neighbor):
     """An atom entering the cutoff fills a slot that was empty before."""
     model = scripted(binary.model())
 
     def evaluate(r):
-        atoms = Atoms([8, 72, neighbour], positions=[[0, 0, 0], [1.4, 0, 0], [0, 0, r]])
+        atoms = Atoms([8, 72, neighbor], positions=[[0, 0, 0], [1.4, 0, 0], [0, 0, r]])
         etot, _, force, _, _ = model(*inputs_of(model, atoms))
         return etot.item(), force[0].numpy()
 
@@ -466,11 +466,11 @@ def test_forward_errors(binary, elements, message):
             kind(*inputs)
 
 
-def test_too_many_neighbours(crowd):
+def test_too_many_neighbors(crowd):
     elements = (72, 8)
     pad_neighbors(crowd, elements, 1.5, 3)
     with pytest.raises(
-        ValueError, match=r"atom 2 has 3 neighbours of type 1 \(atomic number 8\) .* allows 2"
+        ValueError, match=r"atom 2 has 3 neighbors of type 1 \(atomic number 8\) .* allows 2"
     ):
         pad_neighbors(crowd, elements, 1.5, 2)
 

@@ -245,10 +245,10 @@ def test_what_is_missing_is_named(binary, name):
         evaluate(model, binary.atoms())
 
 
-def test_too_many_neighbours(crowd):
+def test_too_many_neighbors(crowd):
     config = DPConfig((72, 8), rmax=1.5, rmin=0.5, max_neighbor=3, m2=4)
     evaluate(DP(config, seed=0), crowd)
     with pytest.raises(
-        ValueError, match=r"atom 2 has 3 neighbours of type 1 \(atomic number 8\) .* allows 2"
+        ValueError, match=r"atom 2 has 3 neighbors of type 1 \(atomic number 8\) .* allows 2"
     ):
         evaluate(DP(replace(config, max_neighbor=2), seed=0), crowd)

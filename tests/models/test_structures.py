@@ -1,4 +1,4 @@
-"""Neighbours against ase's, in any cell."""
+"""Neighbors against ase's, in any cell."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_cluster_without_distances_is_refused(far):
         neighbor_list("i", atoms, 1.0)
 
 
-def test_no_atoms_and_no_neighbours():
+def test_no_atoms_and_no_neighbors():
     for atoms in (Atoms(), Atoms("O"), Atoms("O2", positions=[[0, 0, 0], [9, 0, 0]])):
         for one, other in zip(of_ase("ijdDS", atoms, 2.0), neighbor_list("ijdDS", atoms, 2.0),
                               strict=True):  # fmt: skip

@@ -57,7 +57,7 @@ def taught(seed: int = 0, missing: bool = False) -> tuple[Frames, neighbors.Edge
     if missing:
         energies[1], forces[0][:], virials[2] = np.nan, np.nan, np.nan
     frames = frames_of(every, energies, forces, virials, ["a", "b", "a", "b", "a"])
-    return frames, neighbors.of(frames, ELEMENTS, CUTOFF)
+    return frames, neighbors.find_edges(frames, ELEMENTS, CUTOFF)
 
 
 def trainee(data: tuple[Frames, neighbors.Edges], **options) -> EdgeTrainee:
@@ -69,7 +69,7 @@ def trainee(data: tuple[Frames, neighbors.Edges], **options) -> EdgeTrainee:
 
 
 def test_evaluates_as_the_reference_does(tmp_path: Path):
-    """ase's neighbours, autograd by positions and strain, the saved file."""
+    """ase's neighbors, autograd by positions and strain, the saved file."""
     frames, edges = taught()
     trained = trainee((frames, edges), precision="float32")
     for _ in range(3):
@@ -161,9 +161,9 @@ def test_learns():
     """A module of the same class comes to the numbers of its teacher, single atoms included."""
     frames, edges = taught()
     trained = trainee((frames, edges), precision="float32", options=AdamOptions(average=0.9))
-    before = errors.of(frames, *trained.evaluate(frames, edges))
+    before = errors.compute(frames, *trained.evaluate(frames, edges))
     sums = [trained.step(range(5), 0.1 * 0.97**k, Weights()) for k in range(120)]
-    after = errors.of(frames, *trained.evaluate(frames, edges))
+    after = errors.compute(frames, *trained.evaluate(frames, edges))
     assert after.force.rmse < 0.02 * before.force.rmse
     assert sums[-1].loss < 1e-3 * sums[0].loss
     assert (sums[0].energies, sums[0].forces, sums[0].virials) == (5, 3 * len(frames.numbers), 45)
@@ -243,7 +243,7 @@ def test_edges_of_another_model():
     frames, _ = taught()
     for elements, cutoff in (([72, 8], CUTOFF), (ELEMENTS, 2.5)):
         with pytest.raises(ValueError, match=r"expected \[8, 72\] and 3\.0"):
-            trainee((frames, neighbors.of(frames, elements, cutoff)))
+            trainee((frames, neighbors.find_edges(frames, elements, cutoff)))
 
 
 def test_fine_tuning(tmp_path: Path):
@@ -259,8 +259,8 @@ def test_fine_tuning(tmp_path: Path):
     again = trainee((moved, edges))
     again.start_from(path)
     assert (again.parameters[2:] == first.parameters[2:]).all()
-    old = errors.of(frames, *first.evaluate(frames, edges))
-    new = errors.of(moved, *again.evaluate(moved, edges))
+    old = errors.compute(frames, *first.evaluate(frames, edges))
+    new = errors.compute(moved, *again.evaluate(moved, edges))
     assert new.force.rmse == pytest.approx(old.force.rmse, rel=1e-9)
     assert new.energy.rmse < 1.01 * old.energy.rmse
     bare = tmp_path / "bare.pt"

@@ -158,7 +158,7 @@ def structures() -> list[Atoms]:
 
 @pytest.mark.parametrize("kind", ["DP", "EDGE"])
 def test_file_against_the_reference(read, tmp_path: Path, kind: str):
-    """Numbers of the command against ase's neighbours and plain float64, by direct NumPy."""
+    """Numbers of the command against ase's neighbors and plain float64, by direct NumPy."""
     path = tmp_path / "model.pt"
     model = BINARY.model() if kind == "DP" else MessagePassing([8, 72], 3.0)
     torch.jit.script(model).save(path)

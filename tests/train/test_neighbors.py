@@ -1,4 +1,4 @@
-"""Neighbours are those that ase finds, in the order that is promised."""
+"""Neighbors are those that ase finds, in the order that is promised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ELEMENTS = (72, 8, 1)
 def test_edges_are_those_of_ase(cutoff):
     structures = random_structures(60)
     frames = frames_of(structures)
-    edges = neighbors.of(frames, ELEMENTS, cutoff, closest=0.0, threads=3)
+    edges = neighbors.find_edges(frames, ELEMENTS, cutoff, closest=0.0, threads=3)
     assert edges.rij.dtype == np.float64 and edges.j.dtype == edges.count.dtype == np.int32
     for k, atoms in enumerate(structures):
         i, j, image, rij = neighbor_list("ijSD", atoms, cutoff)
@@ -37,7 +37,9 @@ def test_edges_are_those_of_ase(cutoff):
 
 def test_threads_make_no_difference():
     frames = frames_of(random_structures(20))
-    one, many = (neighbors.of(frames, ELEMENTS, 5.0, closest=0.0, threads=t) for t in (1, 4))
+    one, many = (
+        neighbors.find_edges(frames, ELEMENTS, 5.0, closest=0.0, threads=t) for t in (1, 4)
+    )
     for name in ("rij", "j", "count", "first"):
         np.testing.assert_array_equal(getattr(one, name), getattr(many, name))
 
@@ -50,21 +52,21 @@ def test_what_cannot_be_used_is_named():
     good = box((0, 0, 0), (0, 0, 2))
     overlap = frames_of([good, box((0, 0, 0.1), (0, 3, 0), (0, 0, 8.9), symbols="OOHf")])
     with pytest.raises(Failure, match=r"frame 1 of 'file.xyz': atoms 0 \(O\) and 2 \(Hf\) are 0.2"):
-        neighbors.of(overlap, ELEMENTS, 4.0)
-    assert len(neighbors.of(overlap, ELEMENTS, 4.0, closest=0.1))
+        neighbors.find_edges(overlap, ELEMENTS, 4.0)
+    assert len(neighbors.find_edges(overlap, ELEMENTS, 4.0, closest=0.1))
     with pytest.raises(Failure, match=r"frame 1 .*holds Si, expected Hf O H"):
-        neighbors.of(frames_of([good, box((0, 0, 0), symbols="Si")]), ELEMENTS, 4.0)
+        neighbors.find_edges(frames_of([good, box((0, 0, 0), symbols="Si")]), ELEMENTS, 4.0)
     with pytest.raises(Failure, match=r"frame 0 .*atom 1 is at .*nan"):
-        neighbors.of(frames_of([box((0, 0, 0), (0, 0, np.nan))]), ELEMENTS, 4.0)
+        neighbors.find_edges(frames_of([box((0, 0, 0), (0, 0, np.nan))]), ELEMENTS, 4.0)
     flat = Atoms("O", cell=[9, 9, 0], pbc=True)
     with pytest.raises(Failure, match=r"frame 1 .*needs a cell vector"):
-        neighbors.of(frames_of([good, flat]), ELEMENTS, 4.0)
+        neighbors.find_edges(frames_of([good, flat]), ELEMENTS, 4.0)
     far = Atoms("O", cell=[9, 9, 1e9], pbc=True)
     with pytest.raises(Failure, match=r"frame 0 .* 1e\+09 long, .* look at the units"):
-        neighbors.of(frames_of([far]), ELEMENTS, 4.0)
+        neighbors.find_edges(frames_of([far]), ELEMENTS, 4.0)
     apart = Atoms("O3", [[3.9e9, 0, 0], [-3.9e9, 0, 0], [-3.9e9, 2.0, 0]])
-    assert len(neighbors.of(frames_of([apart]), ELEMENTS, 4.0)) == 2
+    assert len(neighbors.find_edges(frames_of([apart]), ELEMENTS, 4.0)) == 2
     with pytest.raises(Failure, match="cutoff is 0"):
-        neighbors.of(frames_of([good]), ELEMENTS, 0.0)
+        neighbors.find_edges(frames_of([good]), ELEMENTS, 0.0)
     with pytest.raises(Failure, match="each once"):
-        neighbors.of(frames_of([good]), (8, 8), 4.0)
+        neighbors.find_edges(frames_of([good]), (8, 8), 4.0)

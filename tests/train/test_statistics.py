@@ -17,7 +17,7 @@ RMIN, RMAX = 1.0, 4.0
 
 
 def dense(structures, elements, max_neighbor):
-    """R of every slot, by centre type: [slots, 4] each."""
+    """R of every slot, by center type: [slots, 4] each."""
     rows = [[] for _ in elements]
     for atoms in structures:
         i, j, rij = neighbor_list("ijD", atoms, RMAX)
@@ -40,8 +40,8 @@ def test_moments_are_those_of_the_dense_matrix(monkeypatch, chunk):
     monkeypatch.setattr(statistics, "CHUNK", chunk)
     structures = random_structures(25)
     frames = frames_of(structures)
-    edges = neighbors.of(frames, ELEMENTS, RMAX + 1.0, closest=0.0)  # farther than needed
-    found = statistics.of(frames, edges, RMIN, RMAX)
+    edges = neighbors.find_edges(frames, ELEMENTS, RMAX + 1.0, closest=0.0)  # farther than needed
+    found = statistics.compute(frames, edges, RMIN, RMAX)
     counts = []
     pairs = {}
     for atoms in structures:
@@ -67,15 +67,15 @@ def test_moments_are_those_of_the_dense_matrix(monkeypatch, chunk):
 
 def test_too_few_slots_name_the_atom():
     frames = frames_of(random_structures(25))
-    edges = neighbors.of(frames, ELEMENTS, RMAX, closest=0.0)
-    most = statistics.of(frames, edges, RMIN, RMAX).most_neighbors
-    assert statistics.of(frames, edges, RMIN, RMAX, max_neighbor=most).max_neighbor == most
-    with pytest.raises(Failure, match=rf"frame \d+ .*has {most} neighbours of (O|Hf) within 4"):
-        statistics.of(frames, edges, RMIN, RMAX, max_neighbor=most - 1)
+    edges = neighbors.find_edges(frames, ELEMENTS, RMAX, closest=0.0)
+    most = statistics.compute(frames, edges, RMIN, RMAX).most_neighbors
+    assert statistics.compute(frames, edges, RMIN, RMAX, max_neighbor=most).max_neighbor == most
+    with pytest.raises(Failure, match=rf"frame \d+ .*has {most} neighbors of (O|Hf) within 4"):
+        statistics.compute(frames, edges, RMIN, RMAX, max_neighbor=most - 1)
     with pytest.raises(Failure, match="rmax at most 4"):
-        statistics.of(frames, edges, RMIN, 4.5)
+        statistics.compute(frames, edges, RMIN, 4.5)
     with pytest.raises(Failure, match="found no frame"):
-        statistics.of(frames.select([]), edges, RMIN, RMAX)
+        statistics.compute(frames.select([]), edges, RMIN, RMAX)
 
 
 def energies_of(frames, per_element, noise=0.0, seed=0):
@@ -88,8 +88,8 @@ def energies_of(frames, per_element, noise=0.0, seed=0):
 def test_shifts_are_the_energies_of_single_atoms(caplog):
     frames = frames_of([a for a in random_structures(25) if len(a)])
     frames = energies_of(frames, {8: -432.1, 72: -7.5})
-    edges = neighbors.of(frames, ELEMENTS, RMAX, closest=0.0)
-    found = statistics.of(frames, edges, RMIN, RMAX)
+    edges = neighbors.find_edges(frames, ELEMENTS, RMAX, closest=0.0)
+    found = statistics.compute(frames, edges, RMIN, RMAX)
     np.testing.assert_allclose(found.energy_shift, [-7.5, -432.1, 0.0], atol=1e-8)
     assert found.rank == 2 and found.energy_std < 1e-9 and np.isnan(found.force_rms)
     assert not caplog.text  # hydrogen does not occur and is no matter of rank
@@ -98,8 +98,8 @@ def test_shifts_are_the_energies_of_single_atoms(caplog):
 def test_one_composition_spreads_the_energy_and_says_so(caplog):
     structures = [a for a in random_structures(60) if len(a) > 3][:1] * 3
     frames = energies_of(frames_of(structures), {8: -6.0, 72: -9.0})
-    edges = neighbors.of(frames, ELEMENTS, RMAX, closest=0.0)
-    found = statistics.of(frames, edges, RMIN, RMAX)
+    edges = neighbors.find_edges(frames, ELEMENTS, RMAX, closest=0.0)
+    found = statistics.compute(frames, edges, RMIN, RMAX)
     per_atom = frames.energies[0] / len(structures[0])
     np.testing.assert_allclose(found.energy_shift, [per_atom, per_atom, 0.0], rtol=1e-9)
     assert "spread evenly" in caplog.text and found.rank == 1
@@ -110,12 +110,12 @@ def test_labels_that_are_missing_do_not_count(caplog):
     frames = energies_of(frames, {8: -4.0, 72: -7.5})
     frames.energies[::3] = np.nan
     frames.forces[:4] = [3.0, 0.0, 4.0]
-    edges = neighbors.of(frames, ELEMENTS, RMAX, closest=0.0)
-    found = statistics.of(frames, edges, RMIN, RMAX)
+    edges = neighbors.find_edges(frames, ELEMENTS, RMAX, closest=0.0)
+    found = statistics.compute(frames, edges, RMIN, RMAX)
     np.testing.assert_allclose(found.energy_shift, [-7.5, -4.0, 0.0], atol=1e-9)
     assert found.force_rms == pytest.approx(np.sqrt(25 / 3))
     frames.energies[:] = np.nan
-    found = statistics.of(frames, edges, RMIN, RMAX)
+    found = statistics.compute(frames, edges, RMIN, RMAX)
     assert not found.energy_shift.any() and np.isnan(found.energy_std)
     assert "no frame has an energy" in caplog.text
 
@@ -125,8 +125,8 @@ def test_hfo2_is_near_the_statistics_of_its_published_model(hfo2_folder):
     if not data.is_file():
         pytest.skip(f"no {data}")
     frames = readers.read(f"{data}@::4")
-    edges = neighbors.of(frames, (8, 72), 6.0)
-    found = statistics.of(frames, edges, 0.5, 6.0, max_neighbor=100)
+    edges = neighbors.find_edges(frames, (8, 72), 6.0)
+    found = statistics.compute(frames, edges, 0.5, 6.0, max_neighbor=100)
     with np.load(hfo2_folder / "parameters.npz") as model:
         np.testing.assert_allclose(found.davg[:, 0], model["davg"][:, 0], rtol=0.03)
         np.testing.assert_allclose(found.dstd, model["dstd"][:, :4], rtol=0.03)

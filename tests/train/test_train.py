@@ -329,7 +329,7 @@ def test_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:
         ({"elements": "Ne"}, "atomic number 18|Ar"),
         ({"data": ["nowhere.xyz"]}, "nowhere.xyz"),
         ({"settings": ["data.valid=nowhere.xyz"]}, "nowhere.xyz"),
-        ({"settings": ["model.max_neighbor=2"]}, "neighbours of"),
+        ({"settings": ["model.max_neighbor=2"]}, "neighbors of"),
         ({"finetune": "nowhere.pt"}, "nowhere.pt"),
     ],
 )

@@ -126,37 +126,37 @@ template <class T, class F, int C> class Worker : public DPWorker {
     gradient.fill(0);
   }
 
-  void run(const DPJob &job, const DPBlock *blocks, int nblocks, DPShare &share) override
+  void run(const DPPlan &plan, const DPBlock *blocks, int nblocks, DPPartialSums &sums) override
   {
     const std::size_t most =
-        static_cast<std::size_t>(job.most_edges) + nspecies * Edges<T>::padding;
-    edges.reserve(most * atoms + job.largest_slice);
+        static_cast<std::size_t>(plan.most_edges) + nspecies * Edges<T>::padding;
+    edges.reserve(most * atoms + plan.largest_slice);
     for (int k = 0; k < nblocks; ++k) {
       block = &blocks[k];
       pairs = model.pairs + block->species * nspecies;
-      if (!find_edges(job, share)) return;
+      if (!find_edges(plan, sums)) return;
       compute_moments();
       alignas(64) double energy[atoms];
       model.fittings[block->species]->evaluate(moments.get(), fitting_scratch.get(), energy,
                                                moment_gradient.get());
       share_gradient();
       for (int l = 0; l < block->count; ++l) {
-        job.atom_energy[centre(job, l)] = energy[l];
-        compute_forces(job, l, share);
+        plan.atom_energy[center(plan, l)] = energy[l];
+        compute_forces(plan, l, sums);
       }
     }
   }
 
  private:
-  int centre(const DPJob &job, int l) const { return job.order[block->first + l]; }
+  int center(const DPPlan &plan, int l) const { return plan.order[block->first + l]; }
   Run &run_of(int l, int b) { return runs[l * nspecies + b]; }
 
-  bool find_edges(const DPJob &job, DPShare &share)
+  bool find_edges(const DPPlan &plan, DPPartialSums &sums)
   {
-    const DPInput &input = *job.input;
+    const DPInput &input = *plan.input;
     int begin = 0;
     for (int l = 0; l < block->count; ++l) {
-      const int i = centre(job, l);
+      const int i = center(plan, l);
       tabulated[l] = model.has_tables;
       for (int b = 0; b < nspecies; ++b) {
         Run &run = run_of(l, b);
@@ -167,10 +167,10 @@ template <class T, class F, int C> class Worker : public DPWorker {
             edges.filter(input.x, input.x + 3 * static_cast<std::ptrdiff_t>(i),
                          input.candidate + first[0], first[1] - first[0], model.rmax, begin);
         if (run.count > model.max_neighbor) {
-          share.overflow = true;
-          share.row = i;
-          share.species = b;
-          share.count = run.count;
+          sums.overflow = true;
+          sums.row = i;
+          sums.species = b;
+          sums.count = run.count;
           return false;
         }
         if (!edges.locate(run, pairs[b]->geometry)) tabulated[l] = false;
@@ -273,7 +273,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
     }
   }
 
-  void compute_forces(const DPJob &job, int l, DPShare &share)
+  void compute_forces(const DPPlan &plan, int l, DPPartialSums &sums)
   {
     for (int c = 0; c < 4; ++c)
       for (int m = 0; m < width; ++m) {
@@ -283,7 +283,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
         else exact_gradient[c * width + m] = g;
       }
     const double *values = exact_stored.get() + exact_first[l];
-    const int i = centre(job, l);
+    const int i = center(plan, l);
     double own[3] = {0.0, 0.0, 0.0};
     for (int b = 0; b < nspecies; ++b) {
       const Run &run = run_of(l, b);
@@ -296,10 +296,10 @@ template <class T, class F, int C> class Worker : public DPWorker {
       }
       double common[4];
       for (int c = 0; c < 4; ++c) common[c] = environment[(b * 4 + c) * atoms + l];
-      edges.finish(run, pairs[b]->geometry, common, own, share);
-      if (share.atom_virial || share.centroid_virial) edges.spread_virial(run, i, share);
+      edges.finish(run, pairs[b]->geometry, common, own, sums);
+      if (sums.atom_virial || sums.centroid_virial) edges.spread_virial(run, i, sums);
     }
-    for (int c = 0; c < 3; ++c) share.force[3 * static_cast<std::ptrdiff_t>(i) + c] += own[c];
+    for (int c = 0; c < 3; ++c) sums.force[3 * static_cast<std::ptrdiff_t>(i) + c] += own[c];
   }
 
   const Backend<T, F, C> &model;
@@ -314,7 +314,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
   std::size_t exact_first[atoms];    // where an atom's values in exact_stored begin
   Buffer<T> stored;                  // [vectors, stride, 2, lanes] G and dG/dr of the edges
   Buffer<double> exact_stored;       // the same of atoms that are not tabulated
-  Buffer<T> sums;                    // [atoms, 4, padded] moments over neighbours
+  Buffer<T> sums;                    // [atoms, 4, padded] moments over neighbors
   Buffer<T> gradient;                // [4, padded] dE/dT of one atom
   Buffer<double> exact_gradient;     // [4, width] the same of one that is not tabulated
   Buffer<double> exact_sums;         // [atoms, 4, width] moments of atoms that are not tabulated

@@ -17,35 +17,35 @@
 
 namespace pwmlff {
 
-/// Centres of one species that are evaluated together: entries first .. first+count-1 of an order.
+/// Centers of one species that are evaluated together: entries first .. first+count-1 of an order.
 struct DPBlock {
   int species, first, count;
 };
 
 /// Work that the threads share.
-struct DPJob {
+struct DPPlan {
   const DPInput *input;
-  const int *order;       // centres by species
-  int largest_slice;      // most candidates of one centre and species
-  int most_edges;         // bound on the neighbours of one centre within the cutoff
-  double *atom_energy;    // [ncentres] each written once
+  const int *order;       // centers by species
+  int largest_slice;      // most candidates of one center and species
+  int most_edges;         // bound on the neighbors of one center within the cutoff
+  double *atom_energy;    // [ncenters] each written once
 };
 
 /// What one thread adds to.
-struct DPShare {
+struct DPPartialSums {
   double *force;              // [nrows, 3]
   double *atom_virial;        // [nrows, 6] or null
   double *centroid_virial;    // [nrows, 9] or null
   double virial[9];
-  bool overflow;              // too many neighbours; the share stops at the first such centre
-  int row, species, count;    // of that centre
+  bool overflow;              // too many neighbors; the sums stops at the first such center
+  int row, species, count;    // of that center
 };
 
 /// Scratch of one thread.
 class DPWorker {
  public:
   virtual ~DPWorker();
-  virtual void run(const DPJob &job, const DPBlock *blocks, int nblocks, DPShare &share) = 0;
+  virtual void run(const DPPlan &plan, const DPBlock *blocks, int nblocks, DPPartialSums &sums) = 0;
 };
 
 /// A model packed for one instruction set and precision; constant once made.

@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// The neighbours within the cutoff of a block of centres: from candidates to distances and the
+// The neighbors within the cutoff of a block of centers: from candidates to distances and the
 // environment, and from derivatives to forces.
 
 #ifndef PWMLFF_DP_CPU_EDGES_H
@@ -16,7 +16,7 @@
 
 namespace pwmlff::PWMLFF_ISA {
 
-/// Edges of one centre to neighbours of one species: begin .. begin+count-1, followed by padding up
+/// Edges of one center to neighbors of one species: begin .. begin+count-1, followed by padding up
 /// to a multiple of the vector width.
 struct Run {
   int begin, count;
@@ -44,7 +44,7 @@ template <class T> class Edges {
   {
     n += 4 * padding;    // the filter writes one edge further
     for (auto *array : {&dx, &dy, &dz, &q, &inv_r, &qp}) array->reserve(n);
-    for (auto *array : {&neighbour, &row}) array->reserve(n);
+    for (auto *array : {&neighbor, &row}) array->reserve(n);
     fields.reserve(n * nfields);
     derivative.reserve(4 * n);
   }
@@ -55,7 +55,7 @@ template <class T> class Edges {
              int begin)
   {
     const double x0 = xi[0], x1 = xi[1], x2 = xi[2], limit = rmax * rmax;
-    int *const found = &neighbour[begin];
+    int *const found = &neighbor[begin];
     int n = 0;
     for (int k = 0; k < ncandidates; ++k) {
       const double *const xj = x + 3 * static_cast<std::ptrdiff_t>(candidate[k]);
@@ -142,12 +142,12 @@ template <class T> class Edges {
   /// On entry `derivative` holds, per edge, dE/dr at fixed direction of R~_0 and of G, and
   /// (a_x, a_y, a_z) = dE/dR~_c; R_c = q r_c depends on r_ij directly and through q.
   /// @param by_environment [4] to be added to dE/dR~
-  /// @param own [3] force on the centre, added to
+  /// @param own [3] force on the center, added to
   void finish(const Run &run, const PairGeometry &pair, const double *by_environment, double *own,
-              DPShare &share)
+              DPPartialSums &sums)
   {
-    DoubleVector on_centre[3], virial[9];
-    for (auto &force : on_centre) force = DoubleVector{};
+    DoubleVector center_force[3], virial[9];
+    for (auto &force : center_force) force = DoubleVector{};
     for (auto &element : virial) element = DoubleVector{};
     const int end = run.begin + run.count;
     const DoubleVector lane = gather<double>([](int l) { return l; });
@@ -157,23 +157,23 @@ template <class T> class Edges {
       get4(&derivative[4 * e], radial, a[0], a[1], a[2]);
       radial += by_environment[0] * get(field(e, slope));
       for (int c = 0; c < 3; ++c) a[c] = (a[c] + by_environment[c + 1]) * pair.scale[c + 1];
-      DoubleVector gradient[3], on_neighbour[3];
+      DoubleVector gradient[3], neighbor_force[3];
       edge_gradient(radial, a, d, load(&inv_r[e]), load(&q[e]), load(&qp[e]), gradient);
       const LongVector inside = lane < static_cast<double>(end - e);
       for (int c = 0; c < 3; ++c) {
-        on_neighbour[c] = inside ? -gradient[c] : DoubleVector{};
-        on_centre[c] -= on_neighbour[c];
+        neighbor_force[c] = inside ? -gradient[c] : DoubleVector{};
+        center_force[c] -= neighbor_force[c];
       }
       for (int c = 0; c < 3; ++c)
-        for (int k = 0; k < 3; ++k) virial[3 * c + k] += d[c] * on_neighbour[k];
-      store(&q[e], on_neighbour[0]);
-      store(&inv_r[e], on_neighbour[1]);
-      store(&qp[e], on_neighbour[2]);
+        for (int k = 0; k < 3; ++k) virial[3 * c + k] += d[c] * neighbor_force[k];
+      store(&q[e], neighbor_force[0]);
+      store(&inv_r[e], neighbor_force[1]);
+      store(&qp[e], neighbor_force[2]);
     }
-    for (int c = 0; c < 3; ++c) own[c] += sum<double>(on_centre[c]);
-    for (int c = 0; c < 9; ++c) share.virial[c] += sum<double>(virial[c]);
+    for (int c = 0; c < 3; ++c) own[c] += sum<double>(center_force[c]);
+    for (int c = 0; c < 9; ++c) sums.virial[c] += sum<double>(virial[c]);
     for (int e = run.begin; e < end; ++e) {
-      double *const f = share.force + 3 * static_cast<std::ptrdiff_t>(neighbour[e]);
+      double *const f = sums.force + 3 * static_cast<std::ptrdiff_t>(neighbor[e]);
       f[0] += q[e];
       f[1] += inv_r[e];
       f[2] += qp[e];
@@ -181,22 +181,22 @@ template <class T> class Edges {
   }
 
   /// Per-atom virials of a run that has been finished.
-  void spread_virial(const Run &run, int centre, DPShare &share) const
+  void spread_virial(const Run &run, int center, DPPartialSums &sums) const
   {
     for (int e = run.begin; e < run.begin + run.count; ++e) {
       const double d[3] = {dx[e], dy[e], dz[e]}, f[3] = {q[e], inv_r[e], qp[e]};
-      pwmlff::spread_virial(Alone{}, d, f, centre, neighbour[e], share.atom_virial,
-                            share.centroid_virial);
+      pwmlff::spread_virial(Alone{}, d, f, center, neighbor[e], sums.atom_virial,
+                            sums.centroid_virial);
     }
   }
 
   // Per edge: r_ij, q = s/r, 1/r, (dq/dr)/r; finish() replaces the last three by the
-  // force on the neighbour.
+  // force on the neighbor.
   Buffer<double> dx, dy, dz, q, inv_r, qp;
-  Buffer<int> neighbour;    // row of the neighbour
-  Buffer<int> row;          // of the first of six coefficients in the table
-  Buffer<T> fields;         // [groups of edges, nfields, lanes]
-  Buffer<T> derivative;     // [4] per edge, for finish()
+  Buffer<int> neighbor;    // row of the neighbor
+  Buffer<int> row;         // of the first of six coefficients in the table
+  Buffer<T> fields;        // [groups of edges, nfields, lanes]
+  Buffer<T> derivative;    // [4] per edge, for finish()
 
  private:
   /// Nobody else adds to what a thread adds to.

@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// An embedding net as it is, in float64, one neighbour per lane.
+// An embedding net as it is, in float64, one neighbor per lane.
 
 #ifndef PWMLFF_DP_CPU_EMBEDDING_H
 #define PWMLFF_DP_CPU_EMBEDDING_H

@@ -24,15 +24,15 @@ struct DPEngine::Implementation {
   std::unique_ptr<DPBackend> backend;
   std::vector<std::unique_ptr<DPWorker>> workers;    // one per thread
 
-  std::vector<int> order;    // centres that take part, by species
+  std::vector<int> order;    // centers that take part, by species
   std::vector<DPBlock> blocks;
-  std::vector<DPShare> shares;                 // one per thread
+  std::vector<DPPartialSums> partial_sums;     // one per thread
   std::vector<std::vector<double>> buffers;    // what all threads but the first add to
 
   void make_blocks(const DPInput &input);
-  DPJob make_job(const DPInput &input, double *atom_energy) const;
-  void make_shares(const DPInput &input, DPOutput &output);
-  void add_shares(const DPInput &input, DPOutput &output) const;
+  DPPlan make_plan(const DPInput &input, double *atom_energy) const;
+  void make_partial_sums(const DPInput &input, DPOutput &output);
+  void add_partial_sums(const DPInput &input, DPOutput &output) const;
 };
 
 DPEngine::DPEngine(DPNetwork network, DPPrecision precision, std::vector<bool> present) :
@@ -60,33 +60,33 @@ const char *DPEngine::isa() const { return implementation->instruction_set->name
 void DPEngine::Implementation::make_blocks(const DPInput &input)
 {
   const int size = backend->block_size();
-  DPCentres centres(input.species, input.ncentres, present);
+  DPCenters centers(input.species, input.ncenters, present);
   blocks.clear();
   for (int s = 0; s < network.nspecies(); ++s)
-    for (int first = centres.first[s]; first < centres.first[s + 1]; first += size)
-      blocks.push_back({s, first, std::min(size, centres.first[s + 1] - first)});
-  order = std::move(centres.order);
+    for (int first = centers.first[s]; first < centers.first[s + 1]; first += size)
+      blocks.push_back({s, first, std::min(size, centers.first[s + 1] - first)});
+  order = std::move(centers.order);
 }
 
-DPJob DPEngine::Implementation::make_job(const DPInput &input, double *atom_energy) const
+DPPlan DPEngine::Implementation::make_plan(const DPInput &input, double *atom_energy) const
 {
-  DPJob job{&input, order.data(), 0, 0, atom_energy};
+  DPPlan plan{&input, order.data(), 0, 0, atom_energy};
   const int nspecies = network.nspecies();
-  for (int i = 0; i < input.ncentres; ++i) {
+  for (int i = 0; i < input.ncenters; ++i) {
     const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies;
     int edges = 0;
     for (int s = 0; s < nspecies; ++s) {
       const int candidates = first[s + 1] - first[s];
-      job.largest_slice = std::max(job.largest_slice, candidates);
+      plan.largest_slice = std::max(plan.largest_slice, candidates);
       edges += std::min(candidates, network.max_neighbor);
     }
-    job.most_edges = std::max(job.most_edges, edges);
+    plan.most_edges = std::max(plan.most_edges, edges);
   }
-  return job;
+  return plan;
 }
 
 // The first thread adds to the output itself, the others to buffers.
-void DPEngine::Implementation::make_shares(const DPInput &input, DPOutput &output)
+void DPEngine::Implementation::make_partial_sums(const DPInput &input, DPOutput &output)
 {
   const std::size_t nrows = input.nrows;
   output.force.assign(3 * nrows, 0.0);
@@ -95,7 +95,7 @@ void DPEngine::Implementation::make_shares(const DPInput &input, DPOutput &outpu
   const int nthreads = std::max(1, std::min(input.nthreads, static_cast<int>(blocks.size())));
   while (static_cast<int>(workers.size()) < nthreads) workers.emplace_back(backend->make_worker());
   buffers.resize(nthreads - 1);
-  shares.assign(nthreads, DPShare{});
+  partial_sums.assign(nthreads, DPPartialSums{});
   for (int t = 0; t < nthreads; ++t) {
     double *p = output.force.data();
     if (t > 0) {
@@ -103,32 +103,32 @@ void DPEngine::Implementation::make_shares(const DPInput &input, DPOutput &outpu
                             output.centroid_virial.size());
       p = buffers[t - 1].data();
     }
-    DPShare &share = shares[t];
-    share.force = p;
+    DPPartialSums &sums = partial_sums[t];
+    sums.force = p;
     p += output.force.size();
-    if (input.want_atom_virial) share.atom_virial = t > 0 ? p : output.atom_virial.data();
+    if (input.want_atom_virial) sums.atom_virial = t > 0 ? p : output.atom_virial.data();
     p += output.atom_virial.size();
     if (input.want_centroid_virial)
-      share.centroid_virial = t > 0 ? p : output.centroid_virial.data();
+      sums.centroid_virial = t > 0 ? p : output.centroid_virial.data();
   }
 }
 
 // In the order of the threads, so that the sums come out the same every time.
-void DPEngine::Implementation::add_shares(const DPInput &input, DPOutput &output) const
+void DPEngine::Implementation::add_partial_sums(const DPInput &input, DPOutput &output) const
 {
   std::fill_n(output.virial, 9, 0.0);
-  for (const DPShare &share : shares)
-    for (int c = 0; c < 9; ++c) output.virial[c] += share.virial[c];
+  for (const DPPartialSums &sums : partial_sums)
+    for (int c = 0; c < 9; ++c) output.virial[c] += sums.virial[c];
   output.energy = 0.0;
-  for (int i = 0; i < input.ncentres; ++i) output.energy += output.atom_energy[i];
-  if (shares.size() == 1) return;
+  for (int i = 0; i < input.ncenters; ++i) output.energy += output.atom_energy[i];
+  if (partial_sums.size() == 1) return;
 
   std::size_t offset = 0;
   for (std::vector<double> *const target :
        {&output.force, &output.atom_virial, &output.centroid_virial}) {
     const auto n = static_cast<std::ptrdiff_t>(target->size());
     double *const sum = target->data();
-#pragma omp parallel for num_threads(static_cast<int>(shares.size())) schedule(static)
+#pragma omp parallel for num_threads(static_cast<int>(partial_sums.size())) schedule(static)
     for (std::ptrdiff_t k = 0; k < n; ++k)
       for (const std::vector<double> &buffer : buffers) sum[k] += buffer[offset + k];
     offset += target->size();
@@ -139,25 +139,25 @@ void DPEngine::evaluate(const DPInput &input, DPOutput &output)
 {
   Implementation &self = *implementation;
   self.make_blocks(input);
-  output.atom_energy.assign(input.ncentres, 0.0);
-  const DPJob job = self.make_job(input, output.atom_energy.data());
-  self.make_shares(input, output);
+  output.atom_energy.assign(input.ncenters, 0.0);
+  const DPPlan plan = self.make_plan(input, output.atom_energy.data());
+  self.make_partial_sums(input, output);
 
-  const auto nshares = static_cast<std::ptrdiff_t>(self.shares.size());
+  const auto nparts = static_cast<std::ptrdiff_t>(self.partial_sums.size());
   const auto nblocks = static_cast<std::ptrdiff_t>(self.blocks.size());
   const auto run = [&](std::ptrdiff_t t) {
     if (t > 0) std::fill(self.buffers[t - 1].begin(), self.buffers[t - 1].end(), 0.0);
-    const std::ptrdiff_t begin = t * nblocks / nshares, end = (t + 1) * nblocks / nshares;
-    self.workers[t]->run(job, self.blocks.data() + begin, static_cast<int>(end - begin),
-                         self.shares[t]);
+    const std::ptrdiff_t begin = t * nblocks / nparts, end = (t + 1) * nblocks / nparts;
+    self.workers[t]->run(plan, self.blocks.data() + begin, static_cast<int>(end - begin),
+                         self.partial_sums[t]);
   };
-  if (nshares == 1) {
+  if (nparts == 1) {
     run(0);
   } else {
     std::exception_ptr error;    // none may leave the parallel region
     // Shares, not threads, decide who adds to what: fewer threads than asked for change nothing.
-#pragma omp parallel for num_threads(static_cast<int>(nshares)) schedule(static, 1)
-    for (std::ptrdiff_t t = 0; t < nshares; ++t) try {
+#pragma omp parallel for num_threads(static_cast<int>(nparts)) schedule(static, 1)
+    for (std::ptrdiff_t t = 0; t < nparts; ++t) try {
         run(t);
       } catch (...) {
 #pragma omp critical(pwmlff_dp_error)
@@ -165,10 +165,10 @@ void DPEngine::evaluate(const DPInput &input, DPOutput &output)
       }
     if (error) std::rethrow_exception(error);
   }
-  for (const DPShare &share : self.shares)
-    if (share.overflow)
-      throw DPOverflow(share.row, share.species, share.count, self.network.max_neighbor);
-  self.add_shares(input, output);
+  for (const DPPartialSums &sums : self.partial_sums)
+    if (sums.overflow)
+      throw DPOverflow(sums.row, sums.species, sums.count, self.network.max_neighbor);
+  self.add_partial_sums(input, output);
 }
 
 }    // namespace pwmlff

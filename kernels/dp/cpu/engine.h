@@ -6,8 +6,8 @@
 // Energies, forces and virials of a Deep Potential on the CPU, without torch and autograd.
 //
 // Formulas are in network.h. Embedding nets are splines of the distance (spline.h), or evaluated as
-// they are in precision exact and for atoms with a neighbour closer than the splines reach. Slots
-// without neighbour enter in closed form, so energy and forces are continuous when atoms cross the
+// they are in precision exact and for atoms with a neighbor closer than the splines reach. Slots
+// without neighbor enter in closed form, so energy and forces are continuous when atoms cross the
 // cutoff. Forces are the derivatives of what is evaluated, splines included; signs in evaluation.h.
 
 #ifndef PWMLFF_DP_CPU_ENGINE_H

@@ -18,8 +18,8 @@ namespace pwmlff {
 namespace {
 
 #ifdef __x86_64__
-// Whether processor and system run x86-64-v3 (v4): what a compiler may use for -march= of that name. GCC 11 and Clang 16
-// do not know the names of the levels here, nor those of all features.
+// Whether processor and system run x86-64-v3 (v4): what a compiler may use for -march= of that
+// name. GCC 11 and Clang 16 do not know the names of the levels here, nor those of all features.
 bool runs_v3()
 {
   unsigned eax, ebx, ecx = 0, edx, extended = 0;

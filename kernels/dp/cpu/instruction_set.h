@@ -19,8 +19,10 @@ struct DPInstructionSet {
   bool (*supported)();    // by processor and system
 };
 
-/// The most capable one that this processor runs, or what the environment variable PWMLFF_CPU asks for.
-/// @throws std::runtime_error PWMLFF_CPU is none of those that this processor runs; the text lists them
+/// The most capable one that this processor runs, or what the environment variable PWMLFF_CPU asks
+/// for.
+/// @throws std::runtime_error PWMLFF_CPU is none of those that this processor runs; the text lists
+///        them
 const DPInstructionSet &choose_instruction_set();
 
 /// Its name: "baseline", "avx2" or "avx512".

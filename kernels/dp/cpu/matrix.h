@@ -4,7 +4,7 @@
 ------------------------------------------------------------------------- */
 
 // Products of a constant matrix with a few vectors of columns: the layers of networks, with one
-// atom (or one neighbour) per lane.
+// atom (or one neighbor) per lane.
 
 #ifndef PWMLFF_DP_CPU_MATRIX_H
 #define PWMLFF_DP_CPU_MATRIX_H

@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Moments of the neighbours of one centre, sum over j of R~_j (x) g_j with g = G - G(rmax), and the
+// Moments of the neighbors of one center, sum over j of R~_j (x) g_j with g = G - G(rmax), and the
 // way back from derivatives by the moments to those by distance and direction.
 
 #ifndef PWMLFF_DP_CPU_MOMENTS_H
@@ -15,7 +15,7 @@
 namespace pwmlff::PWMLFF_ISA {
 
 /// g = G - G(rmax) and dG/dr from the splines of one pair of species; channels in lanes. Towards
-/// the cutoff g vanishes, and with it the rounding errors of the many neighbours there.
+/// the cutoff g vanishes, and with it the rounding errors of the many neighbors there.
 ///
 /// Channels are padded to whole vectors and cut into tiles of one or more vectors, each of which is
 /// an array [rows, channels of the tile].
@@ -77,11 +77,11 @@ template <class T> class Channels {
     const int end = run.begin + run.count;
     const int *const row = &edges.row[run.begin];
     T *out = stored + (v * stride + run.begin) * 2 * L;
-    for (int group = run.begin; group < end; group += L) {
-      const T *field = edges.field(group, 0);
-      const int n = end - group < L ? end - group : L;
+    for (int vector = run.begin; vector < end; vector += L) {
+      const T *field = edges.field(vector, 0);
+      const int n = end - vector < L ? end - vector : L;
       for (int l = 0; l < n; ++l, ++field, out += 2 * L) {
-        const T *coef = tile + static_cast<std::ptrdiff_t>(row[group - run.begin + l]) * (N * L);
+        const T *coef = tile + static_cast<std::ptrdiff_t>(row[vector - run.begin + l]) * (N * L);
         Vec<T> value[N], slope[N], left[N];
         for (int k = 0; k < N; ++k) {
           value[k] = left[k] = load(coef + k * L);
@@ -130,9 +130,9 @@ inline void back_from_moments(int nvectors, const T *stored, int stride, const T
   const T *here = stored + static_cast<std::size_t>(run.begin) * 2 * L;
   const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(stride) * 2 * L;
   T *out = &edges.derivative[4 * run.begin];
-  for (int group = run.begin; group < end; group += L) {
-    const T *field = edges.field(group, 0);
-    const int n = end - group < L ? end - group : L;
+  for (int vector = run.begin; vector < end; vector += L) {
+    const T *field = edges.field(vector, 0);
+    const int n = end - vector < L ? end - vector : L;
     for (int l = 0; l < n; ++l, ++field, here += 2 * L, out += 4) {
       Vec<T> by_value[4] = {},
              by_slope[4] = {};    // sums over channels of dE/dT_c G and dE/dT_c dG/dr

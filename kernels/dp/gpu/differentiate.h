@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Back to the edges: a small team for each centre, columns shared by its lanes.
+// Back to the edges: a small team for each center, columns shared by its lanes.
 
 #ifndef PWMLFF_DP_GPU_DIFFERENTIATE_H
 #define PWMLFF_DP_GPU_DIFFERENTIATE_H
@@ -18,20 +18,20 @@ template <class T> struct Differentiate {
   static constexpr int lanes = 8;
   static constexpr const char *name = "Differentiate";
   using Tile = EdgeTile<T, 8>;
-  DeviceModel<T> model;
+  GpuModel<T> model;
   const int *species;    // [nrows]
-  DeviceChunk<T> chunk;
+  GpuChunk<T> chunk;
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
-    const DevicePair<T> *const pairs = model.pairs + species[chunk.order[item]] * model.nspecies;
+    const GpuPair<T> *const pairs = model.pairs + species[chunk.order[item]] * model.nspecies;
     const T *const gradient = chunk.moment_gradient + 4 * item * model.padded;
     double *const net = team.template scratch<double>();
     Tile &tile = *tile_of<Tile>(team, model.widest_embedding);
     std::int64_t begin = item * chunk.stride;
     for (int b = 0; b < model.nspecies; ++b) {
-      const DevicePair<T> &pair = pairs[b];
+      const GpuPair<T> &pair = pairs[b];
       const int count = chunk.count[item * model.nspecies + b];
       for (int t = 0; t < count; t += Tile::size) {
         const int n = count - t < Tile::size ? count - t : Tile::size;
@@ -64,10 +64,10 @@ template <class T> struct Differentiate {
   }
 
   template <class Team>
-  PWMLFF_HOST_DEVICE void by_table(const Team &team, const DevicePair<T> &pair, const T *gradient,
+  PWMLFF_HOST_DEVICE void by_table(const Team &team, const GpuPair<T> &pair, const T *gradient,
                                    const Tile &tile, int k, T *sum) const
   {
-    const T *const first = in_memory(pair.table) + tile.row[k] * std::int64_t(model.padded);
+    const T *const first = global_pointer(pair.table) + tile.row[k] * std::int64_t(model.padded);
     for (int m = team.lane(); m < model.padded; m += team.lanes()) {
       const T *coef = first + m;
       T left = coef[0], value = left, slope = T(0);
@@ -84,7 +84,7 @@ template <class T> struct Differentiate {
 
   // The net's derivative is by R~_0: it goes where dE/dR~_0 goes.
   template <class Team>
-  PWMLFF_HOST_DEVICE void by_net(const Team &team, const DevicePair<T> &pair, const T *gradient,
+  PWMLFF_HOST_DEVICE void by_net(const Team &team, const GpuPair<T> &pair, const T *gradient,
                                  const T *environment, double *net, T *sum) const
   {
     const NetValue exact = evaluate_net(team, pair, environment[0], model.widest_embedding, net);

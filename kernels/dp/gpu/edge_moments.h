@@ -18,14 +18,14 @@ template <class T> struct EdgeMoments {
   static constexpr int lanes = 32;
   static constexpr const char *name = "EdgeMoments";
   using Tile = EdgeTile<T, 32>;
-  DeviceModel<T> model;
+  GpuModel<T> model;
   const int *species;    // [nrows]
-  DeviceChunk<T> chunk;
+  GpuChunk<T> chunk;
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
-    const DevicePair<T> *const pairs = model.pairs + species[chunk.order[item]] * model.nspecies;
+    const GpuPair<T> *const pairs = model.pairs + species[chunk.order[item]] * model.nspecies;
     double *const net = team.template scratch<double>();
     Tile &tile = *tile_of<Tile>(team, model.widest_embedding);
     for (int m0 = 0; m0 < model.padded; m0 += team.lanes()) {
@@ -35,7 +35,7 @@ template <class T> struct EdgeMoments {
       T sum[4] = {T(0), T(0), T(0), T(0)};
       std::int64_t begin = item * chunk.stride;
       for (int b = 0; b < model.nspecies; ++b) {
-        const DevicePair<T> &pair = pairs[b];
+        const GpuPair<T> &pair = pairs[b];
         if (!pair.present) continue;
         const std::int64_t group = item * model.nspecies + b;
         const int count = chunk.count[group];
@@ -43,7 +43,7 @@ template <class T> struct EdgeMoments {
           const int n = count - t < Tile::size ? count - t : Tile::size;
           if (tile.load(team, chunk, pair.geometry, begin + t, n)) {
             if (!mine) continue;
-            const T *const table = in_memory(pair.table) + m;
+            const T *const table = global_pointer(pair.table) + m;
             PWMLFF_UNROLL_BY_4
             for (int k = 0; k < n; ++k) add(tile, k, table_value(table, tile, k), sum);
             continue;
@@ -55,7 +55,7 @@ template <class T> struct EdgeMoments {
                   evaluate_net(team, pair, tile.environment[k][0], model.widest_embedding, net);
               if (m < model.width) value = static_cast<T>(exact.value[m] - pair.beyond[m]);
             } else if (mine) {
-              value = table_value(in_memory(pair.table) + m, tile, k);
+              value = table_value(global_pointer(pair.table) + m, tile, k);
             }
             add(tile, k, value, sum);
           }

@@ -25,7 +25,7 @@ struct NetValue {
 
 /// @param scratch [4*widest]; holds the result until the next call
 template <class Team, class T>
-PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const DevicePair<T> &pair, double x,
+PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const GpuPair<T> &pair, double x,
                                          int widest, double *scratch)
 {
   double *f = scratch, *d = f + widest, *nf = d + widest, *nd = nf + widest;
@@ -36,10 +36,10 @@ PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const DevicePair<T> &
   }
   team.sync();
   for (int l = 0; l < pair.nlayers; ++l) {
-    const DeviceLayer &layer = pair.layers[l];
+    const GpuLayer &layer = pair.layers[l];
     for (int o = team.lane(); o < layer.out; o += team.lanes()) {
-      const double *const weights = in_memory(layer.weight) + o;
-      double z = in_memory(layer.bias)[o], dz = 0.0;
+      const double *const weights = global_pointer(layer.weight) + o;
+      double z = global_pointer(layer.bias)[o], dz = 0.0;
       for (int i = 0; i < layer.in; ++i) {
         const double weight = weights[i * layer.out];
         z += weight * f[i];
@@ -64,8 +64,8 @@ template <class T, int N> struct EdgeTile {
   /// Read `n` edges from `begin` on.
   /// @return whether all of them are in the table
   template <class Team>
-  PWMLFF_HOST_DEVICE bool load(const Team &team, const DeviceChunk<T> &chunk,
-                               const PairGeometry &pair, std::int64_t begin, int n)
+  PWMLFF_HOST_DEVICE bool load(const Team &team, const GpuChunk<T> &chunk, const PairGeometry &pair,
+                               std::int64_t begin, int n)
   {
     int outside = 0;
     team.sync();

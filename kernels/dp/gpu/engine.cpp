@@ -40,11 +40,11 @@ class Constants {
 }    // namespace
 
 /// Both types of tables behind one interface.
-struct DPDeviceEngine::Implementation {
+struct DPGpuEngine::Implementation {
   explicit Implementation(std::shared_ptr<Device> device) : device(std::move(device)) {}
   virtual ~Implementation() = default;
-  virtual const DPDeviceOutput &evaluate(const DeviceNeighbors &neighbors, bool want_atom_virial,
-                                         bool want_centroid_virial) = 0;
+  virtual const DPGpuOutput &evaluate(const GpuNeighbors &neighbors, bool want_atom_virial,
+                                      bool want_centroid_virial) = 0;
 
   std::shared_ptr<Device> device;
   std::size_t table_bytes = 0;
@@ -53,7 +53,7 @@ struct DPDeviceEngine::Implementation {
 
 namespace {
 
-template <class T> class Engine : public DPDeviceEngine::Implementation {
+template <class T> class Engine : public DPGpuEngine::Implementation {
  public:
   Engine(std::shared_ptr<Device> device, const DPNetwork &network, const DPTables &splines,
          const std::vector<bool> &present, std::size_t chunk_bytes) :
@@ -64,7 +64,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
       order(this->device),
       blocks_on_device(this->device),
       count(this->device),
-      neighbour(this->device),
+      neighbor(this->device),
       row(this->device),
       slots(this->device),
       moments(this->device),
@@ -102,29 +102,29 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     choose_most_fit_atoms();
   }
 
-  const DPDeviceOutput &evaluate(const DeviceNeighbors &neighbors, bool want_atom_virial,
-                                 bool want_centroid_virial) override
+  const DPGpuOutput &evaluate(const GpuNeighbors &neighbors, bool want_atom_virial,
+                              bool want_centroid_virial) override
   {
     if (neighbors.device() != device)
-      throw std::invalid_argument("the neighbours are on " + neighbors.device()->name() +
+      throw std::invalid_argument("the neighbors are on " + neighbors.device()->name() +
                                   ", the model is on " + device->name());
     if (generation != neighbors.generation()) make_blocks(neighbors);
-    const std::size_t nrows = neighbors.nrows(), ncentres = neighbors.ncentres();
-    atom_energy.clear(ncentres);
+    const std::size_t nrows = neighbors.nrows(), ncenters = neighbors.ncenters();
+    atom_energy.clear(ncenters);
     force.clear(3 * nrows);
     overflow.clear(1);
     if (want_atom_virial) atom_virial.clear(6 * nrows);
     if (want_centroid_virial) centroid_virial.clear(9 * nrows);
-    virial.reserve(9 * ncentres);
+    virial.reserve(9 * ncenters);
 
     for (const Chunk &chunk : chunks)
       run_chunk(neighbors, chunk, want_atom_virial, want_centroid_virial);
     sum(nitems, 9, virial.get(), 0);
-    sum(ncentres, 1, atom_energy.get(), 9);
+    sum(ncenters, 1, atom_energy.get(), 9);
 
     overflow.download(host_overflow.reserve(1), 1);
     sums.download(host_sums.reserve(10), 10);
-    atom_energy.download(host_energy.reserve(ncentres), ncentres);
+    atom_energy.download(host_energy.reserve(ncenters), ncenters);
     force.download(host_force.reserve(3 * nrows), 3 * nrows);
     if (want_atom_virial) atom_virial.download(host_atom_virial.reserve(6 * nrows), 6 * nrows);
     if (want_centroid_virial)
@@ -132,7 +132,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     device->synchronize();
 
     if (const long long key = *host_overflow.get()) {
-      const DeviceOverflow found = DeviceOverflow::of(key);
+      const GpuOverflow found = GpuOverflow::from_key(key);
       throw DPOverflow(found.row, found.species, found.count, model.max_neighbor);
     }
     std::copy_n(host_sums.get(), 9, output.virial);
@@ -150,8 +150,8 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     std::int64_t first_block = 0, nblocks = 0, first_item = 0, nitems = 0;
   };
 
-  DeviceLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight,
-                         bool residual)
+  GpuLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight,
+                      bool residual)
   {
     std::vector<double> transposed(weight.size());
     for (int i = 0; i < in; ++i)
@@ -172,9 +172,9 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
   void keep_pairs(const DPNetwork &network, const DPTables &splines)
   {
     const int nspecies = network.nspecies(), width = network.width;
-    std::vector<DevicePair<T>> pairs(nspecies * nspecies);
+    std::vector<GpuPair<T>> pairs(nspecies * nspecies);
     for (int p = 0; p < nspecies * nspecies; ++p) {
-      DevicePair<T> &pair = pairs[p] = {};
+      GpuPair<T> &pair = pairs[p] = {};
       pair.present = present[p / nspecies] && present[p % nspecies];
       if (!pair.present) continue;
       const SplineTable *const table = splines.tables.empty() ? nullptr : &splines.tables[p];
@@ -195,7 +195,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
       std::vector<double> beyond(model.padded, 0.0);
       std::copy_n(jets.f.begin(), width, beyond.begin());
       pair.beyond = constants.keep(beyond);
-      std::vector<DeviceLayer> layers;
+      std::vector<GpuLayer> layers;
       for (const DPLayer &layer : net.layers) {
         model.widest_embedding = std::max(model.widest_embedding, layer.out);
         layers.push_back(
@@ -209,12 +209,12 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
 
   void keep_fittings(const DPNetwork &network)
   {
-    std::vector<DeviceFitting> fittings(network.nspecies());
+    std::vector<GpuFitting> fittings(network.nspecies());
     for (int a = 0; a < network.nspecies(); ++a) {
-      DeviceFitting &fitting = fittings[a] = {};
+      GpuFitting &fitting = fittings[a] = {};
       if (!present[a]) continue;
       const auto &layers = network.fitting[a].layers;
-      std::vector<DeviceLayer> hidden;
+      std::vector<GpuLayer> hidden;
       int in = Fit<T, 1>::npairs(network.width, network.m2), total = 0;
       for (std::size_t l = 0; l < layers.size(); ++l) {
         const std::vector<double> weight =
@@ -245,8 +245,8 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
       most_fit_atoms = atoms;
       if (2 * fit_scratch(atoms) + reserved <= device->largest_scratch()) break;
     }
-    const auto block = [](int lanes, std::size_t of_team) {
-      return BlockShape::of(lanes, of_team).scratch;
+    const auto block = [](int lanes, std::size_t team_bytes) {
+      return BlockShape::make(lanes, team_bytes).scratch;
     };
     const std::size_t needed = std::max(
         {fit_scratch(most_fit_atoms),
@@ -272,21 +272,21 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     return Fit<T, 1>::scratch_bytes(atoms, model.width, model.m2, depth, widest);
   }
 
-  // Centres sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
-  void make_blocks(const DeviceNeighbors &neighbors)
+  // Centers sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
+  void make_blocks(const GpuNeighbors &neighbors)
   {
-    const DPCentres centres(neighbors.species_of_rows().data(), neighbors.ncentres(), present);
-    choose_fit_atoms(neighbors.ncentres());
+    const DPCenters centers(neighbors.species_of_rows().data(), neighbors.ncenters(), present);
+    choose_fit_atoms(neighbors.ncenters());
     stride = std::max(1, neighbors.most_candidates());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
     const auto chunk_items = static_cast<std::int64_t>(
         std::max<std::size_t>(fit_atoms, chunk_bytes / (edge_bytes * stride)));
 
-    std::vector<DeviceBlock> blocks;
+    std::vector<GpuBlock> blocks;
     chunks.assign(1, Chunk{});
     for (int s = 0; s < model.nspecies; ++s)
-      for (int first = centres.first[s]; first < centres.first[s + 1]; first += fit_atoms) {
-        const int n = std::min(fit_atoms, centres.first[s + 1] - first);
+      for (int first = centers.first[s]; first < centers.first[s + 1]; first += fit_atoms) {
+        const int n = std::min(fit_atoms, centers.first[s + 1] - first);
         if (chunks.back().nitems + n > chunk_items)
           chunks.push_back({static_cast<std::int64_t>(blocks.size()), 0, first, 0});
         Chunk &chunk = chunks.back();
@@ -294,15 +294,15 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
         ++chunk.nblocks;
         chunk.nitems += n;
       }
-    nitems = static_cast<std::int64_t>(centres.order.size());
-    order.assign(centres.order);
+    nitems = static_cast<std::int64_t>(centers.order.size());
+    order.assign(centers.order);
     blocks_on_device.assign(blocks);
     device->synchronize();    // the vectors are gone after this
 
     const std::size_t n = std::min(chunk_items, nitems), edges = n * stride;
     count.reserve(n * model.nspecies);
     slots.reserve(4 * n * model.nspecies);
-    neighbour.reserve(edges);
+    neighbor.reserve(edges);
     row.reserve(edges);
     place.reserve(edges);
     environment.reserve(4 * edges);
@@ -312,29 +312,29 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
     generation = neighbors.generation();
   }
 
-  void run_chunk(const DeviceNeighbors &neighbors, const Chunk &part, bool want_atom_virial,
+  void run_chunk(const GpuNeighbors &neighbors, const Chunk &part, bool want_atom_virial,
                  bool want_centroid_virial)
   {
     const std::int64_t n = part.nitems;
-    const DeviceList list{neighbors.x(), neighbors.species(), neighbors.first(),
-                          neighbors.candidate()};
-    const DeviceChunk<T> chunk{order.get() + part.first_item,
-                               stride,
-                               count.get(),
-                               slots.get(),
-                               neighbour.get(),
-                               row.get(),
-                               place.get(),
-                               environment.get(),
-                               derivative.get(),
-                               moments.get(),
-                               moment_gradient.get(),
-                               part.first_item};
+    const GpuList list{neighbors.x(), neighbors.species(), neighbors.first(),
+                       neighbors.candidate()};
+    const GpuChunk<T> chunk{order.get() + part.first_item,
+                            stride,
+                            count.get(),
+                            slots.get(),
+                            neighbor.get(),
+                            row.get(),
+                            place.get(),
+                            environment.get(),
+                            derivative.get(),
+                            moments.get(),
+                            moment_gradient.get(),
+                            part.first_item};
     const int widest_net = model.widest_embedding;
     device->run(n, FindEdges<T>{model, list, chunk, overflow.get()});
     device->run(n, EdgeMoments<T>{model, neighbors.species(), chunk},
                 EdgeMoments<T>::Tile::bytes(widest_net));
-    const DeviceBlock *const fitted = blocks_on_device.get() + part.first_block;
+    const GpuBlock *const fitted = blocks_on_device.get() + part.first_block;
     if (fit_atoms % FIT_REGISTERS == 0)
       device->run(
           part.nblocks,
@@ -366,7 +366,7 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
 
   const std::vector<bool> present;
   const std::size_t chunk_bytes;
-  DeviceModel<T> model{};
+  GpuModel<T> model{};
   int widest = 1, depth = 0;    // of the hidden layers of the fitting nets
   int most_fit_atoms = 1;       // in a block
 
@@ -377,22 +377,22 @@ template <class T> class Engine : public DPDeviceEngine::Implementation {
 
   Constants constants;
   DeviceArray<int> order;
-  DeviceArray<DeviceBlock> blocks_on_device;
-  DeviceArray<int> count, neighbour, row;
+  DeviceArray<GpuBlock> blocks_on_device;
+  DeviceArray<int> count, neighbor, row;
   DeviceArray<double> slots, moments;
   DeviceArray<T> place, environment, derivative, moment_gradient;
   DeviceArray<double> atom_energy, force, virial, atom_virial, centroid_virial, sums;
-  DeviceArray<long long> overflow;    // DeviceOverflow
+  DeviceArray<long long> overflow;    // GpuOverflow
   HostArray<long long> host_overflow;
   HostArray<double> host_sums, host_energy, host_force, host_atom_virial, host_centroid_virial;
-  DPDeviceOutput output{};
+  DPGpuOutput output{};
 };
 
 }    // namespace
 
-DPDeviceEngine::DPDeviceEngine(std::shared_ptr<Device> device, const DPNetwork &network,
-                               DPPrecision precision, const std::vector<bool> &present,
-                               std::size_t chunk_bytes)
+DPGpuEngine::DPGpuEngine(std::shared_ptr<Device> device, const DPNetwork &network,
+                         DPPrecision precision, const std::vector<bool> &present,
+                         std::size_t chunk_bytes)
 {
   const DPTables splines(network, precision, present);
   if (precision == DPPrecision::mixed)
@@ -403,17 +403,17 @@ DPDeviceEngine::DPDeviceEngine(std::shared_ptr<Device> device, const DPNetwork &
         std::make_unique<Engine<double>>(std::move(device), network, splines, present, chunk_bytes);
 }
 
-DPDeviceEngine::~DPDeviceEngine() = default;
+DPGpuEngine::~DPGpuEngine() = default;
 
-const DPDeviceOutput &DPDeviceEngine::evaluate(const DeviceNeighbors &neighbors,
-                                               bool want_atom_virial, bool want_centroid_virial)
+const DPGpuOutput &DPGpuEngine::evaluate(const GpuNeighbors &neighbors, bool want_atom_virial,
+                                         bool want_centroid_virial)
 {
   return implementation->evaluate(neighbors, want_atom_virial, want_centroid_virial);
 }
 
-std::size_t DPDeviceEngine::table_bytes() const { return implementation->table_bytes; }
-double DPDeviceEngine::value_error() const { return implementation->value_error; }
-double DPDeviceEngine::slope_error() const { return implementation->slope_error; }
-const std::shared_ptr<Device> &DPDeviceEngine::device() const { return implementation->device; }
+std::size_t DPGpuEngine::table_bytes() const { return implementation->table_bytes; }
+double DPGpuEngine::value_error() const { return implementation->value_error; }
+double DPGpuEngine::slope_error() const { return implementation->slope_error; }
+const std::shared_ptr<Device> &DPGpuEngine::device() const { return implementation->device; }
 
 }    // namespace pwmlff

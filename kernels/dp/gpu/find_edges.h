@@ -20,10 +20,10 @@ namespace pwmlff {
 template <class T> struct FindEdges {
   static constexpr int lanes = 32;
   static constexpr const char *name = "FindEdges";
-  DeviceModel<T> model;
-  DeviceList list;
-  DeviceChunk<T> chunk;
-  long long *overflow;    // DeviceOverflow of the first centre
+  GpuModel<T> model;
+  GpuList list;
+  GpuChunk<T> chunk;
+  long long *overflow;    // GpuOverflow of the first center
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
@@ -32,7 +32,7 @@ template <class T> struct FindEdges {
     const double *const xi = list.x + 3 * static_cast<std::int64_t>(i);
     int begin = 0;
     for (int b = 0; b < model.nspecies; ++b) {
-      const DevicePair<T> &pair = model.pairs[list.species[i] * model.nspecies + b];
+      const GpuPair<T> &pair = model.pairs[list.species[i] * model.nspecies + b];
       const int *const first = list.first + static_cast<std::int64_t>(i) * model.nspecies + b;
       const int ncandidates = pair.present ? first[1] - first[0] : 0;
       double sum[4] = {0.0, 0.0, 0.0, 0.0};
@@ -48,7 +48,7 @@ template <class T> struct FindEdges {
           rsq = d[0] * d[0] + d[1] * d[1] + d[2] * d[2];
         }
         int found;
-        const int before = team.rank(rsq < model.cutsq, found);
+        const int before = team.count_below(rsq < model.cutsq, found);
         if (rsq < model.cutsq)
           write(item * chunk.stride + begin + n + before, j, d, sqrt(rsq), pair.geometry, sum);
         n += found;
@@ -59,7 +59,7 @@ template <class T> struct FindEdges {
         chunk.count[at] = n;
         for (int c = 0; c < 4; ++c)
           chunk.slots[4 * at + c] = sum[c] + model.max_neighbor * pair.geometry.shift[c];
-        if (n > model.max_neighbor) team.raise(overflow, DeviceOverflow{i, b, n}.key());
+        if (n > model.max_neighbor) team.raise(overflow, GpuOverflow{i, b, n}.key());
       }
       begin += n;
     }
@@ -77,7 +77,7 @@ template <class T> struct FindEdges {
       sum[c] += environment[c];
       chunk.environment[4 * e + c] = static_cast<T>(environment[c] + pair.shift[c]);
     }
-    chunk.neighbour[e] = j;
+    chunk.neighbor[e] = j;
     if (!(r >= pair.lowest)) {
       chunk.row[e] = -1;
       chunk.place[e] = T(0);

@@ -28,11 +28,11 @@ namespace pwmlff {
 template <class T, int G> struct Fit {
   static constexpr int lanes = 256;
   static constexpr const char *name = "Fit";
-  DeviceModel<T> model;
-  DeviceChunk<T> chunk;
-  const DeviceBlock *blocks;
+  GpuModel<T> model;
+  GpuChunk<T> chunk;
+  const GpuBlock *blocks;
   int atoms, widest, depth;    // widest hidden layer, and all of them together
-  double *atom_energy;         // [ncentres]
+  double *atom_energy;         // [ncenters]
 
   PWMLFF_HOST_DEVICE static int npairs(int width, int m2)
   {
@@ -54,8 +54,8 @@ template <class T, int G> struct Fit {
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
-    const DeviceBlock block = blocks[item];
-    const DeviceFitting &net = model.fittings[block.species];
+    const GpuBlock block = blocks[item];
+    const GpuFitting &net = model.fittings[block.species];
     const int ld = step(atoms);
     double *const moments = team.template scratch<double>();      // [4, width, ld]
     double *const descriptor = moments + 4 * model.width * ld;    // [npairs, ld], then dE/dD
@@ -85,21 +85,21 @@ template <class T, int G> struct Fit {
     }
     for (int a = team.lane(); a < block.count; a += team.lanes()) {
       double energy = net.last_bias;
-      for (int i = 0; i < net.nlast; ++i) energy += in_memory(net.last)[i] * x[i * ld + a];
+      for (int i = 0; i < net.nlast; ++i) energy += global_pointer(net.last)[i] * x[i * ld + a];
       atom_energy[chunk.order[block.first + a]] = energy;
     }
     team.sync();
 
     double *const dlast = net.nlayers > 0 ? dy : descriptor;
     for (int w = team.lane(); w < net.nlast * atoms; w += team.lanes())
-      dlast[w / atoms * ld + w % atoms] = in_memory(net.last)[w / atoms];
+      dlast[w / atoms * ld + w % atoms] = global_pointer(net.last)[w / atoms];
     team.sync();
     for (int l = net.nlayers - 1; l >= 0; --l) {
-      const DeviceLayer &layer = net.layers[l];
+      const GpuLayer &layer = net.layers[l];
       t -= layer.out * ld;
       for (int w = team.lane(); w < layer.out * atoms; w += team.lanes()) {
         const int o = w / atoms, at = o * ld + w % atoms;
-        dz[at] = in_memory(layer.step)[o] * dy[at] * (1.0 - t[at] * t[at]);
+        dz[at] = global_pointer(layer.step)[o] * dy[at] * (1.0 - t[at] * t[at]);
       }
       team.sync();
       backward(team, layer, dy, dz, l > 0 ? dy : descriptor);
@@ -126,15 +126,15 @@ template <class T, int G> struct Fit {
   }
 
   template <class Team>
-  PWMLFF_HOST_DEVICE void forward(const Team &team, const DeviceLayer &layer, const double *x,
+  PWMLFF_HOST_DEVICE void forward(const Team &team, const GpuLayer &layer, const double *x,
                                   double *t, double *y) const
   {
     const int ld = step(atoms);
     for (int w = team.lane(); w < layer.out * (atoms / G); w += team.lanes()) {
       const int o = w % layer.out, a = w / layer.out * G;
       double sum[G], xs[G];
-      const double *const weights = in_memory(layer.weight) + o;
-      for (int g = 0; g < G; ++g) sum[g] = in_memory(layer.bias)[o];
+      const double *const weights = global_pointer(layer.weight) + o;
+      for (int g = 0; g < G; ++g) sum[g] = global_pointer(layer.bias)[o];
       for (int i = 0; i < layer.in; ++i) {
         const double weight = weights[i * layer.out];
         load_together<G>(x + i * ld + a, xs);
@@ -143,20 +143,20 @@ template <class T, int G> struct Fit {
       for (int g = 0; g < G; ++g) {
         const int at = o * ld + a + g;
         t[at] = tanh(sum[g]);
-        y[at] = layer.residual ? x[at] + in_memory(layer.step)[o] * t[at] : t[at];
+        y[at] = layer.residual ? x[at] + global_pointer(layer.step)[o] * t[at] : t[at];
       }
     }
   }
 
   // dx may be dy: a lane reads only those of its elements that it writes.
   template <class Team>
-  PWMLFF_HOST_DEVICE void backward(const Team &team, const DeviceLayer &layer, const double *dy,
+  PWMLFF_HOST_DEVICE void backward(const Team &team, const GpuLayer &layer, const double *dy,
                                    const double *dz, double *dx) const
   {
     const int ld = step(atoms);
     for (int w = team.lane(); w < layer.in * (atoms / G); w += team.lanes()) {
       const int i = w % layer.in, a = w / layer.in * G;
-      const double *const weights = in_memory(layer.transposed) + i;
+      const double *const weights = global_pointer(layer.transposed) + i;
       double sum[G], dzs[G];
       for (int g = 0; g < G; ++g) sum[g] = layer.residual ? dy[i * ld + a + g] : 0.0;
       for (int o = 0; o < layer.out; ++o) {
@@ -170,7 +170,7 @@ template <class T, int G> struct Fit {
 
   template <class Team>
   PWMLFF_HOST_DEVICE void describe_backward(const Team &team, const double *moments,
-                                            const double *d, const DeviceBlock &block) const
+                                            const double *d, const GpuBlock &block) const
   {
     constexpr int SIDE = 8;    // columns that lanes side by side write: whole sectors of memory
     const int ld = step(atoms), q = model.width * ld;

@@ -20,11 +20,11 @@ namespace pwmlff {
 template <class T> struct Forces {
   static constexpr int lanes = 32;
   static constexpr const char *name = "Forces";
-  DeviceModel<T> model;
-  DeviceList list;
-  DeviceChunk<T> chunk;
+  GpuModel<T> model;
+  GpuList list;
+  GpuChunk<T> chunk;
   double *force;              // [nrows, 3] added to
-  double *virial;             // [ncentres, 9] by item
+  double *virial;             // [ncenters, 9] by item
   double *atom_virial;        // [nrows, 6] added to, or null
   double *centroid_virial;    // [nrows, 9] added to, or null
 
@@ -36,7 +36,7 @@ template <class T> struct Forces {
     double own[3] = {0.0, 0.0, 0.0}, v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     std::int64_t begin = item * chunk.stride;
     for (int b = 0; b < model.nspecies; ++b) {
-      const DevicePair<T> &pair = model.pairs[list.species[i] * model.nspecies + b];
+      const GpuPair<T> &pair = model.pairs[list.species[i] * model.nspecies + b];
       const int count = chunk.count[item * model.nspecies + b];
       if (count == 0) continue;
       double common[4];    // dE/dR~ that all edges share, from the slots' part of the moments
@@ -64,13 +64,13 @@ template <class T> struct Forces {
                                const PairGeometry &pair, const double *common, double *own,
                                double *v) const
   {
-    const std::int64_t j = chunk.neighbour[e];
+    const std::int64_t j = chunk.neighbor[e];
     double d[3], a[4];
     for (int c = 0; c < 3; ++c) d[c] = list.x[3 * j + c] - xi[c];
     const auto radial = radial_terms(sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]), pair);
     for (int c = 0; c < 4; ++c)
       a[c] = (chunk.derivative[5 * e + 1 + c] + common[c]) * pair.scale[c];
-    double f[3];    // on the neighbour
+    double f[3];    // on the neighbor
     edge_gradient(chunk.derivative[5 * e] + a[0] * radial.s1, a + 1, d, radial.inv_r, radial.q,
                   radial.qp, f);
     for (int c = 0; c < 3; ++c) {

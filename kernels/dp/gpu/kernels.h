@@ -4,17 +4,17 @@
 ------------------------------------------------------------------------- */
 
 // The steps of a Deep Potential on a device as team kernels (common/team.h); formulas in network.h,
-// signs in evaluation.h, splines in geometry.h. T is the type of tables, moments and what flows back
-// through them; distances, fitting nets, forces and sums are in float64.
+// signs in evaluation.h, splines in geometry.h. T is the type of tables, moments and what flows
+// back through them; distances, fitting nets, forces and sums are in float64.
 //
 //   FindEdges     candidates -> edges within the cutoff, environment, place in the table
-//   EdgeMoments   edges -> T, with the slots without neighbour in closed form
+//   EdgeMoments   edges -> T, with the slots without neighbor in closed form
 //   Fit           T -> E_i, dE_i/dT
 //   Differentiate dE_i/dT -> dE_i/dG, dE_i/dR~ of each edge
 //   Forces        these -> forces, virials
 //
-// An item is a centre: `order` lists centres by species. A chunk of items at a time goes through all
-// steps, so the memory for edges does not grow with the system.
+// An item is a center: `order` lists centers by species. A chunk of items at a time goes through
+// all steps, so the memory for edges does not grow with the system.
 
 #ifndef PWMLFF_DP_GPU_KERNELS_H
 #define PWMLFF_DP_GPU_KERNELS_H

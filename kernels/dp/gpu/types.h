@@ -17,7 +17,7 @@
 namespace pwmlff {
 
 /// One layer of a net on the device (DPLayer).
-struct DeviceLayer {
+struct GpuLayer {
   int in, out;
   bool residual;
   const double *weight;        // [in, out]
@@ -26,49 +26,49 @@ struct DeviceLayer {
   const double *step;          // [out] factor of tanh; fitting nets only
 };
 
-template <class T> struct DevicePair {
+template <class T> struct GpuPair {
   bool present;    // both species take part
   PairGeometry geometry;
   const T *table;          // [rows, padded] G - G(rmax); null: the net is evaluated
   const double *beyond;    // [padded] G at and beyond the cutoff
   int nlayers;
-  const DeviceLayer *layers;
+  const GpuLayer *layers;
 };
 
-struct DeviceFitting {
+struct GpuFitting {
   int nlayers;    // hidden ones
-  const DeviceLayer *layers;
+  const GpuLayer *layers;
   int nlast;    // inputs of the last, linear layer
   const double *last;
   double last_bias;
 };
 
-template <class T> struct DeviceModel {
+template <class T> struct GpuModel {
   int nspecies, max_neighbor;
-  int width, padded;                // M, and rounded up to whole vectors
-  int m2;                           // axis width
-  int widest_embedding;             // layer
-  double cutsq, scale;              // scale: 1/(max_neighbor * species that take part)
-  const DevicePair<T> *pairs;       // [nspecies, nspecies] centre first
-  const DeviceFitting *fittings;    // [nspecies]
+  int width, padded;             // M, and rounded up to whole vectors
+  int m2;                        // axis width
+  int widest_embedding;          // layer
+  double cutsq, scale;           // scale: 1/(max_neighbor * species that take part)
+  const GpuPair<T> *pairs;       // [nspecies, nspecies] center first
+  const GpuFitting *fittings;    // [nspecies]
 };
 
 /// Atoms and candidates on the device, as in DPInput.
-struct DeviceList {
+struct GpuList {
   const double *x;       // [nrows, 3]
   const int *species;    // [nrows]
-  const int *first;      // [ncentres*nspecies + 1]
+  const int *first;      // [ncenters*nspecies + 1]
   const int *candidate;
 };
 
 /// What the items of a chunk hand from step to step. Edges of an item start at item*stride, by
-/// species of the neighbour.
-template <class T> struct DeviceChunk {
-  const int *order;    // [items] centres
+/// species of the neighbor.
+template <class T> struct GpuChunk {
+  const int *order;    // [items] centers
   int stride;
   int *count;            // [items, nspecies] edges
   double *slots;         // [items, nspecies, 4] sum of R~ over all slots
-  int *neighbour;        // [items, stride] row
+  int *neighbor;         // [items, stride] row
   int *row;              // first coefficient in the table; negative: evaluate the net
   T *place;              // in the interval
   T *environment;        // [items, stride, 4] R~
@@ -78,8 +78,9 @@ template <class T> struct DeviceChunk {
   std::int64_t base;     // items of earlier chunks
 };
 
-/// A centre with too many neighbours, as a number that is the larger the earlier its row is; 0: none.
-struct DeviceOverflow {
+/// A center with too many neighbors, as a number that is the larger the earlier its row is; 0:
+/// none.
+struct GpuOverflow {
   static constexpr int MOST_ROWS = 0x7fffffff, MOST_SPECIES = 0xff, MOST_COUNT = 0xffffff;
   int row, species, count;
 
@@ -89,7 +90,7 @@ struct DeviceOverflow {
            (static_cast<long long>(MOST_SPECIES - species) << 24) |
            (count < MOST_COUNT ? count : MOST_COUNT);
   }
-  static DeviceOverflow of(long long key)
+  static GpuOverflow from_key(long long key)
   {
     return {MOST_ROWS - static_cast<int>(key >> 32),
             MOST_SPECIES - static_cast<int>(key >> 24 & MOST_SPECIES),
@@ -97,8 +98,8 @@ struct DeviceOverflow {
   }
 };
 
-/// Centres of one species that are fitted together.
-struct DeviceBlock {
+/// Centers of one species that are fitted together.
+struct GpuBlock {
   int species, first, count;    // items first .. first+count-1 of the chunk
 };
 

@@ -1,6 +1,6 @@
 """Deep Potential (DP) with smooth environment matrix, in the TorchScript contract of PWMLFF files.
 
-For atom i of type a, with neighbours j of type b and r_ij = x_j - x_i (M embedding width, M2 axis
+For atom i of type a, with neighbors j of type b and r_ij = x_j - x_i (M embedding width, M2 axis
 width, n the number of entries of the forward argument `atom_type`)::
 
     s(r)   = 1/r                                    r < Rmin
@@ -46,7 +46,7 @@ class DPConfig:
         atom_type: atomic numbers, in the order of the model's types.
         rmax: cutoff radius; the environment matrix is zero from here on.
         rmin: radius at which the switch from 1/r to zero starts.
-        max_neighbor: slots per neighbour type.
+        max_neighbor: slots per neighbor type.
         m2: axis width, at most the last embedding width.
         embedding: widths of the embedding layers; the last one is M.
         fitting: widths of the hidden fitting layers.
@@ -191,7 +191,7 @@ class DP(nn.Module):
 
     Args:
         config: cutoff, widths and elements.
-        davg: mean of the environment matrix; [ntypes, 4] (one row per centre type) or
+        davg: mean of the environment matrix; [ntypes, 4] (one row per center type) or
             [ntypes, ntypes*max_neighbor*4]; zero when not given.
         dstd: its standard deviation, same shapes, all positive; one when not given.
         energy_shift: energy per atom to start from [ntypes], the bias of the last fitting layer.
@@ -341,7 +341,7 @@ class DP(nn.Module):
         """Energies, forces = -dE/dx and virial = -sum over edges of r_ij (x) dE/dr_ij.
 
         Args:
-            list_neigh: [B, nlocal, ntypes*maxNeighborNum] 1-based index of the neighbour into
+            list_neigh: [B, nlocal, ntypes*maxNeighborNum] 1-based index of the neighbor into
                 local and ghost atoms, 0 for an empty slot; the slots of model type t are
                 t*maxNeighborNum ... (t+1)*maxNeighborNum - 1.
             Imagetype_map: [nlocal] 0-based index into the model's `atom_type`.
@@ -494,12 +494,12 @@ class DP(nn.Module):
         blocks: list[Tensor] = []
         divisors: list[Tensor] = []
         first_atom = 0
-        for centre, n in zip(kinds, natoms):  # noqa: B905
+        for center, n in zip(kinds, natoms):  # noqa: B905
             first_slot = 0
             for kind, m in zip(kinds, nslots):  # noqa: B905
                 part = env[:, first_atom : first_atom + n, first_slot : first_slot + m]
-                divisor = dstd[centre, kind, :m]
-                block = (part - davg[centre, kind, :m]) / divisor
+                divisor = dstd[center, kind, :m]
+                block = (part - davg[center, kind, :m]) / divisor
                 if not keep_graph:
                     block = block.detach()
                 if not block.requires_grad:
@@ -525,26 +525,26 @@ class DP(nn.Module):
         # Loops over modules are unrolled by TorchScript: they go over all pairs, in model order.
         moments: list[list[Tensor]] = [[] for _ in range(self.ntypes)]
         for pair, net in enumerate(self.embedding_net):
-            centre, kind = pair // self.ntypes, pair % self.ntypes
-            if centre in kinds and kind in kinds and natoms[kinds.index(centre)] > 0:
-                ci, ki = kinds.index(centre), kinds.index(kind)
+            center, kind = pair // self.ntypes, pair % self.ntypes
+            if center in kinds and kind in kinds and natoms[kinds.index(center)] > 0:
+                ci, ki = kinds.index(center), kinds.index(kind)
                 block = blocks[ci * nkinds + ki]
                 # Slots beyond the last one in use are the same for all atoms of a kind.
-                rest = empty[centre, kind, nslots[ki] :]
+                rest = empty[center, kind, nslots[ki] :]
                 rows = torch.cat((block.reshape(-1, 4)[:, :1], rest[:, :1]))
                 g = net(rows)  # [B*natoms*nslots + rest, M]
                 n = rows.size(0) - rest.size(0)
                 g_block = g[:n].view(block.size(0), block.size(1), block.size(2), g.size(1))
                 moment = torch.matmul(block.transpose(-1, -2), g_block)
-                moments[centre].append(moment + torch.matmul(rest.t(), g[n:]))
+                moments[center].append(moment + torch.matmul(rest.t(), g[n:]))
         energies = [blocks[0].new_zeros(blocks[0].size(0), 0) for _ in range(nkinds)]
-        for centre, net in enumerate(self.fitting_net):
-            if len(moments[centre]) > 0:
-                moment = torch.stack(moments[centre]).sum(0) * scale  # [B, natoms, 4, M]
+        for center, net in enumerate(self.fitting_net):
+            if len(moments[center]) > 0:
+                moment = torch.stack(moments[center]).sum(0) * scale  # [B, natoms, 4, M]
                 nbatch, natom = moment.size(0), moment.size(1)
                 descriptor = torch.matmul(moment.transpose(-1, -2), moment[..., : self.M2])
                 energy = net(descriptor.reshape(nbatch * natom, -1))
-                energies[kinds.index(centre)] = energy.view(nbatch, natom)
+                energies[kinds.index(center)] = energy.view(nbatch, natom)
         return torch.cat(energies, 1)
 
 
@@ -568,12 +568,12 @@ def _assemble(
 def _scatter_force(edge: Tensor, neigh: Tensor, order: Tensor, nall: int) -> Tensor:
     """Force = -dE/dx [B, nall, 3] from dE/dr_ij [B, nlocal, slots, 3], atoms sorted by `order`."""
     nbatch = edge.size(0)
-    centre = (order + nall * torch.arange(nbatch, device=edge.device).unsqueeze(1)).unsqueeze(-1)
+    center = (order + nall * torch.arange(nbatch, device=edge.device).unsqueeze(1)).unsqueeze(-1)
     offset = nall * torch.arange(nbatch, device=edge.device).view(-1, 1, 1)
-    # An empty slot adds its zero to its own centre: no atom collects all of them.
-    target = torch.where(neigh > 0, neigh.to(torch.int64) - 1 + offset, centre)
+    # An empty slot adds its zero to its own center: no atom collects all of them.
+    target = torch.where(neigh > 0, neigh.to(torch.int64) - 1 + offset, center)
     force = torch.zeros(nbatch * nall, 3, device=edge.device, dtype=edge.dtype)
-    force = force.index_add(0, centre.reshape(-1), edge.sum(2).reshape(-1, 3))
+    force = force.index_add(0, center.reshape(-1), edge.sum(2).reshape(-1, 3))
     force = force.index_add(0, target.reshape(-1), -edge.reshape(-1, 3))
     return force.view(nbatch, nall, 3)
 
@@ -609,8 +609,8 @@ def pad_neighbors(
         Float64 inputs on the CPU; all elements of the model take part.
 
     Raises:
-        ValueError: an atom is of no element of the model, or has more neighbours of one type
-            inside the cutoff than the model has slots for, or neighbours cannot be found
+        ValueError: an atom is of no element of the model, or has more neighbors of one type
+            inside the cutoff than the model has slots for, or neighbors cannot be found
             (:func:`pwmlff.structures.require_usable`).
     """
     elements = np.asarray(atom_type, dtype=np.int64)
@@ -631,7 +631,7 @@ def pad_neighbors(
     if counts.size and counts.max() > max_neighbor:
         atom, t = divmod(int(np.argmax(counts)), ntypes)
         raise ValueError(
-            f"atom {atom} has {counts.max()} neighbours of type {t} (atomic number {elements[t]}) "
+            f"atom {atom} has {counts.max()} neighbors of type {t} (atomic number {elements[t]}) "
             f"inside the cutoff {rmax}; the model allows {max_neighbor}: use a model with more "
             "slots, or look for atoms on top of each other"
         )

@@ -1,4 +1,4 @@
-"""What all model kinds share: neighbours, forces and virial by autograd, results.
+"""What all model kinds share: neighbors, forces and virial by autograd, results.
 
 A model kind gives energies of atoms as a function of edge vectors r_ij = x_j - x_i; forces are the
 negative gradient of their sum with respect to positions, and the virial is its negative gradient
@@ -46,7 +46,7 @@ class Kind(Protocol):
     cutoff: float
 
     def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
-        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (centre, neighbour), numbers [n].
+        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
 
         Raises:
             ValueError: the structure is outside what the model was made for.
@@ -70,7 +70,7 @@ def evaluate(
         model: a TorchScript file, or a module (scripted or not) of a known kind; a module without
             `model_type` is taken as "DP", as older files lack that attribute.
         atoms: positions and cell in the model's length unit; any cell, any periodicity. Boxes
-            smaller than the cutoff are fine: an atom may neighbour its own images.
+            smaller than the cutoff are fine: an atom may neighbor its own images.
         elements: atomic numbers passed to the model as `atom_type`; all of the model's by default.
 
     Returns:
@@ -78,7 +78,7 @@ def evaluate(
 
     Raises:
         ValueError: unknown model kind, a model with parameters or tensors that the reference does
-            not use, an element the model does not know, more neighbours than the model allows, a
+            not use, an element the model does not know, more neighbors than the model allows, a
             structure or a result that is not finite.
         Failure: there is no such file, or it is damaged or something else (model_file.load).
     """

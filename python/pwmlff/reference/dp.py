@@ -157,7 +157,7 @@ class Potential:
         return bool((found - own).abs().max() <= gate * max(1.0, float(own.abs().max())))
 
     def _per_pair(self, module: nn.Module, name: str) -> Tensor:
-        """davg or dstd as [centre type, neighbour type, 4], from [ntypes, slots*4]."""
+        """davg or dstd as [center type, neighbor type, 4], from [ntypes, slots*4]."""
         n = len(self.known)
         values = torch.as_tensor(getattr(module, name)).detach().to("cpu", torch.float64)
         values = values.reshape(n, n, self.max_neighbor, 4)
@@ -169,11 +169,11 @@ class Potential:
         return values[:, :, 0]
 
     def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
-        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (centre, neighbour), numbers [n].
+        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
 
         Raises:
             ValueError: an atom is of no element that takes part, or has more than maxNeighborNum
-                neighbours of one type.
+                neighbors of one type.
         """
         missing = [n for n, z in enumerate(numbers.tolist()) if z not in self.elements]
         if missing:
@@ -184,19 +184,19 @@ class Potential:
         environment = self._environment(edge_vec)
         energies = torch.zeros(len(numbers), dtype=torch.float64)
         for a in dict.fromkeys(self.elements):
-            centres = torch.nonzero(numbers == a).flatten()
-            if len(centres) == 0:
+            centers = torch.nonzero(numbers == a).flatten()
+            if len(centers) == 0:
                 continue
             row = torch.full((len(numbers),), -1)
-            row[centres] = torch.arange(len(centres))
+            row[centers] = torch.arange(len(centers))
             moment = torch.zeros((), dtype=torch.float64)
             for b in dict.fromkeys(self.elements):
                 pick = (numbers[edge_index[0]] == a) & (numbers[edge_index[1]] == b)
                 rows = row[edge_index[0][pick]]
-                moment = moment + self._moment(a, b, environment[pick], rows, centres)
+                moment = moment + self._moment(a, b, environment[pick], rows, centers)
             moment = moment / (self.max_neighbor * len(self.elements))
             descriptor = torch.einsum("ncm,nck->nmk", moment, moment[:, :, : self.axis])
-            energies = energies.index_add(0, centres, self._fit(a, descriptor.flatten(1)))
+            energies = energies.index_add(0, centers, self._fit(a, descriptor.flatten(1)))
         return energies
 
     def _environment(self, edge_vec: Tensor) -> Tensor:
@@ -208,17 +208,17 @@ class Potential:
         s = torch.where(r < self.cutoff, switch, torch.zeros_like(r)) / r
         return torch.cat((s[:, None], (s / r)[:, None] * edge_vec), dim=1)
 
-    def _moment(self, a: int, b: int, environment: Tensor, rows: Tensor, centres: Tensor) -> Tensor:
-        """Sum of R~ (x) G over all slots for neighbours b of the atoms `centres` of element a.
+    def _moment(self, a: int, b: int, environment: Tensor, rows: Tensor, centers: Tensor) -> Tensor:
+        """Sum of R~ (x) G over all slots for neighbors b of the atoms `centers` of element a.
 
-        environment [E, 4] and rows [E] (index into centres) are those of the edges a -> b.
-        Returns [len(centres), 4, M].
+        environment [E, 4] and rows [E] (index into centers) are those of the edges a -> b.
+        Returns [len(centers), 4, M].
         """
         i, j = self.known.index(a), self.known.index(b)
-        counts = torch.bincount(rows, minlength=len(centres))
+        counts = torch.bincount(rows, minlength=len(centers))
         if int(counts.max()) > self.max_neighbor:
             raise ValueError(
-                f"atom {int(centres[counts.argmax()])} has {int(counts.max())} neighbours of type "
+                f"atom {int(centers[counts.argmax()])} has {int(counts.max())} neighbors of type "
                 f"{j} (atomic number {b}) inside the cutoff {self.cutoff}; the model allows "
                 f"{self.max_neighbor}"
             )
@@ -230,7 +230,7 @@ class Potential:
         return (empty[:, None, None] * constant).index_add(0, rows, outer)
 
     def _embed(self, i: int, j: int, values: Tensor) -> Tensor:
-        """Embedding net of the pair (centre type i, neighbour type j), [E] -> [E, M]."""
+        """Embedding net of the pair (center type i, neighbor type j), [E] -> [E, M]."""
         x = values[:, None]
         for prefix in self._layers(f"embedding_net.{i * len(self.known) + j}"):
             y = torch.tanh(x @ self.arrays[prefix + "weight"] + self.arrays[prefix + "bias"])

@@ -36,7 +36,7 @@ class Potential:
             self.module = copy.deepcopy(module).to("cpu", torch.float64).eval()
 
     def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
-        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (centre, neighbour), numbers [n].
+        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
 
         Raises:
             ValueError: an atom is of no element of the model, or the model returns another shape.

@@ -58,13 +58,13 @@ def load(
     cache: str | PathLike[str] | None = AUTO,
     threads: int | None = None,
 ) -> tuple[Frames, Edges]:
-    """Read training data and find all neighbours, or take both from the cache.
+    """Read training data and find all neighbors, or take both from the cache.
 
     What :mod:`pwmlff.train.consistency` finds is logged as warnings, one line each, either way.
 
     Args:
         files, format, group_by: as :func:`pwmlff.train.readers.read` takes them.
-        elements, cutoff, closest, threads: as :func:`pwmlff.train.neighbors.of` takes them.
+        elements, cutoff, closest, threads: as :func:`pwmlff.train.neighbors.find_edges` takes them.
         cache: folder of the cache, "auto" for the default one, None or "none" for none.
 
     Returns:
@@ -93,7 +93,7 @@ def load(
         if kept is not None:
             return _announced(*kept)
     frames = readers.read(specs, format, group_by)
-    edges = neighbors.of(frames, elements, cutoff, closest, threads)
+    edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
     found = [(f.warning, f.text) for f in consistency.findings(frames)]
     for array in (*_arrays(frames).values(), *_arrays(edges).values()):
         array.flags.writeable = False

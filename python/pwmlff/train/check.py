@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CUTOFF = 6.0
-BLOCK = 64  # frames whose neighbours are in memory at a time
+BLOCK = 64  # frames whose neighbors are in memory at a time
 SAME = 2e-8  # relative difference of fingerprints of one structure
 SAME_ENERGY = 1e-3  # per atom
 #: Robust deviations (median and 1.4826 times the median absolute deviation) of an outlier, and how
@@ -66,12 +66,12 @@ class Problem:
 
 @dataclass
 class Survey:
-    """What neighbours tell, frame by frame."""
+    """What neighbors tell, frame by frame."""
 
     shortest: dict[tuple[int, int], float]
     nearest: np.ndarray  # [nframes] NaN where there is no pair
     fingerprint: np.ndarray  # [nframes, k] the same for one structure in any frame of reference
-    most: int = 0  # neighbours of one element
+    most: int = 0  # neighbors of one element
     usable: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # [nframes]
 
 
@@ -283,7 +283,7 @@ def _labels(frames: Frames) -> list[Problem]:
 
 
 def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[Problem]) -> Survey:
-    """Neighbours of all frames that have any; others become problems."""
+    """Neighbors of all frames that have any; others become problems."""
     elements = frames.elements
     survey = Survey(
         {(a, b): np.inf for n, a in enumerate(elements) for b in elements[n:]},
@@ -333,7 +333,7 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
 def _survey_block(
     part: Frames, block: np.ndarray, elements: list[int], cutoff: float, survey: Survey
 ) -> None:
-    edges = neighbors.of(part, elements, cutoff, closest=0.0)
+    edges = neighbors.find_edges(part, elements, cutoff, closest=0.0)
     n = len(elements)
     survey.most = max(survey.most, int(edges.count.max(initial=0)))
     kind = np.tile(np.arange(n), len(edges.types))

@@ -403,7 +403,7 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
     largest nodes that lie within its slots; then
 
     - where each rank holds one node and all are of one width (a power of two of ranks and
-      nslots = size * 2^l), neighbours exchange and add their sums, log2(size) times;
+      nslots = size * 2^l), neighbors exchange and add their sums, log2(size) times;
     - otherwise all ranks gather those nodes, at most 2 log2(nslots) of a rank, and add the rest.
 
     Args:

@@ -454,13 +454,13 @@ def _plan(
     limits += [f"{config.run.max_time:g} minutes"] if config.run.max_time else []
     plan = {
         "learns from": f"{len(frames)} frames, {len(frames.numbers)} atoms, "
-        f"{len(learner.edges)} neighbours, groups {', '.join(frames.group_names)}",
+        f"{len(learner.edges)} neighbors, groups {', '.join(frames.group_names)}",
         "validates with": f"{len(valid.frames)} frames" if valid else "nothing",
         "parameters": f"{len(learner.parameters)}, {len(learner.names)} arrays",
         "steps": f"{batches} of {config.run.batch} frames in an epoch; ends after "
         + " or ".join(limits),
         "ranks": f"{ranks.size} ({ranks.name}), {_threads(config, ranks)} threads each",
-        "memory of neighbours": f"{learner.edges.rij.nbytes / 2**20:.0f} MiB on a rank",
+        "memory of neighbors": f"{learner.edges.rij.nbytes / 2**20:.0f} MiB on a rank",
         "models": f"{config.run.models} like this, with other seeds"
         if config.run.models > 1
         else "1",
@@ -480,7 +480,7 @@ def _draw_parity(config: Config, learner: Learner, valid: Dataset | None, folder
         return
     found = learner.evaluate(valid.frames, valid.edges)
     path = picture.destination(folder / PARITY)
-    judged = errors.of(valid.frames, *found, config.model.units)
+    judged = errors.compute(valid.frames, *found, config.model.units)
     picture.save(charts.parity(valid.frames, *found, judged), path, dpi=120)
 
 

@@ -104,7 +104,7 @@ class Model:
     fitting: tuple[int, ...] = _key((50, 50, 50), "hidden widths of the fitting nets", least=1)
     m2: int = _key(16, "axis width of the descriptor", least=1)
     max_neighbor: int = _key(
-        0, "neighbour slots per element; 0: as the data need", least=0, most=10000
+        0, "neighbor slots per element; 0: as the data need", least=0, most=10000
     )
     units: str = _key("metal", "of the structures and the model", choices=("metal", "lj"))
     module: str = _key(

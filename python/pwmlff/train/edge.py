@@ -202,7 +202,7 @@ class Graph(NamedTuple):
     """Some frames as one graph; no edge leads from one to another."""
 
     edge_vec: Tensor  # [E, 3] x_j - x_i
-    edge_index: Tensor  # int64 [2, E] centre, neighbour; edges are ordered by centre
+    edge_index: Tensor  # int64 [2, E] center, neighbor; edges are ordered by center
     types: Tensor  # int64 [n]
     frame: Tensor  # int64 [n] which of the frames an atom is of
     nframes: int
@@ -214,7 +214,7 @@ def graph_of(
     """The graph of some frames, on the CPU.
 
     Args:
-        frames, edges: all frames and their neighbours.
+        frames, edges: all frames and their neighbors.
         chosen: frames, in the order of the graph.
         dtype: of edge_vec.
     """
@@ -222,11 +222,11 @@ def graph_of(
     natoms = frames.natoms[chosen]
     frame = np.repeat(np.arange(len(chosen)), natoms)
     begin = np.cumsum(natoms) - natoms
-    centre = np.repeat(np.arange(len(atoms)), edges.count[atoms].sum(axis=1))
-    neighbour = edges.j[rows] + begin[frame[centre]]
+    center = np.repeat(np.arange(len(atoms)), edges.count[atoms].sum(axis=1))
+    neighbor = edges.j[rows] + begin[frame[center]]
     return Graph(
         torch.from_numpy(edges.rij[rows]).to(dtype),
-        torch.from_numpy(np.stack((centre, neighbour)).astype(np.int64)),
+        torch.from_numpy(np.stack((center, neighbor)).astype(np.int64)),
         torch.from_numpy(edges.types[atoms].astype(np.int64)),
         torch.from_numpy(frame.astype(np.int64)),
         len(chosen),
@@ -273,7 +273,7 @@ def predict(
 
     Args:
         module: in float64 and eval mode, on the CPU.
-        frames, edges: structures and neighbours, by the module's elements and cutoff.
+        frames, edges: structures and neighbors, by the module's elements and cutoff.
 
     Returns:
         Energies [nframes], forces [natoms, 3] and virials [nframes, 3, 3], as in `Frames`.
@@ -310,7 +310,7 @@ class EdgeTrainee:
 
     Args:
         module: what learns; a copy of it is trained.
-        frames, edges: all that it learns from, with neighbours by its elements and cutoff.
+        frames, edges: all that it learns from, with neighbors by its elements and cutoff.
         ranks: who takes part; all have the same frames.
         options: of AdamW and of the average of the parameters.
         precision: of the steps, "float32" or "float64"; what is judged and saved is float64.

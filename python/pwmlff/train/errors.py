@@ -126,7 +126,7 @@ class WorstAtom:
     magnitude: float  # of the reference force, in the units of the structures
 
 
-def of(
+def compute(
     frames: Frames,
     energy: np.ndarray,
     forces: np.ndarray,

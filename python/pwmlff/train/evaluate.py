@@ -250,7 +250,7 @@ def _predict_edge(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The same by the file's own code, many frames at a time."""
     module, info = model_file.open_model(path)
-    edges = neighbors.of(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)
+    edges = neighbors.find_edges(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

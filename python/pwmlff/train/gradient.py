@@ -64,7 +64,7 @@ class DPGradient:
 
     Args:
         model: in float64; its parameters are the start, and are changed by `write` alone.
-        frames, edges: the frames, and their neighbours within the cutoff.
+        frames, edges: the frames, and their neighbors within the cutoff.
         nodes: of the splines, for each pair of types.
         precision: of the kernels, "float32" or "float64".
         threads: that frames are spread over; they change no bit of a result.

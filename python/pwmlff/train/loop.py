@@ -34,7 +34,7 @@ BEST, LAST = "best", "last"
 
 @dataclass(frozen=True)
 class Dataset:
-    """Frames and their neighbours."""
+    """Frames and their neighbors."""
 
     frames: Frames
     edges: Edges
@@ -204,10 +204,11 @@ class Training:
         valid = train = forces = None
         if self.ranks.rank == 0:
             found = self.learner.evaluate(self.sampled.frames, self.sampled.edges)
-            train, forces = errors.of(self.sampled.frames, *found, config.model.units), found[1]
+            train = errors.compute(self.sampled.frames, *found, config.model.units)
+            forces = found[1]
             if self.valid is not None:
                 found = self.learner.evaluate(self.valid.frames, self.valid.edges)
-                valid = errors.of(self.valid.frames, *found, config.model.units)
+                valid = errors.compute(self.valid.frames, *found, config.model.units)
         self.learner.refine(self.sample, forces)
         judged = valid or train
         rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0

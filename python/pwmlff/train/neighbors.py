@@ -1,4 +1,4 @@
-"""Neighbours of all atoms of all frames, found once: positions do not change while training."""
+"""Neighbors of all atoms of all frames, found once: positions do not change while training."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ CLOSEST = 0.3  # atoms nearer than this overlap
 
 @dataclass(frozen=True)
 class Edges:
-    """The full neighbour list of all frames: an edge for each centre and each of its neighbours.
+    """The full neighbor list of all frames: an edge for each center and each of its neighbors.
 
-    Edges are sorted by frame, centre i, type of the neighbour, neighbour j, and its image.
+    Edges are sorted by frame, center i, type of the neighbor, neighbor j, and its image.
     """
 
     rij: np.ndarray  # float64 [E, 3] x_j - x_i, of the image that is near
     j: np.ndarray  # int32 [E] in the frame, from 0
-    count: np.ndarray  # int32 [natoms, ntypes] edges of each centre and type of neighbour
+    count: np.ndarray  # int32 [natoms, ntypes] edges of each center and type of neighbor
     first: np.ndarray  # int64 [nframes + 1] where the edges of a frame begin
     types: np.ndarray  # int32 [natoms] index into elements
     elements: np.ndarray  # int32 [ntypes] atomic numbers
@@ -89,14 +89,14 @@ def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     return types
 
 
-def of(
+def find_edges(
     frames: Frames,
     elements: Sequence[int],
     cutoff: float,
     closest: float = CLOSEST,
     threads: int | None = None,
 ) -> Edges:
-    """Find all neighbours nearer than a cutoff; the same whatever the number of threads.
+    """Find all neighbors nearer than a cutoff; the same whatever the number of threads.
 
     Args:
         frames: structures in any cell, also one that is smaller than the cutoff.
@@ -134,7 +134,7 @@ def of(
 
 
 def require_usable(frames: Frames, k: int, cutoff: float) -> None:
-    """Refuse a frame whose neighbours cannot be found.
+    """Refuse a frame whose neighbors cannot be found.
 
     Raises:
         Failure: :func:`pwmlff.structures.require_usable` refuses it; the text names the frame.
@@ -162,7 +162,7 @@ def _bare(frames: Frames, k: int) -> Atoms:
 def _chunk(
     frames: Frames, types: np.ndarray, ntypes: int, cutoff: float, closest: float, chosen: range
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Vectors, neighbours and counts of some frames, sorted."""
+    """Vectors, neighbors and counts of some frames, sorted."""
     result = []
     for k in chosen:
         kind = types[frames.first[k] : frames.first[k + 1]]

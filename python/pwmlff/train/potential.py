@@ -96,7 +96,7 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int) -> DP:
         Failure: the data do not fit the configuration.
     """
     settings = config.model
-    found = statistics.of(
+    found = statistics.compute(
         frames, edges, settings.rmin, settings.rmax, settings.max_neighbor or None
     )
     shape = DPConfig(
@@ -118,7 +118,7 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int) -> DP:
 
 
 def require_slots(model: DP, edges: Edges) -> None:
-    """Refuse frames with more neighbours than the model has slots for.
+    """Refuse frames with more neighbors than the model has slots for.
 
     Raises:
         Failure: an atom has too many.
@@ -126,7 +126,7 @@ def require_slots(model: DP, edges: Edges) -> None:
     most = int(edges.count.max(initial=0))
     if most > model.maxNeighborNum:
         raise Failure(
-            f"an atom has {most} neighbours of one element within {model.Rmax:g}, and the model "
+            f"an atom has {most} neighbors of one element within {model.Rmax:g}, and the model "
             f"has {model.maxNeighborNum} slots; make [model] max_neighbor {most} or more, or take "
             "another model to go on from"
         )
@@ -246,11 +246,11 @@ class Potential:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Energies [nframes], forces [natoms, 3], virials [nframes, 3, 3] of the nets themselves.
 
-        The fused engine in precision exact evaluates them; a row of its input is the neighbour at
-        the end of an edge, as seen from the centre.
+        The fused engine in precision exact evaluates them; a row of its input is the neighbor at
+        the end of an edge, as seen from the center.
 
         Raises:
-            Failure: an atom has more neighbours than the model has slots.
+            Failure: an atom has more neighbors than the model has slots.
         """
         self.write(parameters)
         present = [1] * self.model.ntypes
@@ -270,12 +270,12 @@ class Potential:
             n = len(types)
             if not n:
                 continue
-            neighbour = np.tile(np.arange(count.shape[1], dtype=np.int32), n)
+            neighbor = np.tile(np.arange(count.shape[1], dtype=np.int32), n)
             first = np.r_[0, np.cumsum(count.ravel())].astype(np.int32)
             try:
                 found = engine.evaluate(
                     torch.from_numpy(np.concatenate([np.zeros((n, 3)), rij])),
-                    torch.from_numpy(np.concatenate([types, np.repeat(neighbour, count.ravel())])),
+                    torch.from_numpy(np.concatenate([types, np.repeat(neighbor, count.ravel())])),
                     torch.from_numpy(first),
                     torch.arange(n, n + len(j), dtype=torch.int32),
                     self.threads,

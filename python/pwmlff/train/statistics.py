@@ -26,9 +26,9 @@ from pwmlff.train.neighbors import Edges, available
 
 log = logging.getLogger(__name__)
 
-MARGIN = 1.1  # slots per neighbour of the fullest atom: a run meets denser places
+MARGIN = 1.1  # slots per neighbor of the fullest atom: a run meets denser places
 CHUNK = 1 << 18  # edges at a time
-#: Smallest deviation: types without neighbours have none, and are divided by it.
+#: Smallest deviation: types without neighbors have none, and are divided by it.
 SMALLEST = 1e-2
 #: Ridge of the energies of types, as a share of the largest eigenvalue of the normal matrix.
 RIDGE = 1e-12
@@ -57,7 +57,7 @@ class Statistics:
         }
 
 
-def of(
+def compute(
     frames: Frames,
     edges: Edges,
     rmin: float,
@@ -69,21 +69,21 @@ def of(
 
     Args:
         frames: with or without labels.
-        edges: their neighbours within rmax or farther.
+        edges: their neighbors within rmax or farther.
         rmin: radius at which the switch of the environment matrix begins.
         rmax: radius where it ends.
-        max_neighbor: slots per neighbour type; the fullest atom times the margin when None.
+        max_neighbor: slots per neighbor type; the fullest atom times the margin when None.
         margin: at least 1.
 
     Raises:
-        Failure: there is no frame, the radii are none, or an atom has more neighbours than slots.
+        Failure: there is no frame, the radii are none, or an atom has more neighbors than slots.
     """
     if not len(frames):
         raise Failure("found no frame, expected at least one to make statistics of")
     if not 0.0 <= rmin < rmax or rmax > edges.cutoff * (1.0 + 1e-12):
         raise Failure(
             f"rmin is {rmin:g} and rmax {rmax:g}, expected 0 <= rmin < rmax and rmax at most "
-            f"{edges.cutoff:g}, within which neighbours are known"
+            f"{edges.cutoff:g}, within which neighbors are known"
         )
     count, total, squares, shortest = _moments(edges, rmin, rmax)
     most = int(count.max(initial=0))
@@ -93,7 +93,7 @@ def of(
         atom, kind = np.unravel_index(count.argmax(), count.shape)
         k = int(np.searchsorted(frames.first, atom, side="right")) - 1
         raise Failure(
-            f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbours of "
+            f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbors of "
             f"{chemical_symbols[edges.elements[kind]]} within {rmax:g}, and max_neighbor is "
             f"{max_neighbor}; make it {int(np.ceil(margin * most))}"
         )
@@ -104,7 +104,7 @@ def of(
     angular = np.sqrt(square / 3.0)
     zero = np.zeros(edges.ntypes)
     dstd = np.stack([radial, angular, angular, angular], axis=1)
-    # A type with hardly any neighbours would have its noise blown up.
+    # A type with hardly any neighbors would have its noise blown up.
     dstd[dstd < SMALLEST] = SMALLEST
     shift, rank = shifts(frames, edges)
     natoms = frames.natoms
@@ -139,7 +139,7 @@ def shortest(edges: Edges, rmax: float) -> np.ndarray:
 def _moments(
     edges: Edges, rmin: float, rmax: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Over edges within rmax: how many of each centre and type, sums of s and s^2, nearest pairs.
+    """Over edges within rmax: how many of each center and type, sums of s and s^2, nearest pairs.
 
     Returns:
         int64 [natoms, ntypes], [ntypes], [ntypes], [ntypes, ntypes]
@@ -148,10 +148,10 @@ def _moments(
     total, squares = np.zeros(ntypes), np.zeros(ntypes)
     shortest = np.full((ntypes, ntypes), np.inf)
     count = edges.count.astype(np.int64)
-    # The edges of one centre and type of neighbour are together.
+    # The edges of one center and type of neighbor are together.
     block = np.flatnonzero(count)
     begin = np.r_[0, np.cumsum(count.ravel()[block])]
-    centre, neighbor = edges.types[block // ntypes], block % ntypes
+    center, neighbor = edges.types[block // ntypes], block % ntypes
     inside = np.zeros(len(block), dtype=np.int64)
     chunks, at = [], 0
     while at < len(block):
@@ -166,8 +166,8 @@ def _moments(
         here = begin[chunk] - begin[chunk.start]
         inside[chunk] = np.add.reduceat(r < rmax, here, dtype=np.int64)
         return (
-            np.bincount(centre[chunk], np.add.reduceat(s, here), ntypes),
-            np.bincount(centre[chunk], np.add.reduceat(s * s, here), ntypes),
+            np.bincount(center[chunk], np.add.reduceat(s, here), ntypes),
+            np.bincount(center[chunk], np.add.reduceat(s * s, here), ntypes),
             np.minimum.reduceat(r, here),
         )
 
@@ -175,7 +175,7 @@ def _moments(
         for chunk, (s, square, nearest) in zip(chunks, pool.map(sums, chunks), strict=True):
             total += s
             squares += square
-            np.minimum.at(shortest, (centre[chunk], neighbor[chunk]), nearest)
+            np.minimum.at(shortest, (center[chunk], neighbor[chunk]), nearest)
     count.ravel()[block] = inside
     return count, total, squares, shortest
 

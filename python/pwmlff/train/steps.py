@@ -61,7 +61,7 @@ def square(x: np.ndarray) -> float:
 def sum_rows(rows: np.ndarray) -> np.ndarray:
     """Add rows [nrows, n], float32 or float64, nrows > 0, in float64 in the order of a binary tree.
 
-    Neighbours are added in pairs, then pairs of these; a row without a neighbour goes on as it is.
+    Neighbors are added in pairs, then pairs of these; a row without a neighbor goes on as it is.
     """
     rows = np.ascontiguousarray(rows)
     nrows, n = rows.shape

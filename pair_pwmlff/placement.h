@@ -3,13 +3,14 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Which rank runs where: the MPI calls that feed kernels/device/device_map.h, and the table in the log.
+// Which rank runs where: the MPI calls that feed kernels/placement/placement.h, and the table in
+// the log.
 
-#ifndef PWMLFF_DEVICE_MAP_H
-#define PWMLFF_DEVICE_MAP_H
+#ifndef PWMLFF_PLACEMENT_H
+#define PWMLFF_PLACEMENT_H
 
-#include "device/device_map.h"
-#include "device/inventory.h"
+#include "placement/inventory.h"
+#include "placement/placement.h"
 
 #include <mpi.h>
 
@@ -34,14 +35,15 @@ struct DeviceChoice {
   std::vector<pwmlff_gpu> visible;    // empty where the user asks for the CPU: nobody looked
 };
 
-/// Choose by the rank's place on its node. Ranks of several partitions spread over the GPUs of a node like
-/// those of one. Collective over ranks.world, and over nothing else: partitions reach this at different
-/// times, or not at all.
+/// Choose by the rank's place on its node. Ranks of several partitions spread over the GPUs of a
+/// node like those of one. Collective over ranks.world, and over nothing else: partitions reach
+/// this at different times, or not at all.
 ///
-/// The place is counted by MPI (MPI_COMM_TYPE_SHARED) where this LAMMPS has all ranks of the job, and read
-/// from the launcher's environment where it has not (MPI_LOCALRANKID, OMPI_COMM_WORLD_LOCAL_RANK,
-/// MV2_COMM_WORLD_LOCAL_RANK, PMI_LOCAL_RANK, SLURM_LOCALID). A launcher that says nothing, or gives two ranks
-/// of a node one place, is made up for by the rank's number in the run, with a note.
+/// The place is counted by MPI (MPI_COMM_TYPE_SHARED) where this LAMMPS has all ranks of the job,
+/// and read from the launcher's environment where it has not (MPI_LOCALRANKID,
+/// OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, PMI_LOCAL_RANK, SLURM_LOCALID). A
+/// launcher that says nothing, or gives two ranks of a node one place, is made up for by the rank's
+/// number in the run, with a note.
 ///
 /// @throws std::runtime_error, on the ranks concerned, where a GPU is demanded and cannot be used
 DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &policy);
@@ -59,7 +61,8 @@ struct DeviceReport {
 };
 
 /// Collective over comm; the report is complete on rank 0 and empty elsewhere.
-/// @param idle_because  empty where this rank evaluates a model on its GPU, else why not, in one line
+/// @param idle_because  empty where this rank evaluates a model on its GPU, else why not, in one
+///        line
 DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice,
                             const std::string &idle_because, int nthreads);
 

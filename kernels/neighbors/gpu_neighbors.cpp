@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-#include "device_neighbors.h"
+#include "gpu_neighbors.h"
 
 #include "cell_list_kernels.h"
 
@@ -20,11 +20,11 @@ namespace pwmlff {
 void require_short_list(std::int64_t nentries)
 {
   if (nentries > std::numeric_limits<int>::max())
-    throw std::runtime_error("the neighbour list of this rank has " + std::to_string(nentries) +
+    throw std::runtime_error("the neighbor list of this rank has " + std::to_string(nentries) +
                              " entries, more than 32-bit indices can hold; use more ranks");
 }
 
-struct DeviceNeighbors::Implementation {
+struct GpuNeighbors::Implementation {
   explicit Implementation(const std::shared_ptr<Device> &device) :
       device(device),
       pinned(device),
@@ -43,12 +43,12 @@ struct DeviceNeighbors::Implementation {
   {
   }
 
-  void begin(int ncentres, int nrows, int nspecies, const int *species);
+  void begin(int ncenters, int nrows, int nspecies, const int *species);
   CellGrid make_grid(const double *x, double reach, int *reach_in_cells) const;
   void scan(std::int64_t n, int *values, int *first);
 
   std::shared_ptr<Device> device;
-  int ncentres = 0, nrows = 0, nspecies = 1, most_candidates = 0;
+  int ncenters = 0, nrows = 0, nspecies = 1, most_candidates = 0;
   std::int64_t ncandidates = 0, generation = 0;
   std::vector<int> species_of_rows;
   HostArray<double> pinned;
@@ -57,20 +57,20 @@ struct DeviceNeighbors::Implementation {
   DeviceArray<int> start, taken, sorted, sorted_species, most;
   DeviceArray<double> sorted_x;
   DeviceArray<std::int64_t> sums;
-  HostArray<std::int64_t> counts;    // of candidates: of all centres, and (an int) of one at most
+  HostArray<std::int64_t> counts;    // of candidates: of all centers, and (an int) of one at most
 };
 
-DeviceNeighbors::DeviceNeighbors(std::shared_ptr<Device> device) :
+GpuNeighbors::GpuNeighbors(std::shared_ptr<Device> device) :
     implementation(std::make_unique<Implementation>(device))
 {
 }
 
-DeviceNeighbors::~DeviceNeighbors() = default;
+GpuNeighbors::~GpuNeighbors() = default;
 
-void DeviceNeighbors::Implementation::begin(int ncentres_, int nrows_, int nspecies_,
-                                            const int *species_)
+void GpuNeighbors::Implementation::begin(int ncenters_, int nrows_, int nspecies_,
+                                         const int *species_)
 {
-  ncentres = ncentres_;
+  ncenters = ncenters_;
   nrows = nrows_;
   nspecies = nspecies_;
   static std::atomic<std::int64_t> lists{0};
@@ -79,12 +79,12 @@ void DeviceNeighbors::Implementation::begin(int ncentres_, int nrows_, int nspec
   species.assign(species_of_rows);
 }
 
-void DeviceNeighbors::assign(int ncentres, int nrows, int nspecies, const int *species,
-                             const int *first, const int *candidate)
+void GpuNeighbors::assign(int ncenters, int nrows, int nspecies, const int *species,
+                          const int *first, const int *candidate)
 {
   Implementation &self = *implementation;
-  self.begin(ncentres, nrows, nspecies, species);
-  const std::int64_t ngroups = static_cast<std::int64_t>(ncentres) * nspecies;
+  self.begin(ncenters, nrows, nspecies, species);
+  const std::int64_t ngroups = static_cast<std::int64_t>(ncenters) * nspecies;
   self.ncandidates = first[ngroups];
   self.first.assign(first, ngroups + 1);
   self.candidate.assign(candidate, self.ncandidates);
@@ -95,8 +95,8 @@ void DeviceNeighbors::assign(int ncentres, int nrows, int nspecies, const int *s
 }
 
 // Cells of half the reach, fewer where space is mostly empty.
-CellGrid DeviceNeighbors::Implementation::make_grid(const double *x, double reach,
-                                                    int *reach_in_cells) const
+CellGrid GpuNeighbors::Implementation::make_grid(const double *x, double reach,
+                                                 int *reach_in_cells) const
 {
   CellGrid grid{};
   double extent[3] = {0.0, 0.0, 0.0};
@@ -123,7 +123,7 @@ CellGrid DeviceNeighbors::Implementation::make_grid(const double *x, double reac
   return grid;
 }
 
-void DeviceNeighbors::Implementation::scan(std::int64_t n, int *values, int *first)
+void GpuNeighbors::Implementation::scan(std::int64_t n, int *values, int *first)
 {
   const std::int64_t nchunks = (n + SumChunks::size - 1) / SumChunks::size;
   std::int64_t *const before = sums.reserve(nchunks + 1);
@@ -132,14 +132,14 @@ void DeviceNeighbors::Implementation::scan(std::int64_t n, int *values, int *fir
   device->run(nchunks, AddChunks{n, before, values, first});
 }
 
-void DeviceNeighbors::build(int ncentres, int nrows, int nspecies, const double *x,
-                            const int *species, double reach)
+void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const double *x, const int *species,
+                         double reach)
 {
   Implementation &self = *implementation;
   Device &device = *self.device;
-  self.begin(ncentres, nrows, nspecies, species);
+  self.begin(ncenters, nrows, nspecies, species);
   update(x);
-  const std::int64_t ngroups = static_cast<std::int64_t>(ncentres) * nspecies;
+  const std::int64_t ngroups = static_cast<std::int64_t>(ncenters) * nspecies;
   self.ncandidates = self.most_candidates = 0;
   self.first.clear(ngroups + 1);
   if (ngroups == 0) return device.synchronize();
@@ -172,7 +172,7 @@ void DeviceNeighbors::build(int ncentres, int nrows, int nspecies, const double 
   search.sorted_species = self.sorted_species.get();
   search.count = self.first.get();
   search.most = self.most.get();
-  device.run(ncentres, search);
+  device.run(ncenters, search);
   self.scan(ngroups, self.first.get(), self.first.get());
   const std::int64_t nchunks = (ngroups + SumChunks::size - 1) / SumChunks::size;
   std::int64_t *const counts = self.counts.reserve(2);
@@ -183,10 +183,10 @@ void DeviceNeighbors::build(int ncentres, int nrows, int nspecies, const double 
   std::memcpy(&self.most_candidates, counts + 1, sizeof self.most_candidates);
   require_short_list(self.ncandidates);
   search.candidate = self.candidate.reserve(self.ncandidates);
-  device.run(ncentres, search);
+  device.run(ncenters, search);
 }
 
-void DeviceNeighbors::update(const double *x)
+void GpuNeighbors::update(const double *x)
 {
   Implementation &self = *implementation;
   const std::size_t n = 3 * static_cast<std::size_t>(self.nrows);
@@ -197,25 +197,25 @@ void DeviceNeighbors::update(const double *x)
   self.x.assign(staged, n);
 }
 
-const std::shared_ptr<Device> &DeviceNeighbors::device() const { return implementation->device; }
-int DeviceNeighbors::ncentres() const { return implementation->ncentres; }
-int DeviceNeighbors::nrows() const { return implementation->nrows; }
-int DeviceNeighbors::nspecies() const { return implementation->nspecies; }
-int DeviceNeighbors::most_candidates() const { return implementation->most_candidates; }
-std::int64_t DeviceNeighbors::generation() const { return implementation->generation; }
-const std::vector<int> &DeviceNeighbors::species_of_rows() const
+const std::shared_ptr<Device> &GpuNeighbors::device() const { return implementation->device; }
+int GpuNeighbors::ncenters() const { return implementation->ncenters; }
+int GpuNeighbors::nrows() const { return implementation->nrows; }
+int GpuNeighbors::nspecies() const { return implementation->nspecies; }
+int GpuNeighbors::most_candidates() const { return implementation->most_candidates; }
+std::int64_t GpuNeighbors::generation() const { return implementation->generation; }
+const std::vector<int> &GpuNeighbors::species_of_rows() const
 {
   return implementation->species_of_rows;
 }
-const double *DeviceNeighbors::x() const { return implementation->x.get(); }
-const int *DeviceNeighbors::species() const { return implementation->species.get(); }
-const int *DeviceNeighbors::first() const { return implementation->first.get(); }
-const int *DeviceNeighbors::candidate() const { return implementation->candidate.get(); }
+const double *GpuNeighbors::x() const { return implementation->x.get(); }
+const int *GpuNeighbors::species() const { return implementation->species.get(); }
+const int *GpuNeighbors::first() const { return implementation->first.get(); }
+const int *GpuNeighbors::candidate() const { return implementation->candidate.get(); }
 
-void DeviceNeighbors::download(std::vector<int> &first, std::vector<int> &candidate) const
+void GpuNeighbors::download(std::vector<int> &first, std::vector<int> &candidate) const
 {
   const Implementation &self = *implementation;
-  first.resize(static_cast<std::size_t>(self.ncentres) * self.nspecies + 1);
+  first.resize(static_cast<std::size_t>(self.ncenters) * self.nspecies + 1);
   candidate.resize(self.ncandidates);
   self.first.download(first.data(), first.size());
   self.candidate.download(candidate.data(), candidate.size());

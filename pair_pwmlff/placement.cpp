@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-#include "device_map.h"
+#include "placement.h"
 
 #include <algorithm>
 #include <array>
@@ -154,10 +154,10 @@ std::string rank_on_host(MPI_Comm comm)
 DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &policy)
 {
   DeviceChoice choice;
-  if (policy.kind == pwmlff::DevicePolicy::Kind::cpu) return choice;    // no driver is even asked
+  if (policy.mode == pwmlff::DevicePolicy::Mode::cpu) return choice;    // no driver is even asked
 
   pwmlff_cuda cuda{};
-  choice.warn_of_idle = policy.kind != pwmlff::DevicePolicy::Kind::list && ranks.npartitions == 1;
+  choice.warn_of_idle = policy.mode != pwmlff::DevicePolicy::Mode::list && ranks.npartitions == 1;
   choice.visible = list_gpus(cuda);
   const Place place = place_of(ranks, choice.visible, choice.note);
 

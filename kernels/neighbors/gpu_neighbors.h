@@ -3,9 +3,9 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Atoms and their candidates for neighbours on a device, shared by all models of an ensemble.
+// Atoms and their candidates for neighbors on a device, shared by all models of an ensemble.
 //
-// Rows are atoms, the first ncentres of them those whose energies are wanted. A list is taken from
+// Rows are atoms, the first ncenters of them those whose energies are wanted. A list is taken from
 // the host or made on the device by a cell list; it serves until the atoms have moved too far, and
 // only positions go up in between.
 
@@ -24,36 +24,36 @@ namespace pwmlff {
 /// @throws std::runtime_error where a list of so many entries is too long for 32-bit indices
 PWMLFF_KERNELS_API void require_short_list(std::int64_t nentries);
 
-class PWMLFF_KERNELS_API DeviceNeighbors {
+class PWMLFF_KERNELS_API GpuNeighbors {
  public:
-  explicit DeviceNeighbors(std::shared_ptr<Device> device);
-  ~DeviceNeighbors();
-  DeviceNeighbors(const DeviceNeighbors &) = delete;
-  DeviceNeighbors &operator=(const DeviceNeighbors &) = delete;
+  explicit GpuNeighbors(std::shared_ptr<Device> device);
+  ~GpuNeighbors();
+  GpuNeighbors(const GpuNeighbors &) = delete;
+  GpuNeighbors &operator=(const GpuNeighbors &) = delete;
 
   /// Take a list that the host has made.
   /// @param species [nrows] of the model, or -1: takes no part
-  /// @param first [ncentres*nspecies + 1]
-  /// @param candidate rows of species s near centre i, from first[i*nspecies+s] up to
+  /// @param first [ncenters*nspecies + 1]
+  /// @param candidate rows of species s near center i, from first[i*nspecies+s] up to
   ///                  first[i*nspecies+s+1]
-  void assign(int ncentres, int nrows, int nspecies, const int *species, const int *first,
+  void assign(int ncenters, int nrows, int nspecies, const int *species, const int *first,
               const int *candidate);
 
-  /// Make the list of all rows closer than `reach` to a centre, in an order that depends on the
+  /// Make the list of all rows closer than `reach` to a center, in an order that depends on the
   /// positions only. Positions are Cartesian; images are rows of their own.
   /// @param x [nrows, 3] @param species [nrows]
   /// @throws std::runtime_error where the list would be too long for 32-bit indices
-  void build(int ncentres, int nrows, int nspecies, const double *x, const int *species,
+  void build(int ncenters, int nrows, int nspecies, const double *x, const int *species,
              double reach);
 
   /// Send the current positions [nrows, 3]. They may change again at once.
   void update(const double *x);
 
   const std::shared_ptr<Device> &device() const;
-  int ncentres() const;
+  int ncenters() const;
   int nrows() const;
   int nspecies() const;
-  int most_candidates() const;                        // of one centre
+  int most_candidates() const;                        // of one center
   std::int64_t generation() const;                    // of the list; no other list has it
   const std::vector<int> &species_of_rows() const;    // [nrows]
 

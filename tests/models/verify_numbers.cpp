@@ -3,17 +3,19 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Lets models that differ in one number prove that they are the same, and prints what the proof says.
+// Lets models that differ in one number prove that they are the same, and prints what the proof
+// says.
 
 #include "models/neighbors.h"
-#include "models/proof.h"
+#include "models/verification.h"
 
 #include <iostream>
 #include <limits>
 
 namespace pwmlff::models {
 
-// Each atom has energy 1 and force 1; one number of one cluster (by its number of atoms) is another.
+// Each atom has energy 1 and force 1; one number of one cluster (by its number of atoms) is
+// another.
 struct Constant : Model {
   static ModelInfo about()
   {
@@ -31,7 +33,7 @@ struct Constant : Model {
   bool has_atom_virial() const override { return false; }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &) override
   {
-    const std::size_t n = neighbors.ncentres();
+    const std::size_t n = neighbors.ncenters();
     energies.assign(n, 1.0);
     forces.assign(3 * n, 1.0);
     result.energy = static_cast<double>(n);

@@ -6,7 +6,7 @@ from cpp import compile_and_run
 
 
 def test_every_number_counts(tmp_path):
-    lines = compile_and_run("models/proof_of_numbers.cpp", tmp_path)
+    lines = compile_and_run("models/verify_numbers.cpp", tmp_path)
     said = dict(line.split(": ", 1) for line in lines)
     assert {name for name, text in said.items() if not text} == {
         "same", "rounding", "file NaN at overlap",

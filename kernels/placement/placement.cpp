@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-#include "device_map.h"
+#include "placement.h"
 
 #include <algorithm>
 #include <charconv>
@@ -26,12 +26,12 @@ std::string number_of_gpus(int nvisible)
 
 DevicePolicy parse_device_policy(const std::string &text)
 {
-  using Kind = DevicePolicy::Kind;
-  if (text == "auto") return {Kind::automatic, {}};
-  if (text == "cpu") return {Kind::cpu, {}};
-  if (text == "gpu") return {Kind::gpu, {}};
+  using Mode = DevicePolicy::Mode;
+  if (text == "auto") return {Mode::automatic, {}};
+  if (text == "cpu") return {Mode::cpu, {}};
+  if (text == "gpu") return {Mode::gpu, {}};
 
-  DevicePolicy policy{Kind::list, {}};
+  DevicePolicy policy{Mode::list, {}};
   const char *at = text.data();
   const char *const end = at + text.size();
   for (;;) {
@@ -55,16 +55,16 @@ int device_of_rank(int local_rank, int local_size, int nvisible, const DevicePol
   if (nvisible < 0)
     throw std::invalid_argument("number of GPUs is " + std::to_string(nvisible) +
                                 ", expected 0 or more");
-  switch (policy.kind) {
-    case DevicePolicy::Kind::cpu:
+  switch (policy.mode) {
+    case DevicePolicy::Mode::cpu:
       return CPU;
-    case DevicePolicy::Kind::automatic:
+    case DevicePolicy::Mode::automatic:
       return nvisible == 0 ? CPU : local_rank % nvisible;
-    case DevicePolicy::Kind::gpu:
+    case DevicePolicy::Mode::gpu:
       if (nvisible == 0)
         throw std::invalid_argument("device is gpu, but no GPU is visible; use device auto or cpu");
       return local_rank % nvisible;
-    case DevicePolicy::Kind::list:
+    case DevicePolicy::Mode::list:
       break;
   }
   const int largest = *std::max_element(policy.gpus.begin(), policy.gpus.end());

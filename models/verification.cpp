@@ -3,7 +3,7 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-#include "proof.h"
+#include "verification.h"
 
 #include "neighbors.h"
 
@@ -29,8 +29,8 @@ struct Shape {
   bool must_be_finite;    // what the file's own code gives
 };
 
-// Distances as in condensed matter; shorter ones, down to a fifth of the cutoff, and beyond it; and a few
-// atoms that nearly overlap, where a file may give anything.
+// Distances as in condensed matter; shorter ones, down to a fifth of the cutoff, and beyond it; and
+// a few atoms that nearly overlap, where a file may give anything.
 constexpr Shape SHAPES[] = {{24, 0.4, 1.5, true}, {24, 0.2, 1.2, true}, {6, 0.04, 0.3, false}};
 
 /// A cluster in the form of LAMMPS's arrays; LAMMPS type = species + 1. All pairs are in the list.
@@ -128,7 +128,7 @@ std::string compare(const char *what, std::span<const double> expected, const do
 struct Values {
   Values(const Evaluation &of, const Neighbors &neighbors) :
       energy(of.energy),
-      atom_energy(of.atom_energy, of.atom_energy + neighbors.ncentres()),
+      atom_energy(of.atom_energy, of.atom_energy + neighbors.ncenters()),
       force(of.force, of.force + 3 * static_cast<std::size_t>(neighbors.nrows())),
       virial(of.virial)
   {

@@ -5,8 +5,9 @@
 
 // The GPUs that this process sees, in plain C types so that Python reads them through ctypes.
 //
-// Listing them makes no CUDA context, so it takes no memory on any GPU and disturbs nobody. In a build
-// without CUDA, and on a machine without a driver, the same functions say that there is none, and why.
+// Listing them makes no CUDA context, so it takes no memory on any GPU and disturbs nobody. In a
+// build without CUDA, and on a machine without a driver, the same functions say that there is none,
+// and why.
 
 #ifndef PWMLFF_DEVICE_INVENTORY_H
 #define PWMLFF_DEVICE_INVENTORY_H
@@ -36,8 +37,8 @@ struct pwmlff_cuda {
 /// Number of visible GPUs; the first `capacity` of them are written to gpus[].
 int pwmlff_gpus(struct pwmlff_gpu *gpus, int capacity, struct pwmlff_cuda *cuda);
 
-/// Memory of one GPU in bytes. Makes a context on that GPU and on no other, and leaves it the current one
-/// of this thread.
+/// Memory of one GPU in bytes. Makes a context on that GPU and on no other, and leaves it the
+/// current one of this thread.
 /// @return 0, or -1 for an error whose text is then in message[0 .. size-1]
 int pwmlff_gpu_memory(int gpu, uint64_t *free_bytes, uint64_t *total_bytes, char *message,
                       int size);

@@ -5,8 +5,8 @@
 
 // Proof that two evaluations of a model are the same, on a structure made for it.
 
-#ifndef PWMLFF_PROOF_H
-#define PWMLFF_PROOF_H
+#ifndef PWMLFF_VERIFICATION_H
+#define PWMLFF_VERIFICATION_H
 
 #include "model.h"
 #include "model_file.h"
@@ -17,8 +17,8 @@
 
 namespace pwmlff::models {
 
-/// How far results may be apart, relative to the largest energy of an atom or force component in the
-/// structure, or to 1 eV and 1 eV/angstrom where these are smaller.
+/// How far results may be apart, relative to the largest energy of an atom or force component in
+/// the structure, or to 1 eV and 1 eV/angstrom where these are smaller.
 struct Gate {
   double energy;         // of the whole, per atom
   double atom_energy;    // of one atom
@@ -28,10 +28,12 @@ struct Gate {
 /// The gate of a precision of the fused engine: exact, double or mixed.
 Gate gate_of(const std::string &precision);
 
-/// Evaluate both models on random clusters of the species that take part, each with an isolated atom: of distances as
-/// in condensed matter, of shorter ones up to the cutoff, and a small one of atoms that nearly overlap. They are
-/// the same for the same model. A model that finds neighbors by itself has to do so, too.
-/// @return empty where energies, atomic energies, forces and virials agree within the gate, else what differs
+/// Evaluate both models on random clusters of the species that take part, each with an isolated
+/// atom: of distances as in condensed matter, of shorter ones up to the cutoff, and a small one of
+/// atoms that nearly overlap. They are the same for the same model. A model that finds neighbors by
+/// itself has to do so, too.
+/// @return empty where energies, atomic energies, forces and virials agree within the gate, else
+///        what differs
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate);
 
@@ -39,8 +41,8 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
 /// @param make     makes it, or throws
 /// @param why_not  set where there is none
 template <class Make>
-std::unique_ptr<Model> proved(Model &expected, const std::vector<bool> &present, const Gate &gate,
-                              Make make, std::string &why_not)
+std::unique_ptr<Model> verified(Model &expected, const std::vector<bool> &present, const Gate &gate,
+                                Make make, std::string &why_not)
 {
   try {
     std::unique_ptr<Model> found = make();

@@ -3,8 +3,8 @@
    SPDX-License-Identifier: GPL-2.0-or-later
 ------------------------------------------------------------------------- */
 
-// Which rank runs on which GPU: a function of numbers alone, the same for the pair style, for Python
-// and for a plan of machines that are not there.
+// Which rank runs on which GPU: a function of numbers alone, the same for the pair style, for
+// Python and for a plan of machines that are not there.
 //
 //   auto   GPU  local_rank modulo nvisible;  the CPU where no GPU is visible
 //   gpu    the same, but an error where no GPU is visible
@@ -19,8 +19,8 @@
 //   node-local  other nodes do not matter, so they may have any number of ranks and GPUs.
 // A launcher that shows each rank one GPU of its own gives every rank that GPU, as its number 0.
 
-#ifndef PWMLFF_DEVICE_DEVICE_MAP_H
-#define PWMLFF_DEVICE_DEVICE_MAP_H
+#ifndef PWMLFF_PLACEMENT_PLACEMENT_H
+#define PWMLFF_PLACEMENT_PLACEMENT_H
 
 #include <string>
 #include <vector>
@@ -32,12 +32,12 @@ constexpr int CPU = -1;
 
 /// What a user asks for.
 struct DevicePolicy {
-  enum class Kind { automatic, cpu, gpu, list };
-  Kind kind = Kind::automatic;
+  enum class Mode { automatic, cpu, gpu, list };
+  Mode mode = Mode::automatic;
   std::vector<int> gpus;    // of a list
 
   /// Whether a GPU must be used, or the run stops.
-  bool demands_gpu() const { return kind == Kind::gpu || kind == Kind::list; }
+  bool demands_gpu() const { return mode == Mode::gpu || mode == Mode::list; }
 };
 
 /// Read "auto", "cpu", "gpu" or a list like "0" or "0,1,3", in which a GPU may occur several times.
@@ -47,16 +47,17 @@ DevicePolicy parse_device_policy(const std::string &text);
 /// Index of the GPU of a rank among those it sees, or CPU.
 /// @param local_rank  0 .. local_size-1
 /// @param nvisible    number of GPUs that the rank sees
-/// @throws std::invalid_argument where a GPU is demanded and there is none, where a list names one that is
-///         not there (for every rank, not only for the one that it falls to), or for impossible numbers
+/// @throws std::invalid_argument where a GPU is demanded and there is none, where a list names one
+///         that is not there (for every rank, not only for the one that it falls to), or for
+///         impossible numbers
 int device_of_rank(int local_rank, int local_size, int nvisible, const DevicePolicy &policy);
 
 }    // namespace pwmlff
 
 extern "C" {
 
-/// The same for other languages: the index of the GPU, -1 for the CPU, or -2 for an error whose text,
-/// ended by a zero, is then in message[0 .. size-1].
+/// The same for other languages: the index of the GPU, -1 for the CPU, or -2 for an error whose
+/// text, ended by a zero, is then in message[0 .. size-1].
 int pwmlff_device_of_rank(int local_rank, int local_size, int nvisible, const char *policy,
                           char *message, int size);
 }
