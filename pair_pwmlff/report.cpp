@@ -25,6 +25,7 @@ std::string describe(const Ensemble &models, const std::string &style,
                      const std::string &out_file)
 {
   std::string text = "Pair style pwmlff:\n";
+  if (*PWMLFF_COMMIT) text += "  compiled from commit " PWMLFF_COMMIT "\n";
   if (is_matpl(style))
     text += fmt::format("  pair_style {} is run by pair_style pwmlff, with the defaults out_freq 1 "
                         "and out_file explr.error\n",

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from ase import Atoms
+
+import dp_oracle
 
 DATA_VARIABLE = "PWMLFF_TEST_DATA"
 #: Few tests that take a minute each (a compiler reads torch's headers, hundreds of runs).
@@ -36,15 +41,57 @@ def hfo2_folder() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def hfo2_model(hfo2_folder):
-    """DP with the HfO2 parameters."""
-    from pwmlff.models import DP
+@dataclass(frozen=True)
+class Oracle:
+    """A DP in the original's padded form, structures, and numbers that are not this project's."""
 
-    with np.load(hfo2_folder / "parameters.npz") as params:
-        return DP.from_parameters(
-            params, atom_type=(8, 72), rmax=6.0, rmin=0.5, max_neighbor=100, m2=16
+    model: Any  # pwmlff.models.DP
+    frames: list[tuple[Atoms, Any]]  # pwmlff.reference.Result
+
+
+@pytest.fixture(scope="session", params=["tiny", "hfo2"])
+def oracle(request) -> Oracle:
+    """Numbers of tests/dp_oracle.py, and those of the original implementation where they are."""
+    from pwmlff.models import DP
+    from pwmlff.reference import Result
+
+    def result(data):
+        return Result(*(data(name) for name in ("energy", "atom_energy", "forces", "virial")))
+
+    if request.param == "tiny":
+        with np.load(dp_oracle.FILE) as data:
+            parameters = {
+                name.removeprefix("parameters/"): data[name]
+                for name in data
+                if name.startswith("parameters/")
+            }
+            frames = []
+            while (prefix := f"frame{len(frames)}/") + "numbers" in data:
+                atoms = Atoms(
+                    *(data[prefix + name] for name in ("numbers", "positions")),
+                    cell=data[prefix + "cell"],
+                    pbc=True,
+                )
+                frames.append((atoms, result(lambda name, at=prefix: data[at + name])))
+        model = DP.from_parameters(
+            parameters, atom_type=dp_oracle.ATOM_TYPE, rmax=dp_oracle.RMAX, rmin=dp_oracle.RMIN,
+            max_neighbor=dp_oracle.MAX_NEIGHBOR, m2=dp_oracle.M2,
+        )  # fmt: skip
+        return Oracle(model, frames)
+    folder = request.getfixturevalue("hfo2_folder")
+    with np.load(folder / "parameters.npz") as parameters:
+        model = DP.from_parameters(
+            parameters, atom_type=(8, 72), rmax=6.0, rmin=0.5, max_neighbor=100, m2=16
         )
+    with np.load(folder / "reference.npz") as data:
+        frames = [
+            (
+                Atoms(data["numbers"], data["positions"][k], cell=data["cell"][k], pbc=True),
+                result(lambda name, k=k: data[name][k]),
+            )
+            for k in range(len(data["energy"]))
+        ]
+    return Oracle(model, frames)
 
 
 @pytest.fixture(scope="session")

@@ -303,13 +303,17 @@ def choose(
         raise Failure(f"engine is '{engine}', expected one of {', '.join(ENGINES)}")
     if precision not in PRECISIONS:
         raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
-    module, info = model_file.open_model(path)
+    module = None
+    try:
+        info = model_file.describe_unopened(path)
+    except Failure:  # only the code of the file could tell; other failures come again
+        module, info = model_file.open_model(path)
     chosen = [z for z in info.atom_type if elements is None or z in elements]
     unknown = sorted(set(elements or ()) - set(chosen))
     if unknown or not chosen:
         raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
     if engine == "reference":
-        return Choice(Reference(module, chosen), info)
+        return Choice(Reference(module or model_file.load(path), chosen), info)
     compiled = Compiled(path, info, engine, precision, chosen, nthreads, skin, device)
     return Choice(compiled, info, compiled.passed_over)
 

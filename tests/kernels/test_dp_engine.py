@@ -147,17 +147,10 @@ def test_named_systems(any_engine, name, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_hfo2_frames(any_engine, hfo2_model, hfo2_folder, precision):
-    run = any_engine(hfo2_model, precision)
-    with np.load(hfo2_folder / "reference.npz") as reference:
-        for k in range(len(reference["energy"])):
-            atoms = Atoms(
-                reference["numbers"],
-                positions=reference["positions"][k],
-                cell=reference["cell"][k],
-                pbc=True,
-            )
-            check(run(atoms), evaluate(hfo2_model, atoms), precision)
+def test_oracle(any_engine, oracle, precision):
+    run = any_engine(oracle.model, precision)
+    for atoms, expected in oracle.frames:
+        check(run(atoms), expected, precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -48,20 +48,18 @@ def assert_equal(
 
 @every_engine
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_hfo2_frames(lammps: Lammps, hfo2_folder, hfo2_model, ranks):
-    """The original implementation's numbers, frame after frame with `clear` between them."""
-    lammps.save(hfo2_model)
-    with np.load(hfo2_folder / "reference.npz") as archive:
-        data = {name: archive[name] for name in archive}
+def test_oracle(lammps: Lammps, oracle, ranks):
+    """Numbers that are not this project's, frame after frame with `clear` between them."""
+    lammps.save(oracle.model)
+    types = oracle.model.atom_type[::-1]
     text, prisms = "", []
-    for k in range(5):
-        atoms = Atoms(data["numbers"], data["positions"][k], cell=data["cell"][k], pbc=True)
-        prisms.append(lammps.data(atoms, [72, 8], f"{k}.data"))
+    for k, (atoms, _) in enumerate(oracle.frames):
+        prisms.append(lammps.data(atoms, types, f"{k}.data"))
         text += f"clear\n{read(atoms, f'{k}.data')}pair_style pwmlff model.pt\n"
-        text += f"pair_coeff * * Hf O\n{MEASURE}run 0\n{DUMP.replace('atoms', str(k))}"
+        text += f"pair_coeff * * {symbols(types)}\n{MEASURE}run 0\n"
+        text += DUMP.replace("atoms", str(k))
     run = lammps.run(text, ranks)
-    for k, prism in enumerate(prisms):
-        expected = Result(*(data[x][k] for x in ("energy", "atom_energy", "forces", "virial")))
+    for k, (prism, (_, expected)) in enumerate(zip(prisms, oracle.frames, strict=True)):
         assert_equal(lammps, run, expected, prism, f"{k}.dump", k)
 
 

@@ -48,30 +48,19 @@ def assert_same(actual, expected, atol=1e-11, **kwargs):
 # Against the original implementation
 
 
-@pytest.fixture(scope="module")
-def hfo2_file(hfo2_model, tmp_path_factory):
-    path = tmp_path_factory.mktemp("dp") / "hfo2.pt"
-    assert hfo2_model.save(path) == path
-    return torch.jit.load(path)
-
-
-@pytest.mark.parametrize("frame", range(5))
-def test_hfo2(hfo2_folder, hfo2_file, frame):
-    with np.load(hfo2_folder / "reference.npz") as data:
-        numbers = data["numbers"]
-        positions, cell = data["positions"][frame], data["cell"][frame]
-        energy, atom_energy = data["energy"][frame], data["atom_energy"][frame]
-        forces, virial = data["forces"][frame], data["virial"][frame]
-    inputs = pad_neighbors(
-        Atoms(numbers, positions=positions, cell=cell, pbc=True), (8, 72), 6.0, 100
-    )
-    etot, ei, force, egroup, v = hfo2_file(*inputs)
-    assert egroup is None
-    assert etot.shape == (1, 1)
-    np.testing.assert_allclose(etot.item() / 96, energy / 96, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(by_atom(ei[0], numbers, (8, 72)), atom_energy, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(force[0], forces, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(v.reshape(3, 3), virial, rtol=0, atol=1e-8)
+def test_oracle(oracle, tmp_path):
+    path = tmp_path / "model.pt"
+    assert oracle.model.save(path) == path
+    module = torch.jit.load(path)
+    for atoms, expected in oracle.frames:
+        etot, ei, force, egroup, v = module(*inputs_of(oracle.model, atoms))
+        assert egroup is None
+        assert etot.shape == (1, 1)
+        found = by_atom(ei[0], atoms.numbers, oracle.model.atom_type)
+        assert abs(etot.item() - expected.energy) / len(atoms) < 1e-9
+        np.testing.assert_allclose(found, expected.atom_energy, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(force[0, : len(atoms)], expected.forces, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(v.reshape(3, 3), expected.virial, rtol=0, atol=1e-8)
 
 
 # The contract of the file

@@ -8,27 +8,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from ase import Atoms
 from ase.neighborlist import neighbor_list
 
+import dp_oracle
 from pwmlff.models import DP, DPConfig, pad_neighbors
 from pwmlff.reference import evaluate
 
 STEP = 1e-4
 
 
-@pytest.mark.parametrize("frame", range(5))
-def test_hfo2(hfo2_folder, hfo2_model, frame):
-    with np.load(hfo2_folder / "reference.npz") as data:
-        atoms = Atoms(data["numbers"], data["positions"][frame], cell=data["cell"][frame], pbc=True)
-        expected = {
-            name: data[name][frame] for name in ("energy", "atom_energy", "forces", "virial")
-        }
-    result = evaluate(hfo2_model, atoms)
-    assert abs(result.energy - expected["energy"]) / len(atoms) < 1e-9
-    np.testing.assert_allclose(result.atom_energy, expected["atom_energy"], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(result.forces, expected["forces"], rtol=0, atol=1e-9)
-    np.testing.assert_allclose(result.virial, expected["virial"], rtol=0, atol=1e-8)
+def test_oracle(oracle):
+    for atoms, expected in oracle.frames:
+        result = evaluate(oracle.model, atoms)
+        assert abs(result.energy - expected.energy) / len(atoms) < 1e-9
+        np.testing.assert_allclose(result.atom_energy, expected.atom_energy, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(result.forces, expected.forces, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(result.virial, expected.virial, rtol=0, atol=1e-8)
+
+
+def test_oracle_is_reproduced():
+    """The numbers in the file are those that the formulas give."""
+    with np.load(dp_oracle.FILE) as data:
+        parameters = {
+            name.removeprefix("parameters/"): data[name] for name in data if "layers" in name
+        } | {name: data[f"parameters/{name}"] for name in ("davg", "dstd")}
+        given = [data[f"frame0/{name}"] for name in ("numbers", "positions", "cell")]
+        for name, found in dp_oracle.evaluate(parameters, *given).items():
+            np.testing.assert_allclose(found, data[f"frame0/{name}"], rtol=0, atol=1e-12)
 
 
 def test_forces_are_central_differences(system):
