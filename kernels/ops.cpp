@@ -1,13 +1,9 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // Everything that libpwmlff_kernels shows to TorchScript and Python: torch.ops.pwmlff and
 // torch.classes.pwmlff, and the names that older model files call.
 
 #include "compat/calc_ops.h"
-#include "descriptor/descriptor.h"
 #include "dp/binding.h"
 #include "edge/edge.h"
 #include "training/binding.h"
@@ -16,7 +12,6 @@
 
 TORCH_LIBRARY(pwmlff, m)
 {
-  pwmlff::register_descriptor_ops(m);
   pwmlff::register_dp_engine(m);
   pwmlff::register_edge_ops(m);
   pwmlff::register_training(m);

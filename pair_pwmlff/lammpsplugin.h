@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // The C interface between LAMMPS and a plugin, as documented on LAMMPS's page "Writing plugins".
 // Declared here because installations of LAMMPS do not carry the header.

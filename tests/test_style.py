@@ -40,6 +40,17 @@ def test_layout(command):
     checked(command, *(SOURCES if command[0] == "clang-format" else [ROOT]))
 
 
+def test_columns():
+    """clang-format leaves comments as they are."""
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > 100
+    ]
+    assert not long
+
+
 @pytest.mark.skipif(
     np.lib.NumpyVersion(np.__version__) < "2.3.0", reason="older NumPy is annotated otherwise"
 )

@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // Stands in for LAMMPS's header of this name in installations that leave it out although atom.h
 // includes it (the lammps package 2025.7.22.2.0). atom.h takes references to the type, which

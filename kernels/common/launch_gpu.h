@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // The definitions of launch_cuda and launch_teams_cuda, for files that instantiate them for their
 // kernels: these are compiled as CUDA or, in a build without it, as C++, to functions that refuse.

@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // The ops that DP files call which were exported on a GPU node (or, the same under another name, on
 // a CPU node). Made of torch's own ops, so they run on every device, in float32 and float64, and

@@ -1,11 +1,8 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
-// The formulas of an edge for the CPU, GPUs, training and ops; symbols and signs in network.h.
+// The formulas of an edge for the CPU, GPUs and training; symbols and signs in network.h.
 //
-// T is float or double; V is T, a vector of T (simd.h) or, where operators are enough, at::Tensor.
+// T is float or double; V is T or a vector of T (cpu/simd.h).
 
 #ifndef PWMLFF_DP_PAIR_TERMS_H
 #define PWMLFF_DP_PAIR_TERMS_H
@@ -28,7 +25,7 @@ template <class T, class V> struct SwitchedInverse {
   V s, s1;
 
   /// @param u 0 at and below rmin, 1 at and beyond rmax
-  PWMLFF_FORMULA SwitchedInverse(const V &u, const V &inv_r, T inv_width)
+  PWMLFF_FORMULA SwitchedInverse(V u, V inv_r, T inv_width)
   {
     const V v = T(1) - u;
     s = (u * u * u * (u * (T(15) - T(6) * u) - T(10)) + T(1)) * inv_r;
@@ -36,7 +33,7 @@ template <class T, class V> struct SwitchedInverse {
   }
 
   /// The second derivative.
-  PWMLFF_FORMULA V s2(const V &u, const V &inv_r, T inv_width) const
+  PWMLFF_FORMULA V s2(V u, V inv_r, T inv_width) const
   {
     const V v = T(1) - u;
     return (u * v * (v - u) * (T(-60) * inv_width * inv_width) - T(2) * s1) * inv_r;

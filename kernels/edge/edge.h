@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // Forces and virials from the derivatives of the energy with respect to edge vectors, for any model
 // whose energy is a function of r_ij = x_j - x_i. With g_e = dE/dr_e for edge e from i to j:

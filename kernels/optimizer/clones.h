@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // One binary for all processors of a family: the compiler makes a function with PWMLFF_CLONES once
 // per instruction set and the loader picks. Nothing depends on the choice: sums are of eight lanes

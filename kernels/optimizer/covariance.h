@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // The covariance of a Kalman filter, block by block, in plain C types so that Python hands over
 // NumPy's arrays through ctypes (pwmlff.train.kalman, which states the filter).

@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // What each step of training does with a whole gradient, in one pass each, in plain C types so that
 // Python hands over NumPy's arrays through ctypes (pwmlff.train.steps). The order of all additions

@@ -16,21 +16,6 @@ row 1 the neighbor j), differentiable to any order, float32 and float64:
   ``edge_gather(atoms [nall, w], edge_index, center, neighbor) -> [E, w]``: what the others are
   made of
 
-Parts of a Deep Potential, for training and for new models, as differentiable as the others
-(formulas, units and errors: kernels/descriptor/descriptor.h; M is the width of the embedding):
-
-- ``dp_environment(edge_vec [E, 3], rmin, rmax) -> [E, 4]``: s(r) (1, x/r, y/r, z/r)
-- ``dp_embedding(x [E], weight, bias) -> [E, M]``: an embedding net; lists with one tensor per layer
-- ``table_embedding(x [E], table [intervals, order+1, M], low, width, derivative) -> [E, M]``:
-  piecewise polynomials of x, lowest power first, or a derivative of them
-- ``dp_moments(env [E, 4], g [E, M], center int64 [E], ncenters) -> [ncenters, 4, M]``: sum of
-  env (x) g over the edges of each center
-- ``dp_descriptor(moments [n, 4, M], m2) -> [n, M*m2]``: T^T T[:, :m2], row by row
-- ``dp_fitting(x [n, in], weight, bias, resnet_dt) -> [n]``: a fitting net; one resnet_dt per layer
-  but the last, without elements where there is none
-- ``dp_environment_backward``, ``table_embedding_backward``, ``dp_moments_to_env`` and
-  ``dp_moments_to_g``: what their derivatives are made of
-
 ``torch.classes.pwmlff.DPEngine(model_file, precision, present)`` is the fused engine for Deep
 Potentials; its methods are described in kernels/dp/binding.cpp. ``torch.classes.pwmlff.DPTraining``
 has gradients of energies, forces and virials by the parameters (kernels/training/binding.cpp).

@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // Moves a module to the device "meta", which stands for any other device, and prints where the
 // tensors of the copy and of the original are.

@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // An embedding net as it is, in float64, one neighbor per lane.
 

@@ -1,7 +1,4 @@
-/* -*- c++ -*- ----------------------------------------------------------
-   pair_style pwmlff: machine-learned potentials stored as TorchScript in LAMMPS
-   SPDX-License-Identifier: GPL-2.0-or-later
-------------------------------------------------------------------------- */
+// SPDX-License-Identifier: GPL-2.0-or-later
 
 // The steps of a Deep Potential on a device as team kernels (common/team.h); formulas in network.h,
 // signs in evaluation.h, splines in geometry.h. T is the type of tables, moments and what flows
