@@ -12,6 +12,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -194,14 +195,20 @@ class Compiled:
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
         self.nthreads, self.skin = nthreads, skin
         self._built: tuple[Atoms, Rows] | None = None
-        self._sent: torch.Tensor | None = None  # the list that the model has
+        self._sent: list[torch.Tensor] = []  # the candidates that the model has
+
+    def another(self) -> Compiled:
+        """The same model, not loaded again, for another structure, whose neighbors it keeps."""
+        other = copy(self)
+        other._built = None
+        return other
 
     def compute(self, rows: Rows, atom_virial: bool) -> tuple[Any, ...]:
         """Energy, energies of atoms, forces of rows, virial and, where wanted, virials of rows."""
-        if self._sent is not rows.candidate:  # moved() keeps it
-            self._sent = None
+        if not self._sent or self._sent[0] is not rows.candidate:  # moved() keeps it
+            self._sent.clear()
             self._core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
-            self._sent = rows.candidate
+            self._sent.append(rows.candidate)
         found: tuple[Any, ...] = self._core.evaluate(rows.x, self.nthreads, atom_virial)
         return found[:5]
 
