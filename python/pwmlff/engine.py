@@ -194,13 +194,13 @@ class Compiled:
         self.has_atom_virial: bool = self._core.has_atom_virial()
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
         self.nthreads, self.skin = nthreads, skin
-        self._built: tuple[Atoms, Rows] | None = None
+        self.built: tuple[Atoms, Rows] | None = None  # the structure that rows were made for
         self._sent: list[torch.Tensor] = []  # the candidates that the model has
 
     def another(self) -> Compiled:
         """The same model, not loaded again, for another structure, whose neighbors it keeps."""
         other = copy(self)
-        other._built = None
+        other.built = None
         return other
 
     def compute(self, rows: Rows, atom_virial: bool) -> tuple[Any, ...]:
@@ -214,8 +214,8 @@ class Compiled:
 
     def rows(self, atoms: Atoms) -> Rows:
         """Rows that hold for the structure as it is now."""
-        if self._built is not None:
-            old, rows = self._built
+        if self.built is not None:
+            old, rows = self.built
             if (
                 len(old) == len(atoms)
                 and np.array_equal(old.numbers, atoms.numbers)
@@ -228,7 +228,7 @@ class Compiled:
         rows = Rows.of(atoms, self.atom_type, self.cutoff + self.skin)
         # The constructor copies; atoms.copy() would take constraints and arrays along.
         old = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
-        self._built = old, rows
+        self.built = old, rows
         return rows
 
     def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:

@@ -94,10 +94,10 @@ def test_neighbors_are_kept_only_while_they_hold(calculator, device):
     )
     rebuilt = 0
     for change in changes:
-        before = calc._choice.engine._built
+        before = calc._choice.engine.built
         change(atoms)
         result = calc.get_property("forces", atoms)
-        rebuilt += calc._choice.engine._built is not before
+        rebuilt += calc._choice.engine.built is not before
         np.testing.assert_allclose(result, evaluate(model, atoms).forces, atol=1e-9)
     assert 7 <= rebuilt < len(changes)
 

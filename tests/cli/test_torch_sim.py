@@ -73,10 +73,10 @@ def test_neighbors_are_kept_for_each_system(model):
     systems = [crystal(1), BINARY.atoms()]
     state = ts.io.atoms_to_state(systems, torch.device("cpu"), torch.float64)
     model[1](state)
-    built = [engine._built for engine in model[1]._engines]
+    built = [engine.built for engine in model[1]._engines]
     state.positions += 0.01
     model[1](state)
-    assert all(engine._built is one for engine, one in zip(model[1]._engines, built, strict=True))
+    assert all(engine.built is one for engine, one in zip(model[1]._engines, built, strict=True))
 
 
 def test_refusals(model):
