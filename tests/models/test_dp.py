@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import io
 from dataclasses import replace
+from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 import torch
 from ase import Atoms
 
+from pwmlff import models
 from pwmlff.models import DP, DPConfig, pad_neighbors
 
 OUTPUTS = ("Etot", "Ei", "Force", "Egroup", "Virial")
@@ -89,6 +92,24 @@ def test_attributes_and_parameter_names(binary):
             expected[f"fitting_net.{net}.layers.{k}.bias"] = (1, widths[k + 1])
         expected[f"fitting_net.{net}.layers.1.resnet_dt"] = (1, 10)
     assert shapes == expected
+
+
+def test_file_tells_nothing_of_the_machine(binary, tmp_path):
+    """No paths of sources; all else is what torch writes, tensors where torch has them."""
+    model = binary.model().eval()
+    model.save(tmp_path / "model.pt")
+    (tmp_path / "model").mkdir()
+    torch.jit.save(torch.jit.script(model), tmp_path / "model" / "model.pt")
+    with ZipFile(tmp_path / "model.pt") as ours, ZipFile(tmp_path / "model" / "model.pt") as torchs:
+        assert ours.testzip() is None
+        assert {n for n in torchs.namelist() if "debug_pkl" not in n} == set(ours.namelist())
+        for member in ours.infolist():
+            contents = ours.read(member)
+            assert str(Path(models.__file__).parent).encode() not in contents
+            if "serialization_id" not in member.filename:
+                assert contents == torchs.read(member.filename)
+            begin = member.header_offset + 30 + len(member.filename) + len(member.extra)
+            assert begin % 64 == 0
 
 
 def test_save_keeps_training_flag_and_writes_eval_mode(binary, tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import struct
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -16,6 +19,10 @@ from torch import nn
 from pwmlff.archive import CARD
 from pwmlff.files import write_whole
 from pwmlff.report import plain
+
+#: Of a ZIP archive: bytes before a member's name; an extra field's number and length, and the
+#: number that torch uses for padding.
+HEADER, FIELD, PADDING, ALIGNMENT = 30, struct.Struct("<HH"), 0x4246, 64
 
 
 def save_model(
@@ -47,8 +54,29 @@ def save_model(
             _write(scripted, draft, extra)
         finally:
             module.train(training)
-        write_whole(target, draft.read_bytes())
+        write_whole(target, without_source_paths(draft.read_bytes()))
     return path
+
+
+def without_source_paths(contents: bytes) -> bytes:
+    """An archive of torch's without its notes for error messages, with paths of the machine.
+
+    Other members stay as they are, their bytes at multiples of 64, as torch has them.
+    """
+    result = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(contents)) as source,
+        zipfile.ZipFile(result, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for member in source.infolist():
+            if member.filename.endswith(".debug_pkl"):
+                continue
+            kept = zipfile.ZipInfo(member.filename)
+            begin = result.tell() + HEADER + len(member.filename.encode())
+            padding = -(begin + FIELD.size) % ALIGNMENT
+            kept.extra = FIELD.pack(PADDING, padding) + bytes(padding)
+            archive.writestr(kept, source.read(member))
+    return result.getvalue()
 
 
 def _write(scripted: torch.jit.ScriptModule, path: Path, extra: dict[str, str]) -> None:
