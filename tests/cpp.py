@@ -18,7 +18,7 @@ def compiled(source: str, folder: Path, *options: str) -> Path:
     base, ours = Path(torch.__file__).parent, Path(plugin.library()).parent
     includes = [base / "include", base / "include/torch/csrc/api/include", ".", "kernels"]
     libraries = [
-        ours / f"libpwmlff_{name}.so" for name in ("archive", "device", "kernels", "models")
+        ours / f"libpwmlff_{name}.so" for name in ("archive", "kernels", "models", "placement")
     ]
     subprocess.run(
         [

@@ -23,7 +23,7 @@ from pwmlff.engine import choose
 from pwmlff.report import Failure
 from pwmlff.train.card import make
 from pwmlff.train.config import from_command
-from pwmlff.train.errors import of as errors_of
+from pwmlff.train.errors import compute as errors_of
 from systems import SYSTEMS, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]

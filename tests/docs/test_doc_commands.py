@@ -392,6 +392,8 @@ def test_python(block, folder, monkeypatch):
     """With the names that a reader has: torch, and atoms of a structure."""
     import torch
 
+    if "import torch_sim" in block.text:
+        pytest.importorskip("torch_sim")
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     names = {"torch": torch, "Tensor": torch.Tensor, "atoms": ase.io.read("structure.xyz")}

@@ -21,7 +21,7 @@ from pwmlff import plugin
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_VARIABLE = "PWMLFF_BUILD_FOLDER"
-LIBRARIES = ("kernels", "archive", "device", "optimizer")
+LIBRARIES = ("kernels", "archive", "optimizer", "placement")
 
 # Namespaces of the backends, and what GCC and Clang add to the names of target_clones.
 TAGS = {

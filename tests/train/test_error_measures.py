@@ -21,7 +21,7 @@ from pwmlff import reference
 from pwmlff.cli import app
 from pwmlff.report import Failure
 from pwmlff.train import charts, evaluate
-from pwmlff.train.errors import MAGNITUDES, of, worst_atoms, worst_frames
+from pwmlff.train.errors import MAGNITUDES, compute, worst_atoms, worst_frames
 from pwmlff.train.frames import Frames
 from systems import SYSTEMS
 
@@ -49,7 +49,7 @@ def predicted(frames: Frames, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np
 def test_against_loops_over_frames(labelled: Frames):  # noqa: PLR0912
     """Every number of every breakdown, frame by frame and atom by atom."""
     energy, forces, virial = predicted(labelled)
-    found = of(labelled, energy, forces, virial)
+    found = compute(labelled, energy, forces, virial)
     lists: dict = {}
     for k in range(len(labelled)):
         n = labelled.natoms[k]
@@ -96,7 +96,7 @@ def test_against_loops_over_frames(labelled: Frames):  # noqa: PLR0912
 
 
 def test_units_lj(labelled: Frames):
-    metal, lj = (of(labelled, *predicted(labelled), units) for units in ("metal", "lj"))
+    metal, lj = (compute(labelled, *predicted(labelled), units) for units in ("metal", "lj"))
     for quantity in ("energy", "force", "virial"):
         one, other = (getattr(errors, quantity).rmse for errors in (metal, lj))
         assert one == pytest.approx(1000 * other, rel=1e-12)
@@ -108,17 +108,17 @@ def test_no_number_is_no_label(labelled: Frames):
     energy, forces, virial = predicted(labelled)
     forces[0, 1] = np.nan
     energy[0] = 1e200
-    found = of(labelled, energy, forces, virial)
+    found = compute(labelled, energy, forces, virial)
     assert np.isnan(found.force.rmse)
     assert found.energy.rmse == pytest.approx(1e203 / 3 / 2, rel=1e-9)
     assert worst_atoms(labelled, forces, 1)[0].atom == 0
     with pytest.raises(ValueError, match=r"forces has shape \(3, 3\), expected \(15, 3\)"):
-        of(labelled, energy, forces[:3], virial)
+        compute(labelled, energy, forces[:3], virial)
 
 
 def test_nothing_is_labelled():
     frames = frames_of([Atoms("O2"), Atoms("O")])
-    found = of(frames, np.zeros(2), np.zeros((3, 3)), np.zeros((2, 3, 3)))
+    found = compute(frames, np.zeros(2), np.zeros((3, 3)), np.zeros((2, 3, 3)))
     assert found.measures == {} and found.by_group == {} and found.by_magnitude == []
     assert worst_frames(frames, np.zeros(2), 3) == []
 
@@ -247,7 +247,7 @@ def test_lennard_jones_units(read, tmp_path: Path):
 def test_parity_picture(labelled: Frames):
     """Points are label and prediction, per atom; many become a density."""
     energy, forces, virial = predicted(labelled)
-    errors = of(labelled, energy, forces, virial)
+    errors = compute(labelled, energy, forces, virial)
     figure = charts.parity(labelled, energy, forces, virial, errors)
     axes = {a.get_label(): a for a in figure.axes}
     assert list(axes) == ["energy", "force", "virial"]
@@ -258,7 +258,7 @@ def test_parity_picture(labelled: Frames):
     assert f"{errors.force.rmse:.4g} meV/angstrom" in axes["force"].get_title()
     assert axes["force"].get_xlabel() == "force of the data (eV/angstrom)"
     many = frames_of([Atoms("O2000")], forces=[np.random.default_rng(0).normal(size=(2000, 3))])
-    errors = of(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)))
+    errors = compute(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)))
     (only,) = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors).axes
     assert only.get_label() == "force" and len(only.collections) == 1
 
@@ -268,7 +268,7 @@ def test_numbers_along_a_parity_picture_are_apart():
     energies = np.linspace(-36.92, -36.6, 5)
     frames = frames_of([Atoms("O")] * 5, energies)
     predicted = energies + 0.01, np.zeros((5, 3)), np.zeros((5, 3, 3))
-    figure = charts.parity(frames, *predicted, of(frames, *predicted))
+    figure = charts.parity(frames, *predicted, compute(frames, *predicted))
     figure.draw_without_rendering()
     (axes,) = figure.axes
     boxes = [label.get_window_extent() for label in axes.get_xticklabels()]

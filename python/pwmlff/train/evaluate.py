@@ -30,7 +30,7 @@ from pwmlff.train.errors import (
     Measure,
     WorstAtom,
     WorstFrame,
-    of,
+    compute,
     worst_atoms,
     worst_frames,
 )  # fmt: skip
@@ -191,7 +191,7 @@ def test(options: Options) -> TestReport:
         choice = choose(options.model, "auto", "exact", elements, threads, skin=0.0)
         engine, reason = choice.engine.name, choice.reason
         found = predict(choice.engine, frames, f"testing {options.model.name}")
-    errors = of(frames, *found, info.units)
+    errors = compute(frames, *found, info.units)
     if plot:
         picture.save(charts.parity(frames, *found, errors), plot, dpi=150)
     energy, forces, _ = found
