@@ -4,7 +4,7 @@
     from pwmlff.torch_sim import TorchSimModel
 
     final = ts.integrate(
-        system=[atoms, other], model=TorchSimModel("a.pt"), integrator=ts.nvt_langevin,
+        system=[atoms, atoms], model=TorchSimModel("a.pt"), integrator=ts.nvt_langevin,
         n_steps=1000, temperature=300, timestep=0.001,
     )
 
