@@ -66,12 +66,13 @@ def without_source_paths(contents: bytes) -> bytes:
     result = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(contents)) as source,
-        zipfile.ZipFile(result, "w", zipfile.ZIP_STORED) as archive,
+        zipfile.ZipFile(result, "w") as archive,
     ):
         for member in source.infolist():
             if member.filename.endswith(".debug_pkl"):
                 continue
             kept = zipfile.ZipInfo(member.filename)
+            kept.compress_type = member.compress_type
             begin = result.tell() + HEADER + len(member.filename.encode())
             padding = -(begin + FIELD.size) % ALIGNMENT
             kept.extra = FIELD.pack(PADDING, padding) + bytes(padding)
