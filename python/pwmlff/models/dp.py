@@ -21,21 +21,19 @@ Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import torch
-from ase import Atoms
 from torch import Tensor, nn
 
+from pwmlff.models.nets import make_embedding_net, make_fitting_net, members
 from pwmlff.models.saving import save_model
-from pwmlff.structures import neighbor_list
 
 UNITS = ("metal", "lj")
-_Module = TypeVar("_Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -88,87 +86,6 @@ class DPConfig:
             )
         if self.units not in UNITS:
             raise ValueError(f"units is {self.units!r}; choose one of {', '.join(UNITS)}")
-
-
-class _Affine(nn.Module):
-    """y = x weight + bias for x [rows, in]; weight [in, out], bias [1, out]."""
-
-    def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
-        super().__init__()
-        scale = 1.0 / math.sqrt(n_in + n_out)
-        self.weight = nn.Parameter(_normal(n_in, n_out, generator) * scale)
-        self.bias = nn.Parameter(_normal(1, n_out, generator))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.bias, x, self.weight)
-
-
-class _Tanh(_Affine):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(torch.addmm(self.bias, x, self.weight))
-
-
-class _TanhAdd(_Affine):
-    def forward(self, x: Tensor) -> Tensor:
-        return x + torch.tanh(torch.addmm(self.bias, x, self.weight))
-
-
-class _TanhDouble(_Affine):
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.cat((x, x), dim=1) + torch.tanh(torch.addmm(self.bias, x, self.weight))
-
-
-class _TanhScaled(_Affine):
-    """Residual layer with a learned step: x + resnet_dt tanh(x weight + bias)."""
-
-    def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
-        super().__init__(n_in, n_out, generator)
-        self.resnet_dt = nn.Parameter(0.1 + 0.001 * _normal(1, n_out, generator))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.resnet_dt * torch.tanh(torch.addmm(self.bias, x, self.weight))
-
-
-def _members(modules: Iterable[_Module]) -> Sequence[_Module]:
-    """A ModuleList that says what is in it: torch knows its members as modules alone."""
-    return cast("Sequence[_Module]", nn.ModuleList(modules))
-
-
-class _Net(nn.Module):
-    """Layers in a row, x [rows, in] -> [rows, out]."""
-
-    def __init__(self, layers: Sequence[_Affine]) -> None:
-        super().__init__()
-        self.layers = _members(layers)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-def _normal(rows: int, cols: int, generator: torch.Generator) -> Tensor:
-    return torch.randn(rows, cols, dtype=torch.float64, generator=generator)
-
-
-def _embedding_net(widths: Sequence[int], generator: torch.Generator) -> _Net:
-    layers: list[_Affine] = []
-    n_in = 1
-    for n_out in widths:
-        kind = {n_in: _TanhAdd, 2 * n_in: _TanhDouble}.get(n_out, _Tanh)
-        layers.append(kind(n_in, n_out, generator))
-        n_in = n_out
-    return _Net(layers)
-
-
-def _fitting_net(n_in: int, widths: Sequence[int], generator: torch.Generator) -> _Net:
-    layers: list[_Affine] = []
-    for k, n_out in enumerate(widths):
-        kind = _TanhScaled if k > 0 and n_in == n_out else _Tanh
-        layers.append(kind(n_in, n_out, generator))
-        n_in = n_out
-    layers.append(_Affine(n_in, 1, generator))
-    return _Net(layers)
 
 
 def _widths(arrays: Mapping[str, np.ndarray], net: str) -> tuple[int, ...]:
@@ -232,11 +149,12 @@ class DP(nn.Module):
         else:
             generator.manual_seed(seed)
         embedding, fitting = tuple(config.embedding), tuple(config.fitting)
-        self.embedding_net = _members(
-            _embedding_net(embedding, generator) for _ in range(self.ntypes**2)
+        self.embedding_net = members(
+            make_embedding_net(embedding, generator) for _ in range(self.ntypes**2)
         )
-        self.fitting_net = _members(
-            _fitting_net(embedding[-1] * self.M2, fitting, generator) for _ in range(self.ntypes)
+        self.fitting_net = members(
+            make_fitting_net(embedding[-1] * self.M2, fitting, generator)
+            for _ in range(self.ntypes)
         )
         shift = np.zeros(self.ntypes) if energy_shift is None else np.asarray(energy_shift, float)
         if shift.shape != (self.ntypes,):
@@ -576,76 +494,3 @@ def _scatter_force(edge: Tensor, neigh: Tensor, order: Tensor, nall: int) -> Ten
     force = force.index_add(0, center.reshape(-1), edge.sum(2).reshape(-1, 3))
     force = force.index_add(0, target.reshape(-1), -edge.reshape(-1, 3))
     return force.view(nbatch, nall, 3)
-
-
-class DPInputs(NamedTuple):
-    """Arguments of a DP's forward, in its order: `model(*inputs)`."""
-
-    list_neigh: Tensor  # int32 [1, nlocal, ntypes*maxNeighborNum]
-    Imagetype_map: Tensor  # int32 [nlocal]
-    atom_type: Tensor  # int32 [n]
-    ImageDR: Tensor  # [1, nlocal, ntypes*maxNeighborNum, 4]
-    nghost: int
-
-
-def pad_neighbors(
-    atoms: Atoms,
-    atom_type: Sequence[int],
-    rmax: float,
-    max_neighbor: int,
-) -> DPInputs:
-    """Inputs of a DP from a structure, periodic images folded onto the atoms themselves.
-
-    With nghost = 0 the forces come out summed over images. Boxes smaller than the cutoff and
-    triclinic cells are fine.
-
-    Args:
-        atoms: positions and cell in the model's length unit, any periodicity.
-        atom_type: the model's atomic numbers, in its order.
-        rmax: the model's cutoff.
-        max_neighbor: the model's maxNeighborNum.
-
-    Returns:
-        Float64 inputs on the CPU; all elements of the model take part.
-
-    Raises:
-        ValueError: an atom is of no element of the model, or has more neighbors of one type
-            inside the cutoff than the model has slots for, or neighbors cannot be found
-            (:func:`pwmlff.structures.require_usable`).
-    """
-    elements = np.asarray(atom_type, dtype=np.int64)
-    nlocal, ntypes = len(atoms), len(elements)
-    kind = np.full(nlocal, -1)
-    for t, number in enumerate(elements):
-        kind[atoms.numbers == number] = t
-    if (kind < 0).any():
-        atom = int(np.argmax(kind < 0))
-        raise ValueError(
-            f"atom {atom} has atomic number {atoms.numbers[atom]}; the model knows "
-            f"{elements.tolist()}"
-        )
-
-    i, j, r, d = neighbor_list("ijdD", atoms, rmax, kind)
-    block = i * ntypes + kind[j]
-    counts = np.bincount(block, minlength=nlocal * ntypes)
-    if counts.size and counts.max() > max_neighbor:
-        atom, t = divmod(int(np.argmax(counts)), ntypes)
-        raise ValueError(
-            f"atom {atom} has {counts.max()} neighbors of type {t} (atomic number {elements[t]}) "
-            f"inside the cutoff {rmax}; the model allows {max_neighbor}: use a model with more "
-            "slots, or look for atoms on top of each other"
-        )
-    slot = np.arange(len(i)) - (np.cumsum(counts) - counts)[block] + kind[j] * max_neighbor
-
-    list_neigh = np.zeros((1, nlocal, ntypes * max_neighbor), dtype=np.int32)
-    image_dr = np.zeros((1, nlocal, ntypes * max_neighbor, 4))
-    list_neigh[0, i, slot] = j + 1
-    image_dr[0, i, slot, 0] = r
-    image_dr[0, i, slot, 1:] = d
-    return DPInputs(
-        torch.from_numpy(list_neigh),
-        torch.from_numpy(kind.astype(np.int32)),
-        torch.from_numpy(elements.astype(np.int32)),
-        torch.from_numpy(image_dr),
-        0,
-    )
