@@ -212,7 +212,7 @@ def test_signals_reach_all_ranks(melt, number: int):
 
 
 KILLS = 5
-STEPS = 2000
+STEPS = 800
 
 
 @pytest.fixture(scope="module")
