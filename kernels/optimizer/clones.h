@@ -9,10 +9,16 @@
 
 #include <cstdint>
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define PWMLFF_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
+// Sanitizers are not ready when the loader picks. GCC tells of them by macros, Clang by features.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__x86_64__)
 #define PWMLFF_CLONES
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define PWMLFF_CLONES
+#endif
+#endif
+#ifndef PWMLFF_CLONES
+#define PWMLFF_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
 
 namespace pwmlff {
