@@ -26,8 +26,9 @@ ENTRY_VERSION, ENTRY_FLAGS, ENTRY_ATTRIBUTES, ENTRY_OFFSET, ENTRY_NAME = 6, 8, 3
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> bytes:
+    """As torch writes it."""
     path = tmp_path_factory.mktemp("archive") / "model.pt"
-    SYSTEM.model().save(path)
+    torch.jit.save(torch.jit.script(SYSTEM.model().eval()), path)
     return path.read_bytes()
 
 
@@ -203,6 +204,13 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         "the end of its directory is damaged",
     ),
 }  # fmt: skip
+
+
+def test_number_of_members(model: bytes):
+    """Of an archive without the second record that torch writes, which has the number too."""
+    damage, _ = DAMAGES["fewer members than it says"]
+    held = len(members(model))
+    assert f"holds {held} members, expected 1" in refused(damage(written(members(model))))
 
 
 @pytest.mark.parametrize("case", DAMAGES)
