@@ -66,8 +66,8 @@ class Embedding {
       weights.apply(f, bias.get(), nf);
       weights.apply(d, nullptr, nd);
       const bool residual = embedding_residual(in, out);
-      for (int o = 0; o < out; ++o) {
-        const int i = residual ? o % in : 0;
+      const int period = residual ? in : 1;
+      for (int o = 0, i = 0; o < out; ++o, i = i + 1 < period ? i + 1 : 0) {
         DoubleVector y, dy;
         embedding_output(residual, load(f + i * n), load(d + i * n), tanh<double>(load(nf + o * n)),
                          load(nd + o * n), y, dy);
