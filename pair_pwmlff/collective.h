@@ -66,7 +66,7 @@ inline std::string missing_ranks(MPI_Comm comm, double seconds)
     for (int other = 1; other < size; ++other)
       MPI_Irecv(nullptr, 0, MPI_BYTE, other, HERE, comm, &requests[other - 1]);
   } else {
-    MPI_Isend(nullptr, 0, MPI_BYTE, 0, HERE, comm, &requests[0]);
+    MPI_Isend(nullptr, 0, MPI_BYTE, 0, HERE, comm, requests.data());
     MPI_Irecv(nullptr, 0, MPI_BYTE, 0, ALL_HERE, comm, &requests[1]);
   }
   for (int done = 0; !done;) {

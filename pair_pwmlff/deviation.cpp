@@ -101,7 +101,7 @@ void DeviationFile::resume(const std::string &path, std::int64_t first)
         "', so it is no model deviation file; choose another one with out_file");
   auto keep = old.tellg();
   // getline meets the end of the file before the end of an incomplete line
-  while (std::getline(old, line) && !old.eof() && std::atoll(line.c_str()) < first)
+  while (std::getline(old, line) && !old.eof() && std::strtoll(line.c_str(), nullptr, 10) < first)
     keep = old.tellg();
   old.close();
   if (truncate(path.c_str(), keep) != 0) fail("shorten");

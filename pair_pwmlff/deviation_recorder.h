@@ -29,7 +29,7 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
  public:
   /// Claim the file, or stop LAMMPS on all ranks. Collective.
   DeviationRecorder(LAMMPS_NS::LAMMPS *lmp, const Options &options);
-  ~DeviationRecorder();
+  ~DeviationRecorder() override;
   DeviationRecorder(const DeviationRecorder &) = delete;
   DeviationRecorder &operator=(const DeviationRecorder &) = delete;
 

@@ -8,16 +8,18 @@
 #include "utils.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 
 using namespace LAMMPS_NS;
 
 namespace pair_pwmlff {
 namespace {
 
-const std::vector<std::string> KEYWORDS = {"out_freq",  "out_file", "out_append", "engine",
-                                           "precision", "device",   "neighbors"};
+constexpr std::array<std::string_view, 7> KEYWORDS = {
+    "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors"};
 
 bool is_keyword(const std::string &word)
 {
@@ -65,7 +67,7 @@ void set(LAMMPS *lmp, Options &options, const std::string &keyword, const std::s
 
 const std::string &keywords()
 {
-  static const std::string text = utils::join_words(KEYWORDS, ", ");
+  static const std::string text = utils::join_words({KEYWORDS.begin(), KEYWORDS.end()}, ", ");
   return text;
 }
 

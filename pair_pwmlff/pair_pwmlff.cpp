@@ -26,7 +26,6 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -49,7 +48,7 @@ struct PairPWMLFF::Impl {
   bool has_atom_virial = false;        // on all ranks
   bool announced = false;              // models and devices are in the log
   NeighborSource source;
-  std::optional<DeviationRecorder> recorder;    // of several models
+  std::unique_ptr<DeviationRecorder> recorder;    // of several models
 };
 
 /* ---------------------------------------------------------------------- */
@@ -123,7 +122,8 @@ void PairPWMLFF::settings(int narg, char **arg)
 try {
   reset();    // other models want a pair_coeff of their own
   impl = std::make_unique<Impl>(lmp, read_options(lmp, style, narg, arg));
-  if (impl->options.files.size() > 1) impl->recorder.emplace(lmp, impl->options);
+  if (impl->options.files.size() > 1)
+    impl->recorder = std::make_unique<DeviationRecorder>(lmp, impl->options);
   choose_device();
   set_num_threads(comm->nthreads);
   impl->models = load_ensemble(lmp, impl->options.files, impl->options.engine);
