@@ -59,20 +59,14 @@ def oracle(request) -> Oracle:
         return Result(*(data(name) for name in ("energy", "atom_energy", "forces", "virial")))
 
     if request.param == "tiny":
-        with np.load(dp_oracle.FILE) as data:
-            parameters = {
-                name.removeprefix("parameters/"): data[name]
-                for name in data
-                if name.startswith("parameters/")
-            }
-            frames = []
-            while (prefix := f"frame{len(frames)}/") + "numbers" in data:
-                atoms = Atoms(
-                    *(data[prefix + name] for name in ("numbers", "positions")),
-                    cell=data[prefix + "cell"],
-                    pbc=True,
-                )
-                frames.append((atoms, result(lambda name, at=prefix: data[at + name])))
+        parameters, found = dp_oracle.read()
+        frames = [
+            (
+                Atoms(data["numbers"], data["positions"], cell=data["cell"], pbc=True),
+                result(data.__getitem__),
+            )
+            for data in found
+        ]
         model = DP.from_parameters(
             parameters, atom_type=dp_oracle.ATOM_TYPE, rmax=dp_oracle.RMAX, rmin=dp_oracle.RMIN,
             max_neighbor=dp_oracle.MAX_NEIGHBOR, m2=dp_oracle.M2,

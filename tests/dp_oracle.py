@@ -154,6 +154,16 @@ def random_structures(rng: np.random.Generator) -> list[tuple[np.ndarray, ...]]:
     return structures
 
 
+def read() -> tuple[dict[str, np.ndarray], list[dict[str, np.ndarray]]]:
+    """Parameters, and for each structure numbers, positions, cell and what evaluate() gives."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    with np.load(FILE) as data:
+        for name in data:
+            group, key = name.split("/")
+            found.setdefault(group, {})[key] = data[name]
+    return found.pop("parameters"), list(found.values())
+
+
 def write() -> None:
     """Write FILE."""
     rng = np.random.default_rng(20261122)

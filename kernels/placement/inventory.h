@@ -6,8 +6,8 @@
 // build without CUDA, and on a machine without a driver, the same functions say that there is none,
 // and why.
 
-#ifndef PWMLFF_DEVICE_INVENTORY_H
-#define PWMLFF_DEVICE_INVENTORY_H
+#ifndef PWMLFF_PLACEMENT_INVENTORY_H
+#define PWMLFF_PLACEMENT_INVENTORY_H
 
 #include <stdint.h>
 
