@@ -29,7 +29,7 @@ def main() -> None:
             found = [getattr(row, f"{quantity}_valid") for row in rows]
             axes.plot([row.time for row in rows], found, ".-", label=path.parent.name)
         axes.set(xscale="log", yscale="log", xlabel="time, s")
-        axes.set_ylabel(f"RMSE of {quantity}, {UNITS['metal'].of(quantity)}")
+        axes.set_ylabel(f"RMSE of {quantity}, {UNITS['metal'].unit_of(quantity)}")
         axes.grid(alpha=0.3, which="both")
         axes.legend()
     picture.save(figure, target, dpi=110)

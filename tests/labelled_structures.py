@@ -67,14 +67,14 @@ def frames_of(
 ) -> Frames:
     """The same as those of one file, with the labels that are given."""
 
-    def of(values, k: int):
+    def label_of(values, k: int):
         return None if values is None else values[k]
 
     return gathered(
         [
             Labelled(
                 *(a.numbers, a.positions, np.asarray(a.cell), a.pbc, k),
-                *(of(values, k) for values in (energies, forces, virials, groups)),
+                *(label_of(values, k) for values in (energies, forces, virials, groups)),
             )
             for k, a in enumerate(structures)
         ],

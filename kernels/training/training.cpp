@@ -158,12 +158,12 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
   state.c.resize(nspecies);
   state.g.resize(nspecies);
   for (int a = 0; a < nspecies; ++a) {
-    Species &of = state.species[a];
-    of.n = frame.width[a];
-    of.c.resize(8 * of.n * row);
-    state.c[a] = of.c.get();
-    std::fill_n(state.c[a], 4 * of.n * row, T(0));
-    of.natoms = 0;
+    Species &species = state.species[a];
+    species.n = frame.width[a];
+    species.c.resize(8 * species.n * row);
+    state.c[a] = species.c.get();
+    std::fill_n(state.c[a], 4 * species.n * row, T(0));
+    species.natoms = 0;
   }
   int most = 0;
   for (int i = 0; i < frame.natoms; ++i) {
@@ -176,77 +176,79 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
 
   double total = 0.0;
   for (int a = 0; a < nspecies; ++a) {
-    Species &of = state.species[a];
-    if (of.natoms == 0) continue;
-    const std::int64_t n = of.n, lx = of.lx(), lt = of.lt(), npairs = model.npairs();
+    Species &species = state.species[a];
+    if (species.natoms == 0) continue;
+    const std::int64_t n = species.n, lx = species.lx(), lt = species.lt(), npairs = model.npairs();
     const T *const own = parameters + a * per_species;
-    of.t.resize(lt * width);
+    species.t.resize(lt * width);
     const at::Tensor coefficient = matrix(own + coefficients, row, width, width);
-    multiply(matrix(of.t.get(), width, 4 * n, lt), coefficient.t(),
-             matrix(of.c.get(), 4 * n, row, row).t());
+    multiply(matrix(species.t.get(), width, 4 * n, lt), coefficient.t(),
+             matrix(species.c.get(), 4 * n, row, row).t());
 
     const std::size_t depth = layers.size();
-    of.x.resize(depth + 1);
-    of.h.resize(depth);
-    of.y_adjoint.resize(depth);
-    of.z_adjoint.resize(depth);
-    of.x[0].resize(lx * npairs);
-    parts->describe(width, model.m2, n, lt, of.t.get(), lx, of.x[0].get());
+    species.x.resize(depth + 1);
+    species.h.resize(depth);
+    species.y_adjoint.resize(depth);
+    species.z_adjoint.resize(depth);
+    species.x[0].resize(lx * npairs);
+    parts->describe(width, model.m2, n, lt, species.t.get(), lx, species.x[0].get());
     std::int64_t widest = 1;
     for (const TrainingLayer &layer : layers) widest = std::max<std::int64_t>(widest, layer.out);
-    of.z.resize(widest * n);
-    of.y.resize(widest * n);
+    species.z.resize(widest * n);
+    species.y.resize(widest * n);
     for (std::size_t l = 0; l < depth; ++l) {
       const TrainingLayer &layer = layers[l];
-      of.x[l + 1].resize(lx * layer.out);
-      of.h[l].resize(n * layer.out);
-      of.y_adjoint[l].resize(n * layer.out);
-      of.z_adjoint[l].resize(lx * layer.out);
-      T *const z = of.x[l + 1].get();    // rows at the distance that y has
+      species.x[l + 1].resize(lx * layer.out);
+      species.h[l].resize(n * layer.out);
+      species.y_adjoint[l].resize(n * layer.out);
+      species.z_adjoint[l].resize(lx * layer.out);
+      T *const z = species.x[l + 1].get();    // rows at the distance that y has
       const T *const bias = own + layer.bias;
       for (int o = 0; o < layer.out; ++o) std::fill_n(z + o * lx, n, bias[o]);
       multiply(matrix(z, layer.out, n, lx),
                matrix(own + layer.weight, layer.in, layer.out, layer.out).t(),
-               matrix(of.x[l].get(), layer.in, n, lx), true);
-      parts->activate(layer.out, n, lx, of.x[l].get(), layer.scaled ? own + layer.step : nullptr,
-                      layer.residual, z, of.h[l].get());
+               matrix(species.x[l].get(), layer.in, n, lx), true);
+      parts->activate(layer.out, n, lx, species.x[l].get(),
+                      layer.scaled ? own + layer.step : nullptr, layer.residual, z,
+                      species.h[l].get());
     }
 
     const std::int64_t nlast = layers[depth - 1].out;
     const T *const last = own + last_weight;
-    const T *const x = of.x[depth].get();
-    total += of.natoms * static_cast<double>(own[last_bias]);
+    const T *const x = species.x[depth].get();
+    total += species.natoms * static_cast<double>(own[last_bias]);
     for (std::int64_t i = 0; i < nlast; ++i) {
       double sum = 0.0;
-      for (std::int64_t k = 0; k < of.natoms; ++k) sum += static_cast<double>(x[i * lx + k]);
+      for (std::int64_t k = 0; k < species.natoms; ++k) sum += static_cast<double>(x[i * lx + k]);
       total += static_cast<double>(last[i]) * sum;
     }
 
     // dE/dy and dE/dz of the layers, dE/dD, dE/dT, dE/dC
-    of.d_adjoint.resize(npairs * n);
-    of.d_total.resize(npairs * n);
-    T *dx = of.y_adjoint[depth - 1].get();
+    species.d_adjoint.resize(npairs * n);
+    species.d_total.resize(npairs * n);
+    T *dx = species.y_adjoint[depth - 1].get();
     for (std::int64_t i = 0; i < nlast; ++i) std::fill_n(dx + i * n, n, last[i]);
     for (std::size_t l = depth; l-- > 0;) {
       const TrainingLayer &layer = layers[l];
-      const T *const dy = of.y_adjoint[l].get();
-      T *const dz = of.z_adjoint[l].get() + n;
-      parts->back(layer.out, n, lx, layer.scaled ? own + layer.step : nullptr, of.h[l].get(), dy,
-                  dz);
-      dx = l ? of.y_adjoint[l - 1].get() : of.d_adjoint.get();
+      const T *const dy = species.y_adjoint[l].get();
+      T *const dz = species.z_adjoint[l].get() + n;
+      parts->back(layer.out, n, lx, layer.scaled ? own + layer.step : nullptr, species.h[l].get(),
+                  dy, dz);
+      dx = l ? species.y_adjoint[l - 1].get() : species.d_adjoint.get();
       if (layer.residual) std::copy_n(dy, layer.in * n, dx);
       multiply(matrix(dx, layer.in, n, n),
                matrix(own + layer.weight, layer.in, layer.out, layer.out),
                matrix(dz, layer.out, n, lx), layer.residual);
     }
-    of.t_adjoint.resize(lt * width);
-    for (int m = 0; m < width; ++m) std::fill_n(of.t_adjoint.get() + m * lt + 4 * n, 4 * n, T(0));
-    parts->describe_backward(width, model.m2, n, lt, of.t.get(), n, of.d_adjoint.get(),
-                             of.t_adjoint.get() + 4 * n);
-    of.c_adjoint.resize(4 * n * row);
-    multiply(matrix(of.c_adjoint.get(), 4 * n, row, row),
-             matrix(of.t_adjoint.get() + 4 * n, width, 4 * n, lt).t(), coefficient.t());
-    state.g[a] = of.c_adjoint.get();
+    species.t_adjoint.resize(lt * width);
+    for (int m = 0; m < width; ++m)
+      std::fill_n(species.t_adjoint.get() + m * lt + 4 * n, 4 * n, T(0));
+    parts->describe_backward(width, model.m2, n, lt, species.t.get(), n, species.d_adjoint.get(),
+                             species.t_adjoint.get() + 4 * n);
+    species.c_adjoint.resize(4 * n * row);
+    multiply(matrix(species.c_adjoint.get(), 4 * n, row, row),
+             matrix(species.t_adjoint.get() + 4 * n, width, 4 * n, lt).t(), coefficient.t());
+    state.g[a] = species.c_adjoint.get();
   }
   *energy = total;
   parts->forces(frame, model.pairs.data(), ncoef, state.scratch, state.g.data(), force, virial);
@@ -268,76 +270,78 @@ void Training<T>::gradient(FrameState &state, const T *parameters, double a_, co
   parts->tangents(frame, model.pairs.data(), ncoef, state.scratch, v, w, state.c.data());
 
   for (int a = 0; a < nspecies; ++a) {
-    Species &of = state.species[a];
+    Species &species = state.species[a];
     T *const result = rows + a * per_species;
-    if (of.natoms == 0) {
+    if (species.natoms == 0) {
       std::fill_n(result, per_species, T(0));
       continue;
     }
     for (const std::int64_t end : ends)
       std::fill(result + end, result + (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, T(0));
-    const std::int64_t n = of.n, lx = of.lx(), lt = of.lt();
+    const std::int64_t n = species.n, lx = species.lx(), lt = species.lt();
     const T *const own = parameters + a * per_species;
     const std::size_t depth = layers.size();
     const at::Tensor coefficient = matrix(own + coefficients, row, width, width);
 
     // The derivatives T', D', x'
-    multiply(matrix(of.t.get() + 4 * n, width, 4 * n, lt), coefficient.t(),
-             matrix(of.c.get() + 4 * n * row, 4 * n, row, row).t());
-    parts->describe_tangent(width, model.m2, n, lt, of.t.get(), of.t.get() + 4 * n, lx,
-                            of.x[0].get() + n);
+    multiply(matrix(species.t.get() + 4 * n, width, 4 * n, lt), coefficient.t(),
+             matrix(species.c.get() + 4 * n * row, 4 * n, row, row).t());
+    parts->describe_tangent(width, model.m2, n, lt, species.t.get(), species.t.get() + 4 * n, lx,
+                            species.x[0].get() + n);
     // dS/dz keeps z' until it is overwritten on the way back.
     for (std::size_t l = 0; l < depth; ++l) {
       const TrainingLayer &layer = layers[l];
-      T *const change = of.z_adjoint[l].get(), *const y = of.x[l + 1].get() + n;
+      T *const change = species.z_adjoint[l].get(), *const y = species.x[l + 1].get() + n;
       multiply(matrix(change, layer.out, n, lx),
                matrix(own + layer.weight, layer.in, layer.out, layer.out).t(),
-               matrix(of.x[l].get() + n, layer.in, n, lx));
-      parts->change(layer.out, n, lx, of.x[l].get() + n, layer.scaled ? own + layer.step : nullptr,
-                    layer.residual, of.h[l].get(), change, y);
+               matrix(species.x[l].get() + n, layer.in, n, lx));
+      parts->change(layer.out, n, lx, species.x[l].get() + n,
+                    layer.scaled ? own + layer.step : nullptr, layer.residual, species.h[l].get(),
+                    change, y);
     }
 
     // The last layer, and dS/dx of it; columns beyond the atoms stay out.
     const std::int64_t nlast = layers[depth - 1].out;
-    const T *const x_last = of.x[depth].get();
-    T *dx = of.y.get();
+    const T *const x_last = species.x[depth].get();
+    T *dx = species.y.get();
     for (std::int64_t i = 0; i < nlast; ++i) {
       double sum = 0.0;
-      for (std::int64_t k = 0; k < of.natoms; ++k)
+      for (std::int64_t k = 0; k < species.natoms; ++k)
         sum += a_ * static_cast<double>(x_last[i * lx + k]) +
                static_cast<double>(x_last[i * lx + n + k]);
       result[last_weight + i] = static_cast<T>(sum);
       std::fill_n(dx + i * n, n, T(0));
-      std::fill_n(dx + i * n, of.natoms, weight_of_energy * own[last_weight + i]);
+      std::fill_n(dx + i * n, species.natoms, weight_of_energy * own[last_weight + i]);
     }
-    result[last_bias] = static_cast<T>(a_ * of.natoms);
+    result[last_bias] = static_cast<T>(a_ * species.natoms);
 
     for (std::size_t l = depth; l-- > 0;) {
       const TrainingLayer &layer = layers[l];
-      const T *const dy = of.y.get();
-      T *const dz = of.z_adjoint[l].get();
-      parts->back_twice(layer.out, n, lx, layer.scaled ? own + layer.step : nullptr, of.h[l].get(),
-                        dy, of.y_adjoint[l].get(), dz, result + layer.bias,
+      const T *const dy = species.y.get();
+      T *const dz = species.z_adjoint[l].get();
+      parts->back_twice(layer.out, n, lx, layer.scaled ? own + layer.step : nullptr,
+                        species.h[l].get(), dy, species.y_adjoint[l].get(), dz, result + layer.bias,
                         layer.scaled ? result + layer.step : nullptr);
       multiply(matrix(result + layer.weight, layer.in, layer.out, layer.out),
-               matrix(of.x[l].get(), layer.in, 2 * n, lx), matrix(dz, layer.out, 2 * n, lx).t());
-      dx = l ? of.z.get() : of.d_total.get();
+               matrix(species.x[l].get(), layer.in, 2 * n, lx),
+               matrix(dz, layer.out, 2 * n, lx).t());
+      dx = l ? species.z.get() : species.d_total.get();
       if (layer.residual) std::copy_n(dy, layer.in * n, dx);
       multiply(matrix(dx, layer.in, n, n),
                matrix(own + layer.weight, layer.in, layer.out, layer.out),
                matrix(dz, layer.out, n, lx), layer.residual);
-      std::swap(of.z, of.y);
+      std::swap(species.z, species.y);
     }
 
     // dS/dT = from dS/dD with T, and from dS/dD' = dE/dD with T'
-    for (int m = 0; m < width; ++m) std::fill_n(of.t_adjoint.get() + m * lt, 4 * n, T(0));
-    parts->describe_backward(width, model.m2, n, lt, of.t.get() + 4 * n, n, of.d_adjoint.get(),
-                             of.t_adjoint.get());
-    parts->describe_backward(width, model.m2, n, lt, of.t.get(), n, of.d_total.get(),
-                             of.t_adjoint.get());
+    for (int m = 0; m < width; ++m) std::fill_n(species.t_adjoint.get() + m * lt, 4 * n, T(0));
+    parts->describe_backward(width, model.m2, n, lt, species.t.get() + 4 * n, n,
+                             species.d_adjoint.get(), species.t_adjoint.get());
+    parts->describe_backward(width, model.m2, n, lt, species.t.get(), n, species.d_total.get(),
+                             species.t_adjoint.get());
     multiply(matrix(result + coefficients, row, width, width),
-             matrix(of.c.get(), 8 * n, row, row).t(),
-             matrix(of.t_adjoint.get(), width, 8 * n, lt).t());
+             matrix(species.c.get(), 8 * n, row, row).t(),
+             matrix(species.t_adjoint.get(), width, 8 * n, lt).t());
   }
 }
 

@@ -156,7 +156,7 @@ def read(contents: bytes) -> Tables:
         )
     classes = _Classes(archive, root)
     return Tables(
-        {**classes.of(module).constants, **module.state},
+        {**classes.class_of(module).constants, **module.state},
         dict(_parameters(module, classes)),
         archive,
     )
@@ -257,7 +257,7 @@ class _Classes:
         self._archive, self._root = archive, root
         self._files: dict[str, dict[str, _Class]] = {}
 
-    def of(self, thing: _Object) -> _Class:
+    def class_of(self, thing: _Object) -> _Class:
         """The class of an object; one without declarations where the archive has no text of it."""
         module, _, name = thing.class_name.rpartition(".")
         if module not in self._files:
@@ -297,7 +297,7 @@ def _parameters(root: _Object, classes: _Classes) -> Iterator[tuple[str, StoredT
         if id(module) in seen or not isinstance(module.state, dict):
             continue
         seen.add(id(module))
-        names = classes.of(module).parameters
+        names = classes.class_of(module).parameters
         for name, value in module.state.items():
             if isinstance(value, StoredTensor) and name in names and id(value) not in seen:
                 seen.add(id(value))

@@ -92,7 +92,7 @@ class Rows:
     image: np.ndarray  # [nrows, 3] in cell vectors
 
     @classmethod
-    def of(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> Rows:
+    def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> Rows:
         """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
         kind = np.full(len(atoms), -1)
         for index, number in enumerate(elements):
@@ -225,7 +225,7 @@ class Compiled:
                 < self.skin
             ):
                 return rows.moved(atoms)
-        rows = Rows.of(atoms, self.atom_type, self.cutoff + self.skin)
+        rows = Rows.find(atoms, self.atom_type, self.cutoff + self.skin)
         # The constructor copies; atoms.copy() would take constraints and arrays along.
         old = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
         self.built = old, rows
@@ -311,16 +311,19 @@ def choose(
     if precision not in PRECISIONS:
         raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
     module = None
-    try:
-        info = model_file.describe_unopened(path)
-    except Failure:  # only the code of the file could tell; other failures come again
+    if engine == "reference":
         module, info = model_file.open_model(path)
+    else:
+        try:
+            info = model_file.describe_unopened(path)
+        except Failure:  # only the code of the file could tell; other failures come again
+            _, info = model_file.open_model(path)
     chosen = [z for z in info.atom_type if elements is None or z in elements]
     unknown = sorted(set(elements or ()) - set(chosen))
     if unknown or not chosen:
         raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
-    if engine == "reference":
-        return Choice(Reference(module or model_file.load(path), chosen), info)
+    if module is not None:
+        return Choice(Reference(module, chosen), info)
     compiled = Compiled(path, info, engine, precision, chosen, nthreads, skin, device)
     return Choice(compiled, info, compiled.passed_over)
 

@@ -119,8 +119,8 @@ def _told(card: dict[str, Any]) -> dict[str, str]:
     for which, words in (("train", "{} frames"), ("valid", "validated with {}")):
         if (frames := _at(card, int, "data", which, "frames")) is not None:
             files = [f for f in _at(card, list, "data", which, "files") or () if type(f) is str]
-            of = f" of {', '.join(files[:3])}" + f" and {len(files) - 3} more" * (len(files) > 3)
-            data.append(words.format(frames) + of * bool(files))
+            named = f" of {', '.join(files[:3])}" + f" and {len(files) - 3} more" * (len(files) > 3)
+            data.append(words.format(frames) + named * bool(files))
     lines["on"] = ", ".join(data)
     errors = []
     for quantity in ("energy", "force", "virial"):

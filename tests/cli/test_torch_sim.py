@@ -31,11 +31,11 @@ def test_numbers(model, dtype):
     from pwmlff.torch_sim import TorchSimModel
 
     path = model[0]
-    of = TorchSimModel(path, dtype=dtype)
+    chosen = TorchSimModel(path, dtype=dtype)
     some = [crystal(1), BINARY.atoms(), BINARY.atoms(seed=3)]
     tolerance = 1e-9 if dtype == torch.float64 else 1e-4
     for systems in (some, some[::-1], some[:1]):
-        found = of(ts.io.atoms_to_state(systems, torch.device("cpu"), dtype))
+        found = chosen(ts.io.atoms_to_state(systems, torch.device("cpu"), dtype))
         assert {values.dtype for values in found.values()} == {dtype}
         for atoms in systems:
             atoms.calc = Calculator(path)
@@ -51,11 +51,13 @@ def test_numbers(model, dtype):
 
 def test_dynamics(model):
     """Velocity Verlet of torch-sim and of ase, from the same velocities."""
-    path, of = model
+    path, chosen = model
     atoms = crystal(1)
     atoms.set_masses(np.where(atoms.numbers == 8, 16.0, 178.5))
     state = ts.io.atoms_to_state([atoms], torch.device("cpu"), torch.float64)
-    init, step = ts.nve(model=of, dt=torch.tensor(0.5 * units.fs), kT=torch.tensor(0.02), seed=1)
+    init, step = ts.nve(
+        model=chosen, dt=torch.tensor(0.5 * units.fs), kT=torch.tensor(0.02), seed=1
+    )
     state = init(state)
     atoms.set_momenta(state.momenta.numpy())
     atoms.set_masses(state.masses.numpy())

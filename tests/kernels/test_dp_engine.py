@@ -69,7 +69,7 @@ class Engine:
         return self.core.evaluate(rows.x, *virials)
 
     def __call__(self, atoms: Atoms, nthreads: int = 1) -> Result:
-        rows = Rows.of(atoms, self.elements, self.core.cutoff() + SKIN)
+        rows = Rows.find(atoms, self.elements, self.core.cutoff() + SKIN)
         atom_energy, force, virial, atom_virial, centroid = self.evaluate(rows, nthreads)
 
         def fold(values):
@@ -267,7 +267,7 @@ def test_block_of_an_atom_does_not_matter(engine, precision):
     atoms = random_atoms((8, 72), 19, 8)
     run = engine(model, precision)
     whole = run(atoms).atom_energy
-    rows = Rows.of(atoms, run.elements, run.core.cutoff() + SKIN)
+    rows = Rows.find(atoms, run.elements, run.core.cutoff() + SKIN)
     part = run.core.evaluate(rows.x, rows.species, rows.first[: 7 * 2 + 1], rows.candidate, 1)[0]
     assert np.array_equal(part.numpy(), whole[:7])
 
@@ -303,7 +303,7 @@ def test_virials(any_engine, precision):
         total = xx_yy_zz_xy_xz_yz_yx_zx_zy[: virial.shape[1]]
         np.testing.assert_allclose(virial.sum(0), total, rtol=0, atol=1e-12 * scale)
 
-    rows = Rows.of(random_atoms((8, 72), 12, 10), run.elements, run.core.cutoff())
+    rows = Rows.find(random_atoms((8, 72), 12, 10), run.elements, run.core.cutoff())
     everything = run.evaluate(rows)
     for wanted in ((False, False), (True, False), (False, True)):
         found = run.evaluate(rows, 1, *wanted)
@@ -312,7 +312,7 @@ def test_virials(any_engine, precision):
             torch.testing.assert_close(one, other[: sizes[k] * len(other)])
 
     pair = Atoms((8, 72), positions=[(0, 0, 0), (1.2, 0.4, -0.9)])
-    rows = Rows.of(pair, run.elements, run.core.cutoff())
+    rows = Rows.find(pair, run.elements, run.core.cutoff())
     half = replace(rows, first=rows.first[:3], candidate=rows.candidate[:1])  # one has an energy
     _, force, virial, atom_virial, centroid = run.evaluate(half)
     expected = torch.outer(rows.x[1] - rows.x[0], force[1])
@@ -409,7 +409,7 @@ def test_wrong_arguments(engine):
     with pytest.raises(ValueError, match="at least one of them"):
         engine(model, "double", elements=())
     run = engine(model, "double")
-    rows = vars(Rows.of(random_atoms((8, 72), 5, 0), run.elements, 5.0))
+    rows = vars(Rows.find(random_atoms((8, 72), 5, 0), run.elements, 5.0))
     del rows["atom"]
     good = Rows(**rows, atom=np.zeros(0))
     for change, message in (
@@ -500,7 +500,7 @@ def test_found_list_and_moving_atoms(engine, device):
     atoms = random_atoms((8, 72), 30, 12, length=8.0)
     host = engine(model, "double")
     run = engine(model, "double", device=device)
-    rows = Rows.of(atoms, run.elements, run.core.cutoff() + SKIN)
+    rows = Rows.find(atoms, run.elements, run.core.cutoff() + SKIN)
     run.core.find_neighbors(rows.x, rows.species, len(atoms), run.core.cutoff() + SKIN)
     rng = np.random.default_rng(12)
     for _ in range(3):

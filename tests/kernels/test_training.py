@@ -33,7 +33,7 @@ SHAPES = (
 )  # fmt: skip
 
 
-def of(atoms: list) -> tuple[Frames, Edges]:
+def frames_and_edges(atoms: list) -> tuple[Frames, Edges]:
     frames = frames_of(atoms)
     return frames, neighbors.find_edges(frames, SYSTEM.elements, SYSTEM.rmax)
 
@@ -42,7 +42,7 @@ ATOMS = [system.atoms(seed=k) for k, system in enumerate(SHAPES)]
 
 
 def gradient(nodes: int = 64, precision: str = "float64", threads: int = 1) -> DPGradient:
-    return DPGradient(SYSTEM.model(), *of(ATOMS), nodes, precision, threads)
+    return DPGradient(SYSTEM.model(), *frames_and_edges(ATOMS), nodes, precision, threads)
 
 
 def weights(n: int, natoms: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -122,7 +122,7 @@ def test_forces_and_virial_are_derivatives() -> None:
     def energy(change) -> float:
         moved = [atoms.copy() for atoms in ATOMS]
         change(moved)
-        other = DPGradient(SYSTEM.model(), *of(ATOMS + moved), 64, "float64")
+        other = DPGradient(SYSTEM.model(), *frames_and_edges(ATOMS + moved), 64, "float64")
         other.low = low
         other.set_nodes(64)
         other.prepare(other.read())
@@ -227,7 +227,7 @@ def test_splines_are_those_of_scipy() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     core = gradient()._core
-    frames, e = of(ATOMS)
+    frames, e = frames_and_edges(ATOMS)
     tensors = [torch.from_numpy(x) for x in (frames.first, e.types, e.count, e.first, e.rij, e.j)]
     for place, bad, text in (
         (1, tensors[1] + 1, "has type 2"),

@@ -55,9 +55,9 @@ def training(
     asked: config.Config, ranks: comm.Communicator, folder: Path, frames, edges, threads: int = 1
 ) -> loop.Training:
     model = potential.new(asked, frames, edges, asked.model.seed)
-    of = potential.Potential(model, frames, edges, 32, asked.run.precision, threads)
+    trained = potential.Potential(model, frames, edges, 32, asked.run.precision, threads)
     way = ByKalman if asked.optimizer.name == "kalman" else ByAdam
-    return loop.Training(asked, way(of, asked, ranks), None, ranks, folder, lambda *_: None)
+    return loop.Training(asked, way(trained, asked, ranks), None, ranks, folder, lambda *_: None)
 
 
 KALMAN = ("optimizer.name=kalman", "optimizer.block=200")
@@ -289,12 +289,12 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     # What was learned is where a fine-tuning starts; energies from another zero are moved.
     frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
     model = potential.of_file(tmp_path / "whole" / "last.pt")
-    of = potential.Potential(
+    trained = potential.Potential(
         model, replace(frames, energies=frames.energies + 3.0 * frames.natoms),
         edges, 32, "float64", 1,
     )  # fmt: skip
-    potential.shift(of)
-    energy, forces, _ = of.predict(of.core.read(), frames, edges)
+    potential.shift(trained)
+    energy, forces, _ = trained.predict(trained.core.read(), frames, edges)
     assert np.abs((energy - frames.energies) / frames.natoms - 3.0).max() < 0.05
     assert np.sqrt(np.square(forces - frames.forces).mean()) < 2e-3 * rows[-1]["force_train"]
 

@@ -123,9 +123,9 @@ def _digest(path: Path) -> str:
     return result.hexdigest()
 
 
-def _arrays(of: Frames | Edges) -> dict[str, np.ndarray]:
+def _arrays(data: Frames | Edges) -> dict[str, np.ndarray]:
     """The arrays among the fields of a dataclass."""
-    values = {entry.name: getattr(of, entry.name) for entry in fields(of)}
+    values = {entry.name: getattr(data, entry.name) for entry in fields(data)}
     return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 

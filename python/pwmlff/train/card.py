@@ -39,7 +39,7 @@ def make(
         "units": config.model.units,
         "data": {"train": _described(train), "valid": _described(valid)},
         "errors": {
-            "reported_in": {quantity: units.of(quantity) for quantity in QUANTITIES},
+            "reported_in": {quantity: units.unit_of(quantity) for quantity in QUANTITIES},
             "train": _measures(train_errors),
             "valid": _measures(valid_errors),
         },

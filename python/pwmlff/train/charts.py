@@ -50,7 +50,7 @@ def learning_curve(rows: Sequence[Row], units: str = "metal") -> Figure:
                 marker = "." if len(rows) < 50 else ""
                 axes.plot(steps, shown, color=SETS[which], label=which, marker=marker)
                 axes.set_yscale("log")
-        unit = "" if name == "loss" else f"\n({UNITS[units].of(name)})"
+        unit = "" if name == "loss" else f"\n({UNITS[units].unit_of(name)})"
         axes.set_ylabel(("loss" if name == "loss" else f"{name} RMSE") + unit)
         if axes.lines:
             axes.legend(fontsize="small")
@@ -110,8 +110,8 @@ def _draw_parity(axes: Axes, label: np.ndarray, found: np.ndarray) -> None:
 def _name_axes(axes: Axes, name: str, measure: Measure, units: str) -> None:
     unit = UNITS[units]
     # Values are in the units of the structures, errors in those that they are reported in.
-    own = unit.magnitude if name == "force" else unit.of(name).replace("meV", "eV")
+    own = unit.magnitude if name == "force" else unit.unit_of(name).replace("meV", "eV")
     title = {"energy": "energy per atom", "virial": "virial per atom"}.get(name, name)
     axes.set_xlabel(f"{title} of the data ({own})")
     axes.set_ylabel(f"{title} of the model ({own})")
-    axes.set_title(f"RMSE {measure.rmse:.4g} {unit.of(name)}", fontsize="medium")
+    axes.set_title(f"RMSE {measure.rmse:.4g} {unit.unit_of(name)}", fontsize="medium")

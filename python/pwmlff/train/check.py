@@ -260,14 +260,14 @@ def _labels(frames: Frames) -> list[Problem]:
                 _at(frames, k, "not finite", f"{frames.where(k)}: energy {frames.energies[k]}")
             )
         if has["forces"][k] and not finite[k]:
-            of = frames.forces[frames.first[k] : frames.first[k + 1]]
-            atom = int(np.flatnonzero(~np.isfinite(of).all(axis=1))[0])
+            forces = frames.forces[frames.first[k] : frames.first[k + 1]]
+            atom = int(np.flatnonzero(~np.isfinite(forces).all(axis=1))[0])
             result.append(
                 _at(
                     frames,
                     k,
                     "not finite",
-                    f"{frames.where(k)}: the force of atom {atom} is {of[atom].tolist()}",
+                    f"{frames.where(k)}: the force of atom {atom} is {forces[atom].tolist()}",
                 )
             )
         if has["virial"][k] and not np.isfinite(frames.virials[k]).all():

@@ -89,7 +89,7 @@ class TrainReport:
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
-        units = {name: errors.UNITS[self.units].of(name) for name in errors.QUANTITIES}
+        units = {name: errors.UNITS[self.units].unit_of(name) for name in errors.QUANTITIES}
         return {
             "models": [asdict(m) for m in self.models],
             "plan": self.plan,
@@ -110,7 +110,7 @@ class TrainReport:
         if self.models:
             table = Table("model", "epochs", "minutes", "ended by")
             for name in errors.QUANTITIES:
-                table.add_column(f"{name} RMSE, {errors.UNITS[self.units].of(name)}")
+                table.add_column(f"{name} RMSE, {errors.UNITS[self.units].unit_of(name)}")
             for m in self.models:
                 shown = [
                     " / ".join(
@@ -338,8 +338,10 @@ def _labelled(
     return learned, valid
 
 
-def _chosen(of: Dataset, frames: np.ndarray) -> Dataset:
-    return Dataset(of.frames.select(frames), loop.select_edges(of.edges, of.frames, frames))
+def _chosen(dataset: Dataset, frames: np.ndarray) -> Dataset:
+    return Dataset(
+        dataset.frames.select(frames), loop.select_edges(dataset.edges, dataset.frames, frames)
+    )
 
 
 def _require_labels(frames: Frames, name: str, config: Config) -> None:
@@ -404,7 +406,7 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
         model = comm.agreed(
             ranks, lambda: potential.new(config, learned.frames, learned.edges, settings.seed)
         )
-    of = comm.agreed(
+    trained = comm.agreed(
         ranks,
         lambda: potential.Potential(
             model,
@@ -416,11 +418,11 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
         ),
     )
     if settings.finetune:
-        comm.agreed(ranks, lambda: potential.shift(of))
+        comm.agreed(ranks, lambda: potential.shift(trained))
     if valid is not None:
         _shared(lambda: potential.require_slots(model, valid.edges))
     way = ByKalman if config.optimizer.name == "kalman" else ByAdam
-    return config, _shared(lambda: way(of, config, ranks)), valid
+    return config, _shared(lambda: way(trained, config, ranks)), valid
 
 
 def _shared(work: Callable[[], Result]) -> Result:

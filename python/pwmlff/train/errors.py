@@ -1,6 +1,6 @@
 """How far energies, forces and virials of a model are from the labels of structures.
 
-    errors = of(frames, energy, forces, virial)
+    errors = compute(frames, energy, forces, virial)
     errors.force.rmse  # meV/angstrom
 
 The error of an energy is (E - E')/n of a frame of n atoms, that of a force one for each component,
@@ -32,7 +32,7 @@ class Units:
     virial: str
     magnitude: str  # of a force, not of its error
 
-    def of(self, quantity: str) -> str:
+    def unit_of(self, quantity: str) -> str:
         """Unit of the error of a quantity."""
         return str(getattr(self, quantity))
 
@@ -55,7 +55,7 @@ class Measure:
     largest: float
 
     @classmethod
-    def of(cls, errors: np.ndarray) -> Measure | None:
+    def from_errors(cls, errors: np.ndarray) -> Measure | None:
         """Of any number of errors; None where there is none."""
         size = np.abs(errors).ravel()
         if not len(size):
@@ -100,7 +100,7 @@ class Errors:
     def data(self) -> dict[str, Any]:
         """Plain values."""
         units = UNITS[self.units]
-        return {**asdict(self), "reported_in": {name: units.of(name) for name in QUANTITIES}}
+        return {**asdict(self), "reported_in": {name: units.unit_of(name) for name in QUANTITIES}}
 
 
 @dataclass(frozen=True)
@@ -153,15 +153,17 @@ def compute(
     by_group = {}
     for k, name in enumerate(frames.group_names):
         measures = {
-            quantity: Measure.of(
+            quantity: Measure.from_errors(
                 off[quantity][labelled[quantity] & (group.get(quantity, frames.group) == k)]
             )
             for quantity in QUANTITIES
         }
         by_group[name] = {q: measure for q, measure in measures.items() if measure}
-    whole = {q: Measure.of(off[q][labelled[q]]) for q in QUANTITIES}
+    whole = {q: Measure.from_errors(off[q][labelled[q]]) for q in QUANTITIES}
     by_element = {
-        chemical_symbols[z]: Measure.of(off["force"][labelled["force"] & (frames.numbers == z)])
+        chemical_symbols[z]: Measure.from_errors(
+            off["force"][labelled["force"] & (frames.numbers == z)]
+        )
         for z in frames.elements
     }
     return Errors(
@@ -214,7 +216,7 @@ def _bins(frames: Frames, off: np.ndarray) -> Iterable[Bin]:
     magnitude = np.linalg.norm(frames.forces, axis=1)  # NaN is in no bin
     for low, high in zip(MAGNITUDES, (*MAGNITUDES[1:], np.inf), strict=True):
         inside = (low <= magnitude) & (magnitude < high)
-        if measure := Measure.of(off[inside]):
+        if measure := Measure.from_errors(off[inside]):
             yield Bin(low, high, int(inside.sum()), measure)
 
 

@@ -91,7 +91,7 @@ class TestReport:
             _table(
                 ("", "RMSE", "MAE", "largest", "labels"),
                 [
-                    (f"{name} ({units.of(name)})", *_numbers(m), str(m.count))
+                    (f"{name} ({units.unit_of(name)})", *_numbers(m), str(m.count))
                     for name, m in errors.measures.items()
                 ],
             ),
@@ -105,7 +105,7 @@ class TestReport:
                 )
             )
         if len(errors.by_group) > 1:
-            names = (f"{name} RMSE\n({units.of(name)})" for name in errors.measures)
+            names = (f"{name} RMSE\n({units.unit_of(name)})" for name in errors.measures)
             parts.append(
                 _table(
                     ("group", *names),

@@ -249,9 +249,11 @@ class ByKalman(_OfPotential):
             found = core.evaluate(batch[mine.start : mine.stop])
             return np.concatenate(self.ranks.allgather(found[place[kind]]))
 
-        def gradient(of: Measurement) -> np.ndarray:
+        def gradient(measurement: Measurement) -> np.ndarray:
             rows = core.gradients(
-                of.a[mine.start : mine.stop], of.v[begin:end], of.w[mine.start : mine.stop]
+                measurement.a[mine.start : mine.stop],
+                measurement.v[begin:end],
+                measurement.w[mine.start : mine.stop],
             )
             return core.finish(comm.ordered_sum(self.ranks, len(batch), rows))
 

@@ -222,7 +222,7 @@ class Training:
         progress.stale = 0 if better else progress.stale + 1
         progress.best = min(progress.best, score)
         if self.ranks.rank == 0:
-            row = Row.of(
+            row = Row.from_errors(
                 train=train,
                 valid=valid,
                 step=progress.step,

@@ -56,7 +56,9 @@ class Row:
     atoms_per_second: float | None = None  # learned from, of all ranks
 
     @classmethod
-    def of(cls, *, train: Errors | None = None, valid: Errors | None = None, **values: Any) -> Row:
+    def from_errors(
+        cls, *, train: Errors | None = None, valid: Errors | None = None, **values: Any
+    ) -> Row:
         """Row with the RMSEs of both sets; the other values by name."""
         for name, errors in (("train", train), ("valid", valid)):
             for quantity, measure in (errors.measures if errors else {}).items():
@@ -70,7 +72,7 @@ class Row:
             both = [getattr(self, f"{quantity}_{name}") for name in ("train", "valid")]
             if any(value is not None for value in both):
                 shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
-                parts.append(f"{quantity} {shown} {UNITS[units].of(quantity)}")
+                parts.append(f"{quantity} {shown} {UNITS[units].unit_of(quantity)}")
         return "; ".join(parts)
 
 
