@@ -6,7 +6,7 @@ Thousand atoms per second on one core, best of several rounds in which all cases
 gradients of this project at several precisions, batches and nodes of the splines; the way of
 padded neighbors with autograd (`models.DP`, every slot); evaluations of energy and forces by the
 fused engine, which a gradient is to cost at most four of. Then whole steps, optimizer included, of
-one process and of two under mpirun.
+one process and of two under mpirun, which take turns too.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Bench:
 
     def gradients(self, nodes: int, precision: str, n: int) -> Callable[[], int]:
         """A step but for the optimizer; returns the number of atoms."""
-        of = potential.Potential(self.model, self.frames, self.edges, nodes, precision, 1)
+        trained = potential.Potential(self.model, self.frames, self.edges, nodes, precision, 1)
         weights = potential.LossWeights(1.0, 1.0, 0.0)
-        parameters, batch = of.core.read(), np.arange(n)
+        parameters, batch = trained.core.read(), np.arange(n)
         ones = np.ones(len(self.frames))
 
         def work() -> int:
-            rows, _ = of.losses(parameters, batch, range(n), weights, ones)
-            of.core.finish(comm.ordered_sum(comm.Serial(), n, rows))
+            rows, _ = trained.losses(parameters, batch, range(n), weights, ones)
+            trained.core.finish(comm.ordered_sum(comm.Serial(), n, rows))
             return int(self.frames.natoms[batch].sum())
 
         return work
@@ -93,7 +93,7 @@ class Bench:
         self.model.save(path)
         engine = choose(path, "fused", precision).engine
         atoms = self.frames.atoms(0)
-        rows = Rows.of(atoms, self.numbers, self.model.Rmax)
+        rows = Rows.find(atoms, self.numbers, self.model.Rmax)
 
         def work() -> int:
             engine.compute(rows, False)
@@ -126,8 +126,8 @@ def steps(bench: Bench, seconds: float, rounds: int) -> None:
     ranks = comm.connect()
     cases = {}
     for precision in ("float64", "float32"):
-        of = potential.Potential(bench.model, bench.frames, bench.edges, 64, precision, 1)
-        learner = ByAdam(of, bench.config, ranks)
+        trained = potential.Potential(bench.model, bench.frames, bench.edges, 64, precision, 1)
+        learner = ByAdam(trained, bench.config, ranks)
         cases |= {(precision, batch): (learner, batch) for batch in (8, 8 * ranks.size)}
     rates = dict.fromkeys(cases, 0.0)
     for _ in range(rounds):
@@ -144,11 +144,24 @@ def steps(bench: Bench, seconds: float, rounds: int) -> None:
         print(
             json.dumps(
                 [
-                    [precision, rates[precision, 8], rates[precision, 8 * ranks.size]]
+                    [rates[precision, 8], rates[precision, 8 * ranks.size]]
                     for precision in ("float64", "float32")
                 ]
             )
         )
+
+
+def whole_steps(options: argparse.Namespace) -> np.ndarray:
+    """Rates of :func:`steps`, [ranks - 1, precision, batch]: one rank and two in turns."""
+    command = [sys.executable, __file__, options.data, "--elements", options.elements, "--steps"]
+    command += ["--rounds", "1", "--seconds", str(options.seconds)]
+    mpirun = [str(Path(sys.executable).parent / "mpirun"), "-np", "2"]
+    found = []
+    for _ in range(options.rounds):
+        for launcher in ([], mpirun):
+            done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=True)
+            found.append(json.loads(done.stdout.splitlines()[-1]))
+    return np.array(found).reshape(options.rounds, 2, 2, 2).max(axis=0)
 
 
 def main() -> None:
@@ -179,13 +192,9 @@ def main() -> None:
     table = Table("case", "katom/s")
     for name, rate in rates.items():
         table.add_row(name, f"{rate:.1f}")
-    command = [sys.executable, __file__, options.data, "--elements", options.elements, "--steps"]
-    command += ["--rounds", str(options.rounds), "--seconds", str(options.seconds)]
-    whole = []
-    for launcher in ([], [str(Path(sys.executable).parent / "mpirun"), "-np", "2"]):
-        done = subprocess.run([*launcher, *command], capture_output=True, text=True, check=True)
-        whole.append(json.loads(done.stdout.splitlines()[-1]))
-    for (precision, one, _), (_, shared, each) in zip(*whole, strict=True):
+    for precision, (one, _), (shared, each) in zip(
+        ("float64", "float32"), *whole_steps(options), strict=True
+    ):
         table.add_row(f"step, {precision}, 64 nodes, 8 frames", f"{one:.1f}")
         table.add_row("  on two ranks, 8 frames each", f"{each:.1f}, {each / one:.2f} times")
         table.add_row("  on two ranks, 4 frames each", f"{shared:.1f}, {shared / one:.2f} times")
