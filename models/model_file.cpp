@@ -11,25 +11,6 @@
 
 namespace pwmlff::models {
 
-std::string in_quotes(const std::string &name) { return "'" + name + "'"; }
-
-std::string first_line(const std::exception &error)
-{
-  const auto *torch_error = dynamic_cast<const c10::Error *>(&error);
-  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
-
-std::string last_line(const std::exception &error)
-{
-  const auto *torch_error = dynamic_cast<const c10::Error *>(&error);
-  std::istringstream text(torch_error ? torch_error->what_without_backtrace() : error.what());
-  std::string last;
-  for (std::string line; std::getline(text, line);)
-    if (line.find_first_not_of(" \t\r~<") != std::string::npos) last = line;
-  return last;
-}
-
 ModelFile::ModelFile(const std::string &file, const std::string &contents) : file(file)
 {
   try {
@@ -54,7 +35,7 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) : fil
   for (const auto &name : dtypes) dtype += (dtype.empty() ? "" : ", ") + name;
   // Networks run in float64 whatever the file holds, as in the software that wrote it.
   // Integers and booleans are indices and masks.
-  const auto widen = [](at::Tensor tensor) {
+  const auto widen = [](const at::Tensor &tensor) {
     if (tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
   };
   for (const at::Tensor &parameter : module_.parameters()) widen(parameter);

@@ -5,25 +5,16 @@
 #ifndef PWMLFF_MODEL_FILE_H
 #define PWMLFF_MODEL_FILE_H
 
+#include "messages.h"
 #include "model.h"
 
 #include <torch/script.h>
 
 #include <cstdint>
-#include <exception>
 #include <string>
 #include <vector>
 
 namespace pwmlff::models {
-
-/// The name in quotes, for messages.
-std::string in_quotes(const std::string &name);
-
-/// First line of a message, for one of torch without its backtrace.
-std::string first_line(const std::exception &error);
-
-/// The last line that says something: TorchScript puts the call stack before the message.
-std::string last_line(const std::exception &error);
 
 /// Attributes that hold the limits of a kind; empty where it has none.
 struct LimitNames {

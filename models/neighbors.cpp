@@ -83,7 +83,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     candidate_edges_end.push_back(candidate_edges.size());
   }
   reach = 0.0;
-  device_has_list = false;
+  gpu_has_list = false;
 }
 
 void Neighbors::rebuild(int nlocal, int nall, const int *type,
@@ -98,7 +98,7 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
   species_.resize(nall);
   for (int i = 0; i < nall; ++i) species_[i] = species_of_type[type[i]];
   reach = reach_;
-  device_has_list = false;
+  gpu_has_list = false;
 }
 
 void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std::vector<int> first,
@@ -122,7 +122,7 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
   candidate_edges_end.assign(hops + 1, candidate_edges.size());    // all that there is
   edge_lists.clear();
   reach = 0.0;
-  device_has_list = false;
+  gpu_has_list = false;
 }
 
 void Neighbors::update(const double *const *x)
@@ -141,27 +141,27 @@ void Neighbors::update(const double *x)
   x_ = x;
   for (auto &[max_neighbor, padding] : paddings) padding.current = false;
   for (auto &[hops, list] : edge_lists) list.current = false;
-  device_has_positions = false;
+  gpu_has_positions = false;
 }
 
 const pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> &device)
 {
-  if (!device_neighbors || device_neighbors->device() != device) {
-    device_neighbors = std::make_unique<pwmlff::GpuNeighbors>(device);
-    device_has_list = false;
+  if (!gpu_neighbors || gpu_neighbors->device() != device) {
+    gpu_neighbors = std::make_unique<pwmlff::GpuNeighbors>(device);
+    gpu_has_list = false;
   }
-  if (!device_has_list && reach > 0.0) {
-    device_neighbors->build(ncenters(), nrows(), nspecies_, x_, species_.data(), reach);
-    device_has_positions = true;
-  } else if (!device_has_list) {
-    device_neighbors->assign(ncenters(), nrows(), nspecies_, species_.data(), first_.data(),
-                             candidate_.data());
-    device_has_positions = false;
+  if (!gpu_has_list && reach > 0.0) {
+    gpu_neighbors->build(ncenters(), nrows(), nspecies_, x_, species_.data(), reach);
+    gpu_has_positions = true;
+  } else if (!gpu_has_list) {
+    gpu_neighbors->assign(ncenters(), nrows(), nspecies_, species_.data(), first_.data(),
+                          candidate_.data());
+    gpu_has_positions = false;
   }
-  device_has_list = true;
-  if (!device_has_positions) device_neighbors->update(x_);
-  device_has_positions = true;
-  return *device_neighbors;
+  gpu_has_list = true;
+  if (!gpu_has_positions) gpu_neighbors->update(x_);
+  gpu_has_positions = true;
+  return *gpu_neighbors;
 }
 
 PaddedNeighbors &Neighbors::padded(int max_neighbor, double cutoff)

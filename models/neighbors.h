@@ -169,8 +169,8 @@ class Neighbors {
   };
   std::map<int, Padding> paddings;    // by max_neighbor
 
-  std::unique_ptr<pwmlff::GpuNeighbors> device_neighbors;
-  bool device_has_list = false, device_has_positions = false;
+  std::unique_ptr<pwmlff::GpuNeighbors> gpu_neighbors;
+  bool gpu_has_list = false, gpu_has_positions = false;
 
   struct EdgeCache {
     Edges edges;

@@ -5,9 +5,10 @@
 #ifndef PWMLFF_VERIFICATION_H
 #define PWMLFF_VERIFICATION_H
 
+#include "messages.h"
 #include "model.h"
-#include "model_file.h"
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>

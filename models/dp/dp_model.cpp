@@ -24,7 +24,7 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
       4, 5,
       "forward(Tensor list_neigh, Tensor Imagetype_map, Tensor atom_type, Tensor ImageDR, int "
       "nghost) -> (Etot, Ei, Force, Egroup, Virial)");
-  select_species(std::vector<bool>(info_.atom_type.size(), true));
+  DPTorchScript::select_species(std::vector<bool>(info_.atom_type.size(), true));
 }
 
 DPTorchScript DPTorchScript::copy_to(c10::Device device) const

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+#include "messages.h"
+
+#include <c10/util/Exception.h>
+
+#include <sstream>
+
+namespace pwmlff::models {
+
+std::string in_quotes(const std::string &name) { return "'" + name + "'"; }
+
+std::string first_line(const std::exception &error)
+{
+  const auto *torch_error = dynamic_cast<const c10::Error *>(&error);
+  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+std::string last_line(const std::exception &error)
+{
+  const auto *torch_error = dynamic_cast<const c10::Error *>(&error);
+  std::istringstream text(torch_error ? torch_error->what_without_backtrace() : error.what());
+  std::string last;
+  for (std::string line; std::getline(text, line);)
+    if (line.find_first_not_of(" \t\r~<") != std::string::npos) last = line;
+  return last;
+}
+
+}    // namespace pwmlff::models
