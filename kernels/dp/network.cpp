@@ -66,7 +66,7 @@ class Parameters {
       values.emplace(parameter.name, parameter.value);
   }
 
-  bool has(const std::string &name) const { return values.count(name) > 0; }
+  bool has(const std::string &name) const { return values.contains(name); }
 
   /// A vector of n elements, in any shape.
   std::vector<double> take(const std::string &name, std::int64_t n)

@@ -212,7 +212,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     check_array("v", v, at::kDouble, {natoms, 3});
     check_array("w", w, at::kDouble, {nevaluated, 9});
     check_threads(nthreads);
-    const Tensor rows = at::empty({nevaluated, packed.numel()}, packed.options());
+    Tensor rows = at::empty({nevaluated, packed.numel()}, packed.options());
     run([&]<class T>(Training<T> &t) {
       t.gradients(packed.const_data_ptr<T>(), static_cast<int>(nthreads),
                   a.const_data_ptr<double>(), v.const_data_ptr<double>(),
@@ -226,7 +226,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     check_array("row", row, at::kDouble, {packed.numel()});
     check_threads(nthreads);
     TORCH_CHECK_VALUE(prepared, "there are no parameters, expected a call of prepare before");
-    const Tensor gradient = at::empty({parameters->size()}, at::kDouble);
+    Tensor gradient = at::empty({parameters->size()}, at::kDouble);
     parameters->unpack(row.const_data_ptr<double>(), static_cast<int>(nthreads),
                        gradient.data_ptr<double>());
     return gradient;
