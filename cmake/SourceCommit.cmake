@@ -1,4 +1,5 @@
-# PWMLFF_COMMIT: commit of the sources in PWMLFF_SOURCE, empty where they are no checkout of git's.
+# PWMLFF_COMMIT: commit of the sources in PWMLFF_SOURCE, with -dirty behind it where files that git knows have
+# changed since, empty where they are no checkout of git's.
 # One that is given stays: sources of a wheel know theirs from its build.json (pwmlff build).
 
 if(NOT PWMLFF_COMMIT)
@@ -13,5 +14,10 @@ if(NOT PWMLFF_COMMIT)
   set(PWMLFF_COMMIT "")
   if(_said MATCHES "^\n([0-9a-f]+)\n$")
     set(PWMLFF_COMMIT ${CMAKE_MATCH_1})
+    execute_process(COMMAND ${PWMLFF_GIT} diff --quiet HEAD
+      WORKING_DIRECTORY ${PWMLFF_SOURCE} RESULT_VARIABLE _changed ERROR_QUIET)
+    if(_changed EQUAL 1)
+      string(APPEND PWMLFF_COMMIT -dirty)
+    endif()
   endif()
 endif()

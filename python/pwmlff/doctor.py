@@ -375,7 +375,7 @@ def check_plugin(machine: Machine) -> Row:
         )
     if lmp.STYLE_OPENS in said:
         commit = plugin.commit(path)
-        return Row(name, OK, f"{path}{f', commit {commit[:12]}' if commit else ''}")
+        return Row(name, OK, f"{path}{f', commit {commit}' if commit else ''}")
     lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
     text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
     return Row(name, ERROR, text, f"see the text; {machine.remake}")

@@ -230,7 +230,9 @@ def test_commit_of_the_sources(tmp_path: Path):
     git("init", "-q")
     assert said(tmp_path) == "<>"  # nothing is committed
     git("commit", "-q", "--allow-empty", "-m", "first")
-    assert said(tmp_path) == f"<{git('rev-parse', 'HEAD')}>"
+    assert said(tmp_path) == f"<{git('rev-parse', 'HEAD')}>"  # say.cmake is none of its files
+    git("add", "say.cmake")
+    assert said(tmp_path) == f"<{git('rev-parse', 'HEAD')}-dirty>"
     assert said(tmp_path / "inner") == "<>"
     assert said(tmp_path / "inner", "-DPWMLFF_COMMIT=12ab") == "<12ab>"
 

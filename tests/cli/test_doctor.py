@@ -348,7 +348,7 @@ def test_plugin_of_the_users_own(doctor, other_lmp, tmp_path: Path):
     facts = json.loads((own / "build.json").read_text())
     (own / "build.json").unlink()
     (own / "build.json").write_text(json.dumps(facts | {"lammps": "2 Aug 2023"}))
-    commit = facts["commit"][:12]  # empty where it was compiled outside a clone
+    commit = facts["commit"]  # empty where it was compiled outside a clone
     found = f"{own / plugin.FILE}, commit {commit}" if commit else str(own / plugin.FILE)
     for named in (own / plugin.FILE, own, own.parent):
         rows = doctor("--plugin", named)
