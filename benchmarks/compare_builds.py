@@ -1,33 +1,37 @@
-"""Time of a step of the fused engine in two installations, as a ratio, runs taking turns.
+"""Time of a step in two installations, as a ratio, runs taking turns.
 
-    python benchmarks/compare_builds.py OLD NEW MODEL --elements 'Hf O'
+    python benchmarks/compare_builds.py OLD NEW MODEL --elements 'Hf O' [--engine torchscript]
 
-OLD and NEW are virtual environments with pair-pwmlff in them. For each instruction set of the
-processor and each precision, lmp of both runs a crystal in turn. Other work on the machine only
-makes steps slower, so fast ones are compared: percentiles 1, 5 and 10 of the time of a step.
+OLD and NEW are virtual environments with pair-pwmlff in them; the Python that runs this has it too.
+lmp of both runs a crystal in turn: the fused engine for each instruction set of the processor and
+each precision, the file's own TorchScript (of any kind of model) as it is. Other work on the
+machine only makes steps slower, so fast ones are compared: percentiles 1, 5 and 10 of the time of a
+step.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
-import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from pwmlff.log import runs
+
 INPUT = """units metal
 lattice fcc {constant}
-region box block 0 4 0 4 0 4
+region box block 0 {cells} 0 {cells} 0 {cells}
 create_box 2 box
 create_atoms 1 box
 lattice sc {half} origin 0.5 0.5 0.5
 create_atoms 2 box
 mass * 50.0
-pair_style pwmlff 1 {model} engine fused precision {precision} device cpu
+pair_style pwmlff 1 {model} {keywords} device cpu
 pair_coeff * * {elements}
 velocity all create 300 4711
 fix 1 all nve
@@ -42,24 +46,58 @@ INSTRUCTION_SETS = ("avx512", "avx2", "baseline")
 PERCENTILES = (1, 5, 10)
 
 
-def times(environment: Path, text: str, instruction_set: str) -> np.ndarray | None:
-    """Seconds of each step; None where the processor has no such instructions."""
+@dataclass(frozen=True)
+class Case:
+    """What is run."""
+
+    name: str
+    keywords: str  # of pair_style
+    steps: int
+    environment: dict[str, str]
+
+
+def cases(engine: str) -> Iterator[Case]:
+    """All cases of an engine, also those that this processor cannot run."""
+    if engine == "torchscript":
+        yield Case("torchscript", "engine torchscript", 20, {})
+        return
+    for instruction_set in INSTRUCTION_SETS:
+        for precision, steps in STEPS.items():
+            keywords = f"engine fused precision {precision}"
+            environment = {"PWMLFF_CPU": instruction_set}
+            yield Case(f"{instruction_set} {precision}", keywords, steps, environment)
+
+
+def times(environment: Path, text: str, case: Case) -> np.ndarray | None:
+    """Seconds of each step; None where the processor lacks the instructions."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "in.lmp").write_text(text)
         done = subprocess.run(
-            [environment / "bin" / "lmp", "-in", "in.lmp", "-log", "none"],
+            [environment / "bin" / "lmp", "-in", "in.lmp", "-screen", "none"],
             cwd=folder,
-            env={**os.environ, "PWMLFF_CPU": instruction_set, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **case.environment, "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             check=False,
         )
-    if "this processor runs" in done.stdout + done.stderr:
+        log = Path(folder, "log.lammps").read_text()
+    if "this processor runs" in log:
         return None
     if done.returncode != 0:
-        raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
-    rows = re.findall(r"^ *\d+ +([\d.]+) *$", done.stdout, re.MULTILINE)
-    return np.diff(np.array(rows, dtype=float))
+        raise SystemExit(log[-2000:] + done.stderr[-2000:])
+    return np.diff(runs(log)[-1].columns["CPU"])
+
+
+def in_turns(environments: list[Path], text: str, case: Case, rounds: int) -> list[np.ndarray]:
+    """Seconds of all steps of each environment; nothing where the processor cannot run the case."""
+    found: list[list[np.ndarray]] = [[] for _ in environments]
+    for turn in range(rounds):
+        for which in range(len(environments))[:: 1 if turn % 2 else -1]:
+            seconds = times(environments[which], text, case)
+            if seconds is None:
+                return []
+            found[which].append(seconds)
+    return [np.concatenate(seconds) for seconds in found]
 
 
 def main() -> None:
@@ -69,33 +107,29 @@ def main() -> None:
     parser.add_argument("new", type=Path)
     parser.add_argument("model", type=Path)
     parser.add_argument("--elements", required=True, help="cation and anion, like 'Hf O'")
+    parser.add_argument("--engine", choices=("fused", "torchscript"), default="fused")
     parser.add_argument("--constant", type=float, default=5.07, help="of the fluorite lattice")
+    parser.add_argument("--cells", type=int, default=4, help="of 12 atoms, along each side")
     parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
-    environments = {"old": options.old.absolute(), "new": options.new.absolute()}
-    print(f"{'code':10}{'precision':10}{'old, ms':>9}{'new, ms':>9}   new/old at {PERCENTILES} %")
-    for instruction_set, (precision, steps) in itertools.product(INSTRUCTION_SETS, STEPS.items()):
+    print(f"{'case':18}{'old, ms':>9}{'new, ms':>9}   new/old at {PERCENTILES} %")
+    for case in cases(options.engine):
         text = INPUT.format(
             model=options.model.absolute(),
-            precision=precision,
+            keywords=case.keywords,
             elements=options.elements,
             constant=options.constant,
             half=options.constant / 2,
-            steps=steps,
+            cells=options.cells,
+            steps=case.steps,
         )
-        found: dict[str, list[np.ndarray]] = {name: [] for name in environments}
-        for turn in range(options.rounds):
-            for name in list(environments)[:: 1 if turn % 2 else -1]:
-                seconds = times(environments[name], text, instruction_set)
-                if seconds is not None:
-                    found[name].append(seconds)
-        if not all(found.values()):
+        environments = [options.old.absolute(), options.new.absolute()]
+        found = in_turns(environments, text, case, options.rounds)
+        if not found:
             continue
-        old, new = (1e3 * np.percentile(np.concatenate(v), PERCENTILES) for v in found.values())
+        old, new = (1e3 * np.percentile(seconds, PERCENTILES) for seconds in found)
         ratios = "  ".join(f"{ratio:.3f}" for ratio in new / old)
-        print(
-            f"{instruction_set:10}{precision:10}{old[0]:9.2f}{new[0]:9.2f}   {ratios}", flush=True
-        )
+        print(f"{case.name:18}{old[0]:9.2f}{new[0]:9.2f}   {ratios}", flush=True)
 
 
 if __name__ == "__main__":
