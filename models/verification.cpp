@@ -105,6 +105,7 @@ std::string compare(const char *what, std::span<const double> expected, const do
   double largest = 1.0, worst = 0.0;
   for (std::size_t k = 0; k < expected.size(); ++k) {
     largest = std::max(largest, std::abs(expected[k]));
+    // As many as expected. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
     const double error = std::abs(found[k] - expected[k]);
     if (std::isnan(error)) {
       worst = error;
@@ -123,11 +124,11 @@ std::string compare(const char *what, std::span<const double> expected, const do
 
 // An evaluation that stays when the model evaluates again.
 struct Values {
-  Values(const Evaluation &of, const Neighbors &neighbors) :
-      energy(of.energy),
-      atom_energy(of.atom_energy, of.atom_energy + neighbors.ncenters()),
-      force(of.force, of.force + 3 * static_cast<std::size_t>(neighbors.nrows())),
-      virial(of.virial)
+  Values(const Evaluation &found, const Neighbors &neighbors) :
+      energy(found.energy),
+      atom_energy(found.atom_energy, found.atom_energy + neighbors.ncenters()),
+      force(found.force, found.force + 3 * static_cast<std::size_t>(neighbors.nrows())),
+      virial(found.virial)
   {
   }
 

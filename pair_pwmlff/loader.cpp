@@ -45,14 +45,14 @@ fs::path loaded_torch_folder()
 {
   void *handle = dlopen(TORCH_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
   link_map *map = nullptr;
-  if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) return {};
+  if (!handle || dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void *>(&map)) != 0) return {};
   return fs::path(map->l_name).parent_path();
 }
 
 // The folder of the torch to use, in the order in which the answers can be trusted.
 fs::path torch_folder()
 {
-  const fs::path loaded = loaded_torch_folder();
+  fs::path loaded = loaded_torch_folder();
   if (!loaded.empty()) return loaded;
 
   std::vector<fs::path> candidates;

@@ -57,7 +57,7 @@ struct GpuNeighbors::Implementation {
   HostArray<std::int64_t> counts;    // of candidates: of all centers, and (an int) of one at most
 };
 
-GpuNeighbors::GpuNeighbors(std::shared_ptr<Device> device) :
+GpuNeighbors::GpuNeighbors(const std::shared_ptr<Device> &device) :
     implementation(std::make_unique<Implementation>(device))
 {
 }

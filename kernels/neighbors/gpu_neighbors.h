@@ -23,7 +23,7 @@ PWMLFF_KERNELS_API void require_short_list(std::int64_t nentries);
 
 class PWMLFF_KERNELS_API GpuNeighbors {
  public:
-  explicit GpuNeighbors(std::shared_ptr<Device> device);
+  explicit GpuNeighbors(const std::shared_ptr<Device> &device);
   ~GpuNeighbors();
   GpuNeighbors(const GpuNeighbors &) = delete;
   GpuNeighbors &operator=(const GpuNeighbors &) = delete;

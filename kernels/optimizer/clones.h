@@ -30,7 +30,8 @@ typedef double Vector __attribute__((vector_size(8 * LANES), aligned(8), may_ali
 
 #define LOAD(p) (*reinterpret_cast<const Vector *>(p))
 #define STORE(p, v) (*reinterpret_cast<Vector *>(p) = (v))
-#define SUM_OF_LANES(v) (((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7])))
+#define SUM_OF_LANES(v) \
+  ((((v)[0] + (v)[4]) + ((v)[1] + (v)[5])) + (((v)[2] + (v)[6]) + ((v)[3] + (v)[7])))
 
 }    // namespace pwmlff
 

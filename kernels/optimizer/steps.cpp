@@ -59,17 +59,17 @@ template <class T>
 inline void sum_columns(std::int64_t nrows, std::int64_t n, std::int64_t stride, const T *rows,
                         double *open, double *out)
 {
-  std::int64_t depth = 0;
-  const auto close = [&] {
-    --depth;
-    take(n, open + depth * COLUMNS, open + (depth - 1) * COLUMNS, true);
+  const auto close = [&](std::int64_t depth) {
+    take(n, open + (depth - 1) * COLUMNS, open + (depth - 2) * COLUMNS, true);
+    return depth - 1;
   };
+  std::int64_t depth = 0;
   for (std::int64_t row = 0; row < nrows; ++row) {
     take(n, rows + row * stride, open + depth * COLUMNS, false);
     ++depth;
-    for (std::int64_t bits = row; bits & 1; bits >>= 1) close();
+    for (std::int64_t bits = row; bits & 1; bits >>= 1) depth = close(depth);
   }
-  while (depth > 1) close();
+  while (depth > 1) depth = close(depth);
   take(n, open, out, false);
 }
 

@@ -11,7 +11,12 @@
 namespace pwmlff::models {
 namespace {
 
-constexpr const char *STAND_IN_VARIABLE = "PWMLFF_GPU_STAND_IN";
+// The device in the place of a GPU; empty where there is none.
+std::string stand_in()
+{
+  const char *const name = std::getenv("PWMLFF_GPU_STAND_IN");
+  return name ? name : "";
+}
 
 std::string tables(std::size_t bytes)
 {
@@ -91,16 +96,11 @@ const Evaluation &FusedDPGpu::evaluate(Neighbors &neighbors, const Request &requ
   return result;
 }
 
-bool gpu_has_stand_in()
-{
-  const char *const name = std::getenv(STAND_IN_VARIABLE);
-  return name && *name;
-}
+bool gpu_has_stand_in() { return !stand_in().empty(); }
 
 std::shared_ptr<pwmlff::Device> shared_device(int gpu)
 {
-  const std::string name =
-      gpu_has_stand_in() ? std::getenv(STAND_IN_VARIABLE) : "cuda:" + std::to_string(gpu);
+  const std::string name = gpu_has_stand_in() ? stand_in() : "cuda:" + std::to_string(gpu);
   static std::mutex mutex;    // LAMMPS instances may have a thread each
   static std::map<std::string, std::weak_ptr<pwmlff::Device>> devices;
   const std::lock_guard lock(mutex);
