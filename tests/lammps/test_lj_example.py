@@ -64,6 +64,7 @@ def test_forces_on_unseen_configurations(lammps: Lammps, lj_models, melt, model)
     assert error < 0.03
 
 
+@pytest.mark.parametrize("engine", ["double"])  # other tests have engines agree
 def test_mean_energy_of_the_melt(lammps: Lammps, lj_models, melt):
     styles = {"cut": CUT, "model": f"pair_style pwmlff {lj_models[0]}\npair_coeff * * Ar\n"}
     mean = {}
