@@ -112,6 +112,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=4, help="of 12 atoms, along each side")
     parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
+    environments = [options.old.absolute(), options.new.absolute()]
     print(f"{'case':18}{'old, ms':>9}{'new, ms':>9}   new/old at {PERCENTILES} %")
     for case in cases(options.engine):
         text = INPUT.format(
@@ -123,7 +124,6 @@ def main() -> None:
             cells=options.cells,
             steps=case.steps,
         )
-        environments = [options.old.absolute(), options.new.absolute()]
         found = in_turns(environments, text, case, options.rounds)
         if not found:
             continue

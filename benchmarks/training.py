@@ -32,7 +32,7 @@ from pwmlff.models import pad_neighbors
 from pwmlff.train import cache, comm, config, potential
 from pwmlff.train.learners import ByAdam
 
-FRAMES, NODES = (1, 8), (64, 128)
+FRAMES, NODES, PRECISIONS = (1, 8), (64, 128), ("float64", "float32")
 
 
 class Bench:
@@ -125,7 +125,7 @@ def steps(bench: Bench, seconds: float, rounds: int) -> None:
     """
     ranks = comm.connect()
     cases = {}
-    for precision in ("float64", "float32"):
+    for precision in PRECISIONS:
         trained = potential.Potential(bench.model, bench.frames, bench.edges, 64, precision, 1)
         learner = ByAdam(trained, bench.config, ranks)
         cases |= {(precision, batch): (learner, batch) for batch in (8, 8 * ranks.size)}
@@ -145,7 +145,7 @@ def steps(bench: Bench, seconds: float, rounds: int) -> None:
             json.dumps(
                 [
                     [rates[precision, 8], rates[precision, 8 * ranks.size]]
-                    for precision in ("float64", "float32")
+                    for precision in PRECISIONS
                 ]
             )
         )
@@ -180,7 +180,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         cases: dict[str, Callable[[], int]] = {}
-        for precision in ("float64", "float32"):
+        for precision in PRECISIONS:
             for nodes in NODES:
                 for n in FRAMES:
                     name = f"gradient, {precision}, {nodes} nodes, {n} frames"
@@ -192,9 +192,7 @@ def main() -> None:
     table = Table("case", "katom/s")
     for name, rate in rates.items():
         table.add_row(name, f"{rate:.1f}")
-    for precision, (one, _), (shared, each) in zip(
-        ("float64", "float32"), *whole_steps(options), strict=True
-    ):
+    for precision, (one, _), (shared, each) in zip(PRECISIONS, *whole_steps(options), strict=True):
         table.add_row(f"step, {precision}, 64 nodes, 8 frames", f"{one:.1f}")
         table.add_row("  on two ranks, 8 frames each", f"{each:.1f}, {each / one:.2f} times")
         table.add_row("  on two ranks, 4 frames each", f"{shared:.1f}, {shared / one:.2f} times")

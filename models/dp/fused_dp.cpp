@@ -100,7 +100,8 @@ bool gpu_has_stand_in() { return !stand_in().empty(); }
 
 std::shared_ptr<pwmlff::Device> shared_device(int gpu)
 {
-  const std::string name = gpu_has_stand_in() ? stand_in() : "cuda:" + std::to_string(gpu);
+  std::string name = stand_in();
+  if (name.empty()) name = "cuda:" + std::to_string(gpu);
   static std::mutex mutex;    // LAMMPS instances may have a thread each
   static std::map<std::string, std::weak_ptr<pwmlff::Device>> devices;
   const std::lock_guard lock(mutex);
