@@ -44,6 +44,7 @@ struct ModelInfo {
   std::vector<int> atom_type;    // atomic numbers; the index is the species
   bool takes_edges;              // instead of padded neighbors
   int max_neighbor;              // of one species; 0 where the kind has no such limit
+  std::vector<int> sel;          // [nspecies] the same where it differs by species, else empty
   std::int64_t nparameters;
   std::string dtype;    // of the parameters as stored in the file
 };

@@ -39,7 +39,8 @@ class Cluster {
     for (std::size_t s = 0; s < present.size(); ++s)
       if (present[s]) species.push_back(static_cast<int>(s));
     const int nspecies = static_cast<int>(species.size());
-    const int limit = info.max_neighbor * nspecies;
+    const int limit =
+        nspecies * (info.sel.empty() ? info.max_neighbor : *std::ranges::min_element(info.sel));
     const int wanted = std::max(shape.natoms, nspecies);
     const int natoms = limit > 0 ? std::min(wanted, limit) : wanted;
 

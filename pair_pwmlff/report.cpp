@@ -17,6 +17,16 @@ using namespace pwmlff::models;
 
 namespace pair_pwmlff {
 
+static std::string most_neighbors(const ModelInfo &info)
+{
+  if (info.max_neighbor == 0) return "";
+  std::string most;
+  for (std::size_t s = 0; s < info.sel.size(); ++s)
+    most += fmt::format("{}{} {}", s > 0 ? ", " : "", info.sel[s], symbol(info.atom_type[s]));
+  if (!most.empty()) return ", at most " + most + " neighbors";
+  return fmt::format(", at most {} neighbors of an element", info.max_neighbor);
+}
+
 std::string describe(const Ensemble &models, const std::string &style,
                      const std::vector<int> &species_of_type, int out_freq,
                      const std::string &out_file)
@@ -38,10 +48,7 @@ std::string describe(const Ensemble &models, const std::string &style,
                     info.interaction_range > info.cutoff
                         ? fmt::format(", interaction range {}", info.interaction_range)
                         : "",
-                    info.max_neighbor > 0
-                        ? fmt::format(", at most {} neighbors of an element", info.max_neighbor)
-                        : "",
-                    info.nparameters, dtype, model->engine());
+                    most_neighbors(info), info.nparameters, dtype, model->engine());
   }
   const std::vector<int> &elements = models.front()->info().atom_type;
   text += "  types:";

@@ -67,10 +67,7 @@ def oracle(request) -> Oracle:
             )
             for data in found
         ]
-        model = DP.from_parameters(
-            parameters, atom_type=dp_oracle.ATOM_TYPE, rmax=dp_oracle.RMAX, rmin=dp_oracle.RMIN,
-            max_neighbor=dp_oracle.MAX_NEIGHBOR, m2=dp_oracle.M2,
-        )  # fmt: skip
+        model = DP.from_parameters(parameters, **vars(dp_oracle.TINY))
         return Oracle(model, frames)
     folder = request.getfixturevalue("hfo2_folder")
     with np.load(folder / "parameters.npz") as parameters:

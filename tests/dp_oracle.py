@@ -13,32 +13,47 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 FILE = Path(__file__).with_name("data") / "tiny_dp.npz"
 STEP = 1e-30
-#: Of the model: elements in the order of its types, angstrom, largest number of neighbors, M2.
-ATOM_TYPE, RMAX, RMIN, MAX_NEIGHBOR, M2 = (14, 8), 4.2, 0.6, 24, 3
 
 Arrays = Mapping[str, np.ndarray]
 
 
-def shifts(cell: np.ndarray) -> Iterator[np.ndarray]:
+@dataclass(frozen=True)
+class Contract:
+    """What a model is beside its arrays; lengths in angstrom."""
+
+    atom_type: tuple[int, ...]  # atomic numbers, in the order of the types
+    rmax: float = 4.2
+    rmin: float = 0.6
+    max_neighbor: int = 24
+    m2: int = 3
+    sel: tuple[int, ...] = ()  # slots of each type, where not max_neighbor
+    type_vector: Mapping[int, tuple[float, ...]] | None = None  # one embedding net for all pairs
+
+
+TINY = Contract((14, 8))
+
+
+def shifts(cell: np.ndarray, reach: float = TINY.rmax) -> Iterator[np.ndarray]:
     """All translations of the lattice that can lead to neighbors."""
     heights = 1.0 / np.linalg.norm(np.linalg.inv(cell), axis=0)
-    most = [int(np.ceil(RMAX / h)) + 1 for h in heights]
+    most = [int(np.ceil(reach / h)) + 1 for h in heights]
     for k in itertools.product(*(range(-n, n + 1) for n in most)):
         yield np.array(k, float)
 
 
-def environment(d: np.ndarray) -> np.ndarray:
+def environment(d: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
     """s(r) (1, x/r, y/r, z/r) of a vector."""
     r = np.sqrt((d * d).sum())
     s = 1.0 / r
-    if r.real >= RMIN:
-        u = (r - RMIN) / (RMAX - RMIN)
+    if r.real >= rmin:
+        u = (r - rmin) / (rmax - rmin)
         s = s * (u**3 * (-6.0 * u**2 + 15.0 * u - 10.0) + 1.0)
     return s * np.array([1.0, d[0] / r, d[1] / r, d[2] / r])
 
@@ -51,69 +66,80 @@ def net(arrays: Arrays, name: str, x: np.ndarray, fitting: bool) -> np.ndarray:
         if prefix + "weight" not in arrays:
             return x
         weight = arrays[prefix + "weight"]
-        y = np.tanh(x @ weight + arrays[prefix + "bias"][0])
-        if prefix + "resnet_dt" in arrays:
-            y = x + arrays[prefix + "resnet_dt"][0] * y
-        elif not fitting and weight.shape[1] == weight.shape[0]:
+        y = np.tanh(x @ weight + arrays.get(prefix + "bias", [0.0])[0])
+        y = y * arrays.get(prefix + "resnet_dt", [1.0])[0]
+        if weight.shape[1] == weight.shape[0] and (layer > 0 or not fitting):
             y = x + y
-        elif not fitting and weight.shape[1] == 2 * weight.shape[0]:
+        elif weight.shape[1] == 2 * weight.shape[0] and not fitting:
             y = np.concatenate([x, x], axis=-1) + y
         x, layer = y, layer + 1
     return x @ arrays[f"{name}.layers.{layer}.weight"] + arrays[f"{name}.layers.{layer}.bias"][0]
 
 
 def atom_energies(
-    arrays: Arrays, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray
+    arrays: Arrays,
+    numbers: np.ndarray,
+    positions: np.ndarray,
+    cell: np.ndarray,
+    contract: Contract = TINY,
 ) -> np.ndarray:
     """Energies [n] of atoms, of complex positions and cell."""
-    ntypes = len(ATOM_TYPE)
-    average = arrays["davg"].reshape(ntypes, ntypes, MAX_NEIGHBOR, 4)
-    deviation = arrays["dstd"].reshape(ntypes, ntypes, MAX_NEIGHBOR, 4)
+    ntypes = len(contract.atom_type)
+    sel = contract.sel or (contract.max_neighbor,) * ntypes
+    average = arrays["davg"].reshape(ntypes, ntypes, contract.max_neighbor, 4)
+    deviation = arrays["dstd"].reshape(ntypes, ntypes, contract.max_neighbor, 4)
     energies = []
     for i in range(len(numbers)):
-        a = ATOM_TYPE.index(numbers[i])
-        moments = np.zeros((4, arrays["embedding_net.0.layers.2.weight"].shape[1]), complex)
-        for b, element in enumerate(ATOM_TYPE):
-            slots = np.zeros((MAX_NEIGHBOR, 4), complex)
+        a = contract.atom_type.index(numbers[i])
+        moments = 0.0
+        for b, element in enumerate(contract.atom_type):
+            slots = np.zeros((sel[b], 4), complex)
             used = 0
             for j in np.flatnonzero(numbers == element):
-                for k in shifts(cell.real):
+                for k in shifts(cell.real, contract.rmax):
                     d = positions[j] + k @ cell - positions[i]
                     r = np.linalg.norm(d.real)
-                    if 0.0 < r < RMAX:
-                        slots[used] = environment(d)
+                    if 0.0 < r < contract.rmax:
+                        slots[used] = environment(d, contract.rmin, contract.rmax)
                         used += 1
-            slots = (slots - average[a, b]) / deviation[a, b]
-            g = net(arrays, f"embedding_net.{a * ntypes + b}", slots[:, :1], fitting=False)
-            moments += slots.T @ g
-        moments /= MAX_NEIGHBOR * ntypes
-        descriptor = (moments.T @ moments[:, :M2]).reshape(-1)
+            slots = (slots - average[a, b, : sel[b]]) / deviation[a, b, : sel[b]]
+            taken, index = slots[:, :1], a * ntypes + b
+            if contract.type_vector:
+                vector = np.float32(contract.type_vector[element]).astype(complex)
+                taken, index = np.hstack([taken, np.tile(vector, (sel[b], 1))]), 0
+            moments = moments + slots.T @ net(arrays, f"embedding_net.{index}", taken, False)
+        moments /= sum(sel)
+        descriptor = (moments.T @ moments[:, : contract.m2]).reshape(-1)
         energies.append(net(arrays, f"fitting_net.{a}", descriptor, fitting=True)[0])
     return np.array(energies)
 
 
 def evaluate(
-    arrays: Arrays, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray
+    arrays: Arrays,
+    numbers: np.ndarray,
+    positions: np.ndarray,
+    cell: np.ndarray,
+    contract: Contract = TINY,
 ) -> dict[str, np.ndarray]:
     """Energy, atom_energy [n], forces -dE/dx [n, 3], virial -dE/d(strain) [3, 3]."""
     numbers, positions, cell = np.asarray(numbers), positions + 0j, cell + 0j
-    energy = atom_energies(arrays, numbers, positions, cell).real
+    energy = atom_energies(arrays, numbers, positions, cell, contract).real
     forces, virial = np.zeros((len(numbers), 3)), np.zeros((3, 3))
     for index in np.ndindex(forces.shape):
         moved = positions.copy()
         moved[index] += 1j * STEP
-        forces[index] = -atom_energies(arrays, numbers, moved, cell).sum().imag / STEP
+        forces[index] = -atom_energies(arrays, numbers, moved, cell, contract).sum().imag / STEP
     for index in np.ndindex(3, 3):
         strain = np.eye(3) + 0j
         strain[index] += 1j * STEP
-        strained = atom_energies(arrays, numbers, positions @ strain, cell @ strain)
+        strained = atom_energies(arrays, numbers, positions @ strain, cell @ strain, contract)
         virial[index] = -strained.sum().imag / STEP
     return {"energy": energy.sum(), "atom_energy": energy, "forces": forces, "virial": virial}
 
 
 def random_parameters(rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Parameters by their names in the original's files."""
-    ntypes, arrays = len(ATOM_TYPE), {}
+    ntypes, arrays = len(TINY.atom_type), {}
 
     def add(name: str, widths: tuple[int, ...], scaled: tuple[int, ...] = ()) -> None:
         for k, (rows, columns) in enumerate(itertools.pairwise(widths)):
@@ -125,14 +151,55 @@ def random_parameters(rng: np.random.Generator) -> dict[str, np.ndarray]:
     for k in range(ntypes**2):
         add(f"embedding_net.{k}", (1, 5, 5, 10))  # widths that rise, stay and double
     for k in range(ntypes):
-        add(f"fitting_net.{k}", (10 * M2, 7, 7, 7, 1), (1, 2))
+        add(f"fitting_net.{k}", (10 * TINY.m2, 7, 7, 7, 1), (1, 2))
     statistics = (ntypes, ntypes, 1, 4)
     for name, values in (
         ("davg", rng.normal(0.0, 0.05, statistics)),
         ("dstd", rng.uniform(0.05, 0.2, statistics)),
     ):
-        arrays[name] = values.repeat(MAX_NEIGHBOR, axis=2).reshape(ntypes, -1)
+        arrays[name] = values.repeat(TINY.max_neighbor, axis=2).reshape(ntypes, -1)
     return arrays
+
+
+def random_member(rng: np.random.Generator) -> tuple[Contract, dict[str, np.ndarray]]:
+    """A model of the family with two to four elements, its widths and switches drawn."""
+    elements = tuple(int(z) for z in rng.choice(np.arange(1, 90), rng.integers(2, 5), False))
+    n = len(elements)
+    sel = tuple(int(k) for k in rng.integers(14, 25, n))
+    has_sel, has_vector, steps, embedding_bias, fitting_bias = rng.random(5) < 0.5
+    contract = Contract(
+        elements,
+        max_neighbor=max(sel),
+        m2=int(rng.integers(2, 5)),
+        sel=sel if has_sel else (),
+        type_vector={z: tuple(rng.random(2)) for z in elements} if has_vector else None,
+    )
+    arrays: dict[str, np.ndarray] = {}
+
+    def add(name: str, widths: list[int], bias: bool, scaled: list[int]) -> None:
+        for k, (rows, columns) in enumerate(itertools.pairwise(widths)):
+            prefix = f"{name}.layers.{k}."
+            arrays[prefix + "weight"] = rng.normal(0.0, rows**-0.5, (rows, columns))
+            if bias:
+                arrays[prefix + "bias"] = rng.normal(0.0, 0.5, (1, columns))
+            if k in scaled:
+                arrays[prefix + "resnet_dt"] = rng.uniform(0.1, 1.5, (1, columns))
+
+    width = int(rng.choice([4, 5, 7]))
+    widths = [1 + 2 * has_vector, width, *(width * k for k in ((1, 2), (2, 2), (2, 4))[n - 2])]
+    for k in range(1 if has_vector else n * n):
+        add(f"embedding_net.{k}", widths, embedding_bias, [1, 2] if steps else [])
+    fitting, dt = [widths[-1] * contract.m2, 8, 8, 6, 6], rng.random() < 0.5
+    for k in range(n):
+        add(f"fitting_net.{k}", fitting, fitting_bias, [1, 3] if dt else [])
+        arrays[f"fitting_net.{k}.layers.4.weight"] = rng.normal(0.0, 0.5, (6, 1))
+        arrays[f"fitting_net.{k}.layers.4.bias"] = rng.normal(0.0, 0.5, (1, 1))
+    for name, values in (
+        ("davg", rng.normal(0.0, 0.05, (n, n, 1, 4))),
+        ("dstd", rng.uniform(0.05, 0.2, (n, n, 1, 4))),
+    ):
+        arrays[name] = values.repeat(contract.max_neighbor, axis=2).reshape(n, -1)
+    return contract, arrays
 
 
 def random_structures(rng: np.random.Generator) -> list[tuple[np.ndarray, ...]]:
@@ -149,7 +216,7 @@ def random_structures(rng: np.random.Generator) -> list[tuple[np.ndarray, ...]]:
             images = (here + k @ cell - there for there in positions for k in shifts(cell))
             if all(np.linalg.norm(d) > closest for d in images):
                 positions.append(here)
-        numbers = np.array([ATOM_TYPE[k % 2] for k in range(natoms)])
+        numbers = np.array([TINY.atom_type[k % 2] for k in range(natoms)])
         structures.append((numbers, np.array(positions), cell))
     return structures
 

@@ -31,6 +31,12 @@ class System:
     fitting: tuple[int, ...] = (10, 10, 7)  # plain, matching, plain
     max_neighbor: int = 40
     units: str = "metal"
+    embedding_bias: bool = True
+    fitting_bias: bool = True
+    embedding_resnet_dt: bool = False
+    fitting_resnet_dt: bool = True
+    sel: tuple[int, ...] = ()
+    properties: int = 0  # of elements, for one embedding net of all pairs
 
     def model(self, seed: int = 0, isotropic: bool = False) -> DP:
         """Random parameters; isotropic: an energy that rotations do not change."""
@@ -45,6 +51,14 @@ class System:
             embedding=self.embedding,
             fitting=self.fitting,
             units=self.units,
+            embedding_bias=self.embedding_bias,
+            fitting_bias=self.fitting_bias,
+            embedding_resnet_dt=self.embedding_resnet_dt,
+            fitting_resnet_dt=self.fitting_resnet_dt,
+            sel=self.sel,
+            type_vector={z: rng.random(self.properties).tolist() for z in self.elements}
+            if self.properties
+            else None,
         )
         # One value per pair of types and component, repeated over the slots of the pair.
         davg = rng.normal(0.0, 0.04, (n, n, 1, 4)).repeat(slots, axis=2).reshape(n, -1)
@@ -82,6 +96,23 @@ SYSTEMS = {
     ),
     "embedding from width one": System(embedding=(1, 2, 5), fitting=(9,)),
     "single layers": System((8, 72), (8, 72, 72), embedding=(2,), fitting=(4, 4)),
+    "type embedding": System((22, 8, 38), (8, 38, 22, 8, 22, 38, 8), TRICLINIC, properties=3),
+    "steps of embedding nets": System((8, 72), (72, 8, 72), embedding_resnet_dt=True),
+    "no steps of fitting nets": System((8, 72), (72, 8, 72), fitting_resnet_dt=False),
+    "no bias": System((8, 72), (72, 8, 72, 8), embedding_bias=False, fitting_bias=False),
+    "slots by element": System((22, 8, 38), (38, 22, 38, 22), sel=(31, 17, 40)),
+    "four elements, all switches": System(
+        (8, 22, 38, 72),
+        (8, 38, 22, 8, 72, 38, 8, 22),
+        TRICLINIC,
+        embedding=(5, 10, 10, 20),
+        fitting=(8, 8, 8),
+        embedding_bias=False,
+        embedding_resnet_dt=True,
+        fitting_resnet_dt=False,
+        sel=(40, 33, 38, 36),
+        properties=2,
+    ),
 }
 
 
@@ -134,3 +165,23 @@ def other_activation(model: DP) -> DP:
     net = model.embedding_net[-1]
     net.layers[0] = Sigmoid(net.layers[0])
     return model
+
+
+class Layer(torch.nn.Module):
+    """Layers that other exporters write: hidden ones x + tanh(..), or without bias."""
+
+    def __init__(self, layer: torch.nn.Module, residual: bool = True, scale: float = 1.0) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, layer.bias
+        self.residual, self.scale = residual, scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.scale * torch.tanh(torch.addmm(self.bias, x, self.weight))
+        return x + y if self.residual else y
+
+
+def with_layers(model: DP, dtype: torch.dtype = torch.float64, **changes) -> DP:
+    """The model with its fitting layers that have resnet_dt replaced."""
+    for net in model.fitting_net:
+        net.layers[1] = Layer(net.layers[1], **changes)
+    return model.to(dtype)

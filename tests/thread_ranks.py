@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 
 TIMEOUT = 60  # seconds; a rank that waits longer hangs
 
@@ -48,7 +50,18 @@ class Thread:
 
 
 def on_ranks(size: int, work: Callable[[Thread], Any]) -> list[Any]:
-    """What work returns on each of some ranks."""
+    """What work returns on each of some ranks.
+
+    They compile TorchScript one at a time: threads that parse Python at once fail at random
+    (https://github.com/python/cpython/issues/106905).
+    """
     shared = {"barrier": threading.Barrier(size)}
-    with ThreadPoolExecutor(size) as pool:
+    lock, script = threading.Lock(), torch.jit.script
+
+    def locked(*args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return script(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(size) as pool:
+        patch.setattr(torch.jit, "script", locked)
         return list(pool.map(lambda rank: work(Thread(rank, size, shared)), range(size)))

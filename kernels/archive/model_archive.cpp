@@ -190,8 +190,8 @@ std::int64_t element_bytes(std::string_view name)
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto digit = std::find_if(name.begin(), name.end(), is_digit);
   const auto letters = static_cast<std::size_t>(digit - name.begin());
-  constexpr std::string_view numbered[] = {"Float", "BFloat", "Int", "UInt",
-                                           "QInt",  "QUInt",  "Bits"};
+  constexpr std::string_view numbered[] = {"Float", "BFloat", "BComplex", "Int",
+                                           "UInt",  "QInt",   "QUInt",    "Bits"};
   if (std::find(std::begin(numbered), std::end(numbered), name.substr(0, letters)) ==
       std::end(numbered))
     return 0;

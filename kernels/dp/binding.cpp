@@ -19,8 +19,7 @@
 //       virial           float64 [9] xx xy xz yx yy yz zx zy zz
 //       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
 //       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
-//   cutoff() -> float          max_neighbor() -> int       nspecies() -> int
-//   table_bytes() -> int       isa() -> str
+//   cutoff() -> float, nspecies() -> int, table_bytes() -> int, isa() -> str
 //   table_error() -> (float, float)    largest error of G and of dG/dr between the nodes
 
 //
@@ -124,7 +123,6 @@ class DPEngineBinding : public torch::CustomClassHolder {
   }
 
   double cutoff() const { return engine.network().rmax; }
-  std::int64_t max_neighbor() const { return engine.network().max_neighbor; }
   std::int64_t nspecies() const { return engine.network().nspecies(); }
   std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine.table_bytes()); }
   std::tuple<double, double> table_error() const
@@ -227,7 +225,6 @@ void register_dp_engine(torch::Library &library)
             torch::arg("nthreads"), torch::arg("want_atom_virial") = true,
             torch::arg("want_centroid_virial") = true})
       .def("cutoff", &DPEngineBinding::cutoff)
-      .def("max_neighbor", &DPEngineBinding::max_neighbor)
       .def("nspecies", &DPEngineBinding::nspecies)
       .def("table_bytes", &DPEngineBinding::table_bytes)
       .def("table_error", &DPEngineBinding::table_error)

@@ -87,6 +87,12 @@ class Parameters {
     return tensor;
   }
 
+  /// Hand out what nothing uses: all that begins so.
+  void drop(const std::string &prefix)
+  {
+    std::erase_if(values, [&](const auto &entry) { return entry.first.starts_with(prefix); });
+  }
+
   void expect_none_left() const
   {
     if (!values.empty())
@@ -99,6 +105,7 @@ class Parameters {
   std::map<std::string, at::Tensor> values;
 };
 
+/// The layers of a net, without residuals.
 DPNet take_net(Parameters &parameters, const std::string &net, int in)
 {
   DPNet result;
@@ -109,16 +116,99 @@ DPNet take_net(Parameters &parameters, const std::string &net, int in)
     if (weight.dim() != 2 || weight.size(0) != in || weight.size(1) < 1)
       fail("parameter " + prefix + "weight has shape " + shape_text(weight) + ", expected [" +
            std::to_string(in) + ", width]");
-    DPLayer layer;
-    layer.in = in;
-    layer.out = static_cast<int>(weight.size(1));
-    layer.weight = to_vector(weight);
-    layer.bias = parameters.take(prefix + "bias", layer.out);
-    if (parameters.has(prefix + "resnet_dt"))
-      layer.resnet_dt = parameters.take(prefix + "resnet_dt", layer.out);
-    in = layer.out;
-    result.layers.push_back(std::move(layer));
+    const int out = static_cast<int>(weight.size(1));
+    const auto vector = [&](const std::string &name) {
+      return parameters.has(prefix + name) ? parameters.take(prefix + name, out)
+                                           : std::vector<double>();
+    };
+    result.layers.push_back(
+        {in, out, to_vector(weight), vector("bias"), vector("resnet_dt"), false});
+    in = out;
   }
+}
+
+/// Set the residuals of a net, and fill in what the file leaves out.
+/// @param adds (layer, its index) -> whether there is a residual; without one resnet_dt has no use
+template <class Adds> void complete(DPNet &net, Adds adds)
+{
+  for (std::size_t k = 0; k < net.layers.size(); ++k) {
+    DPLayer &layer = net.layers[k];
+    if (layer.bias.empty()) layer.bias.assign(layer.out, 0.0);
+    layer.residual = adds(layer, k);
+    if (!layer.residual || layer.step.empty()) layer.step.assign(layer.out, 1.0);
+  }
+}
+
+bool embedding_adds(const DPLayer &layer, std::size_t)
+{
+  return layer.out == layer.in || layer.out == 2 * layer.in;
+}
+
+/// The vector of each species that an embedding net for all pairs takes beside R~_0, or nothing.
+/// The scripts make a tensor of a list of it, which rounds it to float32.
+std::vector<std::vector<double>> type_vectors(const Module &module,
+                                              const std::vector<int> &atom_type)
+{
+  std::vector<std::vector<double>> result;
+  if (!module.hasattr("type_vector")) return result;
+  const c10::IValue value = module.attr("type_vector");
+  if (!value.isGenericDict())
+    fail("attribute type_vector is " + value.tagKind() + ", expected a dictionary");
+  const auto vectors = value.toGenericDict();
+  if (vectors.empty()) return result;
+  for (const int number : atom_type) {
+    const auto found = vectors.find(number);
+    if (found == vectors.end() || !found->value().isDoubleList())
+      fail("attribute type_vector has no list of numbers for atomic number " +
+           std::to_string(number));
+    std::vector<double> vector = found->value().toDoubleVector();
+    for (double &component : vector) component = static_cast<float>(component);
+    if (vector.empty() || (!result.empty() && vector.size() != result[0].size()))
+      fail("attribute type_vector has lists of different lengths, or empty ones");
+    result.push_back(std::move(vector));
+  }
+  return result;
+}
+
+/// The net of a neighbor species from the one for all of them: the vector's part of the first
+/// layer is a bias.
+DPNet with_vector(DPNet net, const std::vector<double> &vector)
+{
+  DPLayer &first = net.layers.front();
+  first.in = 1;
+  for (std::size_t k = 0; k < vector.size(); ++k)
+    for (int o = 0; o < first.out; ++o)
+      first.bias[o] += vector[k] * first.weight[(k + 1) * first.out + o];
+  first.weight.resize(first.out);
+  return net;
+}
+
+std::vector<DPNet> take_embedding(Parameters &parameters, const Module &module,
+                                  const std::vector<int> &atom_type)
+{
+  const std::vector<std::vector<double>> vectors = type_vectors(module, atom_type);
+  const std::size_t nspecies = atom_type.size();
+  std::vector<DPNet> result;
+  if (vectors.empty()) {
+    for (std::size_t pair = 0; pair < nspecies * nspecies; ++pair) {
+      result.push_back(take_net(parameters, "embedding_net." + std::to_string(pair), 1));
+      complete(result.back(), embedding_adds);
+    }
+    return result;
+  }
+  // The last one is in use; a file may have another net before it.
+  int last = 0;
+  while (parameters.has("embedding_net." + std::to_string(last + 1) + ".layers.0.weight")) ++last;
+  for (int net = 0; net < last; ++net)
+    parameters.drop("embedding_net." + std::to_string(net) + ".");
+  DPNet shared = take_net(parameters, "embedding_net." + std::to_string(last),
+                          1 + static_cast<int>(vectors[0].size()));
+  complete(shared, embedding_adds);
+  if (shared.layers.front().residual)
+    fail("the first layer of its embedding net adds the vector of the type to its result");
+  for (std::size_t pair = 0; pair < nspecies * nspecies; ++pair)
+    result.push_back(with_vector(shared, vectors[pair % nspecies]));
+  return result;
 }
 
 // [ntypes, ntypes*max_neighbor*4] -> [ntypes, ntypes, 4]
@@ -146,55 +236,77 @@ std::vector<double> per_pair(const Module &module, const std::string &name, int 
 
 }    // namespace
 
-DPNetwork read_network(const Module &module)
+std::vector<bool> DPNetwork::with_slots(const std::vector<bool> &present) const
+{
+  return all_species ? std::vector<bool>(nspecies(), true) : present;
+}
+
+double DPNetwork::scale(const std::vector<bool> &with_slots) const
+{
+  double slots = 0.0;
+  for (int b = 0; b < nspecies(); ++b)
+    if (with_slots[b]) slots += sel[b];
+  return 1.0 / slots;
+}
+
+DPNetwork read_network(const Module &module, PlainLayers plain_layers)
 {
   DPNetwork network;
   network.rmin = number(module, "Rmin");
   network.rmax = number(module, "Rmax");
-  network.max_neighbor = static_cast<int>(number(module, "maxNeighborNum"));
+  const int max_neighbor = static_cast<int>(number(module, "maxNeighborNum"));
   network.atom_type = integers(module, "atom_type");
-  if (!(network.rmin >= 0.0 && network.rmin < network.rmax) || network.max_neighbor < 1 ||
+  if (!(network.rmin >= 0.0 && network.rmin < network.rmax) || max_neighbor < 1 ||
       network.atom_type.empty())
     fail("it has Rmin " + std::to_string(network.rmin) + ", Rmax " + std::to_string(network.rmax) +
-         ", maxNeighborNum " + std::to_string(network.max_neighbor) + " and " +
+         ", maxNeighborNum " + std::to_string(max_neighbor) + " and " +
          std::to_string(network.atom_type.size()) +
          " types; expected 0 <= Rmin < Rmax and both numbers above zero");
 
   const int n = network.nspecies();
-  network.davg = per_pair(module, "davg", n, network.max_neighbor);
-  network.dstd = per_pair(module, "dstd", n, network.max_neighbor);
+  if (module.hasattr("sel")) network.sel = integers(module, "sel");
+  network.all_species = !network.sel.empty();
+  if (network.sel.empty()) network.sel.assign(n, max_neighbor);
+  if (static_cast<int>(network.sel.size()) != n ||
+      std::any_of(network.sel.begin(), network.sel.end(),
+                  [&](int slots) { return slots < 1 || slots > max_neighbor; }))
+    fail("attribute sel has to hold a number from 1 to maxNeighborNum for each of the " +
+         std::to_string(n) + " types");
+  network.davg = per_pair(module, "davg", n, max_neighbor);
+  network.dstd = per_pair(module, "dstd", n, max_neighbor);
   for (const double value : network.dstd)
     if (!(value > 0.0)) fail("dstd holds " + std::to_string(value) + ", expected positive values");
 
   Parameters parameters(module);
-  for (int pair = 0; pair < n * n; ++pair) {
-    const std::string name = "embedding_net." + std::to_string(pair);
-    network.embedding.push_back(take_net(parameters, name, 1));
-    const auto &layers = network.embedding.back().layers;
-    if (pair == 0) network.width = layers.back().out;
-    if (layers.back().out != network.width)
-      fail(name + " ends with width " + std::to_string(layers.back().out) +
-           ", embedding_net.0 with " + std::to_string(network.width));
-    for (const DPLayer &layer : layers)
-      if (!layer.resnet_dt.empty()) fail(name + " has a layer with resnet_dt, expected none");
-  }
+  network.embedding = take_embedding(parameters, module, network.atom_type);
+  network.width = network.embedding.front().layers.back().out;
+  for (int pair = 0; pair < n * n; ++pair)
+    if (network.embedding[pair].layers.back().out != network.width)
+      fail("embedding_net." + std::to_string(pair) + " ends with width " +
+           std::to_string(network.embedding[pair].layers.back().out) + ", embedding_net.0 with " +
+           std::to_string(network.width));
 
   network.m2 = static_cast<int>(number(module, "M2"));
   if (network.m2 < 1 || network.m2 > network.width)
     fail("M2 is " + std::to_string(network.m2) + ", expected 1 to " +
          std::to_string(network.width) + ", the last embedding width");
+  network.ambiguous = false;
   for (int a = 0; a < n; ++a) {
     const std::string name = "fitting_net." + std::to_string(a);
-    network.fitting.push_back(take_net(parameters, name, network.width * network.m2));
-    const auto &layers = network.fitting.back().layers;
-    if (layers.back().out != 1)
-      fail(name + " ends with width " + std::to_string(layers.back().out) + ", expected 1");
-    for (const DPLayer &layer : layers)
-      if (!layer.resnet_dt.empty() &&
-          (layer.in != layer.out || &layer == &layers.front() || &layer == &layers.back()))
+    DPNet net = take_net(parameters, name, network.width * network.m2);
+    if (net.layers.back().out != 1)
+      fail(name + " ends with width " + std::to_string(net.layers.back().out) + ", expected 1");
+    const std::size_t last = net.layers.size() - 1;
+    complete(net, [&](const DPLayer &layer, std::size_t k) {
+      const bool may_add = layer.in == layer.out && k > 0 && k < last;
+      if (!layer.step.empty() && !may_add)
         fail(name + " has resnet_dt in a layer from width " + std::to_string(layer.in) + " to " +
              std::to_string(layer.out) +
              ", expected it in hidden layers after the first that keep the width");
+      if (may_add && layer.step.empty()) network.ambiguous = true;
+      return may_add && (!layer.step.empty() || plain_layers == PlainLayers::residual);
+    });
+    network.fitting.push_back(std::move(net));
   }
   parameters.expect_none_left();
   return network;
@@ -242,12 +354,11 @@ void EmbeddingJets::step(const DPLayer &layer)
       nd2[o] += c * weight[o];
     }
   }
-  const bool residual = embedding_residual(layer.in, out);
   for (int o = 0; o < out; ++o) {
     const int i = o % layer.in;
-    const double t = std::tanh(nf[o]), dz = nd1[o];
-    nd2[o] = (1.0 - t * t) * (nd2[o] - 2.0 * t * dz * dz) + (residual ? d2[i] : 0.0);
-    embedding_output(residual, f[i], d1[i], t, dz, nf[o], nd1[o]);
+    const double t = std::tanh(nf[o]), dz = nd1[o], step = layer.step[o];
+    nd2[o] = step * (1.0 - t * t) * (nd2[o] - 2.0 * t * dz * dz) + (layer.residual ? d2[i] : 0.0);
+    embedding_output(layer.residual, step, f[i], d1[i], t, dz, nf[o], nd1[o]);
   }
   f.swap(nf);
   d1.swap(nd1);

@@ -10,10 +10,10 @@
 //   R_j    = s (1, x/r, y/r, z/r)
 //   R~_j   = (R_j - davg[a,b]) / dstd[a,b]           an empty slot holds -davg/dstd
 //   G_j    = embedding[a,b](R~_j[0])                 in R^M
-//   T      = sum over slots of R~_j (x) G_j / (max_neighbor * species that take part)    [4, M]
+//   T      = sum over slots of R~_j (x) G_j / number of slots                            [4, M]
 //   E_i    = fitting[a](T^T T[:, :m2], flattened row by row)
 //
-// Each pair (a, b) has max_neighbor slots. Lengths and energies are those of the model's units.
+// Neighbor species b has sel[b] slots. Lengths and energies are those of the model's units.
 //
 // Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
 // Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
@@ -31,41 +31,56 @@ struct Module;
 
 namespace pwmlff {
 
-/// y = x weight + bias; a hidden layer then takes tanh(y), and its residual adds to that.
+/// z = x weight + bias. A hidden layer gives step*tanh(z), and adds x to that where it has a
+/// residual: once where out == in, side by side with itself where out == 2*in.
 struct DPLayer {
   int in, out;
-  std::vector<double> weight;       // [in, out]
-  std::vector<double> bias;         // [out]
-  std::vector<double> resnet_dt;    // [out] x + resnet_dt * tanh(y); empty for a layer without
+  std::vector<double> weight;    // [in, out]
+  std::vector<double> bias;      // [out]
+  std::vector<double> step;      // [out]
+  bool residual;
 };
 
-/// Hidden layers and, for a fitting net, the linear one at the end.
-///
-/// Embedding layers carry no resnet_dt: their residual follows from the widths, x + tanh(y) where
-/// out == in, (x, x) + tanh(y) where out == 2*in. A fitting layer has a residual where it has
-/// resnet_dt, and none otherwise.
+/// Hidden layers and, for a fitting net, the linear one at the end. Those of a fitting net have a
+/// residual only after the first layer and where the width stays.
 struct DPNet {
   std::vector<DPLayer> layers;
 };
 
 struct DPNetwork {
   double rmin, rmax;
-  int max_neighbor;                  // slots per neighbor species
+  std::vector<int> sel;              // [nspecies] slots for neighbors of each species
+  bool all_species;                  // have slots, also those that take no part
   int width;                         // M, of the last embedding layers
   int m2;                            // axis width
   std::vector<int> atom_type;        // [nspecies] atomic numbers
   std::vector<double> davg, dstd;    // [nspecies center, nspecies neighbor, 4]
   std::vector<DPNet> embedding;      // [nspecies*nspecies] center species first
   std::vector<DPNet> fitting;        // [nspecies]
+  bool ambiguous;                    // another PlainLayers would give another network
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }
+
+  /// [nspecies] the species whose slots count: those that take part, or all.
+  std::vector<bool> with_slots(const std::vector<bool> &present) const;
+  /// 1/(number of slots) of these.
+  double scale(const std::vector<bool> &with_slots) const;
+};
+
+/// What a hidden fitting layer after the first that keeps the width and has no resnet_dt gives. The
+/// parameters do not tell; the exporters of PWMLFF and MatPL write the first form.
+enum class PlainLayers {
+  residual,    // x + tanh(z)
+  tanh
 };
 
 /// Take the arrays out of a module with the attributes and parameter names of the DP contract;
-/// parameters of any float type become float64.
+/// parameters of any float type become float64. One embedding net for all pairs that takes a vector
+/// of the neighbor's species, too, becomes one for each pair: the vector moves its first bias.
 /// @throws std::runtime_error that names what is missing, unknown or of the wrong shape, or
 ///         statistics that differ between the slots of one pair of species
-PWMLFF_KERNELS_API DPNetwork read_network(const torch::jit::Module &module);
+PWMLFF_KERNELS_API DPNetwork read_network(const torch::jit::Module &module,
+                                          PlainLayers plain_layers = PlainLayers::residual);
 
 /// Weights [width*m2, n] of the descriptor D, which is symmetric in its first m2 rows, to those of
 /// its elements (m, k) with k <= m, ordered by k, then m: the weights of (m, k) and (k, m) are

@@ -64,14 +64,14 @@ PWMLFF_FORMULA constexpr bool embedding_residual(int in, int out)
   return out == in || out == 2 * in;
 }
 
-/// One output y = t, or x + t with a residual, and its derivative in any direction.
+/// One output y = step t, or x + step t with a residual, and its derivative in any direction.
 /// @param t  tanh(z)
 /// @param dx, dz the derivatives of x and z
 template <class V>
-PWMLFF_FORMULA void embedding_output(bool residual, V x, V dx, V t, V dz, V &y, V &dy)
+PWMLFF_FORMULA void embedding_output(bool residual, double step, V x, V dx, V t, V dz, V &y, V &dy)
 {
-  const V dt = (1.0 - t * t) * dz;
-  y = residual ? t + x : t;
+  const V dt = step * (1.0 - t * t) * dz;
+  y = residual ? step * t + x : step * t;
   dy = residual ? dt + dx : dt;
 }
 

@@ -8,7 +8,7 @@
 
 namespace pwmlff {
 
-// Errors of G and dG/dr. Each neighbor counts for a part of 1/max_neighbor, so those of energies
+// Errors of G and dG/dr. Each neighbor counts for one slot of many, so those of energies
 // and forces come out smaller: with real and random models at most 1e-9 eV/atom and 1e-7 eV/A
 // in precision double, and less than the rounding of float32 in mixed.
 static SplineTolerance tolerance(DPPrecision precision)

@@ -20,6 +20,9 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
 {
   info_.kind = "DP";
   file.describe_limits(info_, {"Rmax", "", "maxNeighborNum"});
+  if (file.has("sel"))
+    for (const std::int64_t slots : file.integers("sel"))
+      info_.sel.push_back(static_cast<int>(slots));
   code.check_forward(
       4, 5,
       "forward(Tensor list_neigh, Tensor Imagetype_map, Tensor atom_type, Tensor ImageDR, int "
@@ -38,11 +41,11 @@ DPTorchScript DPTorchScript::copy_to(c10::Device device) const
 void DPTorchScript::select_species(const std::vector<bool> &present)
 {
   // Each element once, in the order of the model: the descriptor is divided by the number of
-  // entries, and atomic energies come back grouped in this order.
+  // entries, and atomic energies come back grouped in this order. With `sel` all are named.
   species.clear();
   std::vector<int> numbers;
   for (std::size_t s = 0; s < info_.atom_type.size(); ++s) {
-    if (!present[s]) continue;
+    if (!present[s] && info_.sel.empty()) continue;
     species.push_back(static_cast<int>(s));
     numbers.push_back(info_.atom_type[s]);
   }
@@ -107,6 +110,13 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
       throw std::runtime_error("model file " + in_quotes(info_.file) +
                                " cannot be run by the fused engine: " + unreadable +
                                "; use engine auto or torchscript");
+  }
+  if (network && network->ambiguous) {
+    const std::vector<bool> all(info_.atom_type.size(), true);
+    const auto make = [&] { return std::make_unique<FusedDP>(info_, *network, "exact", all); };
+    std::string reason;
+    if (!verified(original, all, gate_of("exact"), make, reason))
+      *network = pwmlff::read_network(file.module(), pwmlff::PlainLayers::tanh);
   }
 }
 

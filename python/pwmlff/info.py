@@ -74,6 +74,13 @@ class InfoReport:
         return Group(*([table] if rows else []), *lines)
 
 
+def _most_neighbors(model: model_file.ModelInfo) -> str:
+    if model.sel:
+        most = zip(model.sel, model.elements, strict=True)
+        return "at most " + ", ".join(f"{n} {element}" for n, element in most)
+    return f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any"
+
+
 def _rows(described: Described) -> dict[str, str]:
     model = described.model
     sizes = model.sizes
@@ -91,7 +98,7 @@ def _rows(described: Described) -> dict[str, str]:
         "cutoff": f"{model.cutoff:g}"
         + f", interaction range {model.interaction_range:g}"
         * (model.interaction_range > model.cutoff),
-        "neighbors": f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any",
+        "neighbors": _most_neighbors(model),
         "size": f"{text}{model.nparameters} parameters"
         + f" in {model.dtype}" * bool(model.dtype)
         + f", {model.bytes} bytes",

@@ -37,10 +37,16 @@ class ModelInfo:
     cutoff: float
     interaction_range: float  # beyond the cutoff where messages are passed
     max_neighbor: int | None  # of one element; None where the kind has no limit
+    sel: tuple[int, ...]  # the same by element where it differs, else empty
     nparameters: int
     dtype: str  # of the parameters; empty where there is none
     sizes: dict[str, Any] = field(default_factory=dict)  # widths of the networks of a DP
     card: dict[str, Any] | None = None  # how it was made, of unknown types; None: it does not say
+
+    @property
+    def limit(self) -> int | None:
+        """Neighbors that any element may have; None where the kind has no limit."""
+        return min(self.sel, default=self.max_neighbor)
 
     @property
     def elements(self) -> list[str]:
@@ -169,9 +175,9 @@ class _Attributes:
             self._wrong_type(name, value, "a string")
         return value
 
-    def integers(self, name: str) -> list[int]:
+    def integers(self, name: str, default: Any = _NEEDED) -> list[int]:
         """A list, a tuple or a tensor of integers."""
-        value = self._get(name, _NEEDED)
+        value = self._get(name, default)
         if isinstance(value, torch.Tensor | archive.StoredTensor):
             try:
                 return self._integers(value)
@@ -280,6 +286,7 @@ def _describe(
         cutoff=cutoff,
         interaction_range=reach,
         max_neighbor=None if max_neighbor is None else int(max_neighbor),
+        sel=tuple(attributes.integers("sel", ())) if kind == "DP" else (),
         nparameters=sum(math.prod(shape) for shape, _ in parameters.values()),
         dtype=", ".join(sorted({dtype for _, dtype in parameters.values()})),
         sizes=_sizes(attributes, parameters) if kind == "DP" else {},

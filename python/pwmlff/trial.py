@@ -40,7 +40,7 @@ def random_cluster(cutoff: float, elements: Sequence[int], limit: int | None) ->
 def padded(engine: Engine, info: ModelInfo) -> str:
     """What keeps the forward of a DP from running; empty where nothing does."""
     try:
-        found = engine(random_cluster(info.cutoff, info.atom_type, info.max_neighbor))
+        found = engine(random_cluster(info.cutoff, info.atom_type, info.limit))
     except (RuntimeError, ValueError, TypeError, torch.jit.Error) as error:
         return f"its forward failed on a test cluster: {last_line(error)}"
     if not np.isfinite(found.atom_energy).all() or not np.isfinite(found.forces).all():

@@ -21,6 +21,7 @@ from pwmlff.engine import choose
 from pwmlff.report import Failure
 from pwmlff.train import cache, comm, command, config, loop, potential
 from pwmlff.train.learners import ByAdam, ByKalman, schedule_of, weights_of
+from systems import SYSTEMS
 from thread_ranks import on_ranks
 
 SMALL = (
@@ -339,6 +340,22 @@ def test_what_is_wrong_is_named(given: dict, text: str, data: Path, tmp_path: Pa
     with pytest.raises((Failure, OSError), match=text):
         command.train(None, whole, command.Options())
     assert not list(tmp_path.glob("*.pt"))
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("type embedding", "a type embedding"),
+        ("slots by element", "slots by element"),
+        ("no bias", "layers without bias"),
+        ("steps of embedding nets", "steps in embedding nets"),
+        ("no steps of fitting nets", "fitting layers without steps"),
+    ],
+)
+def test_going_on_from_what_is_not_trained(name: str, text: str, tmp_path: Path) -> None:
+    path = SYSTEMS[name].model().save(tmp_path / "model.pt")
+    with pytest.raises(Failure, match=rf"cannot go on from .* it has {text}"):
+        potential.of_file(path)
 
 
 def test_data_without_forces_or_energies(data: Path, tmp_path: Path) -> None:

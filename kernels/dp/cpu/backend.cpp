@@ -16,12 +16,14 @@ namespace {
 template <class T> struct Pair {
   PairGeometry geometry;
   Embedding net;
+  int sel;                  // slots
   Channels<T> *channels;    // null without a table
   Buffer<double> beyond;    // [width] G at and beyond the cutoff, that of an empty slot
 
   Pair(const DPNetwork &network, int index, const SplineTable *table) :
       geometry(pair_geometry(network, index, table)),
       net(network.embedding[index]),
+      sel(network.sel[index % network.nspecies()]),
       channels(table ? new Channels<T>(*table, network.width) : nullptr),
       beyond(network.width)
   {
@@ -45,17 +47,14 @@ template <class T, class F, int C> class Backend : public DPBackend {
   explicit Backend(const DPModel &model) :
       nspecies(model.network->nspecies()),
       width(model.network->width),
-      max_neighbor(model.network->max_neighbor),
       rmax(model.network->rmax),
       has_tables(!model.tables->empty()),
       pairs(new Pair<T> *[nspecies * nspecies]()),
       fittings(new Fit *[nspecies]())
   {
     const DPNetwork &network = *model.network;
-    int npresent = 0;
     for (int a = 0; a < nspecies; ++a) {
       if (!(*model.present)[a]) continue;
-      ++npresent;
       fittings[a] = new Fit(network.fitting[a], width, network.m2);
       for (int b = 0; b < nspecies; ++b) {
         const int index = a * nspecies + b;
@@ -64,7 +63,7 @@ template <class T, class F, int C> class Backend : public DPBackend {
               new Pair<T>(network, index, has_tables ? &(*model.tables)[index] : nullptr);
       }
     }
-    scale = 1.0 / (static_cast<double>(max_neighbor) * npresent);
+    scale = network.scale(*model.present);
   }
   ~Backend() override
   {
@@ -84,7 +83,7 @@ template <class T, class F, int C> class Backend : public DPBackend {
     return bytes;
   }
 
-  const int nspecies, width, max_neighbor;
+  const int nspecies, width;
   const double rmax;
   const bool has_tables;    // else all atoms take the nets themselves
   double scale;             // of the moments
@@ -164,7 +163,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
         run.count =
             edges.filter(input.x, input.x + 3 * static_cast<std::ptrdiff_t>(i),
                          input.candidate + first[0], first[1] - first[0], model.rmax, begin);
-        if (run.count > model.max_neighbor) {
+        if (run.count > pairs[b]->sel) {
           sums.overflow = true;
           sums.row = i;
           sums.species = b;
@@ -235,7 +234,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
         for (int l = 0; l < atoms; ++l)
           environment[(b * 4 + c) * atoms + l] =
               pairs[b] && l < block->count
-                  ? model.max_neighbor * pairs[b]->geometry.shift[c] + run_of(l, b).environment[c]
+                  ? pairs[b]->sel * pairs[b]->geometry.shift[c] + run_of(l, b).environment[c]
                   : 0.0;
     for (int c = 0; c < 4; ++c)
       for (int m = 0; m < width; ++m) {

@@ -56,29 +56,37 @@ class Embedding {
 
   struct Layer {
     explicit Layer(const DPLayer &layer) :
-        in(layer.in), out(layer.out), weights(layer.weight.data(), in, out, out, 1), bias(out)
+        in(layer.in),
+        out(layer.out),
+        residual(layer.residual),
+        weights(layer.weight.data(), in, out, out, 1),
+        bias(out),
+        step(out)
     {
-      for (int o = 0; o < out; ++o) bias[o] = layer.bias[o];
+      for (int o = 0; o < out; ++o) {
+        bias[o] = layer.bias[o];
+        step[o] = layer.step[o];
+      }
     }
 
     void forward(const double *f, const double *d, double *nf, double *nd) const
     {
       weights.apply(f, bias.get(), nf);
       weights.apply(d, nullptr, nd);
-      const bool residual = embedding_residual(in, out);
       const int period = residual ? in : 1;
       for (int o = 0, i = 0; o < out; ++o, i = i + 1 < period ? i + 1 : 0) {
         DoubleVector y, dy;
-        embedding_output(residual, load(f + i * n), load(d + i * n), tanh<double>(load(nf + o * n)),
-                         load(nd + o * n), y, dy);
+        embedding_output(residual, step[o], load(f + i * n), load(d + i * n),
+                         tanh<double>(load(nf + o * n)), load(nd + o * n), y, dy);
         store(nf + o * n, y);
         store(nd + o * n, dy);
       }
     }
 
     const int in, out;
+    const bool residual;
     Matrix<double, 1> weights;
-    Buffer<double> bias;
+    Buffer<double> bias, step;
   };
 
   int nlayers, widest;

@@ -32,12 +32,12 @@ struct DPEngine::Implementation {
   void add_partial_sums(const DPInput &input, DPOutput &output) const;
 };
 
-DPEngine::DPEngine(DPNetwork network, DPPrecision precision, std::vector<bool> present) :
+DPEngine::DPEngine(DPNetwork network, DPPrecision precision, const std::vector<bool> &present) :
     implementation(std::make_unique<Implementation>())
 {
   Implementation &self = *implementation;
   self.network = std::move(network);
-  self.present = std::move(present);
+  self.present = self.network.with_slots(present);
   const DPTables splines(self.network, precision, self.present);
   self.value_error = splines.value_error;
   self.slope_error = splines.slope_error;
@@ -75,7 +75,7 @@ DPPlan DPEngine::Implementation::make_plan(const DPInput &input, double *atom_en
     for (int s = 0; s < nspecies; ++s) {
       const int candidates = first[s + 1] - first[s];
       plan.largest_slice = std::max(plan.largest_slice, candidates);
-      edges += std::min(candidates, network.max_neighbor);
+      edges += std::min(candidates, network.sel[s]);
     }
     plan.most_edges = std::max(plan.most_edges, edges);
   }
@@ -164,7 +164,7 @@ void DPEngine::evaluate(const DPInput &input, DPOutput &output)
   }
   for (const DPPartialSums &sums : self.partial_sums)
     if (sums.overflow)
-      throw DPOverflow(sums.row, sums.species, sums.count, self.network.max_neighbor);
+      throw DPOverflow(sums.row, sums.species, sums.count, self.network.sel[sums.species]);
   self.add_partial_sums(input, output);
 }
 

@@ -24,11 +24,11 @@ namespace pwmlff {
 /// Evaluates one model. The same input and nthreads give the same bits.
 class PWMLFF_KERNELS_API DPEngine {
  public:
-  /// @param present [nspecies] the species that take part: their number divides the descriptor, and
-  ///                slots of others are ignored
+  /// @param present [nspecies] the species that take part: slots of others are ignored, unless the
+  ///                network counts those of all
   /// @throws std::invalid_argument, std::runtime_error (a net that cannot be tabulated, or an
   ///         unusable PWMLFF_CPU)
-  DPEngine(DPNetwork network, DPPrecision precision, std::vector<bool> present);
+  DPEngine(DPNetwork network, DPPrecision precision, const std::vector<bool> &present);
   ~DPEngine();
   DPEngine(const DPEngine &) = delete;
   DPEngine &operator=(const DPEngine &) = delete;

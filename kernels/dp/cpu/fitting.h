@@ -98,7 +98,7 @@ template <class T, int C> class Fitting {
     Layer(const DPLayer &layer, int in, const double *weight) :
         in(in),
         out(layer.out),
-        residual(!layer.resnet_dt.empty()),
+        residual(layer.residual),
         weights(weight, in, out, out, 1),
         transposed(weight, out, in, 1, out),
         bias(out),
@@ -106,7 +106,7 @@ template <class T, int C> class Fitting {
     {
       for (int o = 0; o < out; ++o) {
         bias[o] = static_cast<T>(layer.bias[o]);
-        step[o] = static_cast<T>(residual ? layer.resnet_dt[o] : 1.0);
+        step[o] = static_cast<T>(layer.step[o]);
       }
     }
 

@@ -43,7 +43,8 @@ PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const GpuPair<T> &pai
         dz += weight * d[i];
       }
       const int i = o % layer.in;
-      embedding_output(layer.residual, f[i], d[i], tanh(z), dz, nf[o], nd[o]);
+      embedding_output(layer.residual, global_pointer(layer.step)[o], f[i], d[i], tanh(z), dz,
+                       nf[o], nd[o]);
     }
     team.sync();
     double *const spent_f = f, *const spent_d = d;

@@ -56,6 +56,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
          const std::vector<bool> &present, std::size_t chunk_bytes) :
       Implementation(std::move(device)),
       present(present),
+      sel(network.sel),
       chunk_bytes(chunk_bytes),
       constants(this->device),
       order(this->device),
@@ -86,14 +87,12 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
     value_error = splines.value_error;
     slope_error = splines.slope_error;
     model.nspecies = network.nspecies();
-    model.max_neighbor = network.max_neighbor;
     model.width = network.width;
     model.padded = round_up(network.width, 16 / sizeof(T));
     model.m2 = network.m2;
     model.widest_embedding = 1;
     model.cutsq = network.rmax * network.rmax;
-    model.scale = 1.0 / (static_cast<double>(network.max_neighbor) *
-                         static_cast<double>(std::count(present.begin(), present.end(), true)));
+    model.scale = network.scale(present);
     keep_pairs(network, splines);
     keep_fittings(network);
     choose_most_fit_atoms();
@@ -130,7 +129,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
 
     if (const long long key = *host_overflow.get()) {
       const GpuOverflow found = GpuOverflow::from_key(key);
-      throw DPOverflow(found.row, found.species, found.count, model.max_neighbor);
+      throw DPOverflow(found.row, found.species, found.count, sel[found.species]);
     }
     std::copy_n(host_sums.get(), 9, output.virial);
     output.energy = host_sums.get()[9];
@@ -147,23 +146,20 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
     std::int64_t first_block = 0, nblocks = 0, first_item = 0, nitems = 0;
   };
 
-  GpuLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight,
-                      bool residual)
+  GpuLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight)
   {
     std::vector<double> transposed(weight.size());
     for (int i = 0; i < in; ++i)
       for (int o = 0; o < layer.out; ++o)
         transposed[static_cast<std::size_t>(o) * in + i] =
             weight[static_cast<std::size_t>(i) * layer.out + o];
-    const std::vector<double> step =
-        layer.resnet_dt.empty() ? std::vector<double>(layer.out, 1.0) : layer.resnet_dt;
     return {in,
             layer.out,
-            residual,
+            layer.residual,
             constants.keep(weight),
             constants.keep(transposed),
             constants.keep(layer.bias),
-            constants.keep(step)};
+            constants.keep(layer.step)};
   }
 
   void keep_pairs(const DPNetwork &network, const DPTables &splines)
@@ -176,6 +172,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
       if (!pair.present) continue;
       const SplineTable *const table = splines.tables.empty() ? nullptr : &splines.tables[p];
       pair.geometry = pair_geometry(network, p, table);
+      pair.sel = network.sel[p % nspecies];
       if (table) {
         const std::size_t rows = table->coef.size() / width;
         std::vector<T> coef(rows * model.padded, T(0));
@@ -195,8 +192,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
       std::vector<GpuLayer> layers;
       for (const DPLayer &layer : net.layers) {
         model.widest_embedding = std::max(model.widest_embedding, layer.out);
-        layers.push_back(
-            keep_layer(layer, layer.in, layer.weight, embedding_residual(layer.in, layer.out)));
+        layers.push_back(keep_layer(layer, layer.in, layer.weight));
       }
       pair.nlayers = static_cast<int>(layers.size());
       pair.layers = constants.keep(layers);
@@ -222,7 +218,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
           fitting.last_bias = layers[l].bias[0];
           break;
         }
-        hidden.push_back(keep_layer(layers[l], in, weight, !layers[l].resnet_dt.empty()));
+        hidden.push_back(keep_layer(layers[l], in, weight));
         in = layers[l].out;
         total += in;
         widest = std::max(widest, in);
@@ -362,6 +358,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
   static constexpr int FIT_REGISTERS = 4;
 
   const std::vector<bool> present;
+  const std::vector<int> sel;    // [nspecies] slots
   const std::size_t chunk_bytes;
   GpuModel<T> model{};
   int widest = 1, depth = 0;    // of the hidden layers of the fitting nets
@@ -391,13 +388,14 @@ DPGpuEngine::DPGpuEngine(std::shared_ptr<Device> device, const DPNetwork &networ
                          DPPrecision precision, const std::vector<bool> &present,
                          std::size_t chunk_bytes)
 {
-  const DPTables splines(network, precision, present);
+  const std::vector<bool> with_slots = network.with_slots(present);
+  const DPTables splines(network, precision, with_slots);
   if (precision == DPPrecision::mixed)
-    implementation =
-        std::make_unique<Engine<float>>(std::move(device), network, splines, present, chunk_bytes);
+    implementation = std::make_unique<Engine<float>>(std::move(device), network, splines,
+                                                     with_slots, chunk_bytes);
   else
-    implementation =
-        std::make_unique<Engine<double>>(std::move(device), network, splines, present, chunk_bytes);
+    implementation = std::make_unique<Engine<double>>(std::move(device), network, splines,
+                                                      with_slots, chunk_bytes);
 }
 
 DPGpuEngine::~DPGpuEngine() = default;

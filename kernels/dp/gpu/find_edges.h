@@ -55,8 +55,8 @@ template <class T> struct FindEdges {
         const std::int64_t at = item * model.nspecies + b;
         chunk.count[at] = n;
         for (int c = 0; c < 4; ++c)
-          chunk.slots[4 * at + c] = sum[c] + model.max_neighbor * pair.geometry.shift[c];
-        if (n > model.max_neighbor) team.raise(overflow, GpuOverflow{i, b, n}.key());
+          chunk.slots[4 * at + c] = sum[c] + pair.sel * pair.geometry.shift[c];
+        if (n > pair.sel) team.raise(overflow, GpuOverflow{i, b, n}.key());
       }
       begin += n;
     }

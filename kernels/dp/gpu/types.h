@@ -20,11 +20,12 @@ struct GpuLayer {
   const double *weight;        // [in, out]
   const double *transposed;    // [out, in]; fitting nets only
   const double *bias;          // [out]
-  const double *step;          // [out] factor of tanh; fitting nets only
+  const double *step;          // [out] factor of tanh
 };
 
 template <class T> struct GpuPair {
   bool present;    // both species take part
+  int sel;         // slots
   PairGeometry geometry;
   const T *table;          // [rows, padded] G - G(rmax); null: the net is evaluated
   const double *beyond;    // [padded] G at and beyond the cutoff
@@ -41,11 +42,11 @@ struct GpuFitting {
 };
 
 template <class T> struct GpuModel {
-  int nspecies, max_neighbor;
+  int nspecies;
   int width, padded;             // M, and rounded up to whole vectors
   int m2;                        // axis width
   int widest_embedding;          // layer
-  double cutsq, scale;           // scale: 1/(max_neighbor * species that take part)
+  double cutsq, scale;           // scale: 1/(number of slots)
   const GpuPair<T> *pairs;       // [nspecies, nspecies] center first
   const GpuFitting *fittings;    // [nspecies]
 };

@@ -8,17 +8,17 @@ width, n the number of entries of the forward argument `atom_type`)::
            = 0                                      r >= Rmax
     R_j    = s (1, x/r, y/r, z/r)                   [4]
     R~_j   = (R_j - davg[a]) / dstd[a]              [4]; an empty slot holds -davg[a] / dstd[a]
-    G_j    = embedding_net[a, b](R~_j[0])           [M]
+    G_j    = embedding_net[a, b](R~_j[0])           [M]; of (R~_j[0], v_b) with type_vector
     T      = sum over slots of R~_j (x) G_j / (maxNeighborNum n)                [4, M]
     E_i    = fitting_net[a](T^T T[:, :M2])
+
+With `sel`, type b has sel[b] slots whether it takes part or not, and T is divided by sum(sel).
 
 Lengths and energies are angstrom and eV (`units` "metal") or reduced ("lj").
 
 Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
 Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,6 +49,11 @@ class DPConfig:
         embedding: widths of the embedding layers; the last one is M.
         fitting: widths of the hidden fitting layers.
         units: LAMMPS unit style of lengths and energies, "metal" or "lj".
+        embedding_bias, fitting_bias: whether hidden layers have a bias.
+        embedding_resnet_dt, fitting_resnet_dt: whether the steps of residual layers are learned.
+        sel: slots of each type where it is not max_neighbor for all, which has to be the largest.
+        type_vector: by atomic number, what the one embedding net of all pairs takes of the
+            neighbor's element; without it each pair has a net of its own.
 
     Raises:
         ValueError: a value is outside its range; the text names it.
@@ -62,6 +67,12 @@ class DPConfig:
     embedding: Sequence[int] = (25, 25, 25)
     fitting: Sequence[int] = (50, 50, 50)
     units: str = "metal"
+    embedding_bias: bool = True
+    fitting_bias: bool = True
+    embedding_resnet_dt: bool = False
+    fitting_resnet_dt: bool = True
+    sel: Sequence[int] = ()
+    type_vector: Mapping[int, Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -86,6 +97,20 @@ class DPConfig:
             )
         if self.units not in UNITS:
             raise ValueError(f"units is {self.units!r}; choose one of {', '.join(UNITS)}")
+        if self.sel and (
+            len(self.sel) != len(kinds) or min(self.sel) < 1 or max(self.sel) != self.max_neighbor
+        ):
+            raise ValueError(
+                f"sel is {list(self.sel)}; give a number of slots >= 1 for each of {len(kinds)} "
+                f"types, the largest being max_neighbor, {self.max_neighbor}"
+            )
+        if self.type_vector is not None:
+            lengths = {len(self.type_vector.get(z, ())) for z in kinds}
+            if len(lengths) != 1 or 0 in lengths:
+                raise ValueError(
+                    f"type_vector has vectors of {len(self.type_vector)} elements; give one of the "
+                    f"same length for each of {kinds}"
+                )
 
 
 def _widths(arrays: Mapping[str, np.ndarray], net: str) -> tuple[int, ...]:
@@ -98,6 +123,15 @@ def _widths(arrays: Mapping[str, np.ndarray], net: str) -> tuple[int, ...]:
     return tuple(widths)
 
 
+def _in_float32(vector: Sequence[float]) -> list[float]:
+    rounded: list[float] = np.asarray(vector, np.float32).tolist()
+    return rounded
+
+
+def _has_steps(arrays: Mapping[str, np.ndarray], net: str) -> bool:
+    return any(name.startswith(net + ".") and name.endswith("resnet_dt") for name in arrays)
+
+
 class DP(nn.Module):
     """Deep Potential that scripts to the "DP" contract of PWMLFF and MatPL model files.
 
@@ -105,6 +139,12 @@ class DP(nn.Module):
     `davg`, `dstd` and the names of the parameters are those of that contract. `davg` and `dstd`
     are plain tensors: `to()` does not move them and `state_dict()` does not hold them; forward
     takes them to the device and dtype of the parameters.
+
+    Attributes:
+        sel: slots of each type; empty where all have maxNeighborNum.
+        type_vector: by atomic number, what the embedding net takes beside R~[0], in float32 as
+            TorchScript makes tensors of lists; empty where each pair of types has its own net.
+        pairs: of types, center first, that each embedding net is for.
 
     Args:
         config: cutoff, widths and elements.
@@ -117,6 +157,10 @@ class DP(nn.Module):
     Raises:
         ValueError: an array has the wrong shape, or dstd is not positive.
     """
+
+    sel: list[int]
+    type_vector: dict[int, list[float]]
+    pairs: list[list[int]]
 
     def __init__(
         self,
@@ -136,8 +180,20 @@ class DP(nn.Module):
         self.M2 = int(config.m2)
         self.ntypes = len(self.atom_type)
         self.units: str = config.units
+        self.sel = [int(n) for n in config.sel]
+        vectors = config.type_vector or {}
+        self.type_vector = {z: _in_float32(vectors[z]) for z in self.atom_type if vectors}
         self.davg = self._statistics("davg", davg, 0.0)
         self.dstd = self._statistics("dstd", dstd, 1.0)
+        if self.sel:
+            shape = (self.ntypes, self.ntypes, self.maxNeighborNum, 4)
+            for name, values in (("davg", self.davg), ("dstd", self.dstd)):
+                slots = values.view(shape)
+                if not torch.equal(slots, slots[:, :, :1].expand(shape)):
+                    raise ValueError(
+                        f"{name} differs between the slots of one pair of types, which sel does "
+                        "not allow"
+                    )
         if not bool((self.dstd > 0.0).all()):
             raise ValueError(
                 f"dstd has the smallest entry {float(self.dstd.min())}; all must be positive"
@@ -149,11 +205,27 @@ class DP(nn.Module):
         else:
             generator.manual_seed(seed)
         embedding, fitting = tuple(config.embedding), tuple(config.fitting)
+        pairs = list(range(self.ntypes**2))
+        self.pairs = [pairs] if vectors else [[pair] for pair in pairs]
+        n_in = 1 + len(next(iter(vectors.values()), ()))
         self.embedding_net = members(
-            make_embedding_net(embedding, generator) for _ in range(self.ntypes**2)
+            make_embedding_net(
+                n_in,
+                embedding,
+                generator,
+                bias=config.embedding_bias,
+                resnet_dt=config.embedding_resnet_dt,
+            )
+            for _ in self.pairs
         )
         self.fitting_net = members(
-            make_fitting_net(embedding[-1] * self.M2, fitting, generator)
+            make_fitting_net(
+                embedding[-1] * self.M2,
+                fitting,
+                generator,
+                bias=config.fitting_bias,
+                resnet_dt=config.fitting_resnet_dt,
+            )
             for _ in range(self.ntypes)
         )
         shift = np.zeros(self.ntypes) if energy_shift is None else np.asarray(energy_shift, float)
@@ -164,7 +236,7 @@ class DP(nn.Module):
             )
         with torch.no_grad():
             for net, value in zip(self.fitting_net, shift, strict=True):
-                net.layers[-1].bias.fill_(float(value))
+                net.energy_bias().fill_(float(value))
 
     def _statistics(self, name: str, values: Any, default: float) -> Tensor:
         """One number per type and component, or the full array, as [ntypes, slots*4]."""
@@ -192,14 +264,17 @@ class DP(nn.Module):
         max_neighbor: int,
         m2: int,
         units: str = "metal",
-    ) -> DP:
+        sel: Sequence[int] = (),
+        type_vector: Mapping[int, Sequence[float]] | None = None,
+    ) -> "DP":
         """Model from plain arrays with the names of the parameters, `davg` and `dstd`.
 
         Args:
             params: `embedding_net.{i*ntypes+j}.layers.{k}.{weight,bias}`,
                 `fitting_net.{i}.layers.{k}.{weight,bias,resnet_dt}`, `davg`, `dstd`;
-                an npz file that numpy opened will do. Widths come from the shapes.
-            atom_type, rmax, rmin, max_neighbor, m2, units: as in `DPConfig`.
+                an npz file that numpy opened will do. Widths come from the shapes, what the layers
+                have from the names.
+            atom_type, rmax, rmin, max_neighbor, m2, units, sel, type_vector: as in `DPConfig`.
 
         Raises:
             ValueError: an array is missing, left over or has the wrong shape.
@@ -214,6 +289,12 @@ class DP(nn.Module):
             embedding=_widths(arrays, "embedding_net.0"),
             fitting=_widths(arrays, "fitting_net.0")[:-1],
             units=units,
+            embedding_bias="embedding_net.0.layers.0.bias" in arrays,
+            fitting_bias="fitting_net.0.layers.0.bias" in arrays,
+            embedding_resnet_dt=_has_steps(arrays, "embedding_net.0"),
+            fitting_resnet_dt=_has_steps(arrays, "fitting_net.0"),
+            sel=tuple(sel),
+            type_vector=type_vector,
         )
         for name in ("davg", "dstd"):
             if name not in arrays:
@@ -315,7 +396,8 @@ class DP(nn.Module):
         force: Tensor | None = None
         virial: Tensor | None = None
         blocks, dstd_blocks = self._blocks(env, kinds, natoms, nslots, keep_graph)
-        scale = 1.0 / (width * atom_type.size(0))
+        slots = sum(self.sel) if len(self.sel) > 0 else width * atom_type.size(0)
+        scale = 1.0 / slots
         energy = self._energies(blocks, kinds, natoms, nslots, scale)  # [B, nlocal]
         if want_force:
             grad_env = torch.zeros_like(env)
@@ -343,7 +425,7 @@ class DP(nn.Module):
         return energy.sum(1, keepdim=True), energy, force, group, virial
 
     def _kinds(self, atom_type: Tensor) -> list[int]:
-        """Model types that take part, each once, in the order of the argument."""
+        """Model types that take part, each once, in the order of the argument; with sel all."""
         numbers: list[int] = atom_type.to(torch.int64).tolist()
         kinds: list[int] = []
         for number in numbers:
@@ -353,6 +435,9 @@ class DP(nn.Module):
                 )
             kind = self.atom_type.index(number)
             if kind not in kinds:
+                kinds.append(kind)
+        for kind in range(self.ntypes):
+            if len(self.sel) > 0 and kind not in kinds:
                 kinds.append(kind)
         return kinds
 
@@ -368,7 +453,7 @@ class DP(nn.Module):
         last = self._last_used(used)
         # The only transfer to the host.
         sizes: list[int] = torch.cat(
-            (torch.bincount(rank + 1, minlength=len(kinds) + 1), last)
+            (torch.bincount(rank + 1, minlength=len(kinds) + 1), last, self._most_used(used))
         ).tolist()
         if sizes[0] > 0:
             raise ValueError(
@@ -377,6 +462,12 @@ class DP(nn.Module):
             )
         natoms = sizes[1 : len(kinds) + 1]
         nslots = [sizes[len(kinds) + 1 + kind] for kind in kinds]
+        for kind, most in enumerate(sizes[len(kinds) + 1 + self.ntypes :]):
+            if most > self.sel[kind]:
+                raise ValueError(
+                    f"an atom has {most} neighbors of atomic number {self.atom_type[kind]}; "
+                    f"the model allows {self.sel[kind]}"
+                )
         return torch.argsort(rank, stable=True), natoms, nslots
 
     def _last_used(self, used: Tensor) -> Tensor:
@@ -384,6 +475,13 @@ class DP(nn.Module):
         slot = torch.arange(1, self.maxNeighborNum + 1, device=used.device)
         columns = used.reshape(-1, self.ntypes, self.maxNeighborNum).any(0).to(torch.int64)
         return (columns * slot).max(1)[0]
+
+    def _most_used(self, used: Tensor) -> Tensor:
+        """Per type, the most slots that an atom uses [ntypes]; nothing without sel [0]."""
+        if len(self.sel) == 0:
+            return torch.zeros(0, dtype=torch.int64, device=used.device)
+        counts = used.reshape(-1, self.ntypes, self.maxNeighborNum).sum(2)
+        return torch.cat((counts, counts.new_zeros(1, self.ntypes))).max(0)[0]
 
     def _switch(self, r: Tensor, inv_r: Tensor) -> tuple[Tensor, Tensor]:
         """s(r) and ds/dr; zero where inv_r is zero."""
@@ -442,19 +540,23 @@ class DP(nn.Module):
         empty = -(self.davg / self.dstd).to(blocks[0].device, blocks[0].dtype).view(shape)
         # Loops over modules are unrolled by TorchScript: they go over all pairs, in model order.
         moments: list[list[Tensor]] = [[] for _ in range(self.ntypes)]
-        for pair, net in enumerate(self.embedding_net):
-            center, kind = pair // self.ntypes, pair % self.ntypes
-            if center in kinds and kind in kinds and natoms[kinds.index(center)] > 0:
-                ci, ki = kinds.index(center), kinds.index(kind)
-                block = blocks[ci * nkinds + ki]
-                # Slots beyond the last one in use are the same for all atoms of a kind.
-                rest = empty[center, kind, nslots[ki] :]
-                rows = torch.cat((block.reshape(-1, 4)[:, :1], rest[:, :1]))
-                g = net(rows)  # [B*natoms*nslots + rest, M]
-                n = rows.size(0) - rest.size(0)
-                g_block = g[:n].view(block.size(0), block.size(1), block.size(2), g.size(1))
-                moment = torch.matmul(block.transpose(-1, -2), g_block)
-                moments[center].append(moment + torch.matmul(rest.t(), g[n:]))
+        for index, net in enumerate(self.embedding_net):
+            for pair in self.pairs[index]:
+                center, kind = pair // self.ntypes, pair % self.ntypes
+                if center in kinds and kind in kinds and natoms[kinds.index(center)] > 0:
+                    ci, ki = kinds.index(center), kinds.index(kind)
+                    block = blocks[ci * nkinds + ki]
+                    # Slots beyond the last one in use are the same for all atoms of a kind, with
+                    # sel all of a kind: there are so many more, or less where there are gaps.
+                    rest, times = empty[center, kind, nslots[ki] :], 1
+                    if len(self.sel) > 0:
+                        rest, times = empty[center, kind, :1], self.sel[kind] - nslots[ki]
+                    rows = torch.cat((block.reshape(-1, 4)[:, :1], rest[:, :1]))
+                    g = net(self._with_vector(rows, kind))  # [B*natoms*nslots + rest, M]
+                    n = rows.size(0) - rest.size(0)
+                    g_block = g[:n].view(block.size(0), block.size(1), block.size(2), g.size(1))
+                    moment = torch.matmul(block.transpose(-1, -2), g_block)
+                    moments[center].append(moment + times * torch.matmul(rest.t(), g[n:]))
         energies = [blocks[0].new_zeros(blocks[0].size(0), 0) for _ in range(nkinds)]
         for center, net in enumerate(self.fitting_net):
             if len(moments[center]) > 0:
@@ -464,6 +566,15 @@ class DP(nn.Module):
                 energy = net(descriptor.reshape(nbatch * natom, -1))
                 energies[kinds.index(center)] = energy.view(nbatch, natom)
         return torch.cat(energies, 1)
+
+    def _with_vector(self, rows: Tensor, kind: int) -> Tensor:
+        """What an embedding net takes: rows [n, 1], and the vector of the neighbor's type."""
+        if len(self.type_vector) == 0:
+            return rows
+        vector = torch.tensor(
+            self.type_vector[self.atom_type[kind]], dtype=rows.dtype, device=rows.device
+        )
+        return torch.cat((rows, vector.unsqueeze(0).expand(rows.size(0), -1)), 1)
 
 
 def _assemble(

@@ -13,53 +13,61 @@ _Module = TypeVar("_Module", bound=nn.Module)
 
 
 class Affine(nn.Module):
-    """y = x weight + bias for x [rows, in]; weight [in, out], bias [1, out]."""
+    """y = x weight + bias for x [rows, in]; weight [in, out], bias [1, out] or None."""
 
-    def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, n_in: int, n_out: int, generator: torch.Generator, *, bias: bool = True
+    ) -> None:
         super().__init__()
         scale = 1.0 / math.sqrt(n_in + n_out)
         self.weight = nn.Parameter(_normal(n_in, n_out, generator) * scale)
-        self.bias = nn.Parameter(_normal(1, n_out, generator))
+        self.bias: nn.Parameter | None = (
+            nn.Parameter(_normal(1, n_out, generator)) if bias else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Evaluate the rows of x."""
-        return torch.addmm(self.bias, x, self.weight)
+        bias = self.bias
+        return torch.mm(x, self.weight) if bias is None else torch.addmm(bias, x, self.weight)
 
 
 class Tanh(Affine):
-    """tanh(x weight + bias)."""
+    """tanh(x weight + bias), with a residual times resnet_dt and added to the input.
+
+    Args:
+        copies: of the input that are added, side by side: 0 without a residual, 1 where the width
+            stays, 2 where it doubles.
+        step: mean of the random resnet_dt [1, out]; None for a layer without.
+    """
+
+    __constants__ = ("copies",)
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        generator: torch.Generator,
+        *,
+        bias: bool = True,
+        copies: int = 0,
+        step: float | None = None,
+    ) -> None:
+        super().__init__(n_in, n_out, generator, bias=bias)
+        self.copies = copies
+        self.resnet_dt: nn.Parameter | None = (
+            None if step is None else nn.Parameter(step + 0.001 * _normal(1, n_out, generator))
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Evaluate the rows of x."""
-        return torch.tanh(torch.addmm(self.bias, x, self.weight))
-
-
-class TanhAdd(Affine):
-    """x + tanh(x weight + bias), where the width stays."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Evaluate the rows of x."""
-        return x + torch.tanh(torch.addmm(self.bias, x, self.weight))
-
-
-class TanhDouble(Affine):
-    """(x, x) + tanh(x weight + bias), where the width doubles."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Evaluate the rows of x."""
-        return torch.cat((x, x), dim=1) + torch.tanh(torch.addmm(self.bias, x, self.weight))
-
-
-class TanhScaled(Affine):
-    """Residual layer with a learned step: x + resnet_dt tanh(x weight + bias)."""
-
-    def __init__(self, n_in: int, n_out: int, generator: torch.Generator) -> None:
-        super().__init__(n_in, n_out, generator)
-        self.resnet_dt = nn.Parameter(0.1 + 0.001 * _normal(1, n_out, generator))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Evaluate the rows of x."""
-        return x + self.resnet_dt * torch.tanh(torch.addmm(self.bias, x, self.weight))
+        bias, step = self.bias, self.resnet_dt
+        y = torch.mm(x, self.weight) if bias is None else torch.addmm(bias, x, self.weight)
+        y = torch.tanh(y) if step is None else step * torch.tanh(y)
+        if self.copies == 1:
+            y = x + y
+        elif self.copies == 2:
+            y = torch.cat((x, x), dim=1) + y
+        return y
 
 
 def members(modules: Iterable[_Module]) -> Sequence[_Module]:
@@ -74,6 +82,14 @@ class Net(nn.Module):
         super().__init__()
         self.layers = members(layers)
 
+    @torch.jit.unused
+    def energy_bias(self) -> Tensor:
+        """The bias [1, 1] of the last layer of a fitting net."""
+        bias = self.layers[-1].bias
+        if bias is None:
+            raise ValueError("the last layer of this net has no bias")
+        return bias
+
     def forward(self, x: Tensor) -> Tensor:
         """Evaluate the rows of x."""
         for layer in self.layers:
@@ -85,23 +101,47 @@ def _normal(rows: int, cols: int, generator: torch.Generator) -> Tensor:
     return torch.randn(rows, cols, dtype=torch.float64, generator=generator)
 
 
-def make_embedding_net(widths: Sequence[int], generator: torch.Generator) -> Net:
-    """A net of one number with random parameters, float64."""
+def make_embedding_net(
+    n_in: int,
+    widths: Sequence[int],
+    generator: torch.Generator,
+    *,
+    bias: bool = True,
+    resnet_dt: bool = False,
+) -> Net:
+    """A net of n_in numbers with random parameters, float64.
+
+    Args:
+        resnet_dt: learn steps of the layers where the width stays or doubles.
+    """
     layers: list[Affine] = []
-    n_in = 1
     for n_out in widths:
-        kind = {n_in: TanhAdd, 2 * n_in: TanhDouble}.get(n_out, Tanh)
-        layers.append(kind(n_in, n_out, generator))
+        copies = {n_in: 1, 2 * n_in: 2}.get(n_out, 0)
+        step = 1.0 if resnet_dt and copies else None
+        layers.append(Tanh(n_in, n_out, generator, bias=bias, copies=copies, step=step))
         n_in = n_out
     return Net(layers)
 
 
-def make_fitting_net(n_in: int, widths: Sequence[int], generator: torch.Generator) -> Net:
-    """A net of n_in numbers with random parameters, float64, and a linear layer at the end."""
+def make_fitting_net(
+    n_in: int,
+    widths: Sequence[int],
+    generator: torch.Generator,
+    *,
+    bias: bool = True,
+    resnet_dt: bool = True,
+) -> Net:
+    """A net of n_in numbers with random parameters, float64, and a linear layer at the end.
+
+    Args:
+        bias: of the hidden layers; the last one always has it.
+        resnet_dt: learn steps of the layers after the first where the width stays.
+    """
     layers: list[Affine] = []
     for k, n_out in enumerate(widths):
-        kind = TanhScaled if k > 0 and n_in == n_out else Tanh
-        layers.append(kind(n_in, n_out, generator))
+        copies = int(k > 0 and n_in == n_out)
+        step = 0.1 if resnet_dt and copies else None
+        layers.append(Tanh(n_in, n_out, generator, bias=bias, copies=copies, step=step))
         n_in = n_out
     layers.append(Affine(n_in, 1, generator))
     return Net(layers)

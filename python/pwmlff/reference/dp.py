@@ -62,6 +62,13 @@ class Potential:
             name: values.detach().to("cpu", torch.float64)
             for name, values in module.state_dict().items()
         }
+        self.sel = [int(n) for n in getattr(module, "sel", ())]
+        if self.sel:  # slots of all types count, whatever takes part
+            self.elements = self.known
+        self.vectors = {  # TorchScript makes float32 of lists
+            z: torch.tensor(vector, dtype=torch.float32).double()
+            for z, vector in getattr(module, "type_vector", {}).items()
+        }
         self.mean = self._per_pair(module, "davg")
         self.deviation = self._per_pair(module, "dstd")
         unclear = self._account(module)
@@ -82,18 +89,22 @@ class Potential:
             The hidden fitting layers whose form they do not tell.
         """
         used, unclear, ntypes = {"davg", "dstd"}, [], len(self.known)
-        width = self.axis
-        for net in range(ntypes**2):
-            names, last = self._check_net(f"embedding_net.{net}", 1)
-            used |= names
-            if last < self.axis or (net and last != width):
+        width: int | None = None
+        if self.vectors:  # a file may have an embedding net for types, which nothing uses
+            used |= {name for name in self.arrays if name.startswith("embedding_net.")}
+        for net in sorted({self._net(i, j) for i in range(ntypes) for j in range(ntypes)}):
+            n_in = 1 + len(next(iter(self.vectors.values()), ()))
+            names, last = self._check_net(f"embedding_net.{net}", n_in)
+            steps = {prefix + "resnet_dt" for prefix in self._layers(f"embedding_net.{net}")}
+            used |= names | (steps & self.arrays.keys())
+            if last < self.axis or width not in (last, None):
                 raise ValueError(
                     f"embedding_net.{net} ends with width {last}; expected the same for all "
                     f"nets, and at least M2, {self.axis}"
                 )
             width = last
         for net in range(ntypes):
-            names, last = self._check_net(f"fitting_net.{net}", width * self.axis)
+            names, last = self._check_net(f"fitting_net.{net}", (width or 0) * self.axis)
             used |= names
             if last != 1:
                 raise ValueError(f"fitting_net.{net} ends with width {last}; expected 1")
@@ -116,13 +127,10 @@ class Potential:
         """Names of weights and biases of a net that takes n_in values, and its last width."""
         names: set[str] = set()
         for prefix in self._layers(net) or [f"{net}.layers.0."]:
-            missing = {prefix + "weight", prefix + "bias"} - self.arrays.keys()
-            if missing:
-                raise ValueError(
-                    f"this model has no {min(missing)}; the reference knows layers with weight and "
-                    "bias"
-                )
-            weight, bias = self.arrays[prefix + "weight"], self.arrays[prefix + "bias"]
+            if prefix + "weight" not in self.arrays:
+                raise ValueError(f"this model has no {prefix}weight; every net needs a layer")
+            weight = self.arrays[prefix + "weight"]
+            bias = self.arrays.setdefault(prefix + "bias", weight.new_zeros(1, weight.shape[-1]))
             if weight.ndim != 2 or len(weight) != n_in or bias.numel() != weight.shape[1]:
                 raise ValueError(
                     f"{prefix}weight and bias have shapes {list(weight.shape)} and "
@@ -194,7 +202,7 @@ class Potential:
                 pick = (numbers[edge_index[0]] == a) & (numbers[edge_index[1]] == b)
                 rows = row[edge_index[0][pick]]
                 moment = moment + self._moment(a, b, environment[pick], rows, centers)
-            moment = moment / (self.max_neighbor * len(self.elements))
+            moment = moment / sum(self._slots(b) for b in self.elements)
             descriptor = torch.einsum("ncm,nck->nmk", moment, moment[:, :, : self.axis])
             energies = energies.index_add(0, centers, self._fit(a, descriptor.flatten(1)))
         return energies
@@ -216,25 +224,39 @@ class Potential:
         """
         i, j = self.known.index(a), self.known.index(b)
         counts = torch.bincount(rows, minlength=len(centers))
-        if int(counts.max()) > self.max_neighbor:
+        if int(counts.max()) > self._slots(b):
             raise ValueError(
                 f"atom {int(centers[counts.argmax()])} has {int(counts.max())} neighbors of type "
                 f"{j} (atomic number {b}) inside the cutoff {self.cutoff}; the model allows "
-                f"{self.max_neighbor}"
+                f"{self._slots(b)}"
             )
         scaled = (environment - self.mean[i, j]) / self.deviation[i, j]
         outer = torch.einsum("ec,em->ecm", scaled, self._embed(i, j, scaled[:, 0]))
         blank = (-self.mean[i, j] / self.deviation[i, j]).reshape(1, 4)
         constant = torch.einsum("ec,em->cm", blank, self._embed(i, j, blank[:, 0]))
-        empty = (self.max_neighbor - counts).to(torch.float64)
+        empty = (self._slots(b) - counts).to(torch.float64)
         return (empty[:, None, None] * constant).index_add(0, rows, outer)
+
+    def _slots(self, element: int) -> int:
+        """Of neighbors of an element."""
+        return self.sel[self.known.index(element)] if self.sel else self.max_neighbor
+
+    def _net(self, i: int, j: int) -> int:
+        """The embedding net of the pair (center type i, neighbor type j); the last one of all."""
+        if not self.vectors:
+            return i * len(self.known) + j
+        return max(int(name.split(".")[1]) for name in self.arrays if "embedding_net." in name)
 
     def _embed(self, i: int, j: int, values: Tensor) -> Tensor:
         """Embedding net of the pair (center type i, neighbor type j), [E] -> [E, M]."""
         x = values[:, None]
-        for prefix in self._layers(f"embedding_net.{i * len(self.known) + j}"):
+        if self.vectors:
+            vector = self.vectors[self.known[j]]
+            x = torch.cat((x, vector.repeat(len(x), 1)), dim=1)
+        for prefix in self._layers(f"embedding_net.{self._net(i, j)}"):
             y = torch.tanh(x @ self.arrays[prefix + "weight"] + self.arrays[prefix + "bias"])
             if y.shape[1] % x.shape[1] == 0 and y.shape[1] // x.shape[1] <= 2:
+                y = y * self.arrays.get(prefix + "resnet_dt", 1.0)
                 y = y + x.repeat(1, y.shape[1] // x.shape[1])
             x = y
         return x

@@ -98,7 +98,7 @@ class DPGradient:
         scale = 1.0 / (model.maxNeighborNum * model.ntypes)
         embedding = [layer.weight.shape[1] for layer in model.embedding_net[0].layers]
         hidden = model.fitting_net[0].layers[:-1]
-        residual = [int(hasattr(layer, "resnet_dt")) for layer in hidden]
+        residual = [int(layer.resnet_dt is not None) for layer in hidden]
         r = self.low[..., None] + (model.Rmax - self.low[..., None]) * np.linspace(0, 1, nodes)
         mean, deviation = (t[:, :, :1].numpy() for t in of_pairs)
         x = (statistics.switched(r, model.Rmin, model.Rmax) - mean) / deviation

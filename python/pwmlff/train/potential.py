@@ -20,6 +20,7 @@ import torch
 
 from pwmlff import model_file
 from pwmlff.models import DP, DPConfig
+from pwmlff.models.nets import Tanh
 from pwmlff.report import Failure
 from pwmlff.train import statistics
 from pwmlff.train.config import Config, Pair
@@ -65,7 +66,7 @@ def of_file(path: str | PathLike[str]) -> DP:
     """The trainable model of a file of kind DP: ours, PWMLFF's or MatPL's.
 
     Raises:
-        Failure: the file is of another kind, or has layers that models.DP has not.
+        Failure: the file is of another kind, or not of the form of the family that is trained.
     """
     module, info = model_file.open_model(path)
     if info.kind != "DP":
@@ -76,7 +77,7 @@ def of_file(path: str | PathLike[str]) -> DP:
         values = torch.as_tensor(getattr(module, name), dtype=torch.float64)
         arrays[name] = values.reshape(ntypes, -1).numpy()
     try:
-        return DP.from_parameters(
+        model = DP.from_parameters(
             arrays,
             atom_type=info.atom_type,
             rmax=float(module.Rmax),
@@ -84,9 +85,33 @@ def of_file(path: str | PathLike[str]) -> DP:
             max_neighbor=int(module.maxNeighborNum),
             m2=int(module.M2),
             units=info.units,
+            sel=info.sel,
+            type_vector=getattr(module, "type_vector", None) or None,
         )
     except ValueError as error:
         raise Failure(f"cannot go on from '{path}': {error}") from error
+    if own := _not_trained(model):
+        raise Failure(
+            f"cannot go on from '{path}': it has {', '.join(own)}; expected one embedding net for "
+            "each pair of elements, biases, and steps (resnet_dt) in the fitting nets alone"
+        )
+    return model
+
+
+def _not_trained(model: DP) -> list[str]:
+    """What a model has of its family that the kernels for training do not know."""
+    embedding = [layer for net in model.embedding_net for layer in net.layers]
+    hidden = [layer for net in model.fitting_net for layer in net.layers[:-1]]
+    found = {
+        "a type embedding": bool(model.type_vector),
+        "slots by element (sel)": bool(model.sel),
+        "layers without bias": any(layer.bias is None for layer in embedding + hidden),
+        "steps in embedding nets": any(layer.resnet_dt is not None for layer in embedding),
+        "fitting layers without steps": any(
+            isinstance(layer, Tanh) and layer.copies and layer.resnet_dt is None for layer in hidden
+        ),
+    }
+    return [name for name, has in found.items() if has]
 
 
 def new(config: Config, frames: Frames, edges: Edges, seed: int) -> DP:
@@ -332,7 +357,7 @@ def shift(potential: Potential) -> None:
     change, _ = statistics.shifts(replace(frames, energies=frames.energies - energy), edges)
     with torch.no_grad():
         for net, value in zip(potential.model.fitting_net, change, strict=True):
-            net.layers[-1].bias.add_(float(value))
+            net.energy_bias().add_(float(value))
 
 
 def _off(found: np.ndarray, label: np.ndarray) -> np.ndarray:
