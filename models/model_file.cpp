@@ -33,7 +33,15 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) : fil
     parameter.set_requires_grad(false);    // forces are derivatives with respect to positions only
   }
   for (const auto &name : dtypes) dtype += (dtype.empty() ? "" : ", ") + name;
-  // Networks run in float64 whatever the file holds, as in the software that wrote it.
+  const std::string wanted = text("dtype", "float64");
+  if (wanted != "float64" && wanted != "float32")
+    throw std::runtime_error("attribute dtype of model file " + in_quotes(file) + " is " +
+                             in_quotes(wanted) + ", expected 'float64' or 'float32'");
+  if (wanted == "float32") {
+    type_ = at::kFloat;
+    return;
+  }
+  // Other networks run in float64 whatever the file holds, as in the software that wrote it.
   // Integers and booleans are indices and masks.
   const auto widen = [](const at::Tensor &tensor) {
     if (tensor.is_floating_point()) tensor.set_data(tensor.to(at::kDouble));
@@ -50,7 +58,8 @@ void ModelFile::require(const std::vector<std::string> &names, const std::string
   if (!missing.empty())
     throw std::runtime_error("model file " + in_quotes(file) + ", of class " + class_name() +
                              ", has no attribute " + missing + ", which " + kind +
-                             " needs; see the model contract in the documentation");
+                             " needs; see the model contract in the documentation, or 'pwmlff "
+                             "wrap' for files of other programs");
 }
 
 double ModelFile::number(const std::string &name) const

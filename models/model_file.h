@@ -26,7 +26,7 @@ struct LimitNames {
 /// A module with messages that name its file.
 class ModelFile {
  public:
-  /// Open on the CPU, in evaluation mode, with parameters in float64 that need no gradient.
+  /// Open on the CPU, in evaluation mode, with parameters in type() that need no gradient.
   /// @throws std::runtime_error where the contents are no TorchScript module
   ModelFile(const std::string &file, const std::string &contents);
 
@@ -43,6 +43,9 @@ class ModelFile {
   std::string text(const std::string &attribute, const std::string &fallback) const;
   std::vector<std::int64_t> integers(const std::string &attribute) const;
 
+  /// The type in which the model computes: float64, or what the attribute `dtype` says.
+  at::ScalarType type() const { return type_; }
+
   /// What needs no knowledge of the kind.
   /// @throws std::runtime_error for impossible values
   ModelInfo describe() const;
@@ -58,6 +61,7 @@ class ModelFile {
 
   std::string file;
   torch::jit::Module module_;
+  at::ScalarType type_ = at::kDouble;
   std::string dtype;    // of the parameters as stored
 };
 

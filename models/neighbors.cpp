@@ -13,7 +13,6 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
                         int nspecies, int hops)
 {
   const int nall = atoms.nall;
-  home.clear();
   std::vector<int> row(nall, -1);
   atom_.clear();
   for (int k = 0; k < atoms.inum; ++k) {
@@ -63,8 +62,18 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   std::vector<bool> waiting(nall, false);    // rows with a list that were not reached yet
   for (int k = 0; hops > 0 && k < atoms.inum + atoms.gnum; ++k) waiting[row[atoms.ilist[k]]] = true;
   std::vector<int> front(ncenters_);
-  for (int r = 0; r < ncenters_; ++r) front[r] = r;
+  std::iota(front.begin(), front.end(), 0);
   for (const int r : front) waiting[r] = false;
+  // Messages pass through the boundaries of a cell where a copy of a center is that center.
+  nodes_ = front;
+  node.assign(nall, -1);
+  std::iota(node.begin(), node.begin() + ncenters_, 0);
+  const auto enter = [&](int j) {
+    if (node[j] >= 0) return;
+    const int home = atoms.owner ? row[atoms.owner[atom_[j]]] : j;
+    node[j] = home < ncenters_ ? home : static_cast<int>(nodes_.size());
+    if (home >= ncenters_) nodes_.push_back(j);
+  };
   for (int hop = 0; hop <= hops; ++hop) {
     std::vector<int> next;
     for (const int r : front) {
@@ -74,6 +83,8 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
         if (j >= nknown_) continue;
         candidate_edges.push_back(r);
         candidate_edges.push_back(j);
+        enter(j);
+        if (node[j] < ncenters_) continue;
         if (waiting[j]) next.push_back(j);
         waiting[j] = false;
       }
@@ -102,7 +113,7 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
 }
 
 void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std::vector<int> first,
-                       std::vector<int> candidate, std::vector<int> home_, int hops)
+                       std::vector<int> candidate, std::vector<int> home, int hops)
 {
   ncenters_ = nknown_ = ncenters;
   nspecies_ = nspecies;
@@ -112,7 +123,9 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
   species_ = std::move(species);
   first_ = std::move(first);
   candidate_ = std::move(candidate);
-  home = std::move(home_);
+  node = std::move(home);
+  nodes_.resize(ncenters);
+  std::iota(nodes_.begin(), nodes_.end(), 0);
   candidate_edges.clear();
   for (int k = 0; hops >= 0 && k < ncenters * nspecies; ++k)
     for (int c = first_[k]; c < first_[k + 1]; ++c) {
@@ -177,13 +190,13 @@ Edges &Neighbors::edges(int hops, double cutoff)
 {
   EdgeCache &list = edge_lists[hops];
   if (!list.current)
-    list.edges.fill(*this, {candidate_edges.data(), candidate_edges_end[hops]}, home, cutoff);
+    list.edges.fill(*this, {candidate_edges.data(), candidate_edges_end[hops]}, node, cutoff);
   list.current = true;
   return list.edges;
 }
 
 void Edges::fill(const Neighbors &neighbors, std::span<const int> candidate_edges,
-                 std::span<const int> home, double cutoff)
+                 std::span<const int> node, double cutoff)
 {
   const double cutsq = cutoff * cutoff;
   index_.clear();
@@ -194,8 +207,8 @@ void Edges::fill(const Neighbors &neighbors, std::span<const int> candidate_edge
     const double *const xj = neighbors.x() + 3 * static_cast<std::size_t>(candidate_edges[k + 1]);
     const double rij[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
     if (rij[0] * rij[0] + rij[1] * rij[1] + rij[2] * rij[2] >= cutsq) continue;
-    index_.push_back(candidate_edges[k]);
-    second.push_back(home.empty() ? candidate_edges[k + 1] : home[candidate_edges[k + 1]]);
+    index_.push_back(node[candidate_edges[k]]);
+    second.push_back(node[candidate_edges[k + 1]]);
     vec_.insert(vec_.end(), rij, rij + 3);
   }
   index_.insert(index_.end(), second.begin(), second.end());

@@ -9,6 +9,8 @@
 //         a list and a species (rows 0 .. ncenters-1), then all other atoms with a species
 //         (.. nknown-1), then the rest. The two differ where a hybrid style hands this one a part
 //         of the atoms only.
+//   node  what edges lead from and to: the centers, each for all its copies on this rank, then
+//         other rows that an edge leads to
 // A species is an index into the model's list of elements; -1 is an atom that takes no part.
 // Distances are in the units of the model, r_ij = x_j - x_i points from center i to neighbor j.
 
@@ -39,6 +41,7 @@ struct LocalAtoms {
   int neighmask;                   // bits of an entry that are the index of the neighbor
   const int *group = nullptr;      // [nall] bits of the groups of an atom
   int absent = 0;                  // groups whose atoms are as if they were not there
+  const int *owner = nullptr;      // [nall] the local atom that an atom is a copy of, else itself
 };
 
 /// An atom has more neighbors of one species than the model has room for.
@@ -81,13 +84,13 @@ class PaddedNeighbors {
 class Edges {
  public:
   /// Take over the pairs of rows that are closer than the cutoff now. Memory is kept between calls.
-  /// @param candidate_edges  center and neighbor, alternating
-  /// @param home   [nrows] to which row the edges to a row lead; empty for that row itself
+  /// @param candidate_edges  rows of center and neighbor, alternating
+  /// @param node  [nrows] of each row
   void fill(const Neighbors &neighbors, std::span<const int> candidate_edges,
-            std::span<const int> home, double cutoff);
+            std::span<const int> node, double cutoff);
 
   std::int64_t count() const { return static_cast<std::int64_t>(vec_.size()) / 3; }
-  std::int64_t *index() { return index_.data(); }    // [2, count] rows of centers, of neighbors
+  std::int64_t *index() { return index_.data(); }    // [2, count] nodes of centers, of neighbors
   double *vec() { return vec_.data(); }              // [count, 3] x_j - x_i
 
  private:
@@ -115,8 +118,7 @@ class Neighbors {
                int nspecies, double reach);
 
   /// Take over a list of rows that somebody else has made; the centers are the first rows.
-  /// @param species, home [nrows] home is the center of which a row is a periodic image; edges lead
-  ///              there, so that messages pass through the boundaries of a cell
+  /// @param species, home [nrows] home is the center of which a row is a periodic image
   /// @param first, candidate as first() and candidate() have them
   /// @param hops  as above
   void assign(int ncenters, int nspecies, std::vector<int> species, std::vector<int> first,
@@ -128,7 +130,6 @@ class Neighbors {
 
   int nrows() const { return static_cast<int>(atom_.size()); }
   int ncenters() const { return ncenters_; }
-  int nknown() const { return nknown_; }
   int nspecies() const { return nspecies_; }
 
   const std::vector<int> &atom() const { return atom_; }          // [nrows] atom of a row
@@ -152,14 +153,15 @@ class Neighbors {
   /// update.
   /// @param hops  at most that of rebuild()
   Edges &edges(int hops, double cutoff);
+  const std::vector<int> &nodes() const { return nodes_; }    // their rows
 
  private:
   int ncenters_ = 0, nspecies_ = 0, nknown_ = 0;
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;
-  std::vector<int> home;    // [nrows] where edges lead to; empty where to the rows themselves
-  double reach = 0.0;       // of a list that devices make; 0 where LAMMPS made one
+  std::vector<int> nodes_, node;    // the row of each node; [nrows] the node of each row, or -1
+  double reach = 0.0;               // of a list that devices make; 0 where LAMMPS made one
   const double *x_ = nullptr;
   std::vector<double> gathered;    // [nrows, 3] positions where rows are not atoms
 

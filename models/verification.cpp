@@ -33,7 +33,9 @@ constexpr Shape SHAPES[] = {{24, 0.4, 1.5, true}, {24, 0.2, 1.2, true}, {6, 0.04
 /// A cluster in the form of LAMMPS's arrays; LAMMPS type = species + 1. All pairs are in the list.
 class Cluster {
  public:
-  Cluster(const ModelInfo &info, const std::vector<bool> &present, const Shape &shape)
+  /// @param share  of the atoms that are centers
+  Cluster(const ModelInfo &info, const std::vector<bool> &present, const Shape &shape,
+          double share = 1.0)
   {
     std::vector<int> species;
     for (std::size_t s = 0; s < present.size(); ++s)
@@ -73,9 +75,10 @@ class Cluster {
 
     species_of_type.assign(present.size() + 1, -1);
     for (const int s : species) species_of_type[s + 1] = s;
-    neighbors.rebuild(
-        {nall, type.data(), nall, 0, ilist.data(), numneigh.data(), firstneigh.data(), ~0},
-        species_of_type, static_cast<int>(present.size()), hops(info));
+    const int centers = static_cast<int>(share * nall);
+    neighbors.rebuild({nall, type.data(), centers, nall - centers, ilist.data(), numneigh.data(),
+                       firstneigh.data(), ~0},
+                      species_of_type, static_cast<int>(present.size()), hops(info));
     neighbors.update(positions.data());
   }
 
@@ -133,6 +136,8 @@ struct Values {
   {
   }
 
+  const std::vector<double> &energies_of_atoms() const { return atom_energy; }
+
   bool finite() const
   {
     const auto all = [](const auto &values) {
@@ -171,6 +176,24 @@ Gate gate_of(const std::string &precision)
   if (precision == "double") return {1e-8, 1e-8, 1e-6};
   if (precision == "mixed") return {1e-6, 5e-6, 1e-4};    // one atom: float32 fitting nets
   throw std::invalid_argument("precision is '" + precision + "', expected exact, double or mixed");
+}
+
+std::string beyond_range(Model &model, const std::vector<bool> &present, double gate)
+{
+  const Shape &shape = SHAPES[0];
+  Cluster whole(model.info(), present, shape), half(model.info(), present, shape, 0.5);
+  const Values all(model.evaluate(whole.neighbors, {}), whole.neighbors);
+  if (!all.finite()) return "its forward gives no numbers on a test cluster";
+  const int ncenters = half.neighbors.ncenters();
+  const Evaluation &part = model.evaluate(half.neighbors, {});
+  const std::vector<double> &energy = all.energies_of_atoms();
+  const std::string text = compare("energies", {energy.data(), static_cast<std::size_t>(ncenters)},
+                                   part.atom_energy, gate);
+  if (text.empty()) return "";
+  char range[32];
+  std::snprintf(range, sizeof range, "%g", model.info().interaction_range);
+  return "its energies depend on edges beyond interaction_range " + std::string(range) +
+         "; give it the number of rounds of message passing times the cutoff";
 }
 
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,

@@ -3,6 +3,7 @@
 #include "neighbor_source.h"
 
 #include "atom.h"
+#include "comm.h"
 #include "force.h"
 #include "group.h"
 #include "neigh_list.h"
@@ -11,6 +12,8 @@
 #include "update.h"
 
 #include <algorithm>
+#include <numeric>
+#include <unordered_map>
 
 using namespace LAMMPS_NS;
 using namespace pwmlff::models;
@@ -25,7 +28,8 @@ bool on_all_ranks(MPI_Comm comm, bool here)
 }
 
 /* ----------------------------------------------------------------------
-   message passing needs the edges of ghosts too, and ghosts as far as the energy of an atom reaches
+   message passing needs the edges of ghosts of other ranks too, and ghosts as far as the energy of
+   an atom reaches
 ------------------------------------------------------------------------- */
 
 void NeighborSource::request(Pair *pair, const Ensemble &models)
@@ -33,7 +37,7 @@ void NeighborSource::request(Pair *pair, const Ensemble &models)
   valid = false;
   ghost_cutoff.reset();
   on_device = on_all_ranks(world, can_do_without(pair, models));
-  pair->ghostneigh = hops(models) > 0;
+  pair->ghostneigh = hops(models) > 0 && comm->nprocs > 1;
   int flags = NeighConst::REQ_FULL;
   if (pair->ghostneigh) flags |= NeighConst::REQ_GHOST;
   if (on_device) flags |= NeighConst::REQ_OCCASIONAL;    // not built unless needed
@@ -79,6 +83,21 @@ int NeighborSource::absent_groups() const
 }
 
 /* ----------------------------------------------------------------------
+   [nall] the local atom of which each atom is a copy; itself where that is on another rank
+------------------------------------------------------------------------- */
+
+std::vector<int> NeighborSource::owners() const
+{
+  std::vector<int> owner(atom->nlocal + atom->nghost);
+  std::iota(owner.begin(), owner.end(), 0);
+  std::unordered_map<tagint, int> local;
+  for (int i = 0; i < atom->nlocal; ++i) local[atom->tag[i]] = i;
+  for (std::size_t i = atom->nlocal; i < owner.size(); ++i)
+    if (const auto found = local.find(atom->tag[i]); found != local.end()) owner[i] = found->second;
+  return owner;
+}
+
+/* ----------------------------------------------------------------------
    have LAMMPS make the list that it makes on demand
 ------------------------------------------------------------------------- */
 
@@ -108,9 +127,18 @@ void NeighborSource::bring_up_to_date(NeighList *list, const Ensemble &models,
                         info.cutoff + neighbor->skin);
     } else {
       if (on_device) build_occasional(list);
-      const LocalAtoms atoms{nall,        atom->type,     list->inum,       list->gnum,
-                             list->ilist, list->numneigh, list->firstneigh, NEIGHMASK,
-                             atom->mask,  absent_groups()};
+      const std::vector<int> owner = hops(models) < 0 ? std::vector<int>() : owners();
+      const LocalAtoms atoms{nall,
+                             atom->type,
+                             list->inum,
+                             list->gnum,
+                             list->ilist,
+                             list->numneigh,
+                             list->firstneigh,
+                             NEIGHMASK,
+                             atom->mask,
+                             absent_groups(),
+                             owner.empty() ? nullptr : owner.data()};
       neighbors.rebuild(atoms, species_of_type, nspecies, hops(models));
     }
     valid = true;

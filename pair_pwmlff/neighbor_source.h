@@ -53,6 +53,7 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   bool leaves_out() const;
   int absent_groups() const;
   void build_occasional(LAMMPS_NS::NeighList *list);
+  std::vector<int> owners() const;
 
   pwmlff::models::Neighbors neighbors;
   bool lammps_list;

@@ -19,7 +19,7 @@ namespace pwmlff::models {
 /* ---- EdgeTorchScript ---- */
 
 EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
-    Model(std::move(info)), code(file.name(), file.module())
+    Model(std::move(info)), code(file.name(), file.module()), type(file.type())
 {
   info_.kind = "EDGE";
   info_.takes_edges = true;
@@ -38,38 +38,43 @@ EdgeTorchScript EdgeTorchScript::copy_to(c10::Device device) const
 const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request &request)
 {
   const std::int64_t nlocal = neighbors.ncenters();
-  const std::int64_t nrows = neighbors.nrows();
   Edges &edges = neighbors.edges(hops(info_), info_.cutoff);
   const std::int64_t nedges = edges.count();
-  std::vector<std::int64_t> species(neighbors.species().begin(),
-                                    neighbors.species().begin() + neighbors.nknown());
+  const std::vector<int> &nodes = neighbors.nodes();
+  const auto nnodes = static_cast<std::int64_t>(nodes.size());
+  std::vector<std::int64_t> species;
+  for (const int row : nodes) species.push_back(neighbors.species()[row]);
 
   const c10::DeviceGuard guard(code.device());
   const at::Tensor edge_vec =
-      code.upload(0, torch::from_blob(edges.vec(), {nedges, 3}, torch::kFloat64)).requires_grad_();
+      code.upload(0, torch::from_blob(edges.vec(), {nedges, 3}, torch::kFloat64));
+  const at::Tensor input = edge_vec.to(type).detach().requires_grad_();
   const at::Tensor edge_index =
       code.upload(1, torch::from_blob(edges.index(), {2, nedges}, torch::kInt64));
   const at::Tensor types =
-      code.upload(2, torch::from_blob(species.data(), {neighbors.nknown()}, torch::kInt64));
-  const c10::IValue output = code.forward({edge_vec, edge_index, types, nlocal});
+      code.upload(2, torch::from_blob(species.data(), {nnodes}, torch::kInt64));
+  const c10::IValue output = code.forward({input, edge_index, types, nlocal});
   atom_energy = code.download(output, "energies of atoms", {nlocal});
   result.energy = atom_energy.sum().item<double>();
   result.atom_energy = atom_energy.const_data_ptr<double>();
 
-  const at::Tensor edge_grad = derivative(output.toTensor(), edge_vec);
-  const at::Tensor vec = edge_vec.detach();
-  force = pwmlff::edge_force(edge_grad, edge_index, nrows).to(at::kCPU);
+  const at::Tensor edge_grad = derivative(output.toTensor(), input).to(at::kDouble);
+  const std::vector<std::int64_t> rows(nodes.begin(), nodes.end());
+  const auto by_row = [&](const at::Tensor &values) {
+    const at::Tensor all = at::zeros({neighbors.nrows(), values.size(1)}, at::kDouble);
+    return all.index_copy_(0, torch::tensor(rows, torch::kInt64), values.to(at::kCPU));
+  };
+  force = by_row(pwmlff::edge_force(edge_grad, edge_index, nnodes));
   result.force = force.const_data_ptr<double>();
-  const at::Tensor virial = pwmlff::edge_virial(vec, edge_grad).to(at::kCPU).contiguous();
+  const at::Tensor virial = pwmlff::edge_virial(edge_vec, edge_grad).to(at::kCPU).contiguous();
   result.virial = in_order_of_lammps(virial.const_data_ptr<double>());
 
   const auto components = [&](bool centroid, int n) {
     std::vector<std::int64_t> order;
     for (int k = 0; k < n; ++k) order.push_back(pwmlff::virial_component(k));
-    return pwmlff::edge_atom_virial(vec, edge_grad, edge_index, nrows, centroid)
-        .to(at::kCPU)
-        .reshape({nrows, 9})
-        .index_select(1, torch::tensor(order));
+    const at::Tensor virials =
+        pwmlff::edge_atom_virial(edge_vec, edge_grad, edge_index, nnodes, centroid);
+    return by_row(virials.reshape({nnodes, 9})).index_select(1, torch::tensor(order));
   };
   if (request.atom_virial) atom_virial = components(false, 6);
   if (request.centroid_virial) centroid_virial = components(true, 9);
@@ -114,6 +119,9 @@ void EdgeModel::select_species(const std::vector<bool> &present)
 {
   scripted_on_gpu.reset();
   why_cpu.clear();
+  const std::string wrong = beyond_range(original, present, original.gate().atom_energy);
+  if (!wrong.empty())
+    throw std::runtime_error("model file " + in_quotes(info_.file) + ": " + wrong);
   if (options.gpu == pwmlff::CPU) {
     if (options.gpu_demanded) throw NotOnGpu(info_, "what stands in for one runs no TorchScript");
     return;
@@ -121,7 +129,7 @@ void EdgeModel::select_species(const std::vector<bool> &present)
   const auto copy = [&] {
     return std::make_unique<EdgeTorchScript>(original.copy_to(torch_gpu(options.gpu)));
   };
-  scripted_on_gpu = verified(original, present, gate_of("exact"), copy, why_cpu);
+  scripted_on_gpu = verified(original, present, original.gate(), copy, why_cpu);
   if (!scripted_on_gpu && options.gpu_demanded) throw NotOnGpu(info_, why_cpu);
 }
 

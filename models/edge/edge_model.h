@@ -8,6 +8,7 @@
 #include "../model.h"
 #include "../model_file.h"
 #include "../scripted.h"
+#include "../verification.h"
 
 #include <memory>
 #include <vector>
@@ -25,15 +26,21 @@ class EdgeTorchScript : public Model {
 
   void select_species(const std::vector<bool> &) override {}
   std::string name() const override { return "torchscript"; }
-  std::string engine() const override { return "torchscript, float64"; }
+  std::string engine() const override
+  {
+    return type == at::kFloat ? "torchscript, float32" : "torchscript, float64";
+  }
   bool on_gpu() const override { return !code.device().is_cpu(); }
   bool has_atom_virial() const override { return true; }
+  /// By which two devices may differ.
+  Gate gate() const { return gate_of(type == at::kFloat ? "mixed" : "exact"); }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
 
  private:
   at::Tensor derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const;
 
   Scripted code;
+  at::ScalarType type;                                            // in which it computes
   at::Tensor atom_energy, force, atom_virial, centroid_virial;    // keep the arrays of result alive
   Evaluation result{};
 };

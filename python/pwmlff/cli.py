@@ -89,6 +89,25 @@ def info(
 
 
 @app.command()
+def wrap(
+    model: Annotated[Path, typer.Argument(help="Model file of another program.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
+    json: Json = False,
+) -> None:
+    """Make a model file of DeePMD-kit, MACE, NequIP or Allegro one that pair_style pwmlff runs.
+
+    Says what the file is and proves what it writes against the code of the original; that program
+    need not be installed. DeePMD-kit: a frozen .pth with descriptor se_e2_a. MACE: -lammps.pt.
+    NequIP, Allegro: .nequip.pth.
+
+    Example: pwmlff wrap graph.pth -o a.pt
+    """
+    from pwmlff.wrap import wrap  # noqa: PLC0415
+
+    finish(lambda: wrap(model, output), json)
+
+
+@app.command()
 def compare(
     models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
     data: Annotated[str, typer.Option(help="Structures, any file ase reads; FILE@: for all.")],

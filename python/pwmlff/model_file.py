@@ -122,6 +122,11 @@ def _load(path: str | PathLike[str], contents: bytes) -> torch.jit.ScriptModule:
         ) from error
 
 
+def dtype_of(module: torch.nn.Module) -> torch.dtype:
+    """The type in which a module computes: what its attribute `dtype` says, else float64."""
+    return torch.float32 if getattr(module, "dtype", "") == "float32" else torch.float64
+
+
 def last_line(error: BaseException) -> str:
     """The last line that says something: TorchScript puts the call stack before the message."""
     lines = [line for line in str(error).splitlines() if line.strip(" \t\r~<")]
@@ -156,7 +161,8 @@ class _Attributes:
         if missing:
             raise Failure(
                 f"'{self._path}', of class {self._class}, has no attribute {', '.join(missing)}, "
-                f"which a model of kind {kind} needs; see the model contract in the documentation"
+                f"which a model of kind {kind} needs; see the model contract in the documentation, or "
+                "'pwmlff wrap' for files of other programs"
             )
 
     def number(self, name: str, default: Any = _NEEDED) -> Any:

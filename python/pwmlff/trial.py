@@ -11,12 +11,14 @@ import torch
 from ase import Atoms
 
 from pwmlff.engine import Engine
-from pwmlff.model_file import ModelInfo, last_line
+from pwmlff.model_file import ModelInfo, dtype_of, last_line
 from pwmlff.structures import neighbor_list
 
 #: Largest difference of the derivative and of differences of the energy, as a share of the former.
 #: Float64 gives 1e-7; float32 inside, or a part that is detached, far more.
 DERIVATIVE_GATE = 1e-5
+#: By which the energies of atoms may differ where edges are added that lead nowhere.
+RANGE_GATES = {torch.float64: 1e-9, torch.float32: 1e-5}
 ROUNDED = 8  # roundings of an energy that its difference may hold
 STEP = 1e-5  # of a difference of the energy, in cutoffs
 ROUNDING = 1e-9  # of a range that is a multiple of the cutoff
@@ -52,11 +54,14 @@ def edges(module: torch.jit.ScriptModule, info: ModelInfo) -> str:
     """What keeps the forward of an EDGE model from running or from being right; or empty.
 
     The cluster has as many atoms whose energies are asked for as others, and only those edges that
-    lmp would pass for the interaction_range of the file. The module is float64 afterwards.
+    lmp would pass for the interaction_range of the file. The module is of the type afterwards in
+    which it computes.
     """
     try:
         _check_signature(module)
-        _check_energies(module.to(torch.float64), info)
+        if dtype_of(module) == torch.float64:  # whatever the file holds
+            module.to(torch.float64)
+        _check_energies(module, info)
     except _Wrong as wrong:
         return str(wrong)
     except (RuntimeError, ValueError, TypeError, torch.jit.Error) as error:
@@ -96,7 +101,9 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo) -> None:
     cluster = random_cluster(info.cutoff, info.atom_type, None)
     types = torch.tensor([info.atom_type.index(z) for z in cluster.numbers])
     nall, nlocal = len(cluster), len(cluster) // 2
+    dtype = dtype_of(module)
     edge_vec, edge_index = _edges(cluster, info, nlocal)
+    edge_vec = edge_vec.to(dtype)
 
     energies = module(edge_vec.requires_grad_(), edge_index, types, nlocal)
     if energies.shape != (nlocal,):
@@ -108,7 +115,7 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo) -> None:
             f"its forward gives energies of shape {list(energies.shape)} for {nlocal} of {nall} "
             f"atoms, expected [{nlocal}]{hint}"
         )
-    if energies.dtype != edge_vec.dtype:
+    if energies.dtype not in (dtype, torch.float64):
         raise _Wrong(
             f"its forward gives energies in {energies.dtype}, expected {edge_vec.dtype} as the "
             "inputs are: make tensors with dtype=edge_vec.dtype"
@@ -122,15 +129,16 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo) -> None:
         raise _Wrong("its forward gives energies or forces that are no numbers on a test cluster")
 
     generator = torch.Generator().manual_seed(0)
-    step = STEP * info.cutoff * torch.randn(edge_vec.shape, generator=generator).double()
+    step = STEP * info.cutoff * torch.randn(edge_vec.shape, generator=generator).to(dtype)
     with torch.no_grad():
         up, down = (module(edge_vec + s, edge_index, types, nlocal) for s in (step, -step))
-        whole = module(*_edges(cluster, info, nall), types, nall)[:nlocal]
+        vectors, ends = _edges(cluster, info, nall)
+        whole = module(vectors.to(dtype), ends, types, nall)[:nlocal]
     change = gradient * step
     # Atom by atom, as the energies of atoms may be so large that their sum keeps no digit of it;
     # what rounding leaves of each is no fault.
     difference = ((up - down) / 2).sum() - change.sum()
-    rounding = torch.finfo(energies.dtype).eps * energies.detach().abs().sum()
+    rounding = torch.finfo(dtype).eps * energies.detach().abs().sum()
     scale = change.norm().clamp(min=1e-300)
     error = float(difference.abs() / scale)
     if not difference.abs() <= DERIVATIVE_GATE * scale + ROUNDED * rounding:
@@ -138,7 +146,8 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo) -> None:
             f"the derivative of its energies is off by {error:.0e} on a test cluster; look for "
             "float32, detach() or item() in its forward"
         )
-    if not torch.allclose(whole, energies, rtol=1e-9, atol=1e-9):
+    close = RANGE_GATES[dtype]
+    if not torch.allclose(whole, energies, rtol=close, atol=close):
         raise _Wrong(
             f"its energies depend on edges beyond interaction_range {info.interaction_range:g}; "
             "give it the number of rounds of message passing times the cutoff"

@@ -130,17 +130,6 @@ def test_any_number_of_ranks(lammps: Lammps, rounds):
     assert_same_on_any_number_of_ranks(lammps, share=1e-10)
 
 
-def test_range_that_is_too_short_is_noticed(lammps: Lammps):
-    """The test above would notice missing edges among ghosts: a model that hides its range."""
-    model = message_passing(2)
-    model.interaction_range = model.cutoff
-    script(lammps, model)
-    atoms = crystal()
-    lammps.data(atoms, [8, 72])
-    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", 4)
-    assert abs(run.thermo()["PotEng"][0] - evaluate(model, atoms).energy) > 1e-3
-
-
 def test_message_passing_between_rebuilds(lammps: Lammps):
     """Atoms move within the skin, which the range of ghosts has to include; hybrid styles too."""
     script(lammps, message_passing())
@@ -187,7 +176,8 @@ def test_ghosts_are_fewer_again(lammps: Lammps):
     near = STYLE.replace("model.pt", "near.pt")
     run = lammps.run(
         f"{read(crystal(2))}{near}run 0\n{STYLE}run 0\nrun 0\n{near}run 0\n"
-        f"comm_modify cutoff 12\nrun 0\n{STYLE}run 0\npair_style zero 3.0\npair_coeff * *\nrun 0\n"
+        f"comm_modify cutoff 12\nrun 0\n{STYLE}run 0\npair_style zero 3.0\npair_coeff * *\nrun 0\n",
+        2,
     )
     found = re.findall(r"ghost atom cutoff = (\S+)", run.output)
     assert found == ["5", "11", "5", "12", "12"]  # said where it changes
@@ -201,9 +191,22 @@ def test_ghosts_are_fewer_again_after_a_hybrid_style(lammps: Lammps):
     run = lammps.run(
         f"{read(crystal(2))}pair_style hybrid/overlay pwmlff two.pt pwmlff three.pt\n"
         "pair_coeff * * pwmlff 1 O Hf\npair_coeff * * pwmlff 2 O Hf\nrun 0\nrun 0\n"
-        "pair_style zero 3.0\npair_coeff * *\nrun 0\n"
+        "pair_style zero 3.0\npair_coeff * *\nrun 0\n",
+        2,
     )
     assert re.findall(r"ghost atom cutoff = (\S+)", run.output) == ["11", "5"]
+
+
+def test_one_rank_has_no_ghosts_of_others(lammps: Lammps):
+    """Copies of its atoms are these atoms: no farther ghosts, no edges of ghosts."""
+    script(lammps, message_passing(3))
+    lammps.data(crystal(2), [8, 72])
+    run = lammps.run(f"{read(crystal(2))}{STYLE}{MEASURE}run 0\n{DUMP}")
+    assert re.findall(r"ghost atom cutoff = (\S+)", run.output) == ["5"]
+    assert "full, newton on, ghost" not in run.output
+    assert run.thermo()["PotEng"][0] == pytest.approx(
+        evaluate(message_passing(3), crystal(2)).energy, rel=1e-12
+    )
 
 
 def test_numdiff(lammps: Lammps):
@@ -304,6 +307,11 @@ ERRORS = {
         changed(interaction_range=2.0),
         "",
         ["interaction_range 2, expected a length from the cutoff"],
+    ),
+    "range of one round less": (
+        changed(interaction_range=3.0),
+        "",
+        ["beyond interaction_range 3; give it the number of rounds of message passing times"],
     ),
     "no elements": (changed(atom_type=[8, 8]), "", ["distinct atomic numbers"]),
     "fused": (message_passing(), "engine fused", ["of kind EDGE", "auto or torchscript"]),

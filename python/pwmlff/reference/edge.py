@@ -1,4 +1,4 @@
-"""Edge models: the module itself, in float64, on all edges of a structure.
+"""Edge models: the module itself, in the type in which it computes, on all edges of a structure.
 
 There are no ghosts here: an edge that crosses a periodic boundary ends at the atom itself, so a
 model with message passing sees what it would see in an infinite crystal.
@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from pwmlff import model_file
 
 
 class Potential:
@@ -33,7 +35,10 @@ class Potential:
         if unknown:
             raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
         with torch.no_grad():  # else the copies of parameters are no leaves, of which torch warns
-            self.module = copy.deepcopy(module).to("cpu", torch.float64).eval()
+            self.dtype = model_file.dtype_of(module)
+            self.module = copy.deepcopy(module).to("cpu").eval()
+            if self.dtype == torch.float64:  # whatever the file holds
+                self.module.to(self.dtype)
 
     def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
         """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
@@ -49,10 +54,10 @@ class Potential:
             )
         types = torch.tensor([self.known.index(z) for z in numbers.tolist()])
         with torch.enable_grad():  # afterwards as before, whatever the module leaves
-            energies: Tensor = self.module(edge_vec, edge_index, types, len(numbers))
+            energies: Tensor = self.module(edge_vec.to(self.dtype), edge_index, types, len(numbers))
         if energies.shape != numbers.shape:
             raise ValueError(
                 f"the model returns energies of shape {tuple(energies.shape)}; expected one for "
                 f"each of {len(numbers)} atoms"
             )
-        return energies
+        return energies.to(torch.float64)

@@ -1,0 +1,334 @@
+"""Files as DeePMD-kit, MACE and NequIP write them, in small: their names, a forward of its own.
+
+What those programs themselves write is compared by benchmarks/families.py.
+"""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def called(module: str, name: str):
+    """Let a class be of that module and name, as TorchScript writes it to files."""
+
+    def rename(cls):
+        cls.__module__, cls.__name__, cls.__qualname__ = module, name, name
+        return cls
+
+    return rename
+
+
+def random(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(*shape, dtype=torch.float64) / math.sqrt(shape[0]))
+
+
+# DeePMD-kit, descriptor se_e2_a
+
+
+@called("deepmd.pt.utils.utils", "ActivationFn")
+class ActivationFn(nn.Module):
+    def __init__(self, activation: str):
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x) if self.activation == "tanh" else torch.relu(x)
+
+
+@called("deepmd.pt.model.network.mlp", "MLPLayer")
+class MLPLayer(nn.Module):
+    def __init__(self, n_in: int, n_out: int, resnet: bool, step: bool, activation: str):
+        super().__init__()
+        self.matrix, self.bias = random(n_in, n_out), random(n_out)
+        self.idt = random(n_out) if step and resnet and n_out in (n_in, 2 * n_in) else None
+        self.resnet, self.num_in, self.num_out = resnet, n_in, n_out
+        self.activate = ActivationFn(activation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.activate(x @ self.matrix + self.bias)
+        idt = self.idt
+        if idt is not None:
+            y = y * idt
+        if self.resnet and self.num_out == self.num_in:
+            y = y + x
+        elif self.resnet and self.num_out == 2 * self.num_in:
+            y = y + torch.cat((x, x), -1)
+        return y
+
+
+@called("deepmd.pt.model.network.mlp", "Last")
+class Last(nn.Module):
+    def __init__(self, n_in: int):
+        super().__init__()
+        self.matrix, self.bias, self.idt, self.resnet = random(n_in, 1), random(1), None, False
+        self.activate = ActivationFn("linear")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.matrix + self.bias
+
+
+@called("deepmd.pt.model.network.network", "Net")
+class Net(nn.Module):
+    def __init__(self, layers: list[nn.Module]):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+@called("deepmd.pt.model.network.network", "NetworkCollection")
+class NetworkCollection(nn.Module):
+    def __init__(self, networks: list[nn.Module]):
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+
+@called("deepmd.pt.utils.exclude_mask", "PairExcludeMask")
+class PairExcludeMask(nn.Module):
+    def __init__(self, no_exclusion: bool):
+        super().__init__()
+        self.no_exclusion = no_exclusion
+
+
+@called("deepmd.pt.model.descriptor.se_a", "DescrptBlockSeA")
+class DescrptBlockSeA(nn.Module):
+    def __init__(self, sel: list[int], one_sided: bool, step: bool, activation: str, **changes):
+        super().__init__()
+        n = len(sel)
+        self.sel, self.rcut, self.rcut_smth, self.axis_neuron = sel, 4.0, 1.0, 3
+        self.env_protection, self.compress = 0.0, False
+        self.emask = PairExcludeMask(changes.get("no_exclusion", True))
+        widths = [1, 4, 8, 8]
+        self.filter_layers = NetworkCollection(
+            [
+                Net([MLPLayer(a, b, True, step, activation) for a, b in itertools.pairwise(widths)])
+                for _ in range(n if one_sided else n * n)
+            ]
+        )
+        mean, deviation = 0.1 * torch.randn(n, 1, 4), 0.1 + 0.2 * torch.rand(n, 1, 4)
+        self.register_buffer("mean", mean.double().repeat(1, sum(sel), 1))
+        self.register_buffer("stddev", deviation.double().repeat(1, sum(sel), 1))
+
+    def forward(self, vectors: list[Tensor], center: int) -> Tensor:
+        """The descriptor from the vectors [n, 3] to the neighbors of each type."""
+        moments = torch.zeros(4, 8, dtype=torch.float64)
+        for k, net in enumerate(self.filter_layers.networks):
+            ntypes = len(self.sel)
+            one_sided = len(self.filter_layers.networks) == ntypes
+            kind = k if one_sided else k // ntypes
+            if one_sided or k % ntypes == center:
+                d = vectors[kind]
+                r = torch.linalg.vector_norm(d, dim=1, keepdim=True)
+                u = ((r - self.rcut_smth) / (self.rcut - self.rcut_smth)).clamp(0.0, 1.0)
+                s = (1.0 - 10.0 * u**3 + 15.0 * u**4 - 6.0 * u**5) / r
+                empty = torch.zeros(self.sel[kind] - d.size(0), 4, dtype=torch.float64)
+                rows = torch.cat((torch.cat((s, s * d / r), 1), empty))
+                rows = (rows - self.mean[center, 0]) / self.stddev[center, 0]
+                moments = moments + rows.t() @ net(rows[:, :1])
+        moments = moments / sum(self.sel)
+        return (moments.t() @ moments[:, : self.axis_neuron]).reshape(-1)
+
+
+@called("deepmd.pt.model.descriptor.se_a", "DescrptSeA")
+class DescrptSeA(nn.Module):
+    def __init__(self, sea: nn.Module):
+        super().__init__()
+        self.sea = sea
+
+
+@called("deepmd.pt.model.task.ener", "EnergyFittingNet")
+class EnergyFittingNet(nn.Module):
+    def __init__(self, n: int, step: bool, activation: str, vacuum: bool, **changes):
+        super().__init__()
+        widths = [24, 6, 6, 6]
+        self.filter_layers = NetworkCollection(
+            [
+                Net(
+                    [MLPLayer(a, b, True, step, activation) for a, b in itertools.pairwise(widths)]
+                    + [Last(6)]
+                )
+                for _ in range(n)
+            ]
+        )
+        self.register_buffer("bias_atom_e", torch.randn(n, 1, dtype=torch.float64))
+        self.exclude_types = torch.jit.Attribute(changes.get("exclude_types", []), list[int])
+        self.numb_fparam, self.numb_aparam = changes.get("numb_fparam", 0), 0
+        self.dim_case_embd, self.mixed_types = 0, False
+        self.remove_vaccum_contribution = [vacuum] * n
+
+
+@called("deepmd.pt.model.atomic_model.energy_atomic_model", "DPEnergyAtomicModel")
+class DPEnergyAtomicModel(nn.Module):
+    def __init__(self, type_map: list[str], sel: list[int], descriptor: nn.Module, fitting):
+        super().__init__()
+        self.type_map, self.sel = type_map, sel
+        self.descriptor, self.fitting_net = descriptor, fitting
+        self.pair_excl, self.atom_excl = None, None
+        self.register_buffer("out_bias", torch.randn(1, len(sel), 1, dtype=torch.float64))
+
+
+@called("deepmd.pt.model.model.ener_model", "EnergyModel")
+class EnergyModel(nn.Module):
+    def __init__(self, atomic_model: nn.Module):
+        super().__init__()
+        self.atomic_model = atomic_model
+
+    def forward(self, coord: Tensor, atype: Tensor, box: Tensor | None = None) -> dict[str, Tensor]:
+        x = coord[0].detach().requires_grad_()
+        types: list[int] = atype[0].tolist()
+        ntypes = len(self.atomic_model.sel)
+        energies: list[Tensor] = []
+        for i in range(len(types)):
+            vectors: list[Tensor] = []
+            for kind in range(ntypes):
+                near: list[Tensor] = []
+                for j in range(len(types)):
+                    d = x[j] - x[i]
+                    distance = float(torch.linalg.vector_norm(d))
+                    if (
+                        j != i
+                        and types[j] == kind
+                        and distance < self.atomic_model.descriptor.sea.rcut
+                    ):
+                        near.append(d)
+                empty = torch.zeros(0, 3, dtype=torch.float64)
+                vectors.append(torch.stack(near) if len(near) > 0 else empty)
+            descriptor = self.atomic_model.descriptor.sea(vectors, types[i])
+            energy = self.atomic_model.out_bias[0, types[i], 0]
+            for k, net in enumerate(self.atomic_model.fitting_net.filter_layers.networks):
+                if k == types[i]:
+                    energy = energy + net(descriptor[None])[0, 0]
+                    if self.atomic_model.fitting_net.remove_vaccum_contribution[k]:
+                        energy = energy - net(torch.zeros_like(descriptor)[None])[0, 0]
+            energies.append(energy + self.atomic_model.fitting_net.bias_atom_e[types[i], 0])
+        energy = torch.stack(energies)
+        gradient = torch.autograd.grad([energy.sum()], [x])[0]
+        assert gradient is not None
+        return {"atom_energy": energy[None, :, None], "force": -gradient[None]}
+
+
+def deepmd(
+    sel: tuple[int, ...] = (16, 20), one_sided: bool = False, step: bool = True,
+    activation: str = "tanh", vacuum: bool = False, seed: int = 0, **changes,
+) -> EnergyModel:  # fmt: skip
+    """A random model of O and Hf, or more elements."""
+    torch.manual_seed(seed)
+    descriptor = DescrptSeA(DescrptBlockSeA(list(sel), one_sided, step, activation, **changes))
+    fitting = EnergyFittingNet(len(sel), step, activation, vacuum, **changes)
+    atomic = DPEnergyAtomicModel(["O", "Hf", "Zr"][: len(sel)], list(sel), descriptor, fitting)
+    return EnergyModel(atomic)
+
+
+# MACE
+
+
+class Messages(nn.Module):
+    """Energies of atoms from what arrives at edge_index[1], in two rounds."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = ["a", "b"]
+        self.charge = random(2)
+
+    def forward(
+        self, data: dict[str, Tensor], training: bool = False, compute_force: bool = True
+    ) -> dict[str, Tensor | None]:
+        sender, receiver = data["edge_index"][0], data["edge_index"][1]
+        vectors = data["positions"][receiver] - data["positions"][sender] + data["shifts"]
+        weight = (1.0 - vectors.square().sum(1) / 16.0).clamp(min=0.0) ** 3
+        feature = data["node_attrs"] @ self.charge.to(vectors.dtype)
+        for _ in range(2):
+            sums = torch.zeros_like(feature).index_add(0, receiver, weight * feature[sender])
+            feature = torch.tanh(sums + feature)
+        return {"node_energy": feature.double() * (1.0 + data["head"][data["batch"]])}
+
+
+@called("mace.calculators.lammps_mace", "LAMMPS_MACE")
+class LammpsMace(nn.Module):
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        self.model = Messages().to(dtype)
+        self.register_buffer("atomic_numbers", torch.tensor([8, 72]))
+        self.register_buffer("r_max", torch.tensor(4.0, dtype=dtype))
+        self.register_buffer("num_interactions", torch.tensor(2))
+        self.register_buffer("head", torch.tensor([1]))
+
+    def forward(
+        self, data: dict[str, Tensor], local_or_ghost: Tensor, compute_virials: bool = False
+    ) -> dict[str, Tensor | None]:
+        data["head"] = self.head
+        data["positions"].requires_grad_(True)
+        energy = self.model(data)["node_energy"]
+        assert energy is not None
+        gradient = torch.autograd.grad([(energy * local_or_ghost).sum()], [data["positions"]])[0]
+        assert gradient is not None
+        return {"node_energy": energy, "forces": -gradient}
+
+
+def mace(dtype: torch.dtype = torch.float64) -> LammpsMace:
+    """A random model of O and Hf with two heads, of which the second is in use."""
+    torch.manual_seed(0)
+    return LammpsMace(dtype)
+
+
+# NequIP
+
+
+@called("nequip.nn.convnetlayer", "ConvNetLayer")
+class ConvNetLayer(nn.Module):
+    def forward(self, feature: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
+        sums = torch.zeros_like(feature).index_add(
+            0, edge_index[0], weight * feature[edge_index[1]]
+        )
+        return torch.tanh(sums + feature)
+
+
+class Energies(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.charge = random(2).float()
+        self.one, self.two = ConvNetLayer(), ConvNetLayer()
+
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        edge_index = data["edge_index"]
+        if "edge_vectors" not in data:
+            data["edge_vectors"] = data["pos"][edge_index[1]] - data["pos"][edge_index[0]]
+        weight = (1.0 - data["edge_vectors"].square().sum(1) / 16.0).clamp(min=0.0).float() ** 3
+        feature = self.charge[data["atom_types"]]
+        feature = self.two(self.one(feature, weight, edge_index), weight, edge_index)
+        data["atomic_energy"] = feature.double().unsqueeze(-1)
+        return data
+
+
+class ForceOutput(nn.Module):
+    def __init__(self, func: nn.Module):
+        super().__init__()
+        self.func = func
+
+
+@called("nequip.nn.graph_model", "GraphModel")
+class GraphModel(nn.Module):
+    def __init__(self, func: nn.Module):
+        super().__init__()
+        self.model = ForceOutput(func)
+
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        data["pos"].requires_grad_(True)
+        data = self.model.func(data)
+        gradient = torch.autograd.grad([data["atomic_energy"].sum()], [data["pos"]])[0]
+        assert gradient is not None
+        data["forces"] = -gradient
+        return data
+
+
+def save_nequip(path, names: str = "O Hf", func: nn.Module | None = None) -> None:
+    """A random model that computes in float32."""
+    torch.manual_seed(0)
+    told = {"r_max": "4.0", "type_names": names, "model_dtype": "float32"}
+    model = GraphModel(Energies() if func is None else func)
+    torch.jit.script(model).save(str(path), _extra_files=told)
