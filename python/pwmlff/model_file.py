@@ -161,8 +161,8 @@ class _Attributes:
         if missing:
             raise Failure(
                 f"'{self._path}', of class {self._class}, has no attribute {', '.join(missing)}, "
-                f"which a model of kind {kind} needs; see the model contract in the documentation, or "
-                "'pwmlff wrap' for files of other programs"
+                f"which a model of kind {kind} needs; see the model contract in the documentation, "
+                "or 'pwmlff wrap' for files of other programs"
             )
 
     def number(self, name: str, default: Any = _NEEDED) -> Any:
