@@ -1,0 +1,179 @@
+"""Models of other programs and of the DP family: differences on several ranks, and speed.
+
+    python benchmarks/families.py --python deepmd=DIR/bin/python --python mace=... --python nequip=
+
+For each program whose Python is named, benchmarks/other_programs.py makes a random model there and
+evaluates it with the program's own ase calculator; here `pwmlff wrap` makes a file of it and lmp
+evaluates the same 96 atoms of HfO2 on 1, 2 and 4 ranks. For members of the DP family the fused
+engine is compared with the TorchScript in the file, which evaluates all slots as those of the
+exporters do. Times are CPU seconds of a step on one thread,
+the best of all rounds; own calculator and lmp take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from ase import Atoms
+from ase.build import bulk
+
+from pwmlff import lmp, mpirun
+from pwmlff.bench import PaddedDP
+from pwmlff.models import DPConfig
+from pwmlff.wrap import wrap
+
+OTHERS = Path(__file__).with_name("other_programs.py")
+PROGRAMS = {
+    "DeePMD-kit se_e2_a": "deepmd",
+    "MACE": "mace",
+    "MACE, float32": "mace",
+    "NequIP": "nequip",
+    "NequIP, float32": "nequip",
+    "Allegro": "nequip",
+}
+RANKS, STEPS = (1, 2, 4), 20
+TYPE_VECTOR = {8: (0.1, 0.6, 0.4), 72: (0.7, 0.3, 0.2)}
+#: What differs from a model of PWMLFF's default shape.
+MEMBERS = {
+    "DP": {},
+    "DP, type embedding": {"type_vector": TYPE_VECTOR},
+    "DP, no steps": {"fitting_resnet_dt": False},
+    "DP, steps everywhere": {"embedding_resnet_dt": True},
+    "DP, no bias": {"embedding_bias": False, "fitting_bias": False},
+    "DP, slots by element": {"sel": (100, 60)},
+}
+
+
+def structure() -> Atoms:
+    """96 atoms of a distorted fluorite crystal; no image is nearer than twice a cutoff of 5."""
+    atoms = bulk("HfO2", "fluorite", a=5.08, cubic=True).repeat(2)
+    atoms.rattle(0.08, seed=1)
+    return atoms
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What lmp gave."""
+
+    energies: np.ndarray  # [n] of atoms
+    forces: np.ndarray  # [n, 3]
+    seconds: float  # CPU time of a step, of all ranks together
+    engine: str
+
+
+def run(model: Path, atoms: Atoms, keywords: str = "", ranks: int = 1, steps: int = STEPS) -> Ran:
+    """Evaluate with lmp, and go on for some steps of dynamics."""
+    program, starter = lmp.program(None, None), mpirun.find(None)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prism = lmp.write_data(folder / "atoms.data", atoms, [8, 72])
+        (folder / "in").write_text(
+            f"{lmp.read_command(atoms, 'atoms.data')}mass 1 16\nmass 2 178.5\n"
+            f"pair_style pwmlff {model.resolve()} {keywords}\npair_coeff * * O Hf\n{lmp.MEASURE}"
+            f"run 0\n{lmp.DUMP}velocity all create 300 1\nfix 1 all nve\nrun 3\nrun {steps}\n"
+        )
+        wish = mpirun.Wish([program.path, "-in", "in"], ranks)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **program.environment}
+        done = subprocess.run(
+            starter.command(wish), cwd=folder, env=environment, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise SystemExit(done.stdout + done.stderr)
+        dump = lmp.read_dump(folder / "atoms.dump")
+        wall = float(re.findall(r"Loop time of (\S+) on", done.stdout)[-1])
+        busy = float(re.findall(r"([0-9.]+)% CPU use", done.stdout)[-1]) / 100.0
+        return Ran(
+            dump.c_peatom,
+            prism.vector_to_ase(lmp.forces(dump)),
+            wall * busy * ranks / steps,
+            re.search(r"\n +engine (.*)\n", done.stdout)[1],
+        )
+
+
+def of_others(family: str, python: str, rounds: int) -> list[str]:
+    """A row of the first table."""
+    atoms = structure()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.savez(
+            folder / "structure.npz",
+            numbers=atoms.numbers,
+            positions=atoms.positions,
+            cell=atoms.cell.array,
+        )
+        own, here = np.inf, np.inf
+        for k in range(rounds):
+            subprocess.run(
+                [python, OTHERS, family, folder], check=True, capture_output=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+            if k == 0:
+                (source,) = folder.glob("model*")
+                report = wrap(source, folder / "wrapped.pt")
+                found = {n: run(folder / "wrapped.pt", atoms, ranks=n, steps=1) for n in RANKS}
+            with np.load(folder / "own.npz") as values:
+                expected = dict(values)
+            own = min(own, float(expected["seconds"]))
+            here = min(here, run(folder / "wrapped.pt", atoms).seconds)
+    worst = []
+    for ran in found.values():
+        energy = abs(ran.energies.sum() - expected["energy"]) / len(atoms)
+        worst.append(f"{energy:.0e}, {np.abs(ran.forces - expected['forces']).max():.0e}")
+    return [
+        family, report.model.kind, found[1].engine, *worst, f"{1e3 * own:.1f}", f"{1e3 * here:.1f}",
+        f"{own / here:.2f}",
+    ]  # fmt: skip
+
+
+def of_family(name: str, rounds: int) -> list[str]:
+    """A row of the second table."""
+    atoms = structure()
+    rng = np.random.default_rng(1)
+    shape = DPConfig((8, 72), rmax=6.0, rmin=0.5, max_neighbor=100, m2=16, **MEMBERS[name])
+    statistics = {
+        "davg": rng.normal(0.0, 0.05, (2, 4)),
+        "dstd": rng.uniform(0.05, 0.2, (2, 4)),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pt"
+        PaddedDP(shape, **statistics, seed=1).save(path)
+        own = fused = np.inf
+        for _ in range(rounds):
+            own = min(own, run(path, atoms, "engine torchscript", steps=10).seconds)
+            fused = min(fused, run(path, atoms, "engine fused", steps=200).seconds)
+        expected = run(path, atoms, "engine torchscript", steps=1)
+        worst = []
+        for precision in ("exact", "double", "mixed"):
+            ran = run(path, atoms, f"engine fused precision {precision}", steps=1)
+            energy = np.abs(ran.energies - expected.energies).max()
+            worst.append(f"{energy:.0e}, {np.abs(ran.forces - expected.forces).max():.0e}")
+    return [name, *worst, f"{1e3 * own:.1f}", f"{1e3 * fused:.2f}", f"{own / fused:.0f}"]
+
+
+def main() -> None:
+    """Measure and show."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PATH")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    pythons = dict(given.split("=", 1) for given in options.python)
+    print("member | exact: eV, eV/Å | double | mixed | TorchScript, ms | fused, ms | ratio")
+    for name in MEMBERS:
+        print(*of_family(name, options.rounds), sep=" | ", flush=True)
+    ranks = " | ".join(f"{n} ranks: eV/atom, eV/Å" for n in RANKS)
+    print(f"family | kind | engine | {ranks} | own, ms | lmp, ms | own/lmp")
+    for family, program in PROGRAMS.items():
+        if program in pythons:
+            print(*of_others(family, pythons[program], options.rounds), sep=" | ", flush=True)
+
+
+if __name__ == "__main__":
+    main()
