@@ -139,11 +139,6 @@ template <class Adds> void complete(DPNet &net, Adds adds)
   }
 }
 
-bool embedding_adds(const DPLayer &layer, std::size_t)
-{
-  return layer.out == layer.in || layer.out == 2 * layer.in;
-}
-
 /// The vector of each species that an embedding net for all pairs takes beside R~_0, or nothing.
 /// The scripts make a tensor of a list of it, which rounds it to float32.
 std::vector<std::vector<double>> type_vectors(const Module &module,
@@ -187,12 +182,15 @@ std::vector<DPNet> take_embedding(Parameters &parameters, const Module &module,
                                   const std::vector<int> &atom_type)
 {
   const std::vector<std::vector<double>> vectors = type_vectors(module, atom_type);
+  const auto adds = [](const DPLayer &layer, std::size_t) {
+    return embedding_residual(layer.in, layer.out);
+  };
   const std::size_t nspecies = atom_type.size();
   std::vector<DPNet> result;
   if (vectors.empty()) {
     for (std::size_t pair = 0; pair < nspecies * nspecies; ++pair) {
       result.push_back(take_net(parameters, "embedding_net." + std::to_string(pair), 1));
-      complete(result.back(), embedding_adds);
+      complete(result.back(), adds);
     }
     return result;
   }
@@ -203,7 +201,7 @@ std::vector<DPNet> take_embedding(Parameters &parameters, const Module &module,
     parameters.drop("embedding_net." + std::to_string(net) + ".");
   DPNet shared = take_net(parameters, "embedding_net." + std::to_string(last),
                           1 + static_cast<int>(vectors[0].size()));
-  complete(shared, embedding_adds);
+  complete(shared, adds);
   if (shared.layers.front().residual)
     fail("the first layer of its embedding net adds the vector of the type to its result");
   for (std::size_t pair = 0; pair < nspecies * nspecies; ++pair)
