@@ -90,7 +90,7 @@ def load(path: str | PathLike[str]) -> torch.jit.ScriptModule:
     Raises:
         Failure: there is no such file, it is not a sound archive, or torch cannot load it.
     """
-    return _load(path, read(path))
+    return load_contents(path, read(path))
 
 
 def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, ModelInfo]:
@@ -100,11 +100,16 @@ def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, Model
         Failure: as :func:`load` and :func:`describe`.
     """
     contents = read(path)
-    module = _load(path, contents)
+    module = load_contents(path, contents)
     return module, _describe_loaded(path, contents, module)
 
 
-def _load(path: str | PathLike[str], contents: bytes) -> torch.jit.ScriptModule:
+def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.ScriptModule:
+    """The same from what :func:`read` has given; path is for messages.
+
+    Raises:
+        Failure: torch cannot load it.
+    """
     with contextlib.suppress(ImportError):
         import pwmlff.kernels  # noqa: F401, PLC0415  older exports call ops that it brings
     try:

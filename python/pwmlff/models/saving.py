@@ -9,6 +9,8 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Mapping
+from datetime import datetime, timezone
+from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,14 @@ def save_model(
             module.train(training)
         write_whole(target, without_source_paths(draft.read_bytes()))
     return path
+
+
+def origin() -> dict[str, Any]:
+    """What each card begins with: date and time, UTC, and versions."""
+    return {
+        "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": {name: version(name) for name in ("pair-pwmlff", "torch", "numpy")},
+    }
 
 
 def without_source_paths(contents: bytes) -> bytes:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timezone
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from ase.data import chemical_symbols
 
+from pwmlff.models.saving import origin
 from pwmlff.train.config import Config
 from pwmlff.train.errors import QUANTITIES, UNITS, Errors
 from pwmlff.train.frames import Frames
@@ -34,8 +33,7 @@ def make(
     """
     units = UNITS[config.model.units]
     return {
-        "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": {name: version(name) for name in ("pair-pwmlff", "torch", "numpy")},
+        **origin(),
         "units": config.model.units,
         "data": {"train": _described(train), "valid": _described(valid)},
         "errors": {

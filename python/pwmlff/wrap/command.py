@@ -5,8 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from importlib.metadata import version
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,10 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from pwmlff import archive, model_file
-from pwmlff.engine import choose
+from pwmlff.engine import Choice, choose
 from pwmlff.files import write_whole
 from pwmlff.models import save_model
+from pwmlff.models.saving import origin
 from pwmlff.report import Failure
 from pwmlff.trial import random_cluster
 from pwmlff.wrap import deepmd, mace, nequip
@@ -40,8 +39,8 @@ class WrapReport:
     family: str
     model: model_file.ModelInfo
     engine: str
-    energy_difference: float | None  # largest of an atom, eV; None where there is no original
-    force_difference: float | None  # likewise, eV/angstrom
+    energy_difference: float  # from the original, largest of an atom, eV
+    force_difference: float  # likewise, eV/angstrom
     told: dict[str, str]
 
     @property
@@ -70,10 +69,8 @@ class WrapReport:
             **self.told,
             "size": f"{model.nparameters} parameters in {model.dtype}",
             "engine": self.engine,
-            "differs by": "not known: the file has no code to compare with"
-            if self.energy_difference is None
-            else f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} eV/angstrom "
-            "at most from the code of the original, on a random cluster",
+            "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
+            "eV/angstrom at most from the code of the original, on a random cluster",
             "use": f"pair_style pwmlff 1 {self.output}",
         }
         for name, text in rows.items():
@@ -96,16 +93,12 @@ def wrap(path: str | PathLike[str], output: str | PathLike[str]) -> WrapReport:
     """
     source, target = fspath(path), Path(output)
     foreign = _read(source)
-    card = {
-        "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": {name: version(name) for name in ("pair-pwmlff", "torch", "numpy")},
-        "wrapped": {"file": Path(source).name, "family": foreign.family},
-    }
+    card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         draft = Path(folder) / target.name
         save_model(foreign.module, draft, card)
         chosen = choose(draft, "auto", "exact")
-        energy, force = _differences(source, foreign, draft)
+        energy, force = _differences(source, foreign, chosen)
         write_whole(target, draft.read_bytes())
     return WrapReport(
         source=source,
@@ -122,7 +115,7 @@ def wrap(path: str | PathLike[str], output: str | PathLike[str]) -> WrapReport:
 def _read(path: str) -> Foreign:
     contents = model_file.read(path)
     class_name = archive.class_name(contents)
-    source = Source(path, contents, class_name, model_file.load(path))
+    source = Source(path, contents, class_name, model_file.load_contents(path, contents))
     for read in READERS:
         if foreign := read(source):
             return foreign
@@ -135,15 +128,12 @@ def _read(path: str) -> Foreign:
     )
 
 
-def _differences(source: str, foreign: Foreign, draft: Path) -> tuple[float | None, float | None]:
+def _differences(source: str, foreign: Foreign, chosen: Choice) -> tuple[float, float]:
     """The largest of atomic energies and forces on a random cluster.
 
     Raises:
         Failure: one of them is too large.
     """
-    if foreign.evaluate is None:
-        return None, None
-    chosen = choose(draft, "auto", "exact")
     cluster = random_cluster(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
     expected, found = foreign.evaluate(cluster), chosen.engine(cluster)
     differences = []

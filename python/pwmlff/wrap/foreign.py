@@ -36,14 +36,13 @@ class Foreign:
     Attributes:
         family: what it is, for people.
         module: the same model as a module that keeps a contract of this project.
-        evaluate: the code of the original, on a cluster in free space; None where the file brings
-            none along.
+        evaluate: the code of the original, on a cluster in free space.
         single: whether the original computes in float32.
         told: further lines for people, by their names.
     """
 
     family: str
     module: nn.Module
-    evaluate: Callable[[Atoms], Numbers] | None
+    evaluate: Callable[[Atoms], Numbers]
     single: bool = False
     told: dict[str, str] = field(default_factory=dict)
