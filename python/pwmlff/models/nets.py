@@ -12,6 +12,11 @@ from torch import Tensor, nn
 _Module = TypeVar("_Module", bound=nn.Module)
 
 
+def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x weight + bias."""
+    return torch.mm(x, weight) if bias is None else torch.addmm(bias, x, weight)
+
+
 class Affine(nn.Module):
     """y = x weight + bias for x [rows, in]; weight [in, out], bias [1, out] or None."""
 
@@ -27,8 +32,7 @@ class Affine(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Evaluate the rows of x."""
-        bias = self.bias
-        return torch.mm(x, self.weight) if bias is None else torch.addmm(bias, x, self.weight)
+        return affine(x, self.weight, self.bias)
 
 
 class Tanh(Affine):
@@ -60,9 +64,9 @@ class Tanh(Affine):
 
     def forward(self, x: Tensor) -> Tensor:
         """Evaluate the rows of x."""
-        bias, step = self.bias, self.resnet_dt
-        y = torch.mm(x, self.weight) if bias is None else torch.addmm(bias, x, self.weight)
-        y = torch.tanh(y) if step is None else step * torch.tanh(y)
+        y, step = torch.tanh(affine(x, self.weight, self.bias)), self.resnet_dt
+        if step is not None:
+            y = step * y
         if self.copies == 1:
             y = x + y
         elif self.copies == 2:
