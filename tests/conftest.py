@@ -17,7 +17,8 @@ import dp_oracle
 DATA_VARIABLE = "PWMLFF_TEST_DATA"
 #: Few tests that take a minute each (a compiler reads torch's headers, hundreds of runs).
 LONG = (
-    "test_input_sequences.py", "test_verification.py", "test_damaged_files.py", "test_scripted.py"
+    "test_input_sequences.py", "test_verification.py", "test_damaged_files.py", "test_scripted.py",
+    "test_nodes.py", "test_run.py",
 )  # fmt: skip
 
 

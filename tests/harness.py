@@ -9,8 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from ase import Atoms
 from ase.calculators.lammps import Prism
 
@@ -85,6 +87,11 @@ ENGINES = {
 }
 
 
+def thorough(*values: object) -> Any:
+    """Values of a parameter that .ci/matrix tries, see `markers` in pyproject.toml."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
 class Lammps:
     """Runs inputs in a folder of their own."""
 
@@ -95,8 +102,9 @@ class Lammps:
     def __call__(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
         """Write text to in.lmp and run it; the caller looks at the return code."""
         (self.folder / "in.lmp").write_text(self.engine.in_input(text))
-        command = [PROGRAMS / "mpirun", "-np", str(ranks), PROGRAMS / "lmp", "-in", "in.lmp"]
-        return self._start([*command, *arguments.split()], environment)
+        lmp = program()  # what the script of the lammps package starts, which takes its time
+        command = [PROGRAMS / "mpirun", "-np", str(ranks), lmp.path, "-in", "in.lmp"]
+        return self._start([*command, *arguments.split()], {**lmp.environment, **environment})
 
     def run(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
         """Run an input that must succeed."""

@@ -61,6 +61,7 @@ NOT_COMMANDS = {
 READ_ONLY = {
     ".",
     ".ci/matrix",
+    "benchmarks/slurm_check.sh",
     "auditwheel",
     "cmake",
     "pip",
@@ -69,7 +70,17 @@ READ_ONLY = {
     "python3",
     "setarch",
 }
-LAMMPS = {"fix", "if", "pair_coeff", "pair_style", "read_data", "restart", "run", "units"}
+LAMMPS = {
+    "fix",
+    "if",
+    "pair_coeff",
+    "pair_style",
+    "read_data",
+    "restart",
+    "run",
+    "units",
+    "variable",
+}
 
 #: Inputs of lmp that readers write themselves.
 USERS_INPUTS = {"in.hfo2"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import ENGINES, PROGRAMS, Lammps
+from harness import ENGINES, PROGRAMS, Lammps, thorough
 
 
-@pytest.fixture(params=["torchscript", "double"])
+@pytest.fixture(params=[thorough("torchscript"), "double"])
 def engine(request) -> str:
     """Name of an engine; tests that have more to say about engines choose their own."""
     return request.param

@@ -12,7 +12,7 @@ import torch
 from ase import Atoms
 
 from edge_models import MessagePassing
-from harness import Lammps
+from harness import Lammps, thorough
 from pwmlff.lmp import DUMP, MEASURE, PRESSURE_VOLUME, forces
 from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal
@@ -96,7 +96,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[thorough("torchscript"), *list(KINDS)[1:]])
 def engine(request) -> str:
     return request.param
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from ase import Atoms
 
-from harness import Lammps, Run
+from harness import Lammps, Run, thorough
 from pwmlff.lmp import DUMP, MEASURE, forces
 from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal, other_activation
@@ -558,7 +558,9 @@ def test_threads_follow_lammps(lammps: Lammps, lj_models):
     assert "2 threads each" in lammps.run(text, OMP_NUM_THREADS="2").output
 
 
-@pytest.mark.parametrize("engine,steps", [("torchscript", 500), ("double", 2000), ("mixed", 2000)])
+@pytest.mark.parametrize(
+    "engine,steps", [thorough("torchscript", 500), ("double", 2000), thorough("mixed", 2000)]
+)
 def test_nve_conserves_energy(lammps: Lammps, steps: int):
     """HfO2 at 300 K, 0.5 fs: no drift of the total energy beyond its fluctuation."""
     shutil.copy(ROOT / "examples" / "hfo2" / "a.pt", lammps.folder / "model.pt")

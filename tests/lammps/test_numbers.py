@@ -9,7 +9,7 @@ import pytest
 from ase import Atoms
 from ase.calculators.lammps import Prism
 
-from harness import ENGINES, Lammps, Run
+from harness import ENGINES, Lammps, Run, thorough
 from pwmlff.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
 from pwmlff.reference import Result, evaluate
 from systems import SYSTEMS, crystal
@@ -26,7 +26,9 @@ def symbols(elements) -> str:
 every_engine = pytest.mark.parametrize(
     "engine", [name for name in ENGINES if name not in {"automatic", "visible"}]
 )
-same_numbers = pytest.mark.parametrize("engine", ["torchscript", "exact", "double"])
+same_numbers = pytest.mark.parametrize(
+    "engine", [thorough("torchscript"), thorough("exact"), "double"]
+)
 
 
 def assert_equal(
