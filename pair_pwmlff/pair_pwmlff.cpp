@@ -10,6 +10,7 @@
 #include "options.h"
 #include "placement.h"
 #include "report.h"
+#include "supervision.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -36,7 +37,7 @@ using namespace pwmlff::models;
 
 struct PairPWMLFF::Impl {
   explicit Impl(LAMMPS *lmp, Options read = {}) :
-      options(std::move(read)), source(lmp, options.lammps_list)
+      options(std::move(read)), source(lmp, options.lammps_list), supervision(lmp)
   {
   }
 
@@ -49,6 +50,7 @@ struct PairPWMLFF::Impl {
   bool announced = false;              // models and devices are in the log
   NeighborSource source;
   std::unique_ptr<DeviationRecorder> recorder;    // of several models
+  Supervision supervision;
 };
 
 /* ---------------------------------------------------------------------- */
@@ -182,6 +184,8 @@ void PairPWMLFF::log_models()
                           devices.table);
   for (const auto &warning : devices.warnings)
     error->warning(FLERR, "Pair style pwmlff: {}", warning);
+  const std::string alone = one_of_many(universe->nprocs);
+  if (!alone.empty()) error->warning(FLERR, "Pair style pwmlff: {}", alone);
   check_masses(lmp, impl->models.front()->info(), impl->species_of_type);
 }
 
@@ -401,6 +405,7 @@ void PairPWMLFF::compute(int eflag, int vflag)
     if (deviation) impl->recorder->keep(model, neighbors, result, impl->energy_unit);
   }
   if (deviation) impl->recorder->write(this, neighbors);
+  impl->supervision.look();
 }
 
 /* ----------------------------------------------------------------------

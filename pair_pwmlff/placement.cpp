@@ -181,6 +181,17 @@ DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &polic
   return choice;
 }
 
+std::string one_of_many(int nprocs)
+{
+  const char *const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (nprocs > 1 || !tasks || std::atoi(tasks) <= 1) return {};
+  for (const char *of_mpi : {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
+    if (std::getenv(of_mpi)) return {};
+  return std::string("srun has started lmp ") + tasks +
+         " times, and each is a simulation of its own over the same files; srun --mpi=pmi2 makes "
+         "them ranks of one (srun --mpi=list)";
+}
+
 DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice,
                             const std::string &idle_because, int nthreads)
 {

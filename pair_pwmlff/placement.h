@@ -51,6 +51,10 @@ std::string describe(const std::vector<pwmlff_gpu> &visible, int gpu);
 /// "rank 3 on host n1", for messages.
 std::string rank_on_host(MPI_Comm comm);
 
+/// Whether srun has started several lmp that know nothing of each other: a warning, or empty.
+/// @param nprocs  of which this one knows
+std::string one_of_many(int nprocs);
+
 /// What the log says about devices.
 struct DeviceReport {
   std::string table;                    // one line for each host and device: ranks and threads

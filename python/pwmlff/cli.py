@@ -41,6 +41,7 @@ Hosts = Annotated[
 Hostfile = Annotated[
     Path | None, typer.Option(help="File of hosts, a line 'n1:8' or 'n1 slots=8' for each.")
 ]
+Bind = Annotated[str | None, typer.Option(help="Bind ranks: core, none, socket, ...")]
 Device = Annotated[
     str, typer.Option(help="As pair_style pwmlff takes it: auto, cpu, gpu, or GPUs like 0,1.")
 ]
@@ -223,6 +224,7 @@ def ranks(
 
     Starts itself under mpirun, or can be started by one.
 
+    bind: Bind = None,
     Example: pwmlff ranks -np 8 --hostfile hosts --strict
 
     Example: pwmlff ranks --plan 2x4 -np 16
@@ -248,6 +250,7 @@ def ranks(
     finish(run, json)
 
 
+                bind=bind,
 @app.command()
 def doctor(
     np: Annotated[int, typer.Option("-np", "--np", min=1, help="Ranks on this machine.")] = 1,
@@ -277,7 +280,7 @@ def run(
     merge_stderr: Annotated[
         bool, typer.Option("--merge-stderr", help="Write stderr of a rank to its stdout.")
     ] = False,
-    bind: Annotated[str | None, typer.Option(help="Bind ranks: core, none, socket, ...")] = None,
+    bind: Bind = None,
     retries: Annotated[
         int, typer.Option(min=0, help="Starts from the newest restart file after a rank died.")
     ] = 0,
@@ -290,9 +293,34 @@ def run(
     mpirun_options: MpirunOptions = "",
     json: Json = False,
 ) -> None:
+    resume: Annotated[
+        str,
+        typer.Option(
+            help="Go on with what an earlier start left unfinished: auto, never, or from a file."
+        ),
+    ] = "auto",
+    hang: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, help="Seconds without a sign of life that end a start; 0 never; else 600."
+        ),
+    ] = None,
+    time_limit: Annotated[
+        str,
+        typer.Option(
+            help="Stop before that time is over, like 23:50:00; the end of the Slurm job."
+        ),
+    ] = "",
+    drop_hosts: Annotated[
+        bool, typer.Option("--drop-hosts", help="Go on without a host that cannot be reached.")
+    ] = False,
+    min_ranks: Annotated[
+        int, typer.Option(min=1, help="Ranks to go on with, with --drop-hosts.")
+    ] = 1,
     """Run lmp under mpirun: look first, watch, and start again where a rank died.
 
-    All other words are for lmp. The mpirun line is shown, to be taken over.
+    All other words are for lmp. The mpirun line is shown, to be taken over. The same command goes
+    on with what was stopped: by a signal or a time limit, with exit code 75, or by a fault.
 
     Example: pwmlff run -np 8 --hostfile hosts --bind core --retries 3 -in in.x
     """
@@ -318,6 +346,11 @@ def run(
                 plugin=plugin,
             )
         )
+                resume=resume,
+                hang=hang,
+                time_limit=work.seconds_of(time_limit) if time_limit else None,
+                drop_hosts=drop_hosts,
+                min_ranks=min_ranks,
 
     finish(start, json)
 

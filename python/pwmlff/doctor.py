@@ -246,8 +246,10 @@ def check_torch(machine: Machine) -> Row:
             name, ERROR, f"no libtorch_cpu.so in {where}",
             f"pip install torch=={expected}, or correct {plugin.TORCH_LIB_VARIABLE}",
         )  # fmt: skip
-    text = (Path(folder).parent / "version.py").read_text()
-    version = re.search(r"__version__.*?'([\d.]+)", text)
+    # The Python package and the C++ distribution.
+    files = [Path(folder).parent / of for of in ("version.py", "build-version")]
+    text = "".join(file.read_text() for file in files if file.is_file())
+    version = re.search(r"(?:__version__.*?'|^)([\d.]+)", text)
     cuda = re.search(r"^cuda.*?= *'([\d.]+)'", text, re.MULTILINE)
     found = version[1] if version else "unknown"
     detail = f"{found}, {'CUDA ' + cuda[1] if cuda else 'CPU only'}, in {folder}"

@@ -1,4 +1,4 @@
-"""Start this Python with a few lines of code.
+"""Start this Python with a few lines of code, and find what is installed beside it.
 
 Python looks for modules in the current folder first when it is started with ``-c`` or ``-m``: a
 file ``json.py`` that lies beside somebody's input would be executed. ``-P`` prevents that from
@@ -7,7 +7,9 @@ Python 3.11 on, and ``-I`` also hides PYTHONPATH and the user's site-packages.
 
 from __future__ import annotations
 
+import shutil
 import sys
+from pathlib import Path
 
 _FORGET_CURRENT_FOLDER = "import sys; sys.path[:1] == [''] and sys.path.pop(0); "
 
@@ -15,3 +17,9 @@ _FORGET_CURRENT_FOLDER = "import sys; sys.path[:1] == [''] and sys.path.pop(0); 
 def command(code: str, *arguments: str) -> list[str]:
     """Words that run code in this Python, with sys.argv[1:] = arguments."""
     return [sys.executable, "-c", _FORGET_CURRENT_FOLDER + code, *arguments]
+
+
+def find_program(name: str) -> str | None:
+    """A program beside this Python, or else the first of that name on the PATH."""
+    beside = str(Path(sys.executable).with_name(name))
+    return shutil.which(beside) or shutil.which(name)

@@ -24,7 +24,6 @@ from ase import Atoms
 from ase.calculators.lammps import Prism
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.data import atomic_masses, atomic_numbers, chemical_symbols
-from ase.io import read, write
 
 from pwmlff import interpreter, plugin
 from pwmlff.log import Run, runs
@@ -143,6 +142,8 @@ def write_data(path: str | PathLike[str], atoms: Atoms, elements: Sequence[int])
     Returns:
         The rotation between ase's cell and the one that LAMMPS wants.
     """
+    from ase.io import write  # noqa: PLC0415  slow to import
+
     symbols = [chemical_symbols[z] for z in elements]
     prism = Prism(atoms.cell, pbc=atoms.pbc)
     # ase would rather take types from an array of that name, which structures bring along.
@@ -179,6 +180,8 @@ def read_data(
         ValueError: the file is no data file that ase reads, or the elements of its types are not
             known.
     """
+    from ase.io import read  # noqa: PLC0415  slow to import
+
     raw = Path(path).read_text(errors="replace").splitlines()
     lines = _bare(raw)
     ntypes = _count_of_types(lines)
@@ -340,6 +343,8 @@ def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:
     Raises:
         Failure: the numbers of frames and lines differ, or there is no column PotEng.
     """
+    from ase.io import read  # noqa: PLC0415  slow to import
+
     # ase gives a list for a slice; its annotation has a single structure too.
     frames = cast("list[Atoms]", read(dump, index=":", format="lammps-dump-text"))
     columns = Thermo(log).columns(0)

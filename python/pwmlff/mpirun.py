@@ -24,11 +24,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pwmlff import interpreter
 from pwmlff.report import Failure
 
 TIMEOUT = 30  # seconds for an answer to --version
@@ -37,11 +37,10 @@ MOST_OF_NODE = 4096  # ranks on a machine in a list of hosts
 MOST_OF_CORE = 32  # ranks for each core of this machine, where it is the only one
 #: Name of a machine as ssh takes it, with a user if need be: never an option.
 HOST_NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9_.-]*")
-#: What tells mpirun of hosts where it is given none: a scheduler's job, or a file of hosts.
-ALLOCATIONS = re.compile(
-    "SLURM_JOB_?ID|PBS_JOBID|LSB_JOBID|COBALT_JOBID|LOADL_STEP_ID|PE_HOSTFILE|.*_HOST_?FILE|"
-    "(OMPI|PRTE)_MCA_.*hostfile"
-)
+#: Environment variables of a scheduler's job, which starts ranks on its hosts in a way of its own.
+JOBS = re.compile("SLURM_JOB_?ID|PBS_JOBID|LSB_JOBID|COBALT_JOBID|LOADL_STEP_ID|PE_HOSTFILE")
+#: What tells mpirun of hosts where it is given none: a job, or a file of hosts.
+ALLOCATIONS = re.compile(f"{JOBS.pattern}|.*_HOST_?FILE|(OMPI|PRTE)_MCA_.*hostfile")
 #: Where ranks write: in folders of their own, or in files with the name of the job.
 OUTPUT = re.compile(r"rank\.(\d+)/(stdout|stderr)|rank\..+\.(\d+)\.(out|err)")
 
@@ -91,6 +90,15 @@ class Mpirun:
         require_possible(wish.ranks, bool(wish.hosts or wish.extra))
         spell = self._hydra if self.family == "hydra" else self._openmpi
         return [self.path, *spell(wish), *wish.extra, *wish.program]
+
+    def by_ssh(self, extra: Sequence[str]) -> bool:
+        """Whether it starts ranks on other hosts by ssh, as hydra does unless told otherwise.
+
+        Args:
+            extra: options for it.
+        """
+        said = "-launcher" in extra or os.environ.get("HYDRA_LAUNCHER", "ssh") != "ssh"
+        return self.family == "hydra" and not said and not any(map(JOBS.fullmatch, os.environ))
 
     def make_folders(self, logs: Path, ranks: int) -> None:
         """Make the folders that it expects to be there for the output of ranks."""
@@ -143,6 +151,12 @@ def outputs(logs: Path, stream: str = "stdout") -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
+def first_output(logs: Path) -> Path | None:
+    """Where rank 0 writes stdout, found without looking at those of all ranks where it can be."""
+    path = logs / "rank.0" / "stdout"
+    return path if path.exists() else outputs(logs).get(0)
+
+
 def require_possible(ranks: int, elsewhere: bool = False) -> None:
     """Refuse a number of ranks that would exhaust the machine, or never answer.
 
@@ -162,6 +176,16 @@ def require_possible(ranks: int, elsewhere: bool = False) -> None:
         raise Failure(f"found {ranks} ranks, expected at most {most} for {where}")
 
 
+def require_one_task() -> None:
+    """Raise Failure where srun has started this command several times, without MPI."""
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+    if tasks.isdigit() and int(tasks) > 1:
+        raise Failure(
+            f"srun has started this command {tasks} times, none of which knows of the others; "
+            "start it once, from the batch script or with srun -n 1 --overlap: it starts the ranks"
+        )
+
+
 def find(path: str | None = None) -> Mpirun:
     """Find mpirun and ask which family it is of.
 
@@ -171,11 +195,9 @@ def find(path: str | None = None) -> Mpirun:
     Raises:
         Failure: there is none, or it is of neither family.
     """
-    beside = Path(sys.executable).with_name("mpirun")
-    wanted = path or (str(beside) if beside.is_file() else "mpirun")
-    found = shutil.which(wanted)
+    found = shutil.which(path) if path else interpreter.find_program("mpirun")
     if found is None:
-        raise Failure(f"found no '{wanted}': pip install mpich, or give --mpirun")
+        raise Failure(f"found no '{path or 'mpirun'}': pip install mpich, or give --mpirun")
     try:
         answer = subprocess.run(
             [found, "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False

@@ -22,6 +22,9 @@ class Progress:
     timestep: float | None = None
     restarts: list[str] = field(default_factory=list)  # file patterns of the restart command
     errors: list[str] = field(default_factory=list)  # lines in which LAMMPS gave up
+    began: bool = False  # whether lmp has said anything
+    stopped: bool = False  # whether pair_style pwmlff was asked to stop
+    ended: bool = False  # whether lmp has said its last line
     _run: tuple[int, bool] | None = None  # steps of a run command to come, and whether upto
     _columns: list[str] = field(default_factory=list)
     _first: tuple[int, float] | None = None  # step and time of the first line of the run
@@ -29,6 +32,7 @@ class Progress:
 
     def feed(self, line: str, now: float) -> bool:
         """Take a line that was read at a time in seconds; return whether there is news."""
+        self.began = True
         if match := re.match(r"run\s+(\d+)(?:\s+(upto)\b)?", line):
             self._run = int(match[1]), match[2] is not None
         elif match := re.match(r"restart\s+(?:[1-9]\d*|v_\w+)\s+(\S+)(?:\s+(\S+))?", line):
@@ -42,6 +46,10 @@ class Progress:
             self.timestep = float(match[1])
         elif line.startswith("ERROR"):
             self.errors.append(line.strip())
+        elif line.startswith("Pair style pwmlff: asked to stop"):
+            self.stopped = True
+        elif line.startswith("Total wall time"):
+            self.ended = True
         elif line.split()[:1] == ["Step"]:
             self._columns = line.split()
         elif line.startswith("Loop time of"):

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -142,6 +143,25 @@ def ranges(numbers: Sequence[int]) -> str:
     return ",".join(parts)
 
 
+def in_one_line(ranks: Sequence[Rank]) -> str:
+    """Which devices the ranks use, and why not a GPU."""
+    names: dict[str, list[Rank]] = defaultdict(list)
+    for r in ranks:
+        names[r.gpu.name if r.gpu else ""].append(r)
+    parts = []
+    for name, users in names.items():
+        gpus = len({r.gpu.uuid for r in users if r.gpu})
+        reasons = {r.reason: r.host for r in users if r.reason}
+        why = "; ".join(f"{host}: {reason}" for reason, host in reasons.items())
+        where = f"{_count(gpus, 'GPU')} ({name})" if gpus else "the CPU" + f" ({why})" * bool(why)
+        parts.append(f"{_count(len(users), 'rank')} on {where}")
+    return "devices: " + ", ".join(parts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def warnings_of(ranks: Sequence[Rank]) -> list[str]:
     """What is odd about a set of ranks: one text for each oddity of each node."""
     nodes: dict[int, list[Rank]] = defaultdict(list)
@@ -198,7 +218,7 @@ def _views(where: str, members: Sequence[Rank]) -> list[str]:
         value = r.environment.get("CUDA_VISIBLE_DEVICES")
         hint = "" if value is None else f" (CUDA_VISIBLE_DEVICES={value})"
         texts.append(
-            f"{where}: rank {r.rank} sees {len(r.visible)} GPU{'s' * (len(r.visible) != 1)}{hint}, "
+            f"{where}: rank {r.rank} sees {_count(len(r.visible), 'GPU')}{hint}, "
             f"most ranks see {len(usual)} or other ones"
         )
     return texts
@@ -311,6 +331,7 @@ class Options:
     policy: str = "auto"
     partition: str = ""
     strict: bool = False
+    bind: str | None = None  # as in mpirun.Wish
     inventory: Path | None = None  # JSON in place of the GPUs of this machine
     mpirun: str | None = None
     mpirun_options: Sequence[str] = ()
@@ -340,6 +361,7 @@ def check(options: Options) -> RanksReport:
             raise SystemExit(0)
         ranks = gathered
     else:
+        mpirun.require_one_task()
         ranks = launch(options)
     return RanksReport(ranks, options.strict, replicas_of(options.partition, len(ranks)))
 
@@ -371,21 +393,24 @@ def launch(options: Options) -> list[Rank]:
         program,
         nranks,
         options.hosts,
+        options.bind,
         environment={"OMP_NUM_THREADS": "1", **options.environment},
         extra=options.mpirun_options,
     )
     command = launcher.command(wish)
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT,
-            check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise Failure(f"{' '.join(command)}: no answer within {TIMEOUT} s") from error
-    marked = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if done.returncode != 0 or not marked:
-        said = (done.stderr + done.stdout).strip().splitlines()[-8:]
-        raise Failure("\n".join([f"{' '.join(command)}: exit code {done.returncode}", *said]))
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            output, errors = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)  # srun and ssh among them
+            raise Failure(f"{' '.join(command)}: no answer within {TIMEOUT} s") from error
+    marked = [line for line in output.splitlines() if line.startswith(MARK)]
+    if process.returncode != 0 or not marked:
+        said = (errors + output).strip().splitlines()[-8:]
+        raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *said]))
     ranks = [_from_json(r) for r in json.loads(marked[0].removeprefix(MARK))]
     if len(ranks) != nranks:
         raise Failure(

@@ -1,7 +1,8 @@
 """How the commands speak: tables for people, JSON for programs, one exit code for both.
 
 A command returns a :class:`Report`; :func:`finish` shows it and leaves with 0 where all is well, 1
-where the report says that something is not, and 2 where the command could not do its work.
+where the report says that something is not, and 2 where the command could not do its work; a report
+with an `exit_code` says it itself.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:
         _write({"ok": report.ok, **report.data()})
     else:
         _to_stdout(lambda: console().print(report.show()))
-    raise SystemExit(0 if report.ok else 1)
+    raise SystemExit(getattr(report, "exit_code", 0 if report.ok else 1))
 
 
 def _expected_errors() -> tuple[type[Exception], ...]:

@@ -31,6 +31,75 @@ def test_yaml_parses(name: str):
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
+POD = {
+    "metadata": {},
+    "spec": {
+        "restartPolicy": "",
+        "volumes": [{"name": "", "persistentVolumeClaim": {"claimName": ""}}],
+        "containers": [
+            {
+                "name": "",
+                "image": "",
+                "command": [""],
+                "env": [{"name": "", "value": ""}],
+                "readinessProbe": {"tcpSocket": {"port": 0}, "initialDelaySeconds": 0},
+                "resources": {"limits": {"cpu": 0, "memory": "", "nvidia.com/gpu": 0}},
+                "volumeMounts": [{"name": "", "mountPath": ""}],
+            }
+        ],
+    },
+}
+POLICY = {"event": "", "action": ""}
+REPLICA = {"replicas": 0, "restartPolicy": "", "template": POD}
+#: What the schemas of the operators (MPIJob v2beta1, Volcano's Job v1alpha1) and of pods have, as
+#: far as the files use them: names of fields, and types of their values.
+SCHEMAS = {
+    "mpijob.yaml": {
+        "apiVersion": "", "kind": "", "metadata": {"name": ""},
+        "spec": {
+            "mpiImplementation": "", "slotsPerWorker": 0, "sshAuthMountPath": "",
+            "launcherCreationPolicy": "",
+            "mpiReplicaSpecs": {"Launcher": REPLICA, "Worker": REPLICA},
+            "runPolicy": {"cleanPodPolicy": "", "backoffLimit": 0},
+        },
+    },
+    "volcano.yaml": {
+        "apiVersion": "", "kind": "", "metadata": {"name": ""},
+        "spec": {
+            "schedulerName": "", "minAvailable": 0, "maxRetry": 0,
+            "plugins": {"ssh": [""], "svc": [""]},
+            "tasks": [{"name": "", "replicas": 0, "policies": [POLICY], "template": POD}],
+        },
+    },
+}  # fmt: skip
+CHOICES = {
+    "mpiImplementation": {"OpenMPI", "Intel", "MPICH"},
+    "launcherCreationPolicy": {"AtStartup", "WaitForWorkersReady"},
+    "cleanPodPolicy": {"None", "Running", "All"},
+    "restartPolicy": {"Never", "OnFailure", "Always"},
+    "event": {"TaskCompleted"},
+    "action": {"CompleteJob"},
+}
+
+
+def assert_fits(value, schema, where: str) -> None:
+    assert type(value) is type(schema), where
+    if isinstance(value, dict):
+        assert set(value) <= set(schema), (where, set(value) - set(schema))
+        for name, entry in value.items():
+            assert_fits(entry, schema[name], f"{where}.{name}")
+            assert not isinstance(entry, str) or entry in CHOICES.get(name, {entry}), (where, name)
+    elif isinstance(value, list):
+        for entry in value:
+            assert_fits(entry, schema[0], f"{where}[]")
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_fields_are_those_of_the_operators(name: str):
+    yaml = pytest.importorskip("yaml")
+    assert_fits(yaml.safe_load((FOLDER / name).read_text()), SCHEMAS[name], name)
+
+
 def test_options_are_there():
     """Every option of a `pwmlff` line is one of that command."""
     commands = typer.main.get_command(app).commands

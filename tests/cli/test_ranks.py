@@ -82,6 +82,14 @@ def test_plan_command(pwmlff):
     assert "no GPU is visible" in demanded.json["errors"][1]
 
 
+def test_devices_in_one_line():
+    two = [rank(0), rank(1)]
+    assert ranks.in_one_line(two) == "devices: 2 ranks on 2 GPUs (Test)"
+    without = replace(rank(0), device=devices.CPU, visible=(), host="b", reason="no driver")
+    found = ranks.in_one_line([rank(0), without, without])
+    assert found == "devices: 1 rank on 1 GPU (Test), 2 ranks on the CPU (b: no driver)"
+
+
 def test_replicas(pwmlff):
     """Four replicas of two ranks spread over the GPUs of their node together."""
     found = pwmlff("ranks", "--plan", "1x8", "--partition", "4x2", "--json")
@@ -99,6 +107,14 @@ def test_real_ranks(pwmlff, nranks: int):
     assert [r["rank"] for r in found.json["ranks"]] == list(range(nranks))
     assert {r["local_size"] for r in found.json["ranks"]} == {nranks}
     assert {tuple(r["cpus"]) for r in found.json["ranks"]} == {tuple(os.sched_getaffinity(0))}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_bound_ranks(pwmlff):
+    found = pwmlff("ranks", "-np", 2, "--bind", "core", "--device", "cpu", "--json")
+    assert found.returncode == 0, found.words
+    one, other = (set(r["cpus"]) for r in found.json["ranks"])
+    assert one and other and not one & other
 
 
 def test_two_nodes_on_one_machine(pwmlff, inventory: str, tmp_path: Path):

@@ -13,11 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import COMMAND, TIMEOUT
+from harness import COMMAND, TIMEOUT, thorough
 from pwmlff import lmp, plugin
 from pwmlff.mpirun import Host, Mpirun, Wish, outputs
 from pwmlff.progress import Progress
-from pwmlff.run import MAGIC, clean, lammps_errors, newest_restart
+from pwmlff.run import watcher
+from pwmlff.run.causes import explain, lammps_errors, of_input
+from pwmlff.run.record import Attempt, Record
+from pwmlff.run.restarts import MAGIC, newest_restart, step_of
+from pwmlff.run.supervisor import clean, end_of_time, seconds_of
 
 # The state that another start goes on from is in the restart file; the rest is said again.
 MELT = """
@@ -87,6 +91,14 @@ def test_input_that_is_no_utf8(pwmlff, tmp_path: Path):
     assert found.returncode == 0, found.words
 
 
+def progress_of(screen: Path) -> Progress:
+    """How far lmp is, from what rank 0 has written so far."""
+    progress = Progress()
+    for line in screen.read_text().splitlines() if screen.is_file() else ():
+        progress.feed(line, 0.0)
+    return progress
+
+
 class Started:
     """The command in a process of its own, and the processes that it has started."""
 
@@ -127,9 +139,7 @@ class Started:
         ranks: list[int] = []
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.communicate()
-            progress = Progress()
-            for line in path.read_text().splitlines() if path.is_file() else ():
-                progress.feed(line, 0.0)
+            progress = progress_of(path)
             if len(ranks) < 2:
                 ranks = self.ranks() if progress.units else []
             elif progress.temperature is not None and progress.step >= step:
@@ -200,17 +210,6 @@ def test_error_of_lammps_is_not_tried_again(process, melt, tmp_path: Path):
     assert any("fix nvt" in error for error in attempt["errors"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_reach_all_ranks(melt, number: int):
-    started = Started(melt(1000000), "-np", 2, "--no-preflight", "-in", "in.melt")
-    started.wait_for_step("logs", 20)
-    started.process.send_signal(number)
-    found = started.finish()
-    assert found["returncode"] == 1
-    assert found["interrupted"] == signal.Signals(number).name
-    assert len(found["attempts"]) == 1
-
-
 KILLS = 5
 STEPS = 800
 
@@ -225,9 +224,9 @@ def undisturbed(tmp_path_factory, lj_models) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, thorough(1), thorough(2), thorough(3)])
 def test_ranks_that_die(melt, undisturbed: Path, tmp_path: Path, seed: int):
-    """Five times at a random step; twenty in all. The run ends as if nothing had been."""
+    """Five times at a random step, twenty in all. The run ends as if nothing had been."""
     rng = random.Random(seed)
     started = Started(
         melt(STEPS),
@@ -255,6 +254,133 @@ def test_ranks_that_die(melt, undisturbed: Path, tmp_path: Path, seed: int):
     np.testing.assert_allclose(disturbed, quiet, rtol=0, atol=1e-6)
 
 
+SUPERVISED = ("-np", 2, "--no-preflight", "-in", "in.melt")
+
+
+def wait_for(condition, what: str) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def assert_as_if_nothing_had_been(folder: Path, undisturbed: Path, starts: int) -> None:
+    """The same energy at the end, and each deviation once."""
+    assert energy(folder, starts - 1) == pytest.approx(energy(undisturbed), rel=1e-8)
+    steps = np.loadtxt(folder / "model_devi.out")[:, 0]
+    assert list(steps) == list(range(0, STEPS + 1, 10))
+
+
+@pytest.mark.parametrize("how", ["SIGUSR1", "time limit"])
+def test_stops_and_goes_on(melt, undisturbed: Path, tmp_path: Path, how: str):
+    """With a restart file of the step at which it was asked, and by the same command."""
+    melt(STEPS)
+    limit = ("--time-limit", "4") if how == "time limit" else ()
+    first = Started(tmp_path, *SUPERVISED, *limit)
+    first.wait_for_step("logs", 20)
+    wait_for((tmp_path / "logs" / "heartbeat.0").exists, "no heartbeat")
+    if not limit:
+        first.process.send_signal(signal.Signals[how])
+    found = first.finish()
+    assert found["returncode"] == 75
+    assert found["interrupted"] == ("the time limit" if limit else how)
+    (attempt,) = found["attempts"]
+    assert attempt["stopped"]
+    assert not attempt["errors"]
+    said = (tmp_path / "logs" / "rank.0" / "stdout").read_text()
+    assert "asked to stop, after step" in said and "with a restart file" in said
+    (tmp_path / GO).touch()
+    second = Started(tmp_path, *SUPERVISED).finish()
+    assert second["returncode"] == 0
+    assert second["earlier"] == 1
+    assert (tmp_path / "logs" / "rank.0" / "stdout").read_text() == said  # nothing is lost
+    restart = second["attempts"][1]["restart"]
+    asked = int(said.partition("asked to stop, after step ")[2].split()[0].rstrip(","))
+    assert restart == f"melt.{asked}"
+    assert_as_if_nothing_had_been(tmp_path, undisturbed, starts=2)
+
+
+def test_second_signal_ends_at_once(melt):
+    folder = melt(1000000)
+    started = Started(folder, *SUPERVISED)
+    ranks = started.wait_for_step("logs", 20)
+    wait_for((folder / "logs" / "heartbeat.0").exists, "no heartbeat")
+    for pid in ranks:
+        os.kill(pid, signal.SIGSTOP)  # would never stop
+    started.process.send_signal(signal.SIGINT)
+    wait_for((folder / "logs" / "stop").exists, "was not asked")
+    started.process.send_signal(signal.SIGINT)
+    found = started.finish()
+    assert found["returncode"] == 75  # from the last restart file
+    assert found["attempts"][0]["returncode"] != 0
+    assert found["interrupted"] == "SIGINT"
+
+
+def test_hang_is_ended(melt, undisturbed: Path, tmp_path: Path):
+    """A rank that is stopped gives no sign of life, nor do those that wait for it."""
+    melt(STEPS)
+    started = Started(tmp_path, *SUPERVISED, "--hang", 4, "--retries", 1)
+    os.kill(started.wait_for_step("logs", 40)[1], signal.SIGSTOP)
+    started.wait_for_step("logs/retry.1", 40)
+    (tmp_path / GO).touch()
+    found = started.finish()
+    assert found["returncode"] == 0
+    assert "no sign of life for 4 s" in found["attempts"][0]["cause"]
+    assert_as_if_nothing_had_been(tmp_path, undisturbed, starts=2)
+
+
+def test_killed_itself(melt, undisturbed: Path, tmp_path: Path):
+    """lmp does not outlive it; another one waits for that, and goes on; two at a time are not."""
+    melt(STEPS)
+    first = Started(tmp_path, *SUPERVISED)
+    ranks = first.wait_for_step("logs", 60)
+    for pid in ranks:
+        os.kill(pid, signal.SIGSTOP)  # takes its time
+    other = subprocess.run(
+        [*COMMAND, "run", *map(str, SUPERVISED)], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert other.returncode == 2
+    assert f"another pwmlff run, pid {first.process.pid} on " in " ".join(other.stderr.split())
+    for pid in ranks:
+        os.kill(pid, signal.SIGCONT)
+    first.process.kill()
+    first.process.communicate(timeout=TIMEOUT)
+    (tmp_path / GO).touch()
+    second = Started(tmp_path, *SUPERVISED).finish()
+    assert not [pid for pid in first.seen if Path(f"/proc/{pid}").exists()]
+    assert second["returncode"] == 0
+    assert second["attempts"][1]["restart"]
+    assert_as_if_nothing_had_been(tmp_path, undisturbed, starts=2)
+
+
+def test_start_over_or_go_on(process, melt, tmp_path: Path):
+    """What is finished starts over; what is not, of another input, wants a decision."""
+    (melt(40) / GO).touch()
+    for _ in range(2):
+        found = process("run", *SUPERVISED, "--json")
+        assert (found.returncode, len(found.json["attempts"])) == (0, 1)
+    record = json.loads((tmp_path / "logs" / "run.json").read_text())
+    assert record["state"] == "finished"
+    (tmp_path / "logs" / "run.json").write_text(json.dumps(record | {"state": "failed"}))
+    melt(80)
+    found = process("run", *SUPERVISED)
+    assert found.returncode == 2
+    assert "--resume melt.40 to go on with it, or --resume never to start over" in found.words
+    found = process("run", *SUPERVISED, "-var", "restart", "melt.20", "--json")
+    assert found.returncode == 0
+    assert [a["restart"] for a in found.json["attempts"]] == [None, "melt.20"]
+    assert found.json["attempts"][1]["command"].count("restart") == 1
+    found = process("run", *SUPERVISED, "--resume", "never", "--json")
+    assert [a["restart"] for a in found.json["attempts"]] == [None]
+    assert process("run", *SUPERVISED, "--resume", "absent").returncode == 2
+
+
+def newest(patterns: list[str], began: float) -> str | None:
+    """Of one partition."""
+    return next(iter(newest_restart([patterns], began)), None)
+
+
 def test_restart_files(tmp_path: Path, monkeypatch):
     """The newest complete one of this run."""
     monkeypatch.chdir(tmp_path)
@@ -266,10 +392,10 @@ def test_restart_files(tmp_path: Path, monkeypatch):
     ):  # fmt: skip
         Path(name).write_bytes(text)
         os.utime(name, (now - age, now - age))
-    assert newest_restart(["r.*"], now - 100) == "r.200"
-    assert newest_restart(["r.*"], now - 2) is None
-    assert newest_restart(["empty.*", "absent/r.*"], 0.0) is None
-    assert newest_restart(["r.100", "r.900"], 0.0) == "r.100"
+    assert newest(["r.*"], now - 100) == "r.200"
+    assert newest(["r.*"], now - 2) is None
+    assert newest(["empty.*", "absent/r.*"], 0.0) is None
+    assert newest(["r.100", "r.900"], 0.0) == "r.100"
 
 
 def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
@@ -283,18 +409,19 @@ def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
     found = process("run", "-np", 3, "--no-preflight", "-in", "in.r")
     assert found.returncode == 0, found.words
     assert len(list(tmp_path.glob("a.*.30.r"))) == 3  # base, 0 and 1
-    assert newest_restart(["a.%.*.r"], 0.0) == "a.%.30.r"
-    assert newest_restart(["a.%.*.r"], time.time() + 100) is None
-    assert newest_restart(["?.%.*.r"], 0.0) is None  # LAMMPS takes a ? as it is
+    assert newest(["a.%.*.r"], 0.0) == "a.%.30.r"
+    assert newest(["a.%.*.r"], time.time() + 100) is None
+    assert newest(["?.%.*.r"], 0.0) is None  # LAMMPS takes a ? as it is
     Path("a.1.30.r").unlink()
-    assert newest_restart(["a.%.*.r"], 0.0) == "a.%.20.r"
+    assert newest(["a.%.*.r"], 0.0) == "a.%.20.r"
     whole = Path("a.0.20.r").read_bytes()
     Path("a.0.20.r").write_bytes(whole[:-1])
-    assert newest_restart(["a.%.*.r"], 0.0) == "a.%.10.r"
+    assert newest(["a.%.*.r"], 0.0) == "a.%.10.r"
     turns = ["turn.%.a", "turn.%.b"]
-    assert newest_restart(turns, 0.0) == "turn.%.b"
+    assert newest(turns, 0.0) == "turn.%.b"
+    assert [step_of(name) for name in ("a.%.10.r", *turns)] == [10, 40, 50]
     os.utime("turn.2.b", (1e9, 1e9))  # died before rank 2 wrote anew
-    assert newest_restart(turns, 0.0) == "turn.%.a"
+    assert newest(turns, 0.0) == "turn.%.a"
     (tmp_path / "in.r").write_text("read_restart turn.%.a\nfix 1 all nve\nrun 0\n")
     found = process("run", "-np", 1, "--no-preflight", "--json", "-in", "in.r")
     assert found.json["attempts"][0]["step"] == 40
@@ -311,6 +438,117 @@ def test_partitions(process, tmp_path: Path):
     found = process("run", "-np", 2, "--no-preflight", "--json", "-in", "in.p", "-partition", "2x1")
     assert found.returncode == 0, found.words
     assert found.json["attempts"][0]["step"] == 30
+
+
+REPLICAS = MELT.replace("units lj", "units lj\nvariable part world 0 1").replace(
+    "melt.*", "melt.${{part}}.*").replace('"read_restart', '"include').replace(
+    "create 1.44 87287", "create 1.44 8728${{part}}").replace(
+    "out_append yes", "out_append yes out_file d.${{part}}")  # fmt: skip
+PARTITIONS = ("-np", 2, "--no-preflight", "-in", "in.melt", "-partition", "2x1")
+
+
+def energies_of_partitions(folder: Path, attempt: int) -> list[float]:
+    name = "log.lammps" + (f".retry{attempt}" if attempt else "")
+    return [lmp.Thermo(folder / f"{name}.{k}").columns()["E_pair"][-1] for k in (0, 1)]
+
+
+def test_partitions_go_on(lj_models, tmp_path: Path):
+    """Each from its own restart file, of a step that both have, after a death and after a stop."""
+    folders = [tmp_path / name for name in ("quiet", "disturbed")]
+    for folder in folders:
+        folder.mkdir()
+        text = REPLICAS.format(models=" ".join(lj_models), steps=STEPS)
+        (folder / "in.melt").write_text(text)
+    quiet, disturbed = folders
+    (quiet / GO).touch()
+    assert Started(quiet, *PARTITIONS).finish()["returncode"] == 0
+
+    def at(step: int) -> bool:
+        return all((progress_of(disturbed / f"screen.{k}").step or 0) >= step for k in (0, 1))
+
+    first = Started(disturbed, *PARTITIONS, "--retries", 1)
+    wait_for(lambda: at(60), "never came to step 60")
+    os.kill(first.ranks()[1], signal.SIGKILL)
+    wait_for((disturbed / "logs" / "retry.1").exists, "did not start again")
+    wait_for(lambda: at(120), "never came to step 120")
+    wait_for((disturbed / "logs" / "heartbeat.1").exists, "no heartbeat")
+    wait_for((disturbed / "logs" / "heartbeat.0").exists, "no heartbeat")
+    first.process.send_signal(signal.SIGTERM)
+    found = first.finish()
+    assert found["returncode"] == 75, found
+    (disturbed / GO).touch()
+    found = Started(disturbed, *PARTITIONS).finish()
+    assert found["returncode"] == 0, found
+    restarts = [attempt["restart"] for attempt in found["attempts"]]
+    assert restarts[0] is None
+    for name in restarts[1:]:
+        step = name.split(".")[1]
+        said = (disturbed / name).read_text()
+        assert said.startswith(f"variable restart_file world melt.0.{step} melt.1.{step}\n")
+    two = energies_of_partitions(quiet, 0)
+    assert two[0] != pytest.approx(two[1], rel=1e-6)
+    assert energies_of_partitions(disturbed, 2) == pytest.approx(two, rel=1e-8)
+    for k in (0, 1):
+        steps = np.loadtxt(disturbed / f"d.{k}")[:, 0]
+        assert list(steps) == list(range(0, STEPS + 1, 10))
+
+
+def test_one_partition_after_none(process, lj_models, tmp_path: Path):
+    """It includes a file, too; what is known of no partition is not mixed with what is of one."""
+    text = REPLICAS.format(models=" ".join(lj_models), steps=40)
+    (tmp_path / "in.melt").write_text(text.replace("world 0 1", "world 0"))
+    (tmp_path / GO).touch()
+    one = (*SUPERVISED, "-partition", "1x2", "--json")
+    assert process("run", *SUPERVISED, "--json").returncode == 0
+    record = json.loads((tmp_path / "logs" / "run.json").read_text())
+    (tmp_path / "logs" / "run.json").write_text(json.dumps(record | {"state": "failed"}))
+    assert "of an input that was not the same as now" in process("run", *one).words
+    found = process("run", *one, "--resume", "never")
+    assert found.returncode == 0, found.words
+    record = json.loads((tmp_path / "logs" / "run.json").read_text())
+    (tmp_path / "logs" / "run.json").write_text(json.dumps(record | {"state": "failed"}))
+    found = process("run", *one)
+    assert found.returncode == 0, found.words
+    assert found.json["attempts"][1]["restart"] == "logs/restart.40.in"
+
+
+def test_error_of_a_partition_is_not_tried_again(process, lj_models, tmp_path: Path):
+    text = REPLICAS.format(models=" ".join(lj_models), steps=20)
+    (tmp_path / "in.melt").write_text(text.replace("fix 1 all nve", "partition yes 2 fix 1 all"))
+    found = process("run", *PARTITIONS, "--retries", 3, "--json")
+    assert found.returncode == 1
+    (attempt,) = found.json["attempts"]
+    assert any("fix" in error for error in attempt["errors"])
+
+
+@pytest.mark.parametrize(
+    "lines,screens,code,least",
+    [
+        (("echo Total wall time", "sleep 100"), (), 0, 2),
+        (("echo Total wall time: > s.0", "sleep 5", "echo Total wall time: > s.1"), 2, 0, 5),
+        (("echo Total wall time: > s.0", "echo Step > s.1", "sleep 100"), 2, None, 8),
+    ],
+    ids=["lingers", "partition takes longer", "partition hangs"],
+)  # fmt: skip
+def test_mpirun_after_the_end(tmp_path: Path, monkeypatch, lines, screens, code, least):
+    """It is given some seconds to end once lmp has, all partitions of it; nothing is lost."""
+    monkeypatch.setattr(watcher, "FINISHING", 2.0)
+    monkeypatch.chdir(tmp_path)
+    logs = tmp_path / "logs"
+    (logs / "rank.0").mkdir(parents=True)
+    watching = watcher.Watcher(
+        print, logs, [tmp_path / f"s.{k}" for k in range(screens or 0)], hang=8.0
+    )
+    script = "\n".join([*lines, ""])
+    attempt = Attempt(["sh", "-c", f"exec > logs/rank.0/stdout; {script}"], None)
+    began = time.time()
+    watching.run(attempt, logs, Record(logs, "", began), began)
+    assert least <= attempt.seconds < 40
+    if code is None:
+        assert attempt.returncode != 0
+        assert "no sign of life" in attempt.cause
+    else:
+        assert (attempt.returncode, attempt.cause) == (code, "")
 
 
 def test_only_what_ranks_wrote_is_removed(tmp_path: Path):
@@ -364,6 +602,21 @@ LINES = {
 def test_command_lines(family: str, version: tuple[int, ...]):
     found = Mpirun("mpirun", family, version).command(WISH)
     assert " ".join(found) == f"mpirun {LINES[family, version]} -extra lmp -in in.x"
+
+
+def test_hosts_that_ssh_leads_to(monkeypatch):
+    """Only there is a host that ssh does not reach a lost one."""
+    for name in ("SLURM_JOB_ID", "HYDRA_LAUNCHER"):
+        monkeypatch.delenv(name, raising=False)
+    hydra = Mpirun("mpirun", "hydra", (5, 0))
+    assert hydra.by_ssh(["-iface", "eth0"])
+    assert not hydra.by_ssh(["-launcher", "fork"])
+    assert not Mpirun("mpirun", "openmpi", (5, 0)).by_ssh([])
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert not hydra.by_ssh([])
+    monkeypatch.delenv("SLURM_JOB_ID")
+    monkeypatch.setenv("HYDRA_LAUNCHER", "rsh")
+    assert not hydra.by_ssh([])
 
 
 def test_open_mpi_stand_in(process, melt, tmp_path: Path):
@@ -426,10 +679,20 @@ Setting up Verlet run ...
 @pytest.mark.parametrize(
     "arguments,words",
     [
-        (["-in", "in.plain", "--retries", 1], "--retries sets the variable restart"),
+        (["-in", "in.plain", "--retries", 1], "does not use the variable restart, which names"),
+        (["-in", "in.going", "--retries", 1], "writes no restart files; let it say restart 1000"),
+        (["-in", "in.cycle", "--retries", 1], "'in.cycle' does not use the variable restart"),
+        (["-in", "in.plain", "--time-limit", "1h"], "expected hours:minutes:seconds"),
         (["-in", "absent", "--retries", 1], "found no input 'absent'"),
         (["--retries", 1], "needs the input in a file"),
-        (["-in", "in.plain", "--retries", 1, "-partition", "1x1"], "does not go with -partition"),
+        (
+            ["-in", "in.plain", "--retries", 1, "-partition", "1x1"],
+            'then "include ${restart}" else "read_data x.data" restart 1000 run.${part}.*.restart',
+        ),
+        (
+            ["-in", "in.plain", "--retries", 1, "-partition", "1x1", "-screen", "none"],
+            "leave '-screen none' or '-pscreen none' out",
+        ),
         (["-in", "in.outer"], "device is gpu, but no GPU is visible"),
         (["-in", "in.gpu"], "device is gpu, but no GPU is visible"),
         (["-in", "in.plain", "--lmp", "absent"], "found no program 'absent'"),
@@ -438,12 +701,88 @@ Setting up Verlet run ...
 )
 def test_errors_before_the_start(pwmlff, tmp_path: Path, arguments, words: str, monkeypatch):
     (tmp_path / "in.plain").write_text("units lj\n")
+    (tmp_path / "in.going").write_text("read_restart ${restart}\n")
+    (tmp_path / "in.cycle").write_text("include in.other\n")
+    (tmp_path / "in.other").write_text("include in.cycle\n")
     (tmp_path / "in.gpu").write_text("pair_style pwmlff a.pt device gpu\n")
     (tmp_path / "in.outer").write_text("units lj\ninclude in.gpu\n")
     found = pwmlff("run", "-np", 1, *arguments)
     assert found.returncode == 2
     assert words in found.words
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("command", [("run", "-in", "in.melt"), ("ranks",)])
+def test_several_of_srun(pwmlff, melt, command):
+    melt(20)
+    found = pwmlff(*command, SLURM_STEP_NUM_TASKS="4")
+    assert found.returncode == 2
+    assert "srun has started this command 4 times" in found.words
+
+
+def test_time_of_a_slurm_job(monkeypatch):
+    for name, left in (("SLURM_JOB_END_TIME", 1000.0), ("", None)):
+        monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        if name:
+            monkeypatch.setenv(name, str(round(time.time() + left)))
+        end = end_of_time(None)
+        assert end is None if left is None else end - time.time() == pytest.approx(900.0, abs=2)
+    assert end_of_time(7200.0) - time.time() == pytest.approx(7080.0, abs=1)
+    assert [seconds_of(t) for t in ("90", "1:30", "2:00:00", "1-00:00:01")] == [90, 90, 7200, 86401]
+
+
+TOLD = {
+    "ssh: connect to host n2 port 22: No route to host": "n2 cannot be reached: No route to host",
+    "=   PID 77 RUNNING AT n1\n=   EXIT CODE: 9\n=====\nYOUR APPLICATION TERMINATED WITH THE EXIT "
+    "STRING: Killed (signal 9)\n": "a rank on n1 ended: Killed (signal 9)",
+    "=   PID 77 RUNNING AT n1\n=   EXIT CODE: 15\n": "a rank on n1 ended with exit code 15",
+    "mpirun noticed that process rank 1 with PID 0 on node n2 exited on signal 9 (Killed).":
+        "a rank on n2 ended by signal 9 (Killed)",
+    '[proxy:0@n2] HYDU_sock_connect (sock.c:140): unable to connect from "n2" to "vm" (Connection '
+    "refused)": "n2 cannot reach the host of mpirun by its name vm; --mpirun-options '-iface eth0'",
+    "[proxy:0@n2] HYDU_sock_connect (sock.c:120): unable to get host address for vm (1)":
+        "n2 does not know the host of mpirun by its name vm; --mpirun-options '-iface eth0'",
+    "bash: /opt/bin/hydra_pmi_proxy: No such file or directory": "hydra_pmi_proxy was not found",
+    "something\nelse\n": "mpirun says: else",
+    "": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_causes(tmp_path: Path, text: str):
+    (tmp_path / "mpirun.out").write_text(text)
+    assert TOLD[text] in explain(tmp_path).text
+
+
+def test_node_without_mpirun(process, melt, tmp_path: Path):
+    """Each node is asked for what mpirun starts on it, and the one that has it not is named."""
+    melt(20)
+    (tmp_path / "bin").mkdir()
+    for name, text in (
+        ("ssh", 'case "$*" in *"n2 test -x"*hydra_pmi_proxy) exit 1 ;; esac'),
+        (
+            "mpirun",
+            'case "$1" in --version) printf "HYDRA build details:\\n    Version: 5.0\\n" ;;\n'
+            '*) echo "bash: /opt/bin/hydra_pmi_proxy: No such file or directory"; exit 255 ;; esac',
+        ),
+    ):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    found = process(
+        "run", "-np", 2, "-H", "n1:1,n2:1", "--no-preflight", "--mpirun", tmp_path / "bin/mpirun",
+        "--json", "-in", "in.melt", PATH=f"{tmp_path}/bin:/usr/bin:/bin",
+    )  # fmt: skip
+    assert found.returncode == 1
+    (attempt,) = found.json["attempts"]
+    assert attempt["cause"].endswith("in the same place on all; it is not on n2")
+
+
+def test_errors_of_machines_are_tried_again():
+    of_gpu = "ERROR on proc 3: Pair style pwmlff: GPU 2 failed: an illegal memory access (CUDA)"
+    assert of_input(["ERROR: Unknown command: fxi"])
+    assert not of_input([of_gpu])
+    assert not of_input([])
 
 
 def test_dry_run(pwmlff, melt):

@@ -111,3 +111,13 @@ def test_other_gpus_are_left_alone(folder: Lammps):
     text = SETUP.format("device 1").replace("run 0", f"run 0\nshell {query}")
     used = [line for line in folder.run(text).output.splitlines() if line.endswith("lmp")]
     assert {line.split(",")[0] for line in used} == {devices.inventory().gpus[1].uuid}
+
+
+def test_several_of_srun_are_told(folder: Lammps):
+    """Each of them is rank 0 of 1; the ranks of mpirun are not."""
+    warning = "srun has started lmp 4 times"
+    text = SETUP.format("")
+    assert warning not in folder.run(text, 2, SLURM_STEP_NUM_TASKS="4").output
+    script = f"lammps().commands_string('''{text}''')\n"
+    assert warning in folder.python(script, SLURM_STEP_NUM_TASKS="4").output
+    assert warning not in folder.python(script, SLURM_STEP_NUM_TASKS="1").output
