@@ -28,8 +28,8 @@ Calculated = tuple[float, np.ndarray]
 Evaluate = Callable[[Atoms], Calculated]
 
 
-def deepmd(folder: Path) -> Evaluate:
-    """DeepPot-SE; frozen, and evaluated by DeePMD-kit's calculator."""
+def deepmd(folder: Path, embedding: list[int], fitting: list[int]) -> Evaluate:
+    """DeepPot-SE with nets of some widths; frozen, and evaluated by DeePMD-kit's calculator."""
     import json
 
     from deepmd.calculator import DP
@@ -39,9 +39,9 @@ def deepmd(folder: Path) -> Evaluate:
         "type_map": ELEMENTS,
         "descriptor": {
             "type": "se_e2_a", "sel": [70, 40], "rcut_smth": 0.5, "rcut": 6.0,
-            "neuron": [25, 50, 100], "axis_neuron": 16, "seed": 1, "precision": "float64",
+            "neuron": embedding, "axis_neuron": 16, "seed": 1, "precision": "float64",
         },
-        "fitting_net": {"neuron": [240, 240, 240], "seed": 1, "precision": "float64"},
+        "fitting_net": {"neuron": fitting, "seed": 1, "precision": "float64"},
     }  # fmt: skip
     model = get_model(parameters)
     model.model_def_script = json.dumps(parameters)
@@ -125,7 +125,8 @@ def nequip(folder: Path, dtype: str, allegro: bool = False) -> Evaluate:
 
 
 FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
-    "DeePMD-kit se_e2_a": deepmd,
+    "DeePMD-kit se_e2_a": lambda folder: deepmd(folder, [25, 50, 100], [240, 240, 240]),
+    "DeePMD-kit se_e2_a, nets of PWMLFF": lambda folder: deepmd(folder, [25, 25, 25], [50, 50, 50]),
     "MACE": lambda folder: mace(folder, torch.float64),
     "MACE, float32": lambda folder: mace(folder, torch.float32),
     "NequIP": lambda folder: nequip(folder, "float64"),

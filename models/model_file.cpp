@@ -11,7 +11,8 @@
 
 namespace pwmlff::models {
 
-ModelFile::ModelFile(const std::string &file, const std::string &contents) : file(file)
+ModelFile::ModelFile(const std::string &file, const std::string &contents) :
+    file(file), contents(contents)
 {
   try {
     pwmlff::check_model_archive(contents);
@@ -60,6 +61,11 @@ void ModelFile::require(const std::vector<std::string> &names, const std::string
                              ", has no attribute " + missing + ", which " + kind +
                              " needs; see the model contract in the documentation, or 'pwmlff "
                              "wrap' for files of other programs");
+}
+
+std::map<std::string, std::string> ModelFile::extra_files(const std::string &prefix) const
+{
+  return pwmlff::extra_files(contents, prefix);
 }
 
 double ModelFile::number(const std::string &name) const

@@ -11,7 +11,9 @@
 #include <torch/script.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pwmlff::models {
@@ -27,6 +29,7 @@ struct LimitNames {
 class ModelFile {
  public:
   /// Open on the CPU, in evaluation mode, with parameters in type() that need no gradient.
+  /// @param contents  have to stay where they are
   /// @throws std::runtime_error where the contents are no TorchScript module
   ModelFile(const std::string &file, const std::string &contents);
 
@@ -42,6 +45,9 @@ class ModelFile {
   double number(const std::string &attribute) const;
   std::string text(const std::string &attribute, const std::string &fallback) const;
   std::vector<std::int64_t> integers(const std::string &attribute) const;
+
+  /// Extra files of the archive whose names begin with a prefix, by name.
+  std::map<std::string, std::string> extra_files(const std::string &prefix) const;
 
   /// The type in which the model computes: float64, or what the attribute `dtype` says.
   at::ScalarType type() const { return type_; }
@@ -60,6 +66,7 @@ class ModelFile {
                                const std::string &expected) const;
 
   std::string file;
+  std::string_view contents;
   torch::jit::Module module_;
   at::ScalarType type_ = at::kDouble;
   std::string dtype;    // of the parameters as stored

@@ -13,6 +13,7 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <dlfcn.h>
+#include <malloc.h>
 
 #include <array>
 #include <cstdint>
@@ -100,6 +101,14 @@ void move_module(torch::jit::Module &module, c10::Device device)
     for (std::size_t slot = 0; slot < object->slots().size(); ++slot)
       object->setSlot(slot, moved(object->getSlot(slot), device));
   }
+}
+
+void keep_memory()
+{
+#ifdef __GLIBC__
+  mallopt(M_TRIM_THRESHOLD, -1);    // the end of the heap is never given back
+  mallopt(M_MMAP_MAX, 0);           // and nothing lies outside of it
+#endif
 }
 
 /* ---- Scripted ---- */

@@ -33,9 +33,10 @@ constexpr Shape SHAPES[] = {{24, 0.4, 1.5, true}, {24, 0.2, 1.2, true}, {6, 0.04
 /// A cluster in the form of LAMMPS's arrays; LAMMPS type = species + 1. All pairs are in the list.
 class Cluster {
  public:
-  /// @param share  of the atoms that are centers
+  /// @param share     of the atoms that are centers
+  /// @param backward  number the same atoms from the last to the first
   Cluster(const ModelInfo &info, const std::vector<bool> &present, const Shape &shape,
-          double share = 1.0)
+          double share = 1.0, bool backward = false)
   {
     std::vector<int> species;
     for (std::size_t s = 0; s < present.size(); ++s)
@@ -62,8 +63,12 @@ class Cluster {
     x.push_back({FAR * rc, FAR * rc, FAR * rc});
 
     const int nall = static_cast<int>(x.size());
+    for (int i = 0; i < nall; ++i) type.push_back(species[i % species.size()] + 1);
+    if (backward) {
+      std::reverse(x.begin(), x.end());
+      std::reverse(type.begin(), type.end());
+    }
     for (int i = 0; i < nall; ++i) {
-      type.push_back(species[i % species.size()] + 1);
       positions.push_back(x[i].data());
       ilist.push_back(i);
       numneigh.push_back(nall - 1);
@@ -178,7 +183,7 @@ Gate gate_of(const std::string &precision)
   throw std::invalid_argument("precision is '" + precision + "', expected exact, double or mixed");
 }
 
-std::string beyond_range(Model &model, const std::vector<bool> &present, double gate)
+std::string out_of_contract(Model &model, const std::vector<bool> &present, double gate)
 {
   const Shape &shape = SHAPES[0];
   Cluster whole(model.info(), present, shape), half(model.info(), present, shape, 0.5);
@@ -189,11 +194,20 @@ std::string beyond_range(Model &model, const std::vector<bool> &present, double 
   const std::vector<double> &energy = all.energies_of_atoms();
   const std::string text = compare("energies", {energy.data(), static_cast<std::size_t>(ncenters)},
                                    part.atom_energy, gate);
-  if (text.empty()) return "";
-  char range[32];
-  std::snprintf(range, sizeof range, "%g", model.info().interaction_range);
-  return "its energies depend on edges beyond interaction_range " + std::string(range) +
-         "; give it the number of rounds of message passing times the cutoff";
+  if (!text.empty()) {
+    char range[32];
+    std::snprintf(range, sizeof range, "%g", model.info().interaction_range);
+    return "its energies depend on edges beyond interaction_range " + std::string(range) +
+           "; give it the number of rounds of message passing times the cutoff";
+  }
+  Cluster backward(model.info(), present, shape, 1.0, true);
+  const Values other(model.evaluate(backward.neighbors, {}), backward.neighbors);
+  std::vector<double> in_order = other.energies_of_atoms();
+  std::reverse(in_order.begin(), in_order.end());
+  if (!compare("energies", energy, in_order.data(), gate).empty())
+    return "its energies depend on the order of the atoms; look for indices of atoms or edges in "
+           "its forward";
+  return "";
 }
 
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,

@@ -35,11 +35,11 @@ Gate gate_of(const std::string &precision);
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate);
 
-/// Evaluate a model that takes edges on a random cluster, once with all edges and once with those
-/// alone that the energies of half of the atoms may depend on.
-/// @param gate  by how much these energies may differ, as in Gate
+/// Evaluate a model that takes edges on a random cluster: with all edges, with those alone that the
+/// energies of half of the atoms may depend on, and with the atoms in another order.
+/// @param gate  by how much energies of atoms may differ, as in Gate
 /// @return empty where they agree and are finite, else what is wrong
-std::string beyond_range(Model &model, const std::vector<bool> &present, double gate);
+std::string out_of_contract(Model &model, const std::vector<bool> &present, double gate);
 
 /// A model that has proved to give what another one gives, within a gate.
 /// @param make     makes it, or throws

@@ -39,6 +39,21 @@ class Masked(nn.Module):
         return energies
 
 
+class Wide(nn.Module):
+    """Many features of each edge, so that its tensors are large."""
+
+    def __init__(self):
+        super().__init__()
+        self.model_type, self.cutoff, self.atom_type = "EDGE", 4.0, [8, 72]
+        self.register_buffer("rate", torch.linspace(0.5, 2.0, 64, dtype=torch.float64))
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        smooth = (1.0 - edge_vec.square().sum(1) / self.cutoff**2) ** 3
+        features = torch.tanh(self.rate * smooth.unsqueeze(1)).sum(1)
+        energies = torch.zeros(nlocal, dtype=edge_vec.dtype, device=edge_vec.device)
+        return energies.index_add(0, edge_index[0], features)
+
+
 class MessagePassing(nn.Module):
     """Features of atoms from those of their neighbors, several times; then their energies."""
 

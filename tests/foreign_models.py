@@ -3,9 +3,13 @@
 What those programs themselves write is compared by benchmarks/families.py.
 """
 
+import io
 import itertools
 import math
+import sys
+from types import ModuleType
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -274,6 +278,19 @@ def mace(dtype: torch.dtype = torch.float64) -> LammpsMace:
     """A random model of O and Hf with two heads, of which the second is in use."""
     torch.manual_seed(0)
     return LammpsMace(dtype)
+
+
+def pickled_mace() -> bytes:
+    """What torch.save writes of an object of a class of MACE, in float32."""
+    models = ModuleType("mace.modules.models")
+    models.Model = type("Model", (), {"__module__": models.__name__})
+    value, stream = models.Model(), io.BytesIO()
+    value.weights = torch.zeros(2, dtype=torch.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("mace", "mace.modules", models.__name__):
+            patch.setitem(sys.modules, name, models)
+        torch.save(value, stream)
+    return stream.getvalue()
 
 
 # NequIP

@@ -138,6 +138,10 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
     const PickleValue &root = read.root();
     const std::string made_by = class_of(root);
     const bool ordered = made_by == "collections.OrderedDict";
+    if (starts(made_by, "mace."))
+      return head + ("a model of MACE (class " + made_by +
+                     "); make a model file of it with 'pwmlff wrap FILE -o a.pt', with "
+                     "mace_create_lammps_model on the PATH");
     if (root.tag != Tag::dict && !ordered)
       return head +
              (made_by.empty() ? std::string("a plain value")
@@ -156,7 +160,7 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
     }
     if (of_matpl)
       return head + ("a checkpoint of MatPL or PWMLFF (" + keys +
-                     "); export a DP model with 'MatPL script FILE', which writes jit_*.pt");
+                     "); make a model file of a DP with 'pwmlff wrap FILE -o a.pt'");
     return head +
            ("a dictionary (" + keys +
             "), like weights or a checkpoint of a training; export the model with the program that "
@@ -316,12 +320,18 @@ void check_model_archive(std::string_view bytes)
     };
 
     if (!has("data.pkl")) {
-      throw std::invalid_argument(
-          has("model.json")
-              ? std::string(
-                    "is a TorchScript file of a torch before 1.2; save it again with a newer one")
-              : "is a zip file, but not a TorchScript archive: found '" + printable(zip.first()) +
-                    "' and no data.pkl, " + EXPECTED);
+      if (has("model.json"))
+        throw std::invalid_argument(
+            "is a TorchScript file of a torch before 1.2; save it again with a newer one");
+      if (has("archive_format"))
+        throw std::invalid_argument(
+            std::string("is a package of torch.export or AOTInductor (.pt2); ") + EXPECTED);
+      if (has(".data/extern_modules"))
+        throw std::invalid_argument("is a package of Python code (torch.package), as NequIP "
+                                    "writes them; make a model file of it with 'pwmlff wrap FILE "
+                                    "-o a.pt', with nequip-compile on the PATH");
+      throw std::invalid_argument("is a zip file, but not a TorchScript archive: found '" +
+                                  printable(zip.first()) + "' and no data.pkl, " + EXPECTED);
     }
     if (!has("constants.pkl")) throw std::invalid_argument(name_of_saved(pickle_of));
     for (const std::string name : {"data", "constants"}) {
@@ -357,6 +367,17 @@ std::string model_class(std::string_view bytes)
   const Zip zip(bytes);
   const std::string pickle = contents(*zip.find(root_folder(zip) + "data.pkl"));
   return python_class(class_of(Pickle(pickle, Pickle::Writer::torch).root()));
+}
+
+std::map<std::string, std::string> extra_files(std::string_view bytes, std::string_view prefix)
+{
+  const Zip zip(bytes);
+  const std::string folder = root_folder(zip) + "extra/";
+  std::map<std::string, std::string> result;
+  for (const ZipMember &member : zip.members())
+    if (starts(member.name, folder + std::string(prefix)))
+      result.emplace(member.name.substr(folder.size()), contents(member));
+  return result;
 }
 
 void check_limits(const ModelLimits &limits)

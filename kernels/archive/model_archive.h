@@ -10,6 +10,7 @@
 #define PWMLFF_ARCHIVE_MODEL_ARCHIVE_H
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,10 @@ std::string python_class(const std::string &name);
 
 /// Name of the Python class of the module in an archive that is sound.
 std::string model_class(std::string_view bytes);
+
+/// What torch calls extra files of an archive that is sound, those whose names begin with a prefix:
+/// contents by name.
+std::map<std::string, std::string> extra_files(std::string_view bytes, std::string_view prefix);
 
 /// What a model says of itself.
 struct ModelLimits {

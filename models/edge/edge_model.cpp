@@ -2,6 +2,8 @@
 
 #include "edge_model.h"
 
+#include "compiled_edge.h"
+
 #include "../neighbors.h"
 #include "../on_gpu.h"
 #include "../verification.h"
@@ -19,7 +21,7 @@ namespace pwmlff::models {
 /* ---- EdgeTorchScript ---- */
 
 EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
-    Model(std::move(info)), code(file.name(), file.module()), type(file.type())
+    Model(std::move(info)), code(file.name(), file.module()), type_(file.type())
 {
   info_.kind = "EDGE";
   info_.takes_edges = true;
@@ -48,17 +50,16 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
   const c10::DeviceGuard guard(code.device());
   const at::Tensor edge_vec =
       code.upload(0, torch::from_blob(edges.vec(), {nedges, 3}, torch::kFloat64));
-  const at::Tensor input = edge_vec.to(type).detach().requires_grad_();
   const at::Tensor edge_index =
       code.upload(1, torch::from_blob(edges.index(), {2, nedges}, torch::kInt64));
   const at::Tensor types =
       code.upload(2, torch::from_blob(species.data(), {nnodes}, torch::kInt64));
-  const c10::IValue output = code.forward({input, edge_index, types, nlocal});
-  atom_energy = code.download(output, "energies of atoms", {nlocal});
+  const Energies found = energies(edge_vec.to(type_), edge_index, types, nlocal);
+  atom_energy = found.of_atoms;
   result.energy = atom_energy.sum().item<double>();
   result.atom_energy = atom_energy.const_data_ptr<double>();
 
-  const at::Tensor edge_grad = derivative(output.toTensor(), input).to(at::kDouble);
+  const at::Tensor edge_grad = found.derivative.to(at::kDouble);
   const std::vector<std::int64_t> rows(nodes.begin(), nodes.end());
   const auto by_row = [&](const at::Tensor &values) {
     const at::Tensor all = at::zeros({neighbors.nrows(), values.size(1)}, at::kDouble);
@@ -82,6 +83,16 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
   result.centroid_virial =
       request.centroid_virial ? centroid_virial.const_data_ptr<double>() : nullptr;
   return result;
+}
+
+EdgeTorchScript::Energies EdgeTorchScript::energies(const at::Tensor &edge_vec,
+                                                    const at::Tensor &edge_index,
+                                                    const at::Tensor &types, std::int64_t nlocal)
+{
+  const at::Tensor input = edge_vec.detach().requires_grad_();
+  const c10::IValue output = code.forward({input, edge_index, types, nlocal});
+  const at::Tensor of_atoms = code.download(output, "energies of atoms", {nlocal});
+  return {of_atoms, derivative(output.toTensor(), input)};
 }
 
 at::Tensor EdgeTorchScript::derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const
@@ -113,36 +124,49 @@ EdgeModel::EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions 
     throw std::runtime_error("model file " + in_quotes(info_.file) +
                              " is of kind EDGE, which runs through its own TorchScript only; use "
                              "engine auto or torchscript");
+  if (options.engine != Engine::automatic) return;
+  try {
+    package = compiled_code(file);
+  } catch (const std::exception &error) {
+    why_no_package = error.what();
+  }
 }
 
 void EdgeModel::select_species(const std::vector<bool> &present)
 {
-  scripted_on_gpu.reset();
-  why_cpu.clear();
-  const std::string wrong = beyond_range(original, present, original.gate().atom_energy);
+  better.reset();
+  why_not.clear();
+  const std::string wrong = out_of_contract(original, present, original.gate().atom_energy);
   if (!wrong.empty())
     throw std::runtime_error("model file " + in_quotes(info_.file) + ": " + wrong);
-  if (options.gpu == pwmlff::CPU) {
-    if (options.gpu_demanded) throw NotOnGpu(info_, "what stands in for one runs no TorchScript");
-    return;
-  }
   const auto copy = [&] {
     return std::make_unique<EdgeTorchScript>(original.copy_to(torch_gpu(options.gpu)));
   };
-  scripted_on_gpu = verified(original, present, original.gate(), copy, why_cpu);
-  if (!scripted_on_gpu && options.gpu_demanded) throw NotOnGpu(info_, why_cpu);
+  if (options.gpu != pwmlff::CPU)
+    better = verified(original, present, original.gate(), copy, why_not);
+  else if (options.gpu_demanded) why_not = "what stands in for one runs no TorchScript";
+  if (better) return;
+  if (options.gpu_demanded) throw NotOnGpu(info_, why_not);
+  keep_memory();
+
+  const auto compiled = [&] { return std::make_unique<CompiledEdge>(original, package); };
+  std::string why_not_compiled = why_no_package;
+  if (!package.empty())
+    better = verified(original, present, original.gate(), compiled, why_not_compiled);
+  if (!why_not_compiled.empty()) why_not += (why_not.empty() ? "" : "; ") + why_not_compiled;
 }
 
 std::string EdgeModel::engine() const
 {
-  if (on_gpu()) return scripted_on_gpu->engine() + ", on the GPU";
-  return original.engine() + (why_cpu.empty() ? "" : ", on the CPU (" + why_cpu + ")");
+  if (on_gpu()) return better->engine() + ", on the GPU";
+  const bool missed = options.gpu != pwmlff::CPU;
+  return in_use().engine() + (missed ? ", on the CPU" : "") +
+         (why_not.empty() ? "" : " (" + why_not + ")");
 }
 
 const Evaluation &EdgeModel::evaluate(Neighbors &neighbors, const Request &request)
 {
-  return scripted_on_gpu ? scripted_on_gpu->evaluate(neighbors, request)
-                         : original.evaluate(neighbors, request);
+  return better ? better->evaluate(neighbors, request) : original.evaluate(neighbors, request);
 }
 
 }    // namespace pwmlff::models

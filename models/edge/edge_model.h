@@ -15,8 +15,8 @@
 
 namespace pwmlff::models {
 
-/// The file's own code on one device: edges in, energies of atoms out. Their derivative with
-/// respect to edge vectors is taken here, and forces and virials are made of it by kernels/edge.
+/// The file's own code on one device: edges in, energies of atoms out. Forces and virials are made
+/// of their derivative with respect to edge vectors by kernels/edge.
 class EdgeTorchScript : public Model {
  public:
   EdgeTorchScript(const ModelFile &file, ModelInfo info);
@@ -28,25 +28,41 @@ class EdgeTorchScript : public Model {
   std::string name() const override { return "torchscript"; }
   std::string engine() const override
   {
-    return type == at::kFloat ? "torchscript, float32" : "torchscript, float64";
+    return type_ == at::kFloat ? "torchscript, float32" : "torchscript, float64";
   }
   bool on_gpu() const override { return !code.device().is_cpu(); }
   bool has_atom_virial() const override { return true; }
   /// By which two devices may differ.
-  Gate gate() const { return gate_of(type == at::kFloat ? "mixed" : "exact"); }
+  Gate gate() const { return gate_of(type_ == at::kFloat ? "mixed" : "exact"); }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+
+ protected:
+  /// In which it computes.
+  at::ScalarType type() const { return type_; }
+
+  struct Energies {
+    at::Tensor of_atoms;      // [nlocal], on the CPU
+    at::Tensor derivative;    // [E, 3] of their sum with respect to edge_vec
+  };
+
+  /// @param edge_vec    [E, 3] in type()
+  /// @param edge_index  [2, E] nodes
+  /// @param types       [N] of nodes, the nlocal centers first
+  virtual Energies energies(const at::Tensor &edge_vec, const at::Tensor &edge_index,
+                            const at::Tensor &types, std::int64_t nlocal);
 
  private:
   at::Tensor derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const;
 
   Scripted code;
-  at::ScalarType type;                                            // in which it computes
+  at::ScalarType type_;
   at::Tensor atom_energy, force, atom_virial, centroid_virial;    // keep the arrays of result alive
   Evaluation result{};
 };
 
-/// The same where it belongs: on the GPU of the options after it has proved to give there what it
-/// gives on the CPU, else on the CPU.
+/// The same where it belongs: on the GPU of the options, or with the machine code of the file on
+/// the CPU, after that has proved to give what the TorchScript gives on the CPU, which runs
+/// otherwise.
 class EdgeModel : public Model {
  public:
   /// @throws std::runtime_error where the file does not keep to the contract, or where the engine
@@ -54,18 +70,22 @@ class EdgeModel : public Model {
   EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
   void select_species(const std::vector<bool> &present) override;
-  std::string name() const override { return original.name(); }
+  std::string name() const override { return in_use().name(); }
   std::string engine() const override;
-  std::string passed_over() const override { return why_cpu; }
-  bool on_gpu() const override { return scripted_on_gpu != nullptr; }
+  std::string passed_over() const override { return why_not; }
+  bool on_gpu() const override { return better && better->on_gpu(); }
   bool has_atom_virial() const override { return true; }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
 
  private:
+  const Model &in_use() const { return better ? *better : static_cast<const Model &>(original); }
+
   EdgeTorchScript original;    // on the CPU
   EngineOptions options;
-  std::unique_ptr<Model> scripted_on_gpu;    // where that is in use
-  std::string why_cpu;                       // instead of the GPU that was chosen
+  std::string package;              // of machine code; empty where there is none to use
+  std::string why_no_package;       // where the file has some
+  std::unique_ptr<Model> better;    // than the original, where that is in use
+  std::string why_not;              // nothing better
 };
 
 }    // namespace pwmlff::models

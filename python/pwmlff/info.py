@@ -194,7 +194,15 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
     """Describe a file by running its code, and what is wrong with that."""
     module, model = model_file.open_model(path)
     if model.kind == "EDGE":
-        return Described(model, "torchscript", ""), trial.edges(module, model)
+        wrong = trial.edges(module, model)
+        if wrong:
+            return Described(model, "torchscript", ""), wrong
+        try:
+            choice = choose(path)
+        except Failure as failure:
+            wrong = str(failure).removeprefix(f"model file '{path}': ")
+            return Described(model, "torchscript", ""), wrong
+        return Described(model, choice.engine.name, choice.reason), ""
     choice = choose(path, precision=precision)
     if choice.engine.name == "fused":
         return Described(model, choice.engine.description, choice.reason), ""

@@ -132,6 +132,17 @@ def dtype_of(module: torch.nn.Module) -> torch.dtype:
     return torch.float32 if getattr(module, "dtype", "") == "float32" else torch.float64
 
 
+def to_its_dtype(module: torch.nn.Module) -> torch.dtype:
+    """Bring a module into the type in which it computes, and say which that is.
+
+    What computes in float64 does so whatever the file holds, as in the pair style; float32 stays.
+    """
+    dtype = dtype_of(module)
+    if dtype == torch.float64:
+        module.to(dtype)
+    return dtype
+
+
 def last_line(error: BaseException) -> str:
     """The last line that says something: TorchScript puts the call stack before the message."""
     lines = [line for line in str(error).splitlines() if line.strip(" \t\r~<")]

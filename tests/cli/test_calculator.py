@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +18,7 @@ from ase.io import read, write
 from ase.md.verlet import VelocityVerlet
 from ase.stress import full_3x3_to_voigt_6_stress
 
-from edge_models import MessagePassing
+from edge_models import MessagePassing, Wide
 from harness import ON_DEVICE
 from pwmlff import Calculator
 from pwmlff.reference import evaluate
@@ -40,6 +44,28 @@ def calculator(tmp_path, monkeypatch):
         return Calculator(model.save(tmp_path / "model.pt"), **options)
 
     return make
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not GNU's")
+def test_memory_stays(tmp_path):
+    """What the tensors of a step leave is there for the next: its pages do not come anew."""
+    torch.jit.script(Wide()).save(tmp_path / "model.pt")
+    crystal(6).write(tmp_path / "atoms.traj")
+    program = f"""
+import resource
+from ase.io import read
+from pwmlff import Calculator
+atoms = read({str(tmp_path / "atoms.traj")!r})
+atoms.calc = Calculator({str(tmp_path / "model.pt")!r})
+for _ in range(10):
+    atoms.rattle(0.001)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    atoms.get_potential_energy()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""  # a process of its own: another one may have such memory already
+    printed = subprocess.check_output([sys.executable, "-c", program], text=True)
+    first, *later = (int(line) for line in printed.split())
+    assert min(later) < first / 20, (first, later)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

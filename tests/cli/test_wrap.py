@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 import torch
+from ase import Atoms
 from torch import nn
 
+import dp_oracle
 import foreign_models
 from pwmlff.engine import choose
 from pwmlff.report import Failure
@@ -62,6 +66,171 @@ def test_mace_and_nequip(tmp_path):
         np.testing.assert_allclose(found.forces, expected.forces, rtol=0, atol=close)
         assert np.abs(expected.forces).max() > 1e-2
     assert rounds == {"MACE": "2", "NequIP": "2"}
+
+
+STAND_IN = """#!/bin/sh
+printf '%s\\n' "$@" > {folder}/words
+{does}
+"""
+PROGRAMS = {
+    "MACE": ("mace_create_lammps_model", "model.model", 'cp {made} "$1-lammps.pt"'),
+    "NequIP": ("nequip-compile", "model.nequip.zip", 'cp {made} "$2"'),
+    "NequIP, checkpoint": ("nequip-compile", "best.ckpt", 'cp {made} "$2"'),
+}
+
+
+def save_for_programs(family: str, path):
+    """What only their program opens, as far as it is told apart by, and what that makes of it."""
+    made = path.with_name("made.pt")
+    if family == "MACE":
+        path.write_bytes(foreign_models.pickled_mace())
+        save(foreign_models.mace(torch.float32), made)
+        return made
+    foreign_models.save_nequip(made)
+    if path.suffix == ".ckpt":
+        torch.save({"pytorch-lightning_version": "2", "hyper": "nequip.train.Lightning"}, path)
+        return made
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/.data/extern_modules", "torch")
+        archive.writestr("model/nequip/__init__.py", "")
+    return made
+
+
+@pytest.mark.parametrize("family", PROGRAMS)
+def test_files_for_programs(tmp_path, family, monkeypatch):
+    """Their program is asked, with the words that it knows; without it, it is named."""
+    name, file, does = PROGRAMS[family]
+    made = save_for_programs(family, tmp_path / file)
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    with pytest.raises(Failure, match=f"found no '{name}' on the PATH; pip install"):
+        wrap(tmp_path / file, tmp_path / "a.pt")
+    program = tmp_path / "bin" / name
+    program.write_text(STAND_IN.format(folder=tmp_path, does=does.format(made=made)))
+    program.chmod(0o755)
+    report = wrap(tmp_path / file, tmp_path / "a.pt")
+    assert report.family == family.partition(",")[0]
+    assert report.engine == "torchscript, float32"
+    assert "108 atoms with 54 neighbors each" in report.told["speed"]
+    words = (tmp_path / "words").read_text().split()
+    if family == "MACE":
+        assert words[1:] == ["--dtype", "float32"]
+        wrap(tmp_path / file, tmp_path / "a.pt", head="second")
+        assert (tmp_path / "words").read_text().split()[1:] == [*words[1:], "--head", "second"]
+    else:
+        assert words[2:] == ["--mode", "torchscript", "--device", "cpu", "--target", "ase"]
+        with pytest.raises(Failure, match="models of NequIP have no heads"):
+            wrap(tmp_path / file, tmp_path / "a.pt", head="second")
+    program.write_text(STAND_IN.format(folder=tmp_path, does="echo no such head >&2; exit 3"))
+    with pytest.raises(Failure, match=f"{name} makes nothing of .*\n.*no such head"):
+        wrap(tmp_path / file, tmp_path / "b.pt")
+    assert not (tmp_path / "b.pt").exists()
+
+
+def test_python_beside_nequip_compile(tmp_path, monkeypatch):
+    """It runs the program in a way that newer releases of torch do not keep it from."""
+    made = save_for_programs("NequIP", tmp_path / "model.nequip.zip")
+    (tmp_path / "bin").mkdir()
+    for name, does in (("nequip-compile", "exit 3"), ("python3", f'cp {made} "$4"')):
+        (tmp_path / "bin" / name).write_text(STAND_IN.format(folder=tmp_path, does=does))
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    assert wrap(tmp_path / "model.nequip.zip", tmp_path / "a.pt").family == "NequIP"
+    assert "program._TORCH_GE_2_10 = False" in (tmp_path / "words").read_text()
+
+
+def test_head_of_other_files(tmp_path):
+    save(foreign_models.deepmd(), tmp_path / "graph.pth")
+    with pytest.raises(Failure, match="expected one for a pickled MACE model alone"):
+        wrap(tmp_path / "graph.pth", tmp_path / "a.pt", head="second")
+
+
+def checkpoint(contract: dp_oracle.Contract, arrays, **changes):
+    """What a training of MatPL saves; settings that are the defaults are not in it."""
+    parameters = {name: torch.tensor(v) for name, v in arrays.items() if name[0] in "ef"}
+    descriptor = {"Rmax": contract.rmax, "Rmin": contract.rmin, "M2": contract.m2}
+    settings = {
+        "model_type": "DP",
+        "atom_type": list(contract.atom_type),
+        "max_neigh_num": contract.max_neighbor,
+        "model": {"descriptor": descriptor, "fitting_net": {"network_size": [8, 8, 6, 6, 1]}},
+    }
+    return {
+        "json_file": settings,
+        "epoch": 7,
+        "state_dict": parameters,
+        "davg": arrays["davg"],
+        "dstd": arrays["dstd"],
+        "energy_shift": [1.0] * len(contract.atom_type),
+        "atom_type_order": np.array(contract.atom_type),
+        "sij_max": np.float64(3.0),
+        **changes,
+    }
+
+
+#: By hand from the tables of MatPL: atomic number, radius, mass, electron affinity, Pauling, each
+#: less the least of the table, by the range.
+PROPERTIES = {
+    8: (7 / 108, 35 / 235, 14.99146 / 274.99206, 141000 / 349000, 2.74 / 3.28),
+    72: (71 / 108, 130 / 235, 177.48206 / 274.99206, 0.0, 0.6 / 3.28),
+}
+
+
+@pytest.mark.parametrize("embedding", ["a net for each pair", "by type"])
+def test_checkpoint_of_matpl(tmp_path, embedding):
+    """Energies and forces are those of an evaluation of the arrays by the formulas."""
+    rng = np.random.default_rng(5)
+    contract = dp_oracle.Contract((8, 72), m2=3)
+    arrays = dp_oracle.random_parameters(rng)
+    found = checkpoint(contract, arrays)
+    if embedding == "by type":
+        contract = dp_oracle.Contract((8, 72), m2=3, type_vector=PROPERTIES)
+        nets = {name: v for name, v in arrays.items() if not name.startswith("embedding_net")}
+        net = {n: v for n, v in arrays.items() if n.startswith("embedding_net.0")}
+        net["embedding_net.0.layers.0.weight"] = rng.normal(0.0, 0.5, (6, 5))
+        unused = {
+            f"embedding_net.0.layers.0.{name}": np.ones((1, 1)) for name in ("weight", "bias")
+        }
+        found = checkpoint(contract, nets | unused)
+        found["state_dict"] |= {
+            n.replace("net.0", "net.1"): torch.tensor(v) for n, v in net.items()
+        }
+        found["json_file"]["model"]["descriptor"]["type_embedding"] = {"network_size": [5]}
+        found["compress"] = {"order": 5}
+        arrays = nets | net
+    torch.save(found, tmp_path / "dp_model.ckpt")
+    report = wrap(tmp_path / "dp_model.ckpt", tmp_path / "a.pt")
+    assert report.family == "MatPL or PWMLFF, checkpoint"
+    assert report.engine.startswith("fused")
+    assert report.told["epoch"] == "7"
+    assert ("compression" in report.told) == (embedding == "by type")
+    positions = rng.uniform(0.0, 3.0, (5, 3))
+    numbers, cell = np.array([8, 72, 8, 8, 72]), 20.0 * np.eye(3)
+    expected = dp_oracle.evaluate(arrays, numbers, positions, cell, contract)
+    engine = choose(tmp_path / "a.pt", "fused", "exact").engine
+    given = engine(Atoms(numbers, positions))
+    np.testing.assert_allclose(given.atom_energy, expected["atom_energy"], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(given.forces, expected["forces"], rtol=0, atol=1e-10)
+    assert np.abs(given.forces).max() > 1e-2
+
+
+class Anything:
+    pass
+
+
+def test_other_checkpoints_are_named(tmp_path):
+    contract = dp_oracle.Contract((8, 72), m2=3)
+    good = checkpoint(contract, dp_oracle.random_parameters(np.random.default_rng(5)))
+    for words, changed in (
+        ("it is of kind NEP; expected DP, as nep.txt", {"json_file": {"model_type": "NEP"}}),
+        ("without 'davg'", {"davg": None}),
+        ("its statistics are of", {"atom_type_order": np.array([72, 8])}),
+        ("more than data in it", {"epoch": Anything()}),
+    ):
+        found = {name: v for name, v in (good | changed).items() if v is not None}
+        torch.save(found, tmp_path / "dp_model.ckpt")
+        with pytest.raises(Failure, match=words):
+            wrap(tmp_path / "dp_model.ckpt", tmp_path / "a.pt")
 
 
 REFUSED = {

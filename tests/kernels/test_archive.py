@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from foreign_models import pickled_mace
 from pwmlff import archive
 from systems import SYSTEMS
 
@@ -577,11 +578,12 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
     "weights, old": (saved(WEIGHTS, zipped=False), ["TorchScript module", "before torch 1.6"]),
     "checkpoint of MatPL": (
         saved({"json_file": {}, "epoch": 3, "state_dict": WEIGHTS}),
-        ["checkpoint of MatPL", "(json_file, epoch, state_dict)", "MatPL script"],
+        ["checkpoint of MatPL", "(json_file, epoch, state_dict)", "pwmlff wrap"],
     ),
     "pickled module": (
         saved(torch.nn.Linear(2, 2)), ["class torch.nn.modules.linear.Linear", "torch.jit.script"]
     ),
+    "MACE": (pickled_mace(), ["class mace.modules.models.Model", "pwmlff wrap FILE"]),
     "large integers, recursive tuples": (
         saved(Memories()), ["class test_archive.Memories", "torch.jit.script"]
     ),
@@ -592,6 +594,8 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
     "web page": (b"<!DOCTYPE html>\n<html>", ["web page"]),
     "gzip": (b"\x1f\x8b\x08\x00", ["packed file"]),
     "arrays": (written({"a.npy": b"1"}), ["is a zip file", "'a.npy'"]),
+    "AOTInductor": (written({"a/archive_format": b"pt2"}), ["AOTInductor (.pt2)"]),
+    "package": (written({"a/.data/extern_modules": b"torch"}), ["nequip-compile", "pwmlff wrap"]),
 }  # fmt: skip
 
 

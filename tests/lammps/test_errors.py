@@ -172,7 +172,7 @@ FILES = {
     "truncated": (truncated, ["is damaged", "truncated"]),
     "damaged": (damaged, ["is damaged", "/data/0' does not have the contents", "copy or export"]),
     "NEP": (nep, ["is a NEP potential", "pair_style nep"]),
-    "checkpoint": (checkpoint, ["checkpoint of MatPL", "MatPL script"]),
+    "checkpoint": (checkpoint, ["checkpoint of MatPL", "pwmlff wrap"]),
     "state dict": (pickled, ["not a TorchScript module"]),
     "no attributes": (
         scripted(NoAttributes),

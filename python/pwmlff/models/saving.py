@@ -68,10 +68,13 @@ def origin() -> dict[str, Any]:
     }
 
 
-def without_source_paths(contents: bytes) -> bytes:
+def without_source_paths(contents: bytes, extra: Mapping[str, bytes] | None = None) -> bytes:
     """An archive of torch's without its notes for error messages, with paths of the machine.
 
     Other members stay as they are, their bytes at multiples of 64, as torch has them.
+
+    Args:
+        extra: members to add to those that torch calls extra files, packed.
     """
     result = io.BytesIO()
     with (
@@ -87,6 +90,9 @@ def without_source_paths(contents: bytes) -> bytes:
             padding = -(begin + FIELD.size) % ALIGNMENT
             kept.extra = FIELD.pack(PADDING, padding) + bytes(padding)
             archive.writestr(kept, source.read(member))
+        root = source.namelist()[0].split("/")[0]
+        for name, added in (extra or {}).items():
+            archive.writestr(f"{root}/extra/{name}", added, zipfile.ZIP_DEFLATED)
     return result.getvalue()
 
 

@@ -35,10 +35,8 @@ class Potential:
         if unknown:
             raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
         with torch.no_grad():  # else the copies of parameters are no leaves, of which torch warns
-            self.dtype = model_file.dtype_of(module)
             self.module = copy.deepcopy(module).to("cpu").eval()
-            if self.dtype == torch.float64:  # whatever the file holds
-                self.module.to(self.dtype)
+            self.dtype = model_file.to_its_dtype(self.module)
 
     def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
         """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].

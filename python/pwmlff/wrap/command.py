@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import tempfile
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from ase import Atoms
 from rich.console import RenderableType
 from rich.table import Table
 
-from pwmlff import archive, model_file
+from pwmlff import archive, model_file, reference
 from pwmlff.engine import Choice, choose
 from pwmlff.files import write_whole
 from pwmlff.models import save_model
-from pwmlff.models.saving import origin
+from pwmlff.models.saving import origin, without_source_paths
 from pwmlff.report import Failure
-from pwmlff.trial import random_cluster
-from pwmlff.wrap import deepmd, mace, nequip
-from pwmlff.wrap.foreign import Foreign, Source
+from pwmlff.trial import crystal, random_cluster
+from pwmlff.wrap import deepmd, mace, matpl, nequip, programs
+from pwmlff.wrap.foreign import Foreign, Numbers, Source
 
-#: In the order in which they are asked: what they make of a file, None for files of others.
+#: In the order in which they are asked: what they make of a TorchScript archive, None for files of
+#: others.
 READERS: tuple[Callable[[Source], Foreign | None], ...] = (deepmd.read, mace.read, nequip.read)
 #: By which energies of atoms and forces may differ from the original, as a share of the largest (at
 #: least 1 eV and 1 eV/angstrom), where it computes in float64 and in float32.
 GATES = {False: 1e-9, True: 1e-4}
+EVALUATIONS = 5  # of which the fastest is told
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ class WrapReport:
     family: str
     model: model_file.ModelInfo
     engine: str
-    energy_difference: float  # from the original, largest of an atom, eV
+    proof: str  # what it was compared with
+    energy_difference: float  # from that, largest of an atom, eV
     force_difference: float  # likewise, eV/angstrom
     told: dict[str, str]
 
@@ -70,7 +77,7 @@ class WrapReport:
             "size": f"{model.nparameters} parameters in {model.dtype}",
             "engine": self.engine,
             "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
-            "eV/angstrom at most from the code of the original, on a random cluster",
+            f"eV/angstrom at most from {self.proof}, on a random cluster",
             "use": f"pair_style pwmlff 1 {self.output}",
         }
         for name, text in rows.items():
@@ -78,27 +85,43 @@ class WrapReport:
         return table
 
 
-def wrap(path: str | PathLike[str], output: str | PathLike[str]) -> WrapReport:
+def wrap(
+    path: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    compiled: bool = False,
+    head: str = "",
+) -> WrapReport:
     """Write a model file of another program as one that pair_style pwmlff runs.
 
     Args:
-        path: a frozen model of DeePMD-kit (.pth, se_e2_a), a MACE model for LAMMPS (-lammps.pt), or
-            a compiled model of NequIP or Allegro (.nequip.pth).
+        path: a checkpoint of MatPL or PWMLFF (.ckpt), a frozen model of DeePMD-kit (.pth, se_e2_a),
+            a MACE model for LAMMPS (-lammps.pt), or a compiled model of NequIP or Allegro
+            (.nequip.pth); with `compiled` a file of kind EDGE, too. Where the commands of MACE and
+            NequIP are on the PATH, a model that MACE pickled (.model), or a package or checkpoint
+            of NequIP: these run the code in the file.
         output: the file to write, as a whole or not at all.
+        compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
+        head: of a pickled MACE model that has several.
 
     Raises:
-        Failure: the file is not known, or cannot be brought into a contract, or what would be
-            written gives other numbers than the original.
+        Failure: the file is not known, or cannot be brought into a contract or be compiled, or what
+            would be written gives other numbers than the original.
         OSError: the file cannot be read or written.
     """
     source, target = fspath(path), Path(output)
-    foreign = _read(source)
+    foreign = _read(source, compiled, head)
     card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         draft = Path(folder) / target.name
         save_model(foreign.module, draft, card)
+        told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
         chosen = choose(draft, "auto", "exact")
-        energy, force = _differences(source, foreign, chosen)
+        if compiled and chosen.engine.name != "compiled":
+            raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
+        energy, force = _differences(source, draft, foreign, chosen)
+        if speed := _speed(chosen):
+            told["speed"] = speed
         write_whole(target, draft.read_bytes())
     return WrapReport(
         source=source,
@@ -106,36 +129,87 @@ def wrap(path: str | PathLike[str], output: str | PathLike[str]) -> WrapReport:
         family=foreign.family,
         model=replace(chosen.info, file=fspath(output)),
         engine=chosen.engine.description,
+        proof=_proof(foreign),
         energy_difference=energy,
         force_difference=force,
-        told=foreign.told,
+        told=told,
     )
 
 
-def _read(path: str) -> Foreign:
-    contents = model_file.read(path)
+def _read(path: str, compiled: bool, head: str) -> Foreign:
+    made = programs.translate(path, head)
+    if made is None and (foreign := matpl.read(path)):
+        return foreign
+    contents = made or model_file.read(path)
     class_name = archive.class_name(contents)
     source = Source(path, contents, class_name, model_file.load_contents(path, contents))
     for read in READERS:
         if foreign := read(source):
             return foreign
-    if hasattr(source.module, "model_type"):
-        raise Failure(f"'{path}' keeps a contract of this project: use it as it is")
+    if kind := getattr(source.module, "model_type", ""):
+        if kind == "EDGE" and compiled:
+            return Foreign(f"kind EDGE, class {class_name}", source.module, None, source.single)
+        raise Failure(
+            f"'{path}' keeps a contract of this project: use it as it is"
+            + ", or with --compile" * (kind == "EDGE")
+        )
     raise Failure(
         f"'{path}' is a TorchScript module of class {class_name}, which is not known; expected a "
-        "model of DeePMD-kit, MACE, NequIP or Allegro. A module of your own can keep the contract "
-        "of kind EDGE: see the documentation"
+        "model of MatPL, DeePMD-kit, MACE, NequIP or Allegro. A module of your own can keep the "
+        "contract of kind EDGE: see the documentation"
     )
 
 
-def _differences(source: str, foreign: Foreign, chosen: Choice) -> tuple[float, float]:
+def _compile(path: str, draft: Path) -> dict[str, str]:
+    """Add machine code to a file; what is to be told of it."""
+    from pwmlff.models.compiled import compile_edges  # noqa: PLC0415  slow to import
+
+    module = model_file.load(draft)
+    if getattr(module, "model_type", "DP") != "EDGE":
+        raise Failure(
+            f"'{path}' becomes a model of kind DP, which the fused engine runs; leave out --compile"
+        )
+    try:
+        name, package = compile_edges(module)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    draft.write_bytes(without_source_paths(draft.read_bytes(), {name: package}))
+    return {"compiled": name}
+
+
+def _speed(chosen: Choice) -> str:
+    """What an evaluation of a crystal takes, for people; empty where the model takes no crystal."""
+    atoms, neighbors = crystal(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
+    if not len(atoms):
+        return ""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        seconds = min(timeit.repeat(lambda: chosen.engine(atoms), number=1, repeat=EVALUATIONS))
+    finally:
+        torch.set_num_threads(threads)
+    return (
+        f"{1e3 * seconds:.3g} ms for {len(atoms)} atoms with {neighbors} neighbors each, on one "
+        "thread"
+    )
+
+
+def _proof(foreign: Foreign) -> str:
+    return "the code of the original" if foreign.evaluate else "the reference of this project"
+
+
+def _differences(source: str, draft: Path, foreign: Foreign, chosen: Choice) -> tuple[float, float]:
     """The largest of atomic energies and forces on a random cluster.
 
     Raises:
         Failure: one of them is too large.
     """
     cluster = random_cluster(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
-    expected, found = foreign.evaluate(cluster), chosen.engine(cluster)
+    evaluate: Callable[[Atoms], Numbers | reference.Result] = foreign.evaluate or partial(
+        reference.evaluate, draft
+    )
+    expected = evaluate(cluster)
+    found = chosen.engine(cluster)
     differences = []
     for what, ours, theirs in (
         ("energies of atoms", found.atom_energy, expected.atom_energy),
@@ -146,7 +220,7 @@ def _differences(source: str, foreign: Foreign, chosen: Choice) -> tuple[float, 
         if not difference <= gate:
             raise Failure(
                 f"'{source}' is not what it was taken for ({foreign.family}): {what} differ by "
-                f"{difference:.1e} from those of its own code on a random cluster, allowed "
+                f"{difference:.1e} from those of {_proof(foreign)} on a random cluster, allowed "
                 f"{gate:.1e}; nothing was written"
             )
         differences.append(difference)

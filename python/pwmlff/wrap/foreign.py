@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -10,6 +11,8 @@ import numpy as np
 import torch
 from ase import Atoms
 from torch import nn
+
+from pwmlff.model_file import dtype_of
 
 
 class Numbers(NamedTuple):
@@ -28,6 +31,24 @@ class Source:
     class_name: str  # of its module, as Python has it
     module: torch.jit.ScriptModule  # on the CPU, in evaluation mode
 
+    @property
+    def single(self) -> bool:
+        """Whether it computes in float32, where it keeps a contract of this project."""
+        return dtype_of(self.module) == torch.float32
+
+
+def members(archive: zipfile.ZipFile) -> dict[str, str]:
+    """Names of what is in an archive of torch, without the folder that is named after the file."""
+    return {name.partition("/")[2]: name for name in archive.namelist()}
+
+
+def saved_table(archive: zipfile.ZipFile) -> bytes | None:
+    """The table of objects of what torch.save wrote; None for other archives."""
+    names = members(archive)
+    if "data.pkl" not in names or "constants.pkl" in names:
+        return None
+    return archive.read(names["data.pkl"])
+
 
 @dataclass(frozen=True)
 class Foreign:
@@ -36,13 +57,13 @@ class Foreign:
     Attributes:
         family: what it is, for people.
         module: the same model as a module that keeps a contract of this project.
-        evaluate: the code of the original, on a cluster in free space.
+        evaluate: the code of the original, on a cluster in free space; None where there is none.
         single: whether the original computes in float32.
         told: further lines for people, by their names.
     """
 
     family: str
     module: nn.Module
-    evaluate: Callable[[Atoms], Numbers]
+    evaluate: Callable[[Atoms], Numbers] | None
     single: bool = False
     told: dict[str, str] = field(default_factory=dict)

@@ -7,6 +7,7 @@ Musaelian et al. 2023, doi:10.1038/s41467-023-36329-y (Allegro).
 """
 
 import io
+import re
 import warnings
 from typing import Any
 
@@ -20,7 +21,8 @@ from pwmlff.report import Failure
 from pwmlff.structures import neighbor_list
 from pwmlff.wrap.foreign import Foreign, Numbers, Source
 
-CLASS = "nequip.nn.graph_model.GraphModel"
+#: Names of the class; that of a package (torch.package) has the number of the package before it.
+CLASS = re.compile(r"(_torch_package_\d+_\.)?nequip\.nn\.graph_model\.GraphModel")
 #: Metadata of the file.
 CUTOFF, NAMES, DTYPE = "r_max", "type_names", "model_dtype"
 
@@ -54,7 +56,7 @@ def read(source: Source) -> Foreign | None:
     Raises:
         Failure: it is of another architecture, or its types are no elements.
     """
-    if source.class_name != CLASS:
+    if not CLASS.fullmatch(source.class_name):
         return None
     told: dict[str, Any] = dict.fromkeys((CUTOFF, NAMES, DTYPE), "")
     with warnings.catch_warnings():

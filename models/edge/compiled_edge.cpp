@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+#include "compiled_edge.h"
+
+#include <ATen/Version.h>
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <torch/version.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <vector>
+
+#include <unistd.h>
+
+namespace pwmlff::models {
+namespace {
+
+// Members among the extra files are "compiled-RELEASE-CPU.pt2", as python/pwmlff/models/compiled.py
+// writes them.
+constexpr const char *PREFIX = "compiled-", *SUFFIX = ".pt2";
+
+// Tensors with fewer rows than this have shapes that compilers treat by themselves.
+constexpr std::int64_t FEWEST_ROWS = 2;
+
+std::string release()
+{
+  return std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
+}
+
+/// A file that is gone afterwards.
+class Temporary {
+ public:
+  explicit Temporary(const std::string &contents)
+  {
+    path_ = (std::filesystem::temp_directory_path() / "pwmlff-XXXXXX.pt2").string();
+    const int file = mkstemps(path_.data(), static_cast<int>(std::string(SUFFIX).size()));
+    if (file < 0) throw std::runtime_error("cannot write " + path_);
+    close(file);
+    std::ofstream stream(path_, std::ios::binary);
+    stream << contents;
+    stream.close();
+    if (!stream) throw std::runtime_error("cannot write " + path_ + "; is there space?");
+  }
+  Temporary(const Temporary &) = delete;
+  Temporary &operator=(const Temporary &) = delete;
+  ~Temporary() { std::remove(path_.c_str()); }
+
+  const std::string &path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}    // namespace
+
+std::string compiled_code(const ModelFile &file)
+{
+  const auto packages = file.extra_files(PREFIX);
+  if (packages.empty()) return {};
+  const std::string cpu = at::get_cpu_capability();
+  std::vector<std::string> usable = {cpu};
+  if (cpu == "AVX512") usable.emplace_back("AVX2");
+  for (const std::string &one : usable) {
+    const auto found = packages.find(PREFIX + release() + "-" + one + SUFFIX);
+    if (found != packages.end()) return found->second;
+  }
+  std::string names;
+  for (const auto &[name, contents] : packages) names += (names.empty() ? "" : ", ") + name;
+  throw std::runtime_error("of its compiled code (" + names + ") nothing is for torch " +
+                           release() + " on a CPU with " + cpu +
+                           "; make it here with 'pwmlff wrap --compile'");
+}
+
+CompiledEdge::CompiledEdge(const EdgeTorchScript &original, const std::string &package) :
+    EdgeTorchScript(original)
+{
+  const Temporary file(package);
+  loader = std::make_shared<torch::inductor::AOTIModelPackageLoader>(file.path());
+}
+
+std::string CompiledEdge::engine() const
+{
+  return "compiled, " + std::string(type() == at::kFloat ? "float32" : "float64");
+}
+
+EdgeTorchScript::Energies CompiledEdge::energies(const at::Tensor &edge_vec,
+                                                 const at::Tensor &edge_index,
+                                                 const at::Tensor &types, std::int64_t nlocal)
+{
+  if (edge_vec.size(0) < FEWEST_ROWS || types.size(0) < FEWEST_ROWS)
+    return EdgeTorchScript::energies(edge_vec, edge_index, types, nlocal);
+  at::Tensor weight = at::zeros({types.size(0)}, at::kDouble);
+  weight.narrow(0, 0, nlocal).fill_(1.0);
+  const std::vector<at::Tensor> found = loader->run({edge_vec, edge_index, types, weight});
+  return {found.at(0).narrow(0, 0, nlocal).to(at::kDouble).contiguous(), found.at(1)};
+}
+
+}    // namespace pwmlff::models
