@@ -22,8 +22,11 @@ std::string in_quotes(const std::string &name) { return "'" + name + "'"; }
 
 std::string first_line(const std::exception &error)
 {
-  const std::string text = message(error);
-  return text.substr(0, text.find('\n'));
+  std::istringstream text(message(error));
+  std::string first;
+  while (first.empty() && std::getline(text, first)) {
+  }
+  return first;
 }
 
 std::string last_line(const std::exception &error)

@@ -23,9 +23,12 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) :
     std::istringstream stream(contents);
     module_ = torch::jit::load(stream, at::kCPU);
   } catch (const std::exception &error) {
+    const std::string reason = first_line(error);
+    const bool foreign = reason.rfind("Unknown builtin op", 0) == 0;
     throw std::runtime_error("model file " + in_quotes(file) +
                              " is sound, but torch cannot load it, of class " +
-                             pwmlff::model_class(contents) + ": " + first_line(error));
+                             pwmlff::model_class(contents) + ": " + reason +
+                             (foreign ? " 'pwmlff wrap' is for files of other programs" : ""));
   }
   module_.eval();
   std::set<std::string> dtypes;

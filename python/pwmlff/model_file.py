@@ -121,6 +121,8 @@ def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.Scrip
             return module.eval()
     except (RuntimeError, ValueError, torch.jit.Error) as error:
         reason = str(error).strip().split("\n")[0]
+        if reason.startswith("Unknown builtin op"):
+            reason += " 'pwmlff wrap' is for files of other programs"
         raise Failure(
             f"'{fspath(path)}' is sound, but torch cannot load it, of class "
             f"{archive.class_name(contents)}: {reason}"

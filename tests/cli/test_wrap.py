@@ -12,16 +12,11 @@ from torch import nn
 
 import dp_oracle
 import foreign_models
+from foreign_models import save
 from pwmlff.engine import choose
 from pwmlff.report import Failure
 from pwmlff.trial import random_cluster
 from pwmlff.wrap import command, wrap
-
-
-def save(model: nn.Module, path):
-    torch.jit.script(model.eval()).save(str(path))
-    return path
-
 
 DEEPMD = {
     "plain": {},
@@ -35,6 +30,8 @@ DEEPMD = {
 def test_deepmd(tmp_path, name):
     """All that the project proves of a DP holds of it: the fused engine takes it."""
     path = save(foreign_models.deepmd(**DEEPMD[name]), tmp_path / "graph.pth")
+    with pytest.raises(RuntimeError, match="deepmd::tabulate_fusion_se_a"):
+        torch.jit.load(str(path))
     report = wrap(path, tmp_path / "a.pt")
     assert report.family == "DeePMD-kit, se_e2_a"
     assert report.engine.startswith("fused")

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+import foreign_models
 from edge_models import LennardJones
 from harness import Lammps
 from systems import SYSTEMS, crystal
@@ -157,6 +158,10 @@ def scripted(module, **attributes):
     return write
 
 
+def of_deepmd(path, _):
+    foreign_models.save(foreign_models.deepmd(), path)
+
+
 def empty(path, _):
     path.touch()
 
@@ -177,6 +182,10 @@ FILES = {
     "no attributes": (
         scripted(NoAttributes),
         ["of class test_errors.NoAttributes, has", "no attribute atom_type, Rmax, maxNeighborNum"],
+    ),
+    "operator of another program": (
+        of_deepmd,
+        ["EnergyModel: Unknown builtin op: deepmd::tabulate_fusion_se_a", "'pwmlff wrap'"],
     ),
     "cutoff infinite": (scripted(OtherSignature, Rmax=math.inf), ["cutoff inf", "0.01 to 100"]),
     "cutoff tiny": (scripted(OtherSignature, Rmax=1e-12), ["cutoff 1e-12"]),

@@ -142,7 +142,8 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         return foreign
     contents = made or model_file.read(path)
     class_name = archive.class_name(contents)
-    source = Source(path, contents, class_name, model_file.load_contents(path, contents))
+    module = model_file.load_contents(path, deepmd.without_operators(contents, class_name))
+    source = Source(path, contents, class_name, module)
     for read in READERS:
         if foreign := read(source):
             return foreign

@@ -10,6 +10,8 @@ doi:10.1021/acs.jctc.5c00340 (DeePMD-kit v3).
 
 from __future__ import annotations
 
+import io
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,46 @@ from pwmlff.report import Failure
 from pwmlff.wrap.foreign import Foreign, Numbers, Source
 
 CLASS = "deepmd.pt.model.model."
+#: Functions in place of the operators that the compiled library of DeePMD-kit 3 has. Models of all
+#: descriptors name them, and call them where they are compressed or run on several ranks.
+OPERATORS = "".join(
+    f"def {name}({arguments}) -> List[Tensor]:\n"
+    f'  ops.prim.RaiseException("{name} is in a library of DeePMD-kit")\n'
+    "  return annotate(List[Tensor], [])\n"
+    for name, arguments in {
+        "tabulate_fusion_se_a": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
+        "tabulate_fusion_se_atten": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: int,"
+        " g: bool",
+        "tabulate_fusion_se_r": "a: Tensor, b: Tensor, c: Tensor, d: int",
+        "tabulate_fusion_se_t": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
+        "tabulate_fusion_se_t_tebd": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
+        "border_op": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: Tensor, g: Tensor, "
+        "h: Tensor, i: Tensor",
+    }.items()
+)
+
+
+def without_operators(contents: bytes, class_name: str) -> bytes:
+    """An archive of DeePMD-kit as torch alone can load it; those of others as they are.
+
+    Its operators are not defined to torch instead, as DeePMD-kit could then no longer be imported.
+    """
+    if not class_name.startswith(CLASS):
+        return contents
+    result = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(contents)) as source,
+        zipfile.ZipFile(result, "w") as archive,
+    ):
+        code = f"{source.namelist()[0].partition('/')[0]}/code/__torch__"
+        for name in source.namelist():
+            member = source.read(name)
+            if name.startswith(code) and name.endswith(".py"):
+                member = member.replace(b"ops.deepmd.", b"__torch__.deepmd_operators.")
+            if not name.endswith(".debug_pkl"):  # places in that code
+                archive.writestr(name, member)
+        archive.writestr(f"{code}/deepmd_operators.py", OPERATORS)
+    return result.getvalue()
 
 
 def read(source: Source) -> Foreign | None:
