@@ -3,6 +3,7 @@
 #include "loader.h"
 
 #include "collective.h"
+#include "torch_blas.h"
 
 #include "error.h"
 #include "lammps.h"
@@ -112,7 +113,7 @@ CreatePair *open_style()
                              ", but the plugin was compiled against torch " PWMLFF_TORCH_VERSION
                              ": install that release, or reinstall pair-pwmlff against this one "
                              "(torch " PWMLFF_TORCH_RANGE " are supported)");
-  open_library(torch / TORCH_LIBRARY);
+  use_blas_of_torch(open_library(torch / TORCH_LIBRARY));
   void *symbol = dlsym(open_library(plugin_folder() / STYLE_LIBRARY), STYLE_SYMBOL);
   if (!symbol)
     throw std::runtime_error(std::string("no ") + STYLE_SYMBOL + " in " + STYLE_LIBRARY +

@@ -106,6 +106,35 @@ def test_plugin_load_by_hand(folder: Lammps, tmp_path):
         assert float(found.stdout.split()[-1]) == pytest.approx(energy, rel=1e-12)
 
 
+BLAS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+void dgemm_(void) { write(2, "dgemm of another\n", 17); _exit(9); }
+#ifdef LAMMPS
+int lammps_version(void *lmp) { return ((int (*)(void *))dlsym(RTLD_NEXT, "lammps_version"))(lmp); }
+#endif
+"""
+
+
+@pytest.mark.parametrize("lammps_has_it", [True, False])
+def test_torch_calls_its_own_blas(folder: Lammps, lammps_has_it):
+    """Where that of LAMMPS has the same names; what somebody has preloaded is called."""
+    (folder.folder / "blas.c").write_text(BLAS)
+    define = ["-DLAMMPS"] if lammps_has_it else []
+    command = ["cc", "-shared", "-fPIC", *define, "-o", "blas.so", "blas.c", "-ldl"]
+    subprocess.run(command, cwd=folder.folder, check=True)
+    text = SETUP.replace("model.pt", "model.pt engine torchscript")
+    plain = folder.run(text).thermo()["PotEng"][0]
+    run = folder(text, LD_PRELOAD=str(folder.folder / "blas.so"))
+    assert (run.returncode == 0) == lammps_has_it, run.output
+    if lammps_has_it:
+        assert run.thermo()["PotEng"][0] == plain
+    else:
+        assert "dgemm of another" in run.output
+
+
 @pytest.mark.parametrize("release", ["2.9.1+cpu", None])
 def test_other_torch_is_refused(folder: Lammps, tmp_path, release):
     """A different release, or none at all, is named before anything of it is opened."""
