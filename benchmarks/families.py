@@ -80,7 +80,9 @@ def run(model: Path, atoms: Atoms, keywords: str = "", ranks: int = 1, steps: in
     """Evaluate with lmp, and go on for some steps of dynamics; without steps no time is taken."""
     program, starter = lmp.program(None, None), mpirun.find(None)
     stretch = steps // STRETCHES
-    dynamics = "velocity all create 300 1\nfix 1 all nve\nrun 3\n" + f"run {stretch}\n" * STRETCHES
+    # Steps so small that a random model changes nothing of the structure.
+    dynamics = "timestep 1e-4\nvelocity all create 300 1\nfix 1 all nve\nrun 3\n"
+    dynamics += f"run {stretch}\n" * STRETCHES
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prism = lmp.write_data(folder / "atoms.data", atoms, [8, 72])

@@ -97,7 +97,7 @@ def wrap(
         bool,
         typer.Option(
             "--compile",
-            help="Add machine code, for CPUs like this one: 1.5 to 3 times as fast; kind EDGE.",
+            help="Add machine code, for CPUs like this one, and compare its speed; kind EDGE.",
         ),
     ] = False,
     head: Annotated[str, typer.Option(help="Head of a MACE .model that has several.")] = "",

@@ -43,6 +43,7 @@ def models(tmp_path_factory):
     report = wrap(folder / "plain.pt", folder / "compiled.pt", compiled=True)
     assert report.engine == "compiled, float64"
     assert report.force_difference < 1e-12
+    assert report.told["speed"].endswith(" ms as TorchScript")
     with zipfile.ZipFile(folder / "compiled.pt") as archive:
         (member,) = (name for name in archive.namelist() if "/extra/compiled-" in name)
         package = archive.read(member)

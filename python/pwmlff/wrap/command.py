@@ -120,8 +120,7 @@ def wrap(
         if compiled and chosen.engine.name != "compiled":
             raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
         energy, force = _differences(source, draft, foreign, chosen)
-        if speed := _speed(chosen):
-            told["speed"] = speed
+        told |= _speeds(chosen, choose(draft, "torchscript") if compiled else None)
         write_whole(target, draft.read_bytes())
     return WrapReport(
         source=source,
@@ -178,21 +177,33 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
     return {"compiled": name}
 
 
-def _speed(chosen: Choice) -> str:
-    """What an evaluation of a crystal takes, for people; empty where the model takes no crystal."""
+def _speeds(chosen: Choice, scripted: Choice | None) -> dict[str, str]:
+    """What an evaluation of a crystal takes, for people; empty where the model takes no crystal.
+
+    Args:
+        chosen: what evaluates the model.
+        scripted: its TorchScript, to be compared with that.
+    """
     atoms, neighbors = crystal(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
     if not len(atoms):
-        return ""
+        return {}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        seconds = min(timeit.repeat(lambda: chosen.engine(atoms), number=1, repeat=EVALUATIONS))
+        times = [
+            min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
+            for choice in (chosen, scripted)
+            if choice
+        ]
     finally:
         torch.set_num_threads(threads)
-    return (
-        f"{1e3 * seconds:.3g} ms for {len(atoms)} atoms with {neighbors} neighbors each, on one "
+    text = (
+        f"{1e3 * times[0]:.3g} ms for {len(atoms)} atoms with {neighbors} neighbors each, on one "
         "thread"
     )
+    return {
+        "speed": text + "".join(f"; {1e3 * other:.3g} ms as TorchScript" for other in times[1:])
+    }
 
 
 def _proof(foreign: Foreign) -> str:
