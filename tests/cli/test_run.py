@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -427,6 +428,22 @@ def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
     assert found.json["attempts"][0]["step"] == 40
 
 
+def test_restart_files_of_partitions(tmp_path: Path, monkeypatch):
+    """Of one step, and not of a later one than partitions have gone back to since."""
+    monkeypatch.chdir(tmp_path)
+    revision, step = struct.pack("=2i", 1, 3), "=iq"
+    for k, found, when in ((0, 20, 2), (0, 40, 4), (1, 20, 3), (1, 40, 7)):
+        header = MAGIC + revision + struct.pack(step, 5, found)
+        Path(f"r.{k}.{found}").write_bytes(header + MAGIC)
+        os.utime(f"r.{k}.{found}", (when, when))
+    patterns = [["r.0.*"], ["r.1.*"]]
+    assert newest_restart(patterns, 0.0) == ("r.0.40", "r.1.40")
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.20", "r.1.20")
+    os.utime("r.0.40", (6, 6))
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.40", "r.1.40")
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (8.0, 0)]) == ()
+
+
 def test_partitions(process, tmp_path: Path):
     """The first one tells how far it is; not what an earlier run has left there."""
     (tmp_path / "screen.0").write_text("   Step\n 900\n")
@@ -540,9 +557,9 @@ def test_mpirun_after_the_end(tmp_path: Path, monkeypatch, lines, screens, code,
         print, logs, [tmp_path / f"s.{k}" for k in range(screens or 0)], hang=8.0
     )
     script = "\n".join([*lines, ""])
-    attempt = Attempt(["sh", "-c", f"exec > logs/rank.0/stdout; {script}"], None)
     began = time.time()
-    watching.run(attempt, logs, Record(logs, "", began), began)
+    attempt = Attempt(["sh", "-c", f"exec > logs/rank.0/stdout; {script}"], None, began)
+    watching.run(attempt, logs, Record(logs, "", began))
     assert least <= attempt.seconds < 40
     if code is None:
         assert attempt.returncode != 0

@@ -26,6 +26,7 @@ class Attempt:
 
     command: list[str]
     restart: str | None  # file that it went on from
+    started: float  # when, by the clock of the file system
     returncode: int | None = None
     step: int | None = None  # the last one seen
     ns_per_day: float | None = None

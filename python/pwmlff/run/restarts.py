@@ -16,7 +16,9 @@ STRINGS, STEP, BEFORE_STEP = (0, 4), 5, 16
 CLOCK = 0.05  # seconds by which the times of files may lag behind the clock
 
 
-def newest_restart(partitions: Sequence[Sequence[str]], began: float) -> tuple[str, ...]:
+def newest_restart(
+    partitions: Sequence[Sequence[str]], began: float, starts: Sequence[tuple[float, int]] = ()
+) -> tuple[str, ...]:
     """The newest complete restart files, one for each partition, as read_restart wants them.
 
     They are of one step: partitions may depend on one another, as replicas do. There are none where
@@ -26,6 +28,8 @@ def newest_restart(partitions: Sequence[Sequence[str]], began: float) -> tuple[s
         partitions: patterns of the restart command of each: a name with * for the step, or two
             names used in turn. With % there is a file for each writing rank and one called base.
         began: seconds since the epoch; what is older is of another run.
+        starts: of partitions, when each start was and from which step. Files of later steps from
+            before it don't count: other output of that partition went back to that step.
     """
     if len(partitions) == 1:
         files = complete_files(partitions[0], began)
@@ -33,7 +37,14 @@ def newest_restart(partitions: Sequence[Sequence[str]], began: float) -> tuple[s
     of_step: list[dict[int, str]] = []  # the newest files, of each partition
     for patterns in partitions:
         files = complete_files(patterns, began)
-        of_step.append({step_of(name): name for name in sorted(files, key=files.__getitem__)})
+        names = sorted(files, key=files.__getitem__)
+        of_step.append(
+            {
+                step: name
+                for step, name in ((step_of(name), name) for name in names)
+                if not any(step > first and files[name] < 1e9 * time for time, first in starts)
+            }
+        )
     common = set.intersection(*map(set, of_step)) if of_step else set()
     return tuple(files[max(common)] for files in of_step) if common else ()
 

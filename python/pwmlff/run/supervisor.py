@@ -33,6 +33,7 @@ DELAY, LONGEST = 1.0, 300.0  # seconds before the next start, doubled while noth
 MARGIN, SHARE = 120.0, 0.1  # seconds before a time limit, and at most this share of it
 RESUME = ("auto", "never")  # or a file
 OF_PARTITIONS = "restart.{}.in"  # names their restart files of a step
+STEP_OF_PARTITIONS = re.compile(r"\brestart\.(\d+)\.in$")
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def run(options: Options) -> RunReport:
         restart = None if options.resume in RESUME else options.resume
         command = command_line(options, launcher, program, options.log_dir, 0, restart)
         console(stderr=True).print(Text(shlex.join(command)), soft_wrap=True)
-        return RunReport([Attempt(command, restart)], str(options.log_dir))
+        return RunReport([Attempt(command, restart, 0.0)], str(options.log_dir))
     if options.preflight:
         used, odd = preflight(options)
         console(stderr=True).print(Text(used), soft_wrap=True)
@@ -193,7 +194,7 @@ class _Supervisor:
 
     def _newest(self, told: Record) -> str | None:
         """Value of the variable restart: the newest restart file, or one that names partitions'."""
-        files = newest_restart(told.restarts, told.began)
+        files = newest_restart(told.restarts, told.began, _starts(told.attempts))
         if not files or not self.screens:
             return files[0] if files else None
         path = told.folder / OF_PARTITIONS.format(step_of(files[0]))
@@ -252,12 +253,12 @@ class _Supervisor:
         command = command_line(
             self.options, self.launcher, self.program, logs, number, self.restart
         )
-        attempt = Attempt(command, self.restart)
+        attempt = Attempt(command, self.restart, record.now(folder))
         self.record.attempts.append(attempt)
         self.say(Text(shlex.join(command)), soft_wrap=True)
         self.launcher.make_folders(logs, self.options.ranks)
         self.record.save()
-        self.watcher.run(attempt, logs, self.record, record.now(folder))
+        self.watcher.run(attempt, logs, self.record)
         self.record.save()
         return attempt
 
@@ -294,6 +295,15 @@ class _Supervisor:
             return
         self.say(Text(f"going on without {host}, with {min(slots, self.options.ranks)} ranks"))
         self.options = replace(self.options, hosts=left, ranks=min(slots, self.options.ranks))
+
+
+def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
+    """When partitions were started, and from which step, where that is known."""
+    return [
+        (attempt.started, int(step))
+        for attempt in attempts
+        for step in (re.findall(STEP_OF_PARTITIONS, attempt.restart) if attempt.restart else "0")
+    ]
 
 
 def _is_there(restart: str) -> bool:

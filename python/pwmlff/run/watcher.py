@@ -109,12 +109,12 @@ class Watcher:
         self._killed: float | None = None  # when mpirun was told to end
         self._looked = 0.0  # when partitions after the first were looked at
 
-    def run(self, attempt: Attempt, logs: Path, record: Record, began: float) -> None:
+    def run(self, attempt: Attempt, logs: Path, record: Record) -> None:
         """Run one attempt to its end; keep patterns of restart files in the record."""
         self._asked = self._killed = None
         (self.folder / "stop").unlink(missing_ok=True)
         self.partitions = [
-            Partition(number, self.folder, screen, began)
+            Partition(number, self.folder, screen, attempt.started)
             for number, screen in enumerate(self.screens or [None])
         ]
         others = set(children())
