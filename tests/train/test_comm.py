@@ -253,6 +253,30 @@ def test_under_a_launcher(launcher: str, tmp_path: Path):
     assert f"error: rank 1 of {size}: Traceback" in done.stderr
 
 
+#: Once a rank has its last array it holds Python's lock, which gloo needs, until Python ends.
+LEAVING = """
+import sys, time
+import numpy as np
+from pwmlff.train import comm as c
+
+comm = c.connect("torch")
+sys.setswitchinterval(60)
+for _ in range(20):
+    comm.allgather_array(np.zeros(4))
+late = time.monotonic() + 0.1
+while time.monotonic() < late:
+    pass
+"""
+
+
+def test_ranks_leave_in_peace(tmp_path: Path):
+    """No thread of gloo is left waiting for Python's lock: that aborted most of such runs."""
+    program = tmp_path / "program.py"
+    program.write_text(LEAVING)
+    done = run(PROGRAMS / "torchrun", "--standalone", "--nproc-per-node=4", program)
+    assert done.returncode == 0, done.stderr
+
+
 #: Ranks of two nodes; rank 1 cannot read its file, then ends as a command does.
 SHARED = """
 from pwmlff.report import Failure, finish

@@ -6,11 +6,15 @@ are NumPy's, on the host.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import pickle
 import socket
 import sys
+import time
 import traceback
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
@@ -194,6 +198,8 @@ class Torch:
         except (ValueError, RuntimeError) as error:
             where = ":".join(os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT"))
             raise Failure(f"the ranks do not find each other at {where}: {error}") from error
+        self._lent: list[weakref.ref[np.ndarray]] = []
+        atexit.register(self._take_back)
         self.local_rank, self.local_size = self._place()
 
     def _place(self) -> tuple[int, int]:
@@ -210,15 +216,19 @@ class Torch:
 
     def broadcast(self, value: Any, root: int = 0) -> Any:
         """Give the value of one rank to all."""
-        values = [value]
-        self._dist.broadcast_object_list(values, root)
-        return values[0]
+        data = _pickled(value if self.rank == root else None)
+        size = np.array([data.size])
+        self._dist.broadcast(self._tensor(size), root)
+        data = np.resize(data, size)
+        self._dist.broadcast(self._tensor(data), root)
+        return pickle.loads(data.data)
 
     def allgather(self, value: Any) -> list[Any]:
         """Return the values of all ranks, in their order."""
-        values = [None] * self.size
-        self._dist.all_gather_object(values, value)
-        return values
+        data = _pickled(value)
+        sizes = self.allgather_array(np.array([data.size]))[:, 0]
+        rows = self.allgather_array(np.resize(data, sizes.max()))
+        return [pickle.loads(row[:size].data) for row, size in zip(rows, sizes, strict=True)]
 
     def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
         """Swap arrays of one shape and type with another rank."""
@@ -251,11 +261,25 @@ class Torch:
         sys.stdout.flush()
         os._exit(1)  # the threads of gloo could wait for the others here
 
-    @staticmethod
-    def _tensor(array: np.ndarray) -> torch.Tensor:
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        """The array's memory as uint8 [bytes]."""
         import torch  # noqa: PLC0415
 
-        return torch.from_numpy(_bytes(array))
+        data = _bytes(array)
+        self._lent = [one for one in self._lent if one() is not None]
+        self._lent.append(weakref.ref(data))
+        return torch.from_numpy(data)
+
+    def _take_back(self) -> None:
+        """Wait until gloo holds no array of Python.
+
+        Its threads give arrays back a moment after an operation has ended, which takes Python's
+        lock. A thread that waits for the lock when Python ends is ended as well (until Python
+        3.14), and aborts the process, as it cannot be unwound.
+        """
+        late = time.monotonic() + 1.0  # what another rank never took part in stays lent
+        while any(one() is not None for one in self._lent) and time.monotonic() < late:
+            time.sleep(0.001)
 
 
 def connect(kind: str = "auto") -> Communicator:
@@ -524,6 +548,11 @@ def _doubled(comm: Communicator, total: np.ndarray) -> np.ndarray:
 def _bytes(array: np.ndarray) -> np.ndarray:
     """The same memory as uint8 [bytes]."""
     return array.reshape(-1).view(np.uint8)
+
+
+def _pickled(value: Any) -> np.ndarray:
+    """A value as uint8 [bytes]."""
+    return np.frombuffer(bytearray(pickle.dumps(value)), np.uint8)
 
 
 def _text(error: BaseException) -> str:
