@@ -28,7 +28,7 @@ DEEPMD = {
 
 @pytest.mark.parametrize("name", DEEPMD)
 def test_deepmd(tmp_path, name):
-    """All that the project proves of a DP holds of it: the fused engine takes it."""
+    """All that the project tests of a DP holds of it: the fused engine takes it."""
     path = save(foreign_models.deepmd(**DEEPMD[name]), tmp_path / "graph.pth")
     with pytest.raises(RuntimeError, match="deepmd::tabulate_fusion_se_a"):
         torch.jit.load(str(path))
@@ -255,7 +255,7 @@ def test_types_of_nequip_that_are_no_elements(tmp_path):
 
 
 def test_other_numbers_are_not_written(tmp_path, monkeypatch):
-    """The proof can fail: a reader that takes the wrong cutoff."""
+    """The verification can fail: a reader that takes the wrong cutoff."""
     path = save(foreign_models.mace(), tmp_path / "mace.pt")
 
     def read(source):

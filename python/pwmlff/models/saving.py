@@ -8,7 +8,7 @@ import struct
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from importlib.metadata import version
 from os import PathLike
@@ -71,10 +71,24 @@ def origin() -> dict[str, Any]:
 def without_source_paths(contents: bytes, extra: Mapping[str, bytes] | None = None) -> bytes:
     """An archive of torch's without its notes for error messages, with paths of the machine.
 
-    Other members stay as they are, their bytes at multiples of 64, as torch has them.
+    Args:
+        extra: members to add to those that torch calls extra files.
+    """
+    return rewritten(contents, {f"extra/{name}": added for name, added in (extra or {}).items()})
+
+
+def rewritten(
+    contents: bytes,
+    added: Mapping[str, bytes],
+    edit: Callable[[str, bytes], bytes] = lambda _, member: member,
+) -> bytes:
+    """An archive of torch's with other members, and without notes on places in its code.
+
+    The bytes of members are at multiples of 64, as torch has them.
 
     Args:
-        extra: members to add to those that torch calls extra files, packed.
+        added: contents of new members, which are packed, by their names in the archive's folder.
+        edit: contents of an old member, from its whole name and its contents.
     """
     result = io.BytesIO()
     with (
@@ -89,10 +103,10 @@ def without_source_paths(contents: bytes, extra: Mapping[str, bytes] | None = No
             begin = result.tell() + HEADER + len(member.filename.encode())
             padding = -(begin + FIELD.size) % ALIGNMENT
             kept.extra = FIELD.pack(PADDING, padding) + bytes(padding)
-            archive.writestr(kept, source.read(member))
+            archive.writestr(kept, edit(member.filename, source.read(member)))
         root = source.namelist()[0].split("/")[0]
-        for name, added in (extra or {}).items():
-            archive.writestr(f"{root}/extra/{name}", added, zipfile.ZIP_DEFLATED)
+        for name, new in added.items():
+            archive.writestr(f"{root}/{name}", new, zipfile.ZIP_DEFLATED)
     return result.getvalue()
 
 

@@ -88,18 +88,18 @@ def _set(
     virials = _array(folder / "virial.npy", nframes, 9)
     mixed = _array(folder / "real_atom_types.npy", nframes, natoms)
     for k in range(nframes):
-        kind = types if mixed is None else mixed[k].astype(np.int64)
-        if mixed is not None and (kind != mixed[k]).any():
+        species = types if mixed is None else mixed[k].astype(np.int64)
+        if mixed is not None and (species != mixed[k]).any():
             raise Failure(f"frame {k} of '{folder}': its types are {mixed[k]}, expected integers")
-        real = np.ones(natoms, dtype=bool) if mixed is None else kind >= 0
-        wrong = kind[real & ((kind < 0) | (kind >= len(elements)))]
+        real = np.ones(natoms, dtype=bool) if mixed is None else species >= 0
+        wrong = species[real & ((species < 0) | (species >= len(elements)))]
         if len(wrong):
             raise Failure(
                 f"frame {k} of '{folder}' has an atom of type {wrong[0]}, expected 0 to "
                 f"{len(elements) - 1}, of which type_map.raw knows the elements"
             )
         yield Labelled(
-            elements[kind[real]],
+            elements[species[real]],
             coordinates[k].reshape(-1, 3)[real],
             box[k].reshape(3, 3) if box is not None and periodic else np.zeros((3, 3)),
             np.full(3, periodic),

@@ -52,7 +52,7 @@ class WrapReport:
 
     @property
     def ok(self) -> bool:
-        """Always: what is not proved is not written."""
+        """Always: what fails the verification is not written."""
         return True
 
     def data(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def wrap(
         family=foreign.family,
         model=replace(chosen.info, file=fspath(output)),
         engine=chosen.engine.description,
-        proof=_proof(foreign),
+        proof=_basis(foreign),
         energy_difference=energy,
         force_difference=force,
         told=told,
@@ -206,7 +206,7 @@ def _speeds(chosen: Choice, scripted: Choice | None) -> dict[str, str]:
     }
 
 
-def _proof(foreign: Foreign) -> str:
+def _basis(foreign: Foreign) -> str:
     return "the code of the original" if foreign.evaluate else "the reference of this project"
 
 
@@ -232,7 +232,7 @@ def _differences(source: str, draft: Path, foreign: Foreign, chosen: Choice) -> 
         if not difference <= gate:
             raise Failure(
                 f"'{source}' is not what it was taken for ({foreign.family}): {what} differ by "
-                f"{difference:.1e} from those of {_proof(foreign)} on a random cluster, allowed "
+                f"{difference:.1e} from those of {_basis(foreign)} on a random cluster, allowed "
                 f"{gate:.1e}; nothing was written"
             )
         differences.append(difference)

@@ -10,8 +10,6 @@ doi:10.1021/acs.jctc.5c00340 (DeePMD-kit v3).
 
 from __future__ import annotations
 
-import io
-import zipfile
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from ase import Atoms
 from ase.data import atomic_numbers
 
 from pwmlff.models import DP
+from pwmlff.models.saving import rewritten
 from pwmlff.report import Failure
 from pwmlff.wrap.foreign import Foreign, Numbers, Source
 
@@ -50,20 +49,13 @@ def without_operators(contents: bytes, class_name: str) -> bytes:
     """
     if not class_name.startswith(CLASS):
         return contents
-    result = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(contents)) as source,
-        zipfile.ZipFile(result, "w") as archive,
-    ):
-        code = f"{source.namelist()[0].partition('/')[0]}/code/__torch__"
-        for name in source.namelist():
-            member = source.read(name)
-            if name.startswith(code) and name.endswith(".py"):
-                member = member.replace(b"ops.deepmd.", b"__torch__.deepmd_operators.")
-            if not name.endswith(".debug_pkl"):  # places in that code
-                archive.writestr(name, member)
-        archive.writestr(f"{code}/deepmd_operators.py", OPERATORS)
-    return result.getvalue()
+
+    def edit(name: str, member: bytes) -> bytes:
+        if not name.endswith(".py"):
+            return member
+        return member.replace(b"ops.deepmd.", b"__torch__.deepmd_operators.")
+
+    return rewritten(contents, {"code/__torch__/deepmd_operators.py": OPERATORS.encode()}, edit)
 
 
 def read(source: Source) -> Foreign | None:

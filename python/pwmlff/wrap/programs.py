@@ -31,7 +31,7 @@ class _Program:
     """A command that writes a TorchScript file.
 
     Attributes:
-        of: what the files are that it reads.
+        source: what the files are that it reads.
         package: what pip installs for it.
         name: of the command.
         words: what it is given, and the file that it will write, for a file and the head of a model
@@ -39,7 +39,7 @@ class _Program:
         code: what the Python beside it runs in its place; empty for the command itself.
     """
 
-    of: str
+    source: str
     package: str
     name: str
     words: Callable[[Path, str], tuple[Sequence[object], Path]]
@@ -89,7 +89,7 @@ def translate(path: str, head: str = "") -> bytes | None:
     found = interpreter.find_program(program.name)
     if found is None:
         raise Failure(
-            f"'{path}' is {program.of}, which its own program has to open: found no "
+            f"'{path}' is {program.source}, which its own program has to open: found no "
             f"'{program.name}' on the PATH; pip install {program.package}, here or in an "
             "environment whose bin is put on the PATH"
         )
@@ -108,7 +108,7 @@ def translate(path: str, head: str = "") -> bytes | None:
         if done.returncode or not target.is_file():
             said = (done.stdout + done.stderr).strip().splitlines()[-SAID:]
             raise Failure(
-                "\n".join([f"{program.name} makes nothing of '{path}', {program.of}:", *said])
+                "\n".join([f"{program.name} makes nothing of '{path}', {program.source}:", *said])
             )
         return target.read_bytes()
 
