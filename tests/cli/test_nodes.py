@@ -102,7 +102,7 @@ def test_fault(nodes: Nodes, undisturbed: Path, tmp_path: Path, lj_models, numbe
     generator = random.Random(number)
     text, limit = MELT.format(models=" ".join(lj_models), steps=STEPS), ()
     if fault == "time limit":  # which has to come before the end, on any machine
-        text, limit = text.replace("sleep 0.1", "sleep 0.5"), ("--time-limit", 8)
+        text, limit = text.replace("sleep 0.25", "sleep 0.5"), ("--time-limit", 8)
     (tmp_path / "in.melt").write_text(text)
     started = start(tmp_path, nodes, *limit)
     said = tmp_path / "logs" / "rank.0" / "stdout"

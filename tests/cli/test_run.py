@@ -1,4 +1,4 @@
-"""`pwmlff run`: command lines of both families, logs, signals, and ranks that die."""
+"""`pwmlff run`: logs, signals, time limits, partitions, and ranks that die."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import json
 import os
 import random
 import signal
-import struct
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from harness import COMMAND, TIMEOUT, thorough
 from pwmlff import lmp, plugin
-from pwmlff.mpirun import Host, Mpirun, Wish, outputs
 from pwmlff.progress import Progress
 from pwmlff.run import watcher
-from pwmlff.run.causes import explain, lammps_errors, of_input
+from pwmlff.run.causes import explain, of_input
 from pwmlff.run.record import Attempt, Record
-from pwmlff.run.restarts import MAGIC, newest_restart, step_of
 from pwmlff.run.supervisor import clean, end_of_time, seconds_of
 
 # The state that another start goes on from is in the restart file; the rest is said again.
@@ -37,7 +36,7 @@ fix 1 all nve
 timestep 0.0005
 thermo 10
 thermo_modify format float %.17g
-run {steps} upto every 20 "shell test -e go || sleep 0.1"
+run {steps} upto every 20 "shell test -e go || sleep 0.25"
 """
 GO = "go"  # a run waits now and then while there is no file of this name
 
@@ -110,28 +109,26 @@ class Started:
             cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, env={**os.environ, **environment},
         )  # fmt: skip
-        self.seen: set[int] = set()
+        self.seen: set[psutil.Process] = set()
 
     def ranks(self) -> list[int]:
         """Process IDs of all lmp."""
-        parents: dict[int, list[int]] = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            parents.setdefault(parent, []).append(int(stat.parent.name))
-        todo, found = [self.process.pid], []
-        while todo:
-            for child in parents.get(todo.pop(), []):
-                todo.append(child)
-                self.seen.add(child)
-                try:
-                    if Path(f"/proc/{child}/exe").readlink() == Path(lmp.program().path).resolve():
-                        found.append(child)
-                except (FileNotFoundError, PermissionError):
-                    continue
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            self.seen.add(child)
+            with suppress(psutil.Error):
+                if Path(child.exe()) == Path(lmp.program().path).resolve():
+                    found.append(child.pid)
         return sorted(found)
+
+    def left(self) -> list[psutil.Process]:
+        """What still runs of that; not what init has only not yet taken notice of the end of."""
+        found = []
+        for child in self.seen:
+            with suppress(psutil.NoSuchProcess):
+                if child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+                    found.append(child)
+        return found
 
     def wait_for_step(self, logs: str, step: int) -> list[int]:
         """Process IDs of the two ranks once the log in a folder has come to a step."""
@@ -151,7 +148,7 @@ class Started:
     def finish(self) -> dict:
         """Wait for the end; no process may be left."""
         output, errors = self.process.communicate(timeout=TIMEOUT)
-        assert not [pid for pid in self.seen if Path(f"/proc/{pid}").exists()]
+        assert not self.left()
         assert output, errors
         return json.loads(output) | {"returncode": self.process.returncode}
 
@@ -349,7 +346,7 @@ def test_killed_itself(melt, undisturbed: Path, tmp_path: Path):
     first.process.communicate(timeout=TIMEOUT)
     (tmp_path / GO).touch()
     second = Started(tmp_path, *SUPERVISED).finish()
-    assert not [pid for pid in first.seen if Path(f"/proc/{pid}").exists()]
+    assert not first.left()
     assert second["returncode"] == 0
     assert second["attempts"][1]["restart"]
     assert_as_if_nothing_had_been(tmp_path, undisturbed, starts=2)
@@ -375,73 +372,6 @@ def test_start_over_or_go_on(process, melt, tmp_path: Path):
     found = process("run", *SUPERVISED, "--resume", "never", "--json")
     assert [a["restart"] for a in found.json["attempts"]] == [None]
     assert process("run", *SUPERVISED, "--resume", "absent").returncode == 2
-
-
-def newest(patterns: list[str], began: float) -> str | None:
-    """Of one partition."""
-    return next(iter(newest_restart([patterns], began)), None)
-
-
-def test_restart_files(tmp_path: Path, monkeypatch):
-    """The newest complete one of this run."""
-    monkeypatch.chdir(tmp_path)
-    body = MAGIC + b"state" * 10
-    now = time.time()
-    for name, text, age in (
-        ("r.100", body + MAGIC, 50), ("r.200", body + MAGIC, 5), ("r.300", body, 1),
-        ("r.900", body + MAGIC, 1000), ("r.txt", b"notes", 0), ("empty.1", MAGIC, 0),
-    ):  # fmt: skip
-        Path(name).write_bytes(text)
-        os.utime(name, (now - age, now - age))
-    assert newest(["r.*"], now - 100) == "r.200"
-    assert newest(["r.*"], now - 2) is None
-    assert newest(["empty.*", "absent/r.*"], 0.0) is None
-    assert newest(["r.100", "r.900"], 0.0) == "r.100"
-
-
-def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
-    """As LAMMPS writes them; a part that is missing, cut off or of another step does not do."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "in.r").write_text(
-        "region b block 0 5 0 5 0 5\ncreate_box 1 b\ncreate_atoms 1 random 50 1 b\nmass 1 1\n"
-        "fix 1 all nve\nrestart 10 a.%.*.r nfile 2\nrun 30\nrestart 0\n"
-        "restart 10 turn.%.a turn.%.b\nrun 20\n"
-    )
-    found = process("run", "-np", 3, "--no-preflight", "-in", "in.r")
-    assert found.returncode == 0, found.words
-    assert len(list(tmp_path.glob("a.*.30.r"))) == 3  # base, 0 and 1
-    assert newest(["a.%.*.r"], 0.0) == "a.%.30.r"
-    assert newest(["a.%.*.r"], time.time() + 100) is None
-    assert newest(["?.%.*.r"], 0.0) is None  # LAMMPS takes a ? as it is
-    Path("a.1.30.r").unlink()
-    assert newest(["a.%.*.r"], 0.0) == "a.%.20.r"
-    whole = Path("a.0.20.r").read_bytes()
-    Path("a.0.20.r").write_bytes(whole[:-1])
-    assert newest(["a.%.*.r"], 0.0) == "a.%.10.r"
-    turns = ["turn.%.a", "turn.%.b"]
-    assert newest(turns, 0.0) == "turn.%.b"
-    assert [step_of(name) for name in ("a.%.10.r", *turns)] == [10, 40, 50]
-    os.utime("turn.2.b", (1e9, 1e9))  # died before rank 2 wrote anew
-    assert newest(turns, 0.0) == "turn.%.a"
-    (tmp_path / "in.r").write_text("read_restart turn.%.a\nfix 1 all nve\nrun 0\n")
-    found = process("run", "-np", 1, "--no-preflight", "--json", "-in", "in.r")
-    assert found.json["attempts"][0]["step"] == 40
-
-
-def test_restart_files_of_partitions(tmp_path: Path, monkeypatch):
-    """Of one step, and not of a later one than partitions have gone back to since."""
-    monkeypatch.chdir(tmp_path)
-    revision, step = struct.pack("=2i", 1, 3), "=iq"
-    for k, found, when in ((0, 20, 2), (0, 40, 4), (1, 20, 3), (1, 40, 7)):
-        header = MAGIC + revision + struct.pack(step, 5, found)
-        Path(f"r.{k}.{found}").write_bytes(header + MAGIC)
-        os.utime(f"r.{k}.{found}", (when, when))
-    patterns = [["r.0.*"], ["r.1.*"]]
-    assert newest_restart(patterns, 0.0) == ("r.0.40", "r.1.40")
-    assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.20", "r.1.20")
-    os.utime("r.0.40", (6, 6))
-    assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.40", "r.1.40")
-    assert newest_restart(patterns, 0.0, [(1.0, 0), (8.0, 0)]) == ()
 
 
 def test_partitions(process, tmp_path: Path):
@@ -480,14 +410,14 @@ def test_partitions_go_on(lj_models, tmp_path: Path):
     (quiet / GO).touch()
     assert Started(quiet, *PARTITIONS).finish()["returncode"] == 0
 
-    def at(step: int) -> bool:
+    def reached(step: int) -> bool:
         return all((progress_of(disturbed / f"screen.{k}").step or 0) >= step for k in (0, 1))
 
     first = Started(disturbed, *PARTITIONS, "--retries", 1)
-    wait_for(lambda: at(60), "never came to step 60")
+    wait_for(lambda: reached(60), "never came to step 60")
     os.kill(first.ranks()[1], signal.SIGKILL)
     wait_for((disturbed / "logs" / "retry.1").exists, "did not start again")
-    wait_for(lambda: at(120), "never came to step 120")
+    wait_for(lambda: reached(120), "never came to step 120")
     wait_for((disturbed / "logs" / "heartbeat.1").exists, "no heartbeat")
     wait_for((disturbed / "logs" / "heartbeat.0").exists, "no heartbeat")
     first.process.send_signal(signal.SIGTERM)
@@ -575,65 +505,6 @@ def test_only_what_ranks_wrote_is_removed(tmp_path: Path):
         (tmp_path / name).touch()
     clean(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data", "rank.3.txt", "rank.notes"]
-
-
-LAYOUTS = {
-    "MPICH, Open MPI 4": ("rank.{:02}/stdout", "rank.{:02}/stderr"),
-    "Open MPI 5": ("rank.prterun-n1.x.org-7@1.{:02}.out", "rank.prterun-n1.x.org-7@1.{:02}.err"),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_outputs_of_ranks(tmp_path: Path, layout: str):
-    """By number, both streams, not those of other starts or other files."""
-    for k in range(11):
-        for name in LAYOUTS[layout]:
-            path = tmp_path / name.format(k)
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(f"ERROR: {k} in {'err' in name}\n")
-    (tmp_path / "retry.1" / "rank.0").mkdir(parents=True)
-    (tmp_path / "retry.1" / "rank.0" / "stdout").touch()
-    (tmp_path / "rank.notes").touch()
-    for stream, name in zip(("stdout", "stderr"), LAYOUTS[layout], strict=True):
-        expected = {k: tmp_path / name.format(k) for k in range(11)}
-        assert outputs(tmp_path, stream) == expected
-        assert list(outputs(tmp_path, stream)) == list(range(11))
-    assert len(lammps_errors(tmp_path)) == 22
-
-
-WISH = Wish(
-    ["lmp", "-in", "in.x"], 4, [Host("a", 2), Host("b", 2)], "core", Path("D"), True,
-    {"OMP_NUM_THREADS": "2"}, ["-extra"],
-)  # fmt: skip
-LINES = {
-    ("hydra", (5, 0)): "-n 4 -hosts a:2,b:2 -bind-to core -genv OMP_NUM_THREADS 2 "
-    "-outfile-pattern D/rank.%r/stdout -errfile-pattern D/rank.%r/stdout",
-    ("openmpi", (4, 1, 4)): "-np 4 --host a:2,b:2 --bind-to core -x OMP_NUM_THREADS=2 "
-    "--output-filename D:nojobid,nocopy --merge-stderr-to-stdout",
-    ("openmpi", (5, 0, 1)): "-np 4 --host a:2,b:2 --bind-to core -x OMP_NUM_THREADS=2 "
-    "--output file=D/rank:nocopy,merge",
-}
-
-
-@pytest.mark.parametrize("family,version", LINES)
-def test_command_lines(family: str, version: tuple[int, ...]):
-    found = Mpirun("mpirun", family, version).command(WISH)
-    assert " ".join(found) == f"mpirun {LINES[family, version]} -extra lmp -in in.x"
-
-
-def test_hosts_that_ssh_leads_to(monkeypatch):
-    """Only there is a host that ssh does not reach a lost one."""
-    for name in ("SLURM_JOB_ID", "HYDRA_LAUNCHER"):
-        monkeypatch.delenv(name, raising=False)
-    hydra = Mpirun("mpirun", "hydra", (5, 0))
-    assert hydra.by_ssh(["-iface", "eth0"])
-    assert not hydra.by_ssh(["-launcher", "fork"])
-    assert not Mpirun("mpirun", "openmpi", (5, 0)).by_ssh([])
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert not hydra.by_ssh([])
-    monkeypatch.delenv("SLURM_JOB_ID")
-    monkeypatch.setenv("HYDRA_LAUNCHER", "rsh")
-    assert not hydra.by_ssh([])
 
 
 def test_open_mpi_stand_in(process, melt, tmp_path: Path):

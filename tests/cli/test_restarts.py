@@ -1,0 +1,77 @@
+"""Restart files of LAMMPS: the newest complete one, of one partition and of several."""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from pathlib import Path
+
+from pwmlff.run.restarts import MAGIC, newest_restart, step_of
+
+
+def newest(patterns: list[str], began: float) -> str | None:
+    """Of one partition."""
+    return next(iter(newest_restart([patterns], began)), None)
+
+
+def test_restart_files(tmp_path: Path, monkeypatch):
+    """The newest complete one of this run."""
+    monkeypatch.chdir(tmp_path)
+    body = MAGIC + b"state" * 10
+    now = time.time()
+    for name, text, age in (
+        ("r.100", body + MAGIC, 50), ("r.200", body + MAGIC, 5), ("r.300", body, 1),
+        ("r.900", body + MAGIC, 1000), ("r.txt", b"notes", 0), ("empty.1", MAGIC, 0),
+    ):  # fmt: skip
+        Path(name).write_bytes(text)
+        os.utime(name, (now - age, now - age))
+    assert newest(["r.*"], now - 100) == "r.200"
+    assert newest(["r.*"], now - 2) is None
+    assert newest(["empty.*", "absent/r.*"], 0.0) is None
+    assert newest(["r.100", "r.900"], 0.0) == "r.100"
+
+
+def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
+    """As LAMMPS writes them; a part that is missing, cut off or of another step does not do."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.r").write_text(
+        "region b block 0 5 0 5 0 5\ncreate_box 1 b\ncreate_atoms 1 random 50 1 b\nmass 1 1\n"
+        "fix 1 all nve\nrestart 10 a.%.*.r nfile 2\nrun 30\nrestart 0\n"
+        "restart 10 turn.%.a turn.%.b\nrun 20\n"
+    )
+    found = process("run", "-np", 3, "--no-preflight", "-in", "in.r")
+    assert found.returncode == 0, found.words
+    assert len(list(tmp_path.glob("a.*.30.r"))) == 3  # base, 0 and 1
+    assert newest(["a.%.*.r"], 0.0) == "a.%.30.r"
+    assert newest(["a.%.*.r"], time.time() + 100) is None
+    assert newest(["?.%.*.r"], 0.0) is None  # LAMMPS takes a ? as it is
+    Path("a.1.30.r").unlink()
+    assert newest(["a.%.*.r"], 0.0) == "a.%.20.r"
+    whole = Path("a.0.20.r").read_bytes()
+    Path("a.0.20.r").write_bytes(whole[:-1])
+    assert newest(["a.%.*.r"], 0.0) == "a.%.10.r"
+    turns = ["turn.%.a", "turn.%.b"]
+    assert newest(turns, 0.0) == "turn.%.b"
+    assert [step_of(name) for name in ("a.%.10.r", *turns)] == [10, 40, 50]
+    os.utime("turn.2.b", (1e9, 1e9))  # died before rank 2 wrote anew
+    assert newest(turns, 0.0) == "turn.%.a"
+    (tmp_path / "in.r").write_text("read_restart turn.%.a\nfix 1 all nve\nrun 0\n")
+    found = process("run", "-np", 1, "--no-preflight", "--json", "-in", "in.r")
+    assert found.json["attempts"][0]["step"] == 40
+
+
+def test_restart_files_of_partitions(tmp_path: Path, monkeypatch):
+    """Of one step, and not of a later one than partitions have gone back to since."""
+    monkeypatch.chdir(tmp_path)
+    revision, step = struct.pack("=2i", 1, 3), "=iq"
+    for k, found, when in ((0, 20, 2), (0, 40, 4), (1, 20, 3), (1, 40, 7)):
+        header = MAGIC + revision + struct.pack(step, 5, found)
+        Path(f"r.{k}.{found}").write_bytes(header + MAGIC)
+        os.utime(f"r.{k}.{found}", (when, when))
+    patterns = [["r.0.*"], ["r.1.*"]]
+    assert newest_restart(patterns, 0.0) == ("r.0.40", "r.1.40")
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.20", "r.1.20")
+    os.utime("r.0.40", (6, 6))
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.40", "r.1.40")
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (8.0, 0)]) == ()
