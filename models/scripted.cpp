@@ -51,21 +51,32 @@ c10::IValue moved(const c10::IValue &value, c10::Device device)
   return value;
 }
 
-}    // namespace
-
-std::string open_torch_cuda()
+std::filesystem::path torch_library(const char *name)
 {
   Dl_info info{};
   dladdr(reinterpret_cast<const void *>(&at::set_num_threads), &info);
-  const auto path = std::filesystem::path(info.dli_fname).parent_path() / CUDA_LIBRARY;
+  return std::filesystem::path(info.dli_fname).parent_path() / name;
+}
+
+}    // namespace
+
+std::string open_torch_library(const char *name)
+{
+  const auto path = torch_library(name);
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return {};
+  const char *reason = dlerror();
+  return "cannot open " + path.string() + ": " + (reason ? reason : "");
+}
+
+std::string open_torch_cuda()
+{
+  const auto path = torch_library(CUDA_LIBRARY);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
     return "this torch has no CUDA (no " + path.string() +
            "); install the CUDA build of the same release";
-  if (!dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
-    const char *reason = dlerror();
-    return "cannot open " + path.string() + ": " + (reason ? reason : "");
-  }
+  std::string failure = open_torch_library(CUDA_LIBRARY);
+  if (!failure.empty()) return failure;
   if (!at::globalContext().hasCUDA())
     return "torch sees no GPU through its own CUDA, or a pair_style on the CPU came first in this "
            "process; give the one on GPUs first";
@@ -173,7 +184,7 @@ at::Tensor Scripted::upload(std::size_t argument, const at::Tensor &host)
 c10::IValue Scripted::forward(std::vector<c10::IValue> inputs)
 {
   const c10::DeviceGuard guard(device_);
-  // The optimising executor specialises for tensor sizes, which change with every neighbor list:
+  // The optimizing executor specializes for tensor sizes, which change with every neighbor list:
   // without it the same code takes between two thirds and half the time.
   const torch::jit::GraphOptimizerEnabledGuard plain_executor(false);
   const c10::AutoGradMode derivatives(true);

@@ -2,7 +2,7 @@
 
 // TorchScript on a device: the CPU, or one GPU.
 //
-// Everything here speaks to torch through its device-generic interfaces, so the same binary runs
+// Everything here uses torch through its device-generic interfaces, so the same binary runs
 // with a torch that has CUDA and with one that has not.
 
 #ifndef PWMLFF_SCRIPTED_H
@@ -21,6 +21,10 @@ namespace pwmlff::models {
 /// current one of this thread.
 /// @throws std::runtime_error that says what is missing
 c10::Device torch_gpu(int gpu);
+
+/// Open one of torch's libraries that this process may not have yet, from the folder of the others.
+/// @return empty, or in one line why it does not open
+std::string open_torch_library(const char *name);
 
 /// Move a module with all tensors that it holds: parameters, buffers, and what module.to() leaves
 /// behind, namely tensors that are plain attributes, alone or in lists, tuples and dictionaries.

@@ -78,7 +78,16 @@ CompiledEdge::CompiledEdge(const EdgeTorchScript &original, const std::string &p
     EdgeTorchScript(original)
 {
   const Temporary file(package);
-  loader = std::make_shared<torch::inductor::AOTIModelPackageLoader>(file.path());
+  const auto opened = [&file] {
+    return std::make_shared<torch::inductor::AOTIModelPackageLoader>(file.path());
+  };
+  try {
+    loader = opened();
+  } catch (const std::exception &) {
+    // Most compilers have it ask for this library, which is empty, but loads torch's CUDA as well.
+    if (!open_torch_library("libtorch.so").empty()) throw;
+    loader = opened();
+  }
 }
 
 std::string CompiledEdge::engine() const

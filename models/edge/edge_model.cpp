@@ -122,8 +122,8 @@ EdgeModel::EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions 
   info_ = original.info();
   if (options.engine == Engine::fused)
     throw std::runtime_error("model file " + in_quotes(info_.file) +
-                             " is of kind EDGE, which runs through its own TorchScript only; use "
-                             "engine auto or torchscript");
+                             " is of kind EDGE, which the fused engine does not run; use engine "
+                             "auto or torchscript");
   if (options.engine != Engine::automatic) return;
   try {
     package = compiled_code(file);

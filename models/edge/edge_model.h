@@ -60,9 +60,8 @@ class EdgeTorchScript : public Model {
   Evaluation result{};
 };
 
-/// The same where it belongs: on the GPU of the options, or with the machine code of the file on
-/// the CPU, after that has proved to give what the TorchScript gives on the CPU, which runs
-/// otherwise.
+/// The same on the GPU of the options, or with the machine code of the file on the CPU, where that
+/// passes its verification against the TorchScript on the CPU; else that TorchScript.
 class EdgeModel : public Model {
  public:
   /// @throws std::runtime_error where the file does not keep to the contract, or where the engine

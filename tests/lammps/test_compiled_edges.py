@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +32,15 @@ def engine() -> str:
     return "automatic"
 
 
+def compiler(folder: Path, line: str):
+    """Compile with the usual compiler, but have it run this line of a shell script first."""
+    usual = config.cpp.cxx[1]
+    script = folder / Path(usual).name  # torch goes by the name
+    script.write_text(f'#!/bin/sh\n{line}\nexec {usual} "$@"\n')
+    script.chmod(0o755)
+    return config.patch({"cpp.cxx": (None, str(script))})
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """A file with machine code, and its name and contents; the file it was made of; another one."""
@@ -40,7 +50,10 @@ def models(tmp_path_factory):
     for name, seed in (("plain", 0), ("other", 1)):
         model = MessagePassing([8, 72], 3.0, 2, seed)
         torch.jit.script(model).save(folder / f"{name}.pt")
-    report = wrap(folder / "plain.pt", folder / "compiled.pt", compiled=True)
+    # The code is to ask for libraries that it does not call, as that of most compilers does.
+    linking = 'case $* in *-shared*) set -- -Wl,--no-as-needed "$@";; esac'
+    with compiler(folder, linking):
+        report = wrap(folder / "plain.pt", folder / "compiled.pt", compiled=True)
     assert report.engine == "compiled, float64"
     assert report.force_difference < 1e-12
     assert report.told["speed"].endswith(" ms as TorchScript")
@@ -129,6 +142,11 @@ def test_what_cannot_be_compiled_is_told(tmp_path, models):
     torch.jit.script(Odd([8, 72], 3.0)).save(tmp_path / "odd.pt")
     with pytest.raises(Failure, match=r"odd.pt' cannot be compiled by torch: "):
         wrap(tmp_path / "odd.pt", tmp_path / "a.pt", compiled=True)
+    told = "a.h:4:10: fatal error: no omp.h\n1 error generated."
+    broken = f"case $* in *--version*) ;; *) echo '{told}'; exit 1;; esac"
+    refused = pytest.raises(Failure, match=r"by torch: error: no omp.h$")
+    with compiler(tmp_path, broken), refused:
+        wrap(models[0] / "other.pt", tmp_path / "a.pt", compiled=True)
     BINARY.model().save(tmp_path / "dp.pt")
     with pytest.raises(Failure, match=r"keeps a contract of this project: use it as it is$"):
         wrap(tmp_path / "dp.pt", tmp_path / "a.pt", compiled=True)

@@ -11,6 +11,7 @@ Source: Ansel et al. 2024, doi:10.1145/3620665.3640366 (PyTorch 2).
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 import zipfile
@@ -31,6 +32,8 @@ VECTORS = {"AVX512": 512, "AVX2": 256}
 #: Numbers of nodes and edges of the example, which no width of a net is likely to be: what is equal
 #: is taken for the same.
 NODES, EDGES = 1019, 2003
+#: Of what a C++ compiler says; what comes after it follows from it.
+FIRST_ERROR = re.compile(r"^.*\b(error: .+)$", re.MULTILINE)
 MOST = {"nodes": 10**7, "edges": 10**8}
 
 
@@ -66,7 +69,9 @@ def compile_edges(module: torch.jit.ScriptModule) -> tuple[str, bytes]:
         except CannotRun as error:
             raise ValueError(str(error)) from error
         except Exception as error:  # of whatever part of the compiler
-            raise ValueError(f"cannot be compiled by torch: {last_line(error)}") from error
+            told = FIRST_ERROR.search(str(error))
+            reason = told[1] if told else last_line(error)
+            raise ValueError(f"cannot be compiled by torch: {reason}") from error
         _without_sources(package)
         contents = package.read_bytes()
     release = ".".join(torch.__version__.split(".")[:2])
