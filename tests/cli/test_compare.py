@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
+from ase.build import bulk
 from ase.io import write
 
+from cpp import ROOT
 from edge_models import MessagePassing
 from pwmlff import lmp, plugin
 from pwmlff.compare import short_names
+from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
+FAST = ("--np", "1", "--engine", "fused", "--precision", "exact", "--json")
 
 
 def test_every_combination(pwmlff, binary: Path, tmp_path: Path):
@@ -92,6 +96,20 @@ def test_fails_where_the_file_is_something_else(pwmlff, tmp_path: Path):
     assert "is not what the fused engine computes" in asked.json["cases"][0]["failure"]
 
 
+def test_gate_of_one_atom_in_mixed_precision(pwmlff, tmp_path: Path):
+    """A share of the largest, as when the pair style loads it: float32 nets and moments round."""
+    atoms = bulk("HfO2", "fluorite", a=5.08, cubic=True).repeat(2)
+    atoms.rattle(0.1)
+    write(tmp_path / "a.extxyz", atoms)
+    model = ROOT / "examples" / "hfo2" / "a.pt"
+    found = pwmlff("compare", model, "--data", "a.extxyz", *FAST, "--precision", "mixed")
+    assert found.returncode == 0, found.words
+    (case,) = found.json["cases"]
+    largest = np.abs(evaluate(model, atoms).atom_energy).max()
+    assert case["gates"]["atom_energy"] == pytest.approx(5e-6 * largest)
+    assert case["gates"]["energy"] == 1e-6
+
+
 def test_own_gates(pwmlff, binary: Path, tmp_path: Path):
     write(tmp_path / "a.xyz", BINARY.atoms(), format="extxyz")
     arguments = ("compare", "model.pt", "--data", "a.xyz", "--np", "1", "--engine", "fused")
@@ -111,9 +129,6 @@ def test_elements_and_reduced_units(pwmlff, lj_models, tmp_path: Path):
     ]))  # fmt: skip
     found = pwmlff("compare", lj_models[0], "--data", "ar.extxyz", *fast)
     assert found.returncode == 0, found.output
-
-
-FAST = ("--np", "1", "--engine", "fused", "--precision", "exact", "--json")
 
 
 def test_structures_that_bring_types_along(pwmlff, binary: Path, tmp_path: Path):
