@@ -22,7 +22,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import devices, interpreter, lmp, mpirun, plugin
+from pwmlff import devices, interpreter, lmp, mpirun, plugin, ranks
 from pwmlff.report import Failure
 
 TIMEOUT = 60  # seconds for one program to answer
@@ -183,10 +183,10 @@ def family_of(text: str) -> str:
 def check_lmp(machine: Machine) -> Row:
     """Is there an lmp, and which?"""
     name = "lmp"
-    beside, first = Path(sys.executable).with_name("lmp"), shutil.which("lmp")
-    if machine.lmp_path is None and beside.is_file() and first and Path(first) != beside:
+    own, first = Path(sys.executable).with_name("lmp"), shutil.which("lmp")
+    if machine.lmp_path is None and own.is_file() and first and Path(first) != own:
         return Row(
-            name, WARNING, f"{first} comes first on PATH, not {beside}",
+            name, WARNING, f"{first} comes first on PATH, not {own}",
             "activate the environment of this Python, or call lmp by its path",
         )  # fmt: skip
     return Row(name, OK, f"{machine.program.path}, {machine.lammps}")
@@ -217,8 +217,12 @@ def check_mpi(machine: Machine) -> Row:
     name = "MPI family"
     found = {"lmp": machine.lmp_mpi, "plugin": machine.build["mpi"]}
     found["mpirun"] = FAMILIES[mpirun.find(machine.mpirun_path).family]
-    code = "from mpi4py import MPI; print(MPI.Get_library_version())"
-    library = _run(interpreter.command(code))
+    probe = interpreter.command("from mpi4py import MPI; print(MPI.Get_library_version())")
+    library = None
+    if found["mpirun"] == "Open MPI":  # as ranks that it starts are led to it
+        library = _run(probe, dict([ranks.OPEN_MPI_ABI]) | os.environ)
+    if library is None or library.returncode != 0:
+        library = _run(probe)
     if library.returncode != 0:
         return Row(
             name, ERROR, f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}",
@@ -247,7 +251,7 @@ def check_torch(machine: Machine) -> Row:
             f"pip install torch=={expected}, or correct {plugin.TORCH_LIB_VARIABLE}",
         )  # fmt: skip
     # The Python package and the C++ distribution.
-    files = [Path(folder).parent / of for of in ("version.py", "build-version")]
+    files = [Path(folder).parent / word for word in ("version.py", "build-version")]
     text = "".join(file.read_text() for file in files if file.is_file())
     version = re.search(r"(?:__version__.*?'|^)([\d.]+)", text)
     cuda = re.search(r"^cuda.*?= *'([\d.]+)'", text, re.MULTILINE)
@@ -376,8 +380,7 @@ def check_plugin(machine: Machine) -> Row:
             name, ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT
         )
     if lmp.STYLE_OPENS in said:
-        commit = plugin.commit(path)
-        return Row(name, OK, f"{path}{f', commit {commit}' if commit else ''}")
+        return Row(name, OK, ", ".join(filter(None, (path, plugin.origin(path)))))
     lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
     text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
     return Row(name, ERROR, text, f"see the text; {machine.remake}")

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import model_file, trial
+from pwmlff import model_file, plugin, trial
 from pwmlff.engine import PRECISIONS, choose
 from pwmlff.report import Failure
 
@@ -51,7 +51,12 @@ class InfoReport:
             }
             for f in self.files
         ]
-        return {"models": models, "failures": self.failures, "ensemble_conflicts": self.conflicts}
+        return {
+            "models": models,
+            "failures": self.failures,
+            "ensemble_conflicts": self.conflicts,
+            "plugin": plugin.origin(plugin.library()),
+        }
 
     def show(self) -> RenderableType:
         """One column for each file."""
@@ -71,6 +76,8 @@ class InfoReport:
         lines += [Text(f"no ensemble: {text}", "red") for text in self.conflicts]
         if len(self.files) > 1 and not lines:
             lines.append(Text("the files can run as an ensemble", "green"))
+        if origin := plugin.origin(plugin.library()):
+            lines.append(Text(f"with {origin}", "dim"))
         return Group(*([table] if rows else []), *lines)
 
 
@@ -115,26 +122,28 @@ _TOLD = ("trained", "on", "RMSE")
 
 def _told(card: dict[str, Any]) -> dict[str, str]:
     """A few lines of a card; nothing of what is not as `train.card.make` writes it."""
-    made = _at(card, str, "made")
+    made = _entry(card, str, "made")
     versions = ", ".join(
         f"{name} {found}"
         for name in ("pair-pwmlff", "torch")
-        if (found := _at(card, str, "versions", name))
+        if (found := _entry(card, str, "versions", name))
     )
     lines = {"trained": ", ".join(filter(None, (made, versions)))}
     data = []
     for which, words in (("train", "{} frames"), ("valid", "validated with {}")):
-        if (frames := _at(card, int, "data", which, "frames")) is not None:
-            files = [f for f in _at(card, list, "data", which, "files") or () if type(f) is str]
+        if (frames := _entry(card, int, "data", which, "frames")) is not None:
+            files = [f for f in _entry(card, list, "data", which, "files") or () if type(f) is str]
             named = f" of {', '.join(files[:3])}" + f" and {len(files) - 3} more" * (len(files) > 3)
             data.append(words.format(frames) + named * bool(files))
     lines["on"] = ", ".join(data)
     errors = []
     for quantity in ("energy", "force", "virial"):
-        both = [_at(card, float, "errors", which, quantity, "rmse") for which in ("train", "valid")]
+        both = [
+            _entry(card, float, "errors", which, quantity, "rmse") for which in ("train", "valid")
+        ]
         if any(value is not None for value in both):
             shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
-            unit = _at(card, str, "errors", "reported_in", quantity) or ""
+            unit = _entry(card, str, "errors", "reported_in", quantity) or ""
             errors.append(f"{quantity} {shown} {unit}".rstrip())
     lines["RMSE"] = ", ".join(errors) + " (train / valid)" * bool(errors)
     # Whoever wrote the file chose these characters: none may steer the terminal.
@@ -145,7 +154,7 @@ def _told(card: dict[str, Any]) -> dict[str, str]:
     return {name: text for name, text in clean.items() if text}
 
 
-def _at(value: Any, kind: Any, *path: str) -> Any:
+def _entry(value: Any, kind: Any, *path: str) -> Any:
     """An entry of nested tables, if it is there and of that type."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None

@@ -44,7 +44,7 @@ _YAML_ROW = re.compile(r"\s*- \[(.*)\]\s*$")
 
 @dataclass(frozen=True)
 class Run:
-    """Thermo output of one run or minimisation.
+    """Thermo output of one run or minimization.
 
     Attributes:
         columns: numbers [rows] of each column, by the names in the log.
@@ -184,7 +184,7 @@ class _Reader:
 
     runs: list[Run] = field(default_factory=list)
     _said: _Said = field(default_factory=_Said)
-    _before: _Said = field(default_factory=_Said)  # the run that is under way
+    _run_said: _Said = field(default_factory=_Said)  # where the run that is under way began
     _announced: bool = False  # the next line is a header
     _names: list[str] | None = None  # of the run that is under way
     _last: list[str] = field(default_factory=list)  # names of the run before
@@ -220,13 +220,13 @@ class _Reader:
         self._close_block()
         rows = np.array(self._rows, dtype=np.float64).reshape(len(self._rows), len(self._names))
         columns = dict(zip(self._names, rows.T.copy(), strict=True))
-        said = self._before
+        said = self._run_said
         self.runs.append(Run(columns, said.units, said.per_atom, said.timestep, finished))
         self._last, self._names, self._rows = self._names, None, []
 
     def _begin(self, names: list[str]) -> None:
         self.end(finished=False)
-        self._names, self._before = names, replace(self._said)
+        self._names, self._run_said = names, replace(self._said)
 
     def _is_header(self, line: str, lines: Sequence[str], k: int) -> bool:
         """Names of columns: after the line about memory, or with numbers below."""
@@ -238,8 +238,8 @@ class _Reader:
         if not (words == self._last or USUAL & set(words)):
             return False
         following = (lines[n] for n in range(k + 1, len(lines)))
-        below = next((row for row in following if not row.startswith("WARNING")), None)
-        return below is None or len(_numbers(below.split()) or ()) == len(words)
+        next_row = next((row for row in following if not row.startswith("WARNING")), None)
+        return next_row is None or len(_numbers(next_row.split()) or ()) == len(words)
 
     def _take_row(self, line: str) -> bool:
         """Numbers of the run that is under way; whether the line is one."""

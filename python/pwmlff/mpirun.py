@@ -255,8 +255,8 @@ def read_hostfile(path: Path) -> list[Host]:
 
 
 def _host(word: str, slots: str) -> Host:
-    name, _, after = word.partition(":")
-    count = slots or after or "1"
+    name, _, rest = word.partition(":")
+    count = slots or rest or "1"
     if not HOST_NAME.fullmatch(name):
         raise Failure(
             f"host {word!r} has the name {name!r}; expected letters, digits, '.', '_' and '-', "

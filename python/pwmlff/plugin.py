@@ -25,7 +25,7 @@ TORCH_LIB_VARIABLE = "PWMLFF_TORCH_LIB"
 #: The number of a rank, as launchers set it. (SLURM_PROCID is set in batch scripts too.)
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")
 #: What build.json says in every case.
-FACTS = ("lammps", "update", "sizes", "mpi", "torch", "cuda")
+FACTS = ("version", "lammps", "update", "sizes", "mpi", "torch", "cuda")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
@@ -112,6 +112,14 @@ def commit(path: str | None) -> str:
     """Commit of the sources that the plugin at this path was compiled from; empty if not known."""
     with contextlib.suppress(ValueError):
         return facts(path).get("commit", "") if path else ""
+    return ""
+
+
+def origin(path: str | None) -> str:
+    """The same with its release, like "pair-pwmlff 0.1.0, commit 0123abcd"; empty if not known."""
+    with contextlib.suppress(ValueError):
+        release = f"pair-pwmlff {facts(path)['version']}" if path else ""
+        return ", commit ".join(filter(None, (release, commit(path))))
     return ""
 
 

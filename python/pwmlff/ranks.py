@@ -34,6 +34,8 @@ LOCAL_RANK = (
     "SLURM_LOCALID",
 )  # fmt: skip
 OPEN_MPI_RANK = "OMPI_COMM_WORLD_RANK"  # set by Open MPI's mpirun alone
+#: Variable and value that lead mpi4py to Open MPI: else it takes the MPICH beside this Python.
+OPEN_MPI_ABI = ("MPI4PY_MPIABI", "openmpi")
 TIMEOUT = 120  # seconds for all ranks to answer
 #: Of a plan: ranks, or nodes, times the GPUs of a node, which every rank of it sees.
 MOST_VIEWS = 2**17
@@ -372,10 +374,10 @@ def under_mpirun() -> bool:
 
 
 def mpi() -> ModuleType:
-    """mpi4py's MPI, initialised, of the family that started this process."""
-    if OPEN_MPI_RANK in os.environ:  # else mpi4py takes the MPICH beside this Python
-        os.environ.setdefault("MPI4PY_MPIABI", "openmpi")
-    from mpi4py import MPI  # noqa: PLC0415  initialises MPI
+    """mpi4py's MPI, initialized, of the family that started this process."""
+    if OPEN_MPI_RANK in os.environ:
+        os.environ.setdefault(*OPEN_MPI_ABI)
+    from mpi4py import MPI  # noqa: PLC0415  initializes MPI
 
     return MPI
 

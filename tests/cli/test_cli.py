@@ -204,9 +204,13 @@ def test_version(pwmlff, monkeypatch):
     from pwmlff import __version__, plugin
 
     assert __version__ == version("pair-pwmlff")
+    built = plugin.facts(plugin.library())
+    assert built["version"] == __version__
     for commit, told in (("", ""), ("0123abcd", ", commit 0123abcd")):
-        monkeypatch.setattr(plugin, "commit", lambda _, commit=commit: commit)
+        monkeypatch.setattr(plugin, "facts", lambda _, c=commit: built | {"commit": c})
         assert pwmlff("--version").output == f"pair-pwmlff {__version__}{told}\n"
+    monkeypatch.setattr(plugin, "library", lambda: None)
+    assert pwmlff("--version").output == f"pair-pwmlff {__version__}\n"
 
 
 def test_commit_of_the_sources(tmp_path: Path):

@@ -219,6 +219,22 @@ def test_mpi_of_mpi4py(doctor, tmp_path: Path, text: str, words: str):
     broken(doctor(PYTHONPATH=path), "MPI family", "error", words)
 
 
+def test_mpi4py_is_led_to_open_mpi(doctor, build, other_lmp, tmp_path: Path):
+    """As it is in ranks that this mpirun starts."""
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text(
+        "import os\nopen_mpi = os.environ.get('MPI4PY_MPIABI') == 'openmpi'\n"
+        "class MPI: Get_library_version = lambda: 'Open MPI v5' if open_mpi else 'MPICH Version'\n"
+    )
+    path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+    build(mpi="Open MPI")
+    other = script(tmp_path / "mpirun", "echo 'mpirun (Open MPI) 5.0.1'")
+    lmp_of_it = other_lmp("MPICH Version.*", "Open MPI v5.0.1")
+    row = doctor("--mpirun", other, "--lmp", lmp_of_it, PYTHONPATH=path)["MPI family"]
+    assert row["status"] == "ok", row
+    broken(doctor("--lmp", lmp_of_it, PYTHONPATH=path), "MPI family", "error", "mpi4py MPICH")
+
+
 def test_families():
     assert family_of("MPI v3.1: Open MPI v4.1.4, package: Debian") == "Open MPI"
     assert family_of("MPI v3.1: Intel(R) MPI Library 2021.9") == "MPICH"
@@ -349,7 +365,9 @@ def test_plugin_of_the_users_own(doctor, other_lmp, tmp_path: Path):
     (own / "build.json").unlink()
     (own / "build.json").write_text(json.dumps(facts | {"lammps": "2 Aug 2023"}))
     commit = facts["commit"]  # empty where it was compiled outside a clone
-    found = f"{own / plugin.FILE}, commit {commit}" if commit else str(own / plugin.FILE)
+    found = f"{own / plugin.FILE}, pair-pwmlff {facts['version']}" + f", commit {commit}" * bool(
+        commit
+    )
     for named in (own / plugin.FILE, own, own.parent):
         rows = doctor("--plugin", named)
         broken(rows, "LAMMPS version", "error", "compiled for 2 Aug 2023")
