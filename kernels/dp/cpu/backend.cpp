@@ -18,14 +18,14 @@ template <class T> struct Pair {
   Embedding net;
   int sel;                  // slots
   Channels<T> *channels;    // null without a table
-  Buffer<double> beyond;    // [width] G at and beyond the cutoff, that of an empty slot
+  Buffer<double> g_rmax;    // [width] G at and beyond the cutoff, that of an empty slot
 
   Pair(const DPNetwork &network, int index, const SplineTable *table) :
       geometry(pair_geometry(network, index, table)),
       net(network.embedding[index]),
       sel(network.sel[index % network.nspecies()]),
       channels(table ? new Channels<T>(*table, network.width) : nullptr),
-      beyond(network.width)
+      g_rmax(network.width)
   {
     const int width = network.width;
     Buffer<double> scratch(net.scratch_size()),
@@ -33,7 +33,7 @@ template <class T> struct Pair {
     net.evaluate(broadcast(geometry.shift[0]), scratch.get(), value.get(),
                  value.get() + width * lanes<double>);
     // evaluate() has filled it. NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign)
-    for (int m = 0; m < width; ++m) beyond[m] = value[m * lanes<double>];
+    for (int m = 0; m < width; ++m) g_rmax[m] = value[m * lanes<double>];
   }
   Pair(Pair &&) = delete;
   ~Pair() { delete channels; }
@@ -218,15 +218,15 @@ template <class T, class F, int C> class Worker : public DPWorker {
       for (int b = 0; b < nspecies; ++b) {
         if (!pairs[b]) continue;
         const Run &run = run_of(l, b);
-        exact_moments(pairs[b]->net, width, pairs[b]->beyond.get(), edges, run, net_scratch.get(),
+        exact_moments(pairs[b]->net, width, pairs[b]->g_rmax.get(), edges, run, net_scratch.get(),
                       moment, values);
         values += static_cast<std::size_t>(round_up(run.count, lanes<double>)) * 2 * width;
       }
     }
   }
 
-  // Moments with one atom per lane. With G = beyond + g, where g is zero in empty slots,
-  //   sum over slots of R~ (x) G = sum over edges of R~ (x) g + (sum over slots of R~) (x) beyond
+  // Moments with one atom per lane. With G = g_rmax + g, where g is zero in empty slots,
+  //   sum over slots of R~ (x) G = sum over edges of R~ (x) g + (sum over slots of R~) (x) g_rmax
   void collect_moments(bool any_exact)
   {
     for (int b = 0; b < nspecies; ++b)
@@ -244,16 +244,16 @@ template <class T, class F, int C> class Worker : public DPWorker {
           for (int l = 0; l < block->count; ++l) total[l] += exact_sums[(l * 4 + c) * width + m];
         for (int b = 0; b < nspecies; ++b) {
           if (!pairs[b]) continue;
-          const double beyond = pairs[b]->beyond[m];
+          const double g_rmax = pairs[b]->g_rmax[m];
           const double *const slots = &environment[(b * 4 + c) * atoms];
-          for (int l = 0; l < atoms; ++l) total[l] += slots[l] * beyond;
+          for (int l = 0; l < atoms; ++l) total[l] += slots[l] * g_rmax;
         }
         F *const out = &moments[static_cast<std::size_t>(c * width + m) * atoms];
         for (int l = 0; l < atoms; ++l) out[l] = static_cast<F>(total[l] * model.scale);
       }
   }
 
-  // The derivatives by the environment that all edges share: sum over m of dE/dT_cm beyond_m.
+  // The derivatives by the environment that all edges share: sum over m of dE/dT_cm g_rmax[m].
   void share_gradient()
   {
     for (int b = 0; b < nspecies; ++b) {
@@ -261,9 +261,9 @@ template <class T, class F, int C> class Worker : public DPWorker {
       for (int c = 0; c < 4; ++c) {
         double total[atoms] = {};
         for (int m = 0; m < width; ++m) {
-          const double beyond = pairs[b]->beyond[m] * model.scale;
+          const double g_rmax = pairs[b]->g_rmax[m] * model.scale;
           const F *const g = &moment_gradient[static_cast<std::size_t>(c * width + m) * atoms];
-          for (int l = 0; l < atoms; ++l) total[l] += beyond * g[l];
+          for (int l = 0; l < atoms; ++l) total[l] += g_rmax * g[l];
         }
         for (int l = 0; l < atoms; ++l) environment[(b * 4 + c) * atoms + l] = total[l];
       }

@@ -25,8 +25,8 @@ template <class T> class Edges {
  public:
   static constexpr int padding = lanes<T>;
 
-  /// Numbers of type T per edge. They lie in groups of one vector per field, so that all those of
-  /// an edge are at constant distances from each other.
+  /// Numbers of type T per edge. A vector of edges has one vector per field, one after another, so
+  /// that all those of an edge are at constant distances from each other.
   enum Field {
     value_weight,                       // 5 for G; before weigh() the place in the interval
     slope_weight = value_weight + 5,    // 5 for dG/dr; before weigh() 1/spacing
@@ -58,7 +58,7 @@ template <class T> class Edges {
       const double *const xj = x + 3 * static_cast<std::ptrdiff_t>(candidate[k]);
       const double d0 = x0 - xj[0], d1 = x1 - xj[1], d2 = x2 - xj[2];
       found[n] = candidate[k];
-      n += d0 * d0 + d1 * d1 + d2 * d2 < limit;    // without a branch: nobody could predict it
+      n += d0 * d0 + d1 * d1 + d2 * d2 < limit;    // no branch: its prediction would often fail
     }
     double *const px = &dx[begin], *const py = &dy[begin], *const pz = &dz[begin];
     for (int k = 0; k < n; ++k) {
@@ -110,8 +110,8 @@ template <class T> class Edges {
       const auto interval = __builtin_convertvector(y < last ? y : last, Row);
       put(field(e, value_weight), y - __builtin_convertvector(interval, DoubleVector));
       put(field(e, slope_weight), per_spacing);
-      const auto at = interval + __builtin_convertvector(pick(low.first, high.first), Row);
-      __builtin_memcpy(&row[e], &at, sizeof(at));
+      const auto table_row = interval + __builtin_convertvector(pick(low.first, high.first), Row);
+      __builtin_memcpy(&row[e], &table_row, sizeof(table_row));
     }
     for (int c = 0; c < 4; ++c) run.environment[c] = sum<double>(total[c]);
     std::int64_t any = 0;
@@ -119,7 +119,7 @@ template <class T> class Edges {
     return any == 0;
   }
 
-  /// From the place in the interval to the weights of the coefficients (geometry.h).
+  /// From the place in the interval to the weights of the coefficients (pair_terms.h).
   void weigh(const Run &run)
   {
     for (int e = run.begin; e < run.begin + run.count; e += lanes<T>) {
@@ -192,11 +192,11 @@ template <class T> class Edges {
   Buffer<double> dx, dy, dz, q, inv_r, qp;
   Buffer<int> neighbor;    // row of the neighbor
   Buffer<int> row;         // of the first of six coefficients in the table
-  Buffer<T> fields;        // [groups of edges, nfields, lanes]
+  Buffer<T> fields;        // [vectors of edges, nfields, lanes]
   Buffer<T> derivative;    // [4] per edge, for finish()
 
  private:
-  /// Nobody else adds to what a thread adds to.
+  /// No other thread adds to what a thread adds to.
   struct Alone {
     void add(double *target, double value) const { *target += value; }
   };

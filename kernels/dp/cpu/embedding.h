@@ -66,6 +66,7 @@ class Embedding {
       for (int o = 0; o < out; ++o) {
         bias[o] = layer.bias[o];
         step[o] = layer.step[o];
+        stepped |= step[o] != 1.0;
       }
     }
 
@@ -73,10 +74,22 @@ class Embedding {
     {
       weights.apply(f, bias.get(), nf);
       weights.apply(d, nullptr, nd);
-      const int period = residual ? in : 1;
+      // Constants, so that most layers spend no time on either.
+      using Yes = std::true_type;
+      using No = std::false_type;
+      if (stepped)
+        return residual ? output(Yes(), Yes(), f, d, nf, nd) : output(No(), Yes(), f, d, nf, nd);
+      return residual ? output(Yes(), No(), f, d, nf, nd) : output(No(), No(), f, d, nf, nd);
+    }
+
+    template <class Residual, class Stepped>
+    void output(Residual adds, Stepped steps, const double *f, const double *d, double *nf,
+                double *nd) const
+    {
+      const int period = adds ? in : 1;
       for (int o = 0, i = 0; o < out; ++o, i = i + 1 < period ? i + 1 : 0) {
         DoubleVector y, dy;
-        embedding_output(residual, step[o], load(f + i * n), load(d + i * n),
+        embedding_output(adds, steps ? step[o] : 1.0, load(f + i * n), load(d + i * n),
                          tanh<double>(load(nf + o * n)), load(nd + o * n), y, dy);
         store(nf + o * n, y);
         store(nd + o * n, dy);
@@ -85,6 +98,7 @@ class Embedding {
 
     const int in, out;
     const bool residual;
+    bool stepped = false;
     Matrix<double, 1> weights;
     Buffer<double> bias, step;
   };

@@ -6,6 +6,7 @@
 #define PWMLFF_DP_CPU_FITTING_H
 
 #include "../network.h"
+#include "../pair_terms.h"
 #include "layers.h"
 #include "matrix.h"
 
@@ -20,13 +21,13 @@ template <class T, int C> class Fitting {
 
   Fitting(const DPNet &net, int width, int m2) : width(width), m2(m2), depth(0), widest(0)
   {
-    npairs = m2 * (m2 + 1) / 2 + (width - m2) * m2;
+    ndescriptor = descriptor_size(width, m2);
     nlayers = static_cast<int>(net.layers.size()) - 1;
     layers = static_cast<Layer *>(::operator new(sizeof(Layer) * nlayers));
     for (int l = 0; l < nlayers; ++l) {
       const DPLayer &layer = net.layers[l];
       if (l == 0) {
-        new (&layers[l]) Layer(layer, npairs, fold_weights(layer.weight, width, m2).data());
+        new (&layers[l]) Layer(layer, ndescriptor, fold_weights(layer.weight, width, m2).data());
       } else {
         new (&layers[l]) Layer(layer, layer.in, layer.weight.data());
       }
@@ -35,7 +36,7 @@ template <class T, int C> class Fitting {
     }
     const DPLayer &end = net.layers[nlayers];
     last_is_first = nlayers == 0;
-    nlast = last_is_first ? npairs : end.in;
+    nlast = last_is_first ? ndescriptor : end.in;
     last.reserve(nlast);
     const std::vector<double> weight =
         last_is_first ? fold_weights(end.weight, width, m2) : end.weight;
@@ -52,7 +53,7 @@ template <class T, int C> class Fitting {
   /// Numbers of scratch that evaluate() needs.
   std::size_t scratch_size() const
   {
-    return static_cast<std::size_t>(atoms) * (2 * npairs + 2 * depth + 2 * widest);
+    return static_cast<std::size_t>(atoms) * (2 * ndescriptor + 2 * depth + 2 * widest);
   }
 
   /// @param moments [4, width, atoms]
@@ -61,9 +62,9 @@ template <class T, int C> class Fitting {
   void evaluate(const T *moments, T *scratch, double *energy, T *gradient) const
   {
     T *const descriptor = scratch;
-    T *const descriptor_gradient = descriptor + npairs * atoms;
-    T *const values = descriptor_gradient + npairs * atoms;    // outputs of the hidden layers
-    T *const tanhs = values + depth * atoms;                   // and their tanh
+    T *const descriptor_gradient = descriptor + ndescriptor * atoms;
+    T *const values = descriptor_gradient + ndescriptor * atoms;    // outputs of the hidden layers
+    T *const tanhs = values + depth * atoms;                        // and their tanh
     T *const dy = tanhs + depth * atoms;
     T *const dz = dy + widest * atoms;
 
@@ -131,7 +132,7 @@ template <class T, int C> class Fitting {
   };
 
   const int width, m2;
-  int npairs, nlayers, nlast;
+  int ndescriptor, nlayers, nlast;
   std::ptrdiff_t depth, widest;
   bool last_is_first;    // there is no hidden layer
   Layer *layers;

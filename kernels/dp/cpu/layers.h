@@ -56,7 +56,7 @@ template <class Number> struct MomentRows {
 /// D[p] = sum over c of T_cm T_ck for the pairs p = (m, k), k <= m, by k, then m: the descriptor is
 /// symmetric in its first m2 rows (fold_weights).
 /// C vectors of atoms at once.
-/// @param d [npairs, drow]
+/// @param d [ndescriptor, drow]
 template <class T, int C>
 inline void describe(int width, int m2, MomentRows<const T> t, std::ptrdiff_t drow, T *d)
 {
@@ -87,11 +87,11 @@ inline void describe_backward(int width, int m2, MomentRows<const T> t, std::ptr
       }
     for (int m = k; m < width; ++m, d += drow)
       for (int v = 0; v < C; ++v) {
-        const Vec<T> here = load(d + v * lanes<T>);
+        const Vec<T> derivative = load(d + v * lanes<T>);
         for (int c = 0; c < 4; ++c) {
           T *const q = out.at(c, m) + v * lanes<T>;
-          if (m > k) store(q, load(q) + here * axis[c][v]);
-          sum[c][v] += here * load(t.at(c, m) + v * lanes<T>);
+          if (m > k) store(q, load(q) + derivative * axis[c][v]);
+          sum[c][v] += derivative * load(t.at(c, m) + v * lanes<T>);
         }
       }
     for (int c = 0; c < 4; ++c)

@@ -54,8 +54,9 @@ template <class T, int C> class Matrix {
     const T *w = data.get();
     for (int tile = 0, o = 0; tile < tiles; ++tile) {
       const int n = rows(tile);
-      const std::size_t at = static_cast<std::size_t>(o) * columns;
-      choose<rows_max>(n, w, x, bias ? bias + o : nullptr, term ? term + at : nullptr, y + at);
+      const std::size_t offset = static_cast<std::size_t>(o) * columns;
+      choose<rows_max>(n, w, x, bias ? bias + o : nullptr, term ? term + offset : nullptr,
+                       y + offset);
       w += static_cast<std::size_t>(n) * in;
       o += n;
     }

@@ -35,7 +35,7 @@ template <class T> class Channels {
       for (int row = 0; row < rows; ++row)
         for (int m = begin; m < end; ++m)
           *p++ = m < width ? static_cast<T>(table.coef[static_cast<std::size_t>(row) * width + m] -
-                                            table.at_rmax[m])
+                                            table.g_rmax[m])
                            : T(0);
     }
   }
@@ -124,16 +124,16 @@ inline void back_from_moments(int nvectors, const T *stored, int stride, const T
   constexpr int L = lanes<T>;
   const int padded = nvectors * L;
   const int end = run.begin + run.count;
-  const T *here = stored + static_cast<std::size_t>(run.begin) * 2 * L;
+  const T *edge_terms = stored + static_cast<std::size_t>(run.begin) * 2 * L;
   const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(stride) * 2 * L;
   T *out = &edges.derivative[4 * run.begin];
   for (int vector = run.begin; vector < end; vector += L) {
     const T *field = edges.field(vector, 0);
     const int n = end - vector < L ? end - vector : L;
-    for (int l = 0; l < n; ++l, ++field, here += 2 * L, out += 4) {
+    for (int l = 0; l < n; ++l, ++field, edge_terms += 2 * L, out += 4) {
       Vec<T> by_value[4] = {},
              by_slope[4] = {};    // sums over channels of dE/dT_c G and dE/dT_c dG/dr
-      const T *p = here;
+      const T *p = edge_terms;
       for (int v = 0; v < padded; v += L, p += next) {
         Vec<T> value = load(p), slope = load(p + L);
         keep<T>(value);
@@ -154,10 +154,10 @@ inline void back_from_moments(int nvectors, const T *stored, int stride, const T
 
 /// The same by the nets: g and dG/dR~_0 are kept in `stored`, [vectors of edges, 2, width,
 /// lanes].
-/// @param beyond [width] G(rmax)
+/// @param g_rmax [width] G(rmax)
 /// @param moments [4, width] added to
 template <class T>
-inline void exact_moments(const Embedding &net, int width, const double *beyond,
+inline void exact_moments(const Embedding &net, int width, const double *g_rmax,
                           const Edges<T> &edges, const Run &run, double *scratch, double *moments,
                           double *stored)
 {
@@ -171,7 +171,7 @@ inline void exact_moments(const Embedding &net, int width, const double *beyond,
       });
     net.evaluate(w[0], scratch, stored, stored + width * L);
     for (int m = 0; m < width; ++m) {
-      const DoubleVector g = load(stored + m * L) - beyond[m];
+      const DoubleVector g = load(stored + m * L) - g_rmax[m];
       store(stored + m * L, g);
       for (int c = 0; c < 4; ++c) moments[c * width + m] += sum<double>(w[c] * g);
     }
@@ -186,7 +186,7 @@ inline void back_from_exact_moments(int width, const double *stored, const doubl
   constexpr int L = lanes<double>;
   const int end = run.begin + run.count;
   for (int e = run.begin; e < end; e += L, stored += 2 * width * L) {
-    DoubleVector w[4], a[4] = {}, along{};
+    DoubleVector w[4], a[4] = {}, net_gradient{};
     for (int c = 0; c < 4; ++c)
       w[c] = gather<double>([&](int l) { return *edges.field(e + l, Edges<T>::environment + c); });
     for (int m = 0; m < width; ++m) {
@@ -195,11 +195,11 @@ inline void back_from_exact_moments(int width, const double *stored, const doubl
         a[c] += gradient[c * width + m] * load(stored + m * L);
         by_g += gradient[c * width + m] * w[c];
       }
-      along += by_g * load(stored + (width + m) * L);
+      net_gradient += by_g * load(stored + (width + m) * L);
     }
     for (int l = 0; l < L && e + l < end; ++l) {
       T *const out = &edges.derivative[4 * (e + l)];
-      out[0] = static_cast<T>((a[0][l] + along[l]) * *edges.field(e + l, Edges<T>::slope));
+      out[0] = static_cast<T>((a[0][l] + net_gradient[l]) * *edges.field(e + l, Edges<T>::slope));
       for (int c = 1; c < 4; ++c) out[c] = static_cast<T>(a[c][l]);
     }
   }

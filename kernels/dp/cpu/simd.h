@@ -3,7 +3,7 @@
 // Vectors of a width known at compile time, for code that is compiled once per instruction set.
 //
 // The build defines for each of them
-//   PWMLFF_ISA            namespace that all such code lives in
+//   PWMLFF_ISA            namespace of all such code
 //   PWMLFF_VECTOR_BYTES   16, 32 or 64
 //   PWMLFF_REGISTERS      number of vector registers
 // Only language extensions that GCC and Clang share are used, no intrinsics. Nothing in these files
