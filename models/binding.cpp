@@ -20,13 +20,15 @@
 //       x                float64 [nrows, 3]
 //       energy           of all centers
 //       atom_energy      float64 [ncenters]
-//       force            float64 [nrows, 3] -dE/dx; of a model with edges all at home
+//       force            float64 [nrows, 3] -dE/dx; of a model with edges all on centers
 //       virial           float64 [9] xx yy zz xy xz yz yx zx zy
 //       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
 //       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
-//   name() -> str          fused or torchscript     description() -> str    one line for a log
+//   name() -> str          fused, compiled or torchscript
+//   description() -> str   one line for a log
 //   passed_over() -> str   what does not evaluate it, and why; empty where nothing better was
-//   possible has_atom_virial() -> bool
+//                          possible
+//   has_atom_virial() -> bool
 
 #include "model.h"
 #include "model_file.h"

@@ -21,8 +21,8 @@ class Neighbors;
 
 /// What evaluates a model.
 enum class Engine {
-  automatic,     // the fused engine where it proves equal to the file's own code, else that code
-  fused,         // the fused engine, or an error
+  automatic,     // fused or compiled where verified against the file's own code, else that code
+  fused,         // the fused engine, or an error; of kind DP only
   torchscript    // the file's own code
 };
 
@@ -65,7 +65,7 @@ struct Evaluation {
   const double *atom_energy;       // [ncenters]
   const double *force;             // [nrows, 3] minus the gradient of energy
   std::array<double, 9> virial;    // xx yy zz xy xz yz yx zx zy of sum r_ij (x) f_ij, LAMMPS's sign
-  const double *atom_virial;       // [nrows, 6] in that order, half to each end of a pair
+  const double *atom_virial;       // [nrows, 6] in that order, half to each end of an edge
   const double *centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, all to the neighbor
 };
 
@@ -83,7 +83,8 @@ class Model {
   /// @throws std::runtime_error where the engine that was asked for cannot run this model
   virtual void select_species(const std::vector<bool> &present) = 0;
 
-  /// What evaluates the model, "fused" or "torchscript"; complete after select_species().
+  /// What evaluates the model: "fused", "compiled" or "torchscript"; complete after
+  /// select_species().
   virtual std::string name() const = 0;
 
   /// The same in one line with all that matters, for the log.

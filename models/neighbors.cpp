@@ -36,7 +36,8 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   species_.resize(nall);
   for (int r = 0; r < nall; ++r) species_[r] = species_of_type[atoms.type[atom_[r]]];
 
-  // Count, then place: candidates of a center grouped by species, in the order of LAMMPS's list.
+  // Count, then place: a sublist of candidates for each center and species, in the order of
+  // LAMMPS's list.
   nspecies_ = nspecies;
   first_.assign(static_cast<std::size_t>(ncenters_) * nspecies + 1, 0);
   const auto for_each_candidate = [&](auto &&visit) {
@@ -48,12 +49,13 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
       }
     }
   };
-  for_each_candidate([&](std::size_t group, int) { ++first_[group + 1]; });
+  for_each_candidate([&](std::size_t sublist, int) { ++first_[sublist + 1]; });
   pwmlff::require_short_list(std::accumulate(first_.begin(), first_.end(), std::int64_t{0}));
-  for (std::size_t group = 1; group < first_.size(); ++group) first_[group] += first_[group - 1];
+  for (std::size_t sublist = 1; sublist < first_.size(); ++sublist)
+    first_[sublist] += first_[sublist - 1];
   candidate_.resize(first_.back());
   std::vector<int> next(first_.begin(), first_.end() - 1);
-  for_each_candidate([&](std::size_t group, int j) { candidate_[next[group]++] = j; });
+  for_each_candidate([&](std::size_t sublist, int j) { candidate_[next[sublist]++] = j; });
 
   // Edges start at the centers, then at what these reach, and so on.
   candidate_edges.clear();
@@ -217,25 +219,25 @@ void Edges::fill(const Neighbors &neighbors, std::span<const int> candidate_edge
 void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)
 {
   const double cutsq = cutoff * cutoff;
-  const std::size_t groups = static_cast<std::size_t>(neighbors.ncenters()) * nspecies;
-  if (used.size() < groups) {
-    list_.resize(groups * max_neighbor, 0);
-    rij_.resize(groups * max_neighbor * 4, 0.0);
-    used.resize(groups, 0);
+  const std::size_t nsublists = static_cast<std::size_t>(neighbors.ncenters()) * nspecies;
+  if (used.size() < nsublists) {
+    list_.resize(nsublists * max_neighbor, 0);
+    rij_.resize(nsublists * max_neighbor * 4, 0.0);
+    used.resize(nsublists, 0);
   }
 
-  for (std::size_t group = 0; group < groups; ++group) {
-    const int row = static_cast<int>(group / nspecies);
+  for (std::size_t sublist = 0; sublist < nsublists; ++sublist) {
+    const int row = static_cast<int>(sublist / nspecies);
     const double *const xi = neighbors.x() + 3 * static_cast<std::size_t>(row);
     int count = 0;
-    for (int k = neighbors.first()[group]; k < neighbors.first()[group + 1]; ++k) {
+    for (int k = neighbors.first()[sublist]; k < neighbors.first()[sublist + 1]; ++k) {
       const int j = neighbors.candidate()[k];
       const double *const xj = neighbors.x() + 3 * static_cast<std::size_t>(j);
       const double dx = xj[0] - xi[0], dy = xj[1] - xi[1], dz = xj[2] - xi[2];
       const double rsq = dx * dx + dy * dy + dz * dz;
       if (rsq >= cutsq) continue;
       if (count < max_neighbor) {    // counted to the end for the message below
-        const std::size_t slot = group * max_neighbor + count;
+        const std::size_t slot = sublist * max_neighbor + count;
         list_[slot] = j + 1;
         const double rij[4] = {std::sqrt(rsq), dx, dy, dz};
         std::copy_n(rij, 4, &rij_[4 * slot]);
@@ -243,16 +245,16 @@ void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)
       ++count;
     }
     if (count > max_neighbor) {
-      used[group] = max_neighbor;
-      throw TooManyNeighbors(row, static_cast<int>(group % nspecies), count, max_neighbor);
+      used[sublist] = max_neighbor;
+      throw TooManyNeighbors(row, static_cast<int>(sublist % nspecies), count, max_neighbor);
     }
-    if (used[group] > count) {
-      const std::size_t begin = group * max_neighbor + count;
-      const std::size_t stale = used[group] - count;
+    if (used[sublist] > count) {
+      const std::size_t begin = sublist * max_neighbor + count;
+      const std::size_t stale = used[sublist] - count;
       std::fill_n(&list_[begin], stale, 0);
       std::fill_n(&rij_[4 * begin], 4 * stale, 0.0);
     }
-    used[group] = count;
+    used[sublist] = count;
   }
 }
 

@@ -64,8 +64,8 @@ class PaddedNeighbors {
   {
   }
 
-  /// Take over the pairs that are closer than the cutoff now. Memory is kept between calls, and
-  /// only slots that were in use and are no longer are cleared.
+  /// Take over the candidates that are closer than the cutoff now. Memory is kept between calls,
+  /// and only slots that were in use and are no longer are cleared.
   /// @throws TooManyNeighbors
   void fill(const Neighbors &neighbors, double cutoff);
 
@@ -83,7 +83,7 @@ class PaddedNeighbors {
 /// Directed edges i -> j that are shorter than the cutoff, ordered by center.
 class Edges {
  public:
-  /// Take over the pairs of rows that are closer than the cutoff now. Memory is kept between calls.
+  /// Take over the candidates that are shorter than the cutoff now. Memory is kept between calls.
   /// @param candidate_edges  rows of center and neighbor, alternating
   /// @param node  [nrows] of each row
   void fill(const Neighbors &neighbors, std::span<const int> candidate_edges,
@@ -105,7 +105,7 @@ class Neighbors {
   /// Take over a list that LAMMPS has just built.
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
   /// @param hops  how far from the centers edges() may start, which needs the lists of ghosts where
-  ///              above 0; -1 where nobody asks for edges
+  ///              above 0; -1 where no edges are asked for
   /// @throws std::runtime_error where the list is too long for 32-bit indices
   void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies,
                int hops);
@@ -117,7 +117,7 @@ class Neighbors {
   void rebuild(int nlocal, int nall, const int *type, const std::vector<int> &species_of_type,
                int nspecies, double reach);
 
-  /// Take over a list of rows that somebody else has made; the centers are the first rows.
+  /// Take over a list of rows that was made elsewhere; the centers are the first rows.
   /// @param species, home [nrows] home is the center of which a row is a periodic image
   /// @param first, candidate as first() and candidate() have them
   /// @param hops  as above

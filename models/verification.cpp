@@ -33,10 +33,10 @@ constexpr Shape SHAPES[] = {{24, 0.4, 1.5, true}, {24, 0.2, 1.2, true}, {6, 0.04
 /// A cluster in the form of LAMMPS's arrays; LAMMPS type = species + 1. All pairs are in the list.
 class Cluster {
  public:
-  /// @param share     of the atoms that are centers
+  /// @param fraction  of the atoms that are centers
   /// @param backward  number the same atoms from the last to the first
   Cluster(const ModelInfo &info, const std::vector<bool> &present, const Shape &shape,
-          double share = 1.0, bool backward = false)
+          double fraction = 1.0, bool backward = false)
   {
     std::vector<int> species;
     for (std::size_t s = 0; s < present.size(); ++s)
@@ -80,7 +80,7 @@ class Cluster {
 
     species_of_type.assign(present.size() + 1, -1);
     for (const int s : species) species_of_type[s + 1] = s;
-    const int centers = static_cast<int>(share * nall);
+    const int centers = static_cast<int>(fraction * nall);
     neighbors.rebuild({nall, type.data(), centers, nall - centers, ilist.data(), numneigh.data(),
                        firstneigh.data(), ~0},
                       species_of_type, static_cast<int>(present.size()), hops(info));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Proof that two evaluations of a model are the same, on a structure made for it.
+// Verification: the comparison of two evaluations of a model on structures made for it.
 
 #ifndef PWMLFF_VERIFICATION_H
 #define PWMLFF_VERIFICATION_H
@@ -41,7 +41,7 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
 /// @return empty where they agree and are finite, else what is wrong
 std::string out_of_contract(Model &model, const std::vector<bool> &present, double gate);
 
-/// A model that has proved to give what another one gives, within a gate.
+/// A model that was verified against another one, within a gate.
 /// @param make     makes it, or throws
 /// @param why_not  set where there is none
 template <class Make>

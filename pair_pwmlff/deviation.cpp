@@ -30,11 +30,11 @@ Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int na
   for (int i = 0; i < natoms; ++i) {
     double variance = 0.0;
     for (std::size_t k = 0; k < static_cast<std::size_t>(width); ++k) {
-      const std::size_t at = static_cast<std::size_t>(i) * width + k;
+      const std::size_t index = static_cast<std::size_t>(i) * width + k;
       double mean = 0.0;
-      for (const auto &model : values) mean += model[at];
+      for (const auto &model : values) mean += model[index];
       mean /= nmodels;
-      for (const auto &model : values) variance += (model[at] - mean) * (model[at] - mean);
+      for (const auto &model : values) variance += (model[index] - mean) * (model[index] - mean);
     }
     const double sigma = std::sqrt(variance / nmodels);
     sum[0] += sigma;

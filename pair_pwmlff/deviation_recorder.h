@@ -44,8 +44,8 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
   void keep(int model, const pwmlff::models::Neighbors &neighbors,
             const pwmlff::models::Evaluation *result, double unit);
 
-  /// Bring the forces on ghosts home, compare the models atom by atom, and write the line, or stop
-  /// LAMMPS on all ranks. Collective.
+  /// Add the forces on ghosts to those of the atoms they are copies of, compare the models atom by
+  /// atom, and write the line, or stop LAMMPS on all ranks. Collective.
   /// @param pair  calls pack() and unpack() when LAMMPS asks it
   void write(LAMMPS_NS::Pair *pair, const pwmlff::models::Neighbors &neighbors);
 

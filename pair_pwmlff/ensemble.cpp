@@ -65,8 +65,9 @@ std::string contents_of(LAMMPS *lmp, const std::string &file)
                     "Pair style pwmlff: a rank has no memory for model file '{}' of {} bytes", file,
                     size);
   constexpr bigint CHUNK = 1 << 30;    // MPI counts are int
-  for (bigint at = 0; at < size; at += CHUNK)
-    MPI_Bcast(&contents[at], static_cast<int>(std::min(CHUNK, size - at)), MPI_CHAR, 0, world);
+  for (bigint offset = 0; offset < size; offset += CHUNK)
+    MPI_Bcast(&contents[offset], static_cast<int>(std::min(CHUNK, size - offset)), MPI_CHAR, 0,
+              world);
   return contents;
 }
 

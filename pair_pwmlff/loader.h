@@ -3,7 +3,7 @@
 // Opens torch and the library with the pair style when the style is first used.
 //
 // Loading libtorch costs every rank about a quarter of a second and 100 MB; an lmp that has the
-// plugin installed but runs something else must not pay that. So there are three libraries:
+// plugin installed but runs something else must not spend that. So there are three libraries:
 // pwmlffplugin.so, which LAMMPS opens at its start, knows neither LAMMPS, MPI nor torch; once it
 // has seen that it fits (host.h), it opens this one, which knows LAMMPS and MPI. On the first use
 // this one finds torch, compares its release with the one that the style was compiled against (the

@@ -20,9 +20,9 @@ using namespace pwmlff::models;
 
 namespace pair_pwmlff {
 
-bool on_all_ranks(MPI_Comm comm, bool here)
+bool on_all_ranks(MPI_Comm comm, bool condition)
 {
-  int mine = here, all = 0;
+  int mine = condition, all = 0;
   MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm);
   return all != 0;
 }

@@ -64,7 +64,7 @@ class NeighborSource : private LAMMPS_NS::Pointers {
 
 /// Whether it is so on all ranks. They may run on different devices; where LAMMPS is told one
 /// thing, all have to tell it the same.
-bool on_all_ranks(MPI_Comm comm, bool here);
+bool on_all_ranks(MPI_Comm comm, bool condition);
 
 }    // namespace pair_pwmlff
 

@@ -122,7 +122,7 @@ void PairPWMLFF::allocate()
 
 void PairPWMLFF::settings(int narg, char **arg)
 try {
-  reset();    // other models want a pair_coeff of their own
+  reset();    // other models need a pair_coeff of their own
   impl = std::make_unique<Impl>(lmp, read_options(lmp, style, narg, arg));
   if (impl->options.files.size() > 1)
     impl->recorder = std::make_unique<DeviationRecorder>(lmp, impl->options);
@@ -147,7 +147,7 @@ void PairPWMLFF::choose_device()
   if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
   impl->options.engine.gpu = impl->device.gpu;
   impl->options.engine.gpu_demanded = impl->options.device.demands_gpu();
-  // A GPU for the file's own code wants torch's CUDA part, and that before torch computes anything.
+  // A GPU for the file's own code needs torch's CUDA part, and that before torch computes anything.
   // Whether it is there matters to models that need it; they ask again.
   if (impl->device.gpu != pwmlff::CPU && impl->options.engine.engine != Engine::fused)
     open_torch_cuda();
@@ -211,13 +211,13 @@ void PairPWMLFF::coeff(int narg, char **arg)
   for (int type = 1; type <= atom->ntypes; ++type) {
     const std::string name = arg[type + 1];
     if (name == "NULL") continue;
-    const auto at = std::find(info.atom_type.begin(), info.atom_type.end(), atomic_number(name));
-    if (at == info.atom_type.end())
+    const auto found = std::find(info.atom_type.begin(), info.atom_type.end(), atomic_number(name));
+    if (found == info.atom_type.end())
       error->all(
           FLERR,
           "Pair style pwmlff: element '{}' of atom type {} is not in model '{}', which has {}",
           name, type, info.file, symbols(info.atom_type));
-    species_of_type[type] = static_cast<int>(at - info.atom_type.begin());
+    species_of_type[type] = static_cast<int>(found - info.atom_type.begin());
   }
   if (*std::max_element(species_of_type.begin(), species_of_type.end()) < 0)
     error->all(FLERR,
@@ -362,7 +362,7 @@ const Evaluation &PairPWMLFF::evaluate(int model)
           "overlapping atoms or a time step that is too long",
           m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep));
   };
-  // Energies first: forces on all neighbors of the atom to blame are no numbers either.
+  // Energies first: where that of an atom is no number, forces on its neighbors are none either.
   for (int row = 0; row < neighbors.ncenters(); ++row) require_finite(row, result.atom_energy[row]);
   const double *const f = result.force;
   for (int row = 0; row < neighbors.nrows(); ++row)

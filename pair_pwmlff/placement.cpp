@@ -184,7 +184,7 @@ DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &polic
 std::string one_of_many(int nprocs)
 {
   const char *const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  if (nprocs > 1 || !tasks || std::atoi(tasks) <= 1) return {};
+  if (nprocs > 1 || !tasks || std::strtol(tasks, nullptr, 10) <= 1) return {};
   for (const char *of_mpi : {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
     if (std::getenv(of_mpi)) return {};
   return std::string("srun has started lmp ") + tasks +

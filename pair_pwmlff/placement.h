@@ -29,7 +29,7 @@ struct DeviceChoice {
   bool warn_of_idle = false;          // the user left it to this style which GPUs are used
   std::string reason;                 // why the CPU, where a GPU would have been taken
   std::string note;                   // for the log; the same on all ranks
-  std::vector<pwmlff_gpu> visible;    // empty where the user asks for the CPU: nobody looked
+  std::vector<pwmlff_gpu> visible;    // empty where the user asks for the CPU: none was looked for
 };
 
 /// Choose by the rank's place on its node. Ranks of several partitions spread over the GPUs of a

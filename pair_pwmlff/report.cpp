@@ -31,8 +31,8 @@ std::string describe(const Ensemble &models, const std::string &style,
                      const std::vector<int> &species_of_type, int out_freq,
                      const std::string &out_file)
 {
-  std::string text = "Pair style pwmlff:\n";
-  if (*PWMLFF_COMMIT) text += "  compiled from commit " PWMLFF_COMMIT "\n";
+  std::string text = "Pair style pwmlff:\n  pair-pwmlff " PWMLFF_VERSION;
+  text += *PWMLFF_COMMIT ? ", commit " PWMLFF_COMMIT "\n" : "\n";
   if (is_matpl(style))
     text += fmt::format("  pair_style {} is run by pair_style pwmlff, with the defaults out_freq 1 "
                         "and out_file explr.error\n",

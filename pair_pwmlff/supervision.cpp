@@ -36,15 +36,15 @@ Supervision::Supervision(LAMMPS *lmp) : Pointers(lmp)
 void Supervision::look()
 {
   if (folder.empty() || calls++ < next_look) return;
-  // Rank 0 looks, and says after how many calls the next time: about a second's, come to in steps,
-  // as the first calls, or some, may be far faster than the rest.
+  // Rank 0 looks, and says after how many calls to look again: those of about a second, approached
+  // in steps, as the first calls, or some, may be far faster than the rest.
   std::array<std::int64_t, 2> said = {0, 0};
   if (comm->me == 0) {
     const Clock::time_point now = Clock::now();
     const double elapsed = std::chrono::duration<double>(now - looked).count();
-    const double share = BETWEEN_LOOKS / std::max(elapsed, 1e-6);
+    const double growth = BETWEEN_LOOKS / std::max(elapsed, 1e-6);
     looked = now;
-    interval = std::clamp(interval * std::min(share, MOST_GROWTH), 1.0, MOST_CALLS);
+    interval = std::clamp(interval * std::min(growth, MOST_GROWTH), 1.0, MOST_CALLS);
     said = {asked_to_stop() ? 1 : 0, calls + static_cast<std::int64_t>(interval) - 1};
   }
   MPI_Bcast(said.data(), 2, MPI_INT64_T, 0, world);

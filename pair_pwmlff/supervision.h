@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // What `pwmlff run` and a simulation tell each other through files in a folder that all ranks see:
-// signs of life from the one, the wish to stop from the other.
+// signs of life from the one, the request to stop from the other.
 
 #ifndef PWMLFF_SUPERVISION_H
 #define PWMLFF_SUPERVISION_H

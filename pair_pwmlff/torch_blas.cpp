@@ -28,6 +28,12 @@ const void *object_of(const void *function)
   return function && dladdr(function, &info) ? info.dli_fbase : nullptr;
 }
 
+// Tables of a library hold addresses as integers.
+template <class T> T *pointer(ElfW(Addr) address)
+{
+  return reinterpret_cast<T *>(address);    // NOLINT(performance-no-int-to-ptr)
+}
+
 // As Fortran compilers name functions: dgemm_.
 bool of_fortran(const char *name)
 {
@@ -39,9 +45,8 @@ bool of_fortran(const char *name)
 void lead(ElfW(Addr) entry, const void *function)
 {
   const auto size = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
-  void *const page = reinterpret_cast<void *>(entry / size * size);
-  if (mprotect(page, size, PROT_READ | PROT_WRITE) == 0)
-    *reinterpret_cast<const void **>(entry) = function;
+  void *const page = pointer<void>(entry / size * size);
+  if (mprotect(page, size, PROT_READ | PROT_WRITE) == 0) *pointer<const void *>(entry) = function;
 }
 
 }    // namespace
@@ -57,10 +62,10 @@ void use_blas_of_torch(void *torch)
   const char *names = nullptr;
   std::size_t bytes = 0;
   for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
-    const ElfW(Addr) at = entry->d_un.d_ptr;
-    if (entry->d_tag == DT_JMPREL) calls = reinterpret_cast<const ElfW(Rela) *>(at);
-    if (entry->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym) *>(at);
-    if (entry->d_tag == DT_STRTAB) names = reinterpret_cast<const char *>(at);
+    const ElfW(Addr) address = entry->d_un.d_ptr;
+    if (entry->d_tag == DT_JMPREL) calls = pointer<const ElfW(Rela)>(address);
+    if (entry->d_tag == DT_SYMTAB) symbols = pointer<const ElfW(Sym)>(address);
+    if (entry->d_tag == DT_STRTAB) names = pointer<const char>(address);
     if (entry->d_tag == DT_PLTRELSZ) bytes = entry->d_un.d_val;
   }
   if (!calls || !symbols || !names) return;

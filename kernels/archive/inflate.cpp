@@ -53,8 +53,8 @@ class Bits {
   /// The next n <= 16 bits without taking them; zeros beyond the end.
   std::uint32_t peek(int n)
   {
-    while (count < n && at < bytes.size()) {
-      held |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[at++])) << count;
+    while (count < n && position < bytes.size()) {
+      held |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[position++])) << count;
       count += 8;
     }
     return held & ((1u << n) - 1);
@@ -77,19 +77,19 @@ class Bits {
   /// Bytes that follow the byte which the last bit came from.
   std::string_view take_bytes(std::size_t n)
   {
-    at -= count / 8;
+    position -= count / 8;
     held = 0;
     count = 0;
-    if (n > bytes.size() - at) broken("it ends too early");
-    at += n;
-    return bytes.substr(at - n, n);
+    if (n > bytes.size() - position) broken("it ends too early");
+    position += n;
+    return bytes.substr(position - n, n);
   }
 
-  std::size_t left() const { return bytes.size() - at + count / 8; }
+  std::size_t left() const { return bytes.size() - position + count / 8; }
 
  private:
   std::string_view bytes;
-  std::size_t at = 0;
+  std::size_t position = 0;
   std::uint32_t held = 0;
   int count = 0;    // bits in held
 };
@@ -185,8 +185,8 @@ template <std::size_t n> constexpr std::array<Range, n> ranges(int first, int of
   std::array<Range, n> result{};
   std::uint32_t base = first;
   for (std::size_t k = 0; k < n; ++k) {
-    const int group = static_cast<int>(k) / of_each_width;
-    const int bits = group > 0 ? group - 1 : 0;
+    const int tier = static_cast<int>(k) / of_each_width;
+    const int bits = tier > 0 ? tier - 1 : 0;
     result[k] = {static_cast<std::uint16_t>(base), static_cast<std::uint8_t>(bits)};
     base += 1u << bits;
   }
@@ -271,12 +271,12 @@ void read_codes(Bits &stream, Codes &codes)
 std::uint32_t crc32(std::string_view bytes)
 {
   std::uint32_t crc = 0xFFFFFFFF;
-  std::size_t at = 0;
+  std::size_t offset = 0;
   if constexpr (std::endian::native == std::endian::little) {
-    for (; at + SLICES <= bytes.size(); at += SLICES) {
+    for (; offset + SLICES <= bytes.size(); offset += SLICES) {
       std::uint32_t low, high;
-      std::memcpy(&low, bytes.data() + at, 4);
-      std::memcpy(&high, bytes.data() + at + 4, 4);
+      std::memcpy(&low, bytes.data() + offset, 4);
+      std::memcpy(&high, bytes.data() + offset + 4, 4);
       low ^= crc;
       crc = 0;
       for (int byte = 0; byte < 4; ++byte)
@@ -284,8 +284,8 @@ std::uint32_t crc32(std::string_view bytes)
             CRC[7 - byte][(low >> (8 * byte)) & 0xFF] ^ CRC[3 - byte][(high >> (8 * byte)) & 0xFF];
     }
   }
-  for (; at < bytes.size(); ++at)
-    crc = (crc >> 8) ^ CRC[0][(crc ^ static_cast<unsigned char>(bytes[at])) & 0xFF];
+  for (; offset < bytes.size(); ++offset)
+    crc = (crc >> 8) ^ CRC[0][(crc ^ static_cast<unsigned char>(bytes[offset])) & 0xFF];
   return ~crc;
 }
 

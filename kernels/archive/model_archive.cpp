@@ -41,9 +41,9 @@ std::string printable(std::string_view text, std::size_t most = 60)
 
 /* ---- what is no archive ---- */
 
-bool starts(std::string_view bytes, std::string_view with)
+bool starts(std::string_view bytes, std::string_view prefix)
 {
-  return bytes.substr(0, with.size()) == with;
+  return bytes.substr(0, prefix.size()) == prefix;
 }
 
 std::string_view line(std::string_view &rest)
@@ -200,8 +200,9 @@ std::int64_t element_bytes(std::string_view name)
       std::end(numbered))
     return 0;
   std::int64_t bits = 0;
-  for (auto at = digit; at != name.end() && is_digit(*at) && bits <= 64; ++at)
-    bits = 10 * bits + (*at - '0');
+  for (auto character = digit; character != name.end() && is_digit(*character) && bits <= 64;
+       ++character)
+    bits = 10 * bits + (*character - '0');
   return bits <= 64 ? (bits + 7) / 8 : 0;
 }
 
@@ -352,12 +353,12 @@ void check_model_archive(std::string_view bytes)
 std::string python_class(const std::string &name)
 {
   std::string result;
-  for (std::size_t at = 0; at <= name.size();) {
-    const std::size_t end = std::min(name.find('.', at), name.size());
-    const std::string part = name.substr(at, end - at);
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
     if (part != "__torch__" && !starts(part, "___torch_mangle_"))
       result += (result.empty() ? "" : ".") + part;
-    at = end + 1;
+    begin = end + 1;
   }
   return result;
 }

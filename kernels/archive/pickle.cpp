@@ -253,9 +253,9 @@ class Machine {
 
   std::string_view take(std::uint64_t n)
   {
-    if (n > bytes.size() - at) fail("it ends too early");
-    at += n;
-    return bytes.substr(at - n, n);
+    if (n > bytes.size() - position) fail("it ends too early");
+    position += n;
+    return bytes.substr(position - n, n);
   }
 
   std::uint64_t unsigned_integer(int n)
@@ -287,11 +287,11 @@ class Machine {
 
   void global()
   {
-    const std::size_t first = bytes.find('\n', at);
+    const std::size_t first = bytes.find('\n', position);
     const std::size_t second =
         first == std::string_view::npos ? first : bytes.find('\n', first + 1);
     if (second == std::string_view::npos) fail("it ends too early");
-    push(Tag::global).text = take(second - at);
+    push(Tag::global).text = take(second - position);
     take(1);
   }
 
@@ -342,9 +342,9 @@ class Machine {
 
   void add(const Items &items)
   {
-    PickleValue *const to = pop();
-    to->items.insert(to->items.end(), items.begin(), items.end());
-    stack.push_back(to);
+    PickleValue *const container = pop();
+    container->items.insert(container->items.end(), items.begin(), items.end());
+    stack.push_back(container);
   }
 
   void put(std::uint64_t place)
@@ -366,7 +366,7 @@ class Machine {
   std::string_view bytes;
   Pickle::Writer writer;
   std::deque<PickleValue> &values;
-  std::size_t at = 0;
+  std::size_t position = 0;
   std::vector<PickleValue *> stack, memo;
 };
 

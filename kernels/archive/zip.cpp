@@ -37,26 +37,26 @@ std::string quoted(std::string_view name)
   return text + (name.size() > 80 ? "...'" : "'");
 }
 
-std::uint64_t number(std::string_view bytes, std::size_t at, int n)
+std::uint64_t number(std::string_view bytes, std::size_t offset, int n)
 {
   std::uint64_t value = 0;
   for (int k = 0; k < n; ++k)
-    value |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[at + k])) << (8 * k);
+    value |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[offset + k])) << (8 * k);
   return value;
 }
 
-bool begins(std::string_view bytes, std::uint64_t at, std::string_view signature)
+bool begins(std::string_view bytes, std::uint64_t offset, std::string_view signature)
 {
-  return at <= bytes.size() && bytes.substr(at, signature.size()) == signature;
+  return offset <= bytes.size() && bytes.substr(offset, signature.size()) == signature;
 }
 
 /// A part of the file. @throws where it goes beyond the end
-std::string_view part(std::string_view bytes, std::uint64_t at, std::uint64_t size,
+std::string_view part(std::string_view bytes, std::uint64_t offset, std::uint64_t size,
                       const std::string &what)
 {
-  if (at > bytes.size() || size > bytes.size() - at)
+  if (offset > bytes.size() || size > bytes.size() - offset)
     fail(what + " goes beyond the end of the file");
-  return bytes.substr(at, size);
+  return bytes.substr(offset, size);
 }
 
 /// Replace the values that are full by those of the zip64 field, in their order.
@@ -64,10 +64,10 @@ void read_zip64(std::string_view extra, const std::vector<std::uint64_t *> &valu
                 const std::string &what)
 {
   if (std::none_of(values.begin(), values.end(), [](auto *v) { return *v == FULL32; })) return;
-  for (std::size_t at = 0; at + 4 <= extra.size();) {
-    const std::uint64_t kind = number(extra, at, 2), size = number(extra, at + 2, 2);
-    const std::string_view field = part(extra, at + 4, size, "the extra field of " + what);
-    at += 4 + size;
+  for (std::size_t offset = 0; offset + 4 <= extra.size();) {
+    const std::uint64_t kind = number(extra, offset, 2), size = number(extra, offset + 2, 2);
+    const std::string_view field = part(extra, offset + 4, size, "the extra field of " + what);
+    offset += 4 + size;
     if (kind != ZIP64_FIELD) continue;
     std::size_t next = 0;
     for (std::uint64_t *value : values) {
@@ -83,23 +83,25 @@ void read_zip64(std::string_view extra, const std::vector<std::uint64_t *> &valu
 
 Zip::Zip(std::string_view bytes) : bytes(bytes)
 {
-  const auto at = bytes.rfind(END);
-  if (!begins(bytes, 0, LOCAL) || at == std::string_view::npos || bytes.size() - at < END_BYTES)
+  const auto end_offset = bytes.rfind(END);
+  if (!begins(bytes, 0, LOCAL) || end_offset == std::string_view::npos ||
+      bytes.size() - end_offset < END_BYTES)
     fail("it has no directory at its end: it is truncated");
-  const std::string_view end = bytes.substr(at, END_BYTES);
-  if (at + END_BYTES + number(end, 20, 2) != bytes.size())
+  const std::string_view end = bytes.substr(end_offset, END_BYTES);
+  if (end_offset + END_BYTES + number(end, 20, 2) != bytes.size())
     fail("it does not end where its directory ends: bytes are missing or added");
   std::uint64_t count = number(end, 10, 2), size = number(end, 12, 4), start = number(end, 16, 4);
   if (number(end, 4, 4) != 0 || number(end, 8, 2) != count)
     fail("its directory is spread over several files");
 
-  std::uint64_t directory_end = at;
-  if (at >= LOCATOR64_BYTES && begins(bytes, at - LOCATOR64_BYTES, LOCATOR64)) {
-    const std::string_view locator = bytes.substr(at - LOCATOR64_BYTES, LOCATOR64_BYTES);
+  std::uint64_t directory_end = end_offset;
+  if (end_offset >= LOCATOR64_BYTES && begins(bytes, end_offset - LOCATOR64_BYTES, LOCATOR64)) {
+    const std::string_view locator = bytes.substr(end_offset - LOCATOR64_BYTES, LOCATOR64_BYTES);
     directory_end = number(locator, 8, 8);
     if (number(locator, 4, 4) != 0 || number(locator, 16, 4) != 1 ||
-        directory_end > at - LOCATOR64_BYTES ||
-        at - LOCATOR64_BYTES - directory_end != END64_BYTES || !begins(bytes, directory_end, END64))
+        directory_end > end_offset - LOCATOR64_BYTES ||
+        end_offset - LOCATOR64_BYTES - directory_end != END64_BYTES ||
+        !begins(bytes, directory_end, END64))
       fail("the end of its directory is damaged");
     const std::string_view end64 = bytes.substr(directory_end, END64_BYTES);
     const auto agrees = [&](std::uint64_t &value, std::uint64_t full, std::size_t offset) {
@@ -121,17 +123,17 @@ Zip::Zip(std::string_view bytes) : bytes(bytes)
 
 void Zip::read_directory(std::string_view directory, std::uint64_t count)
 {
-  std::uint64_t at = 0;
-  while (at < directory.size()) {
-    const std::string_view entry = part(directory, at, ENTRY_BYTES, "its directory");
+  std::uint64_t position = 0;
+  while (position < directory.size()) {
+    const std::string_view entry = part(directory, position, ENTRY_BYTES, "its directory");
     if (!begins(entry, 0, ENTRY)) fail("its directory is damaged");
     const std::uint64_t name_bytes = number(entry, 28, 2), extra_bytes = number(entry, 30, 2);
     ZipMember member;
-    member.name = part(directory, at + ENTRY_BYTES, name_bytes, "its directory");
+    member.name = part(directory, position + ENTRY_BYTES, name_bytes, "its directory");
     const std::string what = "its member " + quoted(member.name);
     const std::string_view extra =
-        part(directory, at + ENTRY_BYTES + name_bytes, extra_bytes, what);
-    at += ENTRY_BYTES + name_bytes + extra_bytes + number(entry, 32, 2);
+        part(directory, position + ENTRY_BYTES + name_bytes, extra_bytes, what);
+    position += ENTRY_BYTES + name_bytes + extra_bytes + number(entry, 32, 2);
 
     const std::uint64_t flags = number(entry, 8, 2), method = number(entry, 10, 2),
                         crc = number(entry, 16, 4);
@@ -186,7 +188,7 @@ void Zip::read_directory(std::string_view directory, std::uint64_t count)
     places.emplace_back(offset, begin + packed);
     if (!named_folder) members_.push_back(member);
   }
-  if (at != directory.size() || places.size() != count)
+  if (position != directory.size() || places.size() != count)
     fail("its directory holds " + std::to_string(places.size()) + " members, expected " +
          std::to_string(count));
 }
@@ -196,9 +198,9 @@ void Zip::check_places(std::uint64_t end) const
   auto sorted = places;
   std::sort(sorted.begin(), sorted.end());
   std::uint64_t free = 0;
-  for (const auto &[begin, past] : sorted) {
+  for (const auto &[begin, stop] : sorted) {
     if (begin < free) fail("two of its members share bytes");
-    free = past;
+    free = stop;
   }
   if (free > end) fail("a member and the directory share bytes");
 }

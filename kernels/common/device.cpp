@@ -25,11 +25,14 @@ class HostDevice : public Device {
     return memory;
   }
   void release(Place, void *memory) noexcept override { std::free(memory); }
-  void upload(void *to, const void *from, std::size_t bytes) override
+  void upload(void *target, const void *source, std::size_t bytes) override
   {
-    if (bytes > 0) std::memcpy(to, from, bytes);
+    if (bytes > 0) std::memcpy(target, source, bytes);
   }
-  void download(void *to, const void *from, std::size_t bytes) override { upload(to, from, bytes); }
+  void download(void *target, const void *source, std::size_t bytes) override
+  {
+    upload(target, source, bytes);
+  }
   void clear(void *memory, std::size_t bytes) override
   {
     if (bytes > 0) std::memset(memory, 0, bytes);

@@ -44,8 +44,8 @@ class PWMLFF_KERNELS_API Device {
   virtual void release(Place place, void *memory) noexcept = 0;
 
   /// Copies keep the order of launches; host memory has to stay as it is until synchronize().
-  virtual void upload(void *to, const void *from, std::size_t bytes) = 0;
-  virtual void download(void *to, const void *from, std::size_t bytes) = 0;
+  virtual void upload(void *target, const void *source, std::size_t bytes) = 0;
+  virtual void download(void *target, const void *source, std::size_t bytes) = 0;
   virtual void clear(void *memory, std::size_t bytes) = 0;
 
   /// Wait for everything. @throws std::runtime_error where a kernel or a copy has failed
@@ -53,11 +53,11 @@ class PWMLFF_KERNELS_API Device {
 
   /// Bytes of scratch that a block can have (BlockShape).
   virtual std::size_t largest_scratch() const = 0;
-  /// Groups of blocks that run at the same time.
+  /// Each runs thread blocks of its own at the same time.
   virtual int multiprocessors() const = 0;
 
   /// Measure how long each kernel takes from now on, or no longer. What was measured is kept.
-  void measure(bool on) { measuring = on; }
+  void measure(bool enabled) { measuring = enabled; }
   /// Seconds by name of the kernel, for all launches up to the last synchronize().
   const std::map<std::string, double> &seconds() const { return seconds_; }
 
@@ -200,9 +200,9 @@ template <class T> class DeviceArray : public GrowingArray<T, Device::Place::dev
   }
   void assign(const std::vector<T> &values) { assign(values.data(), values.size()); }
   void clear(std::size_t n) { this->device->clear(this->reserve(n), n * sizeof(T)); }
-  void download(T *to, std::size_t n) const
+  void download(T *target, std::size_t n) const
   {
-    this->device->download(to, this->get(), n * sizeof(T));
+    this->device->download(target, this->get(), n * sizeof(T));
   }
 };
 

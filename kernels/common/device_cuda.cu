@@ -11,7 +11,7 @@ namespace pwmlff {
 namespace {
 
 // Whether this process uses a device. Making a device the current one makes a context on it, which
-// takes hundreds of MiB, so the guard below does not go back to one that nobody uses.
+// takes hundreds of MiB, so the guard below does not go back to one that is not used.
 bool is_in_use(int index)
 {
   using GetState = CUresult (*)(CUdevice, unsigned *, int *);
@@ -83,10 +83,10 @@ class CudaDevice : public Device {
   void *allocate(Place place, std::size_t bytes) override
   {
     const DeviceGuard guard(index);
-    const bool here = place == Place::device;
+    const bool on_device = place == Place::device;
     void *memory = nullptr;
-    check(here ? cudaMalloc(&memory, bytes) : cudaMallocHost(&memory, bytes),
-          "taking " + size_text(bytes) + " of " + (here ? "its memory" : "pinned memory"));
+    check(on_device ? cudaMalloc(&memory, bytes) : cudaMallocHost(&memory, bytes),
+          "taking " + size_text(bytes) + " of " + (on_device ? "its memory" : "pinned memory"));
     return memory;
   }
   void release(Place place, void *memory) noexcept override
@@ -96,13 +96,13 @@ class CudaDevice : public Device {
     if (place == Place::device) cudaFree(memory);
     else cudaFreeHost(memory);
   }
-  void upload(void *to, const void *from, std::size_t bytes) override
+  void upload(void *target, const void *source, std::size_t bytes) override
   {
-    copy(to, from, bytes, cudaMemcpyHostToDevice, "copying to it");
+    copy(target, source, bytes, cudaMemcpyHostToDevice, "copying to it");
   }
-  void download(void *to, const void *from, std::size_t bytes) override
+  void download(void *target, const void *source, std::size_t bytes) override
   {
-    copy(to, from, bytes, cudaMemcpyDeviceToHost, "copying from it");
+    copy(target, source, bytes, cudaMemcpyDeviceToHost, "copying from it");
   }
   void clear(void *memory, std::size_t bytes) override
   {
@@ -167,12 +167,12 @@ class CudaDevice : public Device {
     return event;
   }
 
-  void copy(void *to, const void *from, std::size_t bytes, cudaMemcpyKind direction,
+  void copy(void *target, const void *source, std::size_t bytes, cudaMemcpyKind direction,
             const char *what)
   {
     if (bytes == 0) return;
     const DeviceGuard guard(index);
-    const cudaError_t status = cudaMemcpyAsync(to, from, bytes, direction, stream);
+    const cudaError_t status = cudaMemcpyAsync(target, source, bytes, direction, stream);
     if (status != cudaSuccess) check(status, what + after_kernel());
   }
 

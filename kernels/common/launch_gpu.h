@@ -25,7 +25,7 @@ template <typename Kernel> void launch_cuda(std::int64_t, const Kernel &, void *
       "on the PATH, or with -DPWMLFF_CUDA=ON to see what is missing");
 }
 
-// Nobody calls it: there is no CUDA device.
+// Never called: there is no CUDA device.
 template <class Kernel>
 void launch_teams_cuda(std::int64_t, std::size_t, const Kernel &, void *, const char **)
 {

@@ -13,9 +13,9 @@
 //
 //   lane(), lanes()     who this thread is; work is shared as for (k = lane(); k < n; k += lanes())
 //   scratch<T>()        memory that the team shares, of the size that the launch asked for
-//   sync()              what lanes wrote before is seen by all after; every lane has to come
+//   sync()              what lanes wrote before is seen by all after; every lane has to call it
 //   sum(v)              of all lanes, on all lanes; teams of up to 32
-//   rank(p, n)          how many lower lanes have p, and in n how many of all; teams of up to 32
+//   count_below(p, n)   how many lower lanes have p, and in n how many of all; teams of up to 32
 //   add(p, v)           *p += v where others add as well; returns what was there before
 //   raise(p, v)         *p = max(*p, v) in the same sense
 //
@@ -35,7 +35,7 @@
 namespace pwmlff {
 
 /// Tells the compiler that a pointer, which a kernel has read from memory, leads to memory of the
-/// GPU and not into scratch; without that each access first finds out.
+/// GPU and not into scratch; without that each access checks which.
 template <class T> PWMLFF_HOST_DEVICE const T *global_pointer(const T *pointer)
 {
 #ifdef __CUDA_ARCH__
@@ -45,20 +45,20 @@ template <class T> PWMLFF_HOST_DEVICE const T *global_pointer(const T *pointer)
 }
 
 /// Load N values that lie side by side, 128 bits at a time on a GPU.
-/// @param from  scratch; of 16 bytes alignment where N is even
-template <int N> PWMLFF_HOST_DEVICE void load_together(const double *from, double *to)
+/// @param source  scratch; of 16 bytes alignment where N is even
+template <int N> PWMLFF_HOST_DEVICE void load_together(const double *source, double *target)
 {
 #ifdef __CUDA_ARCH__
   if constexpr (N % 2 == 0) {
     for (int k = 0; k < N; k += 2) {
-      const double2 two = *reinterpret_cast<const double2 *>(from + k);
-      to[k] = two.x;
-      to[k + 1] = two.y;
+      const double2 two = *reinterpret_cast<const double2 *>(source + k);
+      target[k] = two.x;
+      target[k + 1] = two.y;
     }
     return;
   }
 #endif
-  for (int k = 0; k < N; ++k) to[k] = from[k];
+  for (int k = 0; k < N; ++k) target[k] = source[k];
 }
 
 class SerialTeam {
@@ -122,13 +122,13 @@ class ThreadTeam {
   {
     common.flags[lane_] = predicate;
     sync();
-    int below = total = 0;
+    int count = total = 0;
     for (int k = 0; k < lanes_; ++k) {
-      if (k == lane_) below = total;
+      if (k == lane_) count = total;
       total += common.flags[k];
     }
     sync();
-    return below;
+    return count;
   }
   template <class T> T add(T *target, T value) const
   {

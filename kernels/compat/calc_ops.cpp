@@ -46,8 +46,8 @@ std::vector<at::Tensor> calculate_force(const at::Tensor &list_neigh, const at::
               " or ", at::IntArrayRef({batch, nall, 3}));
   const at::Tensor own = at::constant_pad_nd(force, {0, 0, 0, nall - force.size(1)});
   const at::Tensor target = list_neigh.view({batch, -1, 1}).clamp_min(0).to(at::kLong);
-  const at::Tensor onto = slot_force(list_neigh, dE, Ri_d).view({batch, -1, 3});
-  return {own.scatter_add(1, target.expand_as(onto), onto)};
+  const at::Tensor slot_forces = slot_force(list_neigh, dE, Ri_d).view({batch, -1, 3});
+  return {own.scatter_add(1, target.expand_as(slot_forces), slot_forces)};
 }
 
 std::vector<at::Tensor> calculate_virial(const at::Tensor &list_neigh, const at::Tensor &dE,
@@ -59,8 +59,8 @@ std::vector<at::Tensor> calculate_virial(const at::Tensor &list_neigh, const at:
                      n = list_neigh.size(3);
   TORCH_CHECK(Rij.sizes() == at::IntArrayRef({batch, natoms, n, 3}), "Rij has shape ", Rij.sizes(),
               "; expected ", at::IntArrayRef({batch, natoms, n, 3}));
-  const at::Tensor onto = slot_force(list_neigh, dE, Ri_d).view({batch, -1, 3});
-  return {at::matmul(Rij.reshape({batch, -1, 3}).transpose(1, 2), onto).reshape({batch, 9})};
+  const at::Tensor slot_forces = slot_force(list_neigh, dE, Ri_d).view({batch, -1, 3});
+  return {at::matmul(Rij.reshape({batch, -1, 3}).transpose(1, 2), slot_forces).reshape({batch, 9})};
 }
 
 std::vector<at::Tensor> calculate_compress(const at::Tensor &f2, const at::Tensor &coefficient)

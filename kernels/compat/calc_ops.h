@@ -26,7 +26,7 @@ namespace pwmlff {
 /// @param list_neigh int32 [batch, natoms, 1, n]
 /// @param dE         [batch, natoms, 1, n*4]
 /// @param Ri_d       [batch, natoms, n*4, 3]
-/// @param force      [batch, natoms or natoms+nghost, 3] holds the centers' own share
+/// @param force      [batch, natoms or natoms+nghost, 3] holds the centers' own part
 /// @param nghost     int64 scalar
 /// @return one tensor [batch, natoms+nghost, 3]
 std::vector<at::Tensor> calculate_force(const at::Tensor &list_neigh, const at::Tensor &dE,

@@ -23,18 +23,18 @@
 //   table_error() -> (float, float)    largest error of G and of dG/dr between the nodes
 
 //
-// torch.classes.pwmlff.DPGpuEngine: the same on a device (device_engine.h).
+// torch.classes.pwmlff.DPGpuEngine: the same on a device (gpu/engine.h).
 //
 //   DPGpuEngine(str model_file, str precision, int[] present, str device, int chunk_bytes = 2**29)
 //       device: cuda:N, or cpu and cpu:lanes, where the code for GPUs runs on the CPU (device.h)
-//       chunk_bytes: of the device for arrays over pairs
+//       chunk_bytes: of the device for arrays over edges
 //   set_neighbors(Tensor species, Tensor first, Tensor candidate)
 //   find_neighbors(Tensor x, Tensor species, int ncenters, float reach) -> (Tensor, Tensor)
 //       make the list on the device: rows closer than reach; returns first and candidate
 //   evaluate(Tensor x, bool want_atom_virial = True, bool want_centroid_virial = True)
 //       -> as above, with the list that was set or found last
 //   device() -> str
-//   measure(bool on), seconds() -> Dict(str, float)    time of each kernel so far
+//   measure(bool enabled), seconds() -> Dict(str, float)    time of each kernel so far
 
 #include "binding.h"
 
@@ -198,7 +198,7 @@ class DPGpuEngineBinding : public torch::CustomClassHolder {
   double cutoff() const { return network.rmax; }
   std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine.table_bytes()); }
   std::string device() const { return engine.device()->name(); }
-  void measure(bool on) { engine.device()->measure(on); }
+  void measure(bool enabled) { engine.device()->measure(enabled); }
   c10::Dict<std::string, double> seconds() const
   {
     c10::Dict<std::string, double> result;

@@ -313,12 +313,12 @@ DPNetwork read_network(const Module &module, PlainLayers plain_layers)
 std::vector<double> fold_weights(const std::vector<double> &weight, int width, int m2)
 {
   const std::size_t n = weight.size() / (static_cast<std::size_t>(width) * m2);
-  const auto at = [&](int m, int k, std::size_t o) { return weight[(m * m2 + k) * n + o]; };
+  const auto element = [&](int m, int k, std::size_t o) { return weight[(m * m2 + k) * n + o]; };
   std::vector<double> folded;
   for (int k = 0; k < m2; ++k)
     for (int m = k; m < width; ++m)
       for (std::size_t o = 0; o < n; ++o)
-        folded.push_back(at(m, k, o) + (m < m2 && m != k ? at(k, m, o) : 0.0));
+        folded.push_back(element(m, k, o) + (m < m2 && m != k ? element(k, m, o) : 0.0));
   return folded;
 }
 

@@ -64,6 +64,12 @@ PWMLFF_FORMULA constexpr bool embedding_residual(int in, int out)
   return out == in || out == 2 * in;
 }
 
+/// How many elements (m, k) of the descriptor enter a fitting net: k < m2, k <= m (fold_weights).
+PWMLFF_FORMULA constexpr int descriptor_size(int width, int m2)
+{
+  return m2 * (m2 + 1) / 2 + (width - m2) * m2;
+}
+
 /// One output y = step t, or x + step t with a residual, and its derivative in any direction.
 /// @param t  tanh(z)
 /// @param dx, dz the derivatives of x and z
@@ -113,8 +119,8 @@ PWMLFF_FORMULA void spline_weights(V left, V per_spacing, V *value, V *slope)
 template <class V>
 PWMLFF_FORMULA void edge_gradient(V radial, const V *a, const V *d, V inv_r, V q, V qp, V *gradient)
 {
-  const V along = radial * inv_r + (a[0] * d[0] + a[1] * d[1] + a[2] * d[2]) * qp;
-  for (int c = 0; c < 3; ++c) gradient[c] = q * a[c] + along * d[c];
+  const V factor = radial * inv_r + (a[0] * d[0] + a[1] * d[1] + a[2] * d[2]) * qp;
+  for (int c = 0; c < 3; ++c) gradient[c] = q * a[c] + factor * d[c];
 }
 
 /// Where component k of xx yy zz xy xz yz yx zx zy is in a 3x3 matrix, row by row.

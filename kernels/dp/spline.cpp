@@ -67,12 +67,12 @@ class SegmentBuilder {
       for (int i = intervals - 1; i >= 0; --i) {
         double value = 0.0, slope = 0.0;
         check(segment, i, value, slope);
-        const double here = std::max(value / tolerance.value, slope / tolerance.slope);
-        if (i < first_needed && here > 1.0) {
+        const double ratio = std::max(value / tolerance.value, slope / tolerance.slope);
+        if (i < first_needed && ratio > 1.0) {
           cut(segment, i + 1);
           break;
         }
-        excess = std::max(excess, here);
+        excess = std::max(excess, ratio);
         segment.value_error = std::max(segment.value_error, value);
         segment.slope_error = std::max(segment.slope_error, slope);
       }
@@ -182,7 +182,7 @@ SplineTable make_spline(const DPNetwork &network, int a, int b, const SplineTole
   const int width = network.width, last = table.segment[1].first + table.segment[1].intervals - 1;
   for (int m = 0; m < width; ++m) {
     const double *const coef = &table.coef[static_cast<std::size_t>(last) * width + m];
-    double &sum = table.at_rmax.emplace_back(coef[0]);
+    double &sum = table.g_rmax.emplace_back(coef[0]);
     for (int k = 0; k < 5; ++k) sum += value[k] * (coef[(k + 1) * width] - coef[k * width]);
   }
   return table;

@@ -32,10 +32,10 @@ struct SplineTable {
   double lowest;    // the table holds for lowest <= r <= rmax
   double split;     // r < split: segment[0], else segment[1]
   SplineSegment segment[2];
-  std::vector<double> coef;       // [rows, M]
-  std::vector<double> at_rmax;    // [M] the spline at rmax, where empty slots are
-  double value_error;             // largest |G - exact| / max(1, |exact|) seen between the nodes
-  double slope_error;             // the same of dG/dr
+  std::vector<double> coef;      // [rows, M]
+  std::vector<double> g_rmax;    // [M] the spline at rmax, where empty slots are
+  double value_error;            // largest |G - exact| / max(1, |exact|) seen between the nodes
+  double slope_error;            // the same of dG/dr
 };
 
 /// What value_error and slope_error have to stay below.

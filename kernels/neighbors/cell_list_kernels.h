@@ -23,7 +23,7 @@ struct CellGrid {
   double low[3], inv_size[3];
   int n[3];
 
-  PWMLFF_HOST_DEVICE int along(int axis, double position) const
+  PWMLFF_HOST_DEVICE int coordinate(int axis, double position) const
   {
     const double cell = (position - low[axis]) * inv_size[axis];
     if (!(cell > 0.0)) return 0;    // also where it is not a number
@@ -32,7 +32,7 @@ struct CellGrid {
   PWMLFF_HOST_DEVICE int index(int x, int y, int z) const { return (z * n[1] + y) * n[0] + x; }
   PWMLFF_HOST_DEVICE int cell_of(const double *x) const
   {
-    return index(along(0, x[0]), along(1, x[1]), along(2, x[2]));
+    return index(coordinate(0, x[0]), coordinate(1, x[1]), coordinate(2, x[2]));
   }
 };
 
@@ -76,9 +76,10 @@ struct SortCells {
   {
     for (int k = start[cell] + 1; k < start[cell + 1]; ++k) {
       const int row = sorted[k];
-      int at = k;
-      for (; at > start[cell] && sorted[at - 1] > row; --at) sorted[at] = sorted[at - 1];
-      sorted[at] = row;
+      int place = k;
+      for (; place > start[cell] && sorted[place - 1] > row; --place)
+        sorted[place] = sorted[place - 1];
+      sorted[place] = row;
     }
   }
 };
@@ -132,9 +133,9 @@ struct ScanChunks {
   {
     std::int64_t before = 0;
     for (std::int64_t k = 0; k <= nchunks; ++k) {
-      const std::int64_t here = k < nchunks ? sums[k] : 0;
+      const std::int64_t sum = k < nchunks ? sums[k] : 0;
       sums[k] = before;
-      before += here;
+      before += sum;
     }
   }
 };
@@ -186,11 +187,11 @@ struct SearchCells {
     const double *const xi = x + 3 * center;
     int all = 0;
     for (int s = 0; s < nspecies; ++s) {
-      int *const at = count + center * nspecies + s;
+      int *const entry = count + center * nspecies + s;
       int n = 0;
       if (species[center] >= 0)
-        n = search(team, center, xi, s, candidate ? candidate + *at : nullptr);
-      if (!candidate && team.lane() == 0) *at = n;
+        n = search(team, center, xi, s, candidate ? candidate + *entry : nullptr);
+      if (!candidate && team.lane() == 0) *entry = n;
       all += n;
     }
     if (!candidate && team.lane() == 0) team.raise(most, all);
@@ -203,9 +204,9 @@ struct SearchCells {
   {
     int low[3], high[3], n = 0;
     for (int c = 0; c < 3; ++c) {
-      const int here = grid.along(c, xi[c]);
-      low[c] = here > reach_in_cells[c] ? here - reach_in_cells[c] : 0;
-      high[c] = here + reach_in_cells[c] < grid.n[c] ? here + reach_in_cells[c] : grid.n[c] - 1;
+      const int cell = grid.coordinate(c, xi[c]);
+      low[c] = cell > reach_in_cells[c] ? cell - reach_in_cells[c] : 0;
+      high[c] = cell + reach_in_cells[c] < grid.n[c] ? cell + reach_in_cells[c] : grid.n[c] - 1;
     }
     for (int z = low[2]; z <= high[2]; ++z)
       for (int y = low[1]; y <= high[1]; ++y) {

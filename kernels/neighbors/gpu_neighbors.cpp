@@ -81,12 +81,12 @@ void GpuNeighbors::assign(int ncenters, int nrows, int nspecies, const int *spec
 {
   Implementation &self = *implementation;
   self.begin(ncenters, nrows, nspecies, species);
-  const std::int64_t ngroups = static_cast<std::int64_t>(ncenters) * nspecies;
-  self.ncandidates = first[ngroups];
-  self.first.assign(first, ngroups + 1);
+  const std::int64_t nsublists = static_cast<std::int64_t>(ncenters) * nspecies;
+  self.ncandidates = first[nsublists];
+  self.first.assign(first, nsublists + 1);
   self.candidate.assign(candidate, self.ncandidates);
   self.most_candidates = 0;
-  for (std::int64_t g = 0; g < ngroups; g += nspecies)
+  for (std::int64_t g = 0; g < nsublists; g += nspecies)
     self.most_candidates = std::max(self.most_candidates, first[g + nspecies] - first[g]);
   self.device->synchronize();    // the host's arrays are its own again
 }
@@ -136,10 +136,10 @@ void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const double *x,
   Device &device = *self.device;
   self.begin(ncenters, nrows, nspecies, species);
   update(x);
-  const std::int64_t ngroups = static_cast<std::int64_t>(ncenters) * nspecies;
+  const std::int64_t nsublists = static_cast<std::int64_t>(ncenters) * nspecies;
   self.ncandidates = self.most_candidates = 0;
-  self.first.clear(ngroups + 1);
-  if (ngroups == 0) return device.synchronize();
+  self.first.clear(nsublists + 1);
+  if (nsublists == 0) return device.synchronize();
 
   SearchCells search{};
   search.grid = self.make_grid(x, reach, search.reach_in_cells);
@@ -170,8 +170,8 @@ void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const double *x,
   search.count = self.first.get();
   search.most = self.most.get();
   device.run(ncenters, search);
-  self.scan(ngroups, self.first.get(), self.first.get());
-  const std::int64_t nchunks = (ngroups + SumChunks::size - 1) / SumChunks::size;
+  self.scan(nsublists, self.first.get(), self.first.get());
+  const std::int64_t nchunks = (nsublists + SumChunks::size - 1) / SumChunks::size;
   std::int64_t *const counts = self.counts.reserve(2);
   device.download(counts, self.sums.get() + nchunks, sizeof *counts);
   self.most.download(reinterpret_cast<int *>(counts + 1), 1);

@@ -6,8 +6,8 @@
 // the host or made on the device by a cell list; it serves until the atoms have moved too far, and
 // only positions go up in between.
 
-#ifndef PWMLFF_DEVICE_NEIGHBORS_H
-#define PWMLFF_DEVICE_NEIGHBORS_H
+#ifndef PWMLFF_GPU_NEIGHBORS_H
+#define PWMLFF_GPU_NEIGHBORS_H
 
 #include "../common/device.h"
 #include "../common/export.h"

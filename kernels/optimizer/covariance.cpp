@@ -37,20 +37,20 @@ PWMLFF_CLONES void product(std::int64_t n, const double *p0, const double *h, do
   const double *row = p0;
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t m = n - i - 1;
-    const double *beyond = row + 1, *h_beyond = h + i + 1;
-    double *y_beyond = y + i + 1;
+    const double *rest = row + 1, *h_rest = h + i + 1;
+    double *y_rest = y + i + 1;
     const double hi = h[i];
     Vector lanes = {};
     std::int64_t j = 0;
     for (; j + LANES <= m; j += LANES) {
-      const Vector p = LOAD(beyond + j);
-      lanes += p * LOAD(h_beyond + j);
-      STORE(y_beyond + j, LOAD(y_beyond + j) + p * hi);
+      const Vector p = LOAD(rest + j);
+      lanes += p * LOAD(h_rest + j);
+      STORE(y_rest + j, LOAD(y_rest + j) + p * hi);
     }
     double tail = row[0] * hi;
     for (; j < m; ++j) {
-      tail += beyond[j] * h_beyond[j];
-      y_beyond[j] += beyond[j] * hi;
+      tail += rest[j] * h_rest[j];
+      y_rest[j] += rest[j] * hi;
     }
     y[i] += SUM_OF_LANES(lanes) + tail;
     row += m + 1;

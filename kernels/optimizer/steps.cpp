@@ -43,14 +43,15 @@ PWMLFF_CLONES double square(std::int64_t n, const double *x)
   return SUM_OF_LANES(lanes) + tail;
 }
 
-/// to = from, or to += from
+/// target = source, or target += source
 template <class T>
-inline void take(std::int64_t n, const T *__restrict__ from, double *__restrict__ to, bool add)
+inline void take(std::int64_t n, const T *__restrict__ source, double *__restrict__ target,
+                 bool add)
 {
   if (add)
-    for (std::int64_t i = 0; i < n; ++i) to[i] += static_cast<double>(from[i]);
+    for (std::int64_t i = 0; i < n; ++i) target[i] += static_cast<double>(source[i]);
   else
-    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<double>(from[i]);
+    for (std::int64_t i = 0; i < n; ++i) target[i] = static_cast<double>(source[i]);
 }
 
 /// Sums of some columns. `open` has the sums, [COLUMNS] each, that wait for their right neighbors:
@@ -91,8 +92,8 @@ void sum_rows(std::int64_t nrows, std::int64_t n, const T *rows, double *out, co
   std::int64_t depth = 1;
   for (std::int64_t k = nrows; k > 0; k >>= 1) ++depth;
   std::vector<double> open(static_cast<std::size_t>(depth * COLUMNS));
-  for (std::int64_t at = 0; at < n; at += COLUMNS)
-    sum(nrows, std::min(COLUMNS, n - at), n, rows + at, open.data(), out + at);
+  for (std::int64_t column = 0; column < n; column += COLUMNS)
+    sum(nrows, std::min(COLUMNS, n - column), n, rows + column, open.data(), out + column);
 }
 
 }    // namespace

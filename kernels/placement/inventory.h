@@ -2,7 +2,7 @@
 
 // The GPUs that this process sees, in plain C types so that Python reads them through ctypes.
 //
-// Listing them makes no CUDA context, so it takes no memory on any GPU and disturbs nobody. In a
+// Listing them makes no CUDA context, so it takes no memory on any GPU and disturbs no one. In a
 // build without CUDA, and on a machine without a driver, the same functions say that there is none,
 // and why.
 

@@ -59,12 +59,12 @@ int pwmlff_gpus(pwmlff_gpu *gpus, int capacity, pwmlff_cuda *cuda)
       break;
     }
     std::snprintf(gpus[k].name, sizeof gpus[k].name, "%s", found.name);
-    char *at = gpus[k].uuid;
-    at += std::snprintf(at, 5, "GPU-");
+    char *text = gpus[k].uuid;
+    text += std::snprintf(text, 5, "GPU-");
     for (int byte = 0; byte < 16; ++byte)
-      at +=
-          std::snprintf(at, 4, byte == 4 || byte == 6 || byte == 8 || byte == 10 ? "-%02x" : "%02x",
-                        static_cast<unsigned char>(found.uuid.bytes[byte]));
+      text += std::snprintf(text, 4,
+                            byte == 4 || byte == 6 || byte == 8 || byte == 10 ? "-%02x" : "%02x",
+                            static_cast<unsigned char>(found.uuid.bytes[byte]));
     gpus[k].total_memory = found.totalGlobalMem;
     gpus[k].major = found.major;
     gpus[k].minor = found.minor;

@@ -29,17 +29,17 @@ DevicePolicy parse_device_policy(const std::string &text)
   if (text == "gpu") return {Mode::gpu, {}};
 
   DevicePolicy policy{Mode::list, {}};
-  const char *at = text.data();
-  const char *const end = at + text.size();
+  const char *begin = text.data();
+  const char *const end = begin + text.size();
   for (;;) {
     int gpu = -1;
-    const auto [next, error] = std::from_chars(at, end, gpu);
+    const auto [next, error] = std::from_chars(begin, end, gpu);
     if (error != std::errc() || gpu < 0 || (next != end && *next != ','))
       throw std::invalid_argument("device is '" + text +
                                   "', expected auto, cpu, gpu or numbers of GPUs like 0,1");
     policy.gpus.push_back(gpu);
     if (next == end) return policy;
-    at = next + 1;
+    begin = next + 1;
   }
 }
 

@@ -14,7 +14,7 @@
 
 namespace pwmlff {
 
-/// A matrix in memory that belongs to somebody else, element (i, j) at data[i*rows + j*columns].
+/// A matrix in memory that is owned elsewhere, element (i, j) at data[i*rows + j*columns].
 template <class T>
 at::Tensor matrix(const T *data, std::int64_t n, std::int64_t m, std::int64_t rows,
                   std::int64_t columns = 1)
@@ -30,7 +30,7 @@ inline void multiply(at::Tensor out, const at::Tensor &a, const at::Tensor &b, b
   else at::mm_out(out, a, b);
 }
 
-/// Numbers at an address that all vectors like.
+/// Numbers at an address that is aligned for the widest vectors.
 template <class T> class Array {
  public:
   void resize(std::int64_t n)

@@ -97,7 +97,8 @@ class DPTrainingBinding : public torch::CustomClassHolder {
                         {}};
     for (std::int64_t l = 0; l < static_cast<std::int64_t>(widths.size()); ++l)
       TORCH_CHECK_VALUE(
-          widths[l] >= 1 && (!residual[l] || widths[l] == (l ? widths[l - 1] : model.npairs())),
+          widths[l] >= 1 &&
+              (!residual[l] || widths[l] == (l ? widths[l - 1] : model.ndescriptor())),
           "hidden layer ", l, " of the fitting nets has width ", widths[l],
           residual[l] ? " and a residual, but another width before it" : ", expected at least 1");
     for (std::int64_t k = 0; k < n * n; ++k) {

@@ -19,11 +19,11 @@ template <class One, class Two>
 void TrainingParameters::visit_fitting_nets(const One &one, const Two &two) const
 {
   const int width = model.width, m2 = model.m2;
-  std::int64_t here = static_cast<std::int64_t>(pairs.size()) * per_pair;
+  std::int64_t model_offset = static_cast<std::int64_t>(pairs.size()) * per_pair;
   auto place = offsets.begin();
   const auto next = [&](std::int64_t count) {
-    one(here, *place++, count);
-    here += count;
+    one(model_offset, *place++, count);
+    model_offset += count;
   };
   for (int a = 0; a < model.nspecies; ++a) {
     for (std::size_t l = 0; l < hidden.size(); ++l) {
@@ -31,14 +31,14 @@ void TrainingParameters::visit_fitting_nets(const One &one, const Two &two) cons
       if (l) {
         next(hidden[l].in * out);
       } else {
-        std::int64_t there = *place++;
+        std::int64_t packed_offset = *place++;
         for (int k = 0; k < m2; ++k)
-          for (int m = k; m < width; ++m, there += out) {
-            const std::int64_t first = here + (m * m2 + k) * out;
-            if (m > k && m < m2) two(first, here + (k * m2 + m) * out, there, out);
-            else one(first, there, out);
+          for (int m = k; m < width; ++m, packed_offset += out) {
+            const std::int64_t first = model_offset + (m * m2 + k) * out;
+            if (m > k && m < m2) two(first, model_offset + (k * m2 + m) * out, packed_offset, out);
+            else one(first, packed_offset, out);
           }
-        here += width * m2 * out;
+        model_offset += width * m2 * out;
       }
       next(out);
       if (hidden[l].scaled) next(out);
@@ -85,11 +85,11 @@ TrainingParameters::TrainingParameters(const TrainingModel &model_,
       pair.weight[l].resize(static_cast<std::int64_t>(layers[l].in) * layers[l].out);
       widest = std::max(widest, layers[l].out);
     }
-    for (Array<double> *const of : {&pair.dy, &pair.dx, &pair.dz}) of->resize(widest * n);
+    for (Array<double> *const array : {&pair.dy, &pair.dx, &pair.dz}) array->resize(widest * n);
     pair.coefficients.resize(static_cast<std::int64_t>(model.ncoef()) * model.width);
   }
-  const auto end = [this](std::int64_t here, std::int64_t, std::int64_t count) {
-    total = std::max(total, here + count);
+  const auto end = [this](std::int64_t model_offset, std::int64_t, std::int64_t count) {
+    total = std::max(total, model_offset + count);
   };
   visit_fitting_nets(end, [](std::int64_t, std::int64_t, std::int64_t, std::int64_t) {});
 }
@@ -123,13 +123,13 @@ template <class T> void TrainingParameters::pack(const double *parameters, int n
   });
 
   visit_fitting_nets(
-      [&](std::int64_t here, std::int64_t there, std::int64_t count) {
+      [&](std::int64_t model_offset, std::int64_t packed_offset, std::int64_t count) {
         for (std::int64_t k = 0; k < count; ++k)
-          packed[there + k] = static_cast<T>(parameters[here + k]);
+          packed[packed_offset + k] = static_cast<T>(parameters[model_offset + k]);
       },
-      [&](std::int64_t one, std::int64_t other, std::int64_t there, std::int64_t count) {
+      [&](std::int64_t one, std::int64_t other, std::int64_t packed_offset, std::int64_t count) {
         for (std::int64_t k = 0; k < count; ++k)
-          packed[there + k] = static_cast<T>(parameters[one + k] + parameters[other + k]);
+          packed[packed_offset + k] = static_cast<T>(parameters[one + k] + parameters[other + k]);
       });
 }
 
@@ -167,12 +167,12 @@ void TrainingParameters::unpack(const double *row, int nthreads, double *gradien
   });
 
   visit_fitting_nets(
-      [&](std::int64_t here, std::int64_t there, std::int64_t count) {
-        std::copy_n(row + there, count, gradient + here);
+      [&](std::int64_t model_offset, std::int64_t packed_offset, std::int64_t count) {
+        std::copy_n(row + packed_offset, count, gradient + model_offset);
       },
-      [&](std::int64_t one, std::int64_t other, std::int64_t there, std::int64_t count) {
-        std::copy_n(row + there, count, gradient + one);
-        std::copy_n(row + there, count, gradient + other);
+      [&](std::int64_t one, std::int64_t other, std::int64_t packed_offset, std::int64_t count) {
+        std::copy_n(row + packed_offset, count, gradient + one);
+        std::copy_n(row + packed_offset, count, gradient + other);
       });
 }
 

@@ -57,8 +57,8 @@ class TrainingParameters {
 
   std::int64_t place_of_coefficients(std::size_t pair) const;    // in what Training takes
 
-  /// Go over the numbers of the fitting nets: one(from, to, count) where Training takes them as
-  /// they are, two(first, second, to, count) where it takes sums.
+  /// Go over the numbers of the fitting nets: one(model_offset, packed_offset, count) where
+  /// Training takes them as they are, two(first, second, packed_offset, count) where it takes sums.
   template <class One, class Two> void visit_fitting_nets(const One &one, const Two &two) const;
 
   const TrainingModel model;

@@ -46,7 +46,7 @@ template <class T> Quad4<T> basis_slope(T u)
 }
 
 template <class T>
-void environment(const double *rij, int n, const TrainingPair &pair, TrainingScratch<T> &at)
+void environment(const double *rij, int n, const TrainingPair &pair, TrainingScratch<T> &scratch)
 {
   const T rmin = static_cast<T>(pair.rmin),
           inverse_range = static_cast<T>(1.0 / (pair.rmax - pair.rmin));
@@ -57,10 +57,10 @@ void environment(const double *rij, int n, const TrainingPair &pair, TrainingScr
     mean[c] = static_cast<T>(pair.mean[c]);
     inverse_dev[c] = static_cast<T>(pair.inverse_dev[c]);
   }
-  T *const inverse_r = at.inverse_r, *const s = at.s, *const slope = at.slope,
-           *const place = at.place;
-  T *const r0 = at.r0, *const r1 = at.r1, *const r2 = at.r2, *const r3 = at.r3;
-  std::int32_t *const interval = at.interval;
+  T *const inverse_r = scratch.inverse_r, *const s = scratch.s, *const slope = scratch.slope,
+           *const place = scratch.place;
+  T *const r0 = scratch.r0, *const r1 = scratch.r1, *const r2 = scratch.r2, *const r3 = scratch.r3;
+  std::int32_t *const interval = scratch.interval;
 #pragma GCC ivdep
   for (int e = 0; e < n; ++e) {
     const T x = static_cast<T>(rij[3 * e]), y = static_cast<T>(rij[3 * e + 1]),
@@ -92,7 +92,7 @@ void environment(const double *rij, int n, const TrainingPair &pair, TrainingScr
 template <class T> class Parts final : public TrainingParts<T> {
  public:
   void moments(const TrainingFrame &frame, const TrainingPair *pairs, int ncoef, int max_neighbor,
-               TrainingScratch<T> &at, T *const *c) const override
+               TrainingScratch<T> &scratch, T *const *c) const override
   {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(frame.nspecies) * ncoef;
     std::ptrdiff_t edge = 0;
@@ -103,16 +103,16 @@ template <class T> class Parts final : public TrainingParts<T> {
       for (int b = 0; b < frame.nspecies; ++b) {
         const TrainingPair &pair = pairs[a * frame.nspecies + b];
         const int n = frame.count[i * frame.nspecies + b];
-        environment(frame.rij + 3 * edge, n, pair, at);
+        environment(frame.rij + 3 * edge, n, pair, scratch);
         edge += n;
         T *const base = own + static_cast<std::ptrdiff_t>(b) * ncoef;
         for (int e = 0; e < n; ++e) {
-          const Quad4<T> w = basis(at.place[e]);
-          T *const p = base + at.interval[e];
-          add4(p, at.r0[e] * w);
-          add4(p + component, at.r1[e] * w);
-          add4(p + 2 * component, at.r2[e] * w);
-          add4(p + 3 * component, at.r3[e] * w);
+          const Quad4<T> w = basis(scratch.place[e]);
+          T *const p = base + scratch.interval[e];
+          add4(p, scratch.r0[e] * w);
+          add4(p + component, scratch.r1[e] * w);
+          add4(p + 2 * component, scratch.r2[e] * w);
+          add4(p + 3 * component, scratch.r3[e] * w);
         }
         const Quad4<T> w = basis(T(1)) * static_cast<T>(max_neighbor - n);
         for (int q = 0; q < 4; ++q)
@@ -123,7 +123,7 @@ template <class T> class Parts final : public TrainingParts<T> {
   }
 
   void forces(const TrainingFrame &frame, const TrainingPair *pairs, int ncoef,
-              TrainingScratch<T> &at, const T *const *g, double *force,
+              TrainingScratch<T> &scratch, const T *const *g, double *force,
               double *virial) const override
   {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(frame.nspecies) * ncoef;
@@ -139,22 +139,22 @@ template <class T> class Parts final : public TrainingParts<T> {
         const int n = frame.count[i * frame.nspecies + b];
         const double *const rij = frame.rij + 3 * edge;
         const std::int32_t *const neighbor = frame.j + edge;
-        environment(rij, n, pair, at);
+        environment(rij, n, pair, scratch);
         edge += n;
         const T *const base = own + static_cast<std::ptrdiff_t>(b) * ncoef;
         const T inverse_spacing = static_cast<T>(1.0 / pair.spacing);
         for (int e = 0; e < n; ++e) {
-          const Quad4<T> w = basis(at.place[e]), dw = basis_slope(at.place[e]);
-          const T *const p = base + at.interval[e];
+          const Quad4<T> w = basis(scratch.place[e]), dw = basis_slope(scratch.place[e]);
+          const T *const p = base + scratch.interval[e];
           const Quad4<T> c0 = load4(p), c1 = load4(p + component), c2 = load4(p + 2 * component),
                          c3 = load4(p + 3 * component);
-          at.t0[e] = sum4<T>(c0 * w);
-          at.t1[e] = sum4<T>(c1 * w);
-          at.t2[e] = sum4<T>(c2 * w);
-          at.t3[e] = sum4<T>(c3 * w);
-          at.along[e] =
-              inverse_spacing *
-              sum4<T>((at.r0[e] * c0 + at.r1[e] * c1 + at.r2[e] * c2 + at.r3[e] * c3) * dw);
+          scratch.t0[e] = sum4<T>(c0 * w);
+          scratch.t1[e] = sum4<T>(c1 * w);
+          scratch.t2[e] = sum4<T>(c2 * w);
+          scratch.t3[e] = sum4<T>(c3 * w);
+          scratch.radial[e] = inverse_spacing * sum4<T>((scratch.r0[e] * c0 + scratch.r1[e] * c1 +
+                                                         scratch.r2[e] * c2 + scratch.r3[e] * c3) *
+                                                        dw);
         }
         const T dev0 = static_cast<T>(pair.inverse_dev[0]),
                 dev1 = static_cast<T>(pair.inverse_dev[1]),
@@ -162,19 +162,20 @@ template <class T> class Parts final : public TrainingParts<T> {
                 dev3 = static_cast<T>(pair.inverse_dev[3]);
 #pragma GCC ivdep
         for (int e = 0; e < n; ++e) {
-          const T inverse = at.inverse_r[e], over = at.s[e] * inverse, slope = at.slope[e];
-          const T a[3] = {at.t1[e] * dev1, at.t2[e] * dev2, at.t3[e] * dev3};
+          const T inverse = scratch.inverse_r[e], q = scratch.s[e] * inverse,
+                  slope = scratch.slope[e];
+          const T a[3] = {scratch.t1[e] * dev1, scratch.t2[e] * dev2, scratch.t3[e] * dev3};
           const T d[3] = {static_cast<T>(rij[3 * e]), static_cast<T>(rij[3 * e + 1]),
                           static_cast<T>(rij[3 * e + 2])};
           T gradient[3];
-          edge_gradient(at.along[e] + at.t0[e] * dev0 * slope, a, d, inverse, over,
-                        (slope - over) * inverse * inverse, gradient);
-          at.g0[e] = static_cast<double>(gradient[0]);
-          at.g1[e] = static_cast<double>(gradient[1]);
-          at.g2[e] = static_cast<double>(gradient[2]);
+          edge_gradient(scratch.radial[e] + scratch.t0[e] * dev0 * slope, a, d, inverse, q,
+                        (slope - q) * inverse * inverse, gradient);
+          scratch.g0[e] = static_cast<double>(gradient[0]);
+          scratch.g1[e] = static_cast<double>(gradient[1]);
+          scratch.g2[e] = static_cast<double>(gradient[2]);
         }
         for (int e = 0; e < n; ++e) {
-          const double gx = at.g0[e], gy = at.g1[e], gz = at.g2[e];
+          const double gx = scratch.g0[e], gy = scratch.g1[e], gz = scratch.g2[e];
           const double x = rij[3 * e], y = rij[3 * e + 1], z = rij[3 * e + 2];
           double *const fj = force + 3 * static_cast<std::ptrdiff_t>(neighbor[e]);
           fi[0] += gx, fi[1] += gy, fi[2] += gz;
@@ -190,7 +191,7 @@ template <class T> class Parts final : public TrainingParts<T> {
   }
 
   void tangents(const TrainingFrame &frame, const TrainingPair *pairs, int ncoef,
-                TrainingScratch<T> &at, const double *v, const double *w,
+                TrainingScratch<T> &scratch, const double *v, const double *w,
                 T *const *c) const override
   {
     const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(frame.nspecies) * ncoef;
@@ -205,7 +206,7 @@ template <class T> class Parts final : public TrainingParts<T> {
         const int n = frame.count[i * frame.nspecies + b];
         const double *const rij = frame.rij + 3 * edge;
         const std::int32_t *const neighbor = frame.j + edge;
-        environment(rij, n, pair, at);
+        environment(rij, n, pair, scratch);
         edge += n;
         const T dev0 = static_cast<T>(pair.inverse_dev[0]),
                 dev1 = static_cast<T>(pair.inverse_dev[1]),
@@ -219,26 +220,26 @@ template <class T> class Parts final : public TrainingParts<T> {
           const T ux = static_cast<T>(vi[0] - vj[0] - (x * w[0] + y * w[3] + z * w[6]));
           const T uy = static_cast<T>(vi[1] - vj[1] - (x * w[1] + y * w[4] + z * w[7]));
           const T uz = static_cast<T>(vi[2] - vj[2] - (x * w[2] + y * w[5] + z * w[8]));
-          const T inverse = at.inverse_r[e], over = at.s[e] * inverse;
+          const T inverse = scratch.inverse_r[e], q = scratch.s[e] * inverse;
           const T nx = static_cast<T>(x) * inverse, ny = static_cast<T>(y) * inverse,
                   nz = static_cast<T>(z) * inverse;
           const T speed = nx * ux + ny * uy + nz * uz;    // of the distance
-          const T common = (at.slope[e] - over) * speed;
-          at.t0[e] = dev0 * at.slope[e] * speed;
-          at.t1[e] = dev1 * (over * ux + common * nx);
-          at.t2[e] = dev2 * (over * uy + common * ny);
-          at.t3[e] = dev3 * (over * uz + common * nz);
-          at.along[e] = speed * inverse_spacing;
+          const T common = (scratch.slope[e] - q) * speed;
+          scratch.t0[e] = dev0 * scratch.slope[e] * speed;
+          scratch.t1[e] = dev1 * (q * ux + common * nx);
+          scratch.t2[e] = dev2 * (q * uy + common * ny);
+          scratch.t3[e] = dev3 * (q * uz + common * nz);
+          scratch.radial[e] = speed * inverse_spacing;
         }
         T *const base = own + static_cast<std::ptrdiff_t>(b) * ncoef;
         for (int e = 0; e < n; ++e) {
-          const Quad4<T> value = basis(at.place[e]),
-                         change = basis_slope(at.place[e]) * at.along[e];
-          T *const p = base + at.interval[e];
-          add4(p, at.t0[e] * value + at.r0[e] * change);
-          add4(p + component, at.t1[e] * value + at.r1[e] * change);
-          add4(p + 2 * component, at.t2[e] * value + at.r2[e] * change);
-          add4(p + 3 * component, at.t3[e] * value + at.r3[e] * change);
+          const Quad4<T> value = basis(scratch.place[e]),
+                         change = basis_slope(scratch.place[e]) * scratch.radial[e];
+          T *const p = base + scratch.interval[e];
+          add4(p, scratch.t0[e] * value + scratch.r0[e] * change);
+          add4(p + component, scratch.t1[e] * value + scratch.r1[e] * change);
+          add4(p + 2 * component, scratch.t2[e] * value + scratch.r2[e] * change);
+          add4(p + 3 * component, scratch.t3[e] * value + scratch.r3[e] * change);
         }
       }
     }
@@ -278,10 +279,10 @@ template <class T> class Parts final : public TrainingParts<T> {
       for (std::ptrdiff_t k = 0; k < n; k += lanes<T>) {
         const Vec<T> value = load(h + k), slope = T(1) - value * value, dz = load(z + k);
         const Vec<T> to_h = load(dy + k), to_change = load(dy_change + k) * dz;
-        const Vec<T> here = factor * slope * (to_h - T(2) * value * to_change);
+        const Vec<T> z_adjoint = factor * slope * (to_h - T(2) * value * to_change);
         step_sum += value * to_h + slope * to_change;
-        sum += here;
-        store(z + k, here);
+        sum += z_adjoint;
+        store(z + k, z_adjoint);
       }
       bias[r] = pwmlff::PWMLFF_ISA::sum<T>(sum);
       if (steps) steps[r] = pwmlff::PWMLFF_ISA::sum<T>(step_sum);
@@ -291,26 +292,26 @@ template <class T> class Parts final : public TrainingParts<T> {
   void describe(int width, int m2, std::ptrdiff_t n, std::ptrdiff_t stride, const T *t,
                 std::ptrdiff_t dstride, T *d) const override
   {
-    for (std::ptrdiff_t at = 0; at < n; at += lanes<T>)
-      pwmlff::PWMLFF_ISA::describe<T, 1>(width, m2, {t + at, stride, n}, dstride, d + at);
+    for (std::ptrdiff_t column = 0; column < n; column += lanes<T>)
+      pwmlff::PWMLFF_ISA::describe<T, 1>(width, m2, {t + column, stride, n}, dstride, d + column);
   }
 
   void describe_tangent(int width, int m2, std::ptrdiff_t n, std::ptrdiff_t stride, const T *t,
                         const T *tangent, std::ptrdiff_t dstride, T *d) const override
   {
-    for (std::ptrdiff_t at = 0; at < n; at += lanes<T>) {
-      T *p = d + at;
+    for (std::ptrdiff_t column = 0; column < n; column += lanes<T>) {
+      T *p = d + column;
       for (int k = 0; k < m2; ++k) {
         Vec<T> axis[4], change[4];
         for (int c = 0; c < 4; ++c) {
-          axis[c] = load(t + k * stride + c * n + at);
-          change[c] = load(tangent + k * stride + c * n + at);
+          axis[c] = load(t + k * stride + c * n + column);
+          change[c] = load(tangent + k * stride + c * n + column);
         }
         for (int m = k; m < width; ++m, p += dstride) {
           Vec<T> sum{};
           for (int c = 0; c < 4; ++c)
-            sum += axis[c] * load(tangent + m * stride + c * n + at) +
-                   change[c] * load(t + m * stride + c * n + at);
+            sum += axis[c] * load(tangent + m * stride + c * n + column) +
+                   change[c] * load(t + m * stride + c * n + column);
           store(p, sum);
         }
       }
@@ -320,9 +321,9 @@ template <class T> class Parts final : public TrainingParts<T> {
   void describe_backward(int width, int m2, std::ptrdiff_t n, std::ptrdiff_t stride, const T *t,
                          std::ptrdiff_t dstride, const T *d, T *out) const override
   {
-    for (std::ptrdiff_t at = 0; at < n; at += lanes<T>)
-      pwmlff::PWMLFF_ISA::describe_backward<T, 1>(width, m2, {t + at, stride, n}, dstride, d + at,
-                                                  {out + at, stride, n});
+    for (std::ptrdiff_t column = 0; column < n; column += lanes<T>)
+      pwmlff::PWMLFF_ISA::describe_backward<T, 1>(width, m2, {t + column, stride, n}, dstride,
+                                                  d + column, {out + column, stride, n});
   }
 };
 

@@ -38,7 +38,7 @@ struct TrainingFrame {
 /// Scratch for the edges of one center and species of neighbors, at least as many as there are.
 template <class T> struct TrainingScratch {
   T *inverse_r, *s, *slope, *place, *r0, *r1, *r2, *r3;    // slope = ds/dr; R~ in r0 .. r3
-  T *t0, *t1, *t2, *t3, *along;
+  T *t0, *t1, *t2, *t3, *radial;
   double *g0, *g1, *g2;
   std::int32_t *interval;
 };
@@ -97,7 +97,7 @@ template <class T> class TrainingParts {
 
   /// D[p] = sum over c of T_cm T_ck for the pairs p = (m, k), k <= m, by k, then m.
   /// @param t [width, stride] with the components c in columns c*n .. c*n + n-1
-  /// @param d [npairs, dstride]
+  /// @param d [ndescriptor, dstride]
   virtual void describe(int width, int m2, std::ptrdiff_t n, std::ptrdiff_t stride, const T *t,
                         std::ptrdiff_t dstride, T *d) const = 0;
 

@@ -45,7 +45,7 @@ template <class T> struct Training<T>::Species {
   std::vector<Array<T>> h;            // tanh of the hidden layers [out, N]
   std::vector<Array<T>> y_adjoint;    // dE/dy of the hidden layers [out, N]
   std::vector<Array<T>> z_adjoint;    // dS/dz, dS/dz' = dE/dz [out, lx]
-  Array<T> d_adjoint, d_total;        // [npairs, N] dE/dD = dS/dD', dS/dD
+  Array<T> d_adjoint, d_total;        // [ndescriptor, N] dE/dD = dS/dD', dS/dD
   Array<T> z, y;                      // [widest, N] dS/dy of a layer and of the one before it
 };
 
@@ -68,7 +68,7 @@ template <class T> struct Training<T>::FrameState {
     T *p = numbers.get();
     for (T **const field : {&scratch.inverse_r, &scratch.s, &scratch.slope, &scratch.place,
                             &scratch.r0, &scratch.r1, &scratch.r2, &scratch.r3, &scratch.t0,
-                            &scratch.t1, &scratch.t2, &scratch.t3, &scratch.along}) {
+                            &scratch.t1, &scratch.t2, &scratch.t3, &scratch.radial}) {
       *field = p;
       p += n;
     }
@@ -85,16 +85,16 @@ Training<T>::Training(const TrainingModel &model_, const std::vector<std::int64_
                       const std::vector<std::int64_t> &scaled) :
     model(model_), parts(&training_parts<T>())
 {
-  std::int64_t at = 0;
+  std::int64_t total = 0;
   std::vector<std::int64_t> relative;
   const auto place = [&](std::int64_t n) {
-    const std::int64_t here = at;
-    ends.push_back(at + n);
-    at += (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    relative.push_back(here);
-    return here;
+    const std::int64_t first = total;
+    ends.push_back(total + n);
+    total += (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    relative.push_back(first);
+    return first;
   };
-  int in = model.npairs();
+  int in = model.ndescriptor();
   for (std::size_t l = 0; l < widths.size(); ++l) {
     TrainingLayer layer{in, static_cast<int>(widths[l]), residual[l] != 0, scaled[l] != 0, 0, 0,
                         -1};
@@ -107,7 +107,7 @@ Training<T>::Training(const TrainingModel &model_, const std::vector<std::int64_
   last_weight = place(in);
   last_bias = place(1);
   coefficients = place(static_cast<std::int64_t>(model.nspecies) * model.ncoef() * model.width);
-  per_species = at;
+  per_species = total;
   size = per_species * model.nspecies;
   for (int a = 0; a < model.nspecies; ++a)
     for (const std::int64_t offset : relative) begin.push_back(a * per_species + offset);
@@ -178,7 +178,8 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
   for (int a = 0; a < nspecies; ++a) {
     Species &species = state.species[a];
     if (species.natoms == 0) continue;
-    const std::int64_t n = species.n, lx = species.lx(), lt = species.lt(), npairs = model.npairs();
+    const std::int64_t n = species.n, lx = species.lx(), lt = species.lt(),
+                       ndescriptor = model.ndescriptor();
     const T *const own = parameters + a * per_species;
     species.t.resize(lt * width);
     const at::Tensor coefficient = matrix(own + coefficients, row, width, width);
@@ -190,7 +191,7 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
     species.h.resize(depth);
     species.y_adjoint.resize(depth);
     species.z_adjoint.resize(depth);
-    species.x[0].resize(lx * npairs);
+    species.x[0].resize(lx * ndescriptor);
     parts->describe(width, model.m2, n, lt, species.t.get(), lx, species.x[0].get());
     std::int64_t widest = 1;
     for (const TrainingLayer &layer : layers) widest = std::max<std::int64_t>(widest, layer.out);
@@ -224,8 +225,8 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
     }
 
     // dE/dy and dE/dz of the layers, dE/dD, dE/dT, dE/dC
-    species.d_adjoint.resize(npairs * n);
-    species.d_total.resize(npairs * n);
+    species.d_adjoint.resize(ndescriptor * n);
+    species.d_total.resize(ndescriptor * n);
     T *dx = species.y_adjoint[depth - 1].get();
     for (std::int64_t i = 0; i < nlast; ++i) std::fill_n(dx + i * n, n, last[i]);
     for (std::size_t l = depth; l-- > 0;) {

@@ -26,6 +26,7 @@
 #ifndef PWMLFF_TRAINING_H
 #define PWMLFF_TRAINING_H
 
+#include "../dp/pair_terms.h"
 #include "parts.h"
 
 #include <ATen/core/Tensor.h>
@@ -51,7 +52,7 @@ struct TrainingModel {
   std::vector<TrainingPair> pairs;    // [nspecies, nspecies] center first
 
   int ncoef() const { return nodes + 2; }
-  int npairs() const { return m2 * (m2 + 1) / 2 + (width - m2) * m2; }
+  int ndescriptor() const { return descriptor_size(width, m2); }
 };
 
 /// Evaluates frames and their gradients in numbers of type T; sums over atoms are in float64.

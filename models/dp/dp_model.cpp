@@ -101,7 +101,7 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
 {
   info_ = original.info();
   if (options.engine == Engine::torchscript) return;
-  pwmlff::dp_instruction_set();    // a wrong wish for one is an error, no reason to do without
+  pwmlff::dp_instruction_set();    // a wrong PWMLFF_CPU is an error, not a reason for TorchScript
   try {
     network = std::make_unique<pwmlff::DPNetwork>(pwmlff::read_network(file.module()));
   } catch (const std::exception &error) {
@@ -120,7 +120,7 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
   }
 }
 
-// The best that is possible comes first; what cannot prove itself is passed over, with the reason.
+// In the order of preference; what fails its verification is passed over, with the reason.
 void DPModel::select_species(const std::vector<bool> &present)
 {
   active.reset();

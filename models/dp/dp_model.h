@@ -41,8 +41,8 @@ class DPTorchScript : public Model {
   Evaluation result{};
 };
 
-/// Evaluated by a fused engine, after that has proved to give what the file's own code gives; else
-/// by that code. A GPU comes first where one is to be used, after the same proof.
+/// Evaluated by a fused engine where that passes its verification against the file's own code, else
+/// by that code. A GPU comes first where one is to be used, after the same verification.
 class DPModel : public Model {
  public:
   /// @throws std::runtime_error where the file does not keep to the contract, or where the engine

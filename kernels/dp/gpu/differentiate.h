@@ -86,7 +86,7 @@ template <class T> struct Differentiate {
   {
     const NetValue exact = evaluate_net(team, pair, environment[0], model.widest_embedding, net);
     for (int m = team.lane(); m < model.width; m += team.lanes())
-      add(gradient, m, static_cast<T>(exact.value[m] - pair.beyond[m]),
+      add(gradient, m, static_cast<T>(exact.value[m] - pair.g_rmax[m]),
           static_cast<T>(exact.slope[m]), environment, sum);
     sum[1] += sum[0];
     sum[0] = T(0);

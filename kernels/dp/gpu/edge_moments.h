@@ -34,8 +34,8 @@ template <class T> struct EdgeMoments {
       for (int b = 0; b < model.nspecies; ++b) {
         const GpuPair<T> &pair = pairs[b];
         if (!pair.present) continue;
-        const std::int64_t group = item * model.nspecies + b;
-        const int count = chunk.count[group];
+        const std::int64_t sublist = item * model.nspecies + b;
+        const int count = chunk.count[sublist];
         for (int t = 0; t < count; t += Tile::size) {
           const int n = count - t < Tile::size ? count - t : Tile::size;
           if (tile.load(team, chunk, pair.geometry, begin + t, n)) {
@@ -50,7 +50,7 @@ template <class T> struct EdgeMoments {
             if (tile.row[k] < 0) {
               const NetValue exact =
                   evaluate_net(team, pair, tile.environment[k][0], model.widest_embedding, net);
-              if (m < model.width) value = static_cast<T>(exact.value[m] - pair.beyond[m]);
+              if (m < model.width) value = static_cast<T>(exact.value[m] - pair.g_rmax[m]);
             } else if (mine) {
               value = table_value(global_pointer(pair.table) + m, tile, k);
             }
@@ -58,7 +58,7 @@ template <class T> struct EdgeMoments {
           }
         }
         if (mine)
-          for (int c = 0; c < 4; ++c) total[c] += chunk.slots[4 * group + c] * pair.beyond[m];
+          for (int c = 0; c < 4; ++c) total[c] += chunk.slots[4 * sublist + c] * pair.g_rmax[m];
         begin += count;
       }
       if (!mine) continue;

@@ -179,16 +179,16 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
         for (std::size_t r = 0; r < rows; ++r)
           for (int m = 0; m < width; ++m)
             coef[r * model.padded + m] =
-                static_cast<T>(table->coef[r * width + m] - table->at_rmax[m]);
+                static_cast<T>(table->coef[r * width + m] - table->g_rmax[m]);
         pair.table = constants.keep(coef);
         table_bytes += coef.size() * sizeof(T);
       }
       const DPNet &net = network.embedding[p];
       EmbeddingJets jets(net);
       jets.evaluate({pair.geometry.shift[0], 0.0, 0.0});
-      std::vector<double> beyond(model.padded, 0.0);
-      std::copy_n(jets.f.begin(), width, beyond.begin());
-      pair.beyond = constants.keep(beyond);
+      std::vector<double> g_rmax(model.padded, 0.0);
+      std::copy_n(jets.f.begin(), width, g_rmax.begin());
+      pair.g_rmax = constants.keep(g_rmax);
       std::vector<GpuLayer> layers;
       for (const DPLayer &layer : net.layers) {
         model.widest_embedding = std::max(model.widest_embedding, layer.out);
@@ -208,7 +208,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
       if (!present[a]) continue;
       const auto &layers = network.fitting[a].layers;
       std::vector<GpuLayer> hidden;
-      int in = Fit<T, 1>::npairs(network.width, network.m2), total = 0;
+      int in = descriptor_size(network.width, network.m2), total = 0;
       for (std::size_t l = 0; l < layers.size(); ++l) {
         const std::vector<double> weight =
             l == 0 ? fold_weights(layers[l].weight, network.width, network.m2) : layers[l].weight;
@@ -344,15 +344,15 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
                              want_centroid_virial ? centroid_virial.get() : nullptr});
   }
 
-  // Sums of columns to sums[at ..].
-  void sum(std::int64_t nrows, int ncolumns, const double *values, int at)
+  // Sums of columns to sums[offset ..].
+  void sum(std::int64_t nrows, int ncolumns, const double *values, int offset)
   {
     constexpr std::size_t scratch = SumRows::lanes * sizeof(double);
     const std::int64_t enough = (nrows + SumRows::lanes - 1) / SumRows::lanes;
     const int nteams = static_cast<int>(std::clamp<std::int64_t>(enough, 1, SUM_TEAMS));
     double *const result = sums.reserve(10 + 9 * SUM_TEAMS), *const partial = result + 10;
     device->run(nteams, SumRows{nrows, ncolumns, nteams, values, partial}, scratch);
-    device->run(1, SumRows{nteams, ncolumns, 1, partial, result + at}, scratch);
+    device->run(1, SumRows{nteams, ncolumns, 1, partial, result + offset}, scratch);
   }
 
   static constexpr int FIT_REGISTERS = 4;

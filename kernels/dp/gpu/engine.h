@@ -38,7 +38,7 @@ class PWMLFF_KERNELS_API DPGpuEngine {
   static constexpr std::size_t CHUNK_BYTES = std::size_t(1) << 29;
 
   /// @param present [nspecies] the species that take part
-  /// @param chunk_bytes of the device for arrays over pairs: what needs more goes in several parts
+  /// @param chunk_bytes of the device for arrays over edges: what needs more goes in several parts
   /// @throws std::invalid_argument, std::runtime_error (a net that cannot be tabulated, or is too
   ///         large for the device)
   DPGpuEngine(std::shared_ptr<Device> device, const DPNetwork &network, DPPrecision precision,

@@ -52,10 +52,10 @@ template <class T> struct FindEdges {
       }
       for (int c = 0; c < 4; ++c) sum[c] = team.sum(sum[c]);
       if (team.lane() == 0) {
-        const std::int64_t at = item * model.nspecies + b;
-        chunk.count[at] = n;
+        const std::int64_t sublist = item * model.nspecies + b;
+        chunk.count[sublist] = n;
         for (int c = 0; c < 4; ++c)
-          chunk.slots[4 * at + c] = sum[c] + pair.sel * pair.geometry.shift[c];
+          chunk.slots[4 * sublist + c] = sum[c] + pair.sel * pair.geometry.shift[c];
         if (n > pair.sel) team.raise(overflow, GpuOverflow{i, b, n}.key());
       }
       begin += n;

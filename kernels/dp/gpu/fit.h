@@ -31,10 +31,6 @@ template <class T, int G> struct Fit {
   int atoms, widest, depth;    // widest hidden layer, and all of them together
   double *atom_energy;         // [ncenters]
 
-  PWMLFF_HOST_DEVICE static int npairs(int width, int m2)
-  {
-    return m2 * (m2 + 1) / 2 + (width - m2) * m2;
-  }
   /// Place of element (m, k), k <= m, of D.
   PWMLFF_HOST_DEVICE int place(int m, int k) const
   {
@@ -45,7 +41,7 @@ template <class T, int G> struct Fit {
   static std::size_t scratch_bytes(int atoms, int width, int m2, int depth, int widest)
   {
     return sizeof(double) * step(atoms) *
-           (static_cast<std::size_t>(4) * width + npairs(width, m2) + depth + 2 * widest);
+           (static_cast<std::size_t>(4) * width + descriptor_size(width, m2) + depth + 2 * widest);
   }
 
   template <class Team>
@@ -55,15 +51,16 @@ template <class T, int G> struct Fit {
     const GpuFitting &net = model.fittings[block.species];
     const int ld = step(atoms);
     double *const moments = team.template scratch<double>();      // [4, width, ld]
-    double *const descriptor = moments + 4 * model.width * ld;    // [npairs, ld], then dE/dD
-    double *const tanhs = descriptor + npairs(model.width, model.m2) * ld;    // [depth, ld]
-    double *const dy = tanhs + depth * ld;                                    // [widest, ld]
-    double *const dz = dy + widest * ld;                                      // [widest, ld]
+    double *const descriptor = moments + 4 * model.width * ld;    // [ndescriptor, ld], then dE/dD
+    double *const tanhs =
+        descriptor + descriptor_size(model.width, model.m2) * ld;    // [depth, ld]
+    double *const dy = tanhs + depth * ld;                           // [widest, ld]
+    double *const dz = dy + widest * ld;                             // [widest, ld]
 
     for (int w = team.lane(); w < 4 * model.width * atoms; w += team.lanes()) {
       const int m = w % model.width, c = w / model.width % 4, a = w / model.width / 4;
-      const std::int64_t at = (4 * (std::int64_t(block.first) + a) + c) * model.padded + m;
-      moments[(c * model.width + m) * ld + a] = a < block.count ? chunk.moments[at] : 0.0;
+      const std::int64_t position = (4 * (std::int64_t(block.first) + a) + c) * model.padded + m;
+      moments[(c * model.width + m) * ld + a] = a < block.count ? chunk.moments[position] : 0.0;
     }
     team.sync();
     describe(team, moments, descriptor);
@@ -95,8 +92,9 @@ template <class T, int G> struct Fit {
       const GpuLayer &layer = net.layers[l];
       t -= layer.out * ld;
       for (int w = team.lane(); w < layer.out * atoms; w += team.lanes()) {
-        const int o = w / atoms, at = o * ld + w % atoms;
-        dz[at] = global_pointer(layer.step)[o] * dy[at] * (1.0 - t[at] * t[at]);
+        const int o = w / atoms, position = o * ld + w % atoms;
+        dz[position] =
+            global_pointer(layer.step)[o] * dy[position] * (1.0 - t[position] * t[position]);
       }
       team.sync();
       backward(team, layer, dy, dz, l > 0 ? dy : descriptor);
@@ -138,9 +136,10 @@ template <class T, int G> struct Fit {
         for (int g = 0; g < G; ++g) sum[g] += weight * xs[g];
       }
       for (int g = 0; g < G; ++g) {
-        const int at = o * ld + a + g;
-        t[at] = tanh(sum[g]);
-        y[at] = layer.residual ? x[at] + global_pointer(layer.step)[o] * t[at] : t[at];
+        const int position = o * ld + a + g;
+        t[position] = tanh(sum[g]);
+        y[position] = layer.residual ? x[position] + global_pointer(layer.step)[o] * t[position]
+                                     : t[position];
       }
     }
   }
@@ -178,17 +177,17 @@ template <class T, int G> struct Fit {
       double sum[4] = {0.0, 0.0, 0.0, 0.0};
       if (n < model.width)
         for (int k = 0; k <= n && k < model.m2; ++k) {
-          const double here = d[place(n, k) * ld + a];
-          for (int c = 0; c < 4; ++c) sum[c] += here * moments[c * q + k * ld + a];
+          const double derivative = d[place(n, k) * ld + a];
+          for (int c = 0; c < 4; ++c) sum[c] += derivative * moments[c * q + k * ld + a];
         }
       if (n < model.m2)    // the diagonal counts twice
         for (int m = n; m < model.width; ++m) {
-          const double here = d[place(m, n) * ld + a];
-          for (int c = 0; c < 4; ++c) sum[c] += here * moments[c * q + m * ld + a];
+          const double derivative = d[place(m, n) * ld + a];
+          for (int c = 0; c < 4; ++c) sum[c] += derivative * moments[c * q + m * ld + a];
         }
-      const std::int64_t at = 4 * (std::int64_t(block.first) + a) * model.padded + n;
+      const std::int64_t position = 4 * (std::int64_t(block.first) + a) * model.padded + n;
       for (int c = 0; c < 4; ++c)
-        chunk.moment_gradient[at + c * model.padded] = static_cast<T>(sum[c] * model.scale);
+        chunk.moment_gradient[position + c * model.padded] = static_cast<T>(sum[c] * model.scale);
     }
   }
 };

@@ -41,7 +41,7 @@ template <class T> struct Forces {
         const T *const g = chunk.moment_gradient + (4 * item + c) * model.padded;
         double part = 0.0;
         for (int m = team.lane(); m < model.padded; m += team.lanes())
-          part += g[m] * pair.beyond[m];
+          part += g[m] * pair.g_rmax[m];
         common[c] = team.sum(part);
       }
       for (int k = team.lane(); k < count; k += team.lanes())

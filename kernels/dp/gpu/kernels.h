@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // The steps of a Deep Potential on a device as team kernels (common/team.h); formulas in network.h,
-// signs in evaluation.h, splines in geometry.h. T is the type of tables, moments and what flows
+// signs in evaluation.h, splines in spline.h. T is the type of tables, moments and what flows
 // back through them; distances, fitting nets, forces and sums are in float64.
 //
 //   FindEdges     candidates -> edges within the cutoff, environment, place in the table

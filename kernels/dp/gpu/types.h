@@ -28,7 +28,7 @@ template <class T> struct GpuPair {
   int sel;         // slots
   PairGeometry geometry;
   const T *table;          // [rows, padded] G - G(rmax); null: the net is evaluated
-  const double *beyond;    // [padded] G at and beyond the cutoff
+  const double *g_rmax;    // [padded] G at and beyond the cutoff
   int nlayers;
   const GpuLayer *layers;
 };
