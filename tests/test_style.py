@@ -5,8 +5,10 @@ And what is told to people who cite, report and commit keeps to the rest of the 
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from pwmlff import __version__
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = [
     path
-    for folder in ("kernels", "models", "pair_pwmlff")
+    for folder in ("kernels", "models", "pair_pwmlff", "tests")
     for path in (ROOT / folder).rglob("*")
     if path.suffix in {".h", ".cpp", ".cu", ".cuh"}
 ]
@@ -60,10 +62,11 @@ def test_types():
     checked(["mypy"])
 
 
-def test_citation_has_the_release():
+def test_one_release_everywhere():
     found = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert str(found["version"]) == __version__
     assert found["license"] in (ROOT / "pyproject.toml").read_text()
+    assert f"project(pair_pwmlff VERSION {__version__} " in (ROOT / "CMakeLists.txt").read_text()
 
 
 def test_hooks_run_what_is_checked_here():
@@ -87,3 +90,59 @@ def test_issue_forms():
         names = [field["id"] for field in form["body"]]
         assert len(names) == len(set(names))
         assert all(field["attributes"]["label"] for field in form["body"])
+
+
+#: Prepositions, and adverbs that stand in their place; `from_` counts as `from`.
+PREPOSITIONS = {
+    "about", "above", "across", "after", "against", "ahead", "along", "alongside", "amid",
+    "among", "around", "as", "aside", "at", "away", "before", "behind", "below", "beneath",
+    "beside", "besides", "between", "beyond", "by", "despite", "down", "during", "except",
+    "for", "from", "in", "inside", "into", "near", "of", "off", "on", "onto", "out", "outside",
+    "over", "past", "per", "since", "through", "throughout", "till", "to", "toward", "towards",
+    "under", "underneath", "until", "unto", "up", "upon", "via", "with", "within", "without",
+}  # fmt: skip
+#: By file and scope, the names that a user writes: `--beside` of `pwmlff plot`, which Typer names
+#: after the argument, and the same word of `pwmlff.plot` for those who call it from Python.
+OPTIONS = {
+    ("cli.py", "plot", "beside"),
+    ("plot.py", "Options", "beside"),
+    ("plot.py", "plot", "beside"),
+    ("plot.py", "draw", "beside"),
+}
+
+
+def defined_names(node: ast.AST, scope: str = "") -> Iterator[tuple[str, str, int]]:
+    """Names that code defines, each with the innermost class or function around it and its line."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield scope, child.name, child.lineno
+            yield from defined_names(child, child.name)
+            continue
+        if isinstance(child, ast.arg):
+            yield scope, child.arg, child.lineno
+        elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
+            yield scope, child.id, child.lineno
+        elif isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
+            yield scope, child.attr, child.lineno
+        elif isinstance(child, ast.alias | ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+            name = child.asname if isinstance(child, ast.alias) else child.name
+            if name:
+                yield scope, name, child.lineno
+        yield from defined_names(child, scope)
+
+
+def test_no_preposition_is_a_name():
+    """What a thing is called says what it is: a noun, or for what is done a verb."""
+    package = ROOT / "python" / "pwmlff"
+    found, used = [], set()
+    for path in sorted(package.rglob("*.py")):
+        file = str(path.relative_to(package))
+        for scope, name, line in defined_names(ast.parse(path.read_text(), path)):
+            if name.strip("_").lower() not in PREPOSITIONS:
+                continue
+            if (file, scope, name) in OPTIONS:
+                used.add((file, scope, name))
+            else:
+                found.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert not found, "\n".join(found)
+    assert used == OPTIONS  # none that is no longer there

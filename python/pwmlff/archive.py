@@ -191,11 +191,11 @@ def _depth(value: Any) -> int:
     """Levels of tables and lists in each other, counted to just beyond what a card may have."""
     depth, level = 0, [value]
     while level and depth <= _DEEPEST_CARD:
-        inside: list[Any] = []
+        entries: list[Any] = []
         for entry in level:
             if isinstance(entry, dict | list):
-                inside += entry.values() if isinstance(entry, dict) else entry
-        depth, level = depth + 1, inside
+                entries += entry.values() if isinstance(entry, dict) else entry
+        depth, level = depth + 1, entries
     return depth
 
 

@@ -265,8 +265,8 @@ def chosen_cases(options: Options) -> list[Case]:
 
 def repeats(atoms: int) -> int:
     """Cells along each side of the cube of HfO2 that is nearest to a number of atoms."""
-    along: float = (atoms / HFO2_CELL) ** (1 / 3)
-    return max(2, round(along))
+    cells: float = (atoms / HFO2_CELL) ** (1 / 3)
+    return max(2, round(cells))
 
 
 def standard_cases(quick: bool) -> list[Case]:

@@ -36,8 +36,8 @@ class Calculator(AseCalculator):
 
     Args:
         model: a model file. Loading it executes code that it brings along.
-        engine: "auto" (fused where that proves equal to the file's own code, else that code),
-            "fused", "torchscript" or "reference".
+        engine: "auto" (fused where its verification passes, else the file's own code), "fused",
+            "torchscript" or "reference".
         precision: of the fused engine, "exact", "double" or "mixed".
         elements: atomic numbers that take part; all of the model's when None. Their number divides
             the descriptor of a DP, as the elements of pair_coeff do in LAMMPS.
@@ -102,13 +102,13 @@ class Calculator(AseCalculator):
             kwargs["model"] = fspath(kwargs["model"])
         if kwargs.get("elements") is not None:
             kwargs["elements"] = [int(z) for z in kwargs["elements"]]
-        before = Parameters(self.parameters)
+        previous = Parameters(self.parameters)
         try:
             changed: dict[str, Any] = super().set(**kwargs)  # type: ignore[no-untyped-call]
             if changed:
                 self._open()
         except BaseException:
-            self.parameters = before
+            self.parameters = previous
             raise
         return changed
 

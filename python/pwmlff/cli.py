@@ -51,8 +51,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from pwmlff import __version__, plugin  # noqa: PLC0415
 
-        commit = plugin.commit(plugin.library())
-        typer.echo(f"pair-pwmlff {__version__}{f', commit {commit}' if commit else ''}")
+        typer.echo(plugin.origin(plugin.library()) or f"pair-pwmlff {__version__}")
         raise typer.Exit
 
 

@@ -1,8 +1,8 @@
 """What evaluates a model file outside LAMMPS, and the choice between them.
 
-- compiled: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/binding.cpp): the
-  fused engine for Deep Potentials, on the CPU or on a GPU, where it has proved to be the same as
-  the file's own code; else that code
+- native: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/binding.cpp): the
+  fused engine for Deep Potentials, on the CPU or on a GPU, where it is verified to give the
+  same as the file's own code; else that code
 - reference: the plain float64 reference (:mod:`pwmlff.reference`)
 """
 
@@ -81,7 +81,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """Atoms and those of their periodic images that are neighbors, as Compiled wants them."""
+    """Atoms and those of their periodic images that are neighbors, as NativeModel wants them."""
 
     x: torch.Tensor  # [nrows, 3]
     species: torch.Tensor  # int32 [nrows] index into the model's elements, or -1
@@ -94,22 +94,22 @@ class Rows:
     @classmethod
     def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> Rows:
         """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
-        kind = np.full(len(atoms), -1)
+        species = np.full(len(atoms), -1)
         for index, number in enumerate(elements):
-            kind[atoms.numbers == number] = index
-        i, j, image = neighbor_list("ijS", atoms, reach, kind + 1)
-        keep = kind[j] >= 0
+            species[atoms.numbers == number] = index
+        i, j, image = neighbor_list("ijS", atoms, reach, species + 1)
+        keep = species[j] >= 0
         i, j, image = i[keep], j[keep], image[keep]
         is_image = image.any(axis=1)
         ghosts, which = _distinct(np.c_[j[is_image], image[is_image]].reshape(-1, 4))
         row = j.copy()
         row[is_image] = len(atoms) + which.ravel()
-        counts = np.bincount(i * len(elements) + kind[j], minlength=len(atoms) * len(elements))
+        counts = np.bincount(i * len(elements) + species[j], minlength=len(atoms) * len(elements))
         atom = np.r_[np.arange(len(atoms)), ghosts[:, 0]].astype(int)
         image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]]
         return cls(
             torch.from_numpy(atoms.positions[atom] + image @ np.asarray(atoms.cell)),
-            torch.from_numpy(kind[atom].astype(np.int32)),
+            torch.from_numpy(species[atom].astype(np.int32)),
             torch.from_numpy(np.r_[0, np.cumsum(counts)].astype(np.int32)),
             torch.from_numpy(row.astype(np.int32)),
             torch.from_numpy(atom.astype(np.int32)),
@@ -147,7 +147,7 @@ def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], which
 
 
-class Compiled:
+class NativeModel:
     """What pair_style pwmlff runs.
 
     Neighbors are looked for anew when an atom has moved by half the skin.
@@ -197,7 +197,7 @@ class Compiled:
         self.built: tuple[Atoms, Rows] | None = None  # the structure that rows were made for
         self._sent: list[torch.Tensor] = []  # the candidates that the model has
 
-    def another(self) -> Compiled:
+    def another(self) -> NativeModel:
         """The same model, not loaded again, for another structure, whose neighbors it keeps."""
         other = copy(self)
         other.built = None
@@ -295,7 +295,7 @@ def choose(
 
     Args:
         path: a TorchScript file.
-        engine: one of ENGINES; "auto" is fused where that proves equal to the file's own code.
+        engine: one of ENGINES; "auto" is fused where its verification passes.
         precision: of the fused engine, one of PRECISIONS.
         elements: atomic numbers that take part; all of the model's when None.
         nthreads: threads of the fused engine.
@@ -324,8 +324,8 @@ def choose(
         raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
     if module is not None:
         return Choice(Reference(module, chosen), info)
-    compiled = Compiled(path, info, engine, precision, chosen, nthreads, skin, device)
-    return Choice(compiled, info, compiled.passed_over)
+    native = NativeModel(path, info, engine, precision, chosen, nthreads, skin, device)
+    return Choice(native, info, native.passed_over)
 
 
 def usable_gpu(device: str) -> tuple[int, bool]:

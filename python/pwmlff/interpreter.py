@@ -21,5 +21,5 @@ def command(code: str, *arguments: str) -> list[str]:
 
 def find_program(name: str) -> str | None:
     """A program beside this Python, or else the first of that name on the PATH."""
-    beside = str(Path(sys.executable).with_name(name))
-    return shutil.which(beside) or shutil.which(name)
+    own = str(Path(sys.executable).with_name(name))
+    return shutil.which(own) or shutil.which(name)

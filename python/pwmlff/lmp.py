@@ -241,14 +241,14 @@ def _elements_of_types(
     """Atomic numbers of the types, from their labels or their masses."""
     labels = _of_types(lines, "Atom Type Labels", ntypes)
     if len(labels) == ntypes and all(label in atomic_numbers for label in labels.values()):
-        return {int(kind): atomic_numbers[label] for kind, label in labels.items()}
-    types = {label: kind for kind, label in labels.items()}
+        return {int(number): atomic_numbers[label] for number, label in labels.items()}
+    types = {label: number for number, label in labels.items()}
     found: dict[int, int] = {}
-    for kind, word in _of_types(lines, "Masses", ntypes).items():
+    for number, word in _of_types(lines, "Masses", ntypes).items():
         mass = float(word)
         nearest = 1 + int(np.argmin(np.abs(atomic_masses[1:] - mass)))
         if abs(mass - atomic_masses[nearest]) < 0.1 * mass:
-            found[int(types.get(kind, kind))] = nearest
+            found[int(types.get(number, number))] = nearest
     if len(found) != ntypes:
         raise ValueError(
             f"'{path}' tells the elements of {len(found)} of its {ntypes} types, by labels or "

@@ -261,10 +261,10 @@ def _draw_deviation(axes: Axes, panel: str, rows: np.ndarray, log: Log | None) -
     if log is not None:
         x = np.full(len(rows), np.nan)
         for step, times in zip(log.steps(), log.times(), strict=True):
-            inside = (rows[:, 0] >= step.min(initial=np.inf)) & (
+            covered = (rows[:, 0] >= step.min(initial=np.inf)) & (
                 rows[:, 0] <= step.max(initial=-np.inf)
             )
-            x[inside] = np.interp(rows[inside, 0], step, times)
+            x[covered] = np.interp(rows[covered, 0], step, times)
     first = 1 + 3 * DEVIATIONS.index(panel)
     for k, (name, style) in enumerate(SPREAD.items()):
         # All models agree where symmetry leaves no force: no place for zero on the axis.

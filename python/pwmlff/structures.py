@@ -59,7 +59,7 @@ def neighbor_list(
     quantities: str,
     atoms: Atoms,
     cutoff: float,
-    kinds: np.ndarray | None = None,
+    species: np.ndarray | None = None,
     threads: int = 0,
 ) -> list[np.ndarray]:
     """What ase.neighborlist.neighbor_list gives, in a fiftieth of its time and always in one order.
@@ -69,11 +69,11 @@ def neighbor_list(
             x_j - x_i of the image that is near, and that image in cell vectors.
         atoms: any structure; images of an atom in a small cell, itself included, are neighbors.
         cutoff: distance below which atoms are neighbors.
-        kinds: whole numbers of atoms by which neighbors are sorted first, [n].
+        species: whole numbers of atoms by which neighbors are sorted first, [n].
         threads: of vesin; 0 for all.
 
     Returns:
-        One array for each letter, int64 or float64, sorted by i, kind of j, j and S.
+        One array for each letter, int64 or float64, sorted by i, species of j, j and S.
 
     Raises:
         ValueError: as of :func:`require_usable`.
@@ -99,7 +99,7 @@ def neighbor_list(
     place = (steps[:, 0] * wide[1] + steps[:, 1]) * wide[2] + steps[:, 2]
     i, j, place = np.r_[i, j], np.r_[j, i], np.r_[place, -place]
     # One key of all that is sorted by: sorting by several takes ten times as long.
-    key = i if kinds is None else i * (int(kinds.max()) + 1) + kinds[j]
+    key = i if species is None else i * (int(species.max()) + 1) + species[j]
     order = np.argsort((key * n + j) * int(wide.prod()) + place)
     arrays = {
         "i": lambda: i[order],
@@ -130,8 +130,10 @@ def _search_space(atoms: Atoms, cutoff: float) -> tuple[np.ndarray, float, np.nd
     # The thickness along a is 1/|b x c / volume|.
     thickness = 1.0 / np.linalg.norm(np.linalg.inv(cell), axis=0)
     if open_.any():
-        along = atoms.positions @ np.linalg.inv(cell)
-        length = (along.max(axis=0) - along.min(axis=0) if len(atoms) else 0.0) + 1.5 * cutoff
+        fractional = atoms.positions @ np.linalg.inv(cell)
+        length = (
+            fractional.max(axis=0) - fractional.min(axis=0) if len(atoms) else 0.0
+        ) + 1.5 * cutoff
         thickness[open_] = np.where(open_, length, thickness).max()
         cell[open_] *= thickness[open_, None]
     reach = float(cutoff)

@@ -23,7 +23,7 @@ import torch
 import torch_sim as ts
 from torch_sim.models.interface import ModelInterface
 
-from pwmlff.engine import Compiled, Engine, choose
+from pwmlff.engine import Engine, NativeModel, choose
 
 
 class TorchSimModel(ModelInterface):
@@ -70,7 +70,7 @@ class TorchSimModel(ModelInterface):
         systems = ts.io.state_to_atoms(state)
         while len(self._engines) < len(systems):
             first = self._engines[0]
-            self._engines.append(first.another() if isinstance(first, Compiled) else first)
+            self._engines.append(first.another() if isinstance(first, NativeModel) else first)
         found = [engine(atoms) for engine, atoms in zip(self._engines, systems, strict=False)]
         volumes = [a.get_volume() if a.cell.rank == 3 else np.nan for a in systems]
 

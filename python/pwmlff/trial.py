@@ -142,11 +142,11 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo, dtype: torc
     generator = torch.Generator().manual_seed(0)
     step = STEP * info.cutoff * torch.randn(edge_vec.shape, generator=generator).to(dtype)
     with torch.no_grad():
-        up, down = (module(edge_vec + s, edge_index, types, nlocal) for s in (step, -step))
+        plus, minus = (module(edge_vec + s, edge_index, types, nlocal) for s in (step, -step))
     change = gradient * step
     # Atom by atom, as the energies of atoms may be so large that their sum keeps no digit of it;
     # what rounding leaves of each is no fault.
-    difference = ((up - down) / 2).sum() - change.sum()
+    difference = ((plus - minus) / 2).sum() - change.sum()
     rounding = torch.finfo(dtype).eps * energies.detach().abs().sum()
     scale = change.norm().clamp(min=1e-300)
     error = float(difference.abs() / scale)

@@ -168,7 +168,7 @@ def test_edge_model(tmp_path):
     np.testing.assert_allclose(forces, numerical, rtol=0, atol=1e-6 * np.abs(forces).max())
     numerical = calculate_numerical_stress(atoms, eps=1e-5)
     np.testing.assert_allclose(stress, numerical, rtol=0, atol=1e-6 * np.abs(stress).max())
-    with pytest.raises(Failure, match="kind EDGE, which runs through its own TorchScript only"):
+    with pytest.raises(Failure, match="kind EDGE, which the fused engine does not run"):
         Calculator(tmp_path / "edge.pt", engine="fused")
 
 
@@ -181,7 +181,7 @@ def test_clusters_have_no_stress(calculator):
 
 
 def test_other_activation_runs_through_its_own_code(calculator):
-    """Nothing is approximated silently: what does not prove equal is not taken."""
+    """Nothing is approximated silently: what fails the verification is not taken."""
     model = other_activation(BINARY.model())
     atoms = BINARY.atoms()
     atoms.calc = calculator(model)

@@ -59,12 +59,12 @@ def messages() -> list[str]:
 
 def stands_in(quote: str, text: str) -> bool:
     """Whether the parts of a quote that do not differ come in this order."""
-    at = 0
+    begin = 0
     for part in quote.split("..."):
-        at = text.find(part.strip(), at)
-        if at < 0:
+        begin = text.find(part.strip(), begin)
+        if begin < 0:
             return False
-        at += len(part.strip())
+        begin += len(part.strip())
     return True
 
 

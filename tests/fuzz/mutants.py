@@ -24,10 +24,10 @@ def regions(contents: bytes) -> dict[str, list[Region]]:
     archive = zipfile.ZipFile(io.BytesIO(contents))
     found: dict[str, list[Region]] = {"headers": [], "tables": [], "code": [], "tensors": []}
     for member in archive.infolist():
-        at = member.header_offset
-        sizes = contents[at + 26 : at + LOCAL_HEADER]
-        begin = at + LOCAL_HEADER + int.from_bytes(sizes[:2], "little")
-        found["headers"].append((at, begin))
+        header = member.header_offset
+        sizes = contents[header + 26 : header + LOCAL_HEADER]
+        begin = header + LOCAL_HEADER + int.from_bytes(sizes[:2], "little")
+        found["headers"].append((header, begin))
         begin += int.from_bytes(sizes[2:], "little")
         kind = "tables" if member.filename.endswith("data.pkl") else "tensors"
         if "/code/" in member.filename:
@@ -47,18 +47,18 @@ def flipped(contents: bytes, rng: np.random.Generator) -> Iterator[Mutant]:
         done = []
         for _ in range(rng.integers(1, 5) if rng.random() < 0.3 else 1):
             begin, end = places[kind][rng.integers(len(places[kind]))]
-            at = int(rng.integers(begin, end))
+            place = int(rng.integers(begin, end))
             mask = 1 << int(rng.integers(8)) if rng.random() < 0.5 else int(rng.integers(1, 256))
-            changed[at] ^= mask
-            done.append(f"{at}^{mask:#x}")
+            changed[place] ^= mask
+            done.append(f"{place}^{mask:#x}")
         yield f"flip {kind} {' '.join(done)}", bytes(changed)
 
 
 def truncated(contents: bytes, rng: np.random.Generator) -> Iterator[Mutant]:
     """The end is missing, or something follows it."""
     while True:
-        at = int(rng.integers(len(contents)))
-        yield f"truncate {at}", contents[:at]
+        place = int(rng.integers(len(contents)))
+        yield f"truncate {place}", contents[:place]
         tail = rng.bytes(int(rng.integers(1, 64)))
         yield f"append {tail.hex()}", contents + tail
 
@@ -70,14 +70,14 @@ def moved(contents: bytes, rng: np.random.Generator) -> Iterator[Mutant]:
         one, two = sorted(int(x) for x in rng.integers(0, len(contents) - 2 * size, 2))
         two += size
         a, b = contents[one : one + size], contents[two : two + size]
-        between, rest = contents[one + size : two], contents[two + size :]
+        middle, rest = contents[one + size : two], contents[two + size :]
         head = contents[:one]
         where = f"{one} {two} {size}"
-        yield f"exchange {where}", head + b + between + a + rest
-        yield f"overwrite {where}", head + b + between + b + rest
-        yield f"cut {where}", head + between + b + rest
-        yield f"insert {where}", head + b + a + between + b + rest
-        yield f"zero {where}", head + bytes(size) + between + b + rest
+        yield f"exchange {where}", head + b + middle + a + rest
+        yield f"overwrite {where}", head + b + middle + b + rest
+        yield f"cut {where}", head + middle + b + rest
+        yield f"insert {where}", head + b + a + middle + b + rest
+        yield f"zero {where}", head + bytes(size) + middle + b + rest
 
 
 def fields(contents: bytes, rng: np.random.Generator) -> Iterator[Mutant]:
@@ -87,10 +87,10 @@ def fields(contents: bytes, rng: np.random.Generator) -> Iterator[Mutant]:
     while True:
         begin, end = where[rng.integers(len(where)) if rng.random() < 0.5 else 0]
         width = int(rng.choice([1, 2, 4, 8]))
-        at = int(rng.integers(begin, max(begin + 1, end - width)))
+        place = int(rng.integers(begin, max(begin + 1, end - width)))
         other = int(rng.integers(places["directory"][0][0], len(contents) - width))
         value = [b"\xff" * width, bytes(width), contents[other : other + width]][rng.integers(3)]
-        yield f"field {at} {value.hex()}", contents[:at] + value + contents[at + width :]
+        yield f"field {place} {value.hex()}", contents[:place] + value + contents[place + width :]
 
 
 def mutants(contents: bytes, count: int, seed: int = 0) -> Iterator[Mutant]:

@@ -51,8 +51,8 @@ def entry(contents: bytes, name: str) -> int:
     return contents.rindex(name.encode()) - ENTRY_NAME
 
 
-def patched(contents: bytes, at: int, value: bytes) -> bytes:
-    return contents[:at] + value + contents[at + len(value) :]
+def patched(contents: bytes, offset: int, value: bytes) -> bytes:
+    return contents[:offset] + value + contents[offset + len(value) :]
 
 
 def refused(contents: bytes) -> str:
@@ -234,7 +234,7 @@ def replaced(name: str, change: Callable[[bytes], bytes]) -> Callable[[bytes], b
     return apply
 
 
-def without(name: str) -> Callable[[bytes], bytes]:
+def removed(name: str) -> Callable[[bytes], bytes]:
     return lambda b: written({k: v for k, v in members(b).items() if k != f"model/{name}"})
 
 
@@ -243,9 +243,11 @@ def resized(size: bytes, stride: bytes) -> Callable[[bytes], bytes]:
     was = b"(K\x01K\xa0t(K\xa0K\x01t"
 
     def change(pickle: bytes) -> bytes:
-        at = next(pickle.index(was[:6] + tag, 0) for tag in (b"q", b"(") if was[:6] + tag in pickle)
-        end = pickle.index(b"t", pickle.index(b"(", at + 1)) + 1
-        return pickle[:at] + size + stride + pickle[end:]
+        place = next(
+            pickle.index(was[:6] + tag, 0) for tag in (b"q", b"(") if was[:6] + tag in pickle
+        )
+        end = pickle.index(b"t", pickle.index(b"(", place + 1)) + 1
+        return pickle[:place] + size + stride + pickle[end:]
 
     return replaced("data.pkl", change)
 
@@ -253,7 +255,7 @@ def resized(size: bytes, stride: bytes) -> Callable[[bytes], bytes]:
 HOSTILE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "record too short": (replaced("data/0", lambda b: b[:-8]), "bytes, expected 160 elements of 8"),
     "record too long": (replaced("data/0", lambda b: b + bytes(8)), "expected 160 elements of 8"),
-    "record missing": (without("data/0"), "'model/data/0', a tensor, is missing"),
+    "record missing": (removed("data/0"), "'model/data/0', a tensor, is missing"),
     "tensor longer than its storage": (resized(b"(K\x02K\xa0t", b"(K\xa0K\x01t"), "goes beyond"),
     "tensor of negative size": (
         resized(b"(J\xff\xff\xff\xffK\xa0t", b"(K\xa0K\x01t"), "goes beyond"
@@ -310,7 +312,7 @@ def nested_from_outside(depth: int) -> bytes:
     return b"\x80\x02((]q\0" + depth * inner + b"th\0t."
 
 
-BEYOND: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+EXCESSIVE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "nested deeply": (
         replaced("data.pkl", lambda b: b[:2] + b"N" + 2000 * b"\x85" + b"."), "1000 deep"
     ),
@@ -339,10 +341,10 @@ BEYOND: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", BEYOND)
+@pytest.mark.parametrize("case", EXCESSIVE)
 def test_beyond_limits(model: bytes, case: str):
     """Files of which torch would load some, or try to: they are not called damaged."""
-    make, words = BEYOND[case]
+    make, words = EXCESSIVE[case]
     message = refused(make(model))
     assert message.startswith("cannot be used, though no damage was found: ")
     assert words in message
@@ -426,8 +428,8 @@ def test_damaged_compression(model: bytes):
     begin = contents.index(b"a/code.py") + len("a/code.py")
     end = contents.index(b"PK\x01\x02")
     accepted = 0
-    for at in range(begin, end):
-        damaged = patched(contents, at, bytes([contents[at] ^ (1 << at % 8)]))
+    for place in range(begin, end):
+        damaged = patched(contents, place, bytes([contents[place] ^ (1 << place % 8)]))
         try:
             archive.check(damaged)
         except ValueError:
@@ -536,8 +538,8 @@ def test_mutants_of_headers_of_codes(seed: int):
         stream = machine.compress(original) + machine.flush()
         for _ in range(50):
             mutant = bytearray(stream)
-            for at in rng.integers(0, 8 * min(60, len(stream)), int(rng.integers(1, 3))):
-                mutant[at // 8] ^= 1 << at % 8
+            for bit in rng.integers(0, 8 * min(60, len(stream)), int(rng.integers(1, 3))):
+                mutant[bit // 8] ^= 1 << bit % 8
             contents = unpacked(bytes(mutant))
             assert sound(bytes(mutant), contents or b"") == (contents is not None), mutant.hex()
             accepted += contents is not None

@@ -45,9 +45,9 @@ def by_loops(neighbors, dE, Ri_d, Rij, force):
         j = int(neighbors[frame, atom, 0, slot])
         if j >= 0:
             part = slice(4 * slot, 4 * slot + 4)
-            onto = dE[frame, atom, 0, part].numpy() @ Ri_d[frame, atom, part].numpy()
-            forces[frame, j] += onto
-            virial[frame] += np.outer(Rij[frame, atom, slot], onto)
+            pulled = dE[frame, atom, 0, part].numpy() @ Ri_d[frame, atom, part].numpy()
+            forces[frame, j] += pulled
+            virial[frame] += np.outer(Rij[frame, atom, slot], pulled)
     return torch.from_numpy(forces), torch.from_numpy(virial.reshape(2, 9))
 
 

@@ -226,11 +226,11 @@ def test_bystanders(any_engine):
     with_others = atoms.copy()
     with_others += Atoms("Ar3", positions=np.random.default_rng(0).random((3, 3)) * 5)
     run = any_engine(model, "double")
-    alone, beside = run(atoms), run(with_others)
-    np.testing.assert_allclose(beside.atom_energy[:10], alone.atom_energy, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(beside.forces[:10], alone.forces, rtol=0, atol=1e-12)
-    assert not beside.atom_energy[10:].any()
-    assert not beside.forces[10:].any()
+    alone, together = run(atoms), run(with_others)
+    np.testing.assert_allclose(together.atom_energy[:10], alone.atom_energy, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(together.forces[:10], alone.forces, rtol=0, atol=1e-12)
+    assert not together.atom_energy[10:].any()
+    assert not together.forces[10:].any()
 
 
 @pytest.mark.parametrize("nthreads", [1, 2])

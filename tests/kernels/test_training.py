@@ -53,12 +53,12 @@ def weights(n: int, natoms: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray,
 def by_autograd(model: DP, a, v, w) -> tuple[list, np.ndarray]:
     """E, F, W of each frame, and the gradient of the sum of S by the parameters."""
     model.train()
-    total, found, at = 0.0, [], 0
+    total, found, begin = 0.0, [], 0
     for k, atoms in enumerate(ATOMS):
         inputs = pad_neighbors(atoms, SYSTEM.elements, SYSTEM.rmax, SYSTEM.max_neighbor)
         energy, _, force, _, virial = model(*inputs)
-        rows = slice(at, at + len(atoms))
-        at += len(atoms)
+        rows = slice(begin, begin + len(atoms))
+        begin += len(atoms)
         total = total + a[k] * energy.sum() + (force[0] * torch.from_numpy(v[rows])).sum()
         total = total + (virial[0] * torch.from_numpy(w[k].ravel())).sum()
         found.append([t.detach().numpy() for t in (energy[0, 0], force[0], virial[0])])
@@ -76,13 +76,13 @@ def test_autograd_of_the_model() -> None:
         core.prepare(core.read())
         energy, force, virial = core.evaluate(np.arange(len(ATOMS)))
         row = core.gradients(a, v, w).sum(0)
-        off = core.finish(row) - expected
+        difference = core.finish(row) - expected
         errors.append(
             [
                 np.abs(energy - [f[0] for f in found]).max(),
                 np.abs(force - np.concatenate([f[1] for f in found])).max(),
                 np.abs(virial.reshape(-1, 9) - [f[2] for f in found]).max(),
-                np.linalg.norm(off) / np.linalg.norm(expected),
+                np.linalg.norm(difference) / np.linalg.norm(expected),
             ]
         )
     largest = [1.0, *(max(np.abs(f[k]).max() for f in found) for k in (1, 2)), 1.0]
@@ -132,10 +132,10 @@ def test_forces_and_virial_are_derivatives() -> None:
 
     def move(sign: float):
         def change(moved) -> None:
-            at = 0
+            begin = 0
             for atoms in moved:
-                atoms.positions += sign * step * shift[at : at + len(atoms)]
-                at += len(atoms)
+                atoms.positions += sign * step * shift[begin : begin + len(atoms)]
+                begin += len(atoms)
 
         return change
 
@@ -221,8 +221,8 @@ def test_splines_are_those_of_scipy() -> None:
         [(1 - u) ** 3, 3 * u**3 - 6 * u**2 + 4, -3 * u**3 + 3 * u**2 + 3 * u + 1, u**3]
     )
     for k in range(nodes - 1):
-        at = (k + u) / (nodes - 1)
-        assert c[k : k + 4] @ basis / 6.0 == pytest.approx((1.0 - at) ** 2, abs=1e-13)
+        node = (k + u) / (nodes - 1)
+        assert c[k : k + 4] @ basis / 6.0 == pytest.approx((1.0 - node) ** 2, abs=1e-13)
 
 
 def test_what_does_not_fit_is_refused() -> None:

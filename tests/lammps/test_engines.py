@@ -1,4 +1,4 @@
-"""Which engine runs a file: the fused one where it proves equal, never where it does not."""
+"""Which engine runs a file: the fused one where the verification passes, never where it fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_fused_where_equal(folder: Lammps):
 
 
 def test_other_activation(folder: Lammps):
-    """Same names, same shapes, other function: the proof at load finds it."""
+    """Same names, same shapes, other function: the verification at load finds it."""
     folder.save(other_activation(BINARY.model(isotropic=True)))
     run = folder.run(SETUP.format(""), ranks=2)
     assert run.output.count("engine torchscript, float64 (not fused: ") == 1

@@ -132,8 +132,8 @@ def truncated(path, good):
 
 def damaged(path, good):
     """One bit of a tensor, which torch would take."""
-    at = good.index(b"FB") + 100
-    path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+    place = good.index(b"FB") + 100
+    path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
 
 
 def nep(path, _):

@@ -13,10 +13,10 @@ from pwmlff.engine import _distinct
 from pwmlff.structures import neighbor_list
 
 
-def in_order(atoms: Atoms, cutoff: float, kinds: np.ndarray) -> list[np.ndarray]:
+def in_order(atoms: Atoms, cutoff: float, species: np.ndarray) -> list[np.ndarray]:
     """ase's list, sorted as is promised."""
     i, j, d, vector, image = of_ase("ijdDS", atoms, cutoff)
-    order = np.lexsort((*image.T[::-1], j, kinds[j], i))
+    order = np.lexsort((*image.T[::-1], j, species[j], i))
     return [a[order] for a in (i, j, d, vector, image)]
 
 
@@ -35,15 +35,17 @@ def test_random_cells(pbc, open_vectors):
         positions = rng.uniform(-5, 9, (9, 3))
         positions[0] = rng.uniform(-reach, reach, 3)
         atoms = Atoms(numbers=[8] * 9, positions=positions, cell=cell, pbc=pbc)
-        cutoff, kinds = rng.uniform(1.0, 6.0), rng.integers(0, 3, 9)
+        cutoff, species = rng.uniform(1.0, 6.0), rng.integers(0, 3, 9)
         # What is asked of ase has no vectors in open directions that could be of one plane.
         plain = atoms.copy()
         plain.cell[~closed] = 0.0
-        found = neighbor_list("ijdDS", atoms, cutoff, kinds)
-        for one, other in zip(found, in_order(plain, cutoff, kinds), strict=True):
+        found = neighbor_list("ijdDS", atoms, cutoff, species)
+        for one, other in zip(found, in_order(plain, cutoff, species), strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-15 * reach + 1e-13)
             assert one.dtype == other.dtype
-        for one, other in zip(found, neighbor_list("ijdDS", atoms, cutoff, kinds, 3), strict=True):
+        for one, other in zip(
+            found, neighbor_list("ijdDS", atoms, cutoff, species, 3), strict=True
+        ):
             np.testing.assert_array_equal(one, other)  # the same on any number of threads
 
 

@@ -1,4 +1,4 @@
-"""The proof that two evaluations are the same: what differs is found, wherever it is."""
+"""The verification that two evaluations are the same: what differs is found, wherever it is."""
 
 from __future__ import annotations
 

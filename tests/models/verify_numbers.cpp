@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Lets models that differ in one number prove that they are the same, and prints what the proof
-// says.
+// Verifies models that differ in one number against each other, and prints what that gives.
 
 #include "models/neighbors.h"
 #include "models/verification.h"

@@ -174,10 +174,10 @@ def test_the_default_place(data, tmp_path, monkeypatch):
 
 def test_warnings_come_from_the_cache_too(data, tmp_path, caplog):
     lines = data.read_text().splitlines()
-    for at in range(1, len(lines), 34):  # the energies turn round
-        before, _, after = lines[at].partition(" energy=")
+    for k in range(1, len(lines), 34):  # the energies turn round
+        before, _, after = lines[k].partition(" energy=")
         value, _, rest = after.partition(" ")
-        lines[at] = f"{before} energy={-float(value)} {rest}"
+        lines[k] = f"{before} energy={-float(value)} {rest}"
     data.write_text("\n".join(lines) + "\n")
     for _ in range(2):
         caplog.clear()

@@ -115,7 +115,7 @@ def test_outliers(tmp_path, report):
     structures[7].calc.results["energy"] += 64.0
     structures[9].calc.results["forces"][5] = (300.0, 0.0, 0.0)
     rng.shuffle(structures)
-    at = {
+    places = {
         kind: next(k for k, a in enumerate(structures) if test(a))
         for kind, test in {
             "energy outlier": lambda a: a.get_potential_energy() > np.median(
@@ -126,7 +126,7 @@ def test_outliers(tmp_path, report):
     }  # fmt: skip
     write(tmp_path / "a.xyz", structures)
     _, data = report("a.xyz")
-    for kind, index in at.items():
+    for kind, index in places.items():
         assert problems(data, kind) == [("a.xyz", index)]
 
 

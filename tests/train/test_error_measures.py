@@ -125,11 +125,11 @@ def test_nothing_is_labelled():
 
 def test_worst(labelled: Frames):
     energy, forces, _ = predicted(labelled)
-    off = np.abs(energy - labelled.energies) / labelled.natoms
-    order = [k for k in np.argsort(-off) if k != 2]
+    difference = np.abs(energy - labelled.energies) / labelled.natoms
+    order = [k for k in np.argsort(-difference) if k != 2]
     found = worst_frames(labelled, energy, 3)
     assert [w.index for w in found] == order[:3]
-    assert abs(found[0].error) == pytest.approx(1000 * np.nanmax(off))
+    assert abs(found[0].error) == pytest.approx(1000 * np.nanmax(difference))
     assert (found[0].file, found[0].atoms) == ("file.xyz", labelled.natoms[order[0]])
     (worst, *rest) = worst_atoms(labelled, forces, 100)
     assert len(rest) == 8  # of three frames with forces

@@ -22,16 +22,16 @@ def test_edges_are_those_of_ase(cutoff):
     assert edges.rij.dtype == np.float64 and edges.j.dtype == edges.count.dtype == np.int32
     for k, atoms in enumerate(structures):
         i, j, image, rij = neighbor_list("ijSD", atoms, cutoff)
-        kind = np.array([ELEMENTS.index(z) for z in atoms.numbers], dtype=int)
-        order = np.lexsort((*image.T[::-1], j, kind[j], i))
+        species = np.array([ELEMENTS.index(z) for z in atoms.numbers], dtype=int)
+        order = np.lexsort((*image.T[::-1], j, species[j], i))
         rows = slice(edges.first[k], edges.first[k + 1])
         np.testing.assert_array_equal(edges.j[rows], j[order])
         np.testing.assert_allclose(edges.rij[rows], rij[order], atol=1e-11)
         count = np.zeros((len(atoms), 3), dtype=int)
-        np.add.at(count, (i, kind[j]), 1)
+        np.add.at(count, (i, species[j]), 1)
         rows = slice(frames.first[k], frames.first[k + 1])
         np.testing.assert_array_equal(edges.count[rows], count)
-        np.testing.assert_array_equal(edges.types[rows], kind)
+        np.testing.assert_array_equal(edges.types[rows], species)
     assert len(edges) == edges.first[-1] == edges.count.sum()
 
 

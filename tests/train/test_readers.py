@@ -160,8 +160,8 @@ def write_deepmd(folder, structures, sets=1, mixed=None):
     folder.mkdir(parents=True)
     (folder / "type_map.raw").write_text("Ne\nAr\n")
     size = max(len(atoms) for atoms in structures)
-    kinds = [0] * size if mixed else [number[z] for z in structures[0].numbers]
-    (folder / "type.raw").write_text("\n".join(map(str, kinds)))
+    types = [0] * size if mixed else [number[z] for z in structures[0].numbers]
+    (folder / "type.raw").write_text("\n".join(map(str, types)))
     if not structures[0].pbc.any():
         (folder / "nopbc").touch()
     for n, part in enumerate(np.array_split(np.arange(len(structures)), sets)):

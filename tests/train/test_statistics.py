@@ -57,12 +57,14 @@ def test_moments_are_those_of_the_dense_matrix(monkeypatch, chunk):
         shortest = found.shortest[ELEMENTS.index(a), ELEMENTS.index(b)]
         assert shortest == pytest.approx(d, rel=1e-12)
     assert np.isinf(found.shortest[2]).all()  # no hydrogen
-    for kind, matrix in enumerate(dense(structures, ELEMENTS, found.max_neighbor)):
-        np.testing.assert_allclose(found.davg[kind, 0], matrix[:, 0].mean(), rtol=1e-10, atol=1e-15)
-        assert (found.davg[kind, 1:] == 0).all()
+    for species, matrix in enumerate(dense(structures, ELEMENTS, found.max_neighbor)):
+        np.testing.assert_allclose(
+            found.davg[species, 0], matrix[:, 0].mean(), rtol=1e-10, atol=1e-15
+        )
+        assert (found.davg[species, 1:] == 0).all()
         angular = np.sqrt((matrix[:, 1:] ** 2).mean())
         expected = np.maximum([matrix[:, 0].std(), angular, angular, angular], statistics.SMALLEST)
-        np.testing.assert_allclose(found.dstd[kind], expected, rtol=1e-10)
+        np.testing.assert_allclose(found.dstd[species], expected, rtol=1e-10)
 
 
 def test_too_few_slots_name_the_atom():

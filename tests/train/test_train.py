@@ -123,7 +123,7 @@ def test_gradient_of_a_batch(data: Path, tmp_path: Path) -> None:
     one = training(asked, comm.Serial(), tmp_path, frames, edges).learner
     batch = np.array([4, 5, 6, 0])
     weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 0.25, 1.0, 1.0, 1.0])
-    weights = potential.LossWeights.at(asked, 0.5)
+    weights = potential.LossWeights.interpolated(asked, 0.5)
 
     def huber(error: np.ndarray) -> np.ndarray:
         size = np.abs(error)

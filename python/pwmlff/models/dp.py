@@ -76,10 +76,10 @@ class DPConfig:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        kinds = list(self.atom_type)
-        if not kinds or len(set(kinds)) != len(kinds) or min(kinds) < 1:
+        elements = list(self.atom_type)
+        if not elements or len(set(elements)) != len(elements) or min(elements) < 1:
             raise ValueError(
-                f"atom_type is {kinds}; give at least one atomic number (>= 1), each once"
+                f"atom_type is {elements}; give at least one atomic number (>= 1), each once"
             )
         if not 0.0 <= self.rmin < self.rmax < math.inf:
             raise ValueError(
@@ -98,18 +98,20 @@ class DPConfig:
         if self.units not in UNITS:
             raise ValueError(f"units is {self.units!r}; choose one of {', '.join(UNITS)}")
         if self.sel and (
-            len(self.sel) != len(kinds) or min(self.sel) < 1 or max(self.sel) != self.max_neighbor
+            len(self.sel) != len(elements)
+            or min(self.sel) < 1
+            or max(self.sel) != self.max_neighbor
         ):
             raise ValueError(
-                f"sel is {list(self.sel)}; give a number of slots >= 1 for each of {len(kinds)} "
+                f"sel is {list(self.sel)}; give a number of slots >= 1 for each of {len(elements)} "
                 f"types, the largest being max_neighbor, {self.max_neighbor}"
             )
         if self.type_vector is not None:
-            lengths = {len(self.type_vector.get(z, ())) for z in kinds}
+            lengths = {len(self.type_vector.get(z, ())) for z in elements}
             if len(lengths) != 1 or 0 in lengths:
                 raise ValueError(
                     f"type_vector has vectors of {len(self.type_vector)} elements; give one of the "
-                    f"same length for each of {kinds}"
+                    f"same length for each of {elements}"
                 )
 
 
@@ -367,16 +369,16 @@ class DP(nn.Module):
         width = self.maxNeighborNum
         dtype = self.fitting_net[0].layers[0].weight.dtype
         nbatch, nlocal = list_neigh.size(0), list_neigh.size(1)
-        kinds = self._kinds(atom_type)
+        present = self._present(atom_type)
         used = (list_neigh > 0) & (ImageDR[:, :, :, 0] < self.Rmax)
-        order, natoms, nslots = self._extent(kinds, Imagetype_map, used)
+        order, natoms, nslots = self._extent(present, Imagetype_map, used)
 
-        # Atoms sorted by kind; slots of the kinds that take part, each cut at its last one in use.
+        # Atoms sorted by species; slots of the species present, each cut at its last one in use.
         neigh_parts: list[Tensor] = []
         dr_parts: list[Tensor] = []
         used_parts: list[Tensor] = []
-        for kind, n in zip(kinds, nslots):  # noqa: B905 (TorchScript knows no strict)
-            start = kind * width
+        for species, n in zip(present, nslots):  # noqa: B905 (TorchScript knows no strict)
+            start = species * width
             neigh_parts.append(list_neigh[:, :, start : start + n])
             dr_parts.append(ImageDR[:, :, start : start + n])
             used_parts.append(used[:, :, start : start + n])
@@ -395,22 +397,22 @@ class DP(nn.Module):
         want_force = is_calc_f is None or is_calc_f
         force: Tensor | None = None
         virial: Tensor | None = None
-        blocks, dstd_blocks = self._blocks(env, kinds, natoms, nslots, keep_graph)
+        blocks, dstd_blocks = self._blocks(env, present, natoms, nslots, keep_graph)
         slots = sum(self.sel) if len(self.sel) > 0 else width * atom_type.size(0)
         scale = 1.0 / slots
-        energy = self._energies(blocks, kinds, natoms, nslots, scale)  # [B, nlocal]
+        energy = self._energies(blocks, present, natoms, nslots, scale)  # [B, nlocal]
         if want_force:
             grad_env = torch.zeros_like(env)
             if nlocal > 0:
                 gradients = torch.autograd.grad(
                     [energy.sum()], blocks, create_graph=keep_graph, allow_unused=True
                 )
-                grad_env = _assemble(list(gradients), blocks, dstd_blocks, len(kinds))
+                grad_env = _assemble(list(gradients), blocks, dstd_blocks, len(present))
             # dE/dr_ij, with q = s/r: q a + ((a0 s' + (a.d) q') / r) d for dE/denv = (a0, a)
             a0, a = grad_env[..., 0], grad_env[..., 1:]
             q_prime = (s_prime - s_over_r) * inv_r
-            along = (a0 * s_prime + (a * d).sum(-1) * q_prime) * inv_r
-            edge = s_over_r.unsqueeze(-1) * a + along.unsqueeze(-1) * d
+            radial = (a0 * s_prime + (a * d).sum(-1) * q_prime) * inv_r
+            edge = s_over_r.unsqueeze(-1) * a + radial.unsqueeze(-1) * d
             force = _scatter_force(edge, neigh, order, nlocal + nghost)
             virial = -torch.matmul(
                 d.reshape(nbatch, -1, 3).transpose(1, 2), edge.reshape(nbatch, -1, 3)
@@ -424,49 +426,49 @@ class DP(nn.Module):
                 group = group / divider
         return energy.sum(1, keepdim=True), energy, force, group, virial
 
-    def _kinds(self, atom_type: Tensor) -> list[int]:
-        """Model types that take part, each once, in the order of the argument; with sel all."""
+    def _present(self, atom_type: Tensor) -> list[int]:
+        """Species that take part, each once, in the order of the argument; with sel all."""
         numbers: list[int] = atom_type.to(torch.int64).tolist()
-        kinds: list[int] = []
+        present: list[int] = []
         for number in numbers:
             if number not in self.atom_type:
                 raise ValueError(
                     f"atom_type holds {number}; this model knows the elements {self.atom_type}"
                 )
-            kind = self.atom_type.index(number)
-            if kind not in kinds:
-                kinds.append(kind)
-        for kind in range(self.ntypes):
-            if len(self.sel) > 0 and kind not in kinds:
-                kinds.append(kind)
-        return kinds
+            species = self.atom_type.index(number)
+            if species not in present:
+                present.append(species)
+        for species in range(self.ntypes):
+            if len(self.sel) > 0 and species not in present:
+                present.append(species)
+        return present
 
     def _extent(
-        self, kinds: list[int], image_type: Tensor, used: Tensor
+        self, present: list[int], image_type: Tensor, used: Tensor
     ) -> tuple[Tensor, list[int], list[int]]:
-        """Order of the atoms by kind [nlocal]; per kind, its atoms and its last used slot + 1."""
+        """Order of the atoms by species [nlocal]; of each its atoms and its last used slot + 1."""
         device = used.device
         ranks = [-1] * self.ntypes
-        for position, kind in enumerate(kinds):
-            ranks[kind] = position
+        for position, species in enumerate(present):
+            ranks[species] = position
         rank = torch.tensor(ranks, device=device)[image_type.to(torch.int64)]
         last = self._last_used(used)
         # The only transfer to the host.
         sizes: list[int] = torch.cat(
-            (torch.bincount(rank + 1, minlength=len(kinds) + 1), last, self._most_used(used))
+            (torch.bincount(rank + 1, minlength=len(present) + 1), last, self._most_used(used))
         ).tolist()
         if sizes[0] > 0:
             raise ValueError(
                 f"{sizes[0]} local atoms are of elements that the argument atom_type lacks; "
                 "pass the elements of all local atoms"
             )
-        natoms = sizes[1 : len(kinds) + 1]
-        nslots = [sizes[len(kinds) + 1 + kind] for kind in kinds]
-        for kind, most in enumerate(sizes[len(kinds) + 1 + self.ntypes :]):
-            if most > self.sel[kind]:
+        natoms = sizes[1 : len(present) + 1]
+        nslots = [sizes[len(present) + 1 + species] for species in present]
+        for species, most in enumerate(sizes[len(present) + 1 + self.ntypes :]):
+            if most > self.sel[species]:
                 raise ValueError(
-                    f"an atom has {most} neighbors of atomic number {self.atom_type[kind]}; "
-                    f"the model allows {self.sel[kind]}"
+                    f"an atom has {most} neighbors of atomic number {self.atom_type[species]}; "
+                    f"the model allows {self.sel[species]}"
                 )
         return torch.argsort(rank, stable=True), natoms, nslots
 
@@ -495,12 +497,12 @@ class DP(nn.Module):
     def _blocks(
         self,
         env: Tensor,
-        kinds: list[int],
+        present: list[int],
         natoms: list[int],
         nslots: list[int],
         keep_graph: bool,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Normalised environment per pair of kinds [B, natoms, nslots, 4], and its divisor.
+        """Normalized environment per pair of species [B, natoms, nslots, 4], and its divisor.
 
         Without keep_graph the blocks start a graph of their own.
         """
@@ -510,12 +512,12 @@ class DP(nn.Module):
         blocks: list[Tensor] = []
         divisors: list[Tensor] = []
         first_atom = 0
-        for center, n in zip(kinds, natoms):  # noqa: B905
+        for center, n in zip(present, natoms):  # noqa: B905
             first_slot = 0
-            for kind, m in zip(kinds, nslots):  # noqa: B905
+            for species, m in zip(present, nslots):  # noqa: B905
                 part = env[:, first_atom : first_atom + n, first_slot : first_slot + m]
-                divisor = dstd[center, kind, :m]
-                block = (part - davg[center, kind, :m]) / divisor
+                divisor = dstd[center, species, :m]
+                block = (part - davg[center, species, :m]) / divisor
                 if not keep_graph:
                     block = block.detach()
                 if not block.requires_grad:
@@ -529,67 +531,67 @@ class DP(nn.Module):
     def _energies(
         self,
         blocks: list[Tensor],
-        kinds: list[int],
+        present: list[int],
         natoms: list[int],
         nslots: list[int],
         scale: float,
     ) -> Tensor:
-        """Energies of the atoms sorted by kind [B, nlocal]."""
-        nkinds = len(kinds)
+        """Energies of the atoms sorted by species [B, nlocal]."""
+        npresent = len(present)
         shape = [self.ntypes, self.ntypes, self.maxNeighborNum, 4]
         empty = -(self.davg / self.dstd).to(blocks[0].device, blocks[0].dtype).view(shape)
         # Loops over modules are unrolled by TorchScript: they go over all pairs, in model order.
         moments: list[list[Tensor]] = [[] for _ in range(self.ntypes)]
         for index, net in enumerate(self.embedding_net):
             for pair in self.pairs[index]:
-                center, kind = pair // self.ntypes, pair % self.ntypes
-                if center in kinds and kind in kinds and natoms[kinds.index(center)] > 0:
-                    ci, ki = kinds.index(center), kinds.index(kind)
-                    block = blocks[ci * nkinds + ki]
-                    # Slots beyond the last one in use are the same for all atoms of a kind, with
-                    # sel all of a kind: there are so many more, or less where there are gaps.
-                    rest, times = empty[center, kind, nslots[ki] :], 1
+                center, species = pair // self.ntypes, pair % self.ntypes
+                if center in present and species in present and natoms[present.index(center)] > 0:
+                    ci, ki = present.index(center), present.index(species)
+                    block = blocks[ci * npresent + ki]
+                    # Slots beyond the last one in use are the same for all atoms of a species,
+                    # with sel all: there are so many more, or less where there are gaps.
+                    rest, times = empty[center, species, nslots[ki] :], 1
                     if len(self.sel) > 0:
-                        rest, times = empty[center, kind, :1], self.sel[kind] - nslots[ki]
+                        rest, times = empty[center, species, :1], self.sel[species] - nslots[ki]
                     rows = torch.cat((block.reshape(-1, 4)[:, :1], rest[:, :1]))
-                    g = net(self._with_vector(rows, kind))  # [B*natoms*nslots + rest, M]
+                    g = net(self._with_vector(rows, species))  # [B*natoms*nslots + rest, M]
                     n = rows.size(0) - rest.size(0)
                     g_block = g[:n].view(block.size(0), block.size(1), block.size(2), g.size(1))
                     moment = torch.matmul(block.transpose(-1, -2), g_block)
                     moments[center].append(moment + times * torch.matmul(rest.t(), g[n:]))
-        energies = [blocks[0].new_zeros(blocks[0].size(0), 0) for _ in range(nkinds)]
+        energies = [blocks[0].new_zeros(blocks[0].size(0), 0) for _ in range(npresent)]
         for center, net in enumerate(self.fitting_net):
             if len(moments[center]) > 0:
                 moment = torch.stack(moments[center]).sum(0) * scale  # [B, natoms, 4, M]
                 nbatch, natom = moment.size(0), moment.size(1)
                 descriptor = torch.matmul(moment.transpose(-1, -2), moment[..., : self.M2])
                 energy = net(descriptor.reshape(nbatch * natom, -1))
-                energies[kinds.index(center)] = energy.view(nbatch, natom)
+                energies[present.index(center)] = energy.view(nbatch, natom)
         return torch.cat(energies, 1)
 
-    def _with_vector(self, rows: Tensor, kind: int) -> Tensor:
+    def _with_vector(self, rows: Tensor, species: int) -> Tensor:
         """What an embedding net takes: rows [n, 1], and the vector of the neighbor's type."""
         if len(self.type_vector) == 0:
             return rows
         vector = torch.tensor(
-            self.type_vector[self.atom_type[kind]], dtype=rows.dtype, device=rows.device
+            self.type_vector[self.atom_type[species]], dtype=rows.dtype, device=rows.device
         )
         return torch.cat((rows, vector.unsqueeze(0).expand(rows.size(0), -1)), 1)
 
 
 def _assemble(
-    gradients: list[Tensor | None], blocks: list[Tensor], divisors: list[Tensor], nkinds: int
+    gradients: list[Tensor | None], blocks: list[Tensor], divisors: list[Tensor], npresent: int
 ) -> Tensor:
-    """dE/denv [B, nlocal, slots, 4] from the gradients of the normalised blocks."""
+    """dE/denv [B, nlocal, slots, 4] from the gradients of the normalized blocks."""
     rows: list[Tensor] = []
-    for i in range(nkinds):
+    for i in range(npresent):
         parts: list[Tensor] = []
-        for j in range(nkinds):
-            gradient = gradients[i * nkinds + j]
+        for j in range(npresent):
+            gradient = gradients[i * npresent + j]
             if gradient is None:
-                parts.append(torch.zeros_like(blocks[i * nkinds + j]))
+                parts.append(torch.zeros_like(blocks[i * npresent + j]))
             else:
-                parts.append(gradient / divisors[i * nkinds + j])
+                parts.append(gradient / divisors[i * npresent + j])
         rows.append(torch.cat(parts, 2))
     return torch.cat(rows, 1)
 

@@ -50,18 +50,18 @@ def pad_neighbors(
     """
     elements = np.asarray(atom_type, dtype=np.int64)
     nlocal, ntypes = len(atoms), len(elements)
-    kind = np.full(nlocal, -1)
+    species = np.full(nlocal, -1)
     for t, number in enumerate(elements):
-        kind[atoms.numbers == number] = t
-    if (kind < 0).any():
-        atom = int(np.argmax(kind < 0))
+        species[atoms.numbers == number] = t
+    if (species < 0).any():
+        atom = int(np.argmax(species < 0))
         raise ValueError(
             f"atom {atom} has atomic number {atoms.numbers[atom]}; the model knows "
             f"{elements.tolist()}"
         )
 
-    i, j, r, d = neighbor_list("ijdD", atoms, rmax, kind)
-    block = i * ntypes + kind[j]
+    i, j, r, d = neighbor_list("ijdD", atoms, rmax, species)
+    block = i * ntypes + species[j]
     counts = np.bincount(block, minlength=nlocal * ntypes)
     if counts.size and counts.max() > max_neighbor:
         atom, t = divmod(int(np.argmax(counts)), ntypes)
@@ -70,7 +70,7 @@ def pad_neighbors(
             f"inside the cutoff {rmax}; the model allows {max_neighbor}: use a model with more "
             "slots, or look for atoms on top of each other"
         )
-    slot = np.arange(len(i)) - (np.cumsum(counts) - counts)[block] + kind[j] * max_neighbor
+    slot = np.arange(len(i)) - (np.cumsum(counts) - counts)[block] + species[j] * max_neighbor
 
     list_neigh = np.zeros((1, nlocal, ntypes * max_neighbor), dtype=np.int32)
     image_dr = np.zeros((1, nlocal, ntypes * max_neighbor, 4))
@@ -79,7 +79,7 @@ def pad_neighbors(
     image_dr[0, i, slot, 1:] = d
     return DPInputs(
         torch.from_numpy(list_neigh),
-        torch.from_numpy(kind.astype(np.int32)),
+        torch.from_numpy(species.astype(np.int32)),
         torch.from_numpy(elements.astype(np.int32)),
         torch.from_numpy(image_dr),
         0,

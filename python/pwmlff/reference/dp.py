@@ -1,6 +1,6 @@
 """Deep Potential by edges, in float64.
 
-Each edge i -> j inside the cutoff adds the outer product of its normalised environment vector and
+Each edge i -> j inside the cutoff adds the outer product of its normalized environment vector and
 its embedding to the moment of atom i; the slots that maxNeighborNum leaves empty add one constant
 per pair of types, times their number. Formulas as in the DP model contract (docs).
 
@@ -142,11 +142,11 @@ class Potential:
 
     def _computes(self, module: nn.Module) -> bool:
         """Whether the module's own forward gives these energies for a chain of atoms."""
-        kinds = list(dict.fromkeys(self.elements))
-        places = [(0.6 * self.cutoff * k, 0.0, 0.0) for k in range(len(kinds))]
-        chain = Atoms(kinds, places)
+        elements = list(dict.fromkeys(self.elements))
+        places = [(0.6 * self.cutoff * k, 0.0, 0.0) for k in range(len(elements))]
+        chain = Atoms(elements, places)
         inputs = pad_neighbors(chain, self.known, self.cutoff, self.max_neighbor)
-        inputs = inputs._replace(atom_type=torch.tensor(kinds, dtype=torch.int32))
+        inputs = inputs._replace(atom_type=torch.tensor(elements, dtype=torch.int32))
         try:
             with torch.jit.optimized_execution(False):
                 found = module(*inputs)[1].detach().to("cpu", torch.float64).flatten()

@@ -61,22 +61,22 @@ def files(arguments: Sequence[str]) -> list[Path]:
     return [Path(name) for name in values(arguments, ("-in", "-i"))]
 
 
-def lines(path: Path, around: Sequence[Path] = ()) -> list[str]:
+def lines(path: Path, including: Sequence[Path] = ()) -> list[str]:
     """Lines of an input and of the files that it includes by name; none where there is no file.
 
     Args:
         path: the input.
-        around: the files that include it, which it does not include again.
+        including: the files that include it, which it does not include again.
     """
     if not path.is_file():
         return []
     found: list[str] = []
-    around = (*around, path.resolve())
+    including = (*including, path.resolve())
     for line in path.read_text(errors="replace").splitlines():
         found.append(line)
         words = line.split()
-        if words[:1] == ["include"] and words[1:] and Path(words[1]).resolve() not in around:
-            found += lines(Path(words[1]), around)
+        if words[:1] == ["include"] and words[1:] and Path(words[1]).resolve() not in including:
+            found += lines(Path(words[1]), including)
     return found
 
 

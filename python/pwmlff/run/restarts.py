@@ -37,14 +37,12 @@ def newest_restart(
     of_step: list[dict[int, str]] = []  # the newest files, of each partition
     for patterns in partitions:
         files = complete_files(patterns, began)
-        names = sorted(files, key=files.__getitem__)
-        of_step.append(
-            {
-                step: name
-                for step, name in ((step_of(name), name) for name in names)
-                if not any(step > first and files[name] < 1e9 * time for time, first in starts)
-            }
-        )
+        newest: dict[int, str] = {}
+        for name in sorted(files, key=files.__getitem__):
+            step = step_of(name)
+            if all(step <= first or files[name] >= 1e9 * time for time, first in starts):
+                newest[step] = name
+        of_step.append(newest)
     common = set.intersection(*map(set, of_step)) if of_step else set()
     return tuple(files[max(common)] for files in of_step) if common else ()
 

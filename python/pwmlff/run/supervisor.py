@@ -33,7 +33,7 @@ DELAY, LONGEST = 1.0, 300.0  # seconds before the next start, doubled while noth
 MARGIN, SHARE = 120.0, 0.1  # seconds before a time limit, and at most this share of it
 RESUME = ("auto", "never")  # or a file
 OF_PARTITIONS = "restart.{}.in"  # names their restart files of a step
-STEP_OF_PARTITIONS = re.compile(r"\brestart\.(\d+)\.in$")
+STEP_OF_PARTITIONS = re.compile(r"restart\.(\d+)\.in")
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class RunReport:
             end = f"ended with exit code {a.returncode}"
             if a.returncode == 0:
                 end = "stopped" if a.stopped else "finished"
-            at = "" if a.step is None else f" at step {a.step}"
-            lines.append(Text(f"{start}: {end}{at} after {a.seconds:.1f} s"))
+            place = "" if a.step is None else f" at step {a.step}"
+            lines.append(Text(f"{start}: {end}{place} after {a.seconds:.1f} s"))
             lines += [Text(error, "red") for error in (*a.errors, a.cause) if error]
         if self.interrupted:
             lines.append(Text(f"stopped by {self.interrupted}", "red"))
@@ -299,11 +299,13 @@ class _Supervisor:
 
 def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
     """When partitions were started, and from which step, where that is known."""
-    return [
-        (attempt.started, int(step))
-        for attempt in attempts
-        for step in (re.findall(STEP_OF_PARTITIONS, attempt.restart) if attempt.restart else "0")
-    ]
+    found = []
+    for attempt in attempts:
+        if attempt.restart is None:
+            found.append((attempt.started, 0))
+        elif named := STEP_OF_PARTITIONS.fullmatch(Path(attempt.restart).name):
+            found.append((attempt.started, int(named[1])))
+    return found
 
 
 def _is_there(restart: str) -> bool:

@@ -71,10 +71,10 @@ class Schedule:
         done = min(max(done, 0.0), 1.0)
         if done < self.warmup:
             return self.peak * (self.start + (1 - self.start) * done / self.warmup)
-        beyond = done - (1 - self.decay)
-        if beyond <= 0:
+        decayed = done - (1 - self.decay)
+        if decayed <= 0:
             return self.peak
-        u = min(beyond / self.decay, 1.0)
+        u = min(decayed / self.decay, 1.0)
         s = 1 - u if self.shape == "linear" else (1 + math.cos(math.pi * u)) / 2
         return self.peak * (self.final + (1 - self.final) * s)
 

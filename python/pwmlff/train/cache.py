@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pwmlff.train import consistency, neighbors, readers
+from pwmlff.train.checkpoint import subset
 from pwmlff.train.frames import Frames
 from pwmlff.train.neighbors import Edges
 
@@ -132,8 +133,8 @@ def _arrays(data: Frames | Edges) -> dict[str, np.ndarray]:
 def _checksums(array: np.ndarray) -> Iterator[memoryview]:
     """The bytes of an array, block by block."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    for at in range(0, len(data), BLOCK):
-        yield data[at : at + BLOCK]
+    for begin in range(0, len(data), BLOCK):
+        yield data[begin : begin + BLOCK]
 
 
 def _described(array: np.ndarray, pool: ThreadPoolExecutor) -> list[Any]:
@@ -166,24 +167,16 @@ def _opened(
                 arrays[name] = np.asarray(array)
                 arrays[name].flags.writeable = False
         frames = Frames(
-            **_of("frames.", arrays),
+            **subset("frames.", arrays),
             group_names=tuple(description["group_names"]),
             files=tuple(description["files"]),
         )
-        edges = Edges(**_of("edges.", arrays), cutoff=float(description["cutoff"]))
+        edges = Edges(**subset("edges.", arrays), cutoff=float(description["cutoff"]))
         found = [(bool(warning), str(text)) for warning, text in description["findings"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
         log.warning("the cache '%s' is damaged (%s): it is made anew", entry, error)
         return None
     return frames, edges, found
-
-
-def _of(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
 
 
 def _keep(

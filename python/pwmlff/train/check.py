@@ -141,15 +141,17 @@ class CheckReport:
 
     def _groups(self) -> Table:
         table = Table("group", "frames", "composition", "frames", box=None)
-        groups, kinds = (list(self.counts[name].items()) for name in ("groups", "compositions"))
-        for row in range(min(max(len(groups), len(kinds)), 2 * SHOWN)):
+        groups, compositions = (
+            list(self.counts[name].items()) for name in ("groups", "compositions")
+        )
+        for row in range(min(max(len(groups), len(compositions)), 2 * SHOWN)):
             cells = [
                 (name, str(count))
-                for pairs in (groups, kinds)
+                for pairs in (groups, compositions)
                 for name, count in (pairs[row : row + 1] or [("", "")])
             ]
             table.add_row(*(word for cell in cells for word in cell))
-        hidden = max(len(groups), len(kinds)) - 2 * SHOWN
+        hidden = max(len(groups), len(compositions)) - 2 * SHOWN
         if hidden > 0:
             table.add_row(f"and {hidden} more (--json: all)")
         return table
@@ -188,7 +190,7 @@ def check(options: Options) -> CheckReport:
         elif finding.frame is None:
             problems.append(Problem(finding.kind, finding.text))
         else:
-            problems.append(_at(frames, finding.frame, finding.kind, finding.text))
+            problems.append(_problem(frames, finding.frame, finding.kind, finding.text))
     if output:
         picture.save(draw(frames, survey), output, dpi=120)
     pairs = sorted(survey.shortest.items())
@@ -215,7 +217,7 @@ def _known(symbols: Sequence[str]) -> list[int]:
     return [atomic_numbers[symbol] for symbol in symbols]
 
 
-def _at(frames: Frames, k: int, kind: str, text: str) -> Problem:
+def _problem(frames: Frames, k: int, kind: str, text: str) -> Problem:
     return Problem(kind, text, frames.files[frames.file[k]], int(frames.index[k]))
 
 
@@ -242,13 +244,13 @@ def _labels(frames: Frames) -> list[Problem]:
     for k in np.flatnonzero(frames.natoms).tolist():
         if not has["energy"][k] and not has["forces"][k]:
             result.append(
-                _at(frames, k, "no labels", f"{frames.where(k)} has neither energy nor forces")
+                _problem(frames, k, "no labels", f"{frames.where(k)} has neither energy nor forces")
             )
             continue
         lacking = [name for name, present in has.items() if present.any() and not present[k]]
         if lacking:
             result.append(
-                _at(
+                _problem(
                     frames,
                     k,
                     "missing labels",
@@ -257,13 +259,13 @@ def _labels(frames: Frames) -> list[Problem]:
             )
         if np.isinf(frames.energies[k]):
             result.append(
-                _at(frames, k, "not finite", f"{frames.where(k)}: energy {frames.energies[k]}")
+                _problem(frames, k, "not finite", f"{frames.where(k)}: energy {frames.energies[k]}")
             )
         if has["forces"][k] and not finite[k]:
             forces = frames.forces[frames.first[k] : frames.first[k + 1]]
             atom = int(np.flatnonzero(~np.isfinite(forces).all(axis=1))[0])
             result.append(
-                _at(
+                _problem(
                     frames,
                     k,
                     "not finite",
@@ -272,7 +274,7 @@ def _labels(frames: Frames) -> list[Problem]:
             )
         if has["virial"][k] and not np.isfinite(frames.virials[k]).all():
             result.append(
-                _at(
+                _problem(
                     frames,
                     k,
                     "not finite",
@@ -298,7 +300,7 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
         if allowed and other:
             names = " ".join(chemical_symbols[z] for z in other)
             problems.append(
-                _at(
+                _problem(
                     frames,
                     k,
                     "unknown element",
@@ -312,13 +314,13 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
             neighbors.require_usable(frames, k, options.cutoff)
         except Failure as failure:
             survey.usable[k] = False
-            problems.append(_at(frames, k, "cannot be used", str(failure)))
+            problems.append(_problem(frames, k, "cannot be used", str(failure)))
     chosen = np.flatnonzero(survey.usable)
-    for at in range(0, len(chosen), BLOCK):
-        block = chosen[at : at + BLOCK]
+    for begin in range(0, len(chosen), BLOCK):
+        block = chosen[begin : begin + BLOCK]
         _survey_block(frames.select(block), block, elements, options.cutoff, survey)
     problems.extend(
-        _at(
+        _problem(
             frames,
             k,
             "overlapping atoms",
@@ -336,8 +338,8 @@ def _survey_block(
     edges = neighbors.find_edges(part, elements, cutoff, closest=0.0)
     n = len(elements)
     survey.most = max(survey.most, int(edges.count.max(initial=0)))
-    kind = np.tile(np.arange(n), len(edges.types))
-    pair = np.repeat(np.repeat(edges.types, n) * n + kind, edges.count.ravel())
+    species = np.tile(np.arange(n), len(edges.types))
+    pair = np.repeat(np.repeat(edges.types, n) * n + species, edges.count.ravel())
     frame = np.repeat(np.arange(len(part)), np.diff(edges.first))
     r = edges.distances
     nearest = np.full((len(part), n * n), np.inf)
@@ -377,7 +379,7 @@ def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
                     text += f", with an energy that is {difference:.3g} per atom off"
                 else:
                     kind = "duplicate"
-                result.append(_at(frames, int(k), kind, text))
+                result.append(_problem(frames, int(k), kind, text))
     return result
 
 
@@ -390,7 +392,7 @@ def _outliers(frames: Frames) -> list[Problem]:
         for k, score, middle in _far(energy[chosen]):
             frame = int(chosen[k])
             result.append(
-                _at(
+                _problem(
                     frames,
                     frame,
                     "energy outlier",
@@ -404,7 +406,7 @@ def _outliers(frames: Frames) -> list[Problem]:
     for frame, score, middle in _far(logarithm):
         if logarithm[frame] > middle:
             result.append(
-                _at(
+                _problem(
                     frames,
                     frame,
                     "force outlier",
@@ -467,8 +469,9 @@ def _counts(frames: Frames) -> dict[str, Any]:
         "files": files,
         "groups": {name: int(n) for name, n in zip(frames.group_names, groups, strict=True)},
         "compositions": {
-            " ".join(f"{chemical_symbols[z]}{count}" for z, count in kind) or "no atoms": len(which)
-            for kind, which in consistency.compositions(frames).items()
+            " ".join(f"{chemical_symbols[z]}{count}" for z, count in composition)
+            or "no atoms": len(which)
+            for composition, which in consistency.compositions(frames).items()
         },
     }
 

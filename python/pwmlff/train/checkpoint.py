@@ -172,6 +172,11 @@ def latest(
     return Checkpoint(mine.path, mine.step, mine.arrays, mine.meta, skipped)
 
 
+def subset(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
 def _name(count: int, rank: int) -> str:
     return f"checkpoint-{count:06d}{f'.{rank}' if rank else ''}.npz"
 

@@ -199,7 +199,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
     def keep(
         names: Sequence[str], found: errors.Errors | None, judged: errors.Errors | None
     ) -> None:
-        about = card.make(
+        contents = card.make(
             config,
             learner.frames,
             valid.frames if valid else None,
@@ -209,7 +209,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
             epochs=training.epoch,
         )
         first, *others = (folder / f"{name}.pt" for name in names)
-        learner.save(first, about)
+        learner.save(first, contents)
         for path in others:
             files.write_whole(path, first.read_bytes())
 
@@ -289,14 +289,14 @@ def _write_configuration(config: Config) -> None:
 def _stopping() -> Iterator[Callable[[], bool]]:
     """Whether SIGINT or SIGTERM came: the training ends after the step, with a checkpoint."""
     asked = threading.Event()
-    before = {}
+    previous = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, lambda *_: asked.set())
+            previous[number] = signal.signal(number, lambda *_: asked.set())
     try:
         yield asked.is_set
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
@@ -561,13 +561,13 @@ def _in_processes(
     turn = threading.Semaphore(together)
     lock = threading.Lock()
     running: list[subprocess.Popen[str]] = []
-    over = False  # somebody asked to stop
+    ended = False  # somebody asked to stop
 
     def started(member: Config) -> subprocess.Popen[str] | None:
         command = [sys.executable, "-m", "pwmlff", "train", "--json", "--communication", "serial"]
         command += ["--resume"] if options.resume else []
         with lock:  # all that run are told to stop, and none begins after that
-            if over:
+            if ended:
                 return None
             path = Path(member.output.folder) / CONFIGURATION
             files.write_whole(path, member.as_toml().encode())
@@ -598,9 +598,9 @@ def _in_processes(
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(0.2)
-            if asked() and not over:
+            if asked() and not ended:
                 with lock:
-                    over = True
+                    ended = True
                     for process in running:
                         process.send_signal(signal.SIGTERM)
     return results

@@ -46,24 +46,24 @@ def _key(
     *,
     least: float | None = None,
     most: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
+    exclusive_least: float | None = None,
+    exclusive_most: float | None = None,
     choices: Sequence[str] = (),
     shown: str = "",
 ) -> Any:  # as what dataclasses.field returns is declared
     """A key: its default, its range (of each number of a list), and what it means."""
-    about = {
+    metadata = {
         "meaning": meaning,
         "least": least,
         "most": most,
-        "above": above,
-        "below": below,
+        "exclusive_least": exclusive_least,
+        "exclusive_most": exclusive_most,
         "choices": tuple(choices),
         "shown": shown,
     }
     if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata=about)
-    return field(default=default, metadata=about)
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Optimizer:
     """How the parameters are moved."""
 
     name: str = _key("adam", "the method", choices=("adam", "kalman"))
-    learning_rate: float = _key(2e-3, "adam: after the warm-up", above=0.0, most=1.0)
+    learning_rate: float = _key(2e-3, "adam: after the warm-up", exclusive_least=0.0, most=1.0)
     final_learning_rate: float = _key(1e-5, "adam: at the end", least=0.0, most=1.0)
     warmup: float = _key(
         0.01, "adam: share of the run in which the rate rises from 0", least=0.0, most=1.0
@@ -156,16 +156,16 @@ class Optimizer:
         -1.0,
         "decay per step of the average of the parameters that is validated and saved; 0: none",
         least=0.0,
-        below=1.0,
+        exclusive_most=1.0,
         shown="0.999, or 0 with `kalman`",
     )
     clip: float = _key(0.0, "adam: largest norm of the gradient; 0: any", least=0.0)
-    betas: Pair = _key((0.9, 0.999), "adam: decay of the moments", least=0.0, below=1.0)
+    betas: Pair = _key((0.9, 0.999), "adam: decay of the moments", least=0.0, exclusive_most=1.0)
     weight_decay: float = _key(0.0, "adam: of the parameters, decoupled", least=0.0)
     block: int = _key(
         0, "kalman: largest block of the covariance", least=0, shown="320, or 5120 with `matpl`"
     )
-    p0: float = _key(1.0, "kalman: covariance at the start", above=0.0)
+    p0: float = _key(1.0, "kalman: covariance at the start", exclusive_least=0.0)
     lambda_: float = _key(
         0.0,
         "kalman: memory at the start; 1 forgets nothing",
@@ -173,7 +173,7 @@ class Optimizer:
         most=1.0,
         shown="1, or 0.98 with `matpl`",
     )
-    nu: float = _key(0.9987, "kalman: how the memory grows to 1", above=0.0, most=1.0)
+    nu: float = _key(0.9987, "kalman: how the memory grows to 1", exclusive_least=0.0, most=1.0)
     noise_energy: float = _key(
         0.003, "kalman: variance of the noise of energies, in the square of their unit", least=0.0
     )
@@ -197,7 +197,7 @@ class Run:
     threads: int = _key(0, "of a rank; 0: the cores of the node, shared by its ranks", least=0)
     validate_every: int = _key(0, "epochs between validations; 0: as is worth it", least=0)
     patience: int = _key(0, "validations without gain before the end; 0: any number", least=0)
-    checkpoint_every: float = _key(5.0, "minutes", above=0.0)
+    checkpoint_every: float = _key(5.0, "minutes", exclusive_least=0.0)
     models: int = _key(1, "of an ensemble, with seeds that count on", least=1)
     seed: int = _key(1, "of the order of the frames", least=0)
     nodes: int = _key(
@@ -342,10 +342,10 @@ class _Given:
         self._require_section(section, source)
         table = self._tables.setdefault(section, {})
         if rest:
-            inside = table.get(key, {})
-            if not isinstance(inside, dict) or len(rest) > 1:
+            entries = table.get(key, {})
+            if not isinstance(entries, dict) or len(rest) > 1:
                 raise Failure(f"{source}: [{section}] {key} has no '{'.'.join(rest)}'")
-            value = {**inside, rest[0]: value}
+            value = {**entries, rest[0]: value}
         table[key] = value
         self._sources[section, key] = source
 
@@ -392,14 +392,14 @@ def _hint(section: str, key: str, known: Iterable[str]) -> str:
         others = [_name(f.name) for f in fields(get_type_hints(Config)[entry.name])]
         if entry.name != section and key in others:
             return f"; did you mean '{key}' of [{entry.name}]?"
-    if near := _did_you_mean(key, known):
-        return near
+    if hint := _did_you_mean(key, known):
+        return hint
     return f", expected one of {', '.join(known)}"
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word.lower(), list(known), n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    matches = difflib.get_close_matches(word.lower(), list(known), n=1)
+    return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
 def _found(value: Any) -> str:
@@ -411,7 +411,7 @@ def _found(value: Any) -> str:
     return f"{value!r:.60} ({kinds.get(type(value), type(value).__name__)})"
 
 
-def _checked(where: str, value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
+def _checked(where: str, value: Any, kind: Any, metadata: Mapping[str, Any]) -> Any:
     """A value of the type of its key, within its range."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is dict:
@@ -421,15 +421,15 @@ def _checked(where: str, value: Any, kind: Any, about: Mapping[str, Any]) -> Any
             _require_writable(where, value)
             return value
         return {
-            name: _checked(f"{where}.{name}", entry, arguments[1], about)
+            name: _checked(f"{where}.{name}", entry, arguments[1], metadata)
             for name, entry in value.items()
         }
     if origin is tuple:
-        return _checked_list(where, value, arguments, about)
-    return _checked_one(where, value, kind, about)
+        return _checked_list(where, value, arguments, metadata)
+    return _checked_one(where, value, kind, metadata)
 
 
-def _checked_list(where: str, value: Any, kinds: Sequence[Any], about: Mapping[str, Any]) -> Any:
+def _checked_list(where: str, value: Any, kinds: Sequence[Any], metadata: Mapping[str, Any]) -> Any:
     pair = kinds[-1] is not Ellipsis
     # One file needs no brackets, and one weight is that of the start and the end.
     one = str if kinds[0] is str else (int, float) if pair else ()
@@ -440,7 +440,7 @@ def _checked_list(where: str, value: Any, kinds: Sequence[Any], about: Mapping[s
     if pair and len(value) != len(kinds):
         raise Failure(f"{where} has {len(value)} entries, expected {len(kinds)}")
     return tuple(
-        _checked_one(f"{where}[{k}]", entry, kinds[0], about) for k, entry in enumerate(value)
+        _checked_one(f"{where}[{k}]", entry, kinds[0], metadata) for k, entry in enumerate(value)
     )
 
 
@@ -450,28 +450,28 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _checked_one(where: str, value: Any, kind: Any, about: Mapping[str, Any]) -> Any:
+def _checked_one(where: str, value: Any, kind: Any, metadata: Mapping[str, Any]) -> Any:
     accepted = (int, float) if kind is float else kind
     # A boolean is an integer of Python, but none of TOML.
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise Failure(f"{where} is {_found(value)}, expected {_NAMES[kind][0]}{_range(about)}")
+        raise Failure(f"{where} is {_found(value)}, expected {_NAMES[kind][0]}{_range(metadata)}")
     if isinstance(value, str):
         _require_writable(where, value)
-        if about["choices"] and value not in about["choices"]:
-            near = _did_you_mean(value, about["choices"])
-            raise Failure(f"{where} is '{value}', expected{_range(about)}{near}")
+        if metadata["choices"] and value not in metadata["choices"]:
+            hint = _did_you_mean(value, metadata["choices"])
+            raise Failure(f"{where} is '{value}', expected{_range(metadata)}{hint}")
         return value
     if kind is float:
         value = _as_float(where, value)
     tests: dict[str, Callable[[float, float], bool]] = {
         "least": lambda v, limit: v >= limit,
         "most": lambda v, limit: v <= limit,
-        "above": lambda v, limit: v > limit,
-        "below": lambda v, limit: v < limit,
+        "exclusive_least": lambda v, limit: v > limit,
+        "exclusive_most": lambda v, limit: v < limit,
     }
     for name, holds in tests.items():
-        if about[name] is not None and not holds(value, about[name]):
-            raise Failure(f"{where} is {value}, expected {_NAMES[kind][0]}{_range(about)}")
+        if metadata[name] is not None and not holds(value, metadata[name]):
+            raise Failure(f"{where} is {value}, expected {_NAMES[kind][0]}{_range(metadata)}")
     return value
 
 
@@ -496,17 +496,17 @@ def _require_writable(where: str, value: Any) -> None:
         ) from None
 
 
-def _range(about: Mapping[str, Any]) -> str:
+def _range(metadata: Mapping[str, Any]) -> str:
     """The range of a key in words, with a blank or comma before it; empty where there is none."""
-    if about["choices"]:
-        return f" one of {', '.join(about['choices'])}"
+    if metadata["choices"]:
+        return f" one of {', '.join(metadata['choices'])}"
     words = [
-        f"{word} {about[name]:g}"
+        f"{word} {metadata[name]:g}"
         for name, word in (
-            *(("least", "at least"), ("above", "above")),
-            *(("most", "at most"), ("below", "below")),
+            *(("least", "at least"), ("exclusive_least", "above")),
+            *(("most", "at most"), ("exclusive_most", "below")),
         )
-        if about[name] is not None
+        if metadata[name] is not None
     ]
     return f", {' and '.join(words)}" if words else ""
 
@@ -565,8 +565,8 @@ def _elements(words: Iterable[str]) -> tuple[str, ...]:
     symbols = [symbol for word in words for symbol in re.split(r"[\s,]+", word) if symbol]
     for symbol in symbols:
         if symbol not in atomic_numbers or symbol == "X":
-            near = difflib.get_close_matches(symbol.capitalize(), atomic_numbers, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
+            matches = difflib.get_close_matches(symbol.capitalize(), atomic_numbers, n=1)
+            hint = f"; did you mean '{matches[0]}'?" if matches else ""
             raise Failure(f"[model] elements has '{symbol}', expected chemical symbols{hint}")
         if symbols.count(symbol) > 1:
             raise Failure(f"[model] elements has '{symbol}' {symbols.count(symbol)} times")
@@ -625,10 +625,10 @@ def reference_page() -> str:
         lines += ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
         defaults, hints = kind(), get_type_hints(kind)
         for entry in fields(kind):
-            about = entry.metadata
-            default = about["shown"] or f"`{_toml(getattr(defaults, entry.name))}`"
-            bounds = _range(about).strip(" ,")
-            words = about["meaning"] + (f" ({bounds})" if bounds else "")
+            metadata = entry.metadata
+            default = metadata["shown"] or f"`{_toml(getattr(defaults, entry.name))}`"
+            bounds = _range(metadata).strip(" ,")
+            words = metadata["meaning"] + (f" ({bounds})" if bounds else "")
             lines += [
                 f"| `{_name(entry.name)}` | {_type(hints[entry.name])} | {default} | {words} |"
             ]

@@ -27,7 +27,7 @@ DIGITS = 4.0 * float(np.finfo(np.float32).eps)  # of energies, many files have n
 MOST_DECIMALS = 8  # where fewer are enough to write all energies of a file, they have no more
 SMALL = 0.2  # largest share of the third order in a step that tells something
 STEPS = 3  # that tell something, at least
-OFF = 0.2  # largest distance of the median from 1
+RATIO_GATE = 0.2  # largest distance of the median from 1
 #: Steps that tell by their correlation: how many at least, how far the third order may go, the
 #: correlation, and the largest distance of their slope from 1.
 MANY, LARGE, CORRELATION, FAR_OFF = 8, 2.0, 0.8, 0.5
@@ -95,24 +95,24 @@ def _values(steps: Steps) -> tuple[np.ndarray, ...]:
 def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:
     """Steps between frames of one file with the same atoms, some hundred at a time."""
     begin = 0
-    for at in range(1, len(chosen) + 1):
+    for end in range(1, len(chosen) + 1):
         if (
-            at < len(chosen)
-            and at - begin < MOST_FRAMES
-            and frames.index[chosen[at]] > frames.index[chosen[at - 1]]
-            and np.array_equal(_numbers(frames, chosen[at]), _numbers(frames, chosen[at - 1]))
+            end < len(chosen)
+            and end - begin < MOST_FRAMES
+            and frames.index[chosen[end]] > frames.index[chosen[end - 1]]
+            and np.array_equal(_numbers(frames, chosen[end]), _numbers(frames, chosen[end - 1]))
         ):
             continue
         # The last frame of a piece is the first one of the next.
-        last = min(at + 1, len(chosen)) if at - begin == MOST_FRAMES else at
+        last = min(end + 1, len(chosen)) if end - begin == MOST_FRAMES else end
         piece = chosen[begin:last]
-        if last > at and not np.array_equal(
+        if last > end and not np.array_equal(
             _numbers(frames, piece[-1]), _numbers(frames, piece[-2])
         ):
             piece = piece[:-1]
         if len(piece) > 1 and frames.natoms[piece[0]]:
             yield _steps(frames, piece)
-        begin = at
+        begin = end
 
 
 def _numbers(frames: Frames, k: int) -> np.ndarray:
@@ -185,12 +185,12 @@ def _of_forces(frames: Frames, steps: Steps, file: str) -> list[Finding]:
         return _of_many(energy, work, bound, file)
     ratios = energy[telling] / work[telling]
     ratio = float(np.median(ratios))
-    if abs(ratio - 1.0) > OFF:
+    if abs(ratio - 1.0) > RATIO_GATE:
         scatter = float(np.median(np.abs(ratios - ratio)))
         return [_of_ratio(ratio, scatter, int(telling.sum()), file)]
-    off = np.abs(energy - work)
-    scatter = 1.4826 * float(np.median(off[telling]))
-    odd = np.flatnonzero(telling & (off > ODD * (bound + scatter)))
+    difference = np.abs(energy - work)
+    scatter = 1.4826 * float(np.median(difference[telling]))
+    odd = np.flatnonzero(telling & (difference > ODD * (bound + scatter)))
     return [
         Finding(
             f"{frames.where(k)}: the energy changes by {energy[s]:.4g} from the frame before, the "
@@ -235,7 +235,7 @@ def _of_strain(steps: Steps, file: str) -> list[Finding] | None:
         return None
     ratios = rest[telling] / steps.strain_work[telling]
     ratio = float(np.median(ratios))
-    if abs(ratio - 1.0) <= OFF:
+    if abs(ratio - 1.0) <= RATIO_GATE:
         return []
     return [
         Finding(
@@ -260,7 +260,7 @@ def _reason(ratio: float, scatter: float, what: str, expected: str) -> str:
         return f"the energies are the same in most frames; expected {expected}"
     sign = f"the sign of the {what} is wrong" if ratio < 0 else ""
     size = ""
-    if abs(abs(ratio) - 1.0) > OFF:
+    if abs(abs(ratio) - 1.0) > RATIO_GATE:
         size = f"the unit of energies or {what} is wrong"
         for factor, name in FACTORS.items():
             for value in (factor, 1.0 / factor):
@@ -326,10 +326,10 @@ def compositions(frames: Frames) -> dict[tuple[tuple[int, int], ...], np.ndarray
     """Frames of each composition: ((8, 64), (72, 32)) -> int64 [k]."""
     table = np.zeros((len(frames), max(frames.elements, default=0) + 1), dtype=np.int64)
     np.add.at(table, (np.repeat(np.arange(len(frames)), frames.natoms), frames.numbers), 1)
-    kinds, which = np.unique(table, axis=0, return_inverse=True)
+    distinct, which = np.unique(table, axis=0, return_inverse=True)
     return {
         tuple((int(z), int(row[z])) for z in np.flatnonzero(row)): np.flatnonzero(
             which.ravel() == k
         )
-        for k, row in enumerate(kinds)
+        for k, row in enumerate(distinct)
     }

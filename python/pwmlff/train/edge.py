@@ -285,7 +285,7 @@ def predict(
     virial = np.empty((len(frames), 3, 3))
     derivatives = Derivatives(module).eval()
     for some in edges.chunks(CHUNK_EDGES):
-        # The optimising executor of TorchScript specialises for sizes, which change.
+        # The optimizing executor of TorchScript specializes for sizes, which change.
         with torch.jit.optimized_execution(False):
             found = derivatives(graph_of(frames, edges, some, torch.float64))
         span = slice(some.start, some.stop)
@@ -486,14 +486,14 @@ class EdgeTrainee:
         labels = self._labels(chosen)
         natoms = torch.from_numpy(self.frames.natoms[chosen]).double().to(self.device)
         frame = graph.frame
-        off = {
+        differences = {
             "energy": (energy.double() - labels["energy"]) / natoms,
             "force": forces.double() - labels["force"],
             "virial": (virial.double() - labels["virial"]) / natoms[:, None, None],
         }
         loss = torch.zeros((), dtype=torch.float64, device=self.device)
         squares, numbers = [], []
-        for quantity, difference in off.items():
+        for quantity, difference in differences.items():
             weight = getattr(weights, quantity)
             factor = self.frames.shares(quantity, batch, self.of_frame, weight)[mine] * counts
             factor = torch.from_numpy(factor).to(self.device)

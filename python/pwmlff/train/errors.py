@@ -146,7 +146,7 @@ def compute(
         ValueError: an array has another shape.
     """
     _require_shapes(frames, energy, forces, virial)
-    off = _differences(frames, energy, forces, virial, units)
+    differences = _differences(frames, energy, forces, virial, units)
     labelled = _labelled(frames)
     # Atoms of a frame count to its group.
     group = {"force": np.repeat(frames.group, frames.natoms)}
@@ -154,15 +154,15 @@ def compute(
     for k, name in enumerate(frames.group_names):
         measures = {
             quantity: Measure.from_errors(
-                off[quantity][labelled[quantity] & (group.get(quantity, frames.group) == k)]
+                differences[quantity][labelled[quantity] & (group.get(quantity, frames.group) == k)]
             )
             for quantity in QUANTITIES
         }
         by_group[name] = {q: measure for q, measure in measures.items() if measure}
-    whole = {q: Measure.from_errors(off[q][labelled[q]]) for q in QUANTITIES}
+    whole = {q: Measure.from_errors(differences[q][labelled[q]]) for q in QUANTITIES}
     by_element = {
         chemical_symbols[z]: Measure.from_errors(
-            off["force"][labelled["force"] & (frames.numbers == z)]
+            differences["force"][labelled["force"] & (frames.numbers == z)]
         )
         for z in frames.elements
     }
@@ -173,7 +173,7 @@ def compute(
         **whole,
         by_element={symbol: measure for symbol, measure in by_element.items() if measure},
         by_group={name: measures for name, measures in by_group.items() if measures},
-        by_magnitude=list(_bins(frames, off["force"])),
+        by_magnitude=list(_bins(frames, differences["force"])),
     )
 
 
@@ -212,12 +212,12 @@ def _labelled(frames: Frames) -> dict[str, np.ndarray]:
     }
 
 
-def _bins(frames: Frames, off: np.ndarray) -> Iterable[Bin]:
+def _bins(frames: Frames, difference: np.ndarray) -> Iterable[Bin]:
     magnitude = np.linalg.norm(frames.forces, axis=1)  # NaN is in no bin
     for low, high in zip(MAGNITUDES, (*MAGNITUDES[1:], np.inf), strict=True):
-        inside = (low <= magnitude) & (magnitude < high)
-        if measure := Measure.from_errors(off[inside]):
-            yield Bin(low, high, int(inside.sum()), measure)
+        chosen = (low <= magnitude) & (magnitude < high)
+        if measure := Measure.from_errors(difference[chosen]):
+            yield Bin(low, high, int(chosen.sum()), measure)
 
 
 def worst_frames(

@@ -251,12 +251,12 @@ def _predict_edge(
     """The same by the file's own code, many frames at a time."""
     module, info = model_file.open_model(path)
     edges = neighbors.find_edges(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         return edge.predict(module.to(torch.float64), frames, edges)
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)
 
 
 def _require_labels(frames: Frames) -> None:

@@ -130,11 +130,11 @@ class DPGradient:
 
     def write(self, parameters: np.ndarray) -> None:
         """Put a vector of parameters into the model."""
-        at = 0
+        begin = 0
         with torch.no_grad():
             for p in self.model.parameters():
-                p.copy_(torch.from_numpy(parameters[at : at + p.numel()]).view_as(p))
-                at += p.numel()
+                p.copy_(torch.from_numpy(parameters[begin : begin + p.numel()]).view_as(p))
+                begin += p.numel()
 
     def prepare(self, parameters: np.ndarray) -> None:
         """Take parameters for the calls that follow."""

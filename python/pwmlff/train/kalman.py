@@ -13,7 +13,7 @@ R is the variance of the noise of the measurement, in the square of the unit of 
 for forces. P / lambda, with the P before the update, is the covariance that has forgotten, and
 h^T P h / lambda + R is the variance of e; S is lambda times that. R = 1 is the plain filter of the
 literature, whose S is lambda + h^T P h. For a linear y and one block it is recursive least squares:
-x minimises (x - x0)^T P0^-1 (x - x0) prod(lambda) + sum_k e_k^2 / R_k prod_{j > k}(lambda_j).
+x minimizes (x - x0)^T P0^-1 (x - x0) prod(lambda) + sum_k e_k^2 / R_k prod_{j > k}(lambda_j).
 
 What no measurement has seen yet grows in variance by each lambda, in the end to
 exp((1 - lambda0) / (1 - nu)) p0, which is 5e6 p0 for the values of the literature: noises must then
@@ -277,8 +277,8 @@ class Kalman:
             "sizes": np.array(self.sizes),
             "free": self._packed(),
         }
-        for at, k in enumerate(self._mine):
-            state[f"p.{k}"], state[f"u.{k}"] = self._own.block(at, self._pending)
+        for place, k in enumerate(self._mine):
+            state[f"p.{k}"], state[f"u.{k}"] = self._own.block(place, self._pending)
         return state
 
     def wants(self, name: str) -> bool:
@@ -307,8 +307,8 @@ class Kalman:
             )
         self.updates, self._pending = int(state["updates"]), int(state["pending"])
         self.forgetting, self._c = float(state["forgetting"]), float(state["c"])
-        for at, k in enumerate(self._mine):
-            p, u = self._own.block(at, self._pending)
+        for place, k in enumerate(self._mine):
+            p, u = self._own.block(place, self._pending)
             p[:], u[:] = state[f"p.{k}"], state[f"u.{k}"]
 
     def _packed(self) -> np.ndarray:
@@ -359,18 +359,18 @@ class _Blocks:
 
     def product(self, h: np.ndarray, c: float, pending: int) -> tuple[np.ndarray, np.ndarray]:
         """P h [n of this rank] and h^T P h [blocks of this rank]."""
-        out, variances = np.empty(len(h)), np.empty(len(self._sizes))
+        products, variances = np.empty(len(h)), np.empty(len(self._sizes))
 
         def work(a: int, b: int) -> None:
-            at = self._first[a]
+            begin = self._first[a]
             self._library.pwmlff_covariance_product(
                 *self._arguments(a, b, pending),
-                *(ctypes.c_double(c), pointer(h[at:]), pointer(out[at:])),
+                *(ctypes.c_double(c), pointer(h[begin:]), pointer(products[begin:])),
                 pointer(variances[a:]),
             )
 
         self._on_threads(work)
-        return out, variances
+        return products, variances
 
     def flush(self, c: float, pending: int) -> None:
         """Put the pending updates into P0."""

@@ -14,6 +14,7 @@ import numpy as np
 from pwmlff.report import Failure
 from pwmlff.train import comm
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
+from pwmlff.train.checkpoint import subset
 from pwmlff.train.config import Config
 from pwmlff.train.edge import EdgeTrainee
 from pwmlff.train.frames import Frames
@@ -85,7 +86,7 @@ def schedule_of(config: Config) -> Schedule:
 def weights_of(config: Config, schedule: Schedule, done: float) -> LossWeights:
     """Weights of the loss: those of the start until the rate falls, then on to those of the end."""
     rising = done < schedule.warmup
-    return LossWeights.at(config, 1.0 if rising else schedule.rate(done) / schedule.peak)
+    return LossWeights.interpolated(config, 1.0 if rising else schedule.rate(done) / schedule.peak)
 
 
 def adam_of(config: Config) -> AdamOptions:
@@ -207,7 +208,7 @@ class ByAdam(_OfPotential):
         """Go on from a state."""
         self._restore(arrays)
         try:
-            self.adam.restore(_under("adam/", arrays))
+            self.adam.restore(subset("adam/", arrays))
         except ValueError as error:
             raise Failure(str(error)) from error
 
@@ -293,9 +294,9 @@ class ByKalman(_OfPotential):
         """Go on from a state, of any number of ranks."""
         self._restore(arrays)
         try:
-            self.kalman.restore(_under("kalman/", arrays))
+            self.kalman.restore(subset("kalman/", arrays))
             if self.average is not None:
-                self.average.restore(_under("average/", arrays))
+                self.average.restore(subset("average/", arrays))
         except ValueError as error:
             raise Failure(str(error)) from error
 
@@ -342,7 +343,3 @@ class EdgeByAdam:
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from a state."""
         self.trainee.restore(arrays)
-
-
-def _under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

@@ -145,13 +145,13 @@ class Training:
             now = time.monotonic()
             # One clock for all: the rate of learning depends on it.
             news = (now - clock, self.asked(), now - saved)
-            seconds, asked, since = self.ranks.broadcast(news)
+            seconds, asked, unsaved = self.ranks.broadcast(news)
             clock = now
             progress.seconds += seconds
             if display is not None:
                 self._show(display)
-            over = self.done() >= 1.0
-            if over:
+            ended = self.done() >= 1.0
+            if ended:
                 by_time = run.max_time and progress.seconds >= 60.0 * run.max_time
                 stopped = "time" if by_time else "epochs"
             if asked:
@@ -161,7 +161,7 @@ class Training:
                 self.validate(record, display)
                 if run.patience and progress.stale >= run.patience and not stopped:
                     stopped = "patience"
-            if since >= 60.0 * run.checkpoint_every and not stopped:
+            if unsaved >= 60.0 * run.checkpoint_every and not stopped:
                 self.save()
                 saved = time.monotonic()
             clock = max(clock, time.monotonic())

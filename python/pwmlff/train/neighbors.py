@@ -72,18 +72,18 @@ def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     Raises:
         Failure: a frame holds another element, or an element is there twice.
     """
-    kinds = list(elements)
-    if not kinds or len(set(kinds)) != len(kinds):
-        raise Failure(f"elements are {kinds}, expected atomic numbers, each once")
-    type_of = np.full(max([*kinds, *frames.elements]) + 1, -1, dtype=np.int32)
-    type_of[kinds] = np.arange(len(kinds))
+    numbers = list(elements)
+    if not numbers or len(set(numbers)) != len(numbers):
+        raise Failure(f"elements are {numbers}, expected atomic numbers, each once")
+    type_of = np.full(max([*numbers, *frames.elements]) + 1, -1, dtype=np.int32)
+    type_of[numbers] = np.arange(len(numbers))
     types: np.ndarray = type_of[frames.numbers]
     other = np.flatnonzero(types < 0)
     if len(other):
         k = int(np.searchsorted(frames.first, other[0], side="right")) - 1
         raise Failure(
             f"{frames.where(k)} holds {chemical_symbols[frames.numbers[other[0]]]}, expected "
-            f"{' '.join(chemical_symbols[z] for z in kinds)}: name all elements, or leave the "
+            f"{' '.join(chemical_symbols[z] for z in numbers)}: name all elements, or leave the "
             "frame out"
         )
     return types
@@ -165,12 +165,12 @@ def _chunk(
     """Vectors, neighbors and counts of some frames, sorted."""
     result = []
     for k in chosen:
-        kind = types[frames.first[k] : frames.first[k + 1]]
+        species = types[frames.first[k] : frames.first[k + 1]]
         with _naming(frames, k):
             atoms = _bare(frames, k)
-            i, j, d, rij = structures.neighbor_list("ijdD", atoms, cutoff, kind, threads=1)
+            i, j, d, rij = structures.neighbor_list("ijdD", atoms, cutoff, species, threads=1)
         _require_apart(frames, k, i, j, d, closest)
-        count = np.bincount(i * ntypes + kind[j], minlength=len(atoms) * ntypes)
+        count = np.bincount(i * ntypes + species[j], minlength=len(atoms) * ntypes)
         count = count.reshape(len(atoms), ntypes)
         result.append((rij, j.astype(np.int32), count.astype(np.int32)))
     return result

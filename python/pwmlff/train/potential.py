@@ -47,7 +47,7 @@ class LossWeights:
     huber: float = 0.0
 
     @classmethod
-    def at(cls, config: Config, rate: float) -> LossWeights:
+    def interpolated(cls, config: Config, rate: float) -> LossWeights:
         """Those of a step whose rate of learning is this share of the largest one.
 
         They go from the first to the second number of [loss] as the rate falls
@@ -233,13 +233,13 @@ class Potential:
             every = frames.shares(name, batch, of_frame, getattr(weights, name))
             return every[mine.start : mine.stop]
 
-        slope, loss = huber(_off(energy, frames.energies[chosen]) / natoms, weights.huber)
+        slope, loss = huber(_difference(energy, frames.energies[chosen]) / natoms, weights.huber)
         of_energy = share("energy")
         loss *= of_energy
         a = of_energy * slope / natoms
 
-        off = _off(force, frames.forces[rows_of(frames.first, chosen)])
-        slope, of_atoms = huber(off, weights.huber)
+        difference = _difference(force, frames.forces[rows_of(frames.first, chosen)])
+        slope, of_atoms = huber(difference, weights.huber)
         frame = np.repeat(np.arange(len(chosen)), frames.natoms[chosen])
         per_atom = (share("force") / (3.0 * natoms))[frame]
         loss += np.bincount(frame, per_atom * of_atoms.sum(1), len(chosen))
@@ -248,8 +248,8 @@ class Potential:
         w = None
         if weights.virial:
             per_frame = natoms[:, None, None]
-            off = _off(virial, frames.virials[chosen]) / per_frame
-            slope, of_frames = huber(off, weights.huber)
+            difference = _difference(virial, frames.virials[chosen]) / per_frame
+            slope, of_frames = huber(difference, weights.huber)
             of_virial = share("virial")
             loss += of_virial * of_frames.mean((1, 2))
             w = (of_virial / 9.0)[:, None, None] * slope / per_frame
@@ -360,7 +360,7 @@ def shift(potential: Potential) -> None:
             net.energy_bias().add_(float(value))
 
 
-def _off(found: np.ndarray, label: np.ndarray) -> np.ndarray:
+def _difference(found: np.ndarray, label: np.ndarray) -> np.ndarray:
     """Found - label, zero where there is no label."""
     return np.where(np.isnan(label), 0.0, found - label)
 
@@ -370,8 +370,8 @@ def huber(error: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:
     if delta <= 0.0:
         return 2.0 * error, error**2
     size = np.abs(error)
-    inside = size <= delta
+    quadratic = size <= delta
     return (
-        np.where(inside, 2.0 * error, 2.0 * delta * np.sign(error)),
-        np.where(inside, error**2, delta * (2.0 * size - delta)),
+        np.where(quadratic, 2.0 * error, 2.0 * delta * np.sign(error)),
+        np.where(quadratic, error**2, delta * (2.0 * size - delta)),
     )

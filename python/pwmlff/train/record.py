@@ -337,10 +337,10 @@ class Display:
 
     def _left(self, fraction: float, now: float) -> float | None:
         """Seconds to the end at the speed since the first step that was told of."""
-        first, since = self._begin or (fraction, now)
+        first, begin = self._begin or (fraction, now)
         if fraction <= first:
             return None
-        return max(0.0, 1.0 - fraction) * (now - since) / (fraction - first)
+        return max(0.0, 1.0 - fraction) * (now - begin) / (fraction - first)
 
 
 def _duration(seconds: float) -> str:

@@ -90,11 +90,11 @@ def compute(
     if max_neighbor is None:
         max_neighbor = max(1, int(np.ceil(margin * most - 1e-9)))
     elif most > max_neighbor:
-        atom, kind = np.unravel_index(count.argmax(), count.shape)
+        atom, species = np.unravel_index(count.argmax(), count.shape)
         k = int(np.searchsorted(frames.first, atom, side="right")) - 1
         raise Failure(
             f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbors of "
-            f"{chemical_symbols[edges.elements[kind]]} within {rmax:g}, and max_neighbor is "
+            f"{chemical_symbols[edges.elements[species]]} within {rmax:g}, and max_neighbor is "
             f"{max_neighbor}; make it {int(np.ceil(margin * most))}"
         )
     slots = np.bincount(edges.types, minlength=edges.ntypes) * edges.ntypes * max_neighbor
@@ -152,19 +152,19 @@ def _moments(
     block = np.flatnonzero(count)
     begin = np.r_[0, np.cumsum(count.ravel()[block])]
     center, neighbor = edges.types[block // ntypes], block % ntypes
-    inside = np.zeros(len(block), dtype=np.int64)
-    chunks, at = [], 0
-    while at < len(block):
-        to = max(at + 1, int(np.searchsorted(begin, begin[at] + CHUNK, side="right")) - 1)
-        chunks.append(slice(at, to))
-        at = to
+    nearby = np.zeros(len(block), dtype=np.int64)
+    chunks, start = [], 0
+    while start < len(block):
+        stop = max(start + 1, int(np.searchsorted(begin, begin[start] + CHUNK, side="right")) - 1)
+        chunks.append(slice(start, stop))
+        start = stop
 
     def sums(chunk: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rij = edges.rij[begin[chunk.start] : begin[chunk.stop]]
         r = np.sqrt(np.einsum("ek,ek->e", rij, rij))
         s = switched(r, rmin, rmax)
         here = begin[chunk] - begin[chunk.start]
-        inside[chunk] = np.add.reduceat(r < rmax, here, dtype=np.int64)
+        nearby[chunk] = np.add.reduceat(r < rmax, here, dtype=np.int64)
         return (
             np.bincount(center[chunk], np.add.reduceat(s, here), ntypes),
             np.bincount(center[chunk], np.add.reduceat(s * s, here), ntypes),
@@ -176,7 +176,7 @@ def _moments(
             total += s
             squares += square
             np.minimum.at(shortest, (center[chunk], neighbor[chunk]), nearest)
-    count.ravel()[block] = inside
+    count.ravel()[block] = nearby
     return count, total, squares, shortest
 
 

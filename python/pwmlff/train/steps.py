@@ -65,12 +65,12 @@ def sum_rows(rows: np.ndarray) -> np.ndarray:
     """
     rows = np.ascontiguousarray(rows)
     nrows, n = rows.shape
-    out = np.empty(n)
+    total = np.empty(n)
     compiled = library()
     add = (
         compiled.pwmlff_sum_rows_float
         if rows.dtype == np.float32
         else compiled.pwmlff_sum_rows_double
     )
-    add(ctypes.c_int64(nrows), ctypes.c_int64(n), pointer(rows), pointer(out))
-    return out
+    add(ctypes.c_int64(nrows), ctypes.c_int64(n), pointer(rows), pointer(total))
+    return total
