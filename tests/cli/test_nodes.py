@@ -63,7 +63,7 @@ def undisturbed(tmp_path_factory, lj_models) -> Path:
 def start(folder: Path, nodes: Nodes, *more: object) -> Started:
     return Started(
         folder, "-np", 3, "-H", nodes.hosts, "--mpirun-options", f"-iface {BRIDGE}",
-        "--no-preflight", "--retries", 3, "--hang", 8, "--drop-hosts", *more, "-in", "in.melt",
+        "--no-preflight", "--retries", 3, "--hang", 15, "--drop-hosts", *more, "-in", "in.melt",
         **nodes.environment,
     )  # fmt: skip
 
@@ -107,7 +107,12 @@ def test_fault(nodes: Nodes, undisturbed: Path, tmp_path: Path, lj_models, numbe
     started = start(tmp_path, nodes, *limit)
     said = tmp_path / "logs" / "rank.0" / "stdout"
     target = generator.randrange(20, STEPS // 3)
-    wait_for(lambda: (progress_of(said).step or 0) >= target, f"never came to step {target}")
+
+    def came() -> bool:
+        assert started.process.poll() is None, started.process.communicate()
+        return (progress_of(said).step or 0) >= target
+
+    wait_for(came, f"never came to step {target}")
     wait_for((tmp_path / "logs" / "heartbeat.0").exists, "no heartbeat")
     inflict(fault, nodes, started, generator)
     if fault in GIVEN_AGAIN:
