@@ -25,7 +25,7 @@ std::unique_ptr<Model> make(const ModelFile &file, ModelInfo info, const EngineO
 std::vector<Kind> &kinds()
 {
   static std::vector<Kind> known = {
-      {"DP", make<DPModel>},
+      {"DP", make<DPModel>, true},
       {"EDGE", make<EdgeModel>},
   };
   return known;
@@ -46,10 +46,13 @@ void register_kind(const Kind &kind) { kinds().push_back(kind); }
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options)
 try {
-  const ModelFile opened(file, contents);
-  const std::string name = opened.text("model_type", "DP");    // older DP files do not say
-  for (const Kind &kind : kinds())
-    if (kind.name == name) return kind.make(opened, opened.describe(), options);
+  ModelFile opened(file, contents);
+  const std::string name = opened.model_type();
+  for (const Kind &kind : kinds()) {
+    if (kind.name != name) continue;
+    opened.prepare(kind);
+    return kind.make(opened, opened.describe(), options);
+  }
   throw std::runtime_error("model file " + in_quotes(file) + " is of model_type " +
                            in_quotes(name) + ", but pwmlff runs " + names_of_kinds());
 } catch (const c10::Error &error) {

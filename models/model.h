@@ -116,6 +116,9 @@ struct Kind {
   std::string name;
   std::unique_ptr<Model> (*make)(const ModelFile &file, ModelInfo info,
                                  const EngineOptions &options);
+  /// Other programs write such files, with attributes of their own: an optional one of ours that
+  /// has another type is theirs and passed over, and so is `dtype`.
+  bool of_other_programs = false;
 };
 
 /// Let load_model() know a kind besides those of this library.

@@ -37,14 +37,19 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) :
     parameter.set_requires_grad(false);    // forces are derivatives with respect to positions only
   }
   for (const auto &name : dtypes) dtype += (dtype.empty() ? "" : ", ") + name;
-  const std::string wanted = text("dtype", "float64");
-  if (wanted != "float64" && wanted != "float32")
-    throw std::runtime_error("attribute dtype of model file " + in_quotes(file) + " is " +
-                             in_quotes(wanted) + ", expected 'float64' or 'float32'");
-  if (wanted == "float32") {
-    type_ = at::kFloat;
-    return;
-  }
+}
+
+std::string ModelFile::model_type() const
+{
+  const c10::IValue value = has("model_type") ? module_.attr("model_type") : c10::IValue();
+  return value.isString() ? value.toStringRef() : "DP";    // older DP files do not say
+}
+
+void ModelFile::prepare(const Kind &kind)
+{
+  of_other_programs = kind.of_other_programs;
+  if (!of_other_programs) type_ = declared_type();
+  if (type_ == at::kFloat) return;
   // Other networks run in float64 whatever the file holds, as in the software that wrote it.
   // Integers and booleans are indices and masks.
   const auto widen = [](const at::Tensor &tensor) {
@@ -52,6 +57,22 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) :
   };
   for (const at::Tensor &parameter : module_.parameters()) widen(parameter);
   for (const at::Tensor &buffer : module_.buffers()) widen(buffer);
+}
+
+at::ScalarType ModelFile::declared_type() const
+{
+  const c10::IValue value = has("dtype") ? module_.attr("dtype") : c10::IValue();
+  if (value.isNone()) return at::kDouble;
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const std::string name(c10::getDtypeNames(type).first);
+    if (value.isString() ? value.toStringRef() == name
+                         : value.isInt() && value.toInt() == static_cast<std::int64_t>(type))
+      return type;
+  }
+  std::ostringstream found;
+  found << value;
+  throw std::runtime_error("attribute dtype of model file " + in_quotes(file) + " is " +
+                           found.str().substr(0, 40) + ", expected 'float64' or 'float32'");
 }
 
 void ModelFile::require(const std::vector<std::string> &names, const std::string &kind) const
@@ -78,12 +99,22 @@ double ModelFile::number(const std::string &name) const
   wrong_type(name, value, "a number");
 }
 
+double ModelFile::number(const std::string &name, double fallback) const
+{
+  if (!has(name)) return fallback;
+  const c10::IValue value = module_.attr(name);
+  if (const auto found = pwmlff::number_of(value)) return *found;
+  if (of_other_programs || value.isNone()) return fallback;
+  wrong_type(name, value, "a number");
+}
+
 std::string ModelFile::text(const std::string &name, const std::string &fallback) const
 {
   if (!has(name)) return fallback;
   const c10::IValue value = module_.attr(name);
-  if (!value.isString()) wrong_type(name, value, "a string");
-  return value.toStringRef();
+  if (value.isString()) return value.toStringRef();
+  if (of_other_programs || value.isNone()) return fallback;
+  wrong_type(name, value, "a string");
 }
 
 std::vector<std::int64_t> ModelFile::integers(const std::string &name) const
@@ -118,13 +149,11 @@ void ModelFile::describe_limits(ModelInfo &info, const LimitNames &names) const
   std::vector<std::string> needed = {"atom_type", names.cutoff};
   if (!names.max_neighbor.empty()) needed.push_back(names.max_neighbor);
   require(needed, "a model of kind " + info.kind);
-  const auto optional = [&](const std::string &name, double fallback) {
-    return !name.empty() && has(name) ? number(name) : fallback;
-  };
   const double cutoff = number(names.cutoff);
-  const pwmlff::ModelLimits limits{cutoff, optional(names.interaction_range, cutoff),
-                                   optional(names.max_neighbor, 0.0), !names.max_neighbor.empty(),
-                                   integers("atom_type")};
+  const bool limited = !names.max_neighbor.empty();
+  const pwmlff::ModelLimits limits{
+      cutoff, names.interaction_range.empty() ? cutoff : number(names.interaction_range, cutoff),
+      limited ? number(names.max_neighbor) : 0.0, limited, integers("atom_type")};
   try {
     pwmlff::check_limits(limits);
   } catch (const std::exception &error) {

@@ -28,7 +28,7 @@ struct LimitNames {
 /// A module with messages that name its file.
 class ModelFile {
  public:
-  /// Open on the CPU, in evaluation mode, with parameters in type() that need no gradient.
+  /// Open on the CPU, in evaluation mode, with parameters that need no gradient.
   /// @param contents  have to stay where they are
   /// @throws std::runtime_error where the contents are no TorchScript module
   ModelFile(const std::string &file, const std::string &contents);
@@ -41,15 +41,28 @@ class ModelFile {
   /// @throws std::runtime_error that lists the attributes that are missing
   void require(const std::vector<std::string> &attributes, const std::string &kind) const;
 
+  /// The attribute `model_type`; "DP" for a file that does not have it, as a text.
+  std::string model_type() const;
+
+  /// Bring parameters and buffers into type(), and read optional attributes as a kind has them.
+  /// @throws std::runtime_error where `dtype`, if it is an attribute of the kind, is another type
+  void prepare(const Kind &kind);
+
   /// The value of an attribute. @throws std::runtime_error where it has another type
   double number(const std::string &attribute) const;
-  std::string text(const std::string &attribute, const std::string &fallback) const;
   std::vector<std::int64_t> integers(const std::string &attribute) const;
+
+  /// The same of one that is optional; the fallback where it is absent or None, and for a kind of
+  /// other programs also where it has another type.
+  double number(const std::string &attribute, double fallback) const;
+  std::string text(const std::string &attribute, const std::string &fallback) const;
 
   /// Extra files of the archive whose names begin with a prefix, by name.
   std::map<std::string, std::string> extra_files(const std::string &prefix) const;
 
-  /// The type in which the model computes: float64, or what the attribute `dtype` says.
+  /// The type in which the model computes, from prepare() on: float64, or what the attribute
+  /// `dtype` says, which is "float64" or "float32" or what scripting makes of torch.float64 and
+  /// torch.float32, a number.
   at::ScalarType type() const { return type_; }
 
   /// What needs no knowledge of the kind.
@@ -62,12 +75,14 @@ class ModelFile {
 
  private:
   std::string class_name() const;
+  at::ScalarType declared_type() const;
   [[noreturn]] void wrong_type(const std::string &attribute, const c10::IValue &value,
                                const std::string &expected) const;
 
   std::string file;
   std::string_view contents;
   torch::jit::Module module_;
+  bool of_other_programs = false;
   at::ScalarType type_ = at::kDouble;
   std::string dtype;    // of the parameters as stored
 };

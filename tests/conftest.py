@@ -13,8 +13,8 @@ import pytest
 from ase import Atoms
 
 import dp_oracle
+from genuine import DATA, DATA_VARIABLE, hfo2_frames
 
-DATA_VARIABLE = "PWMLFF_TEST_DATA"
 #: Few tests that take a minute each (a compiler reads torch's headers, hundreds of runs).
 LONG = (
     "test_input_sequences.py", "test_verification.py", "test_damaged_files.py", "test_scripted.py",
@@ -35,8 +35,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def hfo2_folder() -> Path:
     """Folder with parameters.npz and reference.npz of an HfO2 DP; skips where there is none."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get(DATA_VARIABLE, default)) / "hfo2_dp"
+    folder = DATA / "hfo2_dp"
     if not (folder / "reference.npz").is_file():
         pytest.skip(f"no {folder}/reference.npz; set {DATA_VARIABLE} to the folder of hfo2_dp")
     return folder
@@ -56,15 +55,12 @@ def oracle(request) -> Oracle:
     from pwmlff.models import DP
     from pwmlff.reference import Result
 
-    def result(data):
-        return Result(*(data(name) for name in ("energy", "atom_energy", "forces", "virial")))
-
     if request.param == "tiny":
         parameters, found = dp_oracle.read()
         frames = [
             (
                 Atoms(data["numbers"], data["positions"], cell=data["cell"], pbc=True),
-                result(data.__getitem__),
+                Result(*(data[name] for name in ("energy", "atom_energy", "forces", "virial"))),
             )
             for data in found
         ]
@@ -75,15 +71,7 @@ def oracle(request) -> Oracle:
         model = DP.from_parameters(
             parameters, atom_type=(8, 72), rmax=6.0, rmin=0.5, max_neighbor=100, m2=16
         )
-    with np.load(folder / "reference.npz") as data:
-        frames = [
-            (
-                Atoms(data["numbers"], data["positions"][k], cell=data["cell"][k], pbc=True),
-                result(lambda name, k=k: data[name][k]),
-            )
-            for k in range(len(data["energy"]))
-        ]
-    return Oracle(model, frames)
+    return Oracle(model, hfo2_frames())
 
 
 @pytest.fixture(scope="session")

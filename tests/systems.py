@@ -37,6 +37,7 @@ class System:
     fitting_resnet_dt: bool = True
     sel: tuple[int, ...] = ()
     properties: int = 0  # of elements, for one embedding net of all pairs
+    as_of_matpl: bool = False  # with the attributes of files of MatPL
 
     def model(self, seed: int = 0, isotropic: bool = False) -> DP:
         """Random parameters; isotropic: an energy that rotations do not change."""
@@ -66,7 +67,8 @@ class System:
         if isotropic:
             davg = (davg.reshape(n, -1, 4) * (1, 0, 0, 0)).reshape(n, -1)
             dstd = dstd.reshape(n, -1, 4)[:, :, (0, 1, 1, 1)].reshape(n, -1)
-        return DP(config, davg=davg, dstd=dstd, energy_shift=rng.normal(size=n), seed=seed).eval()
+        model = DP(config, davg=davg, dstd=dstd, energy_shift=rng.normal(size=n), seed=seed).eval()
+        return with_attributes_of_matpl(model) if self.as_of_matpl else model
 
     def atoms(self, seed: int = 0) -> Atoms:
         """No two atoms closer than 1 angstrom, images included."""
@@ -101,6 +103,7 @@ SYSTEMS = {
     "no steps of fitting nets": System((8, 72), (72, 8, 72), fitting_resnet_dt=False),
     "no bias": System((8, 72), (72, 8, 72, 8), embedding_bias=False, fitting_bias=False),
     "slots by element": System((22, 8, 38), (38, 22, 38, 22), sel=(31, 17, 40)),
+    "attributes of MatPL": System((8, 72), (72, 8, 8, 72, 8, 8), TRICLINIC, as_of_matpl=True),
     "four elements, all switches": System(
         (8, 22, 38, 72),
         (8, 38, 22, 8, 72, 38, 8, 22),
@@ -126,6 +129,22 @@ def crystal(n: int = 3) -> Atoms:
     atoms.positions += rng.normal(scale=0.1, size=(len(atoms), 3))
     atoms.wrap()
     return atoms
+
+
+def with_attributes_of_matpl(model: DP) -> DP:
+    """The model with all attributes that a file of MatPL has, of their types, and without `units`.
+
+    It is scripted in training mode there, and torch.float64 becomes the number 7.
+    """
+    model.dtype, model.compress_tab = torch.float64, None
+    for nets, steps in ((model.embedding_net, False), (model.fitting_net, True)):
+        for net in nets:
+            shapes = [layer.weight.shape for layer in net.layers]
+            net.network_size = [shapes[0][0], *(n_out for _, n_out in shapes)]
+            net.bias_flag, net.resnet_dt_flag = True, steps
+            net.layers[-1].resnet_dt = getattr(net.layers[-1], "resnet_dt", None)
+    del model.units
+    return model.train()
 
 
 class Sigmoid(torch.nn.Module):

@@ -39,6 +39,19 @@ inline std::optional<std::vector<std::int64_t>> integers_of(const c10::IValue &v
   return result;
 }
 
+/// Slots of each type of a DP from its attribute `sel`. Empty where that holds something else than
+/// ntypes numbers from 1 to max_neighbor: files of other programs may, and all types have
+/// max_neighbor then.
+inline std::vector<int> slots_by_type(const c10::IValue &value, std::size_t ntypes,
+                                      std::int64_t max_neighbor)
+{
+  const auto found = integers_of(value);
+  if (!found || found->size() != ntypes) return {};
+  for (const std::int64_t slots : *found)
+    if (slots < 1 || slots > max_neighbor) return {};
+  return {found->begin(), found->end()};
+}
+
 }    // namespace pwmlff
 
 #endif

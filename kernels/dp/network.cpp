@@ -147,8 +147,7 @@ std::vector<std::vector<double>> type_vectors(const Module &module,
   std::vector<std::vector<double>> result;
   if (!module.hasattr("type_vector")) return result;
   const c10::IValue value = module.attr("type_vector");
-  if (!value.isGenericDict())
-    fail("attribute type_vector is " + value.tagKind() + ", expected a dictionary");
+  if (!value.isGenericDict()) return result;    // something else of another program
   const auto vectors = value.toGenericDict();
   if (vectors.empty()) return result;
   for (const int number : atom_type) {
@@ -262,14 +261,10 @@ DPNetwork read_network(const Module &module, PlainLayers plain_layers)
          " types; expected 0 <= Rmin < Rmax and both numbers above zero");
 
   const int n = network.nspecies();
-  if (module.hasattr("sel")) network.sel = integers(module, "sel");
+  if (module.hasattr("sel"))
+    network.sel = slots_by_type(module.attr("sel"), network.atom_type.size(), max_neighbor);
   network.all_species = !network.sel.empty();
   if (network.sel.empty()) network.sel.assign(n, max_neighbor);
-  if (static_cast<int>(network.sel.size()) != n ||
-      std::any_of(network.sel.begin(), network.sel.end(),
-                  [&](int slots) { return slots < 1 || slots > max_neighbor; }))
-    fail("attribute sel has to hold a number from 1 to maxNeighborNum for each of the " +
-         std::to_string(n) + " types");
   network.davg = per_pair(module, "davg", n, max_neighbor);
   network.dstd = per_pair(module, "dstd", n, max_neighbor);
   for (const double value : network.dstd)

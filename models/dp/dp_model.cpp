@@ -5,6 +5,7 @@
 #include "../neighbors.h"
 #include "../on_gpu.h"
 #include "../verification.h"
+#include "common/attributes.h"
 #include "dp/cpu/instruction_set.h"
 #include "placement/placement.h"
 
@@ -21,8 +22,8 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
   info_.kind = "DP";
   file.describe_limits(info_, {"Rmax", "", "maxNeighborNum"});
   if (file.has("sel"))
-    for (const std::int64_t slots : file.integers("sel"))
-      info_.sel.push_back(static_cast<int>(slots));
+    info_.sel = pwmlff::slots_by_type(file.module().attr("sel"), info_.atom_type.size(),
+                                      info_.max_neighbor);
   code.check_forward(
       4, 5,
       "forward(Tensor list_neigh, Tensor Imagetype_map, Tensor atom_type, Tensor ImageDR, int "

@@ -7,7 +7,7 @@ import hashlib
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -21,7 +21,15 @@ from pwmlff.report import Failure
 
 #: Attributes that hold the cutoff and the largest number of neighbors of one element, by kind.
 LIMITS = {"DP": ("Rmax", "maxNeighborNum"), "EDGE": ("cutoff", None)}
+#: Kinds that other programs write too, with attributes of their own: an optional one of ours that
+#: has another type is theirs and passed over, and so is `dtype`.
+OF_OTHER_PROGRAMS = ("DP",)
 UNITS = ("metal", "lj")
+#: What the attribute `dtype` of a model can be: scripting makes a number of a torch.dtype.
+DTYPES: dict[Any, torch.dtype] = {
+    "float64": torch.float64, 7: torch.float64, torch.float64: torch.float64, None: torch.float64,
+    "float32": torch.float32, 6: torch.float32, torch.float32: torch.float32,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -129,9 +137,48 @@ def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.Scrip
         ) from error
 
 
+def kind_of(module: torch.nn.Module) -> str:
+    """The attribute `model_type`; "DP" for a module that does not have it, as a text."""
+    kind: Any = getattr(module, "model_type", "DP")  # older DP files do not say
+    return kind if isinstance(kind, str) else "DP"
+
+
 def dtype_of(module: torch.nn.Module) -> torch.dtype:
-    """The type in which a module computes: what its attribute `dtype` says, else float64."""
-    return torch.float32 if getattr(module, "dtype", "") == "float32" else torch.float64
+    """The type in which a module computes: what its attribute `dtype` says, else float64.
+
+    It is an attribute of the kinds that are written for this project alone; what else may be in it
+    is for :func:`describe` to refuse.
+    """
+    if kind_of(module) in OF_OTHER_PROGRAMS:
+        return torch.float64
+    declared: Any = getattr(module, "dtype", None)
+    return _known_dtype(declared) or torch.float64
+
+
+def _known_dtype(declared: Any) -> torch.dtype | None:
+    known = declared is None or type(declared) in (str, int, torch.dtype)
+    return DTYPES.get(declared) if known else None
+
+
+def slots_by_type(value: Any, ntypes: int, max_neighbor: int) -> tuple[int, ...]:
+    """Slots of each type of a DP from its attribute `sel`.
+
+    Empty where that holds something else than ntypes numbers from 1 to max_neighbor: files of other
+    programs may, and all types have max_neighbor then.
+    """
+    if isinstance(value, torch.Tensor) and not value.is_floating_point():
+        value = value.flatten().tolist()
+    if not isinstance(value, list | tuple) or len(value) != ntypes:
+        return ()
+    if any(type(slots) is not int or not 1 <= slots <= max_neighbor for slots in value):
+        return ()
+    return tuple(value)
+
+
+def type_vectors(module: torch.nn.Module) -> dict[int, list[float]]:
+    """The vector of each element of a DP with type embedding; else empty, as in other programs."""
+    vectors: Any = getattr(module, "type_vector", None)
+    return dict(vectors) if isinstance(vectors, Mapping) else {}
 
 
 def to_its_dtype(module: torch.nn.Module) -> torch.dtype:
@@ -157,6 +204,9 @@ _NEEDED: Any = object()
 class _Attributes:
     """Attributes of a model, each of the type that is asked for.
 
+    One with a default is optional: None stands for it, too, and for kinds of other programs a value
+    of another type does.
+
     Args:
         path: of the file, for messages.
         class_name: of the model, likewise.
@@ -172,6 +222,8 @@ class _Attributes:
         integers: Callable[[Any], list[int]],
     ) -> None:
         self._path, self._class, self._get, self._integers = path, class_name, get, integers
+        model_type = get("model_type", "DP")  # older DP files do not say
+        self.kind = model_type if isinstance(model_type, str) else "DP"
 
     def require(self, kind: str, names: Iterable[str]) -> None:
         """Raise Failure that lists those that are missing."""
@@ -189,27 +241,37 @@ class _Attributes:
         if value is default:
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self._wrong_type(name, value, "a number")
+            return self._other(name, value, "a number", default)
         return float(value)
 
     def text(self, name: str, default: str) -> str:
         """A string."""
         value = self._get(name, default)
-        if not isinstance(value, str):
-            self._wrong_type(name, value, "a string")
-        return value
+        return value if isinstance(value, str) else self._other(name, value, "a string", default)
 
-    def integers(self, name: str, default: Any = _NEEDED) -> list[int]:
+    def integers(self, name: str, default: Any = _NEEDED) -> Any:
         """A list, a tuple or a tensor of integers."""
         value = self._get(name, default)
-        if isinstance(value, torch.Tensor | archive.StoredTensor):
-            try:
+        if value is default:
+            return value
+        with contextlib.suppress(ValueError):
+            if isinstance(value, torch.Tensor | archive.StoredTensor):
                 return self._integers(value)
-            except ValueError:
-                self._wrong_type(name, value, "a list of integers")
         if not isinstance(value, list | tuple) or any(type(z) is not int for z in value):
-            self._wrong_type(name, value, "a list of integers")
+            return self._other(name, value, "a list of integers", default)
         return list(value)
+
+    def dtype(self) -> None:
+        """Raise Failure for a `dtype` that is none in which a model of the kind computes."""
+        value = self._get("dtype", None)
+        if self.kind not in OF_OTHER_PROGRAMS and _known_dtype(value) is None:
+            self._wrong_type("dtype", value, "'float64' or 'float32'")
+
+    def _other(self, name: str, value: Any, expected: str, default: Any) -> Any:
+        """What stands for a value of another type than expected."""
+        if default is _NEEDED or not (value is None or self.kind in OF_OTHER_PROGRAMS):
+            self._wrong_type(name, value, expected)
+        return default
 
     def _wrong_type(self, name: str, value: Any, expected: str) -> NoReturn:
         raise Failure(
@@ -284,7 +346,7 @@ def _describe(
     attributes: _Attributes,
     parameters: dict[str, tuple[tuple[int, ...], str]],
 ) -> ModelInfo:
-    kind = attributes.text("model_type", "DP")  # older DP files do not say
+    kind = attributes.kind
     if kind not in LIMITS:
         raise Failure(f"'{path}' is of model_type '{kind}', expected {' or '.join(LIMITS)}")
     cutoff_name, limit = LIMITS[kind]
@@ -292,6 +354,7 @@ def _describe(
     units = attributes.text("units", "metal")
     if units not in UNITS:
         raise Failure(f"'{path}' is in units '{units}', expected {' or '.join(UNITS)}")
+    attributes.dtype()
     cutoff = attributes.number(cutoff_name)
     reach = attributes.number("interaction_range", cutoff) if kind == "EDGE" else cutoff
     max_neighbor = attributes.number(limit) if limit else None
@@ -310,7 +373,9 @@ def _describe(
         cutoff=cutoff,
         interaction_range=reach,
         max_neighbor=None if max_neighbor is None else int(max_neighbor),
-        sel=tuple(attributes.integers("sel", ())) if kind == "DP" else (),
+        sel=slots_by_type(attributes.integers("sel", ()), len(atom_type), int(max_neighbor or 0))
+        if kind == "DP"
+        else (),
         nparameters=sum(math.prod(shape) for shape, _ in parameters.values()),
         dtype=", ".join(sorted({dtype for _, dtype in parameters.values()})),
         sizes=_sizes(attributes, parameters) if kind == "DP" else {},

@@ -83,7 +83,7 @@ def evaluate(
         Failure: there is no such file, or it is damaged or something else (model_file.load).
     """
     module = model if isinstance(model, nn.Module) else model_file.load(model)
-    name = getattr(module, "model_type", "DP")
+    name = model_file.kind_of(module)
     if name not in KINDS:
         raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
     kind = KINDS[name](module, elements)

@@ -24,6 +24,7 @@ import torch
 from ase import Atoms
 from torch import Tensor, nn
 
+from pwmlff import model_file
 from pwmlff.models import pad_neighbors
 from pwmlff.structures import neighbor_list
 
@@ -62,12 +63,13 @@ class Potential:
             name: values.detach().to("cpu", torch.float64)
             for name, values in module.state_dict().items()
         }
-        self.sel = [int(n) for n in getattr(module, "sel", ())]
+        sel = getattr(module, "sel", ())
+        self.sel = model_file.slots_by_type(sel, len(self.known), self.max_neighbor)
         if self.sel:  # slots of all types count, whatever takes part
             self.elements = self.known
         self.vectors = {  # TorchScript makes float32 of lists
             z: torch.tensor(vector, dtype=torch.float32).double()
-            for z, vector in getattr(module, "type_vector", {}).items()
+            for z, vector in model_file.type_vectors(module).items()
         }
         self.mean = self._per_pair(module, "davg")
         self.deviation = self._per_pair(module, "dstd")

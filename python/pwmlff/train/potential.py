@@ -86,7 +86,7 @@ def of_file(path: str | PathLike[str]) -> DP:
             m2=int(module.M2),
             units=info.units,
             sel=info.sel,
-            type_vector=getattr(module, "type_vector", None) or None,
+            type_vector=model_file.type_vectors(module) or None,
         )
     except ValueError as error:
         raise Failure(f"cannot go on from '{path}': {error}") from error

@@ -165,7 +165,7 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
     from pwmlff.models.compiled import compile_edges  # noqa: PLC0415  slow to import
 
     module = model_file.load(draft)
-    if getattr(module, "model_type", "DP") != "EDGE":
+    if model_file.kind_of(module) != "EDGE":
         raise Failure(
             f"'{path}' becomes a model of kind DP, which the fused engine runs; leave out --compile"
         )
