@@ -19,6 +19,11 @@ def command(code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", _FORGET_CURRENT_FOLDER + code, *arguments]
 
 
+def pwmlff(*arguments: str) -> list[str]:
+    """Words that run the `pwmlff` command of this very Python; `-m pwmlff` would look there."""
+    return command("import pwmlff.__main__", *arguments)
+
+
 def find_program(name: str) -> str | None:
     """A program beside this Python, or else the first of that name on the PATH."""
     own = str(Path(sys.executable).with_name(name))

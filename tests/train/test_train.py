@@ -207,9 +207,13 @@ def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:
         training(asked, comm.Serial(), tmp_path, frames, edges)
 
 
+#: The installed command: Python's -m would execute what lies in the current folder.
+PWMLFF = str(Path(sys.executable).with_name("pwmlff"))
+
+
 def run(*words: object, **more) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "pwmlff", "train", *map(str, words)],
+        [PWMLFF, "train", *map(str, words)],
         capture_output=True, text=True, timeout=300, check=False, **more,
     )  # fmt: skip
 
@@ -301,10 +305,15 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
 
 
 def test_ensemble(data: Path, tmp_path: Path) -> None:
+    """Whatever lies in the current folder is not executed, by none of the members either."""
+    (here := tmp_path / "here").mkdir()
+    for name in ("json", "numpy", "typer", "signal"):
+        (here / f"{name}.py").write_text(f"open('{name}.executed', 'w')\nraise SystemExit(9)\n")
     done = run(
         "--data", data, "--elements", ELEMENTS, "-o", tmp_path, "--models", 2, "--json",
-        *settings("run.epochs=2"),
+        *settings("run.epochs=2"), cwd=here,
     )  # fmt: skip
+    assert not list(here.glob("*.executed"))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["models"]
     assert [Path(m["file"]).name for m in found] == ["a.pt", "b.pt"]

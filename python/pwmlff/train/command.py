@@ -8,7 +8,6 @@ import os
 import signal
 import string
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -24,7 +23,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import files, picture
+from pwmlff import files, interpreter, picture
 from pwmlff.report import Failure, console
 from pwmlff.train import cache, card, charts, comm, errors, kalman, loop, potential, record
 from pwmlff.train.config import Config, from_command
@@ -564,7 +563,7 @@ def _in_processes(
     ended = False  # somebody asked to stop
 
     def started(member: Config) -> subprocess.Popen[str] | None:
-        command = [sys.executable, "-m", "pwmlff", "train", "--json", "--communication", "serial"]
+        command = interpreter.pwmlff("train", "--json", "--communication", "serial")
         command += ["--resume"] if options.resume else []
         with lock:  # all that run are told to stop, and none begins after that
             if ended:
