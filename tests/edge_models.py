@@ -39,6 +39,24 @@ class Masked(nn.Module):
         return energies
 
 
+class SinglePrecision(nn.Module):
+    """A net in float32, as its attribute says; it takes nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.model_type, self.cutoff, self.atom_type = "EDGE", 3.0, [8, 72]
+        self.dtype = "float32"
+        torch.manual_seed(4)
+        self.net = nn.Linear(3, 4)
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        smooth = (1.0 - edge_vec.square().sum(1) / self.cutoff**2) ** 3
+        features = torch.tanh(self.net(edge_vec.to(torch.float32))).sum(1)
+        # Far from zero, so that the energy of an atom is a multiple of 2^-10 in this precision.
+        energies = torch.full([nlocal], 10000.0, dtype=torch.float32, device=edge_vec.device)
+        return energies.index_add(0, edge_index[0], smooth * features)
+
+
 class Wide(nn.Module):
     """Many features of each edge, so that its tensors are large."""
 

@@ -15,7 +15,7 @@ from ase.io import write
 from ase.stress import full_3x3_to_voigt_6_stress
 from typer.testing import CliRunner
 
-from edge_models import LennardJones, MessagePassing
+from edge_models import LennardJones, MessagePassing, SinglePrecision
 from labelled_structures import frames_of
 from pwmlff import reference
 from pwmlff.cli import app
@@ -196,6 +196,27 @@ def test_file_against_the_reference(read, tmp_path: Path, kind: str):
     assert by_element == pytest.approx(1000 * np.sqrt((oxygen**2).mean()), rel=1e-6)
     assert len(result["worst_atoms"]) == 5 and len(result["worst_frames"]) == 4
     assert (tmp_path / "parity.png").stat().st_size > 1000
+
+
+def test_single_precision_is_judged_as_lmp_runs_it(read, tmp_path: Path):
+    """Atoms' energies are rounded as in lmp, sums are not."""
+    path = tmp_path / "model.pt"
+    torch.jit.script(SinglePrecision()).save(path)
+    every = structures()
+    expected = [reference.evaluate(path, atoms) for atoms in every]
+    assert all(np.all(e.atom_energy * 2**10 % 1.0 == 0.0) for e in expected)
+    frames = frames_of(
+        every,
+        [e.energy for e in expected],
+        [e.forces for e in expected],
+        [e.virial for e in expected],
+    )
+    read(frames)
+    found = evaluate.test(evaluate.Options(path, ["any.xyz"]))
+    measures = found.errors.measures
+    # The order of a sum of a few edges moves an energy by a unit in the last place, 1 meV, or not.
+    assert measures["energy"].rmse <= 1.0
+    assert measures["force"].largest < 1e-2 and measures["virial"].largest < 1e-2
 
 
 def test_what_cannot_be_tested(read, tmp_path: Path):

@@ -237,17 +237,22 @@ class Derivatives(nn.Module):
     """Energies of frames [F], forces [n, 3] and virials [F, 3, 3] of a module of kind EDGE.
 
     One module, as DistributedDataParallel has to see all that parameters are used for. In training
-    mode the results can be differentiated by the parameters.
+    mode the results can be differentiated by the parameters. Sums are of the type of the graph.
+
+    Args:
+        model: the module.
+        dtype: in which it computes; that of the graph when None.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.dtype = model, dtype
 
     def forward(self, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
         """Evaluate a graph."""
         natoms = len(graph.types)
-        vectors = graph.edge_vec.detach().requires_grad_()
+        dtype = graph.edge_vec.dtype
+        vectors = graph.edge_vec.detach().to(self.dtype or dtype).requires_grad_()
         with torch.enable_grad():  # afterwards as before, whatever the module leaves
             atom_energy = self.model(vectors, graph.edge_index, graph.types, natoms)
             slope = None
@@ -257,6 +262,7 @@ class Derivatives(nn.Module):
                 )
         if slope is None:  # no edges, or energies that no edge changes
             slope = torch.zeros_like(vectors)
+        slope, atom_energy = slope.to(dtype), atom_energy.to(dtype)
         i, j = graph.edge_index[0], graph.edge_index[1]
         zero = slope.new_zeros
         forces = zero(natoms, 3).index_add(0, i, slope).index_add(0, j, -slope)
@@ -267,13 +273,14 @@ class Derivatives(nn.Module):
 
 
 def predict(
-    module: nn.Module, frames: Frames, edges: Edges
+    module: nn.Module, frames: Frames, edges: Edges, dtype: torch.dtype = torch.float64
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Evaluate a module of kind EDGE in float64.
+    """Evaluate a module of kind EDGE; energies of atoms and slopes are added up in float64.
 
     Args:
-        module: in float64 and eval mode, on the CPU.
+        module: in eval mode, on the CPU.
         frames, edges: structures and neighbors, by the module's elements and cutoff.
+        dtype: in which the module computes.
 
     Returns:
         Energies [nframes], forces [natoms, 3] and virials [nframes, 3, 3], as in `Frames`.
@@ -283,7 +290,7 @@ def predict(
     """
     energy, forces = np.empty(len(frames)), np.empty((len(frames.numbers), 3))
     virial = np.empty((len(frames), 3, 3))
-    derivatives = Derivatives(module).eval()
+    derivatives = Derivatives(module, dtype).eval()
     for some in edges.chunks(CHUNK_EDGES):
         # The optimizing executor of TorchScript specializes for sizes, which change.
         with torch.jit.optimized_execution(False):

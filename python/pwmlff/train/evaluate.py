@@ -1,7 +1,7 @@
 """`pwmlff test`: the errors of a model file on labelled structures.
 
 Deep Potentials run through the fused engine in float64 without tables, threads of which share the
-cores; other files through their own code.
+cores; other files through their own code, in the precision in which lmp runs them.
 """
 
 from __future__ import annotations
@@ -248,13 +248,13 @@ def predict(
 def _predict_edge(
     path: Path, frames: Frames, threads: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same by the file's own code, many frames at a time."""
+    """The same by the file's own code, in its precision, many frames at a time."""
     module, info = model_file.open_model(path)
     edges = neighbors.find_edges(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)
     previous = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return edge.predict(module.to(torch.float64), frames, edges)
+        return edge.predict(module, frames, edges, model_file.to_its_dtype(module))
     finally:
         torch.set_num_threads(previous)
 
