@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -135,10 +136,10 @@ def test_loss_and_gradient(huber: float):
     slots = np.arange(5)
 
     def loss() -> float:
-        return float(trained._loss(batch, slots, np.ones(5), weights)[0].detach())
+        return float(trained._loss(batch, slots, weights)[0].detach())
 
     assert loss() == pytest.approx(expected_loss(trained, batch, weights, of_frame), rel=1e-9)
-    trained._loss(batch, slots, np.ones(5), weights)[0].backward()
+    trained._loss(batch, slots, weights)[0].backward()
     gradient = torch.cat([p.grad.flatten() for p in trained.module.parameters()]).numpy()
     start = trained.parameters
     assert trained.names == ["energy_shift", "charge"] and len(start) == 4
@@ -211,7 +212,7 @@ def test_average_and_clip():
     np.testing.assert_allclose(averaged.averaged(), expected, rtol=1e-12)
     assert (plain.averaged() == plain.parameters).all()
     clipped = trainee(data, options=AdamOptions(clip=1e-5))
-    clipped._loss(np.arange(3), np.arange(3), np.ones(3), Weights())[0].backward()
+    clipped._loss(np.arange(3), np.arange(3), Weights())[0].backward()
     clipped._require_finite()
     norm = np.sqrt(sum(float(p.grad.square().sum()) for p in clipped.module.parameters()))
     assert norm == pytest.approx(1e-5, rel=1e-3)
@@ -348,6 +349,21 @@ def test_modules_that_cannot_be_used(module_file: Path, monkeypatch, spec, argum
         load_module(spec, arguments)
 
 
+def test_threads_take_frames_side_by_side():
+    """As many as asked for are in the module at once, and change nothing but rounding."""
+    data = taught(missing=True)
+    alone, several = trainee(data), trainee(data, threads=3)
+    # Nobody gets on before all three are there.
+    meeting = threading.Barrier(3, timeout=TIMEOUT)
+    several.module.register_forward_pre_hook(lambda *_: print(meeting.wait()))
+    for trained in (alone, several):
+        for batch in ([0, 1, 2, 3, 4], [2, 4, 3]):
+            trained.step(batch, 1e-2, Weights())
+    np.testing.assert_allclose(several.parameters, alone.parameters, rtol=1e-12)
+    for one, other in zip(alone.evaluate(*data), several.evaluate(*data), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-11, atol=1e-11)
+
+
 RANKS = """
 import sys
 sys.path.insert(0, sys.argv[2])
@@ -357,7 +373,7 @@ from pwmlff.train import comm
 torch.set_num_threads(1)
 ranks = comm.connect()
 from test_edge_training import Weights, taught, trainee
-trained = trainee(taught(missing=True), ranks=ranks)
+trained = trainee(taught(missing=True), ranks=ranks, threads=2)
 sums = [trained.step(batch, 1e-2, Weights()) for batch in ([0, 1, 2, 3, 4], [2], [4, 3], [1, 0, 2])]
 comm.same_everywhere(ranks, trained.parameters)
 if ranks.rank == 0:
@@ -367,7 +383,7 @@ if ranks.rank == 0:
 
 
 def test_two_ranks_are_as_good_as_one(tmp_path: Path):
-    """DistributedDataParallel over gloo, also where a rank has no frame, to rounding."""
+    """With threads of each, also where a rank has no frame, to rounding."""
     script = tmp_path / "ranks.py"
     script.write_text(RANKS)
     here = Path(__file__).parent

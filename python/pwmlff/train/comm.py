@@ -28,7 +28,6 @@ from pwmlff.train import steps
 
 if TYPE_CHECKING:
     import torch
-    from torch.distributed import ProcessGroup
 
 #: How many ranks a launcher of MPI has started, as it says it.
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -173,7 +172,7 @@ class Mpi:
 class Torch:
     """The ranks of torchrun, or of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; by gloo.
 
-    Arrays lie on the host, so gloo carries them wherever the model lies; see :func:`torch_group`.
+    Arrays lie on the host, so gloo carries them wherever the model lies.
 
     Raises:
         Failure: the environment does not tell the ranks, or they do not find each other.
@@ -328,37 +327,6 @@ def launched(environment: Mapping[str, str]) -> str:
             "srun --mpi=pmi2 or --mpi=pmix, as `srun --mpi=list` says, or with mpirun or torchrun"
         )
     return "serial"
-
-
-def torch_backend(device: torch.device | str) -> str:
-    """Backend of torch.distributed for tensors on a device: nccl on GPUs, else gloo."""
-    import torch  # noqa: PLC0415
-
-    on_gpu = torch.device(device).type == "cuda" and torch.distributed.is_nccl_available()
-    return "nccl" if on_gpu else "gloo"
-
-
-def torch_group(comm: Communicator, device: torch.device | str) -> ProcessGroup:
-    """The same ranks as a process group of torch, for DistributedDataParallel. Collective.
-
-    Under mpirun, rank 0 listens on a port of its own that it tells the others.
-
-    Args:
-        comm: the ranks.
-        device: where this rank's tensors lie.
-    """
-    import torch.distributed as dist  # noqa: PLC0415
-
-    if not dist.is_initialized():
-        host = socket.gethostname() if comm.size > comm.local_size else "127.0.0.1"
-        listening = None
-        if comm.rank == 0:
-            listening = dist.TCPStore(host, 0, comm.size, is_master=True, wait_for_workers=False)
-        host, port = comm.broadcast((host, listening.port) if listening else None)
-        store = listening or dist.TCPStore(host, port, comm.size, is_master=False)
-        dist.init_process_group("gloo", store=store, rank=comm.rank, world_size=comm.size)
-    group: ProcessGroup = dist.new_group(backend=torch_backend(device))
-    return group
 
 
 def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:

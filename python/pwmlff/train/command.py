@@ -389,6 +389,7 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
                 precision=config.run.precision,
                 freeze=settings.freeze,
                 of_frame=frame_weights(learned.frames, config),
+                threads=_threads(config, ranks),
             )
         )
         if settings.finetune:

@@ -11,7 +11,7 @@ virial of a frame is -sum r_ij (x) g_ij.
 The energy of single atoms of each type, which no module should have to learn, is added to what the
 module gives. It starts from what the data say, and its change is learned; the file holds both.
 
-Ranks each take the gradient of their frames of a batch; torch's DistributedDataParallel averages.
+Ranks, and the threads of each, take the gradients of their frames of a batch, which are added up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -76,6 +77,9 @@ class Sums:
     energies: int
     forces: int
     virials: int
+
+
+NSUMS = len(fields(Sums))
 
 
 # ---- modules
@@ -236,8 +240,8 @@ def graph_of(
 class Derivatives(nn.Module):
     """Energies of frames [F], forces [n, 3] and virials [F, 3, 3] of a module of kind EDGE.
 
-    One module, as DistributedDataParallel has to see all that parameters are used for. In training
-    mode the results can be differentiated by the parameters. Sums are of the type of the graph.
+    In training mode the results can be differentiated by the parameters. Sums are of the type of
+    the graph.
 
     Args:
         model: the module.
@@ -273,7 +277,11 @@ class Derivatives(nn.Module):
 
 
 def predict(
-    module: nn.Module, frames: Frames, edges: Edges, dtype: torch.dtype = torch.float64
+    module: nn.Module,
+    frames: Frames,
+    edges: Edges,
+    dtype: torch.dtype = torch.float64,
+    threads: int = 1,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Evaluate a module of kind EDGE; energies of atoms and slopes are added up in float64.
 
@@ -281,6 +289,7 @@ def predict(
         module: in eval mode, on the CPU.
         frames, edges: structures and neighbors, by the module's elements and cutoff.
         dtype: in which the module computes.
+        threads: that evaluate frames.
 
     Returns:
         Energies [nframes], forces [natoms, 3] and virials [nframes, 3, 3], as in `Frames`.
@@ -291,13 +300,19 @@ def predict(
     energy, forces = np.empty(len(frames)), np.empty((len(frames.numbers), 3))
     virial = np.empty((len(frames), 3, 3))
     derivatives = Derivatives(module, dtype).eval()
-    for some in edges.chunks(CHUNK_EDGES):
+
+    def evaluate(some: range) -> None:
         # The optimizing executor of TorchScript specializes for sizes, which change.
         with torch.jit.optimized_execution(False):
             found = derivatives(graph_of(frames, edges, some, torch.float64))
         span = slice(some.start, some.stop)
         atoms = slice(int(frames.first[some.start]), int(frames.first[some.stop]))
         energy[span], forces[atoms], virial[span] = (x.detach().numpy() for x in found)
+
+    most = min(CHUNK_EDGES, -(-len(edges) // threads))
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(evaluate, edges.chunks(most)):
+            pass
     finite = np.isfinite(energy) & np.isfinite(virial).all(axis=(1, 2))
     rows = np.flatnonzero(~np.isfinite(forces).all(axis=1))
     finite[np.searchsorted(frames.first, rows, side="right") - 1] = False
@@ -325,6 +340,7 @@ class EdgeTrainee:
         of_frame: [nframes] weights of the frames; 1 when None.
         energy_shift: [ntypes] energies of single atoms to start from; from the data when None.
         device: where steps are computed.
+        threads: of this rank, each of which takes some frames of a batch.
 
     Raises:
         Failure: the module does not keep to the contract, a name to freeze is of no parameter, or
@@ -344,6 +360,7 @@ class EdgeTrainee:
         of_frame: np.ndarray | None = None,
         energy_shift: np.ndarray | None = None,
         device: str = "cpu",
+        threads: int = 1,
     ) -> None:
         self.info = require_contract(module, type(module).__name__)
         if list(edges.elements) != list(self.info.atom_type) or edges.cutoff != self.info.cutoff:
@@ -354,6 +371,7 @@ class EdgeTrainee:
         self.frames, self.edges = frames, edges
         self.ranks = ranks or comm.Serial()
         self.options, self.device = options or AdamOptions(), torch.device(device)
+        self.threads, self._pool = threads, ThreadPoolExecutor(threads)
         self.dtype = getattr(torch, precision)
         self.of_frame = np.ones(len(frames)) if of_frame is None else np.asarray(of_frame, float)
         if energy_shift is None:
@@ -365,7 +383,7 @@ class EdgeTrainee:
         learning = WithEnergyShift(copy.deepcopy(module), self.info)
         self.module = _converted(learning, self.device, self.dtype).train()
         self._freeze(freeze)
-        self._wrapped = self._parallel(Derivatives(self.module).train())
+        self._derivatives = Derivatives(self.module).train()
         self.optimizer = torch.optim.AdamW(
             self._free,
             lr=0.0,
@@ -392,17 +410,6 @@ class EdgeTrainee:
     @property
     def _free(self) -> list[nn.Parameter]:
         return [p for p in self.module.parameters() if p.requires_grad]
-
-    def _parallel(self, derivatives: nn.Module) -> nn.Module:
-        """The same with gradients averaged over the ranks."""
-        if self.ranks.size == 1:
-            return derivatives
-        return nn.parallel.DistributedDataParallel(
-            derivatives,
-            process_group=comm.torch_group(self.ranks, self.device),
-            # A net for elements that a rank's frames do not hold has no gradient there.
-            find_unused_parameters=True,
-        )
 
     # ---- parameters
 
@@ -458,13 +465,14 @@ class EdgeTrainee:
         batch = np.asarray(batch, dtype=np.int64)
         slots = comm.owned(self.ranks, len(batch))
         mine = np.arange(slots.start, slots.stop)
-        # A rank without a frame takes one that counts nothing, as all take part in the average.
-        counts = np.ones(len(mine)) if len(mine) else np.zeros(1)
-        mine = mine if len(mine) else np.zeros(1, dtype=np.int64)
-        loss, sums = self._loss(batch, mine, counts, weights)
-        self.optimizer.zero_grad(set_to_none=True)
-        # The average over ranks of this is the gradient of the loss of the whole batch.
-        (self.ranks.size * loss).backward()
+        parts = [part for part in np.array_split(mine, self.threads) if len(part)]
+        rows = list(self._pool.map(lambda part: self._row(batch, part, weights), parts))
+        sizes = [p.numel() for p in self._free]
+        row = np.sum(rows, axis=0) if rows else np.zeros(sum(sizes) + NSUMS)
+        row = comm.ordered_sum(self.ranks, self.ranks.size, row[None])
+        gradient = torch.from_numpy(row[:-NSUMS]).to(self.device, self.dtype)
+        for parameter, part in zip(self._free, gradient.split(sizes), strict=True):
+            parameter.grad = part.view_as(parameter).clone()
         self._require_finite()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -472,24 +480,39 @@ class EdgeTrainee:
         self.steps += 1
         if self.options.average is not None:
             self._path.lerp_(self._vector(), 1.0 - self.options.average)
-        total = np.sum(self.ranks.allgather(sums), axis=0) if self.ranks.size > 1 else sums
-        of_batch, energy, force, virial, *numbers = total.tolist()
+        of_batch, energy, force, virial, *numbers = row[-NSUMS:].tolist()
         return Sums(of_batch, energy, force, virial, *map(int, numbers))
 
+    def _row(self, batch: np.ndarray, mine: np.ndarray, weights: Weights) -> np.ndarray:
+        """The gradient of some frames' share in the loss of a batch, and the numbers of Sums.
+
+        Args:
+            batch, mine, weights: as `_loss` takes them.
+
+        Returns:
+            float64 [nfree + NSUMS], to be added up over all frames.
+        """
+        loss, sums = self._loss(batch, mine, weights)
+        gradients = torch.autograd.grad(loss, self._free, allow_unused=True)
+        parts = [
+            torch.zeros(p.numel()) if g is None else g.flatten().cpu()
+            for p, g in zip(self._free, gradients, strict=True)
+        ]
+        return np.concatenate([torch.cat(parts).double().numpy(), sums])
+
     def _loss(
-        self, batch: np.ndarray, mine: np.ndarray, counts: np.ndarray, weights: Weights
+        self, batch: np.ndarray, mine: np.ndarray, weights: Weights
     ) -> tuple[Tensor, np.ndarray]:
-        """Share of this rank in the loss of a batch, and the numbers of Sums.
+        """Share of some frames in the loss of a batch, and the numbers of Sums.
 
         Args:
             batch: frames of the step on all ranks.
             mine: places in it that are computed here.
-            counts: [len(mine)] 1, or 0 for a frame that is there for form's sake.
             weights: of the errors.
         """
         chosen = batch[mine]
         graph = self._moved(graph_of(self.frames, self.edges, chosen, self.dtype))
-        energy, forces, virial = self._wrapped(graph)
+        energy, forces, virial = self._derivatives(graph)
         labels = self._labels(chosen)
         natoms = torch.from_numpy(self.frames.natoms[chosen]).double().to(self.device)
         frame = graph.frame
@@ -502,7 +525,7 @@ class EdgeTrainee:
         squares, numbers = [], []
         for quantity, difference in differences.items():
             weight = getattr(weights, quantity)
-            factor = self.frames.shares(quantity, batch, self.of_frame, weight)[mine] * counts
+            factor = self.frames.shares(quantity, batch, self.of_frame, weight)[mine]
             factor = torch.from_numpy(factor).to(self.device)
             there = labels[quantity].isfinite()
             if quantity == "force":
@@ -511,8 +534,8 @@ class EdgeTrainee:
             error = torch.where(there, difference, 0.0)
             value = _huber(error, weights.huber).reshape(len(error), -1).mean(1)
             loss = loss + (factor * value).sum()
-            squares.append(float(error.detach().square().sum()) * bool(counts.any()))
-            numbers.append(int(there.sum()) * bool(counts.any()))
+            squares.append(float(error.detach().square().sum()))
+            numbers.append(int(there.sum()))
         return loss, np.array([float(loss.detach()), *squares, *numbers])
 
     def _labels(self, chosen: np.ndarray) -> dict[str, Tensor]:
@@ -558,7 +581,7 @@ class EdgeTrainee:
 
     def evaluate(self, frames: Frames, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Energies, forces and virials of the model that would be saved now, as :func:`predict`."""
-        return predict(self.judged(), frames, edges)
+        return predict(self.judged(), frames, edges, threads=self.threads)
 
     def save(
         self, path: str | PathLike[str], card: Mapping[str, Any] | None = None
