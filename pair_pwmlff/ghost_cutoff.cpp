@@ -3,6 +3,7 @@
 #include "ghost_cutoff.h"
 
 #include "comm.h"
+#include "lammps.h"
 
 #include <algorithm>
 #include <map>
@@ -26,24 +27,24 @@ struct Needs {
 };
 
 std::mutex mutex;    // LAMMPS instances may have a thread each
-std::map<const LAMMPS_NS::Comm *, Needs> needs_of;
+std::map<const LAMMPS_NS::LAMMPS *, Needs> needs_of;
 
 }    // namespace
 
 void GhostCutoff::need(double cutoff)
 {
   const std::lock_guard lock(mutex);
-  Needs &needs = needs_of[comm];
+  Needs &needs = needs_of[lmp];
   needs.of_styles[this] = cutoff;
-  needs.tell(*comm);
+  needs.tell(*lmp->comm);
 }
 
 void GhostCutoff::release()
 {
   const std::lock_guard lock(mutex);
-  const auto found = needs_of.find(comm);
+  const auto found = needs_of.find(lmp);
   if (found == needs_of.end() || found->second.of_styles.erase(this) == 0) return;
-  found->second.tell(*comm);
+  found->second.tell(*lmp->comm);
   if (found->second.of_styles.empty()) needs_of.erase(found);
 }
 

@@ -7,16 +7,17 @@
 #define PWMLFF_GHOST_CUTOFF_H
 
 namespace LAMMPS_NS {
-class Comm;
+class LAMMPS;
 }
 
 namespace pair_pwmlff {
 
 /// The need of one style. LAMMPS's cutoff is the largest of all needs and of what the user has said
-/// (comm_modify cutoff), also when needs end in another order than they began in.
+/// (comm_modify cutoff), also when needs end in another order than they began in, and whatever
+/// comm_style makes of its Comm.
 class GhostCutoff {
  public:
-  explicit GhostCutoff(LAMMPS_NS::Comm *comm) : comm(comm) {}
+  explicit GhostCutoff(LAMMPS_NS::LAMMPS *lmp) : lmp(lmp) {}
   ~GhostCutoff() { release(); }
   GhostCutoff(const GhostCutoff &) = delete;
   GhostCutoff &operator=(const GhostCutoff &) = delete;
@@ -27,7 +28,7 @@ class GhostCutoff {
   void release();
 
  private:
-  LAMMPS_NS::Comm *comm;
+  LAMMPS_NS::LAMMPS *lmp;
 };
 
 }    // namespace pair_pwmlff

@@ -43,7 +43,7 @@ void NeighborSource::request(Pair *pair, const Ensemble &models)
   if (on_device) flags |= NeighConst::REQ_OCCASIONAL;    // not built unless needed
   neighbor->add_request(pair, flags);
   if (!pair->ghostneigh) return;
-  ghost_cutoff.emplace(comm);
+  ghost_cutoff.emplace(lmp);
   ghost_cutoff->need(interaction_range(models) + neighbor->skin);
 }
 

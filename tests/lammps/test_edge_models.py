@@ -183,6 +183,21 @@ def test_ghosts_are_fewer_again(lammps: Lammps):
     assert found == ["5", "11", "5", "12", "12"]  # said where it changes
 
 
+def test_ghosts_are_fewer_again_after_comm_style(lammps: Lammps):
+    """Which puts another object in the place of the one that LAMMPS communicates with."""
+    script(lammps, message_passing(2))
+    lammps.data(crystal(2), [8, 72])
+    run = lammps.run(
+        f"{read(crystal(2))}{STYLE}run 0\ncomm_style tiled\nrun 0\n{STYLE}run 0\n"
+        "pair_style lj/cut 3.0\npair_coeff * * 0.01 2.0\nrun 0\n"
+        f"comm_style brick\nrun 0\n{STYLE}run 0\nclear\n{read(crystal(2))}"
+        "pair_style lj/cut 3.0\npair_coeff * * 0.01 2.0\nrun 0\n",
+        2,
+    )
+    found = re.findall(r"ghost atom cutoff = (\S+)", run.output)
+    assert found == ["8", "5", "8", "5"]
+
+
 def test_ghosts_are_fewer_again_after_a_hybrid_style(lammps: Lammps):
     """Two that need ghosts from afar, which end in the order in which they began."""
     script(lammps, message_passing(2), "two.pt")
