@@ -57,27 +57,26 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   std::vector<int> next(first_.begin(), first_.end() - 1);
   for_each_candidate([&](std::size_t sublist, int j) { candidate_[next[sublist]++] = j; });
 
-  // Edges start at the centers, then at what these reach, and so on.
+  // Edges start at the centers, then at what these reach, and so on. Nodes get their numbers in
+  // that order, so that edges are in the order of the nodes that they start from.
   candidate_edges.clear();
   candidate_edges_end.clear();
   edge_lists.clear();
-  std::vector<bool> waiting(nall, false);    // rows with a list that were not reached yet
-  for (int k = 0; hops > 0 && k < atoms.inum + atoms.gnum; ++k) waiting[row[atoms.ilist[k]]] = true;
+  std::vector<bool> has_list(nall, false);
+  for (int k = 0; hops > 0 && k < atoms.inum + atoms.gnum; ++k)
+    has_list[row[atoms.ilist[k]]] = true;
   std::vector<int> front(ncenters_);
   std::iota(front.begin(), front.end(), 0);
-  for (const int r : front) waiting[r] = false;
-  // Messages pass through the boundaries of a cell where a copy of a center is that center.
   nodes_ = front;
   node.assign(nall, -1);
   std::iota(node.begin(), node.begin() + ncenters_, 0);
-  const auto enter = [&](int j) {
-    if (node[j] >= 0) return;
+  // Messages pass through the boundaries of a cell where a copy of a center is that center.
+  const auto center_of = [&](int j) {
     const int home = atoms.owner ? row[atoms.owner[atom_[j]]] : j;
-    node[j] = home < ncenters_ ? home : static_cast<int>(nodes_.size());
-    if (home >= ncenters_) nodes_.push_back(j);
+    return home < ncenters_ ? home : -1;
   };
   for (int hop = 0; hop <= hops; ++hop) {
-    std::vector<int> next;
+    std::vector<int> entered;
     for (const int r : front) {
       const int i = atom_[r];
       for (int k = 0; k < atoms.numneigh[i]; ++k) {
@@ -85,14 +84,20 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
         if (j >= nknown_) continue;
         candidate_edges.push_back(r);
         candidate_edges.push_back(j);
-        enter(j);
-        if (node[j] < ncenters_) continue;
-        if (waiting[j]) next.push_back(j);
-        waiting[j] = false;
+        if (node[j] >= 0) continue;
+        node[j] = center_of(j);
+        if (node[j] >= 0) continue;
+        node[j] = nall;    // until the number is known
+        entered.push_back(j);
       }
     }
-    std::sort(next.begin(), next.end());
-    front = std::move(next);
+    std::sort(entered.begin(), entered.end());
+    front.clear();
+    for (const int j : entered) {
+      node[j] = static_cast<int>(nodes_.size());
+      nodes_.push_back(j);
+      if (has_list[j]) front.push_back(j);
+    }
     candidate_edges_end.push_back(candidate_edges.size());
   }
   reach = 0.0;

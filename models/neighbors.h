@@ -10,7 +10,7 @@
 //         (.. nknown-1), then the rest. The two differ where a hybrid style hands this one a part
 //         of the atoms only.
 //   node  what edges lead from and to: the centers, each for all its copies on this rank, then
-//         other rows that an edge leads to
+//         other rows that an edge leads to, those first that are fewer edges away from a center
 // A species is an index into the model's list of elements; -1 is an atom that takes no part.
 // Distances are in the units of the model, r_ij = x_j - x_i points from center i to neighbor j.
 
@@ -39,9 +39,9 @@ struct LocalAtoms {
   const int *numneigh;             // [nall]
   const int *const *firstneigh;    // [nall][numneigh]
   int neighmask;                   // bits of an entry that are the index of the neighbor
-  const int *group = nullptr;      // [nall] bits of the groups of an atom
-  int absent = 0;                  // groups whose atoms are as if they were not there
-  const int *owner = nullptr;      // [nall] the local atom that an atom is a copy of, else itself
+  const int *group = nullptr;    // [nall] bits of the groups of an atom
+  int absent = 0;                // groups whose atoms are as if they were not there
+  const int *owner = nullptr;    // [nall] the local atom that an atom is a copy of, else itself
 };
 
 /// An atom has more neighbors of one species than the model has room for.
@@ -80,7 +80,7 @@ class PaddedNeighbors {
   std::vector<int> used;    // [centers so far, nspecies] slots in use
 };
 
-/// Directed edges i -> j that are shorter than the cutoff, ordered by center.
+/// Directed edges i -> j that are shorter than the cutoff, in ascending order of the node i.
 class Edges {
  public:
   /// Take over the candidates that are shorter than the cutoff now. Memory is kept between calls.

@@ -36,7 +36,8 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
                        const Gate &gate);
 
 /// Evaluate a model that takes edges on a random cluster: with all edges, with those alone that the
-/// energies of half of the atoms may depend on, and with the atoms in another order.
+/// energies of half of the atoms may depend on, and both again with atoms, and the edges of each,
+/// numbered at random. Edges are in ascending order of their centers in all of them.
 /// @param gate  by how much energies of atoms may differ, as in Gate
 /// @return empty where they agree and are finite, else what is wrong
 std::string out_of_contract(Model &model, const std::vector<bool> &present, double gate);

@@ -95,3 +95,48 @@ class MessagePassing(nn.Module):
         for _ in range(self.rounds):
             feature = torch.tanh(torch.zeros_like(feature).index_add(0, i, weight * feature[j]))
         return (self.shift[types] * feature)[:nlocal]
+
+
+class Angles(nn.Module):
+    """Terms of three atoms, which trust that the edges of a center follow each other.
+
+    The feature of an atom is a sum over pairs of its edges, found by counting, as in CHGNet; its
+    energy is a sum over the features of its neighbors.
+    """
+
+    def __init__(self, atom_type: list[int], cutoff: float):
+        super().__init__()
+        self.model_type, self.cutoff, self.atom_type = "EDGE", cutoff, atom_type
+        self.interaction_range = 2.0 * cutoff
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        i, j = edge_index[0], edge_index[1]
+        r = torch.linalg.vector_norm(edge_vec, dim=1)
+        smooth = (1.0 - (r / self.cutoff).square()).clamp(min=0.0) ** 3 * (1.0 + types[j])
+        unit = edge_vec / r.unsqueeze(1)
+        count = torch.bincount(i, minlength=len(types))
+        begin = count.cumsum(0) - count
+        # Each edge with all those of its center: a runs over edges, b over the edges of i[a].
+        several = count[i]
+        a = torch.repeat_interleave(several)
+        b = torch.arange(len(a), device=i.device) - (several.cumsum(0) - several)[a] + begin[i[a]]
+        cosine = (unit[a] * unit[b]).sum(1)
+        feature = torch.zeros(len(types), dtype=r.dtype, device=r.device).index_add(
+            0, i[a], smooth[a] * smooth[b] * (1.0 / 3.0 + cosine) ** 2
+        )
+        feature = torch.tanh(0.1 * feature)
+        return torch.zeros_like(feature).index_add(0, i, smooth * feature[j])[:nlocal]
+
+
+class Adjacent(nn.Module):
+    """Against the contract: atoms whose numbers follow each other, up or down, are special."""
+
+    def __init__(self):
+        super().__init__()
+        self.model_type, self.cutoff, self.atom_type = "EDGE", 3.0, [8, 72]
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        i, j = edge_index[0], edge_index[1]
+        smooth = (1.0 - edge_vec.square().sum(1) / self.cutoff**2) ** 3
+        energies = torch.zeros(nlocal, dtype=edge_vec.dtype, device=edge_vec.device)
+        return energies.index_add(0, i, smooth * (1.0 + 1.0 * ((i - j).abs() == 1)))

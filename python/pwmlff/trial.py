@@ -18,6 +18,9 @@ from pwmlff.structures import neighbor_list
 #: Largest difference of the derivative and of differences of the energy, as a share of the former.
 #: Float64 gives 1e-7; float32 inside, or a part that is detached, far more.
 DERIVATIVE_GATE = 1e-5
+#: Largest difference of energies of atoms in another order, as a share of the largest of them (at
+#: least 1): that of models/verification.cpp.
+ORDER_GATES = {torch.float64: 1e-10, torch.float32: 5e-6}
 ROUNDED = 8  # roundings of an energy that its difference may hold
 STEP = 1e-5  # of a difference of the energy, in cutoffs
 ROUNDING = 1e-9  # of a range that is a multiple of the cutoff
@@ -66,10 +69,9 @@ def padded(engine: Engine, info: ModelInfo) -> str:
 def edges(module: torch.jit.ScriptModule, info: ModelInfo) -> str:
     """What keeps the forward of an EDGE model from running or from being right; or empty.
 
-    Its range and the order of atoms are tried by the pair style itself (models/verification.cpp).
-    The cluster has as many atoms whose energies are asked for as others, and only those edges that
-    lmp would pass for the interaction_range of the file. The module is of the type afterwards in
-    which it computes.
+    Its range is tried by the pair style itself (models/verification.cpp). The cluster has as many
+    atoms whose energies are asked for as others, and only those edges that lmp would pass for the
+    interaction_range of the file. The module is of the type afterwards in which it computes.
     """
     try:
         _check_signature(module)
@@ -155,11 +157,43 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo, dtype: torc
             f"the derivative of its energies is off by {error:.0e} on a test cluster; look for "
             "float32, detach() or item() in its forward"
         )
+    _check_order(module, info, cluster, energies.detach())
 
 
-def _edges(cluster: Atoms, info: ModelInfo, nlocal: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Vectors and ends of the edges that the energies of the first nlocal atoms may depend on."""
+def _check_order(
+    module: torch.jit.ScriptModule, info: ModelInfo, cluster: Atoms, energies: torch.Tensor
+) -> None:
+    """Evaluate the same atoms in another order, and the edges of each center in another one."""
+    rng = np.random.default_rng(1)
+    nlocal, nall = len(energies), len(cluster)
+    order = np.r_[rng.permutation(nlocal), nlocal + rng.permutation(nall - nlocal)]
+    shuffled = Atoms(cluster.numbers[order], cluster.positions[order])
+    types = torch.tensor([info.atom_type.index(z) for z in shuffled.numbers])
+    edge_vec, edge_index = _edges(shuffled, info, nlocal, rng)
+    dtype = to_its_dtype(module)
+    with torch.no_grad():
+        found = module(edge_vec.to(dtype), edge_index, types, nlocal)
+    expected = energies[torch.from_numpy(order[:nlocal])]
+    gate = ORDER_GATES[dtype] * max(1.0, float(expected.abs().max()))
+    if not (found - expected).abs().max() <= gate:
+        raise _Wrong(
+            "its energies depend on the order of the atoms; look for indices of atoms or edges in "
+            "its forward"
+        )
+
+
+def _edges(
+    cluster: Atoms, info: ModelInfo, nlocal: int, shuffle: np.random.Generator | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Vectors and ends of the edges that the energies of the first nlocal atoms may depend on.
+
+    They are in ascending order of centers; with `shuffle` those of one center are in any.
+    """
     i, j, vectors = neighbor_list("ijD", cluster, info.cutoff)
+    if shuffle is not None:
+        order = shuffle.permutation(len(i))
+        order = order[np.argsort(i[order], kind="stable")]
+        i, j, vectors = i[order], j[order], vectors[order]
     starts = np.arange(len(cluster)) < nlocal
     for _ in range(math.ceil(info.interaction_range / info.cutoff - ROUNDING) - 1):
         starts[j[starts[i]]] = True

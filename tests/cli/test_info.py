@@ -16,7 +16,7 @@ import torch
 from ase.io import write
 from torch import Tensor, nn
 
-from edge_models import LennardJones, MessagePassing
+from edge_models import Adjacent, LennardJones, MessagePassing
 from labelled_structures import frames_of
 from pwmlff import model_file
 from pwmlff.engine import choose
@@ -312,6 +312,7 @@ FAULTS = {
     SingleInside: ["the derivative of its energies is off", "float32"],
     SingleResult: ["energies in torch.float32, expected torch.float64"],
     SingleBuffer: ["its forward failed", "dtype=edge_vec.dtype"],
+    Adjacent: ["depend on the order of the atoms"],
     ShortRange: ["beyond interaction_range 3", "rounds of message passing"],
     NotANumber: ["no numbers"],
     Fails: ["its forward failed", "not today"],

@@ -11,7 +11,7 @@ from ase import Atoms
 from test_commands import run_hybrid_with_null
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read, symbols
 
-from edge_models import LennardJones, Masked, MessagePassing
+from edge_models import Adjacent, Angles, LennardJones, Masked, MessagePassing
 from harness import ENGINES, Lammps, thorough
 from pwmlff import devices
 from pwmlff.lmp import DUMP, MEASURE, forces
@@ -130,6 +130,30 @@ def test_any_number_of_ranks(lammps: Lammps, rounds):
     assert_same_on_any_number_of_ranks(lammps, share=1e-10)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_edges_in_order_of_centers(lammps: Lammps, ranks):
+    """A model that finds the edges of a center by counting has all of them, whoever owns it."""
+    atoms = crystal(2)
+    model = script(lammps, Angles([8, 72], 3.0))
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", ranks)
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
+def test_edges_in_order_of_centers_of_a_hybrid_style(lammps: Lammps):
+    """Where rows are not atoms, and in an ensemble whose models reach differently far."""
+    atoms = crystal(2)
+    prism = lammps.data(atoms, [8, 72])
+    model = script(lammps, Angles([8, 72], 3.0))
+    script(lammps, message_passing(3), "far.pt")
+    run = lammps.run(
+        f"{read(atoms)}pair_style hybrid/overlay zero 4.0 pwmlff model.pt far.pt out_freq 1\n"
+        f"pair_coeff * * pwmlff O Hf\npair_coeff * * zero\n{MEASURE}run 0\n{DUMP}",
+        4,
+    )
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
 def test_message_passing_between_rebuilds(lammps: Lammps):
     """Atoms move within the skin, which the range of ghosts has to include; hybrid styles too."""
     script(lammps, message_passing())
@@ -224,9 +248,12 @@ def test_one_rank_has_no_ghosts_of_others(lammps: Lammps):
     )
 
 
-def test_numdiff(lammps: Lammps):
+@pytest.mark.parametrize(
+    "model", [message_passing(), Angles([8, 72], 3.0)], ids=lambda model: type(model).__name__
+)
+def test_numdiff(lammps: Lammps, model):
     """LAMMPS's own finite differences of the energy, over atoms and over the box."""
-    script(lammps, message_passing())
+    script(lammps, model)
     atoms = crystal(1)
     lammps.data(atoms, [8, 72])
     run = lammps.run(
@@ -341,6 +368,7 @@ ERRORS = {
         ["beyond interaction_range 3; give it the number of rounds of message passing times"],
     ),
     "order of atoms": (Ordered([8, 72], 3.0, 1), "", ["depend on the order of the atoms"]),
+    "numbers of atoms": (Adjacent(), "", ["depend on the order of the atoms"]),
     "no elements": (changed(atom_type=[8, 8]), "", ["distinct atomic numbers"]),
     "fused": (message_passing(), "engine fused", ["of kind EDGE", "auto or torchscript"]),
 }
