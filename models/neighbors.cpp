@@ -44,7 +44,9 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     for (int r = 0; r < ncenters_; ++r) {
       const int i = atom_[r];
       for (int k = 0; k < atoms.numneigh[i]; ++k) {
-        const int j = row[atoms.firstneigh[i][k] & atoms.neighmask];
+        const int atom = atoms.neighbor(i, k);
+        if (atom < 0) continue;
+        const int j = row[atom];
         if (species_[j] >= 0) visit(static_cast<std::size_t>(r) * nspecies + species_[j], j);
       }
     }
@@ -80,8 +82,9 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     for (const int r : front) {
       const int i = atom_[r];
       for (int k = 0; k < atoms.numneigh[i]; ++k) {
-        const int j = row[atoms.firstneigh[i][k] & atoms.neighmask];
-        if (j >= nknown_) continue;
+        const int atom = atoms.neighbor(i, k);
+        if (atom < 0 || row[atom] >= nknown_) continue;
+        const int j = row[atom];
         candidate_edges.push_back(r);
         candidate_edges.push_back(j);
         if (node[j] >= 0) continue;

@@ -39,9 +39,23 @@ struct LocalAtoms {
   const int *numneigh;             // [nall]
   const int *const *firstneigh;    // [nall][numneigh]
   int neighmask;                   // bits of an entry that are the index of the neighbor
+  int bonded_shift = 0;            // of the two bits that say how an entry is bonded, 0 if not
+  unsigned left_out = 0;         // bit k: entries that are bonded so are as if they were not there
   const int *group = nullptr;    // [nall] bits of the groups of an atom
   int absent = 0;                // groups whose atoms are as if they were not there
   const int *owner = nullptr;    // [nall] the local atom that an atom is a copy of, else itself
+
+  /// How entry k of the list of atom i is bonded to it: 0 to 3.
+  unsigned bonded(int i, int k) const
+  {
+    return static_cast<unsigned>(firstneigh[i][k]) >> bonded_shift & 3U;
+  }
+
+  /// The atom of that entry; -1 where it is left out.
+  int neighbor(int i, int k) const
+  {
+    return left_out >> bonded(i, k) & 1U ? -1 : firstneigh[i][k] & neighmask;
+  }
 };
 
 /// An atom has more neighbors of one species than the model has room for.

@@ -2,8 +2,11 @@
 
 #include "neighbor_source.h"
 
+#include "collective.h"
+
 #include "atom.h"
 #include "comm.h"
+#include "error.h"
 #include "force.h"
 #include "group.h"
 #include "neigh_list.h"
@@ -13,6 +16,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <unordered_map>
 
 using namespace LAMMPS_NS;
@@ -98,6 +103,58 @@ std::vector<int> NeighborSource::owners() const
 }
 
 /* ----------------------------------------------------------------------
+   how neighbors are bonded that special_bonds leaves out, a bit for each. LAMMPS does it by itself
+   only where the factors of lj and coul are both 0 and there is no long-range part; else it marks
+   the entries, and what becomes of them is left to the pair style. A model takes a pair or not.
+   Collective.
+------------------------------------------------------------------------- */
+
+unsigned NeighborSource::left_out_bonds(const LocalAtoms &atoms, const Ensemble &models,
+                                        const std::vector<int> &species_of_type)
+{
+  if (atom->molecular == Atom::ATOMIC) return 0;
+  unsigned left_out = 0, scaled = 0;
+  for (int kind = 1; kind <= 3; ++kind) {
+    const double factor = force->special_lj[kind];    // that of a hybrid style for this one, too
+    if (factor == 0.0) left_out |= 1U << kind;
+    else if (factor != 1.0) scaled |= 1U << kind;
+  }
+  const auto known = [&](int i) { return species_of_type[atom->type[i]] >= 0; };
+  const auto look = [&] {
+    for (int n = 0; scaled && n < atoms.inum; ++n) {
+      const int i = atoms.ilist[n];
+      for (int k = 0; known(i) && k < atoms.numneigh[i]; ++k) {
+        const int kind = static_cast<int>(atoms.bonded(i, k)), j = atoms.neighbor(i, k);
+        if (scaled >> kind & 1U && known(j))
+          throw std::runtime_error(fmt::format(
+              "special_bonds weights pairs 1-{} like that of atoms {} and {} by {}, but a model "
+              "takes a pair as a whole; give 1, or 0 to leave such pairs out",
+              kind + 1, atom->tag[i], atom->tag[j], force->special_lj[kind]));
+      }
+    }
+    // LAMMPS's lists of ghosts do not say who is bonded.
+    for (int i = 0; left_out && hops(models) > 0 && comm->nprocs > 1 && i < atom->nlocal; ++i)
+      for (int kind = 1; known(i) && kind <= 3; ++kind)
+        if (left_out >> kind & 1U && has_bonded(i, kind))
+          throw std::runtime_error(fmt::format(
+              "message passing over several ranks cannot leave out pairs 1-{} as special_bonds "
+              "does, of atom {} for one; use one rank, or 'special_bonds lj/coul 1 1 1'",
+              kind + 1, atom->tag[i]));
+  };
+  const std::string wrong = first_failure(world, look);
+  if (!wrong.empty()) error->all(FLERR, "Pair style pwmlff: " + wrong);
+  return left_out;
+}
+
+// Whether there are atoms one, two or three bonds away, which those of a template may have.
+bool NeighborSource::has_bonded(int i, int nbonds) const
+{
+  if (atom->molecular == Atom::TEMPLATE) return atom->molindex[i] >= 0;
+  const int *const count = atom->nspecial[i];    // so far away at most
+  return count[nbonds - 1] > (nbonds > 1 ? count[nbonds - 2] : 0);
+}
+
+/* ----------------------------------------------------------------------
    have LAMMPS make the list that it makes on demand
 ------------------------------------------------------------------------- */
 
@@ -128,17 +185,20 @@ void NeighborSource::bring_up_to_date(NeighList *list, const Ensemble &models,
     } else {
       if (on_device) build_occasional(list);
       const std::vector<int> owner = hops(models) < 0 ? std::vector<int>() : owners();
-      const LocalAtoms atoms{nall,
-                             atom->type,
-                             list->inum,
-                             list->gnum,
-                             list->ilist,
-                             list->numneigh,
-                             list->firstneigh,
-                             NEIGHMASK,
-                             atom->mask,
-                             absent_groups(),
-                             owner.empty() ? nullptr : owner.data()};
+      LocalAtoms atoms{nall,
+                       atom->type,
+                       list->inum,
+                       list->gnum,
+                       list->ilist,
+                       list->numneigh,
+                       list->firstneigh,
+                       NEIGHMASK,
+                       SBBITS,
+                       0,
+                       atom->mask,
+                       absent_groups(),
+                       owner.empty() ? nullptr : owner.data()};
+      atoms.left_out = left_out_bonds(atoms, models, species_of_type);
       neighbors.rebuild(atoms, species_of_type, nspecies, hops(models));
     }
     valid = true;

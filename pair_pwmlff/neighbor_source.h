@@ -52,6 +52,9 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   bool can_do_without(const LAMMPS_NS::Pair *pair, const Ensemble &models) const;
   bool leaves_out() const;
   int absent_groups() const;
+  unsigned left_out_bonds(const pwmlff::models::LocalAtoms &atoms, const Ensemble &models,
+                          const std::vector<int> &species_of_type);
+  bool has_bonded(int i, int nbonds) const;
   void build_occasional(LAMMPS_NS::NeighList *list);
   std::vector<int> owners() const;
 

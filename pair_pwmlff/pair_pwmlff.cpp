@@ -281,7 +281,7 @@ void PairPWMLFF::init_style()
     error->all(FLERR,
                "Pair style pwmlff needs atom IDs: remove 'atom_modify id no' from the input");
   for (int i = 1; atom->molecular != Atom::ATOMIC && i <= 3; ++i) {
-    if (force->special_lj[i] == 0.0 && force->special_coul[i] == 0.0 && comm->me == 0) {
+    if (force->special_lj[i] == 0.0 && comm->me == 0) {
       error->warning(
           FLERR, "Pair style pwmlff sees no neighbors that special_bonds leaves out; models of all "
                  "interactions need 'special_bonds lj/coul 1.0 1.0 1.0'");
