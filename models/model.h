@@ -139,6 +139,12 @@ std::string open_torch_cuda();
 /// to use in the place of a GPU: `cpu` runs the code for GPUs on the CPU, for tests.
 bool gpu_has_stand_in();
 
+/// Let freed memory stay with this process, or give it back again, where the C library is GNU's.
+/// The tensors of a step leave hundreds of megabytes; given back to the system, they come back page
+/// by page, zeroed anew, which took a fifth of a step of MACE. For the whole process, so it is up
+/// to who runs it; not to be called by two threads at a time.
+void keep_memory(bool keep);
+
 /// The number of threads that torch uses in this process.
 int num_threads();
 void set_num_threads(int nthreads);

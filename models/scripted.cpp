@@ -114,11 +114,18 @@ void move_module(torch::jit::Module &module, c10::Device device)
   }
 }
 
-void keep_memory()
+void keep_memory([[maybe_unused]] bool keep)
 {
 #ifdef __GLIBC__
-  mallopt(M_TRIM_THRESHOLD, -1);    // the end of the heap is never given back
-  mallopt(M_MMAP_MAX, 0);           // and nothing lies outside of it
+  static bool kept = false;
+  if (keep == kept) return;
+  kept = keep;
+  constexpr int MANY = 65536, LARGE = 32 << 20;        // where the C library ends up by itself
+  mallopt(M_TRIM_THRESHOLD, keep ? -1 : 2 * LARGE);    // -1: the heap's end is never given back
+  mallopt(M_MMAP_MAX, keep ? 0 : MANY);                // 0: and nothing lies outside of it
+  if (keep) return;
+  mallopt(M_MMAP_THRESHOLD, LARGE);
+  malloc_trim(0);
 #endif
 }
 

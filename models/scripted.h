@@ -31,11 +31,6 @@ std::string open_torch_library(const char *name);
 /// They are replaced, not changed.
 void move_module(torch::jit::Module &module, c10::Device device);
 
-/// Let freed memory stay with this process, where the C library is GNU's. The tensors of a step
-/// leave hundreds of megabytes; given back to the system, they come back page by page, zeroed anew,
-/// which took a fifth of a step of MACE.
-void keep_memory();
-
 /// A module on its device, and the way there and back.
 class Scripted {
  public:

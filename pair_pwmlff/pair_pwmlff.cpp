@@ -55,7 +55,8 @@ struct PairPWMLFF::Impl {
 
 /* ---------------------------------------------------------------------- */
 
-// Threads of torch are a setting of the process: the last instance that goes sets them back.
+// Threads of torch and freed memory are settings of the process: the last instance that goes sets
+// them back.
 static std::mutex instances_mutex;
 static int instances = 0, threads_before = 0;
 
@@ -79,7 +80,11 @@ PairPWMLFF::~PairPWMLFF()
 {
   {
     const std::lock_guard lock(instances_mutex);
-    if (--instances == 0) set_num_threads(threads_before);
+    if (--instances == 0) {
+      impl.reset();    // the models' memory goes with them
+      set_num_threads(threads_before);
+      keep_memory(false);
+    }
   }
   if (copymode) return;
   if (allocated) {
@@ -241,6 +246,13 @@ void PairPWMLFF::coeff(int narg, char **arg)
   centroidstressflag = impl->has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   impl->source.forget();
   impl->announced = false;
+  const bool tensors = std::any_of(impl->models.begin(), impl->models.end(), [](const auto &model) {
+    return !model->on_gpu() && model->name() != "fused";
+  });
+  if (tensors) {
+    const std::lock_guard lock(instances_mutex);
+    keep_memory(true);
+  }
 }
 
 /* ----------------------------------------------------------------------

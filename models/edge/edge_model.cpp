@@ -147,7 +147,6 @@ void EdgeModel::select_species(const std::vector<bool> &present)
   else if (options.gpu_demanded) why_not = "what stands in for one runs no TorchScript";
   if (better) return;
   if (options.gpu_demanded) throw NotOnGpu(info_, why_not);
-  keep_memory();
 
   const auto compiled = [&] { return std::make_unique<CompiledEdge>(original, package); };
   std::string why_not_compiled = why_no_package;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ from ase import Atoms
 from test_commands import run_hybrid_with_null
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read, symbols
 
-from edge_models import Adjacent, Angles, LennardJones, Masked, MessagePassing
+from edge_models import Adjacent, Angles, LennardJones, Masked, MessagePassing, Wide
 from harness import ENGINES, Lammps, thorough
 from pwmlff import devices
 from pwmlff.lmp import DUMP, MEASURE, forces
@@ -413,3 +414,40 @@ def test_on_gpu(tmp_path, ranks):
     assert "torchscript, float64, on the GPU" in run.output
     for here, there in zip(*found, strict=True):
         np.testing.assert_allclose(there, here, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not GNU's")
+def test_memory_stays(lammps: Lammps):
+    """What the tensors of a step leave is there for the next: its pages do not come anew.
+
+    They go back to the system with the last pair style.
+    """
+    script(lammps, Wide())
+    lammps.data(crystal(6), [8, 72])
+    program = f"""
+import re, resource
+from pathlib import Path
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def resident():
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmRSS:\\s*(\\d+) kB", status)[1]) * 1024 // resource.getpagesize()
+lmp = start()
+lmp.command("units metal")
+lmp.command("read_data atoms.data")
+lmp.commands_string('''{STYLE}''')
+lmp.command("fix 1 all nve")
+lmp.command("run 0")
+for _ in range(10):
+    before = faults()
+    lmp.command("run 1 pre no post no")
+    print(faults() - before, "faults")
+before = resident()
+lmp.command("pair_style zero 4.0")
+print(before - resident(), "pages back")
+"""
+    output = lammps.python(program).output
+    steps = [int(number) for number in re.findall(r"(\d+) faults", output)]
+    back = int(re.search(r"(-?\d+) pages back", output)[1])
+    assert len(steps) == 10
+    assert max(steps[5:]) < back / 20, output
