@@ -22,7 +22,9 @@ Every command with its words and options, as `--help` shows them; what they do a
 
 def page() -> str:
     """All commands in the order of `pwmlff --help`, in Markdown."""
-    return "\n\n".join([HEAD, *(_section(*found) for found in _commands("pwmlff", _root()))]) + "\n"
+    root = _root()
+    found = [("pwmlff", root), *_commands("pwmlff", root)]
+    return "\n\n".join([HEAD, *(_section(*one) for one in found)]) + "\n"
 
 
 def _root() -> Any:
@@ -59,7 +61,8 @@ def _row(entry: Any) -> str:
     else:
         value = "" if entry.is_flag else f" {(entry.metavar or entry.name.upper())}"
         names = ", ".join(f"`{name}{value}`" for name in [*entry.opts, *entry.secondary_opts])
-    shown = f"`{entry.default}`" if entry.default not in (None, "", False, True) else ""
+    hidden = entry.default in (None, "") or isinstance(entry.default, bool)
+    shown = "" if hidden else f"`{entry.default}`"
     default = "required" if entry.required else shown
     if entry.secondary_opts:
         default = f"`{(entry.opts if entry.default else entry.secondary_opts)[0]}`"

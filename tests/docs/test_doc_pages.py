@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import runpy
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from pwmlff import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -77,6 +80,22 @@ def test_there_are_enough():
 def test_error_texts_are_those_of_the_sources(quote):
     assert max(len(part) for part in quote.split("...")) >= 10, "too little to tell texts apart"
     assert any(stands_in(quote, text) for text in messages()), f"no error text like '{quote}'"
+
+
+def test_numbers_that_are_defaults_are_told():
+    """0 and 1 among them, as the functions of the commands declare them."""
+    text = (ROOT / "docs" / "cli_options.md").read_text()
+    declared = [
+        (name, parameter.default)
+        for name, function in vars(cli).items()
+        if inspect.isfunction(function) and function.__module__ == cli.__name__
+        for name, parameter in inspect.signature(function).parameters.items()
+        if type(parameter.default) in (int, float)
+    ]
+    assert {0, 1} <= {default for _, default in declared}
+    for name, default in declared:
+        option = name.replace("_", "-")
+        assert re.search(rf"--{option} [A-Z_]+`(, `[^|]*`)? \| `{default}` \|", text), name
 
 
 @pytest.mark.parametrize(
