@@ -45,7 +45,7 @@ class Thread:
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
         return np.stack(self.allgather(array.copy()))
 
-    def abort(self, message: str) -> None:
+    def abort(self, message: str, code: int = 1) -> None:
         raise AssertionError(message)
 
 

@@ -6,16 +6,40 @@ is imported when the command runs: `pwmlff --help` loads neither torch nor ase n
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
+from pwmlff import report
 from pwmlff.options import names, numbers, positive_integers, words
 from pwmlff.report import finish
 
+
+class Commands(typer.core.TyperGroup):
+    """All commands: no error leaves them as a traceback, wherever it comes from."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        """Run the command that the words say, by default those that this process was given."""
+        report.begin(sys.argv[1:] if args is None else args)
+        with report.errors_said():
+            return super().main(args, *rest, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; typer would say nothing of an interruption while modules are loaded."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            with report.errors_said():
+                raise
+
+
 app = typer.Typer(
     name="pwmlff",
+    cls=Commands,
     help="Machine-learned potentials stored as TorchScript, run inside LAMMPS.",
     no_args_is_help=True,
     add_completion=False,
@@ -60,8 +84,12 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error too; before COMMAND.")
+    ] = False,
 ) -> None:
-    pass
+    if debug:
+        report.debug()
 
 
 @app.command()

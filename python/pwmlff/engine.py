@@ -23,7 +23,7 @@ import torch
 from ase import Atoms
 
 from pwmlff import devices, model_file, plugin, reference
-from pwmlff.report import Failure
+from pwmlff.report import Failure, last_line
 from pwmlff.structures import neighbor_list, require_finite, require_usable
 
 #: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
@@ -187,7 +187,7 @@ class NativeModel:
                 fspath(path), engine, precision, present, *usable_gpu(device)
             )
         except (ImportError, OSError, RuntimeError, ValueError) as error:
-            raise Failure(model_file.last_line(error)) from error
+            raise Failure(last_line(error)) from error
         self.name: str = self._core.name()
         self.passed_over: str = self._core.passed_over()
         self.description: str = self._core.description().removesuffix(f" ({self.passed_over})")

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are written as a whole or not at all, and texts that users have written."""
 
 from __future__ import annotations
 
@@ -7,6 +7,23 @@ import tempfile
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
+
+from pwmlff.report import Failure
+
+
+def read_text(path: str | PathLike[str]) -> str:
+    """Read a text in UTF-8, whatever the locale is.
+
+    Raises:
+        Failure: it holds other bytes.
+        OSError: it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise Failure(
+            f"'{path}' is no text: byte {error.start + 1} is no UTF-8; expected a text file"
+        ) from error
 
 
 def write_whole(path: str | PathLike[str], contents: bytes) -> None:

@@ -192,12 +192,6 @@ def to_its_dtype(module: torch.nn.Module) -> torch.dtype:
     return dtype
 
 
-def last_line(error: BaseException) -> str:
-    """The last line that says something: TorchScript puts the call stack before the message."""
-    lines = [line for line in str(error).splitlines() if line.strip(" \t\r~<")]
-    return lines[-1].strip() if lines else type(error).__name__
-
-
 _NEEDED: Any = object()
 
 

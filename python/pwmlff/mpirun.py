@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pwmlff import interpreter
+from pwmlff import files, interpreter
 from pwmlff.report import Failure
 
 TIMEOUT = 30  # seconds for an answer to --version
@@ -244,7 +244,7 @@ def read_hostfile(path: Path) -> list[Host]:
     if not path.is_file():
         raise Failure(f"found no hostfile '{path}'")
     hosts = []
-    for line in path.read_text().splitlines():
+    for line in files.read_text(path).splitlines():
         name, *options = line.partition("#")[0].split() or [""]
         if name:
             slots = [o.removeprefix("slots=") for o in options if o.startswith("slots=")]

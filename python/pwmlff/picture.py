@@ -22,6 +22,8 @@ def destination(path: Path) -> Path:
     """
     from matplotlib.backend_bases import FigureCanvasBase  # noqa: PLC0415  slow to import
 
+    if not path.name:
+        raise Failure(f"cannot write a picture to '{path}', expected the name of a file")
     result = path if path.suffix else path.with_name(path.name + DEFAULT)
     formats = FigureCanvasBase.get_supported_filetypes()
     if result.suffix[1:].lower() not in formats:

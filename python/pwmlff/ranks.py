@@ -444,7 +444,10 @@ def look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
     if inventory is None:
         found = devices.inventory()
         return found.gpus, found.reason
-    gpus = [_gpu(gpu) for gpu in json.loads(inventory.read_text())]
+    try:
+        gpus = [_gpu(gpu) for gpu in json.loads(inventory.read_bytes())]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Failure(f"'{inventory}' is no inventory of GPUs: {error}") from error
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         gpus = [gpus[int(k)] for k in chosen.split(",") if k.strip().isdigit()]
@@ -460,7 +463,7 @@ def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
     error = reason = ""
     try:
         visible, reason = look(inventory)
-    except (ImportError, OSError, ValueError, KeyError, IndexError) as failure:
+    except (Failure, ImportError, OSError, ValueError, IndexError) as failure:
         error = str(failure)
     # The pair style counts the ranks of a node that see the same GPUs.
     views: list[list[str]] = node.allgather([gpu.uuid for gpu in visible])

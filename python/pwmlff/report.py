@@ -2,27 +2,40 @@
 
 A command returns a :class:`Report`; :func:`finish` shows it and leaves with 0 where all is well, 1
 where the report says that something is not, and 2 where the command could not do its work; a report
-with an `exit_code` says it itself.
+with an `exit_code` says it itself. No error is shown as a traceback, unless the user asks for it:
+:func:`explain` has what is said in its place, and the other exit codes.
 """
 
 from __future__ import annotations
 
+import dis
+import io
 import json
 import math
 import os
+import shlex
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 WIDTH = 140  # columns where the output is no terminal
+#: Exit codes beside 0, 1 and 2: a fault of this package, and what shells give to a program that
+#: SIGINT, or SIGPIPE, has ended.
+FAULT, INTERRUPTED, CLOSED = 70, 130, 141
+PACKAGE = Path(__file__).parent
 
 
 class Failure(Exception):
     """The command could not do its work; the text says what was found and what to do."""
+
+    exit_code = 2
 
 
 class Report(Protocol):
@@ -39,42 +52,152 @@ class Report(Protocol):
         """The same for people."""
 
 
+class _Console(Console):
+    """A console that leaves it to others what a closed pipe means; rich leaves with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Pass the error on that rich is handling."""
+        raise  # noqa: PLE0704
+
+
 def console(stderr: bool = False) -> Console:
     """Console on stdout or stderr, wide enough for tables where that is a file or a pipe.
 
     Brackets in a text are brackets: names of files have them.
     """
-    plain = partial(Console, stderr=stderr, highlight=False, markup=False, emoji=False)
+    plain = partial(_Console, stderr=stderr, highlight=False, markup=False, emoji=False)
     result = plain()
     return result if result.is_terminal else plain(width=WIDTH)
 
 
+class _Command:
+    """What the user has typed."""
+
+    words: Sequence[str] = ()
+    debug = False  # whether tracebacks are wanted
+
+
+def begin(words: Sequence[str]) -> None:
+    """Take what the user has typed after `pwmlff`; tracebacks are not shown until :func:`debug`.
+
+    A character that an encoding of stdout or stderr lacks is written as its number from then on.
+    """
+    _Command.words, _Command.debug = words, False
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def debug() -> None:
+    """Show the traceback of each error, too."""
+    _Command.debug = True
+
+
 def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:
     """Do the work of a command, show its report and exit."""
-    try:
+    with errors_said(as_json):
         report = work()
-    except _expected_errors() as error:
         if as_json:
-            _write({"ok": False, "error": str(error)})
+            _write({"ok": report.ok, **report.data()})
         else:
-            _complain(str(error))
-        raise SystemExit(2) from error
-    if as_json:
-        _write({"ok": report.ok, **report.data()})
-    else:
-        _to_stdout(lambda: console().print(report.show()))
-    raise SystemExit(getattr(report, "exit_code", 0 if report.ok else 1))
+            shown = report.show()
+            _to_stdout(lambda: console().print(shown))
+        raise SystemExit(getattr(report, "exit_code", 0 if report.ok else 1))
 
 
-def _expected_errors() -> tuple[type[Exception], ...]:
-    """Errors that are for users; what code of a model file raises is among them, with torch."""
+@contextmanager
+def errors_said(as_json: bool | None = None) -> Iterator[None]:
+    """Say whatever ends the work, and exit; as the user's words ask for where nothing is given."""
+    as_json = "--json" in _Command.words if as_json is None else as_json
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        show_traceback(error)
+        text, code = explain(error)
+        if as_json:
+            _write({"ok": False, "error": text})
+        else:
+            _complain(text)
+        raise SystemExit(code) from error
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """What an error says to users, and the exit code that goes with it.
+
+    Texts are for users where this package raised the error on purpose, and where files, memory or
+    what is installed do not do. Anything else is a fault of this package: one line with its place,
+    and with what to do.
+    """
+    if isinstance(error, Failure):
+        return str(error), error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, OSError) and error.strerror:
+        name = "" if error.filename is None else f"cannot use '{error.filename}': "
+        return f"{name}{error.strerror}", 2
+    if _is_out_of_memory(error):
+        return f"there is not enough memory: {last_line(error)}", 2
+    if isinstance(error, OSError | ImportError) or _is_raised_here(error):
+        return str(error), 2
+    asked = shlex.join(["pwmlff", "--debug", *_Command.words])
+    text = (
+        f"this is a fault of pwmlff: {type(error).__name__}: {last_line(error)} "
+        f"({_place(error)}); please report it with all that {asked} says"
+    )
+    return " ".join(text.split()), FAULT
+
+
+def show_traceback(error: BaseException) -> None:
+    """Write the traceback of an error to stderr, where --debug asks for it."""
+    if _Command.debug:
+        sys.stderr.write("".join(traceback.format_exception(error)))
+
+
+def last_line(error: BaseException) -> str:
+    """The last line that says something: TorchScript puts the call stack before the message."""
+    lines = [line for line in str(error).splitlines() if line.strip(" \t\r~<")]
+    return lines[-1].strip() if lines else type(error).__name__
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python, NumPy or torch has asked for more than there is."""
     torch = sys.modules.get("torch")
-    of_models = (RuntimeError, torch.jit.Error) if torch else ()
-    return Failure, OSError, ValueError, ImportError, *of_models
+    kinds = (MemoryError, torch.OutOfMemoryError) if torch else MemoryError
+    return isinstance(error, kinds) or "DefaultCPUAllocator: can't allocate" in str(error)
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Whether a raise statement of this package made the error: then its text is for users."""
+    if not isinstance(error, ValueError) and type(error) is not RuntimeError:
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return False
+    code = trace.tb_frame.f_code
+    return _is_ours(code.co_filename) and code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+def _is_ours(filename: str) -> bool:
+    return Path(filename).is_relative_to(PACKAGE)
+
+
+def _place(error: BaseException) -> str:
+    """File and line of an error, and those in this package that led there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "nowhere"
+    last = next((k for k in reversed(range(len(frames))) if _is_ours(frames[k].filename)), None)
+    ours = [] if last is None else [frames[last]]
+    inner = frames[-1:] if last != len(frames) - 1 else []
+    names = [f"{'/'.join(Path(f.filename).parts[-2:])}:{f.lineno}" for f in [*inner, *ours]]
+    return ", called from ".join(names)
 
 
 def _complain(text: str) -> None:
-    console(stderr=True).print(Text.assemble(("error: ", "bold red"), text))
+    with suppress(OSError):  # nobody reads it
+        console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
 
 
 def _write(data: dict[str, Any]) -> None:
@@ -94,13 +217,13 @@ def plain(value: Any) -> Any:
 
 
 def _to_stdout(show: Callable[[], None]) -> None:
-    """Show something, or say that it could not be written: a full disk, not a closed pipe."""
+    """Show something, or say that it could not be written; that nobody reads on is no news."""
     try:
         show()
-    except BrokenPipeError:
-        raise
     except OSError as error:
-        _complain(f"cannot write the output: {error.strerror}")
+        closed = isinstance(error, BrokenPipeError)
+        if not closed:
+            _complain(f"cannot write the output: {error.strerror}")
         # What is left in the buffer would fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(2) from error
+        raise SystemExit(CLOSED if closed else 2) from error

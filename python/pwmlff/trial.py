@@ -12,7 +12,8 @@ from ase import Atoms
 from ase.build import bulk
 
 from pwmlff.engine import Engine
-from pwmlff.model_file import ModelInfo, last_line, to_its_dtype
+from pwmlff.model_file import ModelInfo, to_its_dtype
+from pwmlff.report import last_line
 from pwmlff.structures import neighbor_list
 
 #: Largest difference of the derivative and of differences of the energy, as a share of the former.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 import typer.main
 from ase.io import write
 
@@ -138,17 +137,6 @@ def test_json_has_no_other_numbers(capsys):
     found = json.loads(capsys.readouterr().out, parse_constant=forbidden)
     values = [None, None, None, 1.5]
     assert found == {"ok": True, "values": values, "first": None, "deep": [{"a": values}]}
-
-
-@pytest.mark.parametrize("error", [RuntimeError("no"), torch.jit.Error("no")])
-def test_errors_of_models_are_messages(capsys, error):
-    def work():
-        raise error
-
-    with pytest.raises(SystemExit) as end:
-        finish(work, as_json=False)
-    assert end.value.code == 2
-    assert capsys.readouterr().err == "error: no\n"
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def test_under_a_launcher(launcher: str, tmp_path: Path):
         assert found["said"] == "rank 1: its disk is full"
     assert done.returncode != 0
     assert done.stderr.count("KeyError: 'nobody expected that'") == 1, done.stderr
-    assert f"error: rank 1 of {size}: Traceback" in done.stderr
+    assert f"error: rank 1 of {size}: this is a fault of pwmlff: KeyError" in done.stderr
 
 
 #: Once a rank has its last array it holds Python's lock, which gloo needs, until Python ends.

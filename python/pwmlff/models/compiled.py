@@ -22,8 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pwmlff.model_file import last_line, to_its_dtype
+from pwmlff.model_file import to_its_dtype
 from pwmlff.models.unscripted import CannotRun, Unscripted
+from pwmlff.report import last_line
 
 #: Name of a member, of the release of torch (major.minor) and the level of vector instructions.
 MEMBER = "compiled-{release}-{cpu}.pt2"

@@ -13,7 +13,6 @@ import pickle
 import socket
 import sys
 import time
-import traceback
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from pwmlff import plugin, ranks
+from pwmlff import plugin, ranks, report
 from pwmlff.report import Failure
 from pwmlff.train import steps
 
@@ -64,8 +63,11 @@ class Communicator(Protocol):
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
         """Return [size, ...], the arrays of all ranks; all of one shape and type."""
 
-    def abort(self, message: str) -> NoReturn:
-        """End all ranks, from one that cannot go on; of several messages the first is shown."""
+    def abort(self, message: str, code: int = 1) -> NoReturn:
+        """End all ranks, from one that cannot go on; of several messages the first is shown.
+
+        The exit code is that of the job where the launcher hands it on, as mpirun does.
+        """
 
 
 class SharedFailure(Failure):
@@ -98,10 +100,10 @@ class Serial:
         """Return [1, ...], a copy."""
         return array[None].copy()
 
-    def abort(self, message: str) -> NoReturn:
-        """Say the message and leave with 1."""
+    def abort(self, message: str, code: int = 1) -> NoReturn:
+        """Say the message and leave."""
         _complain(message)
-        raise SystemExit(1)
+        raise SystemExit(code)
 
 
 class Mpi:
@@ -162,11 +164,11 @@ class Mpi:
         self._comm.Allgather(_bytes(array), _bytes(result))
         return result
 
-    def abort(self, message: str) -> NoReturn:
+    def abort(self, message: str, code: int = 1) -> NoReturn:
         """Say the message and end all ranks with MPI_Abort."""
         _complain(message)
-        self._comm.Abort(1)
-        raise SystemExit(1)
+        self._comm.Abort(code)
+        raise SystemExit(code)
 
 
 class Torch:
@@ -250,7 +252,7 @@ class Torch:
             self._dist.all_gather(rows, self._tensor(array))
         return result
 
-    def abort(self, message: str) -> NoReturn:
+    def abort(self, message: str, code: int = 1) -> NoReturn:
         """Say the message unless another rank did before, and leave; the others lose this rank."""
         first = True
         with contextlib.suppress(RuntimeError):  # the store is gone with the rank that held it
@@ -258,7 +260,7 @@ class Torch:
         if first:
             _complain(message)
         sys.stdout.flush()
-        os._exit(1)  # the threads of gloo could wait for the others here
+        os._exit(code)  # the threads of gloo could wait for the others here
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         """The array's memory as uint8 [bytes]."""
@@ -350,12 +352,16 @@ def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
         result = work()
     except Exception as error:  # noqa: BLE001  the others are waiting
         mine = error
-    failures = comm.allgather(None if mine is None else _text(mine))
-    failed = [rank for rank, text in enumerate(failures) if text is not None]
+        report.show_traceback(error)
+    failures = comm.allgather(None if mine is None else report.explain(mine))
+    failed = [(rank, *found) for rank, found in enumerate(failures) if found is not None]
     if failed:
+        rank, text, code = failed[0]
         more = len(failed) - 1
         others = f" (and {more} other rank{'s' * (more > 1)})" if more else ""
-        raise SharedFailure(f"rank {failed[0]}{others}: {failures[failed[0]]}") from mine
+        failure = SharedFailure(f"rank {rank}{others}: {text}")
+        failure.exit_code = code
+        raise failure from mine
     return result
 
 
@@ -376,9 +382,12 @@ def together(comm: Communicator) -> Iterator[None]:
     except BaseException as error:
         if comm.size == 1 or (isinstance(error, SystemExit) and not error.code):
             raise
-        expected = isinstance(error, Failure | KeyboardInterrupt | SystemExit)
-        text = _text(error) if expected else traceback.format_exc()
-        comm.abort(f"rank {comm.rank} of {comm.size}: {text}")
+        if isinstance(error, SystemExit):
+            text, code = f"left with {error.code}", 1
+        else:
+            report.show_traceback(error)
+            text, code = report.explain(error)
+        comm.abort(f"rank {comm.rank} of {comm.size}: {text}", code)
 
 
 def owned(comm: Communicator, nslots: int) -> range:
@@ -521,17 +530,6 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 def _pickled(value: Any) -> np.ndarray:
     """A value as uint8 [bytes]."""
     return np.frombuffer(bytearray(pickle.dumps(value)), np.uint8)
-
-
-def _text(error: BaseException) -> str:
-    """An error in words: that of an expected one, with the type of any other."""
-    if isinstance(error, Failure):
-        return str(error)
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    if isinstance(error, SystemExit):
-        return f"left with {error.code}"
-    return f"{type(error).__name__}: {error}"
 
 
 def _complain(message: str) -> None:
