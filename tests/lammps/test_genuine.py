@@ -59,10 +59,10 @@ def within(gate, expected: Result, energy, atom_energy, forces, virial) -> None:
 
 
 def simulated(lammps: Lammps, original: Original, ranks: int, engines: tuple[str, ...]) -> None:
-    """All frames with each engine, in one lmp, against the numbers of the original."""
+    """Two frames with each engine, in one lmp, against the numbers of the original."""
     text, expected = "", []
     symbols = " ".join(Atoms(numbers=original.types).get_chemical_symbols())
-    for k, (atoms, result) in enumerate(original.frames()):
+    for k, (atoms, result) in enumerate(original.frames()[:2]):
         prism = lammps.data(atoms, [*original.types], f"{k}.data")
         for name in engines:
             text += f"clear\n{read_command(atoms, f'{k}.data')}pair_style pwmlff 1 model.pt "
@@ -188,12 +188,14 @@ def labelled(original: Original, tmp_path: Path) -> Path:
 
 
 def test_compare(model: Path, labelled: Path):
-    found = command("compare", model, "--data", f"{labelled}@:2", "--np", "2", "--engine", "fused")
+    found = command("compare", model, "--data", f"{labelled}@0", "--np", "2", "--engine", "fused")
     assert {case["precision"] for case in found["cases"]} == {"exact", "double", "mixed"}
 
 
 def test_errors_on_its_own_numbers(model: Path, labelled: Path):
-    assert all(error < 1e-3 for error in command("test", model, labelled)["errors"])
+    errors = command("test", model, labelled)["errors"]
+    assert errors["energy"]["largest"] < 1e-2  # meV/atom
+    assert errors["force"]["largest"] < 1e-2 and errors["virial"]["largest"] < 1e-2
 
 
 def test_going_on_from_it(model: Path, labelled: Path, tmp_path: Path):
