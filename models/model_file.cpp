@@ -3,6 +3,7 @@
 #include "model_file.h"
 
 #include "archive/model_archive.h"
+#include "archive/time_limit.h"
 #include "common/attributes.h"
 
 #include <set>
@@ -20,6 +21,7 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) :
     throw std::runtime_error("model file " + in_quotes(file) + " " + error.what());
   }
   try {
+    const pwmlff::TimeLimit limit("model file " + in_quotes(file) + ": loading it");
     std::istringstream stream(contents);
     module_ = torch::jit::load(stream, at::kCPU);
   } catch (const std::exception &error) {
@@ -149,11 +151,14 @@ void ModelFile::describe_limits(ModelInfo &info, const LimitNames &names) const
   std::vector<std::string> needed = {"atom_type", names.cutoff};
   if (!names.max_neighbor.empty()) needed.push_back(names.max_neighbor);
   require(needed, "a model of kind " + info.kind);
-  const double cutoff = number(names.cutoff);
-  const bool limited = !names.max_neighbor.empty();
-  const pwmlff::ModelLimits limits{
-      cutoff, names.interaction_range.empty() ? cutoff : number(names.interaction_range, cutoff),
-      limited ? number(names.max_neighbor) : 0.0, limited, integers("atom_type")};
+  pwmlff::ModelLimits limits;
+  limits.atom_type = integers("atom_type");
+  limits.cutoff = limits.interaction_range = number(names.cutoff);
+  if (!names.interaction_range.empty())
+    limits.interaction_range = number(names.interaction_range, limits.cutoff);
+  if (!names.max_neighbor.empty()) limits.max_neighbor = number(names.max_neighbor);
+  if (!names.ntypes.empty())
+    limits.ntypes = number(names.ntypes, static_cast<double>(limits.atom_type.size()));
   try {
     pwmlff::check_limits(limits);
   } catch (const std::exception &error) {
@@ -161,7 +166,7 @@ void ModelFile::describe_limits(ModelInfo &info, const LimitNames &names) const
   }
   info.cutoff = limits.cutoff;
   info.interaction_range = limits.interaction_range;
-  info.max_neighbor = static_cast<int>(limits.max_neighbor);
+  info.max_neighbor = static_cast<int>(limits.max_neighbor.value_or(0.0));
   info.atom_type.assign(limits.atom_type.begin(), limits.atom_type.end());
 }
 

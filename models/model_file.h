@@ -23,6 +23,7 @@ struct LimitNames {
   std::string cutoff;
   std::string interaction_range;    // the cutoff where the file has no such attribute
   std::string max_neighbor;
+  std::string ntypes;    // optional in the file
 };
 
 /// A module with messages that name its file.

@@ -2,6 +2,8 @@
 
 #include "verification.h"
 
+#include "archive/time_limit.h"
+#include "messages.h"
 #include "neighbors.h"
 
 #include <algorithm>
@@ -188,6 +190,12 @@ struct Values {
   std::array<double, 9> virial;
 };
 
+// What may take too long.
+std::string trial_of(const Model &model)
+{
+  return "model file " + in_quotes(model.info().file) + ": its forward on a test cluster";
+}
+
 }    // namespace
 
 Gate gate_of(const std::string &precision)
@@ -200,6 +208,7 @@ Gate gate_of(const std::string &precision)
 
 std::string out_of_contract(Model &model, const std::vector<bool> &present, double gate)
 {
+  const pwmlff::TimeLimit limit(trial_of(model));
   const Shape &shape = SHAPES[0];
   Cluster whole(model.info(), present, shape);
   const Values all(model.evaluate(whole.neighbors, {}), whole.neighbors);
@@ -228,6 +237,7 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
 std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate)
 {
+  const pwmlff::TimeLimit limit(trial_of(expected));
   for (const Shape &shape : SHAPES) {
     Cluster cluster(expected.info(), present, shape);
     Neighbors &neighbors = cluster.neighbors;

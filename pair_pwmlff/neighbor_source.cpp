@@ -6,6 +6,7 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "domain.h"
 #include "error.h"
 #include "force.h"
 #include "group.h"
@@ -15,6 +16,7 @@
 #include "update.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -42,6 +44,7 @@ void NeighborSource::request(Pair *pair, const Ensemble &models)
   valid = false;
   ghost_cutoff.reset();
   on_device = on_all_ranks(world, can_do_without(pair, models));
+  if (!on_device) require_room(models.front()->info());
   pair->ghostneigh = hops(models) > 0 && comm->nprocs > 1;
   int flags = NeighConst::REQ_FULL;
   if (pair->ghostneigh) flags |= NeighConst::REQ_GHOST;
@@ -205,6 +208,34 @@ void NeighborSource::bring_up_to_date(NeighList *list, const Ensemble &models,
   }
   neighbors.update(atom->x);
 }
+
+/* ----------------------------------------------------------------------
+   LAMMPS writes the neighbors of an atom beyond the end of its page before it looks how many there
+   are: many times more than there is room for would crash
+------------------------------------------------------------------------- */
+
+void NeighborSource::require_room(const ModelInfo &info)
+{
+  constexpr double most = 1.5;    // of what there is room for: below, LAMMPS itself counts
+  if (leaves_out()) return;
+  const double reach = info.cutoff + neighbor->skin, pi = std::acos(-1.0);
+  double nearby = 1.0, volume = 1.0;    // nearby: as much of the box as lies around an atom
+  for (int d = 0; d < 3; ++d) {
+    const bool open = !domain->periodicity[d] || d >= domain->dimension;
+    nearby *= open ? std::min(2.0 * reach, domain->prd[d]) : 2.0 * reach;
+    volume *= domain->prd[d];
+  }
+  const double ball = 4.0 / 3.0 * pi * reach * reach * reach;
+  const double count = static_cast<double>(atom->natoms) / volume * std::min(ball, nearby);
+  if (count > most * neighbor->oneatom)
+    error->all(FLERR,
+               "Pair style pwmlff: model '{}' has a cutoff of {:g}, so an atom has about {:.0f} "
+               "neighbors here, but LAMMPS's list has room for {}; check the cutoff and the units, "
+               "or make room with 'neigh_modify one {:.0f} page {:.0f}'",
+               info.file, info.cutoff, count, neighbor->oneatom, 2.0 * count, 20.0 * count);
+}
+
+/* ---------------------------------------------------------------------- */
 
 void NeighborSource::discard()
 {

@@ -30,6 +30,7 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   }
 
   /// Ask LAMMPS for the list and the ghosts that the models need. Collective.
+  /// @throws LAMMPS_NS::LAMMPSException where the list could not hold the neighbors of an atom
   void request(LAMMPS_NS::Pair *pair, const Ensemble &models);
 
   /// Take over new neighbors the next time.
@@ -55,6 +56,7 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   unsigned left_out_bonds(const pwmlff::models::LocalAtoms &atoms, const Ensemble &models,
                           const std::vector<int> &species_of_type);
   bool has_bonded(int i, int nbonds) const;
+  void require_room(const pwmlff::models::ModelInfo &info);
   void build_occasional(LAMMPS_NS::NeighList *list);
   std::vector<int> owners() const;
 

@@ -366,7 +366,9 @@ std::string python_class(const std::string &name)
 std::string model_class(std::string_view bytes)
 {
   const Zip zip(bytes);
-  const std::string pickle = contents(*zip.find(root_folder(zip) + "data.pkl"));
+  const ZipMember *const member = zip.find(root_folder(zip) + "data.pkl");
+  if (!member) fail("is a zip file without data.pkl, so it holds no module");
+  const std::string pickle = contents(*member);
   return python_class(class_of(Pickle(pickle, Pickle::Writer::torch).root()));
 }
 
@@ -399,9 +401,9 @@ void check_limits(const ModelLimits &limits)
     fail("has interaction_range " + text(limits.interaction_range) +
          ", expected a length from the cutoff, " + text(limits.cutoff) + ", to " +
          text(std::min(longest, most_hops * limits.cutoff)));
-  if (limits.limited && !(limits.max_neighbor >= 1.0 && limits.max_neighbor <= most_neighbors &&
-                          limits.max_neighbor == std::floor(limits.max_neighbor)))
-    fail("has maxNeighborNum " + text(limits.max_neighbor) + ", expected an integer from 1 to " +
+  const double most = limits.max_neighbor.value_or(1.0);
+  if (!(most >= 1.0 && most <= most_neighbors && most == std::floor(most)))
+    fail("has maxNeighborNum " + text(most) + ", expected an integer from 1 to " +
          text(most_neighbors));
   bool good = !limits.atom_type.empty();
   std::string found;
@@ -413,6 +415,10 @@ void check_limits(const ModelLimits &limits)
   if (!good)
     fail("has atom_type [" + found + "], expected distinct atomic numbers from 1 to " +
          std::to_string(last_element));
+  const auto ntypes = static_cast<double>(limits.atom_type.size());
+  if (limits.ntypes.value_or(ntypes) != ntypes)
+    fail("has ntypes " + text(*limits.ntypes) + ", expected " + text(ntypes) +
+         ", the number of entries of atom_type");
 }
 
 }    // namespace pwmlff
@@ -446,15 +452,19 @@ int pwmlff_model_class(const char *bytes, uint64_t size, char *text, int text_si
 }
 
 int pwmlff_check_limits(double cutoff, double interaction_range, const double *max_neighbor,
-                        const int64_t *atom_type, int ntypes, char *message, int message_size)
+                        const double *ntypes, const int64_t *atom_type, int entries, char *message,
+                        int message_size)
 {
+  const auto given = [](const double *value) {
+    return value ? std::optional(*value) : std::nullopt;
+  };
   return answer(
       [&] {
         pwmlff::check_limits({cutoff,
                               interaction_range,
-                              max_neighbor ? *max_neighbor : 0.0,
-                              max_neighbor != nullptr,
-                              {atom_type, atom_type + ntypes}});
+                              given(max_neighbor),
+                              given(ntypes),
+                              {atom_type, atom_type + entries}});
       },
       message, message_size);
 }

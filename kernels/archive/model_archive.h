@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,7 @@ void check_model_archive(std::string_view bytes);
 std::string python_class(const std::string &name);
 
 /// Name of the Python class of the module in an archive that is sound.
+/// @throws std::runtime_error for a zip file that holds no module
 std::string model_class(std::string_view bytes);
 
 /// What torch calls extra files of an archive that is sound, those whose names begin with a prefix:
@@ -36,10 +38,10 @@ std::map<std::string, std::string> extra_files(std::string_view bytes, std::stri
 
 /// What a model says of itself.
 struct ModelLimits {
-  double cutoff = 0.0;               // angstrom, or reduced
-  double interaction_range = 0.0;    // likewise
-  double max_neighbor = 0.0;         // of one element; ignored unless it is limited
-  bool limited = false;
+  double cutoff = 0.0;                   // angstrom, or reduced
+  double interaction_range = 0.0;        // likewise
+  std::optional<double> max_neighbor;    // of one element, where the kind has such a limit
+  std::optional<double> ntypes;          // number of elements, where the file says it
   std::vector<std::int64_t> atom_type;
 };
 
@@ -59,9 +61,10 @@ int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, 
 /// The name is then in text[0 .. text_size-1].
 int pwmlff_model_class(const char *bytes, uint64_t size, char *text, int text_size);
 
-/// max_neighbor: a null pointer where the kind has no such limit
+/// max_neighbor and ntypes: null pointers where there are none; atom_type [entries]
 int pwmlff_check_limits(double cutoff, double interaction_range, const double *max_neighbor,
-                        const int64_t *atom_type, int ntypes, char *message, int message_size);
+                        const double *ntypes, const int64_t *atom_type, int entries, char *message,
+                        int message_size);
 }
 
 #endif

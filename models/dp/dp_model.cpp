@@ -20,7 +20,7 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
     Model(std::move(info)), code(file.name(), file.module())
 {
   info_.kind = "DP";
-  file.describe_limits(info_, {"Rmax", "", "maxNeighborNum"});
+  file.describe_limits(info_, {"Rmax", "", "maxNeighborNum", "ntypes"});
   if (file.has("sel"))
     info_.sel = pwmlff::slots_by_type(file.module().attr("sel"), info_.atom_type.size(),
                                       info_.max_neighbor);

@@ -25,7 +25,7 @@ EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
 {
   info_.kind = "EDGE";
   info_.takes_edges = true;
-  file.describe_limits(info_, {"cutoff", "interaction_range", ""});
+  file.describe_limits(info_, {"cutoff", "interaction_range", "", ""});
   code.check_forward(
       3, 0, "forward(Tensor edge_vec, Tensor edge_index, Tensor types, int nlocal) -> Tensor");
 }

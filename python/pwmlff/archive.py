@@ -7,6 +7,7 @@ without torch.
 from __future__ import annotations
 
 import ast
+import contextlib
 import ctypes
 import functools
 import io
@@ -38,8 +39,12 @@ def _compiled() -> ctypes.CDLL:
     compiled.pwmlff_model_class.argtypes = (ctypes.c_char_p, ctypes.c_uint64, *message)
     compiled.pwmlff_check_limits.argtypes = (
         ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_double),
-        ctypes.POINTER(ctypes.c_int64), ctypes.c_int, *message,
+        ctypes.POINTER(ctypes.c_double), ctypes.POINTER(ctypes.c_int64), ctypes.c_int, *message,
     )  # fmt: skip
+    compiled.pwmlff_begin_time_limit.argtypes = (ctypes.c_char_p,)
+    compiled.pwmlff_begin_time_limit.restype = ctypes.c_void_p
+    compiled.pwmlff_end_time_limit.argtypes = (ctypes.c_void_p,)
+    compiled.pwmlff_end_time_limit.restype = None
     return compiled
 
 
@@ -68,7 +73,11 @@ def class_name(contents: bytes) -> str:
 
 
 def check_limits(
-    cutoff: float, interaction_range: float, max_neighbor: float | None, atom_type: Sequence[int]
+    cutoff: float,
+    interaction_range: float,
+    max_neighbor: float | None,
+    atom_type: Sequence[int],
+    ntypes: float | None = None,
 ) -> None:
     """Check that a simulation can have what a model says of itself.
 
@@ -77,16 +86,39 @@ def check_limits(
         interaction_range: how far the energy of an atom reaches, likewise.
         max_neighbor: of one element; None where there is no such limit.
         atom_type: atomic numbers, 64 bits.
+        ntypes: how many there are, where the file says it besides.
 
     Raises:
         ValueError: it cannot; the text goes on after the name of the file ("has cutoff ...").
         ImportError: pair-pwmlff is not compiled.
     """
-    most = None if max_neighbor is None else ctypes.byref(ctypes.c_double(max_neighbor))
+    given = [
+        None if value is None else ctypes.byref(ctypes.c_double(value))
+        for value in (max_neighbor, ntypes)
+    ]
     numbers = (ctypes.c_int64 * len(atom_type))(*atom_type)
-    _ask(
-        _compiled().pwmlff_check_limits, cutoff, interaction_range, most, numbers, len(atom_type)
-    )  # fmt: skip
+    check = _compiled().pwmlff_check_limits
+    _ask(check, cutoff, interaction_range, *given, numbers, len(atom_type))
+
+
+@contextlib.contextmanager
+def time_limit(what: str) -> Iterator[None]:
+    """For code of a model file, which may go on without an end and cannot be interrupted.
+
+    Where it takes longer than PWMLFF_TRIAL_SECONDS, or 300, this process ends with status 1 and a
+    line on stderr.
+
+    Args:
+        what: of the line: "'a.pt': its forward".
+
+    Raises:
+        ImportError: pair-pwmlff is not compiled.
+    """
+    limit = _compiled().pwmlff_begin_time_limit(what.encode())
+    try:
+        yield
+    finally:
+        _compiled().pwmlff_end_time_limit(limit)
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,8 @@ def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.Scrip
             # The files are TorchScript: that torch has other formats by now is no news to users.
             warnings.simplefilter("ignore", DeprecationWarning)
             # What was checked is what is loaded.
-            module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(contents), "cpu")
+            with archive.time_limit(f"'{fspath(path)}': loading it"):
+                module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(contents), "cpu")
             return module.eval()
     except (RuntimeError, ValueError, torch.jit.Error) as error:
         reason = str(error).strip().split("\n")[0]
@@ -353,8 +354,9 @@ def _describe(
     reach = attributes.number("interaction_range", cutoff) if kind == "EDGE" else cutoff
     max_neighbor = attributes.number(limit) if limit else None
     atom_type = attributes.integers("atom_type")
+    ntypes = attributes.number("ntypes", None) if kind == "DP" else None
     try:
-        archive.check_limits(cutoff, reach, max_neighbor, atom_type)
+        archive.check_limits(cutoff, reach, max_neighbor, atom_type, ntypes)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
     return ModelInfo(

@@ -11,6 +11,7 @@ import torch
 from ase import Atoms
 from ase.build import bulk
 
+from pwmlff import archive
 from pwmlff.engine import Engine
 from pwmlff.model_file import ModelInfo, to_its_dtype
 from pwmlff.report import last_line
@@ -59,7 +60,8 @@ def crystal(cutoff: float, elements: Sequence[int], limit: int | None) -> tuple[
 def padded(engine: Engine, info: ModelInfo) -> str:
     """What keeps the forward of a DP from running; empty where nothing does."""
     try:
-        found = engine(random_cluster(info.cutoff, info.atom_type, info.limit))
+        with archive.time_limit(f"'{info.file}': its forward on a test cluster"):
+            found = engine(random_cluster(info.cutoff, info.atom_type, info.limit))
     except (RuntimeError, ValueError, TypeError, torch.jit.Error) as error:
         return f"its forward failed on a test cluster: {last_line(error)}"
     if not np.isfinite(found.atom_energy).all() or not np.isfinite(found.forces).all():
@@ -76,7 +78,8 @@ def edges(module: torch.jit.ScriptModule, info: ModelInfo) -> str:
     """
     try:
         _check_signature(module)
-        _check_energies(module, info, to_its_dtype(module))
+        with archive.time_limit(f"'{info.file}': its forward on a test cluster"):
+            _check_energies(module, info, to_its_dtype(module))
     except _Wrong as wrong:
         return str(wrong)
     except (RuntimeError, ValueError, TypeError, torch.jit.Error) as error:

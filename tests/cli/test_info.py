@@ -302,6 +302,14 @@ class Fails(Edge):
         return self.edge_energies(edge_vec)
 
 
+class Endless(Edge):
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        step = 0
+        while step < nlocal:
+            step -= 1
+        return self.edge_energies(edge_vec)
+
+
 FAULTS = {
     Unannotated: ["its signature is", "write nlocal: int"],
     AllAtoms: ["energies of shape [25] for 12 of 25 atoms, expected [12]", "energies[:nlocal]"],
@@ -465,6 +473,14 @@ def test_attributes_of_other_types(pwmlff, tmp_path: Path, kind: str, value: str
     good = tmp_path / "good.pt"
     torch.jit.script(Attributes(GOOD[kind])).save(good)
     assert model_file.describe_unopened(good).cutoff == 6.0
+
+
+def test_code_that_never_ends(process, tmp_path: Path):
+    torch.jit.script(Endless()).save(tmp_path / "edge.pt")
+    found = process("info", "edge.pt", "--trust", PWMLFF_TRIAL_SECONDS="2")
+    assert found.returncode == 1
+    told = "'edge.pt': its forward on a test cluster has not come to an end within 2 seconds"
+    assert told in found.words
 
 
 def test_missing_attributes_name_the_class(pwmlff, tmp_path: Path):

@@ -628,7 +628,12 @@ LIMITS = {
     "element 0": ((6.0, 6.0, 100, [0]), "atom_type [0]"),
     "element 119": ((6.0, 6.0, 100, [119]), "1 to 118"),
     "element of 33 bits": ((6.0, 6.0, 100, [2**32 + 8]), "4294967304"),
-}
+    "as many elements as it says": ((6.0, 6.0, 100, [8, 72], 2), ""),
+    "more elements than there are": (
+        (6.0, 6.0, 100, [8, 72], 10**9), "ntypes 1000000000, expected 2, the number of entries",
+    ),
+    "elements NaN": ((6.0, 6.0, 100, [8, 72], np.nan), "ntypes nan"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", LIMITS)
@@ -640,3 +645,8 @@ def test_limits(case: str):
     with pytest.raises(ValueError, match=r"^has .*, expected") as found:
         archive.check_limits(*arguments)
     assert words in str(found.value)
+
+
+def test_class_of_a_zip_file_that_is_no_model():
+    with pytest.raises(ValueError, match=r"without data\.pkl"):
+        archive.class_name(written({"a/b": b""}))

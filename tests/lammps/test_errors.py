@@ -208,6 +208,10 @@ FILES = {
         ["interaction_range 2500000", "2.5, to 100"],
     ),
     "cutoff tiny, edges": (scripted(LennardJones, cutoff=1e-12), ["cutoff 1e-12"]),
+    "a billion elements": (
+        scripted(OtherSignature, ntypes=10**9),
+        ["ntypes 1000000000, expected 2"],
+    ),
     "wrong signature": (scripted(OtherSignature), ["wrong signature", "positions"]),
     "other kind": (scripted(OtherKind), ["model_type 'NEP'"]),
 }
@@ -218,6 +222,26 @@ def test_model_file(folder: Lammps, case):
     write, words = FILES[case]
     write(folder.folder / "bad.pt", (folder.folder / "model.pt").read_bytes())
     fails(folder, SETUP.replace("pwmlff model.pt", "pwmlff bad.pt"), "bad.pt", *words)
+
+
+class Endless(LennardJones):
+    def forward(
+        self, edge_vec: torch.Tensor, edge_index: torch.Tensor, types: torch.Tensor, nlocal: int
+    ) -> torch.Tensor:
+        step = 0
+        while step < nlocal:
+            step -= 1
+        return torch.zeros(nlocal, dtype=edge_vec.dtype)
+
+
+def test_code_that_never_ends(folder: Lammps):
+    """That code cannot be interrupted: the rank ends, and mpirun the others."""
+    torch.jit.script(Endless()).save(folder.folder / "bad.pt")
+    text = SETUP.replace("pwmlff model.pt", "pwmlff bad.pt").replace("* * O Hf", "* * Ar Ar")
+    text = text.replace("units metal", "units lj")
+    run = folder(text, ranks=2, PWMLFF_TRIAL_SECONDS="2")
+    assert run.returncode != 0
+    assert "'bad.pt': its forward on a test cluster has not come to an end within 2" in run.output
 
 
 COMMANDS = {
@@ -254,6 +278,17 @@ def test_command(folder: Lammps, case):
     good, bad, words = COMMANDS[case]
     assert good in SETUP
     fails(folder, SETUP.replace(good, bad), *words)
+
+
+def test_more_neighbors_than_the_list_of_lammps_holds(folder: Lammps):
+    """Which LAMMPS itself finds after it has written them where there is no room."""
+    lammps_list = ("pwmlff model.pt", "pwmlff wide.pt neighbors lammps")
+    folder.save(replace(BINARY, rmax=100.0, max_neighbor=10000).model(isotropic=True), "wide.pt")
+    text = SETUP.replace(*lammps_list)
+    fails(folder, text, "'wide.pt' has a cutoff of 100", "neigh_modify one ", " page ")
+    # With room for them, that there are too many of one element for the model.
+    room = "neigh_modify one 1000000 page 10000000\nrun 0"
+    fails(folder, text.replace("run 0", room), "takes at most 10000", "density")
 
 
 def test_overlapping_atoms_are_named(folder: Lammps):

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+#include "time_limit.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+namespace pwmlff {
+namespace {
+
+constexpr const char *VARIABLE = "PWMLFF_TRIAL_SECONDS";
+constexpr double SECONDS = 300.0;    // evaluations of a few atoms, on a machine that is busy
+
+double seconds_allowed()
+{
+  const char *const text = std::getenv(VARIABLE);
+  const double given = text ? std::strtod(text, nullptr) : 0.0;
+  return given > 0.0 ? given : SECONDS;
+}
+
+}    // namespace
+
+TimeLimit::TimeLimit(std::string what) :
+    what(std::move(what)), thread(&TimeLimit::wait, this, seconds_allowed())
+{
+}
+
+TimeLimit::~TimeLimit()
+{
+  {
+    const std::lock_guard lock(mutex);
+    done = true;
+  }
+  changed.notify_one();
+  thread.join();
+}
+
+void TimeLimit::wait(double seconds)
+{
+  std::unique_lock lock(mutex);
+  const auto limit = std::chrono::duration<double>(seconds);
+  if (changed.wait_for(lock, limit, [this] { return done; })) return;
+  std::fprintf(stderr,
+               "ERROR: %s has not come to an end within %g seconds; look for a loop in its code "
+               "that never ends. Environment variable %s allows more\n",
+               what.c_str(), seconds, VARIABLE);
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
+}    // namespace pwmlff
+
+void *pwmlff_begin_time_limit(const char *what) { return new pwmlff::TimeLimit(what); }
+
+void pwmlff_end_time_limit(void *limit) { delete static_cast<pwmlff::TimeLimit *>(limit); }
