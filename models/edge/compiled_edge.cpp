@@ -2,6 +2,8 @@
 
 #include "compiled_edge.h"
 
+#include "archive/sha256.h"
+
 #include <ATen/Version.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 #include <torch/version.h>
@@ -18,9 +20,10 @@
 namespace pwmlff::models {
 namespace {
 
-// Members among the extra files are "compiled-RELEASE-CPU.pt2", as python/pwmlff/models/compiled.py
-// writes them.
-constexpr const char *PREFIX = "compiled-", *SUFFIX = ".pt2";
+// Members among the extra files are "compiled-RELEASE-CPU.pt2", and for each another one with its
+// SHA-256, as python/pwmlff/models/compiled.py writes them.
+constexpr const char *PREFIX = "compiled-", *SUFFIX = ".pt2", *HASH = ".sha256";
+constexpr const char *ANEW = "make it anew here with 'pwmlff wrap --compile'";
 
 // Tensors with fewer rows than this have shapes that compilers treat by themselves.
 constexpr std::int64_t FEWEST_ROWS = 2;
@@ -65,13 +68,23 @@ std::string compiled_code(const ModelFile &file)
   if (cpu == "AVX512") usable.emplace_back("AVX2");
   for (const std::string &one : usable) {
     const auto found = packages.find(PREFIX + release() + "-" + one + SUFFIX);
-    if (found != packages.end()) return found->second;
+    if (found == packages.end()) continue;
+    // What is altered would crash here, when it is opened or when it runs.
+    const auto &[name, package] = *found;
+    const auto hash = packages.find(name + HASH);
+    if (hash == packages.end())
+      throw std::runtime_error("its compiled code (" + name +
+                               ") is of an older release, which gave it no SHA-256; " + ANEW);
+    if (hash->second != pwmlff::sha256(package))
+      throw std::runtime_error("its compiled code (" + name + ") has another SHA-256, " +
+                               pwmlff::sha256(package) + ", than when it was made; " + ANEW);
+    return package;
   }
   std::string names;
-  for (const auto &[name, contents] : packages) names += (names.empty() ? "" : ", ") + name;
+  for (const auto &[name, contents] : packages)
+    if (name.ends_with(SUFFIX)) names += (names.empty() ? "" : ", ") + name;
   throw std::runtime_error("of its compiled code (" + names + ") nothing is for torch " +
-                           release() + " on a CPU with " + cpu +
-                           "; make it here with 'pwmlff wrap --compile'");
+                           release() + " on a CPU with " + cpu + "; " + ANEW);
 }
 
 CompiledEdge::CompiledEdge(const EdgeTorchScript &original, const std::string &package) :

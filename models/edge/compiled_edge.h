@@ -19,7 +19,8 @@ class AOTIModelPackageLoader;
 namespace pwmlff::models {
 
 /// The package of a file for this torch and this CPU; empty where it has none at all.
-/// @throws std::runtime_error where it has others, which it names
+/// @throws std::runtime_error where it has others, which it names, or where this one is not as it
+///         was made
 std::string compiled_code(const ModelFile &file);
 
 /// A model with its machine code, which runs on one thread but for products of matrices.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import struct
 import zipfile
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from cpp import compile_and_run
 from foreign_models import pickled_mace
 from pwmlff import archive
 from systems import SYSTEMS
@@ -650,3 +652,12 @@ def test_limits(case: str):
 def test_class_of_a_zip_file_that_is_no_model():
     with pytest.raises(ValueError, match=r"without data\.pkl"):
         archive.class_name(written({"a/b": b""}))
+
+
+def test_sha256(tmp_path: Path):
+    """Against hashlib, with all lengths of the last block."""
+    sizes = [*range(130), 10**6 + 7]
+    found = compile_and_run("kernels/sha256.cpp", tmp_path, *map(str, sizes))
+    for size, hexadecimal in zip(sizes, found, strict=True):
+        contents = bytes(7 * k % 251 for k in range(size))
+        assert hexadecimal == hashlib.sha256(contents).hexdigest(), size

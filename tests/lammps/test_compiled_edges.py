@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zipfile
 from pathlib import Path
@@ -43,7 +44,7 @@ def compiler(folder: Path, line: str):
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """A file with machine code, and its name and contents; the file it was made of; another one."""
+    """A file with machine code, and the members that hold it; the file it was made of; another."""
     if not hasattr(config.cpp, "march"):
         pytest.skip("this torch compiles for CPUs like this one alone")
     folder = tmp_path_factory.mktemp("compiled")
@@ -58,9 +59,18 @@ def models(tmp_path_factory):
     assert report.force_difference < 1e-12
     assert report.told["speed"].endswith(" ms as TorchScript")
     with zipfile.ZipFile(folder / "compiled.pt") as archive:
-        (member,) = (name for name in archive.namelist() if "/extra/compiled-" in name)
-        package = archive.read(member)
-    return folder, member.rpartition("/")[2], package
+        members = {
+            name.rpartition("/")[2]: archive.read(name)
+            for name in archive.namelist()
+            if "/extra/compiled-" in name
+        }
+    name = min(members, key=len)
+    assert members.keys() == {name, name + ".sha256"}
+    return folder, name, members[name]
+
+
+def with_hash(name: str, package: bytes) -> dict[str, bytes]:
+    return {name: package, name + ".sha256": hashlib.sha256(package).hexdigest().encode()}
 
 
 def place(lammps: Lammps, models, name: str, extra: dict[str, bytes] | None = None) -> None:
@@ -100,17 +110,26 @@ def test_atoms_with_few_neighbors(models):
         np.testing.assert_allclose(found.forces, expected.forces, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("case", ["of another model", "for another torch", "damaged", "not asked"])
+@pytest.mark.parametrize(
+    "case",
+    ["of another model", "for another torch", "cut off", "altered", "of an older release",
+     "not asked"],
+)  # fmt: skip
 def test_passed_over(lammps: Lammps, models, case):
     """The TorchScript runs where machine code gives other numbers or cannot be used."""
     folder, member, package = models
+    whole = with_hash(member, package)
+    altered = bytearray(package)
+    altered[len(package) // 2] ^= 1
     name, extra, words = {
-        "of another model": ("other.pt", {member: package}, r"energies differ by"),
+        "of another model": ("other.pt", whole, r"energies differ by"),
         "for another torch": (
-            "plain.pt", {"compiled-1.0-Z80.pt2": package},
+            "plain.pt", with_hash("compiled-1.0-Z80.pt2", package),
             r"of its compiled code \(compiled-1\.0-Z80\.pt2\) nothing is for torch 2\.\d+ on a CPU",
         ),
-        "damaged": ("plain.pt", {member: package[:1000]}, r""),
+        "cut off": ("plain.pt", with_hash(member, package[:1000]), r""),
+        "altered": ("plain.pt", {**whole, member: bytes(altered)}, r"has another SHA-256"),
+        "of an older release": ("plain.pt", {member: package}, r"gave it no SHA-256"),
         "not asked": ("compiled.pt", None, r""),
     }[case]  # fmt: skip
     place(lammps, models, name, extra)

@@ -11,6 +11,7 @@ Source: Ansel et al. 2024, doi:10.1145/3620665.3640366 (PyTorch 2).
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
 import warnings
@@ -28,6 +29,8 @@ from pwmlff.report import last_line
 
 #: Name of a member, of the release of torch (major.minor) and the level of vector instructions.
 MEMBER = "compiled-{release}-{cpu}.pt2"
+#: What the name of another member ends with, of the hexadecimal SHA-256 of that one.
+HASH = ".sha256"
 #: Bits of a vector register; other levels have none.
 VECTORS = {"AVX512": 512, "AVX2": 256}
 #: Numbers of nodes and edges of the example, which no width of a net is likely to be: what is equal
@@ -38,11 +41,11 @@ FIRST_ERROR = re.compile(r"^.*\b(error: .+)$", re.MULTILINE)
 MOST = {"nodes": 10**7, "edges": 10**8}
 
 
-def compile_edges(module: torch.jit.ScriptModule) -> tuple[str, bytes]:
+def compile_edges(module: torch.jit.ScriptModule) -> dict[str, bytes]:
     """The package of a scripted model of kind EDGE for this torch and this CPU.
 
     Returns:
-        Name of the member of a model file that is to hold it, and its contents.
+        Members of a model file by name: the package, and its SHA-256.
 
     Raises:
         ValueError: the module or this torch cannot do so; the text goes on after the file's name.
@@ -76,7 +79,8 @@ def compile_edges(module: torch.jit.ScriptModule) -> tuple[str, bytes]:
         _without_sources(package)
         contents = package.read_bytes()
     release = ".".join(torch.__version__.split(".")[:2])
-    return MEMBER.format(release=release, cpu=cpu), contents
+    name = MEMBER.format(release=release, cpu=cpu)
+    return {name: contents, name + HASH: hashlib.sha256(contents).hexdigest().encode()}
 
 
 def _exported(module: torch.jit.ScriptModule) -> torch.export.ExportedProgram:

@@ -170,11 +170,11 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
             f"'{path}' becomes a model of kind DP, which the fused engine runs; leave out --compile"
         )
     try:
-        name, package = compile_edges(module)
+        members = compile_edges(module)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    draft.write_bytes(without_source_paths(draft.read_bytes(), {name: package}))
-    return {"compiled": name}
+    draft.write_bytes(without_source_paths(draft.read_bytes(), members))
+    return {"compiled": next(iter(members))}
 
 
 def _speeds(chosen: Choice, scripted: Choice | None) -> dict[str, str]:
