@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from ase.io import write
+from ase.io import read, write
+from ase.neighborlist import neighbor_list
 
 from labelled_structures import labelled, trajectory
 from pwmlff import reference
@@ -319,6 +320,29 @@ def test_ensemble(data: Path, tmp_path: Path) -> None:
     assert [Path(m["file"]).name for m in found] == ["a.pt", "b.pt"]
     a, b = (parameters_of(tmp_path / name) for name in ("a.pt", "b.pt"))
     assert np.abs(a - b).mean() > 0.1
+
+
+def test_slots_are_for_the_frames_that_validate_too(data: Path, tmp_path: Path) -> None:
+    """With headroom; where they are told and too few, the frame is named."""
+    dense = tmp_path / "dense.xyz"
+    structures = read(data, ":2")
+    structures[1].set_cell(0.85 * np.asarray(structures[1].cell), scale_atoms=True)
+    structures[1] = labelled(structures[1])
+    write(dense, structures)
+    given = {"settings": [*SMALL, "run.epochs=1", f"data.valid=['{dense}']"], "data": [data],
+             "elements": ELEMENTS, "output": tmp_path / "out"}  # fmt: skip
+    i, j = neighbor_list("ij", structures[1], 4.0)
+    numbers = structures[1].numbers[j]
+    most = max(((i == atom) & (numbers == z)).sum() for atom in range(32) for z in (10, 18))
+    sparse = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)[1].count.max()
+    assert most > 1.1 * sparse
+    command.train(None, given, command.Options())
+    model = torch.jit.load(str(tmp_path / "out" / "best.pt"))
+    assert model.maxNeighborNum == int(np.ceil(1.1 * most - 1e-9))
+    given["settings"].append(f"model.max_neighbor={most - 1}")
+    given["output"] = tmp_path / "other"
+    with pytest.raises(Failure, match=rf"frame 1 of '.*dense.xyz'.* has {most} neighbors of"):
+        command.train(None, given, command.Options())
 
 
 def test_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:

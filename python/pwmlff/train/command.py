@@ -404,7 +404,14 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
         elements = [atomic_numbers[symbol] for symbol in settings.elements]
         learned, valid = _labelled(config, elements, settings.rmax, ranks)
         model = comm.agreed(
-            ranks, lambda: potential.new(config, learned.frames, learned.edges, settings.seed)
+            ranks,
+            lambda: potential.new(
+                config,
+                learned.frames,
+                learned.edges,
+                settings.seed,
+                valid.edges if valid else None,
+            ),
         )
     trained = comm.agreed(
         ranks,
@@ -420,7 +427,7 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
     if settings.finetune:
         comm.agreed(ranks, lambda: potential.shift(trained))
     if valid is not None:
-        _shared(lambda: potential.require_slots(model, valid.edges))
+        _shared(lambda: potential.require_slots(model, valid.frames, valid.edges))
     way = ByKalman if config.optimizer.name == "kalman" else ByAdam
     return config, _shared(lambda: way(trained, config, ranks)), valid
 

@@ -114,15 +114,26 @@ def _not_trained(model: DP) -> list[str]:
     return [name for name, has in found.items() if has]
 
 
-def new(config: Config, frames: Frames, edges: Edges, seed: int) -> DP:
+def new(config: Config, frames: Frames, edges: Edges, seed: int, others: Edges | None = None) -> DP:
     """A model with random parameters, and with the statistics of the data.
+
+    Args:
+        config: of the training.
+        frames, edges: that it will learn from.
+        seed: of the parameters.
+        others: neighbors in frames that it has to evaluate too, as those to validate with.
 
     Raises:
         Failure: the data do not fit the configuration.
     """
     settings = config.model
     found = statistics.compute(
-        frames, edges, settings.rmin, settings.rmax, settings.max_neighbor or None
+        frames,
+        edges,
+        settings.rmin,
+        settings.rmax,
+        settings.max_neighbor or None,
+        others=others,
     )
     shape = DPConfig(
         atom_type=tuple(int(z) for z in edges.elements),
@@ -142,19 +153,13 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int) -> DP:
     return model
 
 
-def require_slots(model: DP, edges: Edges) -> None:
+def require_slots(model: DP, frames: Frames, edges: Edges) -> None:
     """Refuse frames with more neighbors than the model has slots for.
 
     Raises:
         Failure: an atom has too many.
     """
-    most = int(edges.count.max(initial=0))
-    if most > model.maxNeighborNum:
-        raise Failure(
-            f"an atom has {most} neighbors of one element within {model.Rmax:g}, and the model "
-            f"has {model.maxNeighborNum} slots; make [model] max_neighbor {most} or more, or take "
-            "another model to go on from"
-        )
+    statistics.require_slots(frames, edges, edges.count, model.maxNeighborNum, model.Rmax)
 
 
 class Potential:
@@ -169,7 +174,7 @@ class Potential:
     def __init__(
         self, model: DP, frames: Frames, edges: Edges, nodes: int, precision: str, threads: int
     ) -> None:
-        require_slots(model, edges)
+        require_slots(model, frames, edges)
         self.frames, self.edges = frames, edges
         try:
             self.core = DPGradient(model, frames, edges, nodes, precision, threads)

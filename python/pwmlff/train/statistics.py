@@ -64,6 +64,7 @@ def compute(
     rmax: float,
     max_neighbor: int | None = None,
     margin: float = MARGIN,
+    others: Edges | None = None,
 ) -> Statistics:
     """Statistics over all frames.
 
@@ -74,6 +75,7 @@ def compute(
         rmax: radius where it ends.
         max_neighbor: slots per neighbor type; the fullest atom times the margin when None.
         margin: at least 1.
+        others: neighbors, within rmax, of frames that the slots have to hold too.
 
     Raises:
         Failure: there is no frame, the radii are none, or an atom has more neighbors than slots.
@@ -88,15 +90,9 @@ def compute(
     count, total, squares, shortest = _moments(edges, rmin, rmax)
     most = int(count.max(initial=0))
     if max_neighbor is None:
-        max_neighbor = max(1, int(np.ceil(margin * most - 1e-9)))
-    elif most > max_neighbor:
-        atom, species = np.unravel_index(count.argmax(), count.shape)
-        k = int(np.searchsorted(frames.first, atom, side="right")) - 1
-        raise Failure(
-            f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbors of "
-            f"{chemical_symbols[edges.elements[species]]} within {rmax:g}, and max_neighbor is "
-            f"{max_neighbor}; make it {int(np.ceil(margin * most))}"
-        )
+        fullest = max(most, 0 if others is None else int(others.count.max(initial=0)))
+        max_neighbor = max(1, int(np.ceil(margin * fullest - 1e-9)))
+    require_slots(frames, edges, count, max_neighbor, rmax, margin)
     slots = np.bincount(edges.types, minlength=edges.ntypes) * edges.ntypes * max_neighbor
     slots = np.maximum(slots, 1)
     mean, square = total / slots, squares / slots
@@ -122,6 +118,39 @@ def compute(
         force_rms=float(np.sqrt(np.mean(forces**2))) if len(forces) else float("nan"),
         energy_std=float(residual.std()) if len(residual) else float("nan"),
     )
+
+
+def require_slots(
+    frames: Frames,
+    edges: Edges,
+    count: np.ndarray,
+    max_neighbor: int,
+    rmax: float,
+    margin: float = MARGIN,
+) -> None:
+    """Refuse frames with more neighbors than there are slots for.
+
+    Args:
+        frames, edges: structures, and their neighbors.
+        count: [natoms, ntypes] those of them within rmax.
+        max_neighbor: slots per neighbor type.
+        rmax: cutoff, for the message.
+        margin: of the number that the message recommends.
+
+    Raises:
+        Failure: an atom has too many; the text names the frame.
+    """
+    most = int(count.max(initial=0))
+    if most > max_neighbor:
+        atom, species = np.unravel_index(count.argmax(), count.shape)
+        k = int(np.searchsorted(frames.first, atom, side="right")) - 1
+        raise Failure(
+            f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbors of "
+            f"{chemical_symbols[edges.elements[species]]} within {rmax:g}, and the model has "
+            f"{max_neighbor} slots for them; make [model] max_neighbor "
+            f"{int(np.ceil(margin * most))}, leave the frame out, or take another model to go on "
+            "from"
+        )
 
 
 def switched(r: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
