@@ -92,6 +92,18 @@ def test_spellings_of_labels(tmp_path, energy, forces):
     assert np.isnan(frames.virials).all()
 
 
+def test_a_warning_is_for_all_frames_of_all_files(tmp_path, caplog):
+    paths = [tmp_path / name for name in ("a.xyz", "b.xyz")]
+    for path in paths:
+        path.write_text("1\nenergy=-1.0 REF_energy=-2.0\nH 0 0 0\n" * 3)
+    frames = readers.read(paths)
+    np.testing.assert_array_equal(frames.energies, -2.0)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert warning.startswith(
+        f"frame 0 of '{paths[0]}' (6 structures) has 'REF_energy' and 'energy'"
+    )
+
+
 def test_labels_under_two_names_that_differ_are_warned_of(tmp_path, caplog):
     path = tmp_path / "a.xyz"
     path.write_text("1\nenergy=-1.0 REF_energy=-2.0\nH 0 0 0\n")

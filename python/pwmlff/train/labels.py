@@ -8,7 +8,9 @@ stress = -virial / volume, and six numbers are in the order xx yy zz yz xz xy.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,33 @@ NAMES = {
 }
 
 
+#: What was odd, with the first structure where it was and the number of them.
+_told: ContextVar[dict[str, tuple[str, int]] | None] = ContextVar("_told", default=None)
+
+
+@contextmanager
+def one_warning_for_all() -> Iterator[None]:
+    """What is odd in many structures that are read here is one warning at the end."""
+    found: dict[str, tuple[str, int]] = {}
+    token = _told.set(found)
+    try:
+        yield
+    finally:
+        _told.reset(token)
+        for text, (where, count) in found.items():
+            others = f" ({count} structures)" if count > 1 else ""
+            log.warning("%s%s %s", where, others, text)
+
+
+def _warn(where: str, text: str) -> None:
+    told = _told.get()
+    if told is None:
+        log.warning("%s %s", where, text)
+    else:
+        first, count = told.get(text, (where, 0))
+        told[text] = first, count + 1
+
+
 def found(values: Mapping[str, Any], label: str, where: str = "") -> Any:
     """The value of a label under any of its names, or None.
 
@@ -47,10 +76,10 @@ def found(values: Mapping[str, Any], label: str, where: str = "") -> Any:
     taken = values[names[0]]
     for other in names[1:]:
         if other.lower() != "free_energy" and not _same(taken, values[other]):
-            log.warning(
-                "%s has '%s' and '%s', which differ: '%s' is taken; leave the other one out if "
-                "that is right",
-                *(where, names[0], other, names[0]),
+            _warn(
+                where,
+                f"has '{names[0]}' and '{other}', which differ: '{names[0]}' is taken; leave the "
+                "other one out if that is right",
             )
     return taken
 
@@ -98,13 +127,13 @@ def labels_of(
         tensor = _tensor(virial, "virial", where)
         scale = np.abs(tensor).max()
         if "virial" in result and np.abs(tensor - result["virial"]).max() > 1e-3 * scale:
-            log.warning(
-                "%s has a virial and a stress, and the virial is not -volume * stress: the virial "
-                "is taken; leave the other one out if that is right",
+            _warn(
                 where,
+                "has a virial and a stress, and the virial is not -volume * stress: the virial is "
+                "taken; leave the other one out if that is right",
             )
         result["virial"] = tensor
-    group = found(info, "group")
+    group = found(info, "group", where)
     if group is not None:
         result["group"] = str(group)
     return result

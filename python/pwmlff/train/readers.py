@@ -19,7 +19,7 @@ from pwmlff.report import Failure
 from pwmlff.train import deepmd, extxyz, movement
 from pwmlff.train.frames import Frames
 from pwmlff.train.labelled import Labelled, element_numbers, gathered
-from pwmlff.train.labels import found, labels_of
+from pwmlff.train.labels import found, labels_of, one_warning_for_all
 
 DPDATA = "dpdata:"
 #: Formats with a reader of this project: dpdata's lose frames, or mix atoms up.
@@ -66,17 +66,18 @@ def read(
     if not specs:
         raise Failure("found no name of a file with training data, expected one or more")
     parts = []
-    for spec in specs:
-        path, wanted = split(fspath(spec))
-        kind = format or guess(path)
-        kind = REPLACED.get(kind.removeprefix(DPDATA), kind)
-        for source in deepmd.systems(path) if kind == "deepmd" else [path]:
-            structures = _taken(_frames(source, kind), wanted, fspath(spec))
-            name = source.name if kind == "deepmd" else source.stem
-            if group_by == "file":
-                for structure in structures:
-                    structure.group = None
-            parts.append(gathered(structures, str(source), name))
+    with one_warning_for_all():
+        for spec in specs:
+            path, wanted = split(fspath(spec))
+            kind = format or guess(path)
+            kind = REPLACED.get(kind.removeprefix(DPDATA), kind)
+            for source in deepmd.systems(path) if kind == "deepmd" else [path]:
+                structures = _taken(_frames(source, kind), wanted, fspath(spec))
+                name = source.name if kind == "deepmd" else source.stem
+                if group_by == "file":
+                    for structure in structures:
+                        structure.group = None
+                parts.append(gathered(structures, str(source), name))
     return Frames.joined(parts)
 
 
