@@ -589,3 +589,23 @@ def data_check(
 
     options = work.Options(files, elements.replace(",", " ").split(), format, cutoff, closest, plot)
     finish(lambda: work.check(options), json)
+
+
+@data_app.command("cache")
+def data_cache(
+    folder: Annotated[
+        str, typer.Option(help="The cache; auto is the one that trainings use by themselves.")
+    ] = "auto",
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all that is kept.")] = False,
+    json: Json = False,
+) -> None:
+    """Show what training data are kept ready for use, and how large they are.
+
+    Those that were not used for longest are removed when all are larger than 8 GiB, or as many as
+    PWMLFF_CACHE_LIMIT says.
+
+    Example: pwmlff data cache --clear
+    """
+    from pwmlff.train import cache as work  # noqa: PLC0415
+
+    finish(lambda: work.survey(work.Options(folder, clear)), json)

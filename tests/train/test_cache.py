@@ -10,12 +10,15 @@ import sys
 import threading
 import time
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
 from ase.io import write
+from typer.testing import CliRunner
 
 from labelled_structures import trajectory
+from pwmlff.cli import app
 from pwmlff.report import Failure
 from pwmlff.train import cache, readers
 
@@ -87,6 +90,78 @@ def test_anything_else_makes_another_entry(data, tmp_path, reads):
     data.write_text(text)
     cache.load(data, cache=place, **OPTIONS)
     assert len(reads) == 8
+
+
+def test_the_place_of_a_file_does_not_count(data, tmp_path, reads, monkeypatch):
+    """Whatever it was called by; messages and groups have the names that it has now."""
+    place = tmp_path / "cache"
+    first, _ = cache.load(data, cache=place, **OPTIONS)
+    monkeypatch.chdir(tmp_path)
+    again, _ = cache.load("data.xyz", cache=place, **OPTIONS)
+    (tmp_path / "other").mkdir()
+    moved = data.rename(tmp_path / "other" / "data.xyz")
+    there, _ = cache.load([f"{moved}@:"], cache=place, **OPTIONS)
+    assert len(reads) == 1
+    assert [f.files for f in (first, again, there)] == [(str(data),), ("data.xyz",), (str(moved),)]
+    renamed = moved.rename(tmp_path / "b.xyz")
+    assert cache.load(renamed, cache=place, **OPTIONS)[0].group_names == ("b",)
+    assert len(reads) == 2
+
+
+def test_a_folder_with_systems(tmp_path, reads):
+    structures = trajectory(2)
+    for name in ("one", "two"):
+        system = tmp_path / "all" / name / "set.000"
+        system.mkdir(parents=True)
+        system.with_name("type.raw").write_text("\n".join(map(str, structures[0].numbers // 11)))
+        system.with_name("type_map.raw").write_text("Ne\nAr\n")
+        for key, values in (
+            ("coord", [a.positions.ravel() for a in structures]),
+            ("box", [np.ravel(a.cell) for a in structures]),
+            ("energy", [a.get_potential_energy() for a in structures]),
+        ):
+            np.save(system / f"{key}.npy", np.array(values))
+    first, _ = cache.load(tmp_path / "all", cache=tmp_path / "cache", **OPTIONS)
+    (tmp_path / "new").mkdir()
+    moved = (tmp_path / "all").rename(tmp_path / "new" / "all")
+    again, _ = cache.load(moved, cache=tmp_path / "cache", **OPTIONS)
+    assert len(reads) == 1
+    assert again.files == tuple(str(moved / name) for name in ("one", "two"))
+    assert again.group_names == first.group_names == ("one", "two")
+
+
+def test_what_was_not_used_for_longest_goes(data, tmp_path, reads, monkeypatch):
+    place = tmp_path / "cache"
+    (place / "of a user").mkdir(parents=True)
+    for k, cutoff in enumerate((3.0, 3.1, 3.2)):
+        cache.load(data, cache=place, elements=(18, 10), cutoff=cutoff)
+        for entry in cache.entries(place)[-1:]:
+            os.utime(Path(entry.folder, "description.json"), (k, k))
+    cache.load(data, cache=place, elements=(18, 10), cutoff=3.0)  # now the newest
+    sizes = {e.folder: e.bytes for e in cache.entries(place)}
+    assert len(sizes) == 3 and len(reads) == 3
+    monkeypatch.setenv("PWMLFF_CACHE_LIMIT", str(2.5 * max(sizes.values()) / 2**30))
+    cache.load(data, cache=place, elements=(18, 10), cutoff=3.3)
+    assert len(cache.entries(place)) == 2
+    for cutoff, count in ((3.0, 4), (3.3, 4), (3.1, 5)):
+        cache.load(data, cache=place, elements=(18, 10), cutoff=cutoff)
+        assert len(reads) == count
+    assert (place / "of a user").is_dir()
+
+
+def test_the_command_shows_and_clears(data, tmp_path):
+    place = tmp_path / "cache"
+    cache.load(data, cache=place, **OPTIONS)
+    (place / "of a user").mkdir()
+    words = ["data", "cache", "--folder", str(place)]
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    (entry,) = found["entries"]
+    files = [file for path in place.iterdir() for file in path.iterdir()]
+    assert entry["files"] == [str(data)]
+    assert entry["bytes"] == sum(file.stat().st_size for file in files)
+    assert "1 entry in" in CliRunner().invoke(app, [*words, "--clear"]).stdout
+    assert [path.name for path in place.iterdir()] == ["of a user"]
+    assert json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["entries"] == []
 
 
 def flipped(path):
@@ -184,6 +259,9 @@ def test_warnings_come_from_the_cache_too(data, tmp_path, caplog):
         cache.load(data, cache=tmp_path / "cache", **OPTIONS)
         (record,) = [r for r in caplog.records if r.levelno == logging.WARNING]
         assert "sign of the forces is wrong" in record.getMessage()
+        assert f"'{data}'" in record.getMessage() or "frame" not in record.getMessage()
+        (tmp_path / "new").mkdir(exist_ok=True)
+        data = data.rename(tmp_path / "new" / data.name)
 
 
 def test_no_edges_and_no_labels(tmp_path):

@@ -1,9 +1,11 @@
 """Training data ready for use, kept on disk by what it was made of.
 
 An entry is a folder of .npy files, which are mapped into memory, and a description with their
-checksums. Its name is a hash of the contents of the files and of all options, so nothing is ever
-out of date; an entry that is damaged or of another layout is made anew. Entries appear whole, by a
-rename, whoever else writes the same one. Where nothing can be written, work goes on without.
+checksums. Its name is a hash of the contents and the names of the files, wherever they lie, and of
+all options, so nothing is ever out of date; an entry that is damaged or of another layout is made
+anew. Entries appear whole, by a rename, whoever else writes the same one. Those that were not used
+for longest go when all are larger than the limit. Where nothing can be written, work goes on
+without.
 """
 
 from __future__ import annotations
@@ -12,20 +14,26 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
+from pwmlff.report import Failure
 from pwmlff.train import consistency, neighbors, readers
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.frames import Frames
@@ -34,18 +42,26 @@ from pwmlff.train.neighbors import Edges
 log = logging.getLogger(__name__)
 
 #: Of the entries; another one whenever a reader or the order of edges changes.
-LAYOUT = 1
+LAYOUT = 2
 AUTO, NONE = "auto", "none"  # the default place, no cache
 DESCRIPTION = "description.json"
 TEMPORARY = ".new-"
 ABANDONED = 24 * 3600.0  # seconds after which an entry that never got finished is removed
 BLOCK = 1 << 24  # bytes of a checksum
+#: Bytes that all entries may take, unless this variable says another number of GiB.
+LIMIT, LIMIT_VARIABLE = 8 << 30, "PWMLFF_CACHE_LIMIT"
+ENTRY = re.compile(r"[0-9a-f]{40}")  # name of an entry
 
 
 def place() -> Path:
     """Where entries are kept unless said otherwise: $XDG_CACHE_HOME/pwmlff or ~/.cache/pwmlff."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path("~/.cache").expanduser()) / "pwmlff"
+
+
+def folder_of(cache: str | PathLike[str]) -> Path:
+    """The folder that an option names."""
+    return place() if fspath(cache) == AUTO else Path(cache)
 
 
 def load(
@@ -85,12 +101,16 @@ def load(
         "group_by": group_by,
     }
     entry = damaged = None
+    paths: list[str] = []
     if cache is not None and fspath(cache) != NONE:
-        options["files"] = [[spec, _digest(readers.split(spec)[0])] for spec in specs]
+        split = [readers.split(spec) for spec in specs]
+        paths = [str(path) for path, _ in split]
+        # Their names count too, as those of groups come from them.
+        options["files"] = [[p.resolve().name, repr(wanted), _digest(p)] for p, wanted in split]
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
-        entry = (place() if fspath(cache) == AUTO else Path(cache)) / key
+        entry = folder_of(cache) / key
         damaged = _identity(entry)  # if it cannot be opened
-        kept = _opened(entry, options, threads)
+        kept = _opened(entry, options, paths, threads)
         if kept is not None:
             return _announced(*kept)
     frames = readers.read(specs, format, group_by)
@@ -99,7 +119,7 @@ def load(
     for array in (*_arrays(frames).values(), *_arrays(edges).values()):
         array.flags.writeable = False
     if entry is not None:
-        _keep(entry, options, frames, edges, found, damaged)
+        _keep(entry, options, paths, frames, edges, found, damaged)
     return _announced(frames, edges, found)
 
 
@@ -143,7 +163,7 @@ def _described(array: np.ndarray, pool: ThreadPoolExecutor) -> list[Any]:
 
 
 def _opened(
-    entry: Path, options: Mapping[str, Any], threads: int | None
+    entry: Path, options: Mapping[str, Any], paths: Sequence[str], threads: int | None
 ) -> tuple[Frames, Edges, list[tuple[bool, str]]] | None:
     """An entry, or None where there is none that can be trusted."""
     try:
@@ -169,19 +189,40 @@ def _opened(
         frames = Frames(
             **subset("frames.", arrays),
             group_names=tuple(description["group_names"]),
-            files=tuple(description["files"]),
+            files=_moved(description["files"], description["paths"], paths),
         )
         edges = Edges(**subset("edges.", arrays), cutoff=float(description["cutoff"]))
-        found = [(bool(warning), str(text)) for warning, text in description["findings"]]
+        moved = list(zip(map(repr, description["files"]), map(repr, frames.files), strict=True))
+        found = []
+        for warning, text in description["findings"]:
+            for old, new in moved:
+                text = text.replace(old, new)  # noqa: PLW2901
+            found.append((bool(warning), text))
+        with suppress(OSError):
+            os.utime(entry / DESCRIPTION)  # when it was used last
     except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
         log.warning("the cache '%s' is damaged (%s): it is made anew", entry, error)
         return None
     return frames, edges, found
 
 
+def _moved(files: Sequence[str], before: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
+    """Names of files, or of systems in folders, where they lie now."""
+    result = []
+    for name in files:
+        for old, new in zip(before, paths, strict=True):
+            if Path(name).is_relative_to(old):
+                result.append(str(Path(new, Path(name).relative_to(old))))
+                break
+        else:
+            raise ValueError(f"'{name}' is none of {before}")
+    return tuple(result)
+
+
 def _keep(
     entry: Path,
     options: Mapping[str, Any],
+    paths: Sequence[str],
     frames: Frames,
     edges: Edges,
     found: Sequence[tuple[bool, str]],
@@ -206,11 +247,13 @@ def _keep(
             "arrays": described,
             "group_names": frames.group_names,
             "files": frames.files,
+            "paths": paths,
             "cutoff": edges.cutoff,
             "findings": found,
         }
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
         _put(folder, entry, damaged)
+        _shrink(entry)
     except OSError as error:
         log.warning(
             "cannot keep the training data in '%s': %s; going on without a cache",
@@ -260,3 +303,121 @@ def _clean(parent: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
         except FileNotFoundError:
             continue
+
+
+# ---- how large it is
+
+
+def limit() -> int:
+    """Bytes that all entries may take.
+
+    Raises:
+        Failure: the environment says no number.
+    """
+    text = os.environ.get(LIMIT_VARIABLE)
+    if not text:
+        return LIMIT
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise Failure(f"{LIMIT_VARIABLE} is '{text}', expected a number of GiB like 8")
+    return int(value * (1 << 30))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One set of training data that is kept."""
+
+    folder: str
+    files: tuple[str, ...]
+    bytes: int
+    used: float  # when it was last, in seconds since 1970
+
+
+def entries(folder: Path) -> list[Entry]:
+    """What is kept in a folder, that which was not used for longest first."""
+    result = []
+    for path in folder.glob("*"):
+        if not ENTRY.fullmatch(path.name):
+            continue
+        # Another process may remove it meanwhile, and a damaged one counts too.
+        with suppress(OSError):
+            description = path / DESCRIPTION
+            used = (description if description.exists() else path).stat().st_mtime
+            size = sum(file.stat().st_size for file in path.iterdir())
+            result.append(Entry(str(path), _files(description), size, used))
+    return sorted(result, key=lambda entry: entry.used)
+
+
+def _files(description: Path) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads(description.read_text(encoding="utf-8"))["files"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return ()
+
+
+def _shrink(newest: Path) -> None:
+    """Remove entries that were not used for longest until all are within the limit, but not one."""
+    kept = entries(newest.parent)
+    total = sum(entry.bytes for entry in kept)
+    most = limit()
+    for entry in kept:
+        if total <= most:
+            return
+        if Path(entry.folder) != newest:
+            shutil.rmtree(entry.folder, ignore_errors=True)
+            total -= entry.bytes
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to do with the cache."""
+
+    folder: str = AUTO
+    clear: bool = False
+
+
+@dataclass(frozen=True)
+class CacheReport:
+    """What is in the cache, or what was removed from it."""
+
+    folder: str
+    limit: int
+    cleared: bool
+    entries: list[Entry]
+
+    ok = True
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def show(self) -> RenderableType:
+        """A row for each entry."""
+        table = Table("files", "MiB", "last used", box=None)
+        for entry in self.entries:
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+            table.add_row(Text(", ".join(entry.files)), f"{entry.bytes / 2**20:.1f}", when)
+        total = sum(entry.bytes for entry in self.entries) / 2**20
+        what = "removed" if self.cleared else f"of at most {self.limit / 2**20:.0f}"
+        noun = "entry" if len(self.entries) == 1 else "entries"
+        text = f"{len(self.entries)} {noun} in {self.folder}, {total:.1f} MiB {what}"
+        return Group(*([table] if self.entries else []), Text(text))
+
+
+def survey(options: Options) -> CacheReport:
+    """Look what is in the cache, and remove it where that is asked for.
+
+    Raises:
+        Failure: an entry cannot be removed.
+    """
+    folder = folder_of(options.folder)
+    found = entries(folder)
+    for entry in found if options.clear else ():
+        try:
+            shutil.rmtree(entry.folder)
+        except OSError as error:
+            raise Failure(f"cannot remove '{entry.folder}': {error.strerror or error}") from error
+    return CacheReport(str(folder), limit(), options.clear, found)
