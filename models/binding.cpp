@@ -36,11 +36,13 @@
 #include "verification.h"
 
 #include "common/op.h"
+#include "common/threads.h"
 
 #include <torch/custom_class.h>
 
 #include <algorithm>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 
 namespace pwmlff::models {
@@ -97,6 +99,7 @@ class ModelBinding : public torch::CustomClassHolder {
   void set_neighbors(const Tensor &species, const Tensor &first, const Tensor &candidate,
                      const Tensor &home)
   {
+    const pwmlff::OneCaller caller(in_use, "Model");
     const std::int64_t nrows = species.numel();
     const auto nspecies = static_cast<std::int64_t>(model->info().atom_type.size());
     check_array("species", species, at::kInt, {nrows});
@@ -117,6 +120,7 @@ class ModelBinding : public torch::CustomClassHolder {
                                                                       bool want_atom_virial,
                                                                       bool want_centroid_virial)
   {
+    const pwmlff::OneCaller caller(in_use, "Model");
     const std::int64_t nrows = neighbors.nrows(), ncenters = neighbors.ncenters();
     check_array("x", x, at::kDouble, {nrows, 3});
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
@@ -164,6 +168,7 @@ class ModelBinding : public torch::CustomClassHolder {
     TORCH_CHECK_VALUE(false, text);
   }
 
+  std::mutex in_use;
   std::unique_ptr<Model> model;
   Neighbors neighbors;
 };

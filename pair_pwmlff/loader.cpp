@@ -25,9 +25,16 @@ namespace pair_pwmlff {
 namespace {
 
 using CreatePair = void *(void *, const char *);
+using Release = const char *();
 
 constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
+// What that is linked to, each after those that it needs itself.
+constexpr const char *SISTER_LIBRARIES[] = {
+    "libpwmlff_archive-" PWMLFF_VERSION ".so", "libpwmlff_placement-" PWMLFF_VERSION ".so",
+    "libpwmlff_kernels-" PWMLFF_VERSION ".so", "libpwmlff_models-" PWMLFF_VERSION ".so"};
+constexpr const char *KERNELS = "libpwmlff_kernels";
+constexpr const char *RELEASE_SYMBOL = "pwmlff_release";
 constexpr const char *STYLE_SYMBOL = "pwmlff_create_pair";
 constexpr const char *TIMEOUT_VARIABLE = "PWMLFF_LOAD_TIMEOUT";
 constexpr double LOAD_TIMEOUT = 60.0;                             // seconds
@@ -103,6 +110,47 @@ void *open_library(const fs::path &path)
   return handle;
 }
 
+// The libraries of this process whose names begin like this.
+std::vector<fs::path> loaded_libraries(const std::string &name)
+{
+  std::vector<fs::path> paths;
+  const auto visit = [&](const char *path) {
+    if (fs::path(path).filename().string().rfind(name, 0) == 0) paths.emplace_back(path);
+  };
+  dl_iterate_phdr(
+      [](dl_phdr_info *library, std::size_t, void *data) {
+        (*static_cast<decltype(visit) *>(data))(library->dlpi_name);
+        return 0;
+      },
+      const_cast<void *>(static_cast<const void *>(&visit)));
+  return paths;
+}
+
+// torch knows one library that registers our operators. Another copy of the same release serves
+// this style too, as where Python has imported pwmlff.kernels; the system would take any for ours.
+void require_same_release()
+{
+  for (const fs::path &path : loaded_libraries(KERNELS)) {
+    void *const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    const auto release =
+        reinterpret_cast<Release *>(handle ? dlsym(handle, RELEASE_SYMBOL) : nullptr);
+    const std::string found = release ? release() : "another release";
+    if (found != PWMLFF_RELEASE)
+      throw std::runtime_error("this process has " + path.string() + " of " + found +
+                               " already, and " + plugin_folder().string() +
+                               " is " PWMLFF_RELEASE
+                               ": use one of them here (import pwmlff and plugin load would have "
+                               "to be of one installation), or two processes");
+  }
+}
+
+// By their paths, so that none of these names is found elsewhere, as in LD_LIBRARY_PATH.
+void open_sisters()
+{
+  for (const char *const name : SISTER_LIBRARIES)
+    if (loaded_libraries(name).empty()) open_library(plugin_folder() / name);
+}
+
 CreatePair *open_style()
 {
   const fs::path torch = torch_folder();
@@ -113,7 +161,9 @@ CreatePair *open_style()
                              ", but the plugin was compiled against torch " PWMLFF_TORCH_VERSION
                              ": install that release, or reinstall pair-pwmlff against this one "
                              "(torch " PWMLFF_TORCH_RANGE " are supported)");
+  require_same_release();
   use_blas_of_torch(open_library(torch / TORCH_LIBRARY));
+  open_sisters();
   void *symbol = dlsym(open_library(plugin_folder() / STYLE_LIBRARY), STYLE_SYMBOL);
   if (!symbol)
     throw std::runtime_error(std::string("no ") + STYLE_SYMBOL + " in " + STYLE_LIBRARY +

@@ -15,17 +15,18 @@ ROOT = Path(__file__).resolve().parents[1]
 def compiled(source: str, folder: Path, *options: str) -> Path:
     """Compile tests/<source> against the installed libraries, to a program or what options say."""
     program = folder / Path(source).stem
-    base, ours = Path(torch.__file__).parent, Path(plugin.library()).parent
+    base, ours = Path(torch.__file__).parent, plugin.library()
     includes = [base / "include", base / "include/torch/csrc/api/include", ".", "kernels"]
     libraries = [
-        ours / f"libpwmlff_{name}.so" for name in ("archive", "kernels", "models", "placement")
+        plugin.sister(ours, f"pwmlff_{name}")
+        for name in ("archive", "kernels", "models", "placement")
     ]
     subprocess.run(
         [
             "c++", "-std=c++20", "-O0", *options, f"tests/{source}", "-o", program,
             *[f"-I{folder}" for folder in includes],
             *libraries, base / "lib/libtorch_cpu.so", base / "lib/libc10.so",
-            f"-Wl,-rpath,{ours}:{base / 'lib'}", "-ldl",
+            f"-Wl,-rpath,{Path(ours).parent}:{base / 'lib'}", "-ldl",
         ],
         cwd=ROOT, check=True,
     )  # fmt: skip

@@ -39,6 +39,7 @@
 #include "binding.h"
 
 #include "../common/op.h"
+#include "../common/threads.h"
 #include "archive/model_archive.h"
 #include "cpu/engine.h"
 #include "cpu/instruction_set.h"
@@ -48,6 +49,7 @@
 #include <torch/script.h>
 
 #include <fstream>
+#include <mutex>
 #include <sstream>
 
 namespace pwmlff {
@@ -92,6 +94,7 @@ class DPEngineBinding : public torch::CustomClassHolder {
       const Tensor &x, const Tensor &species, const Tensor &first, const Tensor &candidate,
       std::int64_t nthreads, bool want_atom_virial, bool want_centroid_virial)
   {
+    const OneCaller caller(in_use, "DPEngine");
     const std::int64_t nrows = x.dim() == 2 ? x.size(0) : -1;
     const std::int64_t nspecies = engine.network().nspecies();
     check_array("x", x, at::kDouble, {nrows, 3});
@@ -132,6 +135,7 @@ class DPEngineBinding : public torch::CustomClassHolder {
   std::string isa() const { return engine.isa(); }
 
  private:
+  std::mutex in_use;
   DPEngine engine;
   DPOutput output;
 };

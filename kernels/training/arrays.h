@@ -5,6 +5,8 @@
 #ifndef PWMLFF_TRAINING_ARRAYS_H
 #define PWMLFF_TRAINING_ARRAYS_H
 
+#include "common/threads.h"
+
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -69,7 +71,8 @@ template <class Work> void parallel_for(std::size_t n, int nthreads, const Work 
 {
   const OneThread one;
   std::exception_ptr error;
-#pragma omp parallel for num_threads(nthreads) schedule(dynamic, 1) if (nthreads > 1)
+#pragma omp parallel for num_threads(usable_threads(nthreads)) \
+    schedule(dynamic, 1) if (nthreads > 1)
   for (std::ptrdiff_t k = 0; k < static_cast<std::ptrdiff_t>(n); ++k) try {
       const at::AutoDispatchBelowADInplaceOrView guard;
       work(static_cast<std::size_t>(k));

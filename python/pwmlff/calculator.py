@@ -23,7 +23,7 @@ from ase.calculators.calculator import Calculator as AseCalculator
 from ase.calculators.calculator import Parameters, all_changes, register_calculator_class
 from ase.stress import full_3x3_to_voigt_6_stress
 
-from pwmlff.engine import choose
+from pwmlff.engine import OneAtATime, choose
 
 VOIGT_OF_LAMMPS = [0, 1, 2, 5, 4, 3]  # xx yy zz xy xz yz -> xx yy zz yz xz xy
 
@@ -48,8 +48,12 @@ class Calculator(AseCalculator):
     These are the calculator's `parameters`, which ase writes into its trajectories and databases;
     `set` opens the file anew, and `Calculator(**other.todict())` is the same calculator again.
 
+    Threads may share one: they take turns. A copy shares the opened file, a pickled one opens it
+    again. In a child of os.fork, as of multiprocessing.Pool on most systems, it computes with one
+    thread, whose results are the same; on a GPU it says that it cannot.
+
     Raises:
-        pwmlff.report.Failure: the file cannot be used.
+        pwmlff.report.Failure: the file cannot be used, or a parameter is out of its range.
         TypeError: a parameter of another name.
         ValueError: when computing, for an element that does not take part, an atom with more
             neighbors than the model allows, a position, cell, energy or force that is not finite,
@@ -81,6 +85,7 @@ class Calculator(AseCalculator):
         device: str = "cpu",
         **kwargs: Any,
     ) -> None:
+        self._lock = OneAtATime()
         super().__init__(  # type: ignore[no-untyped-call]  # of ase
             model=model,
             engine=engine,
@@ -102,15 +107,16 @@ class Calculator(AseCalculator):
             kwargs["model"] = fspath(kwargs["model"])
         if kwargs.get("elements") is not None:
             kwargs["elements"] = [int(z) for z in kwargs["elements"]]
-        previous = Parameters(self.parameters)
-        try:
-            changed: dict[str, Any] = super().set(**kwargs)  # type: ignore[no-untyped-call]
-            if changed:
-                self._open()
-        except BaseException:
-            self.parameters = previous
-            raise
-        return changed
+        with self._lock:
+            previous = Parameters(self.parameters)
+            try:
+                changed: dict[str, Any] = super().set(**kwargs)  # type: ignore[no-untyped-call]
+                if changed:
+                    self._open()
+            except BaseException:
+                self.parameters = previous
+                raise
+            return changed
 
     def _open(self) -> None:
         """Open the file with the engine that the parameters ask for."""
@@ -128,6 +134,11 @@ class Calculator(AseCalculator):
         own = ["stresses"] if self._choice.engine.has_atom_virial else []
         self.implemented_properties = [*type(self).implemented_properties, *own]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has parameters, results and a lock of its own."""
+        own = {"parameters": Parameters(self.parameters), "results": dict(self.results)}
+        return {**self.__dict__, **own, "_lock": OneAtATime()}
+
     @property
     def engine(self) -> str:
         """Name of the engine that runs."""
@@ -138,6 +149,13 @@ class Calculator(AseCalculator):
         """Why that is not the fused engine; empty where it is, or was not asked for."""
         return self._choice.reason
 
+    def get_property(
+        self, name: str, atoms: Atoms | None = None, allow_calculation: bool = True
+    ) -> Any:
+        """A result by its name; ase asks for all of them by this."""
+        with self._lock:
+            return super().get_property(name, atoms, allow_calculation)  # type: ignore[no-untyped-call]
+
     def calculate(
         self,
         atoms: Atoms | None = None,
@@ -145,23 +163,24 @@ class Calculator(AseCalculator):
         system_changes: Sequence[str] = all_changes,
     ) -> None:
         """Compute all properties, stresses of atoms only where they are wanted; ase calls this."""
-        super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]  # of ase
-        self.results = {}  # none of the last structure, should this one be refused
-        structure: Atoms | None = self.atoms
-        if structure is None:
-            raise ValueError("found no structure to evaluate, expected atoms: calculate(atoms)")
-        found = self._choice.engine(structure, atom_virial="stresses" in properties)
-        self.results = {
-            "energy": found.energy,
-            "free_energy": found.energy,
-            "energies": found.atom_energy,
-            "forces": found.forces,
-        }
-        if structure.cell.rank == 3:  # stress is per volume
-            volume = structure.get_volume()
-            self.results["stress"] = -full_3x3_to_voigt_6_stress(found.virial) / volume
-            if found.atom_virial is not None:
-                self.results["stresses"] = -found.atom_virial[:, VOIGT_OF_LAMMPS] / volume
+        with self._lock:
+            super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]  # of ase
+            self.results = {}  # none of the last structure, should this one be refused
+            structure: Atoms | None = self.atoms
+            if structure is None:
+                raise ValueError("found no structure to evaluate, expected atoms: calculate(atoms)")
+            found = self._choice.engine(structure, atom_virial="stresses" in properties)
+            self.results = {
+                "energy": found.energy,
+                "free_energy": found.energy,
+                "energies": found.atom_energy,
+                "forces": found.forces,
+            }
+            if structure.cell.rank == 3:  # stress is per volume
+                volume = structure.get_volume()
+                self.results["stress"] = -full_3x3_to_voigt_6_stress(found.virial) / volume
+                if found.atom_virial is not None:
+                    self.results["stresses"] = -found.atom_virial[:, VOIGT_OF_LAMMPS] / volume
 
 
 register_calculator_class(Calculator.name, Calculator)

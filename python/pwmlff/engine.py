@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import os
 import re
+import threading
+import weakref
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from ase import Atoms
 
 from pwmlff import devices, model_file, plugin, reference
 from pwmlff.report import Failure, last_line
-from pwmlff.structures import neighbor_list, require_finite, require_usable
+from pwmlff.structures import cells_away, neighbor_list, require_finite, require_usable
 
 #: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
 TENSOR = np.array([[0, 3, 4], [6, 1, 5], [7, 8, 2]])
@@ -81,7 +82,10 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """Atoms and those of their periodic images that are neighbors, as NativeModel wants them."""
+    """Atoms and those of their periodic images that are neighbors, as NativeModel wants them.
+
+    All stand inside the cell or near it, wherever the structure has its atoms.
+    """
 
     x: torch.Tensor  # [nrows, 3]
     species: torch.Tensor  # int32 [nrows] index into the model's elements, or -1
@@ -89,7 +93,8 @@ class Rows:
     candidate: torch.Tensor  # int32
     home: torch.Tensor  # int32 [nrows] the atom that a row is, or is an image of
     atom: np.ndarray  # [nrows] the same; the first n are the atoms
-    image: np.ndarray  # [nrows, 3] in cell vectors
+    image: np.ndarray  # [nrows, 3] from where the structure has that atom, in cell vectors
+    natoms: int
 
     @classmethod
     def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> Rows:
@@ -97,7 +102,14 @@ class Rows:
         species = np.full(len(atoms), -1)
         for index, number in enumerate(elements):
             species[atoms.numbers == number] = index
-        i, j, image = neighbor_list("ijS", atoms, reach, species + 1)
+        cells = cells_away(atoms)
+        wrapped = Atoms(
+            atoms.numbers,
+            atoms.positions - cells @ np.asarray(atoms.cell),
+            cell=atoms.cell,
+            pbc=atoms.pbc,
+        )
+        i, j, image = neighbor_list("ijS", wrapped, reach, species + 1)
         keep = species[j] >= 0
         i, j, image = i[keep], j[keep], image[keep]
         is_image = image.any(axis=1)
@@ -106,7 +118,7 @@ class Rows:
         row[is_image] = len(atoms) + which.ravel()
         counts = np.bincount(i * len(elements) + species[j], minlength=len(atoms) * len(elements))
         atom = np.r_[np.arange(len(atoms)), ghosts[:, 0]].astype(int)
-        image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]]
+        image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]] - cells[atom]
         return cls(
             torch.from_numpy(atoms.positions[atom] + image @ np.asarray(atoms.cell)),
             torch.from_numpy(species[atom].astype(np.int32)),
@@ -115,6 +127,7 @@ class Rows:
             torch.from_numpy(atom.astype(np.int32)),
             atom,
             image,
+            len(atoms),
         )
 
     def moved(self, atoms: Atoms) -> Rows:
@@ -124,8 +137,7 @@ class Rows:
 
     def fold(self, values: torch.Tensor) -> np.ndarray:
         """Sum over the images of each atom, [nrows, k] -> [n, k]."""
-        natoms = int((self.image == 0).all(axis=1).sum())
-        folded = np.zeros((natoms, values.shape[1]))
+        folded = np.zeros((self.natoms, values.shape[1]))
         np.add.at(folded, self.atom, values.numpy())
         return folded
 
@@ -147,10 +159,111 @@ def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], which
 
 
+class OneAtATime:
+    """A lock for a `with`. In a forked child it is open: who held it is in the parent alone."""
+
+    def __init__(self) -> None:
+        self.forks = 0  # since this was made
+        self._lock = threading.RLock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        """Wait for other threads."""
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        """Let the next thread in."""
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is another lock."""
+        return OneAtATime, ()
+
+    def renew(self) -> None:
+        """Open it in a child."""
+        self.forks += 1
+        self._lock = threading.RLock()
+
+
+_locks: weakref.WeakSet[OneAtATime] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for lock in _locks:
+        lock.renew()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+class OpenModel:
+    """A model file that was opened, for the engines that share it: threads take turns.
+
+    Args:
+        path: a model file.
+        engine: auto, fused or torchscript.
+        precision: of the fused engine.
+        present: [species of the file] whether it takes part.
+        device: "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        Failure: what is asked for cannot run the file.
+    """
+
+    def __init__(
+        self, path: str, engine: str, precision: str, present: list[int], device: str
+    ) -> None:
+        self._arguments = path, engine, precision, present, device
+        self.device, (gpu, demanded) = device, usable_gpu(device)
+        self.on_gpu = gpu >= 0
+        try:
+            import pwmlff.kernels  # noqa: PLC0415  what the library with models needs
+
+            library = plugin.in_process("pwmlff_models") or plugin.sister(
+                plugin.library() or pwmlff.kernels.LIBRARY, "pwmlff_models"
+            )
+            torch.ops.load_library(library)
+            self.core = torch.classes.pwmlff.Model(path, engine, precision, present, gpu, demanded)
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            raise Failure(last_line(error)) from error
+        self.lock = OneAtATime()
+        self._sent: tuple[torch.Tensor, int] | None = None  # the candidates that the model has
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the file once more, in another process."""
+        return OpenModel, self._arguments
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpenModel:
+        """Shared by copies: it keeps nothing of a structure."""
+        return self
+
+    def evaluate(self, rows: Rows, nthreads: int, atom_virial: bool) -> tuple[Any, ...]:
+        """Energy, energies of atoms, forces of rows, virial and, where wanted, virials of rows.
+
+        Raises:
+            Failure: the model is on a GPU, and this process was forked after it was opened.
+        """
+        with self.lock:
+            if self.on_gpu and self.lock.forks:
+                raise Failure(
+                    f"the model was opened on device '{self.device}' before this process was "
+                    "forked, which GPUs do not outlive; start processes by "
+                    "multiprocessing.get_context('spawn'), or open the model in them alone"
+                )
+            candidate, forks = self._sent or (None, 0)
+            if candidate is not rows.candidate or forks != self.lock.forks:  # moved() keeps it
+                self._sent = None
+                self.core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
+                self._sent = rows.candidate, self.lock.forks
+            found: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, atom_virial)
+            return found[:5]
+
+
 class NativeModel:
     """What pair_style pwmlff runs.
 
-    Neighbors are looked for anew when an atom has moved by half the skin.
+    Neighbors are looked for anew when an atom has moved by half the skin. Threads that share one
+    take turns; a copy shares the opened file, and a pickled one opens it again.
 
     Args:
         path: a model file.
@@ -178,39 +291,27 @@ class NativeModel:
         device: str = "cpu",
     ) -> None:
         present = [int(z in elements) for z in info.atom_type]
-        try:
-            import pwmlff.kernels  # noqa: PLC0415  what the library with models needs
-
-            library = plugin.library() or pwmlff.kernels.LIBRARY
-            torch.ops.load_library(Path(library).with_name("libpwmlff_models.so"))
-            self._core = torch.classes.pwmlff.Model(
-                fspath(path), engine, precision, present, *usable_gpu(device)
-            )
-        except (ImportError, OSError, RuntimeError, ValueError) as error:
-            raise Failure(last_line(error)) from error
-        self.name: str = self._core.name()
-        self.passed_over: str = self._core.passed_over()
-        self.description: str = self._core.description().removesuffix(f" ({self.passed_over})")
-        self.has_atom_virial: bool = self._core.has_atom_virial()
+        self._model = OpenModel(fspath(path), engine, precision, present, device)
+        core = self._model.core
+        self.name: str = core.name()
+        self.passed_over: str = core.passed_over()
+        self.description: str = core.description().removesuffix(f" ({self.passed_over})")
+        self.has_atom_virial: bool = core.has_atom_virial()
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
         self.nthreads, self.skin = nthreads, skin
         self.built: tuple[Atoms, Rows] | None = None  # the structure that rows were made for
-        self._sent: list[torch.Tensor] = []  # the candidates that the model has
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is for another structure."""
+        return {**self.__dict__, "built": None}
 
     def another(self) -> NativeModel:
         """The same model, not loaded again, for another structure, whose neighbors it keeps."""
-        other = copy(self)
-        other.built = None
-        return other
+        return copy(self)
 
     def compute(self, rows: Rows, atom_virial: bool) -> tuple[Any, ...]:
-        """Energy, energies of atoms, forces of rows, virial and, where wanted, virials of rows."""
-        if not self._sent or self._sent[0] is not rows.candidate:  # moved() keeps it
-            self._sent.clear()
-            self._core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
-            self._sent.append(rows.candidate)
-        found: tuple[Any, ...] = self._core.evaluate(rows.x, self.nthreads, atom_virial)
-        return found[:5]
+        """What :meth:`OpenModel.evaluate` gives."""
+        return self._model.evaluate(rows, self.nthreads, atom_virial)
 
     def rows(self, atoms: Atoms) -> Rows:
         """Rows that hold for the structure as it is now."""
@@ -237,8 +338,9 @@ class NativeModel:
         require_usable(atoms, self.cutoff + self.skin)
         if len(atoms) == 0:
             return Evaluation.of_nothing()
-        rows = self.rows(atoms)
-        energy, atom_energy, force, virial, virials = self.compute(rows, atom_virial)
+        with self._model.lock:
+            rows = self.rows(atoms)
+            energy, atom_energy, force, virial, virials = self.compute(rows, atom_virial)
         return Evaluation(
             energy,
             atom_energy.numpy(),
@@ -254,13 +356,27 @@ class Reference:
     name = description = "reference"
     has_atom_virial = False
 
-    def __init__(self, module: torch.jit.ScriptModule, elements: Sequence[int]) -> None:
-        self.module, self.elements = module, list(elements)
+    def __init__(
+        self, path: str | PathLike[str], module: torch.jit.ScriptModule, elements: Sequence[int]
+    ) -> None:
+        self.path, self.module, self.elements = fspath(path), module, list(elements)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Reference:
+        """Shared by copies: it keeps nothing of a structure."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the file once more, in another process."""
+        return _reference, (self.path, self.elements)
 
     def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
         """Evaluate a structure."""
         result = reference.evaluate(self.module, atoms, self.elements)
         return Evaluation(result.energy, result.atom_energy, result.forces, result.virial)
+
+
+def _reference(path: str, elements: Sequence[int]) -> Reference:
+    return Reference(path, model_file.open_model(path)[0], elements)
 
 
 def require_elements(atoms: Atoms, elements: Sequence[int]) -> None:
@@ -310,6 +426,10 @@ def choose(
         raise Failure(f"engine is '{engine}', expected one of {', '.join(ENGINES)}")
     if precision not in PRECISIONS:
         raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
+    if not (math.isfinite(skin) and skin >= 0.0):
+        raise Failure(f"skin is {skin}, expected a distance of at least 0")
+    if nthreads < 1:
+        raise Failure(f"nthreads is {nthreads}, expected at least 1")
     module = None
     if engine == "reference":
         module, info = model_file.open_model(path)
@@ -323,7 +443,7 @@ def choose(
     if unknown or not chosen:
         raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
     if module is not None:
-        return Choice(Reference(module, chosen), info)
+        return Choice(Reference(path, module, chosen), info)
     native = NativeModel(path, info, engine, precision, chosen, nthreads, skin, device)
     return Choice(native, info, native.passed_over)
 

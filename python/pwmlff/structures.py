@@ -22,7 +22,8 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
     Raises:
         ValueError: a position or the cell is not finite, a periodic direction has no cell vector,
             or the cell is so thin, for the cutoff or beside its length, that a million images of
-            an atom would have to be looked at, or the structure is a million million cutoffs long.
+            an atom would have to be looked at, or the structure is a million million cutoffs long,
+            or as far from the origin.
     """
     bad = np.flatnonzero(~np.isfinite(atoms.positions).all(axis=1))
     if len(bad):
@@ -53,6 +54,24 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
             f"the structure is {thickness.max():.3g} long, expected at most {LONGEST:g} times the "
             f"cutoff of {cutoff:g}; look at the units, or for a time step that is too long"
         )
+    far = np.flatnonzero((np.abs(atoms.positions) > LONGEST * cutoff).any(axis=1))
+    if len(far):
+        raise ValueError(
+            f"atom {far[0]} is at {atoms.positions[far[0]].tolist()}, expected at most {LONGEST:g} "
+            f"times the cutoff of {cutoff:g} from the origin, as rounding leaves too few digits "
+            "beyond; wrap the atoms into the cell while they still have them"
+        )
+
+
+def cells_away(atoms: Atoms) -> np.ndarray:
+    """How many cell vectors each atom is away from the cell, along periodic directions, [n, 3].
+
+    Raises:
+        numpy.linalg.LinAlgError: a structure that :func:`require_usable` refuses.
+    """
+    cell = np.where(atoms.pbc[:, None], np.asarray(atoms.cell), 0.0)
+    inverse = np.linalg.inv(complete_cell(cell))
+    return np.where(atoms.pbc, np.floor(atoms.positions @ inverse), 0.0).astype(np.int64)
 
 
 def neighbor_list(
@@ -87,14 +106,15 @@ def neighbor_list(
     # Half of the list, mirrored: two thirds of the time of the full one.
     box, reach, _ = _search_space(atoms, cutoff)
     search = vesin.NeighborList(cutoff=reach, full_list=False, n_threads=threads)
-    found = search.compute(atoms.positions, box, True, "PSdD", copy=False)
+    # vesin counts cells in 32 bits; images of wrapped atoms are few, which helps the sorting too.
+    home = np.floor(atoms.positions @ np.linalg.inv(box)).astype(np.int64)
+    found = search.compute(atoms.positions - home @ box, box, True, "PSdD", copy=False)
     if reach > cutoff:
         found = [a[found[2] < cutoff] for a in found]
     pairs, image, d, rij = found
     i, j = pairs.astype(np.int64).T
-    # Images of wrapped atoms, which differ from those by a constant for each i and j, are few.
-    home = np.floor(atoms.positions @ np.linalg.inv(box)).astype(np.int64)
-    steps = image + home[j] - home[i]
+    steps = image.astype(np.int64)
+    image = steps + home[i] - home[j]
     wide = 2 * np.abs(steps).max(axis=0, initial=0) + 1
     place = (steps[:, 0] * wide[1] + steps[:, 1]) * wide[2] + steps[:, 2]
     i, j, place = np.r_[i, j], np.r_[j, i], np.r_[place, -place]
@@ -106,7 +126,7 @@ def neighbor_list(
         "j": lambda: j[order],
         "d": lambda: np.r_[d, d][order],
         "D": lambda: np.r_[rij, -rij].take(order, axis=0),
-        "S": lambda: np.r_[image, -image].astype(np.int64).take(order, axis=0),
+        "S": lambda: np.r_[image, -image].take(order, axis=0),
     }
     return [arrays[q]() for q in quantities]
 

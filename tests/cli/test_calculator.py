@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
 import platform
+import signal
 import subprocess
 import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -19,7 +26,7 @@ from ase.md.verlet import VelocityVerlet
 from ase.stress import full_3x3_to_voigt_6_stress
 
 from edge_models import MessagePassing
-from harness import ON_DEVICE
+from harness import ON_DEVICE, TIMEOUT
 from pwmlff import Calculator
 from pwmlff.reference import evaluate
 from pwmlff.report import Failure
@@ -368,6 +375,176 @@ def test_set(calculator, tmp_path):
         Calculator(tmp_path / "model.pt", cutoff=3.0)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_atoms_cells_away(calculator, engine):
+    """More cells than 32 bits count; of lengths by which positions are moved without rounding."""
+    atoms = crystal(2)
+    atoms.set_cell([8.0, 16.0, 8.0])
+    atoms.positions = np.round(atoms.positions * 2**14) / 2**14 * 0.75
+    model = BINARY.model()
+    calc = calculator(model, **ENGINES[engine])
+    energy, forces = calc.get_property("energy", atoms), calc.get_property("forces", atoms)
+    moved = atoms.copy()
+    for k, (axis, cells) in enumerate(((0, 2**31 + 5), (2, -(2**31)), (1, 2**29), (0, -1))):
+        moved.positions[7 * k] += cells * atoms.cell[axis]
+    for structure, tolerance in ((moved, 1e-8), (atoms, 1e-8)):
+        assert calc.get_property("energy", structure) == pytest.approx(energy, rel=1e-9)
+        found = calc.get_property("forces", structure)
+        np.testing.assert_allclose(found, forces, rtol=0, atol=tolerance)
+    moved.positions[3, 0] = 1e15
+    with pytest.raises(ValueError, match=r"atom 3 is at .* wrap the atoms into the cell"):
+        calc.get_property("energy", moved)
+
+
+def test_ghosts_do_not_grow_in_a_run(calculator):
+    """Atoms that have left their cell need no more images than those inside."""
+    atoms = BINARY.atoms()
+    calc = calculator(BINARY.model(), engine="fused")
+    calc.get_property("energy", atoms)
+    inside = len(calc._choice.engine.built[1].x)
+    atoms.positions += np.random.default_rng(0).integers(-9, 9, (len(atoms), 3)) @ atoms.cell
+    calc.get_property("energy", atoms)
+    assert len(calc._choice.engine.built[1].x) == inside
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("what", ["calculator", "engine"])
+def test_shared_by_threads(calculator, engine, what):
+    """Each of many threads gets the energies and forces of its own structures."""
+    structures = [BINARY.atoms(seed) for seed in range(16)]
+    for k, atoms in enumerate(structures):
+        del atoms[: k % 3]
+    calc = calculator(BINARY.model(), **ENGINES[engine])
+    wanted = [
+        (calc.get_property("energy", atoms), calc.get_property("forces", atoms))
+        for atoms in structures
+    ]
+    ready = threading.Barrier(8)
+
+    def work(thread: int) -> int:
+        ready.wait()
+        wrong = 0
+        for k in np.random.default_rng(thread).permutation(len(structures)):
+            energy, forces = wanted[k]
+            if what == "engine":
+                result = calc._choice.engine(structures[k])
+                found, found_forces = result.energy, result.forces
+            else:
+                found = calc.get_property("energy", structures[k])
+                found_forces = calc.get_property("forces", structures[k])
+            same = found_forces.shape == forces.shape and np.allclose(found_forces, forces)
+            wrong += not (same and abs(found - energy) < 1e-8)
+        return wrong
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(work, range(8))) == [0] * 8
+    finally:
+        sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))]
+)
+def test_copies(calculator, engine, copied, tmp_path):
+    """A copy gives the same, and goes its own way then."""
+    atoms = BINARY.atoms()
+    atoms.calc = calc = calculator(BINARY.model(isotropic=True), **ENGINES[engine])
+    energy = atoms.get_potential_energy()
+    other = copied(calc)
+    assert other.todict() == calc.todict()
+    assert (other.engine, other.results["energy"]) == (calc.engine, energy)
+    moved = atoms.copy()
+    moved.rattle(0.1, seed=1)
+    assert abs(other.get_property("energy", moved) - energy) > 1e-6
+    assert calc.results["energy"] == energy
+    assert other.get_property("energy", atoms) == pytest.approx(energy, rel=1e-12)
+    other.set(skin=0.1)
+    assert calc.parameters.skin == 0.5
+    if copied is copy.deepcopy:
+        assert copied(atoms).get_potential_energy() == energy
+    again = copied(calc._choice.engine)
+    assert again(atoms).energy == pytest.approx(energy, rel=1e-12)
+
+
+def test_forked_children(tmp_path):
+    """Threads of OpenMP stay with the parent: children of a pool compute without, to the same."""
+    BINARY.model().save(tmp_path / "dp.pt")
+    torch.jit.script(MessagePassing([8, 72], 3.0)).save(tmp_path / "edge.pt")
+    crystal(3).write(tmp_path / "atoms.traj")
+    program = f"""
+import multiprocessing, os, sys
+import numpy as np
+import torch
+from ase.io import read
+from pwmlff import Calculator
+torch.set_num_threads(3)
+large = torch.ones(10**6).exp().sum()  # threads have started
+atoms = read({str(tmp_path / "atoms.traj")!r})
+calcs = [
+    Calculator({str(tmp_path)!r} + "/" + name, engine=engine, nthreads=3)
+    for name, engine in (("dp.pt", "fused"), ("dp.pt", "torchscript"), ("edge.pt", "auto"))
+]
+def energies(k):
+    moved = atoms.copy()
+    moved.rattle(0.01, seed=k)
+    return [calc.get_property("energy", moved) for calc in calcs]
+def fresh(k):
+    calcs[0] = Calculator({str(tmp_path)!r} + "/dp.pt", nthreads=2)
+    torch.ones(10**6).exp().sum()
+    return energies(k)
+wanted = [energies(k) for k in range(3)]
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    for work in (energies, fresh):
+        found = pool.map_async(work, range(3)).get(timeout={TIMEOUT / 3})
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+print(torch.get_num_threads(), "threads are left to the parent")
+"""
+    printed = subprocess.check_output(
+        [sys.executable, "-c", program], text=True, timeout=TIMEOUT, stderr=subprocess.STDOUT
+    )
+    assert printed == "3 threads are left to the parent\n"
+
+
+def test_forked_child_on_a_gpu(calculator):
+    """Which a GPU does not outlive: said, not tried. The fork is played, there may be no GPU."""
+    calc = calculator(BINARY.model(), engine="fused")
+    opened = calc._choice.engine._model
+    opened.on_gpu, opened.device, opened.lock.forks = True, "cuda", 1
+    with pytest.raises(Failure, match=r"device 'cuda' before this process was forked.*'spawn'"):
+        calc.get_property("energy", BINARY.atoms())
+
+
+def test_forked_child_of_a_busy_thread(calculator):
+    """The lock that another thread of the parent holds is open in the child."""
+    calc = calculator(BINARY.model(), engine="fused")
+    atoms = BINARY.atoms()
+    energy = calc.get_property("energy", atoms)
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with calc._lock, calc._choice.engine._model.lock:
+            held.set()
+            over.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python, that other threads are there
+        child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        calc.reset()
+        os._exit(calc.get_property("energy", atoms) != energy)
+    over.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_errors(calculator, monkeypatch):
     monkeypatch.delenv("PWMLFF_GPU_STAND_IN", raising=False)
     model = BINARY.model()
@@ -375,6 +552,10 @@ def test_errors(calculator, monkeypatch):
         ({"engine": "steam"}, "engine is 'steam'"),
         ({"precision": "half"}, "precision is 'half'"),
         ({"elements": (8, 14)}, r"elements holds \[14\]"),
+        ({"skin": -0.1}, r"skin is -0\.1, expected a distance of at least 0"),
+        ({"skin": np.nan}, "skin is nan"),
+        ({"skin": np.inf, "engine": "reference"}, "skin is inf"),
+        ({"nthreads": 0}, "nthreads is 0, expected at least 1"),
         ({"device": "gpu"}, "device is 'gpu', expected cpu, cuda or cuda:N"),
         ({"device": "cuda:99"}, r"device 'cuda:99' cannot be used: .* or device='cpu'"),
     ):

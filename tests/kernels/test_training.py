@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -223,6 +225,24 @@ def test_splines_are_those_of_scipy() -> None:
     for k in range(nodes - 1):
         node = (k + u) / (nodes - 1)
         assert c[k : k + 4] @ basis / 6.0 == pytest.approx((1.0 - node) ** 2, abs=1e-13)
+
+
+def test_forked_child() -> None:
+    """Threads that have started stay with the parent; the child has the same numbers without."""
+    core = gradient(threads=3)
+    a, v, w = weights(len(ATOMS), sum(map(len, ATOMS)))
+
+    def numbers() -> np.ndarray:
+        core.prepare(core.read())
+        core.evaluate(np.arange(len(ATOMS)))
+        return core.finish(core.gradients(a, v, w).sum(0))
+
+    expected = numbers()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(not np.array_equal(numbers(), expected))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
@@ -104,6 +106,95 @@ def test_plugin_load_by_hand(folder: Lammps, tmp_path):
     energy = folder.run(SETUP).thermo()["PotEng"][0]
     for found in (by_hand, after_torch):
         assert float(found.stdout.split()[-1]) == pytest.approx(energy, rel=1e-12)
+
+
+@pytest.mark.parametrize("before", ["", "from mpi4py import MPI\n", "import torch\n"])
+def test_python_module_finds_mpi(folder: Lammps, before):
+    """In a fresh environment, where nothing leads there; and the style is known at once."""
+    code = (
+        f"{before}from lammps import lammps\n"
+        "lmp = lammps(cmdargs=['-screen', 'none'])\n"
+        f"lmp.commands_string('''{SETUP}''')\n"
+        "print(repr(lmp.get_thermo('pe')))\n"
+    )
+    fresh = {k: v for k, v in os.environ.items() if k not in lmp.PACKAGE_VARIABLES}
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True,
+        cwd=folder.folder, env=fresh,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    energy = folder.run(SETUP).thermo()["PotEng"][0]
+    assert float(found.stdout.split()[-1]) == pytest.approx(energy, rel=1e-12)
+
+
+def another_plugin(folder: Path, release: str = "") -> Path:
+    """A copy of what is installed, as `pwmlff build` leaves one; of another release where given."""
+    installed = Path(plugin.library()).parent
+    copy = shutil.copytree(installed, folder / "another" / "lib")
+    if release:
+        facts = json.loads((copy / "build.json").read_text())
+        own = f"pair-pwmlff {facts['version']}".encode()
+        for library in copy.glob("*.so"):
+            contents = library.read_bytes().replace(own, b"pair-pwmlff " + release.encode())
+            library.write_bytes(contents)
+        (copy / "build.json").write_text(json.dumps({**facts, "commit": "0123abcd"}))
+    return copy / plugin.FILE
+
+
+@pytest.mark.parametrize("first", ["plugin", "python"])
+def test_one_copy_of_the_kernels(folder: Lammps, tmp_path, first):
+    """A plugin from elsewhere and Python share those of the same release, whoever comes first."""
+    steps = {
+        "plugin": f"lmp.commands_string('''plugin clear\nplugin load {another_plugin(tmp_path)}\n"
+        f"{SETUP}''')\n",
+        "python": "from pwmlff import Calculator\ncalculator = Calculator('model.pt')\n",
+    }
+    folder.data(crystal(1), [8, 72])
+    crystal(1).write(tmp_path / "atoms.traj")
+    second = steps[{"plugin": "python", "python": "plugin"}[first]]
+    run = folder.python(
+        f"lmp = start()\n{steps[first]}{second}"
+        "from ase.io import read\n"
+        "energy = calculator.get_property('energy', read('atoms.traj'))\n"
+        "maps = open('/proc/self/maps').read().split()\n"
+        "print(len({m for m in maps if 'libpwmlff_kernels' in m}), 'copy')\n"
+        "print(abs(energy - lmp.get_thermo('pe')))\n"
+    )
+    copies, difference = run.output.splitlines()[-2:]
+    assert copies == "1 copy"
+    assert float(difference) < 1e-6
+
+
+def test_kernels_of_another_release(folder: Lammps, tmp_path):
+    """torch takes operators once: one clear error, where a second library ended the process."""
+    other = another_plugin(tmp_path, "9.9.9")
+    load = f"plugin clear\nplugin load {other}\n"
+    run = folder.python(
+        f"lmp = start()\nlmp.commands_string('''{load}{SETUP}''')\n"
+        "try: import pwmlff.kernels\n"
+        "except ImportError as error: print('refused:', error)\n"
+    )
+    (words,) = [line for line in run.output.splitlines() if line.startswith("refused:")]
+    assert f"this process has '{other.parent}/libpwmlff_kernels" in words
+    assert "commit 0123abcd already" in words
+    assert "use one of them here" in words
+    run = folder.python(
+        "import pwmlff.kernels\nlmp = start()\nlmp.command('units metal')\n"
+        f"lmp.commands_string('''{load}read_data atoms.data''')\n"
+        "print('refused:', refused(lmp, 'pair_style pwmlff model.pt'))\n"
+    )
+    (words,) = [line for line in run.output.splitlines() if line.startswith("refused:")]
+    assert f"this process has {plugin.sister(plugin.library(), 'pwmlff_kernels')} of" in words
+    assert f"and {other.parent} is pair-pwmlff 9.9.9" in words
+
+
+def test_libraries_of_the_same_names_elsewhere(folder: Lammps, tmp_path):
+    """The plugin takes those beside it, not what LD_LIBRARY_PATH comes to first."""
+    energy = folder.run(SETUP).thermo()["PotEng"][0]
+    for library in Path(plugin.library()).parent.glob("*.so"):
+        (tmp_path / library.name).write_text("of another release")
+    path = f"{tmp_path}:{lmp.program().environment['LD_LIBRARY_PATH']}"
+    assert folder.run(SETUP, LD_LIBRARY_PATH=path).thermo()["PotEng"][0] == energy
 
 
 BLAS = r"""

@@ -2,6 +2,7 @@
 
 #include "engine.h"
 
+#include "../../common/threads.h"
 #include "backend.h"
 #include "instruction_set.h"
 
@@ -125,7 +126,8 @@ void DPEngine::Implementation::add_partial_sums(const DPInput &input, DPOutput &
        {&output.force, &output.atom_virial, &output.centroid_virial}) {
     const auto n = static_cast<std::ptrdiff_t>(target->size());
     double *const sum = target->data();
-#pragma omp parallel for num_threads(static_cast<int>(partial_sums.size())) schedule(static)
+#pragma omp parallel for num_threads(usable_threads(static_cast<int>(partial_sums.size()))) \
+    schedule(static)
     for (std::ptrdiff_t k = 0; k < n; ++k)
       for (const std::vector<double> &buffer : buffers) sum[k] += buffer[offset + k];
     offset += target->size();
@@ -153,7 +155,7 @@ void DPEngine::evaluate(const DPInput &input, DPOutput &output)
   } else {
     std::exception_ptr error;    // none may leave the parallel region
     // Shares, not threads, decide who adds to what: fewer threads than asked for change nothing.
-#pragma omp parallel for num_threads(static_cast<int>(nparts)) schedule(static, 1)
+#pragma omp parallel for num_threads(usable_threads(static_cast<int>(nparts))) schedule(static, 1)
     for (std::ptrdiff_t t = 0; t < nparts; ++t) try {
         run(t);
       } catch (...) {
