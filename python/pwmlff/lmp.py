@@ -37,6 +37,8 @@ PACKAGE_VARIABLES = (PLUGIN_VARIABLE, "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
 INTEGER_SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
 #: A command that opens the style, and what LAMMPS says to it, which is as far as it should get.
 OPEN_STYLE, STYLE_OPENS = "pair_style pwmlff\n", "pair_style pwmlff command: missing argument"
+#: Characters at the begin of a data file, with its header among them.
+HEADER = 65536
 #: LAMMPS's pressure times volume in its energy: bar angstrom^3 per eV in units metal.
 PRESSURE_VOLUME = {"metal": 1.6021765e6, "lj": 1.0}
 #: Components in LAMMPS's order xx yy zz xy xz yz.
@@ -159,8 +161,8 @@ def is_data_file(path: str | PathLike[str]) -> bool:
     """Whether a file is a LAMMPS data file: one whose header counts atom types."""
     if not Path(path).is_file():
         return False
-    lines = Path(path).read_text(errors="replace").splitlines()
-    return _count_of_types(_bare(lines)) is not None
+    with Path(path).open(errors="replace") as file:
+        return _count_of_types(_bare(file.read(HEADER).splitlines())) is not None
 
 
 def read_data(
@@ -245,7 +247,10 @@ def _elements_of_types(
     types = {label: number for number, label in labels.items()}
     found: dict[int, int] = {}
     for number, word in _of_types(lines, "Masses", ntypes).items():
-        mass = float(word)
+        try:
+            mass = float(word)
+        except ValueError:
+            raise ValueError(f"'{path}' has the mass '{word}', expected a number") from None
         nearest = 1 + int(np.argmin(np.abs(atomic_masses[1:] - mass)))
         if abs(mass - atomic_masses[nearest]) < 0.1 * mass:
             found[int(types.get(number, number))] = nearest

@@ -152,6 +152,57 @@ def runs(text: str) -> list[Run]:
 
 
 @dataclass
+class Rows:
+    """Rows of thermo output as lmp writes them, of the styles one (custom), multi and yaml."""
+
+    _announced: bool = False  # the next line is a header
+    _names: list[str] = field(default_factory=list)
+    _last: list[str] = field(default_factory=list)  # header that was announced
+    _block: bool = False  # of style multi, which fills several lines
+
+    def take(self, line: str) -> dict[str, float]:
+        """Numbers that a line brings, by name; a row of style multi comes in parts."""
+        if match := _MULTI.match(line):
+            self._block, self._announced = True, False
+            return _values(["Step", "CPU"], match.groups())
+        if line.startswith((_MEMORY, _END, _ERROR)):
+            self._announced = line.startswith(_MEMORY)
+            self._names, self._block = [], False
+        elif self._block:
+            found = _PAIR.findall(line)
+            return _values([name for name, _ in found], [word for _, word in found])
+        elif match := _KEYWORDS.match(line):
+            self._names, self._announced = _yaml_words(match[1]), False
+        elif match := _YAML_ROW.match(line):
+            return _values(self._names, _yaml_words(match[1]))
+        elif _begins_columns(line):
+            self._begin(line.split())
+        else:
+            return _values(self._names, line.split())
+        return {}
+
+    def _begin(self, names: list[str]) -> None:
+        """Take a header: nothing announces that of a run with `pre no`, which is as the last."""
+        if self._announced:
+            self._last = names
+        if self._announced or names == self._last or names[0] == "Step":
+            self._names, self._announced = names, False
+
+
+def _begins_columns(line: str) -> bool:
+    words = line.split()
+    return bool(words) and not line.startswith(("WARNING", "---")) and all(map(_is_name, words))
+
+
+def _values(names: Sequence[str], words: Sequence[str]) -> dict[str, float]:
+    """Numbers by name; none where there are not as many words, or where one is no number."""
+    numbers = _numbers(words)
+    if numbers is None or len(numbers) != len(names):
+        return {}
+    return dict(zip(names, numbers, strict=True))
+
+
+@dataclass
 class _Said:
     """What the commands so far say."""
 
@@ -230,11 +281,11 @@ class _Reader:
 
     def _is_header(self, line: str, lines: Sequence[str], k: int) -> bool:
         """Names of columns: after the line about memory, or with numbers below."""
-        words = line.split()
-        if not words or line.startswith(("WARNING", "---")) or not all(map(_is_name, words)):
+        if not _begins_columns(line):
             return False
         if self._announced:
             return True
+        words = line.split()
         if not (words == self._last or USUAL & set(words)):
             return False
         following = (lines[n] for n in range(k + 1, len(lines)))

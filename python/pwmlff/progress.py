@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from pwmlff.log import Rows
+
 #: Nanoseconds in LAMMPS's unit of time; reduced units have none.
 NANOSECONDS = {"metal": 1e-3, "real": 1e-6}
 SECONDS_PER_DAY = 86400.0
@@ -26,7 +28,7 @@ class Progress:
     stopped: bool = False  # whether pair_style pwmlff was asked to stop
     ended: bool = False  # whether lmp has said its last line
     _run: tuple[int, bool] | None = None  # steps of a run command to come, and whether upto
-    _columns: list[str] = field(default_factory=list)
+    _rows: Rows = field(default_factory=Rows)
     _first: tuple[int, float] | None = None  # step and time of the first line of the run
     _last: tuple[int, float] | None = None
 
@@ -50,12 +52,8 @@ class Progress:
             self.stopped = True
         elif line.startswith("Total wall time"):
             self.ended = True
-        elif line.split()[:1] == ["Step"]:
-            self._columns = line.split()
-        elif line.startswith("Loop time of"):
-            self._columns = []
-        elif self._columns:
-            return self._row(line.split(), now)
+        else:
+            return self._row(self._rows.take(line), now)
         return False
 
     def _begin(self, step: int) -> None:
@@ -65,18 +63,13 @@ class Progress:
             self.target = steps if upto else step + steps
             self._run = None  # with `every`, more than one begin belongs to a run command
 
-    def _row(self, words: list[str], now: float) -> bool:
-        if len(words) != len(self._columns):
-            return False
-        try:
-            values = dict(zip(self._columns, map(float, words), strict=True))
-        except ValueError:
-            return False
-        self.step = int(values["Step"])
-        self.temperature = values.get("Temp")
-        self._last = self.step, now
-        self._first = self._first or self._last
-        return True
+    def _row(self, values: dict[str, float], now: float) -> bool:
+        self.temperature = values.get("Temp", self.temperature)
+        if "Step" in values and values["Step"].is_integer():
+            self.step = int(values["Step"])
+            self._last = self.step, now
+            self._first = self._first or self._last
+        return bool(values)
 
     @property
     def rate(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from pathlib import Path
@@ -172,6 +173,15 @@ def data_file(
     path.write_text(
         DATA.format(n=len(atoms), sections=sections, style=style, rows="\n".join(rows[::-1]))
     )
+
+
+def test_only_the_head_tells_a_data_file(tmp_path: Path):
+    """A file of a tebibyte, with its holes, is told at once; so is one with a long body."""
+    data_file(tmp_path / "long.data", SECTIONS["masses"])
+    for name, begin in (("long.data", (tmp_path / "long.data").read_bytes()), ("none", b"8\n")):
+        (tmp_path / name).write_bytes(begin)
+        os.truncate(tmp_path / name, 1 << 40)
+        assert lmp.is_data_file(tmp_path / name) is (name == "long.data")
 
 
 @pytest.mark.parametrize("name", SECTIONS)

@@ -12,6 +12,7 @@ import pytest
 from harness import TIMEOUT
 from pwmlff import lmp
 from pwmlff.log import Log, runs
+from pwmlff.progress import Progress
 
 MELT = """
 units lj
@@ -60,6 +61,23 @@ def test_as_lammps_reads_it(tmp_path: Path, style: str):
         assert run.finished and run.units == "lj" and run.timestep == 0.005
     assert [run.per_atom for run in found] == [True, False, False, False, False]
     assert found[0].columns["Step"][0] == 0 and len(found[1].columns["Step"]) > 2
+
+
+@pytest.mark.parametrize(
+    "style", ["one", "multi", "yaml", "custom temp step pe", "custom press step temp etotal"]
+)
+def test_progress_of_each_style(tmp_path: Path, style: str):
+    """Line by line, what the whole log holds; text that an input prints is no row."""
+    text = log_of(tmp_path, MELT.format(style=style))
+    progress, steps, temperatures = Progress(), [], []
+    for line in text.splitlines():
+        if progress.feed(line, 0.0):
+            steps.append(progress.step)
+            temperatures.append(progress.temperature)
+    expected = [run.columns for run in runs(text)]
+    assert list(dict.fromkeys(steps)) == sorted({s for c in expected for s in c["Step"]})
+    assert temperatures[-1] == expected[-1]["Temp"][-1]
+    assert {t for t in temperatures if t is not None} == {t for c in expected for t in c["Temp"]}
 
 
 def test_step_need_not_come_first(tmp_path: Path):
