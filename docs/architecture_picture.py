@@ -69,20 +69,35 @@ PARTS = {
     "python": ("train", "calculator", "reference"),
 }
 
-#: From where to where, as points with a text beside the line.
+#: Where the code of each box is; LAMMPS and files have none. tests/docs looks there whether what an
+#: arrow leads from and to knows of each other.
+SOURCES = {
+    "style": ["pair_pwmlff"],
+    "neighbors": ["models/neighbors.h", "models/neighbors.cpp"],
+    "model": ["models"],
+    "cpu": ["kernels/dp/cpu"],
+    "gpu": ["kernels/dp/gpu", "kernels/neighbors"],
+    "script": ["kernels/edge"],
+    "train": ["python/pwmlff/train"],
+    "calculator": ["python/pwmlff/calculator.py", "python/pwmlff/engine.py"],
+    "gradients": ["kernels/training", "kernels/optimizer"],
+    "reference": ["python/pwmlff/reference"],
+}
+
+#: From which box to which, as points on their edges, with a text beside the line.
 ARROWS = [
-    ((220, 65), (330, 65), "positions"),
-    ((330, 100), (220, 100), "forces"),
-    ((400, 116), (400, 170), "atoms, list"),
-    ((510, 170), (510, 116), "forces"),
-    ((400, 246), (400, 300), "candidates"),
-    ((510, 300), (510, 246), "by atom"),
-    ((220, 338), (330, 338), "contents"),
-    ((380, 376), (330, 430), ""),
-    ((455, 376), (455, 430), ""),
-    ((530, 376), (590, 430), ""),
-    ((690, 220), (660, 430), ""),
-    ((905, 116), (905, 430), ""),
+    ("lammps", "style", (220, 65), (330, 65), "positions"),
+    ("style", "lammps", (330, 100), (220, 100), "forces"),
+    ("style", "neighbors", (400, 116), (400, 170), "atoms, list"),
+    ("neighbors", "style", (510, 170), (510, 116), "forces"),
+    ("neighbors", "model", (400, 246), (400, 300), "candidates"),
+    ("model", "neighbors", (510, 300), (510, 246), "by atom"),
+    ("file", "model", (220, 338), (330, 338), "contents"),
+    ("model", "cpu", (380, 376), (330, 430), ""),
+    ("model", "gpu", (455, 376), (455, 430), ""),
+    ("model", "script", (530, 376), (590, 430), ""),
+    ("calculator", "model", (690, 235), (580, 320), "structures"),
+    ("train", "gradients", (905, 116), (905, 430), ""),
 ]
 
 
@@ -99,7 +114,7 @@ def picture() -> str:
         'markerHeight="7" orient="auto"><path d="M0 0L10 5L0 10z" fill="#37474f"/></marker></defs>',
         '<rect width="940" height="530" fill="#ffffff"/>',
     ]
-    for (x1, y1), (x2, y2), text in ARROWS:
+    for _, _, (x1, y1), (x2, y2), text in ARROWS:
         lines += [
             f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#37474f" '
             'stroke-width="1.5" marker-end="url(#head)"/>'

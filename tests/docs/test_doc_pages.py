@@ -98,6 +98,48 @@ def test_numbers_that_are_defaults_are_told():
         assert re.search(rf"--{option} [A-Z_]+`(, `[^|]*`)? \| `{default}` \|", text), name
 
 
+PICTURE = runpy.run_path(str(ROOT / "docs" / "architecture_picture.py"))
+
+
+def sources(box: str) -> set[Path]:
+    found = [ROOT / name for name in PICTURE["SOURCES"][box]]
+    return {
+        path.resolve()
+        for folder in found
+        for path in ([folder] if folder.is_file() else folder.rglob("*"))
+        if path.suffix in {".cpp", ".cu", ".h", ".py"}
+    }
+
+
+def named(path: Path) -> Iterator[Path]:
+    """Files that a file includes, and those that hold what it asks of compiled code."""
+    text = path.read_text()
+    for name in re.findall(r'^#include "(.*)"', text, re.MULTILINE):
+        folders = (path.parent, ROOT, ROOT / "kernels", ROOT / "models")
+        yield from ((folder / name).resolve() for folder in folders if (folder / name).is_file())
+    for name in re.findall(r"torch\.classes\.pwmlff\.(\w+)\(", text):
+        code = (code for part in ("kernels", "models") for code in (ROOT / part).rglob("*.cpp"))
+        yield from (one for one in code if re.search(rf'class_<.*>\("{name}"\)', one.read_text()))
+    for name in re.findall(r'open_library\("pwmlff_(\w+)"', text):
+        yield from (ROOT / "kernels" / name).rglob("*.cpp")
+
+
+def knows(one: str, other: str) -> bool:
+    return any(found in sources(other) for path in sources(one) for found in named(path))
+
+
+@pytest.mark.parametrize("arrow", PICTURE["ARROWS"], ids=lambda arrow: f"{arrow[0]}, {arrow[1]}")
+def test_arrows_of_the_picture_are_in_the_code(arrow):
+    """Data go along an arrow where one end includes, or calls, the other; and it ends at boxes."""
+    begin, end, *points, _ = arrow
+    for box, (px, py) in zip((begin, end), points, strict=True):
+        x, y, width = PICTURE["BOXES"][box][:3]
+        inside = x <= px <= x + width and y <= py <= y + PICTURE["HEIGHT"]
+        assert inside and (px in (x, x + width) or py in (y, y + PICTURE["HEIGHT"]))
+    if {begin, end} <= PICTURE["SOURCES"].keys():
+        assert knows(begin, end) or knows(end, begin)
+
+
 @pytest.mark.parametrize(
     "script,made,function",
     [
