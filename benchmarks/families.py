@@ -1,8 +1,9 @@
 """Models of other programs and of the DP family: differences on several ranks, and speed.
 
-    python benchmarks/families.py --python deepmd=DIR/bin/python --python mace=... --python nequip=
+    python benchmarks/families.py --python deepmd=DIR/bin/python --python mace-0.3.6=...
 
-For each program whose Python is named, benchmarks/other_programs.py makes a random model there and
+For each program whose Python is named, with its release where FAMILIES has that one,
+benchmarks/other_programs.py makes random models there and
 evaluates it with the program's own ase calculator; here `pwmlff wrap` makes a file of it and lmp
 evaluates the same 96 atoms of HfO2 on 1, 2 and 4 ranks. For members of the DP family the fused
 engine is compared with the TorchScript in the file, which evaluates all slots as those of the
@@ -17,33 +18,55 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from ase import Atoms
 from ase.build import bulk
+from ase.calculators.lammps import Prism
+from ase.data import atomic_masses, chemical_symbols
 
 from pwmlff import lmp, mpirun
 from pwmlff.bench import PaddedDP
 from pwmlff.models import DPConfig
 from pwmlff.wrap import wrap
 
+T = TypeVar("T")
 OTHERS = Path(__file__).with_name("other_programs.py")
-PROGRAMS = {
-    "DeePMD-kit se_e2_a": "deepmd",
-    "DeePMD-kit se_e2_a, nets of PWMLFF": "deepmd",
-    "MACE": "mace",
-    "MACE, compiled": "mace",
-    "MACE, float32": "mace",
-    "MACE, float32, compiled": "mace",
-    "NequIP": "nequip",
-    "NequIP, compiled": "nequip",
-    "NequIP, float32": "nequip",
-    "Allegro": "nequip",
-    "Allegro, compiled": "nequip",
-}
 COMPILED = ", compiled"  # by `pwmlff wrap --compile`
+#: What a program makes, by its name or by name and release where that one makes other files.
+FAMILIES = {
+    "deepmd": (
+        "DeePMD-kit se_e2_a",
+        "DeePMD-kit se_e2_a, nets of PWMLFF",
+        "DeePMD-kit se_e2_a, a net for each pair",
+        "DeePMD-kit se_e2_a, no steps",
+        "DeePMD-kit se_e2_a, float32",
+    ),
+    "mace": (
+        "MACE",
+        f"MACE{COMPILED}",
+        "MACE, float32",
+        f"MACE, float32{COMPILED}",
+        "MACE, pickled",
+        "MACE, two heads",
+        "MACE, pickled, two heads",
+    ),
+    "mace-0.3.6": ("MACE", "MACE, float32", "MACE, pickled"),
+    "nequip": (
+        "NequIP",
+        f"NequIP{COMPILED}",
+        "NequIP, float32",
+        "Allegro",
+        f"Allegro{COMPILED}",
+    ),
+    "nequip-0.6.2": ("NequIP, deployed", "NequIP, deployed, float32"),
+}
+#: What is refused, and what is said then.
+REFUSED = {"deepmd": {"DeePMD-kit se_e2_a, gelu": "its activation function is gelu, expected tanh"}}
 RANKS = (1, 2, 4)
 STEPS = {"DP": 400, "EDGE": 20}
 STRETCHES = 5  # of these steps; the fastest counts, as with the calculators of others
@@ -72,6 +95,8 @@ class Ran:
 
     energies: np.ndarray  # [n] of atoms
     forces: np.ndarray  # [n, 3]
+    virial: np.ndarray  # [6] xx yy zz xy xz yz, eV, in LAMMPS's cell
+    prism: Prism  # from that to ase's
     seconds: float  # of a step
     engine: str
 
@@ -85,10 +110,14 @@ def run(model: Path, atoms: Atoms, keywords: str = "", ranks: int = 1, steps: in
     dynamics += f"run {stretch}\n" * STRETCHES
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prism = lmp.write_data(folder / "atoms.data", atoms, [8, 72])
+        elements = sorted({int(z) for z in atoms.numbers})
+        prism = lmp.write_data(folder / "atoms.data", atoms, elements)
+        masses = "".join(f"mass {k} {atomic_masses[z]}\n" for k, z in enumerate(elements, 1))
+        symbols = " ".join(chemical_symbols[z] for z in elements)
         (folder / "in").write_text(
-            f"{lmp.read_command(atoms, 'atoms.data')}mass 1 16\nmass 2 178.5\n"
-            f"pair_style pwmlff {model.resolve()} {keywords}\npair_coeff * * O Hf\n{lmp.MEASURE}"
+            f"{lmp.read_command(atoms, 'atoms.data')}{masses}"
+            f"pair_style pwmlff {model.resolve()} {keywords}\npair_coeff * * {symbols}\n"
+            f"{lmp.MEASURE}"
             f"run 0\n{lmp.DUMP}{dynamics if steps else ''}"
         )
         wish = mpirun.Wish([program.path, "-in", "in"], ranks)
@@ -104,21 +133,32 @@ def run(model: Path, atoms: Atoms, keywords: str = "", ranks: int = 1, steps: in
         return Ran(
             dump.c_peatom,
             prism.vector_to_ase(lmp.forces(dump)),
+            lmp.Thermo(folder / "log.lammps").virial(run=0),
+            prism,
             min((float(wall) / stretch for wall in walls), default=np.nan),
             re.search(r"\n +engine (.*)\n", done.stdout)[1],
         )
 
 
-def make(family: str, python: str, folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
-    """Have another program make a model and evaluate the structure.
+Made = tuple[Path, dict[str, np.ndarray]]
+
+
+def of_program(table: Mapping[str, T], program: str) -> T | None:
+    """What a table says of a program like "mace-0.3.6", or of its name."""
+    return table.get(program, table.get(program.partition("-")[0]))
+
+
+def make(families: Sequence[str], python: str, folder: Path, rounds: int = 0) -> dict[str, Made]:
+    """Have another program make models and evaluate the structure.
 
     Args:
-        family: one of PROGRAMS.
+        families: what other_programs.py knows, compiled or not.
         python: in which that program is installed.
-        folder: for the model.
+        folder: for the models.
+        rounds: of which the fastest is told.
 
     Returns:
-        The model, and what its program says of the structure, see other_programs.py.
+        By family, the model, and what its program says of the structure, see other_programs.py.
     """
     atoms = structure()
     np.savez(
@@ -127,25 +167,35 @@ def make(family: str, python: str, folder: Path) -> tuple[Path, dict[str, np.nda
         positions=atoms.positions,
         cell=atoms.cell.array,
     )
-    subprocess.run(
-        [python, OTHERS, family.removesuffix(COMPILED), folder],
-        check=True,
+    names = list(dict.fromkeys(family.removesuffix(COMPILED) for family in families))
+    # Programs that are older than torch 2.6 do not tell it that their files are more than weights.
+    variables = {"OMP_NUM_THREADS": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+    done = subprocess.run(
+        [python, OTHERS, folder, str(rounds), *names],
+        check=False,
         capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        text=True,
+        env={**os.environ, **variables},
     )
-    (source,) = folder.glob("model*")
-    with np.load(folder / "own.npz") as values:
-        return source, dict(values)
+    if done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
+    made = {}
+    for family in families:
+        place = folder / str(names.index(family.removesuffix(COMPILED)))
+        (source,) = place.glob("model.*")
+        with np.load(place / "own.npz") as values:
+            made[family] = source, dict(values)
+    return made
 
 
-def of_others(family: str, python: str, rounds: int) -> list[str]:
+def of_others(program: str, family: str, python: str, rounds: int) -> list[str]:
     """A row of the first table."""
     atoms = structure()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         own, here = np.inf, np.inf
         for k in range(rounds):
-            source, expected = make(family, python, folder)
+            source, expected = make([family], python, folder, rounds=1)[family]
             if k == 0:
                 report = wrap(source, folder / "wrapped.pt", compiled=family.endswith(COMPILED))
                 found = {n: run(folder / "wrapped.pt", atoms, ranks=n) for n in RANKS}
@@ -157,8 +207,8 @@ def of_others(family: str, python: str, rounds: int) -> list[str]:
         energy = abs(ran.energies.sum() - expected["energy"]) / len(atoms)
         worst.append(f"{energy:.0e}, {np.abs(ran.forces - expected['forces']).max():.0e}")
     return [
-        family, report.model.kind, found[1].engine, *worst, f"{1e3 * own:.1f}", f"{1e3 * here:.1f}",
-        f"{own / here:.2f}",
+        program, family, report.model.kind, found[1].engine, *worst, f"{1e3 * own:.1f}",
+        f"{1e3 * here:.1f}", f"{own / here:.2f}",
     ]  # fmt: skip
 
 
@@ -203,10 +253,11 @@ def main() -> None:
     for name in filter(chosen, MEMBERS):
         print(*of_family(name, options.rounds), sep=" | ", flush=True)
     ranks = " | ".join(f"{n} ranks: eV/atom, eV/Å" for n in RANKS)
-    print(f"family | kind | engine | {ranks} | own, ms | lmp, ms | own/lmp")
-    for family, program in PROGRAMS.items():
-        if program in pythons and chosen(family):
-            print(*of_others(family, pythons[program], options.rounds), sep=" | ", flush=True)
+    print(f"program | family | kind | engine | {ranks} | own, ms | lmp, ms | own/lmp")
+    for program, python in pythons.items():
+        for family in filter(chosen, of_program(FAMILIES, program)):
+            row = of_others(program, family, python, options.rounds)
+            print(*row, sep=" | ", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""A random model of another program, its own numbers and its own speed; run by families.py.
+"""Random models of another program, its own numbers and its own speed; run by families.py.
 
-    PYTHON benchmarks/other_programs.py FAMILY FOLDER
+    PYTHON benchmarks/other_programs.py FOLDER ROUNDS FAMILY...
 
 with the Python in which the program is installed. FOLDER holds structure.npz (numbers, positions,
-cell). Left there: the model as the program writes it for others (model.*), own.npz with the energy
-and the forces [n, 3] of its own calculator and the CPU seconds of a step on one thread.
+cell). Left there, in a folder for each family with its number: the model as the program writes it
+for others (model.*), own.npz with the energy, the forces [n, 3] and the virial [3, 3] of its own
+calculator and, with ROUNDS to take them, the CPU seconds of a step on one thread.
 """
 
 # Each program is imported where it is used.
@@ -12,6 +13,7 @@ and the forces [n, 3] of its own calculator and the CPU seconds of a step on one
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -21,27 +23,33 @@ from typing import Any
 import numpy as np
 import torch
 from ase import Atoms
+from ase.stress import voigt_6_to_full_3x3_stress
 
 ELEMENTS = ["O", "Hf"]
-STEPS, ROUNDS = 3, 3
-Calculated = tuple[float, np.ndarray]
+STEPS = 3
+HEADS = ["first", "second"]
+Calculated = tuple[float, np.ndarray, np.ndarray]
 Evaluate = Callable[[Atoms], Calculated]
 
 
-def deepmd(folder: Path, embedding: list[int], fitting: list[int]) -> Evaluate:
+def deepmd(
+    folder: Path, embedding: list[int], fitting: list[int], one_sided: bool = True,
+    steps: bool = True, precision: str = "float64", activation: str = "tanh",
+) -> Evaluate:  # fmt: skip
     """DeepPot-SE with nets of some widths; frozen, and evaluated by DeePMD-kit's calculator."""
     import json
 
     from deepmd.calculator import DP
     from deepmd.pt.model.model import get_model
 
+    common = {"seed": 1, "precision": precision, "activation_function": activation}
     parameters: dict[str, Any] = {
         "type_map": ELEMENTS,
         "descriptor": {
             "type": "se_e2_a", "sel": [70, 40], "rcut_smth": 0.5, "rcut": 6.0,
-            "neuron": embedding, "axis_neuron": 16, "seed": 1, "precision": "float64",
+            "neuron": embedding, "axis_neuron": 16, "type_one_side": one_sided, **common,
         },
-        "fitting_net": {"neuron": fitting, "seed": 1, "precision": "float64"},
+        "fitting_net": {"neuron": fitting, "resnet_dt": steps, **common},
     }  # fmt: skip
     model = get_model(parameters)
     model.model_def_script = json.dumps(parameters)
@@ -54,8 +62,11 @@ def deepmd(folder: Path, embedding: list[int], fitting: list[int]) -> Evaluate:
     return from_ase(DP(str(folder / "model.pth")))
 
 
-def mace(folder: Path, dtype: torch.dtype) -> Evaluate:
-    """MACE with two rounds; written for LAMMPS, and evaluated by MACE's calculator."""
+def mace(folder: Path, dtype: torch.dtype, pickled: bool = False, heads: int = 1) -> Evaluate:
+    """MACE with two rounds; written for LAMMPS or pickled, and evaluated by MACE's calculator.
+
+    Of several heads the last one.
+    """
     # MACE says how e3nn may read its constants, so it comes first.
     # isort: off
     from mace import modules
@@ -69,19 +80,36 @@ def mace(folder: Path, dtype: torch.dtype) -> Evaluate:
     torch.manual_seed(1)
     torch.set_default_dtype(dtype)
     blocks = modules.interaction_classes
+    # The names that a release knows, which differ.
+    shapes: dict[str, Any] = {"atomic_energies": np.array([-3.0, -7.5])}
+    chosen: dict[str, Any] = {}
+    if heads > 1:
+        shapes = {"atomic_energies": np.array([[-3.0, -7.5], [-2.0, -8.5]]), "heads": HEADS}
+        chosen = {"head": HEADS[-1]}
     model = modules.ScaleShiftMACE(
         atomic_inter_scale=1.3, atomic_inter_shift=0.2, r_max=5.0, num_bessel=8,
         num_polynomial_cutoff=5, max_ell=3, num_interactions=2, num_elements=2,
         interaction_cls=blocks["RealAgnosticResidualInteractionBlock"],
         interaction_cls_first=blocks["RealAgnosticInteractionBlock"],
         hidden_irreps=o3.Irreps("32x0e + 32x1o"), MLP_irreps=o3.Irreps("16x0e"),
-        gate=torch.nn.functional.silu, atomic_energies=np.array([-3.0, -7.5]),
-        avg_num_neighbors=40, atomic_numbers=[8, 72], correlation=3, radial_type="bessel",
+        gate=torch.nn.functional.silu, avg_num_neighbors=40, atomic_numbers=[8, 72], correlation=3,
+        radial_type="bessel", **shapes,
     )  # fmt: skip
-    jit.compile(LAMMPS_MACE(model)).save(str(folder / "model.pth"))
-    name = str(dtype).removeprefix("torch.")
-    calculator = MACECalculator(models=model, device="cpu", default_dtype=name)
-    return from_ase(calculator)
+    name, own = str(dtype).removeprefix("torch."), folder / "own.model"
+    torch.save(model, own)
+    if pickled:
+        shutil.copyfile(own, folder / "model.model")
+    else:
+        jit.compile(LAMMPS_MACE(model, **chosen)).save(str(folder / "model.pth"))
+    evaluate = from_ase(
+        MACECalculator(model_paths=str(own), device="cpu", default_dtype=name, **chosen)
+    )
+
+    def of_head(atoms: Atoms) -> Calculated:
+        atoms.info |= chosen  # where 0.3.10 looks for it
+        return evaluate(atoms)
+
+    return of_head
 
 
 def nequip(folder: Path, dtype: str, allegro: bool = False) -> Evaluate:
@@ -124,45 +152,105 @@ def nequip(folder: Path, dtype: str, allegro: bool = False) -> Evaluate:
     )
 
 
+def nequip_deployed(folder: Path, dtype: str) -> Evaluate:
+    """NequIP 0.6 with three rounds, deployed, and evaluated by its calculator."""
+    from e3nn.util import jit
+    from nequip.ase import NequIPCalculator
+    from nequip.model import model_from_config
+
+    torch.manual_seed(1)
+    torch.set_default_dtype(torch.float64)
+    model = model_from_config(
+        {
+            "model_builders": [
+                "SimpleIrrepsConfig", "EnergyModel", "PerSpeciesRescale", "StressForceOutput",
+                "RescaleEnergyEtc",
+            ],
+            "default_dtype": "float64", "model_dtype": dtype, "r_max": 5.0, "num_layers": 3,
+            "l_max": 2, "parity": True, "num_features": 32, "invariant_layers": 1,
+            "invariant_neurons": 32, "avg_num_neighbors": 40.0, "use_sc": True,
+            "chemical_symbols": ELEMENTS, "num_basis": 8, "BesselBasis_trainable": True,
+            "PolynomialCutoff_p": 6, "per_species_rescale_scales": [1.0, 1.5],
+            "per_species_rescale_shifts": [-3.0, -7.0], "global_rescale_scale": 1.7,
+        },
+        initialize=True,
+    )  # fmt: skip
+    told = {
+        "r_max": "5.0", "type_names": " ".join(ELEMENTS), "n_species": "2", "allow_tf32": "0",
+        "default_dtype": "float64", "model_dtype": dtype, "nequip_version": "0.6.2",
+        "_jit_bailout_depth": "2", "_jit_fusion_strategy": "DYNAMIC,3", "config": "",
+    }  # fmt: skip
+    path = str(folder / "model.pth")
+    torch.jit.save(jit.script(model.eval()), path, _extra_files=told)
+    return from_ase(NequIPCalculator.from_deployed_model(path, device="cpu"))
+
+
 FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     "DeePMD-kit se_e2_a": lambda folder: deepmd(folder, [25, 50, 100], [240, 240, 240]),
     "DeePMD-kit se_e2_a, nets of PWMLFF": lambda folder: deepmd(folder, [25, 25, 25], [50, 50, 50]),
+    "DeePMD-kit se_e2_a, a net for each pair": lambda folder: deepmd(
+        folder, [8, 16, 32], [24, 24, 24], one_sided=False
+    ),
+    "DeePMD-kit se_e2_a, no steps": lambda folder: deepmd(
+        folder, [8, 16, 32], [24, 24, 24], steps=False
+    ),
+    "DeePMD-kit se_e2_a, float32": lambda folder: deepmd(
+        folder, [8, 16, 32], [24, 24, 24], precision="float32"
+    ),
+    "DeePMD-kit se_e2_a, gelu": lambda folder: deepmd(
+        folder, [8, 16, 32], [24, 24, 24], activation="gelu"
+    ),
     "MACE": lambda folder: mace(folder, torch.float64),
     "MACE, float32": lambda folder: mace(folder, torch.float32),
+    "MACE, pickled": lambda folder: mace(folder, torch.float64, pickled=True),
+    "MACE, two heads": lambda folder: mace(folder, torch.float64, heads=2),
+    "MACE, pickled, two heads": lambda folder: mace(folder, torch.float64, pickled=True, heads=2),
     "NequIP": lambda folder: nequip(folder, "float64"),
     "NequIP, float32": lambda folder: nequip(folder, "float32"),
+    "NequIP, deployed": lambda folder: nequip_deployed(folder, "float64"),
+    "NequIP, deployed, float32": lambda folder: nequip_deployed(folder, "float32"),
     "Allegro": lambda folder: nequip(folder, "float64", allegro=True),
 }
 
 
 def from_ase(calculator: Any) -> Evaluate:
-    """Energy and forces by a calculator of ase."""
+    """Energy, forces and virial by a calculator of ase."""
 
     def evaluate(atoms: Atoms) -> Calculated:
-        calculator.calculate(atoms, ["energy", "forces"])
+        calculator.calculate(atoms, ["energy", "forces", "stress"])
         found = calculator.results
-        return float(np.ravel(found["energy"])[0]), np.asarray(found["forces"])
+        stress = voigt_6_to_full_3x3_stress(np.ravel(found["stress"]))
+        return (
+            float(np.ravel(found["energy"])[0]),
+            np.asarray(found["forces"]),
+            -atoms.get_volume() * stress,
+        )
 
     return evaluate
 
 
 def main() -> None:
     """Make, evaluate, time."""
-    family, folder = sys.argv[1], Path(sys.argv[2])
+    given, rounds, *families = sys.argv[1:]
     torch.set_num_threads(1)
-    with np.load(folder / "structure.npz") as given:
-        atoms = Atoms(given["numbers"], given["positions"], cell=given["cell"], pbc=True)
-    evaluate = FAMILIES[family](folder)
-    energy, forces = evaluate(atoms)
-    rng, best = np.random.default_rng(0), np.inf
-    evaluate(atoms)
-    for _ in range(ROUNDS):
-        began = time.process_time()
-        for _ in range(STEPS):
-            atoms.positions += rng.normal(scale=1e-3, size=atoms.positions.shape)
+    with np.load(Path(given) / "structure.npz") as structure:
+        whole = Atoms(
+            structure["numbers"], structure["positions"], cell=structure["cell"], pbc=True
+        )
+    for number, family in enumerate(families):
+        folder, atoms = Path(given) / str(number), whole.copy()
+        folder.mkdir(exist_ok=True)
+        evaluate = FAMILIES[family](folder)
+        energy, forces, virial = evaluate(atoms)
+        rng, best = np.random.default_rng(0), np.inf
+        for _ in range(int(rounds)):
             evaluate(atoms)
-        best = min(best, (time.process_time() - began) / STEPS)
-    np.savez(folder / "own.npz", energy=energy, forces=forces, seconds=best)
+            began = time.process_time()
+            for _ in range(STEPS):
+                atoms.positions += rng.normal(scale=1e-3, size=atoms.positions.shape)
+                evaluate(atoms)
+            best = min(best, (time.process_time() - began) / STEPS)
+        np.savez(folder / "own.npz", energy=energy, forces=forces, virial=virial, seconds=best)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,16 @@ import itertools
 import math
 import sys
 import zipfile
+from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+
+import dp_oracle
 
 
 def save(model: nn.Module, path):
@@ -67,9 +72,10 @@ class MLPLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.activate(x @ self.matrix + self.bias)
-        idt = self.idt
-        if idt is not None:
-            y = y * idt
+        if hasattr(self, "idt"):
+            idt = self.idt
+            if idt is not None:
+                y = y * idt
         if self.resnet and self.num_out == self.num_in:
             y = y + x
         elif self.resnet and self.num_out == 2 * self.num_in:
@@ -142,8 +148,10 @@ class DescrptBlockSeA(nn.Module):
     def forward(self, vectors: list[Tensor], center: int) -> Tensor:
         """The descriptor from the vectors [n, 3] to the neighbors of each type."""
         moments = torch.zeros(4, 8, dtype=torch.float64)
-        if self.compress:
-            return tabulate_fusion_se_a(moments, moments, moments, moments, 8)[0]
+        if hasattr(self, "compress"):
+            compressed = self.compress
+            if compressed:
+                return tabulate_fusion_se_a(moments, moments, moments, moments, 8)[0]
         for k, net in enumerate(self.filter_layers.networks):
             ntypes = len(self.sel)
             one_sided = len(self.filter_layers.networks) == ntypes
@@ -226,13 +234,19 @@ class EnergyModel(nn.Module):
                 empty = torch.zeros(0, 3, dtype=torch.float64)
                 vectors.append(torch.stack(near) if len(near) > 0 else empty)
             descriptor = self.atomic_model.descriptor.sea(vectors, types[i])
-            energy = self.atomic_model.out_bias[0, types[i], 0]
+            energy = torch.zeros([], dtype=torch.float64)
+            if hasattr(self.atomic_model, "out_bias"):
+                energy = energy + self.atomic_model.out_bias[0, types[i], 0]
+            if hasattr(self.atomic_model.fitting_net, "bias_atom_e"):
+                energy = energy + self.atomic_model.fitting_net.bias_atom_e[types[i], 0]
             for k, net in enumerate(self.atomic_model.fitting_net.filter_layers.networks):
                 if k == types[i]:
                     energy = energy + net(descriptor[None])[0, 0]
-                    if self.atomic_model.fitting_net.remove_vaccum_contribution[k]:
-                        energy = energy - net(torch.zeros_like(descriptor)[None])[0, 0]
-            energies.append(energy + self.atomic_model.fitting_net.bias_atom_e[types[i], 0])
+                    if hasattr(self.atomic_model.fitting_net, "remove_vaccum_contribution"):
+                        removed = self.atomic_model.fitting_net.remove_vaccum_contribution[k]
+                        if removed:
+                            energy = energy - net(torch.zeros_like(descriptor)[None])[0, 0]
+            energies.append(energy)
         energy = torch.stack(energies)
         gradient = torch.autograd.grad([energy.sum()], [x])[0]
         assert gradient is not None
@@ -241,14 +255,19 @@ class EnergyModel(nn.Module):
 
 def deepmd(
     sel: tuple[int, ...] = (16, 20), one_sided: bool = False, step: bool = True,
-    activation: str = "tanh", vacuum: bool = False, seed: int = 0, **changes,
+    activation: str = "tanh", vacuum: bool = False, seed: int = 0, lacks: Sequence[str] = (),
+    **changes,
 ) -> EnergyModel:  # fmt: skip
-    """A random model of O and Hf, or more elements."""
+    """A random model of O and Hf, or more elements, of a release that lacks some attributes."""
     torch.manual_seed(seed)
     descriptor = DescrptSeA(DescrptBlockSeA(list(sel), one_sided, step, activation, **changes))
     fitting = EnergyFittingNet(len(sel), step, activation, vacuum, **changes)
     atomic = DPEnergyAtomicModel(["O", "Hf", "Zr"][: len(sel)], list(sel), descriptor, fitting)
-    return EnergyModel(atomic)
+    model = EnergyModel(atomic)
+    for module in model.modules():
+        for name in filter(partial(hasattr, module), lacks):
+            delattr(module, name)
+    return model
 
 
 # MACE
@@ -257,9 +276,10 @@ def deepmd(
 class Messages(nn.Module):
     """Energies of atoms from what arrives at edge_index[1], in two rounds."""
 
-    def __init__(self):
+    def __init__(self, heads: list[str]):
         super().__init__()
-        self.heads = ["a", "b"]
+        if heads:
+            self.heads = heads
         self.charge = random(2)
 
     def forward(
@@ -272,23 +292,27 @@ class Messages(nn.Module):
         for _ in range(2):
             sums = torch.zeros_like(feature).index_add(0, receiver, weight * feature[sender])
             feature = torch.tanh(sums + feature)
-        return {"node_energy": feature.double() * (1.0 + data["head"][data["batch"]])}
+        if hasattr(self, "heads"):
+            feature = feature * (1.0 + data["head"][data["batch"]])
+        return {"node_energy": feature.double()}
 
 
 @called("mace.calculators.lammps_mace", "LAMMPS_MACE")
 class LammpsMace(nn.Module):
-    def __init__(self, dtype: torch.dtype):
+    def __init__(self, dtype: torch.dtype, head: int | None, heads: list[str]):
         super().__init__()
-        self.model = Messages().to(dtype)
+        self.model = Messages(heads).to(dtype)
         self.register_buffer("atomic_numbers", torch.tensor([8, 72]))
         self.register_buffer("r_max", torch.tensor(4.0, dtype=dtype))
         self.register_buffer("num_interactions", torch.tensor(2))
-        self.register_buffer("head", torch.tensor([1]))
+        if head is not None:
+            self.register_buffer("head", torch.tensor([head]))
 
     def forward(
         self, data: dict[str, Tensor], local_or_ghost: Tensor, compute_virials: bool = False
     ) -> dict[str, Tensor | None]:
-        data["head"] = self.head
+        if hasattr(self, "head"):
+            data["head"] = self.head
         data["positions"].requires_grad_(True)
         energy = self.model(data)["node_energy"]
         assert energy is not None
@@ -297,10 +321,12 @@ class LammpsMace(nn.Module):
         return {"node_energy": energy, "forces": -gradient}
 
 
-def mace(dtype: torch.dtype = torch.float64) -> LammpsMace:
-    """A random model of O and Hf with two heads, of which the second is in use."""
+def mace(
+    dtype: torch.dtype = torch.float64, head: int | None = 1, heads: Sequence[str] = ("a", "b")
+) -> LammpsMace:
+    """A random model of O and Hf with some heads, one of which is in use; older ones have none."""
     torch.manual_seed(0)
-    return LammpsMace(dtype)
+    return LammpsMace(dtype, head, list(heads))
 
 
 def pickled_mace() -> bytes:
@@ -350,25 +376,89 @@ class ForceOutput(nn.Module):
         super().__init__()
         self.func = func
 
-
-@called("nequip.nn.graph_model", "GraphModel")
-class GraphModel(nn.Module):
-    def __init__(self, func: nn.Module):
-        super().__init__()
-        self.model = ForceOutput(func)
-
     def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
         data["pos"].requires_grad_(True)
-        data = self.model.func(data)
+        data = self.func(data)
         gradient = torch.autograd.grad([data["atomic_energy"].sum()], [data["pos"]])[0]
         assert gradient is not None
         data["forces"] = -gradient
         return data
 
 
-def save_nequip(path, names: str = "O Hf", func: nn.Module | None = None) -> None:
-    """A random model that computes in float32."""
+@called("nequip.nn._rescale", "RescaleOutput")
+class RescaleOutput(nn.Module):
+    """Scales by 3, and adds a constant to the energy of all atoms."""
+
+    def __init__(self, model: nn.Module, constant: float):
+        super().__init__()
+        self.model, self.has_scale, self.has_shift = model, True, True
+        self.scale_keys, self.shift_keys = ["atomic_energy", "forces"], ["total_energy"]
+        self.register_buffer("scale_by", torch.tensor(3.0))
+        self.register_buffer("shift_by", torch.tensor(constant))
+
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        data = self.model(data)
+        for key in self.scale_keys:
+            data[key] = data[key] * self.scale_by
+        data["total_energy"] = data["atomic_energy"].sum() + self.shift_by
+        return data
+
+
+class GraphModel(nn.Module):
+    """Of both programs, which differ in its module; the older one scales and shifts."""
+
+    def __init__(self, func: nn.Module, constant: float | None = None):
+        super().__init__()
+        self.model = ForceOutput(func)
+        if constant is not None:
+            self.model = RescaleOutput(self.model, constant)
+
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.model(data)
+
+
+@called("nequip.nn.graph_model", "GraphModel")
+class Compiled(GraphModel):
+    pass
+
+
+@called("nequip.nn._graph_model", "GraphModel")
+class Deployed(GraphModel):
+    pass
+
+
+def save_nequip(
+    path, names: str = "O Hf", func: nn.Module | None = None, constant: float | None = None, **told
+) -> None:
+    """A random model that computes in float32; with a constant as nequip-deploy writes it."""
     torch.manual_seed(0)
-    told = {"r_max": "4.0", "type_names": names, "model_dtype": "float32"}
-    model = GraphModel(Energies() if func is None else func)
+    told = {"r_max": "4.0", "type_names": names, "model_dtype": "float32", **told}
+    energies = Energies() if func is None else func
+    model = Compiled(energies) if constant is None else Deployed(energies, constant)
     torch.jit.script(model).save(str(path), _extra_files=told)
+
+
+# MatPL and PWMLFF
+
+
+def matpl_checkpoint(contract: dp_oracle.Contract, arrays, **changes):
+    """What a training of MatPL saves; settings that are the defaults are not in it."""
+    parameters = {name: torch.tensor(v) for name, v in arrays.items() if name[0] in "ef"}
+    descriptor = {"Rmax": contract.rmax, "Rmin": contract.rmin, "M2": contract.m2}
+    settings = {
+        "model_type": "DP",
+        "atom_type": list(contract.atom_type),
+        "max_neigh_num": contract.max_neighbor,
+        "model": {"descriptor": descriptor, "fitting_net": {"network_size": [8, 8, 6, 6, 1]}},
+    }
+    return {
+        "json_file": settings,
+        "epoch": 7,
+        "state_dict": parameters,
+        "davg": arrays["davg"],
+        "dstd": arrays["dstd"],
+        "energy_shift": [1.0] * len(contract.atom_type),
+        "atom_type_order": np.array(contract.atom_type),
+        "sij_max": np.float64(3.0),
+        **changes,
+    }

@@ -431,7 +431,7 @@ try {
   return 0;
 } catch (const std::exception &error) {
   std::snprintf(message, static_cast<std::size_t>(size), "%s", error.what());
-  return -1;
+  return dynamic_cast<const std::invalid_argument *>(&error) ? 1 : -1;
 }
 
 }    // namespace

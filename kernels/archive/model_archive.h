@@ -22,6 +22,7 @@ namespace pwmlff {
 /// member of its size. Code is not looked at.
 /// @throws std::runtime_error whose text goes on after the name of the file: "is damaged: ...", "is
 ///         a ...", "cannot be used, though no damage was found: ...", with what to do
+/// @throws std::invalid_argument likewise, for a zip file that is sound but something else
 void check_model_archive(std::string_view bytes);
 
 /// The Python class that TorchScript calls "__torch__.module.___torch_mangle_7.Name":
@@ -54,8 +55,8 @@ void check_limits(const ModelLimits &limits);
 
 extern "C" {
 
-/// The same for other languages. @return 0, or -1 for an error whose text, ended by a zero, is then
-/// in message[0 .. message_size-1]
+/// The same for other languages. @return 0, or for an error, whose text, ended by a zero, is then in
+/// message[0 .. message_size-1], 1 where the zip file is sound but something else, else -1
 int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, int message_size);
 
 /// The name is then in text[0 .. text_size-1].

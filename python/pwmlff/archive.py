@@ -48,12 +48,16 @@ def _compiled() -> ctypes.CDLL:
     return compiled
 
 
+class OtherFileError(ValueError):
+    """A zip file is sound, but no TorchScript archive."""
+
+
 def _ask(function: Callable[..., int], *arguments: Any) -> str:
     buffer = ctypes.create_string_buffer(_TEXT)
     failed = function(*arguments, buffer, _TEXT)
     text = buffer.value.decode(errors="replace")
     if failed:
-        raise ValueError(text)
+        raise OtherFileError(text) if failed > 0 else ValueError(text)
     return text
 
 
@@ -61,6 +65,7 @@ def check(contents: bytes) -> None:
     """Check that the contents of a file are a sound TorchScript archive.
 
     Raises:
+        OtherFileError: they are a sound zip file of another kind, like what torch.save writes.
         ValueError: they are not; the text goes on after the name of the file ("is damaged: ...").
         ImportError: pair-pwmlff is not compiled.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 
+import families
 import numpy as np
 import pytest
 import torch
@@ -13,13 +14,23 @@ from torch import nn
 import dp_oracle
 import foreign_models
 from foreign_models import save
+from genuine import GENUINE, requires_genuine
+from pwmlff import Calculator, reference
 from pwmlff.engine import choose
+from pwmlff.lmp import virial_to_lammps
 from pwmlff.report import Failure
 from pwmlff.trial import random_cluster
 from pwmlff.wrap import command, wrap
 
+#: What releases have added, or may leave out; without it a model has none of what it switches on.
+ADDED = (
+    "compress", "env_protection", "emask", "idt", "bias_atom_e", "out_bias",
+    "exclude_types", "numb_fparam", "numb_aparam", "dim_case_embd", "mixed_types",
+    "remove_vaccum_contribution", "pair_excl", "atom_excl",
+)  # fmt: skip
 DEEPMD = {
     "plain": {},
+    "early release": {"lacks": ADDED},
     "one-sided": {"one_sided": True},
     "no steps": {"step": False},
     "three elements": {"sel": (14, 17, 20), "vacuum": True, "seed": 3},
@@ -30,8 +41,9 @@ DEEPMD = {
 def test_deepmd(tmp_path, name):
     """All that the project tests of a DP holds of it: the fused engine takes it."""
     path = save(foreign_models.deepmd(**DEEPMD[name]), tmp_path / "graph.pth")
-    with pytest.raises(RuntimeError, match="deepmd::tabulate_fusion_se_a"):
-        torch.jit.load(str(path))
+    if "lacks" not in DEEPMD[name]:
+        with pytest.raises(RuntimeError, match="deepmd::tabulate_fusion_se_a"):
+            torch.jit.load(str(path))
     report = wrap(path, tmp_path / "a.pt")
     assert report.family == "DeePMD-kit, se_e2_a"
     assert report.engine.startswith("fused")
@@ -41,6 +53,33 @@ def test_deepmd(tmp_path, name):
         random_cluster(4.0, report.model.atom_type, report.model.limit)
     )
     assert np.abs(found.forces).max() > 1e-2
+
+
+@requires_genuine
+def test_genuine_deepmd(tmp_path):
+    """A file that lacks attributes of later releases; numbers are those of the code in it."""
+    wrap(GENUINE / "deepmd_se_e2_a.pth", tmp_path / "a.pt")
+    with np.load(GENUINE / "deepmd_se_e2_a.npz") as given:
+        expected = dict(given)
+    symbols = expected["type_map"][expected["types"]]
+    atoms = Atoms([*map(str, symbols)], expected["positions"], cell=expected["cell"], pbc=True)
+
+    def compare(energies, forces, virial, close):
+        np.testing.assert_allclose(energies, expected["atom_energy"], rtol=0, atol=close)
+        np.testing.assert_allclose(forces, expected["force"], rtol=0, atol=close)
+        np.testing.assert_allclose(virial, expected["virial"], rtol=0, atol=10 * close)
+
+    plain = reference.evaluate(tmp_path / "a.pt", atoms)
+    compare(plain.atom_energy, plain.forces, plain.virial, 1e-11)
+    atoms.calc = Calculator(tmp_path / "a.pt", precision="double")
+    virial = -atoms.get_volume() * atoms.get_stress(voigt=False)
+    compare(atoms.get_potential_energies(), atoms.get_forces(), virial, 1e-10)
+    for ranks in (1, 2):
+        ran = families.run(tmp_path / "a.pt", atoms, ranks=ranks)
+        given = virial_to_lammps(expected["virial"], ran.prism)
+        np.testing.assert_allclose(ran.virial, given, rtol=0, atol=1e-8)
+        compare(ran.energies, ran.forces, expected["virial"], 1e-10)
+    assert np.abs(expected["force"]).max() > 1e-3
 
 
 def test_mace_and_nequip(tmp_path):
@@ -63,6 +102,74 @@ def test_mace_and_nequip(tmp_path):
         np.testing.assert_allclose(found.forces, expected.forces, rtol=0, atol=close)
         assert np.abs(expected.forces).max() > 1e-2
     assert rounds == {"MACE": "2", "NequIP": "2"}
+
+
+def test_mace_of_other_releases(tmp_path):
+    """Up to 0.3.6 there is no head; a later release gives models of those one without a name."""
+    for head, heads in ((None, ()), (0, ()), (0, ("only",))):
+        save(foreign_models.mace(head=head, heads=heads), tmp_path / "a-lammps.pt")
+        report = wrap(tmp_path / "a-lammps.pt", tmp_path / "a.pt")
+        assert report.family == "MACE"
+        assert "head" not in report.told
+        assert report.energy_difference < 1e-12
+    save(foreign_models.mace(), tmp_path / "a-lammps.pt")
+    assert wrap(tmp_path / "a-lammps.pt", tmp_path / "a.pt").told["head"] == "b of a, b"
+
+
+def test_deployed_nequip(tmp_path):
+    """What nequip-deploy writes: scaled energies of atoms, against the code of the file."""
+    foreign_models.save_nequip(tmp_path / "deployed.pth", constant=0.0)
+    report = wrap(tmp_path / "deployed.pth", tmp_path / "a.pt")
+    assert report.family == "NequIP"
+    assert report.energy_difference < 1e-5
+    cluster = random_cluster(4.0, [8, 72], None)
+    foreign_models.save_nequip(tmp_path / "compiled.pth")
+    wrap(tmp_path / "compiled.pth", tmp_path / "b.pt")
+    scaled, plain = (choose(tmp_path / name).engine(cluster) for name in ("a.pt", "b.pt"))
+    np.testing.assert_allclose(scaled.forces, 3.0 * plain.forces, rtol=0, atol=1e-5)
+    assert np.abs(plain.forces).max() > 1e-2
+    for words, changed in (
+        ("adds 2 eV to the energy of any number of atoms", {"constant": 2.0}),
+        ("without r_max in its metadata", {"constant": 0.0, "r_max": ""}),
+    ):
+        foreign_models.save_nequip(tmp_path / "deployed.pth", **changed)
+        with pytest.raises(Failure, match=words):
+            wrap(tmp_path / "deployed.pth", tmp_path / "a.pt")
+
+
+LISTED = {
+    "asked": "Available heads in the model:\\n1: one\\n2: other two\\nSelect a head by number: ",
+    "told": "Selected head: x from command line in the list available heads: "
+    "['one', 'other two']\\n",
+}
+
+
+@pytest.mark.parametrize("way, head", [("asked", ""), ("told", "x")])
+def test_heads_are_listed(tmp_path, monkeypatch, way, head):
+    """As mace_create_lammps_model prints them before it fails."""
+    (tmp_path / "model.model").write_bytes(foreign_models.pickled_mace())
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "mace_create_lammps_model"
+    does = f'printf "{LISTED[way]}"; echo EOFError >&2; exit 1'
+    program.write_text(STAND_IN.format(folder=tmp_path, does=does))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    with pytest.raises(Failure, match=r"with the heads one, other two: found .*, expected one of"):
+        wrap(tmp_path / "model.model", tmp_path / "a.pt", head=head)
+
+
+def test_command_of_mace_that_takes_a_file_alone(tmp_path, monkeypatch):
+    """That of 0.3.6."""
+    (tmp_path / "model.model").write_bytes(foreign_models.pickled_mace())
+    made = save(foreign_models.mace(head=None, heads=()), tmp_path / "made.pt")
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "mace_create_lammps_model"
+    usage = 'echo "AssertionError: Usage: $0 FILE" >&2; exit 1'
+    does = f'if [ $# != 1 ]; then {usage}; fi; cp {made} "$1-lammps.pt"'
+    program.write_text(STAND_IN.format(folder=tmp_path, does=does))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    assert wrap(tmp_path / "model.model", tmp_path / "a.pt").family == "MACE"
 
 
 STAND_IN = """#!/bin/sh
@@ -142,29 +249,6 @@ def test_head_of_other_files(tmp_path):
         wrap(tmp_path / "graph.pth", tmp_path / "a.pt", head="second")
 
 
-def checkpoint(contract: dp_oracle.Contract, arrays, **changes):
-    """What a training of MatPL saves; settings that are the defaults are not in it."""
-    parameters = {name: torch.tensor(v) for name, v in arrays.items() if name[0] in "ef"}
-    descriptor = {"Rmax": contract.rmax, "Rmin": contract.rmin, "M2": contract.m2}
-    settings = {
-        "model_type": "DP",
-        "atom_type": list(contract.atom_type),
-        "max_neigh_num": contract.max_neighbor,
-        "model": {"descriptor": descriptor, "fitting_net": {"network_size": [8, 8, 6, 6, 1]}},
-    }
-    return {
-        "json_file": settings,
-        "epoch": 7,
-        "state_dict": parameters,
-        "davg": arrays["davg"],
-        "dstd": arrays["dstd"],
-        "energy_shift": [1.0] * len(contract.atom_type),
-        "atom_type_order": np.array(contract.atom_type),
-        "sij_max": np.float64(3.0),
-        **changes,
-    }
-
-
 #: By hand from the tables of MatPL: atomic number, radius, mass, electron affinity, Pauling, each
 #: less the least of the table, by the range.
 PROPERTIES = {
@@ -179,7 +263,7 @@ def test_checkpoint_of_matpl(tmp_path, embedding):
     rng = np.random.default_rng(5)
     contract = dp_oracle.Contract((8, 72), m2=3)
     arrays = dp_oracle.random_parameters(rng)
-    found = checkpoint(contract, arrays)
+    found = foreign_models.matpl_checkpoint(contract, arrays)
     if embedding == "by type":
         contract = dp_oracle.Contract((8, 72), m2=3, type_vector=PROPERTIES)
         nets = {name: v for name, v in arrays.items() if not name.startswith("embedding_net")}
@@ -188,7 +272,7 @@ def test_checkpoint_of_matpl(tmp_path, embedding):
         unused = {
             f"embedding_net.0.layers.0.{name}": np.ones((1, 1)) for name in ("weight", "bias")
         }
-        found = checkpoint(contract, nets | unused)
+        found = foreign_models.matpl_checkpoint(contract, nets | unused)
         found["state_dict"] |= {
             n.replace("net.0", "net.1"): torch.tensor(v) for n, v in net.items()
         }
@@ -217,7 +301,9 @@ class Anything:
 
 def test_other_checkpoints_are_named(tmp_path):
     contract = dp_oracle.Contract((8, 72), m2=3)
-    good = checkpoint(contract, dp_oracle.random_parameters(np.random.default_rng(5)))
+    good = foreign_models.matpl_checkpoint(
+        contract, dp_oracle.random_parameters(np.random.default_rng(5))
+    )
     for words, changed in (
         ("it is of kind NEP; expected DP, as nep.txt", {"json_file": {"model_type": "NEP"}}),
         ("without 'davg'", {"davg": None}),
@@ -239,6 +325,42 @@ REFUSED = {
 }
 
 
+def not_a_number(model):
+    with torch.no_grad():
+        next(model.parameters()).fill_(torch.nan)
+    return model
+
+
+def without(model, name):
+    delattr(model, name)
+    return model
+
+
+@foreign_models.called("nequip.nn.other", "Other")
+class Other(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Fails(foreign_models.Energies):
+    def forward(self, data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        data["atomic_energy"] = self.charge[data["atom_types"] + 7]
+        return data
+
+
+REFUSED |= {
+    "head out of range": (lambda: foreign_models.mace(head=5), "of which head 5 is chosen"),
+    "head below zero": (lambda: foreign_models.mace(head=-1), "of which head -1 is chosen"),
+    "weights of MACE": (lambda: not_a_number(foreign_models.mace()), "that are no numbers"),
+    "weights of DeePMD-kit": (lambda: not_a_number(foreign_models.deepmd()), "that are no numbers"),
+    "no rounds": (
+        lambda: without(foreign_models.mace(), "num_interactions"),
+        "taken for a model of MACE, .*no attribute 'num_interactions'",
+    ),
+    "other NequIP": (Other, "of class nequip.nn.other.Other; expected what nequip-deploy"),
+}
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_wrapped_is_named(tmp_path, name):
     make, words = REFUSED[name]
@@ -246,6 +368,13 @@ def test_what_cannot_be_wrapped_is_named(tmp_path, name):
     with pytest.raises(Failure, match=words):
         wrap(path, tmp_path / "a.pt")
     assert [entry.name for entry in tmp_path.iterdir()] == ["graph.pth"]
+
+
+def test_code_that_fails(tmp_path):
+    foreign_models.save_nequip(tmp_path / "a.pth", func=Fails())
+    with pytest.raises(Failure, match=r"a.pth' .* on a random cluster: .*index") as error:
+        wrap(tmp_path / "a.pth", tmp_path / "a.pt")
+    assert "\n" not in str(error.value)
 
 
 def test_types_of_nequip_that_are_no_elements(tmp_path):
@@ -263,7 +392,7 @@ def test_other_numbers_are_not_written(tmp_path, monkeypatch):
         foreign.module.cutoff, foreign.module.interaction_range = 3.9, 7.8
         return foreign
 
-    monkeypatch.setattr(command, "READERS", (read,))
+    monkeypatch.setattr(command, "READERS", {"MACE": read})
     with pytest.raises(Failure, match=r"energies of atoms differ by .*nothing was written"):
         wrap(path, tmp_path / "a.pt")
     assert not (tmp_path / "a.pt").exists()

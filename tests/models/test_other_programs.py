@@ -1,40 +1,85 @@
 """Models that other programs make: the same numbers in lmp, on any number of ranks.
 
-PWMLFF_TEST_PYTHONS names a Python in which each is installed: mace=DIR/bin/python,nequip=...
+PWMLFF_TEST_PYTHONS names a Python in which each release is installed:
+mace-0.3.16=DIR/bin/python,nequip-0.6.2=...
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
 import families
 import numpy as np
 import pytest
+from families import COMPILED
 
+from pwmlff.lmp import virial_to_lammps
+from pwmlff.report import Failure
 from pwmlff.wrap import wrap
 
 PYTHONS = dict(
     word.split("=", 1) for word in os.environ.get("PWMLFF_TEST_PYTHONS", "").split(",") if word
 )
 pytestmark = pytest.mark.skipif(not PYTHONS, reason="PWMLFF_TEST_PYTHONS names no other program")
-#: eV/atom and eV/angstrom from the program's own calculator.
-GATES = {False: (1e-8, 1e-6), True: (1e-6, 1e-5)}
+#: eV/atom, eV/angstrom and eV from the program's own calculator.
+GATES = {False: (1e-8, 1e-6, 1e-5), True: (1e-6, 1e-5, 1e-3)}
+HEADS = ["first", "second"]  # of other_programs.py
 
 
-@pytest.mark.parametrize("family", families.PROGRAMS)
-def test_same_numbers(tmp_path: Path, family: str):
-    program = families.PROGRAMS[family]
-    if program not in PYTHONS:
-        pytest.skip(f"PWMLFF_TEST_PYTHONS names no Python with {program}")
-    source, expected = families.make(family, PYTHONS[program], tmp_path)
-    compiled = family.endswith(families.COMPILED)
-    wrap(source, tmp_path / "a.pt", compiled=compiled)
+def families_of(program: str) -> tuple[str, ...]:
+    return families.of_program(families.FAMILIES, program)
+
+
+def refused_of(program: str) -> dict[str, str]:
+    return families.of_program(families.REFUSED, program) or {}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """What a release makes, once for all tests: its program is imported once."""
+
+    @functools.cache
+    def make(program: str):
+        names = [*families_of(program), *refused_of(program)]
+        return families.make(names, PYTHONS[program], tmp_path_factory.mktemp("made"))
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def commands(request, monkeypatch):
+    """Commands of the program are on the PATH, as a user puts them there."""
+    folder = Path(PYTHONS[request.node.callspec.params["program"]]).parent
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("program, family", [(p, f) for p in PYTHONS for f in families_of(p)])
+def test_same_numbers(tmp_path: Path, made, program: str, family: str):
+    source, expected = made(program)[family]
+    compiled, head = family.endswith(COMPILED), ""
+    if family == "MACE, pickled, two heads":
+        for wrong in ("", "third"):
+            with pytest.raises(Failure, match=r"with the heads first, second: found .*--head"):
+                wrap(source, tmp_path / "a.pt", head=wrong)
+        head = HEADS[-1]
+    report = wrap(source, tmp_path / "a.pt", compiled=compiled, head=head)
+    assert report.told.get("head") == ("second of first, second" if "heads" in family else None)
     atoms = families.structure()
-    energy, force = GATES["float32" in family]
+    energy, force, virial = GATES["float32" in family]
     for ranks in families.RANKS:
         ran = families.run(tmp_path / "a.pt", atoms, ranks=ranks)
         assert ran.engine.startswith("compiled") == compiled
         assert abs(ran.energies.sum() - expected["energy"]) / len(atoms) < energy
         assert np.abs(ran.forces - expected["forces"]).max() < force
+        there = virial_to_lammps(expected["virial"], ran.prism)
+        assert np.abs(ran.virial - there).max() < virial
     assert np.abs(expected["forces"]).max() > 0.01
+
+
+@pytest.mark.parametrize("program, family", [(p, f) for p in PYTHONS for f in refused_of(p)])
+def test_refused(tmp_path: Path, made, program: str, family: str):
+    source, _ = made(program)[family]
+    with pytest.raises(Failure, match=refused_of(program)[family]):
+        wrap(source, tmp_path / "a.pt")

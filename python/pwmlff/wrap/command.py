@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike, fspath
@@ -18,18 +19,22 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from pwmlff import archive, model_file, reference
-from pwmlff.engine import Choice, choose
+from pwmlff.engine import Choice, Evaluation, choose
 from pwmlff.files import write_whole
 from pwmlff.models import save_model
 from pwmlff.models.saving import origin, without_source_paths
 from pwmlff.report import Failure
 from pwmlff.trial import crystal, random_cluster
 from pwmlff.wrap import deepmd, mace, matpl, nequip, programs
-from pwmlff.wrap.foreign import Foreign, Numbers, Source
+from pwmlff.wrap.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
 
 #: In the order in which they are asked: what they make of a TorchScript archive, None for files of
 #: others.
-READERS: tuple[Callable[[Source], Foreign | None], ...] = (deepmd.read, mace.read, nequip.read)
+READERS: dict[str, Callable[[Source], Foreign | None]] = {
+    "DeePMD-kit": deepmd.read,
+    "MACE": mace.read,
+    "NequIP": nequip.read,
+}
 #: By which energies of atoms and forces may differ from the original, as a share of the largest (at
 #: least 1 eV and 1 eV/angstrom), where it computes in float64 and in float32.
 GATES = {False: 1e-9, True: 1e-4}
@@ -96,10 +101,10 @@ def wrap(
 
     Args:
         path: a checkpoint of MatPL or PWMLFF (.ckpt), a frozen model of DeePMD-kit (.pth, se_e2_a),
-            a MACE model for LAMMPS (-lammps.pt), or a compiled model of NequIP or Allegro
-            (.nequip.pth); with `compiled` a file of kind EDGE, too. Where the commands of MACE and
-            NequIP are on the PATH, a model that MACE pickled (.model), or a package or checkpoint
-            of NequIP: these run the code in the file.
+            a MACE model for LAMMPS (-lammps.pt), or a compiled or deployed model of NequIP or
+            Allegro (.nequip.pth, .pth); with `compiled` a file of kind EDGE, too. Where the
+            commands of MACE and NequIP are on the PATH, a model that MACE pickled (.model), or a
+            package or checkpoint of NequIP: these run the code in the file.
         output: the file to write, as a whole or not at all.
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
         head: of a pickled MACE model that has several.
@@ -115,12 +120,14 @@ def wrap(
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         draft = Path(folder) / target.name
         save_model(foreign.module, draft, card)
-        told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
-        chosen = choose(draft, "auto", "exact")
-        if compiled and chosen.engine.name != "compiled":
-            raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
-        energy, force = _differences(source, draft, foreign, chosen)
-        told |= _speeds(chosen, choose(draft, "torchscript") if compiled else None)
+        with _told_of(source, draft):
+            cluster, expected = _original(source, draft, foreign)
+            told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
+            chosen = choose(draft, "auto", "exact")
+            if compiled and chosen.engine.name != "compiled":
+                raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
+            energy, force = _differences(source, foreign, chosen.engine(cluster), expected)
+            told |= _speeds(chosen, choose(draft, "torchscript") if compiled else None)
         write_whole(target, draft.read_bytes())
     return WrapReport(
         source=source,
@@ -136,16 +143,30 @@ def wrap(
 
 
 def _read(path: str, compiled: bool, head: str) -> Foreign:
-    made = programs.translate(path, head)
-    if made is None and (foreign := matpl.read(path)):
-        return foreign
-    contents = made or model_file.read(path)
+    if not Path(path).is_file():
+        raise Failure(f"found no model file '{path}'")
+    contents = Path(path).read_bytes()
+    try:
+        try:
+            archive.check(contents)
+        except archive.OtherFileError:
+            found = saved(contents)
+            made = programs.translate(path, contents, found, head)
+            if made is None and (foreign := matpl.read(path, contents, found)):
+                return foreign
+            contents = contents if made is None else made
+            archive.check(contents)
+        else:
+            programs.require_no_head(path, head)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
     class_name = archive.class_name(contents)
     module = model_file.load_contents(path, deepmd.without_operators(contents, class_name))
     source = Source(path, contents, class_name, module)
-    for read in READERS:
-        if foreign := read(source):
-            return foreign
+    for family, read in READERS.items():
+        with taken_for(path, family):
+            if foreign := read(source):
+                return foreign
     if kind := getattr(source.module, "model_type", ""):
         if kind == "EDGE" and compiled:
             return Foreign(f"kind EDGE, class {class_name}", source.module, None, source.single)
@@ -210,18 +231,46 @@ def _basis(foreign: Foreign) -> str:
     return "the code of the original" if foreign.evaluate else "the reference of this project"
 
 
-def _differences(source: str, draft: Path, foreign: Foreign, chosen: Choice) -> tuple[float, float]:
+@contextmanager
+def _told_of(source: str, draft: Path) -> Iterator[None]:
+    """Let a Failure name the file that was given, not the draft that is made of it."""
+    try:
+        yield
+    except (*UNEXPECTED, Failure) as error:
+        raise Failure(str(error).replace(f"'{draft}'", f"'{source}'")) from error
+
+
+def _original(source: str, draft: Path, foreign: Foreign) -> tuple[Atoms, Numbers]:
+    """A random cluster for the model, and what its original says of that.
+
+    Raises:
+        Failure: the code of the original fails, or gives what are no numbers.
+    """
+    _, info = model_file.open_model(draft)
+    cluster = random_cluster(info.cutoff, info.atom_type, info.limit)
+    evaluate: Callable[[Atoms], Numbers | reference.Result] = foreign.evaluate or partial(
+        reference.evaluate, draft
+    )
+    try:
+        found = evaluate(cluster)
+        if not (np.isfinite(found.atom_energy).all() and np.isfinite(found.forces).all()):
+            raise ValueError("it gives energies or forces that are no numbers")
+    except UNEXPECTED as error:
+        raise Failure(
+            f"'{source}' is a model of {foreign.family} that cannot be evaluated on a random "
+            f"cluster: {model_file.last_line(error)}"
+        ) from error
+    return cluster, Numbers(found.atom_energy, found.forces)
+
+
+def _differences(
+    source: str, foreign: Foreign, found: Evaluation, expected: Numbers
+) -> tuple[float, float]:
     """The largest of atomic energies and forces on a random cluster.
 
     Raises:
         Failure: one of them is too large.
     """
-    cluster = random_cluster(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
-    evaluate: Callable[[Atoms], Numbers | reference.Result] = foreign.evaluate or partial(
-        reference.evaluate, draft
-    )
-    expected = evaluate(cluster)
-    found = chosen.engine(cluster)
     differences = []
     for what, ours, theirs in (
         ("energies of atoms", found.atom_energy, expected.atom_energy),

@@ -69,21 +69,28 @@ def read(source: Source) -> Foreign | None:
     model: Any = source.module
     for parameter in model.parameters():  # its code changes what is made of them in place
         parameter.requires_grad_(False)
-    atomic = model.atomic_model
+    atomic = getattr(model, "atomic_model", None)
     descriptor = getattr(atomic, "descriptor", None)
-    kind = getattr(descriptor, "original_name", "none")
-    if kind != "DescrptSeA":
+    if descriptor is None:
         raise Failure(
-            f"'{source.path}' is a model of DeePMD-kit with a descriptor of class {kind}; only "
-            "those of type se_e2_a can be wrapped"
+            f"'{source.path}' is a model of DeePMD-kit of class {source.class_name}, which has no "
+            "descriptor of its own; only those with a descriptor of type se_e2_a can be wrapped"
         )
+    if descriptor.original_name != "DescrptSeA":
+        raise Failure(
+            f"'{source.path}' is a model of DeePMD-kit with a descriptor of class "
+            f"{descriptor.original_name}; only those of type se_e2_a can be wrapped"
+        )
+    reader = _Reader(source.path, atomic)
     return Foreign(
         family="DeePMD-kit, se_e2_a",
-        module=_Reader(source.path, atomic).model(),
+        module=reader.model(),
         evaluate=lambda atoms: _evaluate(model, atoms),
-        single=next(model.parameters()).dtype == torch.float32,
+        single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
         told={
-            "slots": ", ".join(f"{n} {t}" for n, t in zip(atomic.sel, atomic.type_map, strict=True))
+            "slots": ", ".join(
+                f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)
+            )
         },
     )
 
@@ -98,8 +105,18 @@ def _evaluate(model: Any, atoms: Atoms) -> Numbers:
     )
 
 
+def _excludes(mask: Any) -> bool:
+    """Whether a mask of excluded types, None where a release has none, leaves out anything."""
+    if hasattr(mask, "no_exclusion"):
+        return not mask.no_exclusion
+    return bool((getattr(mask, "type_mask", torch.ones(1)) == 0).any())
+
+
 class _Reader:
     """Takes the arrays of an se_e2_a model.
+
+    Releases differ in what their models hold. What one lacks, others have added since, with a
+    default that changes nothing.
 
     Args:
         path: of the file, for messages.
@@ -109,7 +126,9 @@ class _Reader:
     def __init__(self, path: str, atomic: Any) -> None:
         self.path, self.atomic = path, atomic
         self.descriptor, self.fitting = atomic.descriptor.sea, atomic.fitting_net
-        self.ntypes = len(atomic.type_map)
+        self.type_map = list(atomic.type_map)
+        self.ntypes = len(self.type_map)
+        self.sel = [int(n) for n in self.descriptor.sel]
 
     def model(self) -> DP:
         """The same model as a DP."""
@@ -128,18 +147,17 @@ class _Reader:
             arrays[f"{name}.layers.{last}.bias"] = arrays.get(
                 f"{name}.layers.{last}.bias", 0.0
             ) + self._constant(a, net)
-        sel = [int(n) for n in descriptor.sel]
         for name, values in (("davg", descriptor.mean), ("dstd", descriptor.stddev)):
-            arrays[name] = self._statistics(name, _array(values), sel)
+            arrays[name] = self._statistics(name, _array(values))
         try:
             return DP.from_parameters(
                 arrays,
-                atom_type=[atomic_numbers[symbol] for symbol in self.atomic.type_map],
+                atom_type=[atomic_numbers[symbol] for symbol in self.type_map],
                 rmax=float(descriptor.rcut),
                 rmin=float(descriptor.rcut_smth),
-                max_neighbor=max(sel),
+                max_neighbor=max(self.sel),
                 m2=int(descriptor.axis_neuron),
-                sel=sel,
+                sel=self.sel,
             )
         except ValueError as error:
             raise self._failure(str(error)) from error
@@ -149,24 +167,27 @@ class _Reader:
 
     def _require_known(self) -> None:
         """Refuse what the contract does not have."""
-        unknown = [t for t in self.atomic.type_map if atomic_numbers.get(t, 0) < 1]
+        unknown = [t for t in self.type_map if atomic_numbers.get(t, 0) < 1]
         if unknown:
             raise self._failure(
                 f"its type_map holds {', '.join(map(repr, unknown))}, expected chemical symbols"
             )
-        descriptor, fitting = self.descriptor, self.fitting
-        pairs, types = (getattr(self.atomic, n, None) for n in ("pair_excl", "atom_excl"))
+        atomic, descriptor, fitting = self.atomic, self.descriptor, self.fitting
+        if (given := getattr(fitting, "var_name", "energy")) != "energy":
+            raise self._failure(f"its fitting net gives {given}, expected energy")
         for name, present in {
-            "exclude_types of its descriptor": not bool(descriptor.emask.no_exclusion),
-            "pair_exclude_types": pairs is not None,
-            "atom_exclude_types": types is not None,
-            "exclude_types of its fitting net": len(fitting.exclude_types) > 0,
-            "env_protection": float(descriptor.env_protection) != 0.0,
-            "frame parameters (numb_fparam)": int(fitting.numb_fparam) > 0,
-            "atomic parameters (numb_aparam)": int(fitting.numb_aparam) > 0,
+            "exclude_types of its descriptor": _excludes(getattr(descriptor, "emask", None)),
+            "pair_exclude_types": _excludes(getattr(atomic, "pair_excl", None)),
+            "atom_exclude_types": _excludes(getattr(atomic, "atom_excl", None)),
+            "exclude_types of its fitting net": len(getattr(fitting, "exclude_types", ())) > 0,
+            "env_protection": float(getattr(descriptor, "env_protection", 0.0)) != 0.0,
+            "frame parameters (numb_fparam)": int(getattr(fitting, "numb_fparam", 0)) > 0,
+            "atomic parameters (numb_aparam)": int(getattr(fitting, "numb_aparam", 0)) > 0,
             "a case embedding (dim_case_embd)": int(getattr(fitting, "dim_case_embd", 0)) > 0,
-            "one fitting net for all types (mixed_types)": bool(fitting.mixed_types),
-            "a compressed descriptor": bool(descriptor.compress),
+            "one fitting net for all types (mixed_types)": bool(
+                getattr(fitting, "mixed_types", False)
+            ),
+            "a compressed descriptor": bool(getattr(descriptor, "compress", False)),
         }.items():
             if present:
                 raise self._failure(f"it has {name}, which the model contract does not")
@@ -180,43 +201,45 @@ class _Reader:
         layers = list(net.layers.children())
         for k, layer in enumerate(layers):
             hidden = not fitting or k + 1 < len(layers)
-            if hidden and layer.activate.activation.lower() != "tanh":
-                raise self._failure(
-                    f"its activation function is {layer.activate.activation}, expected tanh"
-                )
+            if hidden and (activation := layer.activate.activation).lower() != "tanh":
+                raise self._failure(f"its activation function is {activation}, expected tanh")
             prefix, (n_in, n_out) = f"{name}.layers.{k}.", layer.matrix.shape
             arrays[prefix + "weight"] = _array(layer.matrix)
-            if layer.bias is not None:
-                arrays[prefix + "bias"] = _array(layer.bias).reshape(1, -1)
-            adds = bool(layer.resnet) and n_out in (n_in, 2 * n_in)
+            bias, idt = getattr(layer, "bias", None), getattr(layer, "idt", None)
+            if bias is not None:
+                arrays[prefix + "bias"] = _array(bias).reshape(1, -1)
+            adds = bool(getattr(layer, "resnet", False)) and n_out in (n_in, 2 * n_in)
             expected = n_out == n_in and k > 0 if fitting else n_out in (n_in, 2 * n_in)
             if hidden and adds != expected:
                 raise self._failure(
                     f"layer {k} of {name}, from width {n_in} to {n_out}, "
                     f"{'adds' if adds else 'does not add'} its input to the result"
                 )
-            if hidden and adds and layer.idt is not None:
-                arrays[prefix + "resnet_dt"] = _array(layer.idt).reshape(1, -1)
+            if hidden and adds and idt is not None:
+                arrays[prefix + "resnet_dt"] = _array(idt).reshape(1, -1)
         return len(layers) - 1
 
     def _constant(self, a: int, net: Any) -> np.ndarray:
         """What is added to the energy of an atom of type a [1, 1]."""
-        constant = _array(self.atomic.out_bias)[0, a] + _array(self.fitting.bias_atom_e)[a]
-        vacuum = getattr(self.fitting, "remove_vaccum_contribution", None)  # spelt so
-        if vacuum is not None and vacuum[a]:
+        constant = np.zeros(1)
+        for holder, name in ((self.atomic, "out_bias"), (self.fitting, "bias_atom_e")):
+            if (bias := getattr(holder, name, None)) is not None:
+                constant = constant + _array(bias).reshape(self.ntypes)[a]
+        vacuum = getattr(self.fitting, "remove_vaccum_contribution", None) or ()  # spelt so
+        if a < len(vacuum) and vacuum[a]:
             matrix = next(net.layers.children()).matrix
             nothing = matrix.new_zeros(1, 1, matrix.shape[0])
             constant = constant - _array(net(nothing)).reshape(-1)
         result: np.ndarray = constant.reshape(1, 1)
         return result
 
-    def _statistics(self, name: str, values: np.ndarray, sel: list[int]) -> np.ndarray:
+    def _statistics(self, name: str, values: np.ndarray) -> np.ndarray:
         """Of the slots of each type [ntypes, ntypes*max(sel)*4], from [ntypes, sum(sel), 4]."""
         blocks = []
-        for block in np.split(values, np.cumsum(sel)[:-1], axis=1):
+        for block in np.split(values, np.cumsum(self.sel)[:-1], axis=1):
             if not (block == block[:, :1]).all():
                 raise self._failure(f"{name} differs between the slots of one pair of types")
-            blocks.append(block[:, :1].repeat(max(sel), axis=1))
+            blocks.append(block[:, :1].repeat(max(self.sel), axis=1))
         return np.concatenate(blocks, axis=1).reshape(self.ntypes, -1)
 
 

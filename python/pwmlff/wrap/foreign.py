@@ -1,9 +1,11 @@
-"""What a module for one family of files returns."""
+"""What a module for one family of files is given, and what it returns."""
 
 from __future__ import annotations
 
+import io
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,7 +14,27 @@ import torch
 from ase import Atoms
 from torch import nn
 
-from pwmlff.model_file import dtype_of
+from pwmlff.model_file import dtype_of, last_line
+from pwmlff.report import Failure
+
+#: What code and contents of a file raise where they are not as their program writes them.
+UNEXPECTED = (
+    ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+    torch.jit.Error,
+)  # fmt: skip
+
+
+@contextmanager
+def taken_for(path: str, family: str) -> Iterator[None]:
+    """Let what is not as that family writes it be a Failure, in one line that names the file."""
+    try:
+        yield
+    except UNEXPECTED as error:
+        missing = "it has no " if isinstance(error, KeyError) else ""
+        raise Failure(
+            f"'{path}' was taken for a model of {family}, but is not as that program writes it: "
+            f"{missing}{last_line(error)}"
+        ) from error
 
 
 class Numbers(NamedTuple):
@@ -37,17 +59,27 @@ class Source:
         return dtype_of(self.module) == torch.float32
 
 
-def members(archive: zipfile.ZipFile) -> dict[str, str]:
-    """Names of what is in an archive of torch, without the folder that is named after the file."""
-    return {name.partition("/")[2]: name for name in archive.namelist()}
+@dataclass(frozen=True)
+class Saved:
+    """What is in a sound zip file that is no TorchScript archive."""
+
+    names: frozenset[str]  # of its members, without the folder that is named after the file
+    table: bytes  # of objects, of what torch.save wrote; empty in other files
 
 
-def saved_table(archive: zipfile.ZipFile) -> bytes | None:
-    """The table of objects of what torch.save wrote; None for other archives."""
-    names = members(archive)
-    if "data.pkl" not in names or "constants.pkl" in names:
-        return None
-    return archive.read(names["data.pkl"])
+def saved(contents: bytes) -> Saved:
+    """Look into a zip file in which :func:`pwmlff.archive.check` has found no damage.
+
+    Raises:
+        ValueError: Python cannot read it; the text goes on after the name of the file.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(contents)) as archive:
+            names = {name.partition("/")[2]: name for name in archive.namelist()}
+            table = archive.read(names["data.pkl"]) if "data.pkl" in names else b""
+    except (*UNEXPECTED, zipfile.BadZipFile) as error:
+        raise ValueError(f"is damaged: {last_line(error)}; copy or export it again") from error
+    return Saved(frozenset(names), table)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from ase import Atoms
 from torch import Tensor, nn
 
+from pwmlff.report import Failure
 from pwmlff.structures import neighbor_list
 from pwmlff.wrap.foreign import Foreign, Numbers, Source
 
@@ -53,28 +54,39 @@ class MaceEdges(nn.Module):
 
 
 def read(source: Source) -> Foreign | None:
-    """The model of a file of MACE; None for files of others."""
+    """The model of a file of MACE; None for files of others.
+
+    Raises:
+        Failure: its head is none that the model has.
+    """
     if source.class_name != CLASS:
         return None
     scripted: Any = source.module
     elements = [int(z) for z in scripted.atomic_numbers]
     rounds, dtype = int(scripted.num_interactions), scripted.r_max.dtype
+    # Up to 0.3.6 there are no heads; a later release gives models of those one without a name.
+    head = getattr(scripted, "head", torch.zeros(1, dtype=torch.int64))
+    heads = [str(name) for name in getattr(scripted.model, "heads", [])]
+    if heads and not 0 <= int(head) < len(heads):
+        raise Failure(
+            f"'{source.path}' is a model of MACE of which head {int(head)} is chosen, expected one "
+            f"of 0 to {len(heads) - 1}; make it again with mace_create_lammps_model"
+        )
     edges = MaceEdges(
         scripted.model,
-        scripted.head,
+        head,
         elements,
         float(scripted.r_max),
         rounds,
         str(dtype).removeprefix("torch."),
     )
-    heads = [str(head) for head in getattr(scripted.model, "heads", [])]
     return Foreign(
         family="MACE",
         module=edges,
         evaluate=lambda atoms: _evaluate(scripted, elements, atoms),
         single=dtype == torch.float32,
         told={"rounds": str(rounds)}
-        | ({"head": f"{heads[int(scripted.head)]} of {', '.join(heads)}"} if heads else {}),
+        | ({"head": f"{heads[int(head)]} of {', '.join(heads)}"} if len(heads) > 1 else {}),
     )
 
 

@@ -7,9 +7,9 @@ of them is the model contract of kind DP.
 
 from __future__ import annotations
 
+import io
 import pickle
 import re
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +20,7 @@ from ase.data import atomic_numbers, chemical_symbols
 from pwmlff.models import DP
 from pwmlff.report import Failure
 from pwmlff.wrap.elements import scaled
-from pwmlff.wrap.foreign import Foreign, saved_table
+from pwmlff.wrap.foreign import UNEXPECTED, Foreign, Saved
 
 #: What a training takes where its settings do not say.
 RMAX, RMIN, AXIS, SLOTS = 6.0, 0.5, 16, 100
@@ -28,20 +28,20 @@ RMAX, RMIN, AXIS, SLOTS = 6.0, 0.5, 16, 100
 EMBEDDED = ("atomic_number", "atom_radius", "atom_mass", "electron_affin", "pauling")
 
 
-def read(path: str) -> Foreign | None:
+def read(path: str, contents: bytes, found: Saved) -> Foreign | None:
     """The model of a checkpoint; None for other files.
 
     Raises:
         Failure: it is a checkpoint of another kind of model, or not what the trainings write.
     """
-    checkpoint = _load(path)
+    checkpoint = _load(path, contents) if b"json_file" in found.table else None
     if checkpoint is None:
         return None
     try:
         model = _model(checkpoint)
     except KeyError as error:
         raise Failure(f"'{path}' is a checkpoint of MatPL or PWMLFF without {error}") from error
-    except (TypeError, ValueError) as error:
+    except UNEXPECTED as error:
         raise Failure(
             f"'{path}' is a checkpoint of MatPL or PWMLFF that cannot be wrapped: {error}"
         ) from error
@@ -51,15 +51,8 @@ def read(path: str) -> Foreign | None:
     return Foreign(family="MatPL or PWMLFF, checkpoint", module=model, evaluate=None, told=told)
 
 
-def _load(path: str) -> dict[str, Any] | None:
+def _load(path: str, contents: bytes) -> dict[str, Any] | None:
     """The dictionary in a checkpoint of these programs; nothing but data is unpickled."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            table = saved_table(archive)
-    except (OSError, zipfile.BadZipFile):
-        return None
-    if table is None:
-        return None
     # What arrays and numbers of NumPy are made with, by the names that its releases 1 and 2 wrote.
     makers: list[Any] = [value.__reduce__()[0] for value in (np.zeros(1), np.float64(0.0))]
     named = [
@@ -70,10 +63,8 @@ def _load(path: str) -> dict[str, Any] | None:
     dtypes = [type(np.dtype(name)) for name in ("f8", "f4", "i8", "i4")]
     try:
         with torch.serialization.safe_globals([np.ndarray, np.dtype, *named, *dtypes]):
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError) as error:
-        if b"json_file" not in table:
-            return None
+            found = torch.load(io.BytesIO(contents), map_location="cpu", weights_only=True)
+    except (*UNEXPECTED, EOFError, pickle.UnpicklingError) as error:
         raise Failure(
             f"'{path}' is a checkpoint of MatPL or PWMLFF with more than data in it, which is not "
             f"read: {str(error).splitlines()[0]}"

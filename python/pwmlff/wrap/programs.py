@@ -7,22 +7,24 @@ installed with another torch in another environment. It runs what is in the file
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pwmlff import interpreter
 from pwmlff.report import Failure
-from pwmlff.wrap.foreign import members, saved_table
+from pwmlff.wrap.foreign import Saved
 
 #: Words in the table of objects of a file.
 MACE, NEQUIP, LIGHTNING = b"mace.modules.models", b"nequip", b"pytorch-lightning_version"
+MLIAP = b"mace.calculators.lammps_mliap_mace"
 OF_PACKAGES, PACKAGED = ".data/extern_modules", "nequip/"  # members of torch.package's files
 DOUBLE = b"DoubleStorage"
+#: What mace_create_lammps_model of MACE 0.3.6 says, which takes a file alone, to more words.
+OF_ONE_WORD = "AssertionError: Usage:"
 SAID = 8  # last lines of a program that are told
 
 
@@ -69,25 +71,25 @@ def _nequip(path: Path, head: str) -> tuple[Sequence[object], Path]:
     return [path, target, "--mode", "torchscript", "--device", "cpu", "--target", "ase"], target
 
 
-def translate(path: str, head: str = "") -> bytes | None:
+def translate(path: str, contents: bytes, found: Saved, head: str = "") -> bytes | None:
     """What the program that wrote a file makes of it; None for files that are read without.
 
     Args:
-        path: a model that MACE pickled (.model), or a package or checkpoint of NequIP.
+        path: a model that MACE pickled (.model), or a package or checkpoint of NequIP; for messages
+            and for the name that the program is given.
+        contents: of it, without damage.
+        found: what is in it.
         head: of a MACE model that has several.
 
     Raises:
         Failure: the program is not there, or does not make a file of it.
     """
-    program = _program_of(path)
+    program = _program_of(path, found)
     if program is None:
-        if head:
-            raise Failure(
-                f"found the head '{head}' for '{path}', expected one for a pickled MACE model alone"
-            )
+        require_no_head(path, head)
         return None
-    found = interpreter.find_program(program.name)
-    if found is None:
+    command = interpreter.find_program(program.name)
+    if command is None:
         raise Failure(
             f"'{path}' is {program.source}, which its own program has to open: found no "
             f"'{program.name}' on the PATH; pip install {program.package}, here or in an "
@@ -95,43 +97,76 @@ def translate(path: str, head: str = "") -> bytes | None:
         )
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / Path(path).name
-        shutil.copyfile(path, copy)
+        copy.write_bytes(contents)
         words, target = program.words(copy, head)
-        python = Path(found).with_name("python3")
-        command = (
-            [str(python), "-c", program.code] if program.code and python.is_file() else [found]
-        )
-        done = subprocess.run(
-            [*command, *map(str, words)], cwd=folder, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, env=_environment(),
-        )  # fmt: skip
+        done = _run(command, program.code, words)
+        if OF_ONE_WORD in done.stderr and not head:
+            done = _run(command, program.code, words[:1])
         if done.returncode or not target.is_file():
-            said = (done.stdout + done.stderr).strip().splitlines()[-SAID:]
+            said = done.stdout + done.stderr
+            if (heads := _heads(said)) and head not in heads:
+                raise Failure(
+                    f"'{path}' is {program.source} with the heads {', '.join(heads)}: found "
+                    f"{f'the head {head!r}' if head else 'none of them chosen'}, expected one of "
+                    "them with --head"
+                )
             raise Failure(
-                "\n".join([f"{program.name} makes nothing of '{path}', {program.source}:", *said])
+                "\n".join(
+                    [
+                        f"{program.name} makes nothing of '{path}', {program.source}:",
+                        *said.strip().splitlines()[-SAID:],
+                    ]
+                )
             )
         return target.read_bytes()
 
 
+def require_no_head(path: str, head: str) -> None:
+    """Raise Failure where a head was chosen, for a file in which there is nothing to choose."""
+    if head:
+        raise Failure(
+            f"found the head '{head}' for '{path}', expected one for a pickled MACE model alone"
+        )
+
+
+def _run(command: str, code: str, words: Sequence[object]) -> subprocess.CompletedProcess[str]:
+    """Run a program where the first of its words is, or code by the Python beside it."""
+    python = Path(command).with_name("python3")
+    return subprocess.run(
+        [*([str(python), "-c", code] if code and python.is_file() else [command]),
+         *map(str, words)],
+        cwd=Path(str(words[0])).parent, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        errors="replace", check=False, env=_environment(),
+    )  # fmt: skip
+
+
 def _environment() -> dict[str, str]:
     """Without what would lead another Python to the packages of this one."""
-    return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    # What these programs pickle is more than weights; older ones do not tell newer torch so.
+    return {**kept, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
 
 
-def _program_of(path: str) -> _Program | None:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = members(archive)
-            if OF_PACKAGES in names:
-                of_nequip = any(name.startswith(PACKAGED) for name in names)
-                return _of_nequip("a package of NequIP") if of_nequip else None
-            table = saved_table(archive) or b""
-    except (OSError, zipfile.BadZipFile, RuntimeError):  # what reads it then says so
-        return None
-    if LIGHTNING in table and NEQUIP in table:
+def _heads(said: str) -> list[str]:
+    """Those that mace_create_lammps_model lists before it asks for one or takes what it is told."""
+    if asked := re.search(r"^Available heads in the model:\n((?:\d+: .*\n)+)", said, re.MULTILINE):
+        return [line.partition(": ")[2] for line in asked[1].splitlines()]
+    listed = re.search(r"in the list available heads: \[(.*)\]$", said, re.MULTILINE)
+    return [quoted[1:-1] for quoted in listed[1].split(", ")] if listed else []
+
+
+def _program_of(path: str, found: Saved) -> _Program | None:
+    if OF_PACKAGES in found.names:
+        of_nequip = any(name.startswith(PACKAGED) for name in found.names)
+        return _of_nequip("a package of NequIP") if of_nequip else None
+    if LIGHTNING in found.table and NEQUIP in found.table:
         return _of_nequip("a checkpoint of NequIP")
-    if MACE in table:
-        dtype = "float64" if DOUBLE in table else "float32"
+    if MLIAP in found.table:
+        raise Failure(
+            f"'{path}' is a model of MACE for pair_style mliap; wrap the .model that it was made of"
+        )
+    if MACE in found.table:
+        dtype = "float64" if DOUBLE in found.table else "float32"
         return _Program("a pickled model of MACE", "mace-torch", "mace_create_lammps_model",
                         _mace(dtype))  # fmt: skip
     return None
