@@ -153,7 +153,7 @@ def nequip(folder: Path, dtype: str, allegro: bool = False) -> Evaluate:
 
 
 def nequip_deployed(folder: Path, dtype: str) -> Evaluate:
-    """NequIP 0.6 with three rounds, deployed, and evaluated by its calculator."""
+    """A small NequIP 0.6 with two rounds, deployed, and evaluated by its calculator."""
     from e3nn.util import jit
     from nequip.ase import NequIPCalculator
     from nequip.model import model_from_config
@@ -166,9 +166,9 @@ def nequip_deployed(folder: Path, dtype: str) -> Evaluate:
                 "SimpleIrrepsConfig", "EnergyModel", "PerSpeciesRescale", "StressForceOutput",
                 "RescaleEnergyEtc",
             ],
-            "default_dtype": "float64", "model_dtype": dtype, "r_max": 5.0, "num_layers": 3,
-            "l_max": 2, "parity": True, "num_features": 32, "invariant_layers": 1,
-            "invariant_neurons": 32, "avg_num_neighbors": 40.0, "use_sc": True,
+            "default_dtype": "float64", "model_dtype": dtype, "r_max": 4.0, "num_layers": 2,
+            "l_max": 1, "parity": True, "num_features": 8, "invariant_layers": 1,
+            "invariant_neurons": 8, "avg_num_neighbors": 40.0, "use_sc": True,
             "chemical_symbols": ELEMENTS, "num_basis": 8, "BesselBasis_trainable": True,
             "PolynomialCutoff_p": 6, "per_species_rescale_scales": [1.0, 1.5],
             "per_species_rescale_shifts": [-3.0, -7.0], "global_rescale_scale": 1.7,
@@ -176,7 +176,7 @@ def nequip_deployed(folder: Path, dtype: str) -> Evaluate:
         initialize=True,
     )  # fmt: skip
     told = {
-        "r_max": "5.0", "type_names": " ".join(ELEMENTS), "n_species": "2", "allow_tf32": "0",
+        "r_max": "4.0", "type_names": " ".join(ELEMENTS), "n_species": "2", "allow_tf32": "0",
         "default_dtype": "float64", "model_dtype": dtype, "nequip_version": "0.6.2",
         "_jit_bailout_depth": "2", "_jit_fusion_strategy": "DYNAMIC,3", "config": "",
     }  # fmt: skip

@@ -55,8 +55,8 @@ void check_limits(const ModelLimits &limits);
 
 extern "C" {
 
-/// The same for other languages. @return 0, or for an error, whose text, ended by a zero, is then in
-/// message[0 .. message_size-1], 1 where the zip file is sound but something else, else -1
+/// The same for other languages. @return 0, or for an error, whose text, ended by a zero, is then
+/// in message[0 .. message_size-1], 1 where the zip file is sound but something else, else -1
 int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, int message_size);
 
 /// The name is then in text[0 .. text_size-1].

@@ -142,7 +142,7 @@ def save_checkpoint(path: Path) -> None:
 def save_package(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("model/.data/extern_modules", "torch")
-        archive.writestr("model/nequip/__init__.py", "import torch\n" * 40)
+        archive.writestr("model/nequip/__init__.py", "import torch\n" * 400)
 
 
 #: By the ending of the file.
