@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <cmath>
 #include <cstdlib>
@@ -14,12 +15,17 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <thread>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 namespace pair_pwmlff {
 
 static constexpr const char *FIRST_WORD = "#    step";
+static constexpr int TRIES = 20;    // for a process that is about to end
+static constexpr std::chrono::milliseconds BETWEEN_TRIES(100);
 
 Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int natoms, int width,
                           MPI_Comm comm)
@@ -77,11 +83,33 @@ void DeviationFile::fail(const std::string &what) const
                            std::strerror(errno) + "; choose another one with out_file");
 }
 
-void DeviationFile::open(const std::string &path)
+// Let no other process write to a regular file.
+void DeviationFile::take(const std::string &path)
 {
   close();
   path_ = path;
-  file = std::fopen(path.c_str(), "w");
+  std::error_code none;
+  const auto status = std::filesystem::status(path, none);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) return;
+  lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock < 0) fail("write");
+  for (int k = 0; flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++k) {
+    if (k == TRIES)
+      throw std::runtime_error("another process writes to the model deviation file " + path_ +
+                               "; let it end, or choose another file with out_file");
+    std::this_thread::sleep_for(BETWEEN_TRIES);
+  }
+}
+
+void DeviationFile::open(const std::string &path)
+{
+  take(path);
+  start();
+}
+
+void DeviationFile::start()
+{
+  file = std::fopen(path_.c_str(), "w");
   if (!file) fail("write");
   std::fprintf(file, "%9s %16s %16s %16s %16s %16s %16s\n", FIRST_WORD, "avg_devi_f", "min_devi_f",
                "max_devi_f", "avg_devi_e", "min_devi_e", "max_devi_e");
@@ -90,11 +118,10 @@ void DeviationFile::open(const std::string &path)
 
 void DeviationFile::resume(const std::string &path, std::int64_t first)
 {
-  close();
-  path_ = path;
+  take(path);
   std::ifstream old(path);
   std::string line;
-  if (!std::getline(old, line) || old.eof()) return open(path);    // no file, or no header
+  if (!std::getline(old, line) || old.eof()) return start();    // no file, or no header
   if (line.rfind(FIRST_WORD, 0) != 0)
     throw std::runtime_error(
         "file " + path + " starts with '" + line.substr(0, 40) +
@@ -136,7 +163,9 @@ void DeviationFile::write(std::int64_t step, const Spread &force, const Spread &
 void DeviationFile::close()
 {
   if (file) std::fclose(file);
+  if (lock >= 0) ::close(lock);
   file = nullptr;
+  lock = -1;
   last = {};
 }
 

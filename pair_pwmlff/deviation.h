@@ -48,6 +48,7 @@ class FileClaim {
 /// Writes one line per step, in the columns that MatPL writes:
 ///   step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e
 /// Where a step is computed more than once (line searches, Monte Carlo), the last one counts.
+/// One process at a time has a file (flock, where the file system has it).
 class DeviationFile {
  public:
   DeviationFile() = default;
@@ -55,11 +56,13 @@ class DeviationFile {
   DeviationFile(const DeviationFile &) = delete;
   DeviationFile &operator=(const DeviationFile &) = delete;
 
-  /// Start the file anew. @throws std::runtime_error where it cannot be written
+  /// Start the file anew. @throws std::runtime_error where it cannot be written, or another process
+  /// has it
   void open(const std::string &path);
   /// Go on with a file that is there, or start one. Lines of step `first` and later, which are
   /// about to be computed again, and a last line that is not complete are removed.
-  /// @throws std::runtime_error where it cannot be read or written, or is no such file
+  /// @throws std::runtime_error where it cannot be read or written, is no such file, or another
+  /// process has it
   void resume(const std::string &path, std::int64_t first);
   /// Write a line; it takes the place of the last one if that is of the same step.
   /// @param begins  a run begins: the same step is then either the end of the run before, and
@@ -70,6 +73,8 @@ class DeviationFile {
 
  private:
   [[noreturn]] void fail(const std::string &what) const;
+  void take(const std::string &path);
+  void start();
 
   struct Line {
     std::int64_t step = -1;
@@ -79,6 +84,7 @@ class DeviationFile {
 
   std::string path_;
   std::FILE *file = nullptr;
+  int lock = -1;    // handle of the same file
   Line last;
 };
 

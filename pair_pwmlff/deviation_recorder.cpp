@@ -4,6 +4,7 @@
 
 #include "announced_forces.h"
 #include "collective.h"
+#include "supervision.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -24,7 +25,7 @@ DeviationRecorder::DeviationRecorder(LAMMPS *lmp, const Options &options) :
     nmodels(static_cast<int>(options.files.size())),
     every(options.out_freq),
     out_file(options.out_file),
-    append(options.out_append)
+    append(options.out_append || goes_on())    // else the lines of earlier starts would be lost
 {
   const std::string taken = first_failure(world, [&] {
     if (comm->me == 0) claim.emplace(out_file);

@@ -309,6 +309,7 @@ void PairPWMLFF::init_style()
   if (impl->recorder) impl->recorder->init();
   if (!impl->announced) log_models();
   impl->announced = true;
+  impl->supervision.init();
   impl->source.request(
       this, impl->models);    // last: after an error it would stay, and outlive this style
 }

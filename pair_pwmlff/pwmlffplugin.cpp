@@ -5,8 +5,13 @@
 #include "loader.h"
 
 #include <dlfcn.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <system_error>
 
@@ -37,6 +42,17 @@ std::string open_loader(const std::filesystem::path &folder)
   return said ? said : std::string("no ") + LOADER_SYMBOL + " is in it";
 }
 
+// What `pwmlff run` has started ends with the process of MPICH's mpirun that has started it on this
+// machine: nothing else ends it then, and it may wait for ever for a rank that is gone. (Other
+// launchers start ranks from a thread, whose end the system would take for that of the process.)
+void end_with_launcher()
+{
+  std::string parent;
+  std::getline(std::ifstream("/proc/" + std::to_string(getppid()) + "/comm") >> std::ws, parent);
+  if (std::getenv("PWMLFF_SUPERVISED") && parent == "hydra_pmi_proxy")
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 // Register the style under a name in the input.
 template <const char *name> void add(void *lmp, void *handle, void *regfunc)
 {
@@ -60,6 +76,7 @@ constexpr char PWMLFF[] = "pwmlff", MATPL[] = "matpl", MATPL_DP[] = "matpl/dp";
 extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *lmp, void *handle,
                                                                          void *regfunc)
 {
+  end_with_launcher();
   const auto file = this_file();
   const auto stay_out = [&](const std::string &reason) {
     say_once(lmp, "WARNING: there is no pair_style pwmlff here, as " + reason);

@@ -12,30 +12,107 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
 
 using namespace LAMMPS_NS;
 
 namespace pair_pwmlff {
 namespace {
 
-constexpr const char *VARIABLE = "PWMLFF_SUPERVISED";
+constexpr const char *VARIABLE = "PWMLFF_SUPERVISED", *GOES_ON = "PWMLFF_GOES_ON";
 constexpr double BETWEEN_LOOKS = 1.0;    // seconds
 constexpr std::chrono::seconds BETWEEN_BEATS(2);
 constexpr double MOST_CALLS = 1e6, MOST_GROWTH = 2.0;    // between two looks
 
+// A string of JSON. Bytes above 127 stay as they are: names of files need not be UTF-8.
+std::string quoted(const std::string &text)
+{
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) result += fmt::format("\\u{:04x}", int{c});
+    else result += c;
+  }
+  return result + '"';
+}
+
+void add(std::vector<std::string> &list, const std::string &element)
+{
+  if (std::find(list.begin(), list.end(), element) == list.end()) list.push_back(element);
+}
+
+// A file that is open, to a list of JSON, if it has a name.
+void add_file(std::vector<std::string> &list, std::FILE *file)
+{
+  if (!file || file == stdout) return;
+  std::error_code none;
+  const auto name =
+      std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fileno(file)), none);
+  if (none || !std::filesystem::is_regular_file(name, none)) return;
+  const bool appends = (fcntl(fileno(file), F_GETFL) & O_APPEND) != 0;
+  add(list, fmt::format("[{}, {}]", quoted(name.string()), appends));
+}
+
+// Names of restart files as LAMMPS has expanded them.
+void add_restarts(std::vector<std::string> &list, const Output &output)
+{
+  std::error_code ignored;
+  const std::string folder = quoted(std::filesystem::current_path(ignored).string());
+  const auto add_name = [&](const char *name) {
+    if (name) add(list, fmt::format("[{}, {}]", folder, quoted(name)));
+  };
+  if (output.restart_flag_single) add_name(output.restart1);
+  if (output.restart_flag_double) add_name(output.restart2a);
+  if (output.restart_flag_double) add_name(output.restart2b);
+}
+
 }    // namespace
+
+bool goes_on() { return std::getenv(GOES_ON) != nullptr; }
 
 Supervision::Supervision(LAMMPS *lmp) : Pointers(lmp)
 {
   if (const char *value = std::getenv(VARIABLE)) folder = value;
+  tells = !folder.empty() && comm->me == 0;
+  file = fmt::format("{}/heartbeat.{}", folder, universe->iworld);
+}
+
+// LAMMPS goes on without this style, or comes to its end: no more signs of life are to be expected.
+// What Pointers point to may be gone.
+Supervision::~Supervision()
+{
+  if (!computes || !tells) return;
+  computes = false;
+  write();
+}
+
+void Supervision::init()
+{
+  if (tells) tell();
 }
 
 void Supervision::look()
 {
-  if (folder.empty() || calls++ < next_look) return;
+  if (folder.empty()) return;
+  if (tells) {
+    step = update->ntimestep;
+    // Rows that a buffer holds would be lost where another rank dies.
+    if (lmp->logfile) std::fflush(lmp->logfile);
+    // What commands between the parts of a run have changed, which need not call init().
+    if (!computes || update->firststep != first) {
+      if (!computes) wrote = {};    // due, even where nothing else is new
+      computes = true;
+      tell();
+    }
+  }
+  if (calls++ < next_look) return;
   // Rank 0 looks, and says after how many calls to look again: those of about a second, approached
   // in steps, as the first calls, or some, may be far faster than the rest.
   std::array<std::int64_t, 2> said = {0, 0};
@@ -56,17 +133,42 @@ void Supervision::look()
 bool Supervision::asked_to_stop()
 {
   std::error_code ignored;
-  if (looked - wrote > BETWEEN_BEATS) {
-    wrote = looked;
-    std::ofstream(fmt::format("{}/heartbeat.{}", folder, universe->iworld))
-        << update->ntimestep << '\n';
-  }
+  tell();
   return std::filesystem::exists(folder + "/stop", ignored);
+}
+
+// Write the file where it is due.
+void Supervision::tell()
+{
+  first = update->firststep;
+  add_restarts(restarts, *output);
+  add_file(files, lmp->logfile);
+  add_file(files, screen);
+  const std::string found =
+      fmt::format(R"("units": {}, "stopped": {}, "restarts": [{}], "files": [{}])",
+                  quoted(update->unit_style), stopped < 0 ? "null" : std::to_string(stopped),
+                  utils::join_words(restarts, ", "), utils::join_words(files, ", "));
+  if (found == settings && Clock::now() - wrote < BETWEEN_BEATS) return;
+  settings = found;
+  progress = fmt::format(R"("last": {}, "timestep": {}, )", update->endstep, update->dt);
+  write();
+}
+
+// Under another name first, so that a reader finds it whole.
+void Supervision::write()
+{
+  std::error_code ignored;
+  wrote = Clock::now();
+  const std::string draft = file + ".new";
+  std::ofstream(draft) << fmt::format("{{\"computes\": {}, \"step\": {}, {}{}}}\n", computes, step,
+                                      progress, settings);
+  std::filesystem::rename(draft, file, ignored);
 }
 
 void Supervision::stop()
 {
   stopping = true;
+  stopped = update->ntimestep;
   timer->force_timeout();
   if (output->restart_flag) {
     if (output->restart_flag_single) output->next_restart_single = update->ntimestep;
@@ -74,6 +176,7 @@ void Supervision::stop()
     output->next_restart = output->next = update->ntimestep;
   }
   if (comm->me != 0) return;
+  tell();
   utils::logmesg(lmp, "Pair style pwmlff: asked to stop, after step {}{}\n", update->ntimestep,
                  output->restart_flag
                      ? ", with a restart file"

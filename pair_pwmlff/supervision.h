@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // What `pwmlff run` and a simulation tell each other through files in a folder that all ranks see:
-// signs of life from the one, the request to stop from the other.
+// signs of life and the state of LAMMPS from the one, the request to stop from the other.
 
 #ifndef PWMLFF_SUPERVISION_H
 #define PWMLFF_SUPERVISION_H
@@ -11,18 +11,35 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace pair_pwmlff {
 
 /// The environment variable PWMLFF_SUPERVISED names the folder; without it nothing happens.
 ///
-/// `heartbeat.N` in it, of partition N (0 where there is one), is written anew every few seconds
-/// and holds the step. Where there is a file `stop`, the run ends as with *timer timeout*: after
-/// this step, on all ranks of a partition, with a restart file where the input has a command
-/// *restart*; further runs are skipped, other commands are not.
+/// `heartbeat.N` in it, of partition N (0 where there is one), is replaced every few seconds, and
+/// when a run begins with other settings than it tells of. It is an object of JSON:
+///   computes  whether the style is still there and forces of a run have been asked for
+///   step, last  of the run: now, and where it will end
+///   timestep, units  in LAMMPS's terms
+///   stopped   the step at which the run was asked to stop, or null
+///   restarts  [folder, name] of the files of commands *restart*, as LAMMPS has them: where it was,
+///             and the name with * for the step, or two names
+///   files     [name, appends] of its logs, and of its screen if that is a file: from the root, and
+///             whether it goes on with what was there
+///
+/// Where there is a file `stop`, the run ends as with *timer timeout*: after this step, on all
+/// ranks of a partition, with a restart file where the input has a command *restart*; further runs
+/// are skipped, other commands are not.
 class Supervision : protected LAMMPS_NS::Pointers {
  public:
   explicit Supervision(LAMMPS_NS::LAMMPS *lmp);
+  ~Supervision() override;
+  Supervision(const Supervision &) = delete;
+  Supervision &operator=(const Supervision &) = delete;
+
+  /// Before a run: tell of its settings.
+  void init();
 
   /// To be called at each evaluation of forces. Collective, now and then.
   void look();
@@ -30,15 +47,26 @@ class Supervision : protected LAMMPS_NS::Pointers {
  private:
   using Clock = std::chrono::steady_clock;
 
+  void tell();
+  void write();
   bool asked_to_stop();
   void stop();
 
   std::string folder;
+  bool tells = false;                       // on rank 0 of a partition that is supervised
   std::int64_t calls = 0, next_look = 0;    // the same on all ranks
   double interval = 1.0;                    // calls between two looks, of rank 0
   Clock::time_point looked, wrote;
-  bool stopping = false;
+  bool computes = false, stopping = false;
+  // What was told last, and the name of the file.
+  std::int64_t step = 0, first = -1, stopped = -1;
+  std::vector<std::string> restarts, files;    // all so far
+  std::string progress, settings, file;
 };
+
+/// Whether `pwmlff run` has started this LAMMPS to go on with what an earlier one left
+/// (environment variable PWMLFF_GOES_ON).
+bool goes_on();
 
 }    // namespace pair_pwmlff
 

@@ -81,6 +81,11 @@ class Mpirun:
         name = {"hydra": "MPICH (hydra)", "openmpi": "Open MPI"}[self.family]
         return f"{name} {'.'.join(map(str, self.version))}"
 
+    @property
+    def proxies(self) -> Sequence[str]:
+        """Names of the processes that it starts on this machine and that stay until its end."""
+        return ("hydra_pmi_proxy", "ssh") if self.family == "hydra" else ()
+
     def command(self, wish: Wish) -> list[str]:
         """The command line for a wish.
 

@@ -1,16 +1,26 @@
-"""Where a running lmp is, from what it writes to its screen."""
+"""Where a running lmp is: from what pair_style pwmlff tells, else from what it writes.
+
+What it writes is what people read, and an input can print anything; the style tells what LAMMPS
+knows (pair_pwmlff/supervision.h). Once it has, lines say no more than the temperature.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from pwmlff.log import Rows
+from pwmlff.script import words
 
 #: Nanoseconds in LAMMPS's unit of time; reduced units have none.
 NANOSECONDS = {"metal": 1e-3, "real": 1e-6}
 SECONDS_PER_DAY = 86400.0
+#: The last line of lmp.
+ENDED = re.compile(r"Total wall time: \d+:\d\d:\d\d")
 
 
 @dataclass
@@ -23,38 +33,53 @@ class Progress:
     units: str = ""
     timestep: float | None = None
     restarts: list[str] = field(default_factory=list)  # file patterns of the restart command
-    errors: list[str] = field(default_factory=list)  # lines in which LAMMPS gave up
     began: bool = False  # whether lmp has said anything
-    stopped: bool = False  # whether pair_style pwmlff was asked to stop
-    ended: bool = False  # whether lmp has said its last line
+    last: str = ""  # line that was not empty
+    told: bool = False  # whether the style has told anything
     _run: tuple[int, bool] | None = None  # steps of a run command to come, and whether upto
     _rows: Rows = field(default_factory=Rows)
     _first: tuple[int, float] | None = None  # step and time of the first line of the run
     _last: tuple[int, float] | None = None
 
+    def take(self, state: Mapping[str, Any], now: float) -> None:
+        """Take what the style has told, at a time in seconds."""
+        self.began = self.told = True
+        self.units, self.timestep = state["units"], state["timestep"]
+        # That of a run in parts, with `every`, is known from the command alone.
+        if self.target is None or state["last"] > self.target:
+            self.target = state["last"]
+        self._reached(state["step"], now)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last line is that with which lmp ends, if it ends well."""
+        return ENDED.fullmatch(self.last) is not None
+
     def feed(self, line: str, now: float) -> bool:
         """Take a line that was read at a time in seconds; return whether there is news."""
         self.began = True
-        if match := re.match(r"run\s+(\d+)(?:\s+(upto)\b)?", line):
+        self.last = line.strip() or self.last
+        if match := re.match(r"\s*run\s+(\d+)(?:\s+(upto)\b)?", line):
             self._run = int(match[1]), match[2] is not None
-        elif match := re.match(r"restart\s+(?:[1-9]\d*|v_\w+)\s+(\S+)(?:\s+(\S+))?", line):
-            names = [name for name in match.groups() if name and "$" not in name]
-            self.restarts = [name for name in names if name not in ("fileper", "nfile")]
-        elif match := re.match(r"\s+Unit style\s+: (\S+)", line):
-            self.units = match[1]
-        elif match := re.match(r"\s+Current step\s+: (\d+)", line):
+        elif re.match(r"\s*restart\s", line):
+            self._restart(words(line))
+        elif match := re.fullmatch(r"\s+Unit style\s+: (\S+)", line):
+            self.units = self.units if self.told else match[1]
+        elif match := re.fullmatch(r"\s+Current step\s+: (\d+)", line):
             self._begin(int(match[1]))
-        elif match := re.match(r"\s+Time step\s+: (\S+)", line):
-            self.timestep = float(match[1])
-        elif line.startswith("ERROR"):
-            self.errors.append(line.strip())
-        elif line.startswith("Pair style pwmlff: asked to stop"):
-            self.stopped = True
-        elif line.startswith("Total wall time"):
-            self.ended = True
+        elif match := re.fullmatch(r"\s+Time step\s+: (\S+)", line):
+            self.timestep = self.timestep if self.told else _number(match[1])
         else:
             return self._row(self._rows.take(line), now)
         return False
+
+    def _restart(self, command: list[str]) -> None:
+        """Take the names of a command *restart* that was carried out."""
+        every, *names = [*command[1:], ""]
+        names = [name for name in names[:2] if name and name not in ("fileper", "nfile")]
+        if re.fullmatch(r"[1-9]\d*|v_\w+", every) and names and not any("$" in n for n in names):
+            single = names[0] if "*" in names[0] else f"{names[0]}.*"
+            self.restarts = names if len(names) > 1 else [single]
 
     def _begin(self, step: int) -> None:
         self.step, self._first = step, None
@@ -63,13 +88,19 @@ class Progress:
             self.target = steps if upto else step + steps
             self._run = None  # with `every`, more than one begin belongs to a run command
 
-    def _row(self, values: dict[str, float], now: float) -> bool:
+    def _row(self, values: Mapping[str, float], now: float) -> bool:
         self.temperature = values.get("Temp", self.temperature)
-        if "Step" in values and values["Step"].is_integer():
-            self.step = int(values["Step"])
-            self._last = self.step, now
-            self._first = self._first or self._last
+        step = values.get("Step", math.nan)
+        if not self.told and step.is_integer():  # an infinite one is none
+            self._reached(int(step), now)
         return bool(values)
+
+    def _reached(self, step: int, now: float) -> None:
+        if self._last is not None and step < self._last[0]:
+            self._first = None
+        self.step = step
+        self._last = step, now
+        self._first = self._first or self._last
 
     @property
     def rate(self) -> float | None:
@@ -106,3 +137,10 @@ class Progress:
         if self.seconds_left is not None:
             parts.append(f"{timedelta(seconds=round(self.seconds_left))} left")
         return ", ".join(parts)
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import time
 from pathlib import Path
 
+import pytest
+
+from pwmlff.run import inputs
 from pwmlff.run.restarts import MAGIC, newest_restart, step_of
 
 
@@ -75,3 +79,62 @@ def test_restart_files_of_partitions(tmp_path: Path, monkeypatch):
     os.utime("r.0.40", (6, 6))
     assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.40", "r.1.40")
     assert newest_restart(patterns, 0.0, [(1.0, 0), (8.0, 0)]) == ()
+
+
+BOX = """
+region b block 0 5 0 5 0 5
+create_box 1 b
+create_atoms 1 random 50 1 b
+mass 1 1
+fix 1 all nve
+"""
+#: Commands as LAMMPS takes them, and the pattern of the files that it writes then.
+LAYOUTS = (
+    ("  restart 100 indented.*", "indented.*"),
+    ("restart 100 &\n   'quoted.*'  # comment", "quoted.*"),
+    ('if "1 == 1" then &\n  "restart 100 inner.*"', "inner.*"),
+    ("variable n equal 100\nvariable s string name\nrestart ${n} ${s}.$n.*", "name.100.*"),
+    ("restart 100 bare", "bare.*"),
+    ("restart 100 two.a two.b", "two.a"),
+    ("restart 100 ranks.%.*", "ranks.%.*"),
+    ("restart 100 'a [1]{x}.*'", "a [1]{x}.*"),
+    ("include in.restart", "included.*"),
+    ("shell cd sub\nrestart 100 moved.*", "sub/moved.*"),
+)
+
+
+def write_layouts(folder: Path, before: str) -> None:
+    (folder / "in.restart").write_text("restart 100 included.*\n")
+    (folder / "sub").mkdir()
+    text = f"units lj\n{BOX}{before}" + 'print "restart 100 printed.*"\n'
+    for layout, _ in LAYOUTS:  # the first part writes nothing, as the command follows it
+        text += f"run 0\n{layout}\nrun 0\nrestart 0\n"
+    (folder / "in.r").write_text(text)
+
+
+@pytest.mark.parametrize(
+    "options,echo",
+    [("-screen none", ""), ("", "echo none\n"), ("-screen s.txt -echo log -log none", "")],
+)
+def test_restart_command_in_any_layout(process, lj_models, tmp_path, options, echo):
+    """What the style tells is what LAMMPS has, whatever the input looks like and prints."""
+    write_layouts(tmp_path, f"{echo}pair_style pwmlff {lj_models[0]}\npair_coeff * * Ar\n")
+    found = process("run", "-np", 1, "--no-preflight", "-in", "in.r", *options.split())
+    assert found.returncode == 0, found.words
+    (known,) = json.loads((tmp_path / "logs" / "run.json").read_text())["restarts"]
+    moved = {"sub/moved.*", str(tmp_path / "sub" / "moved.*")}
+    assert set(known) - moved == {"two.b", *(pattern for _, pattern in LAYOUTS)} - moved
+    assert moved & set(known) == {str(tmp_path / "sub" / "moved.*")}
+
+
+def test_restart_command_in_an_input(tmp_path, monkeypatch):
+    """Where nothing tells more than the input, the files that it names are found."""
+    monkeypatch.chdir(tmp_path)
+    write_layouts(tmp_path, "")
+    known = inputs.restarts(["-in", "in.r"])
+    for _, pattern in LAYOUTS:
+        file = Path(pattern.replace("*", "7").replace("%", "base"))
+        file.write_bytes(MAGIC + struct.pack("=3i", 44, 0, -1) + MAGIC)
+        assert newest(known, 0.0) == pattern.replace("*", "7")
+        file.unlink()
+    assert not any("printed" in pattern for pattern in known)

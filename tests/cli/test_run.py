@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -17,11 +18,12 @@ import pytest
 
 from harness import COMMAND, TIMEOUT, thorough
 from pwmlff import lmp, plugin
+from pwmlff.log import runs
 from pwmlff.progress import Progress
 from pwmlff.run import watcher
-from pwmlff.run.causes import explain, of_input
-from pwmlff.run.record import Attempt, Record
-from pwmlff.run.supervisor import clean, end_of_time, seconds_of
+from pwmlff.run.causes import explain, lammps_errors, of_input
+from pwmlff.run.record import Attempt, Record, clean
+from pwmlff.run.supervisor import end_of_time, seconds_of
 
 # The state that another start goes on from is in the restart file; the rest is said again.
 MELT = """
@@ -172,9 +174,12 @@ def energy(folder: Path, attempt: int = 0) -> float:
 
 
 def test_logs_of_ranks(process, melt, tmp_path: Path):
+    melt(0)
+    arguments = ("run", "--log-dir", "out", "-in", "in.melt", "-np")
+    assert process(*arguments, 3).returncode == 0
+    assert (tmp_path / "out" / "rank.2").exists()  # of an earlier run
     melt(20)
-    (tmp_path / "out" / "rank.7").mkdir(parents=True)  # of an earlier run
-    found = process("run", "-np", 2, "--log-dir", "out", "-in", "in.melt")
+    found = process(*arguments, 2)
     assert found.returncode == 0, found.words
     assert "-outfile-pattern" in found.errors
     assert "start 1: finished at step 20" in found.output
@@ -440,6 +445,61 @@ def test_partitions_go_on(lj_models, tmp_path: Path):
         assert list(steps) == list(range(0, STEPS + 1, 10))
 
 
+#: With nothing on the screen and a log of its own, no out_append, and dumps of several forms.
+UNTOLD = MELT.replace("units lj", "units lj\nlog my.log").replace(" out_append yes", "").replace(
+    "thermo 10", "thermo 10\ndump a all custom 10 a.dump id x\ndump_modify a append yes time yes\n"
+    "dump b all xyz 10 b.xyz\ndump_modify b append yes\ndump c all custom 10 c.dump id x").replace(
+    "  restart", "restart").replace("restart 20 melt.*", "  restart 20 'melt.*'")  # fmt: skip
+
+
+def frames(*paths: Path) -> list[int]:
+    """Steps of a text dump in several files."""
+    text = "".join(path.read_text() for path in paths)
+    return [int(step) for step in re.findall(r"(?:ITEM: TIMESTEP\n|Timestep: )(\d+)", text)]
+
+
+def rows(*paths: Path) -> set[int]:
+    """Steps of the thermo output in several logs."""
+    return {int(step) for path in paths for run in runs(path.read_text()) for step in
+            run.columns["Step"]}  # fmt: skip
+
+
+def test_nothing_is_lost_or_doubled(lj_models, tmp_path: Path):
+    """After a death and a stop: rows of logs, lines of the deviation, frames of dumps."""
+    steps = 400
+    (tmp_path / "in.melt").write_text(UNTOLD.format(models=" ".join(lj_models), steps=steps))
+    silent = (*SUPERVISED, "-screen", "none", "-log", "none")
+
+    def reached(step: int) -> bool:
+        """Rows reach the file without the help of the style's end."""
+        log = tmp_path / "my.log"
+        return log.is_file() and max(rows(log), default=0) >= step
+
+    first = Started(tmp_path, *silent, "--retries", 1)
+    wait_for(lambda: reached(50), "never came to step 50")
+    os.kill(first.ranks()[1], signal.SIGKILL)
+    wait_for((tmp_path / "my.log.start1").exists, "did not start again")
+    wait_for(lambda: reached(110), "never came to step 110")
+    first.process.send_signal(signal.SIGTERM)
+    first.process.send_signal(signal.SIGTERM)
+    found = first.finish()
+    assert found["returncode"] == 75, found
+    (tmp_path / GO).touch()
+    found = Started(tmp_path, *silent).finish()
+    assert found["returncode"] == 0, found
+    assert all(attempt["restart"] for attempt in found["attempts"][1:])
+    every = list(range(0, steps + 1, 10))
+    logs = [tmp_path / name for name in ("my.log.start1", "my.log.start2", "my.log")]
+    assert set(every) <= rows(*logs)
+    assert list(np.loadtxt(tmp_path / "model_devi.out")[:, 0]) == every
+    assert frames(tmp_path / "a.dump") == every
+    assert frames(tmp_path / "b.xyz") == every
+    kept = [tmp_path / name for name in ("c.dump.start1", "c.dump.start2", "c.dump")]
+    assert set(every) == set(frames(*kept))
+    whole = (tmp_path / "a.dump").read_text().split("ITEM: TIMESTEP\n")[1:-1]
+    assert len({len(frame.splitlines()) for frame in whole}) == 1
+
+
 def test_one_partition_after_none(process, lj_models, tmp_path: Path):
     """It includes a file, too; what is known of no partition is not mixed with what is of one."""
     text = REPLICAS.format(models=" ".join(lj_models), steps=40)
@@ -468,12 +528,15 @@ def test_error_of_a_partition_is_not_tried_again(process, lj_models, tmp_path: P
     assert any("fix" in error for error in attempt["errors"])
 
 
+END = "echo Total wall time: 0:00:01"
+
+
 @pytest.mark.parametrize(
     "lines,screens,code,least",
     [
-        (("echo Total wall time", "sleep 100"), (), 0, 2),
-        (("echo Total wall time: > s.0", "sleep 5", "echo Total wall time: > s.1"), 2, 0, 5),
-        (("echo Total wall time: > s.0", "echo Step > s.1", "sleep 100"), 2, None, 8),
+        ((END, "sleep 100"), (), 0, 2),
+        ((f"{END} > s.0", "sleep 5", f"{END} > s.1"), 2, 0, 5),
+        ((f"{END} > s.0", "echo Step > s.1", "sleep 100"), 2, None, 8),
     ],
     ids=["lingers", "partition takes longer", "partition hangs"],
 )  # fmt: skip
@@ -499,12 +562,39 @@ def test_mpirun_after_the_end(tmp_path: Path, monkeypatch, lines, screens, code,
 
 
 def test_only_what_ranks_wrote_is_removed(tmp_path: Path):
-    for name in ("rank.3", "retry.1", "rank.notes", "data"):
+    """What the record tells of, and not what has a name of the same kind."""
+    for name in ("rank.3", "rank.7", "retry.1", "retry.1/rank.0", "retry.2", "rank.notes", "data"):
         (tmp_path / name).mkdir()
-    for name in ("rank.prterun-n1.x.org-7@1.03.out", "rank.prterun-n1-7@1.3.err", "rank.3.txt"):
+    own = ("rank.prterun-n1.x.org-7@1.03.out", "rank.prterun-n1-7@1.3.err", "retry.1/mpirun.out")
+    others = ("rank.3.txt", "restart.2.in", "rank.old.1.out", "retry.1/notes")
+    for name in (*own, *others, "restart.40.in", "heartbeat.0"):
         (tmp_path / name).touch()
-    clean(tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["data", "rank.3.txt", "rank.notes"]
+    began = (tmp_path / own[0]).stat().st_mtime
+    os.utime(tmp_path / "rank.old.1.out", (1e9, 1e9))
+    attempts = [Attempt([], None, began, logs, 4) for logs in ("", "retry.1")]
+    clean(Record(tmp_path, "", began, attempts=attempts, made=["restart.40.in"]))
+    left = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
+    assert sorted(left) == sorted((*others, "data", "rank.7", "rank.notes", "retry.1", "retry.2"))
+
+
+def test_logs_beside_the_input(process, melt, tmp_path: Path):
+    """What no run has made is neither removed nor replaced, in the folder of the input too."""
+    (melt(20) / GO).touch()
+    arguments = ("run", "--log-dir", ".", *SUPERVISED)
+    own = ("restart.2.in", "rank.5/notes", "retry.3/in.x")
+    for name in own:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    for name in ("stop", "run.lock", "mpirun.out"):
+        (tmp_path / name).write_text("mine")
+        found = process(*arguments)
+        assert found.returncode == 2
+        assert f"found '{name}', which" in found.words
+        assert (tmp_path / name).read_text() == "mine"
+        (tmp_path / name).unlink()
+    for _ in range(2):
+        assert process(*arguments).returncode == 0
+    assert [(tmp_path / name).read_text() for name in own] == ["mine"] * len(own)
 
 
 def test_open_mpi_stand_in(process, melt, tmp_path: Path):
@@ -562,6 +652,22 @@ Setting up Verlet run ...
     assert progress.target == 2000
     progress.feed("  Current step  : 1600", 15.0)  # with `every`: the same run command
     assert progress.target == 2000
+
+
+def test_progress_of_what_an_input_prints():
+    """Text of its own is no thermo output, no setting and no end."""
+    progress = Progress()
+    for line in (
+        "  Time step     : 0.0005tau",
+        "Step Temp",
+        "inf 3",
+        "nan 3",
+        "Total wall time so far",
+    ):
+        assert not progress.feed(line, 1.0)
+    assert (progress.step, progress.timestep, progress.ended) == (None, None, False)
+    progress.feed("Total wall time: 0:00:07", 1.0)
+    assert progress.ended
 
 
 @pytest.mark.parametrize(
@@ -664,6 +770,27 @@ def test_node_without_mpirun(process, melt, tmp_path: Path):
     assert found.returncode == 1
     (attempt,) = found.json["attempts"]
     assert attempt["cause"].endswith("in the same place on all; it is not on n2")
+
+
+ERROR = "ERROR: Unknown command: fixx 1 (src/src/input.cpp:314)"
+
+
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        ("ERROR bars are 0.1\n", []),
+        ("ERROR: all of (x.py:3)\nStep Temp\n0 1.44\n", []),
+        (f"{ERROR}\nLast input line: fixx 1\n", [ERROR]),
+        ("ERROR: of two\n lines (a.cpp:1)\nLast input line: x\n\n   ^^^\n",
+         ["ERROR: of two lines (a.cpp:1)"]),
+        ("ERROR on proc 1: one (a.cpp:1)\nERROR on proc 0: two (a.cpp:1)\n",
+         ["ERROR on proc 1: one (a.cpp:1)", "ERROR on proc 0: two (a.cpp:1)"]),
+    ],
+)  # fmt: skip
+def test_errors_of_lammps(tmp_path: Path, text: str, expected: list[str]):
+    """Not what an input prints: LAMMPS gives up with its place, and writes no more than a hint."""
+    (tmp_path / "log").write_text(f"units lj\nStep Temp\n 0 1.44\n{text}")
+    assert lammps_errors([tmp_path / "log"]) == expected
 
 
 def test_errors_of_machines_are_tried_again():

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +45,19 @@ TOLD = (
 #: What mpirun says where it does not find its proxy on a node, and what is said of it.
 PROXY = "hydra_pmi_proxy"
 NO_PROXY = re.compile(rf"{PROXY}['\"]?: (No such file or directory|not found)")
+#: An error of LAMMPS: with its place in the source, then the command. Nothing follows.
+ERROR = re.compile(r"^(?=ERROR(?: on proc \d+)?: )", re.MULTILINE)
+PLACE = re.compile(r"\([^\s()]+:\d+\)$", re.MULTILINE)
+TRAILER = re.compile(r"Last (?:input line|command): .*|For more information .*|-->.*|[\s^~]*")
+TAIL = 65536  # bytes at the end of a file, in which an error is looked for
+#: What LAMMPS writes before and after it reads a restart file.
+READS, READ = b"Reading restart file", b"  read_restart CPU ="
 #: Errors that a machine makes, not an input: these are worth another try.
 OF_MACHINES = re.compile(
     r"CUDA|cuda|NCCL|GPU \d|out of memory|Input/output error|Stale file handle|No space left|"
     r"Connection (?:reset|refused|timed out)|No route to host|Transport endpoint|"
-    r"did not come here within|MPI_ERR|uncorrectable"
+    r"did not come here within|another process writes to the model deviation file|"
+    r"MPI_ERR|uncorrectable"
 )
 
 
@@ -86,13 +94,33 @@ def failing(hosts: Sequence[str], *command: str) -> list[str]:
     return silent
 
 
-def lammps_errors(logs: Path) -> list[str]:
-    """Lines of any rank in which LAMMPS gave up."""
+def written(logs: Path, others: Iterable[Path] = ()) -> list[Path]:
+    """What ranks and partitions of a start have written, each file once."""
+    paths = [*mpirun.outputs(logs).values(), *mpirun.outputs(logs, "stderr").values(), *others]
+    return list({path.resolve(): path for path in paths if path.is_file()}.values())
+
+
+def lammps_errors(paths: Iterable[Path]) -> list[str]:
+    """Errors in which LAMMPS gave up: the last that it wrote to one of these files."""
     found: dict[str, None] = {}  # each once, in their order
-    for path in (*mpirun.outputs(logs).values(), *mpirun.outputs(logs, "stderr").values()):
-        lines = path.read_text(errors="replace").splitlines()
-        found |= dict.fromkeys(line.strip() for line in lines if line.startswith("ERROR"))
+    for path in paths:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            text = file.read().decode(errors="replace")
+        errors: list[str] = []
+        for part in reversed(ERROR.split(text)[1:]):
+            place = PLACE.search(part)
+            if place is None or not all(map(TRAILER.fullmatch, part[place.end() :].splitlines())):
+                break
+            errors.insert(0, " ".join(part[: place.end()].split()))
+        found |= dict.fromkeys(errors)
     return list(found)
+
+
+def died_reading(path: Path) -> bool:
+    """Whether lmp had begun to read a restart file, and not come to its end, by what it wrote."""
+    text = path.read_bytes()
+    return b"\n" + READ not in text[text.rfind(b"\n" + READS) :] and b"\n" + READS in text
 
 
 def of_input(errors: list[str]) -> bool:

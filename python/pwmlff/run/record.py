@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
+import re
 import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from pwmlff import mpirun
 from pwmlff.files import write_whole
 from pwmlff.report import Failure, plain
+from pwmlff.run.causes import LAUNCHER
+from pwmlff.run.restarts import CLOCK
 
 NAME, LOCK = "run.json", "run.lock"
+HOLDER = re.compile(r"pid \d+ on .*")  # what is in the lock
+#: Files in the folder, beside those of ranks, that are replaced: none may be someone else's.
+REPLACED = re.compile(r"mpirun\.out|stop|heartbeat\.\d+(\.new)?")
 RUNNING, FINISHED, STOPPED, FAILED = "running", "finished", "stopped", "failed"
+STREAMS = ("stdout", "stderr")
+Kept = TypeVar("Kept", "Attempt", "Record")
 
 
 @dataclass
@@ -27,6 +38,8 @@ class Attempt:
     command: list[str]
     restart: str | None  # file that it went on from
     started: float  # when, by the clock of the file system
+    logs: str = ""  # folder in that of the logs, where ranks write to
+    ranks: int = 0
     returncode: int | None = None
     step: int | None = None  # the last one seen
     ns_per_day: float | None = None
@@ -36,6 +49,8 @@ class Attempt:
     host: str = ""  # to blame for it, likewise
     began: bool = False  # whether lmp said anything
     stopped: bool = False  # whether it ended where it was asked to
+    unreadable: bool = False  # whether it died while it read the restart file
+    files: list[str] = field(default_factory=list)  # its logs and screens, begun anew
 
 
 @dataclass
@@ -49,6 +64,8 @@ class Record:
         state: RUNNING, FINISHED, STOPPED (to go on) or FAILED.
         restarts: patterns of its restart files, of each partition.
         attempts: all starts of lmp.
+        damaged: restart files that lmp could not read.
+        made: files in that folder, beside those that the attempts tell of, by their names.
     """
 
     folder: Path
@@ -57,6 +74,8 @@ class Record:
     state: str = RUNNING
     restarts: list[list[str]] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
 
     def learn(self, restarts: Sequence[Sequence[str]]) -> bool:
         """Take note of patterns of restart files, of each partition; tell whether any is new."""
@@ -83,18 +102,51 @@ def read(folder: Path) -> Record | None:
     path = folder / NAME
     try:
         told: dict[str, Any] = json.loads(path.read_text())
-        attempts = [
-            Attempt(**{f.name: one[f.name] for f in fields(Attempt)}) for one in told["attempts"]
-        ]
-        return Record(
-            folder, told["input"], told["began"], told["state"], told["restarts"], attempts
-        )
+        # Fields that an earlier release did not write have the value of a new record.
+        attempts = [_made(Attempt, one) for one in told["attempts"]]
+        return _made(Record, {**told, "folder": folder, "attempts": attempts})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Failure(
-            f"cannot read '{path}', the record of earlier starts: {error}; remove it to start over"
+            f"cannot read '{path}', the record of earlier starts: {error}; give another "
+            "--log-dir, or remove what it has left in this one to start over"
         ) from error
+
+
+def _made(kind: type[Kept], told: Mapping[str, Any]) -> Kept:
+    return kind(**{f.name: told[f.name] for f in fields(kind) if f.name in told})
+
+
+def require_free(folder: Path) -> None:
+    """Raise Failure where files that a first start would replace are there already."""
+    ranks = (file for stream in STREAMS for file in mpirun.outputs(folder, stream).values())
+    others = (file for file in folder.iterdir() if REPLACED.fullmatch(file.name))
+    if found := next(itertools.chain(ranks, others), None):
+        raise Failure(
+            f"found '{found}', which is of no pwmlff run that '{folder / NAME}' tells of, and would"
+            " be replaced; move it, or give another --log-dir"
+        )
+
+
+def clean(record: Record) -> None:
+    """Remove what the starts of a simulation have left in its folder, and nothing else."""
+    for attempt in reversed(record.attempts):
+        logs = record.folder / attempt.logs
+        began = attempt.started - CLOCK
+        ranks = [file for stream in STREAMS for file in mpirun.outputs(logs, stream).values()]
+        for file in (*ranks, logs / LAUNCHER):
+            if file.is_file() and file.stat().st_mtime >= began:
+                file.unlink()
+        folders = [logs / f"rank.{k}" for k in range(attempt.ranks)]
+        for folder in (*folders, *([logs] if attempt.logs else [])):
+            with suppress(OSError):  # it is not there, or something else is in it
+                folder.rmdir()
+    if record.attempts:
+        for file in record.folder.iterdir():
+            if REPLACED.fullmatch(file.name) or file.name in record.made:
+                file.unlink()
+    (record.folder / NAME).unlink(missing_ok=True)
 
 
 def now(folder: Path) -> float:
@@ -122,6 +174,12 @@ class Lock:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / LOCK
         self._file = path.open("a+")
+        self._file.seek(0)
+        if (text := self._file.read()) and not HOLDER.fullmatch(text):
+            self._file.close()
+            raise Failure(
+                f"found '{path}', which no pwmlff run has made; move it, or give another --log-dir"
+            )
         deadline = time.monotonic() + wait
         while not self._take():
             if time.monotonic() > deadline:

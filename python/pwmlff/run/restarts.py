@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 MAGIC = b"LammpS RestartT\0"  # first and last bytes of a complete restart file
@@ -17,7 +18,10 @@ CLOCK = 0.05  # seconds by which the times of files may lag behind the clock
 
 
 def newest_restart(
-    partitions: Sequence[Sequence[str]], began: float, starts: Sequence[tuple[float, int]] = ()
+    partitions: Sequence[Sequence[str]],
+    began: float,
+    starts: Sequence[tuple[float, int]] = (),
+    unreadable: Collection[str] = (),
 ) -> tuple[str, ...]:
     """The newest complete restart files, one for each partition, as read_restart wants them.
 
@@ -30,13 +34,14 @@ def newest_restart(
         began: seconds since the epoch; what is older is of another run.
         starts: of partitions, when each start was and from which step. Files of later steps from
             before it don't count: other output of that partition went back to that step.
+        unreadable: files that don't count, as they cannot be read.
     """
     if len(partitions) == 1:
-        files = complete_files(partitions[0], began)
+        files = complete_files(partitions[0], began, unreadable)
         return (max(files, key=files.__getitem__),) if files else ()
     of_step: list[dict[int, str]] = []  # the newest files, of each partition
     for patterns in partitions:
-        files = complete_files(patterns, began)
+        files = complete_files(patterns, began, unreadable)
         newest: dict[int, str] = {}
         for name in sorted(files, key=files.__getitem__):
             step = step_of(name)
@@ -47,32 +52,69 @@ def newest_restart(
     return tuple(files[max(common)] for files in of_step) if common else ()
 
 
-def complete_files(patterns: Sequence[str], began: float) -> dict[str, int]:
+def complete_files(
+    patterns: Sequence[str], began: float, unreadable: Collection[str] = ()
+) -> dict[str, int]:
     """Complete restart files that were written since a time, and when, in ns.
 
     Args:
         patterns: as in :func:`newest_restart`.
         began: likewise.
+        unreadable: likewise.
     """
-    found: dict[str, int] = {}
+    written = _written(patterns, began)
+    return {
+        name: time_ns
+        for name, (file, time_ns) in written.items()
+        if name not in unreadable
+        and is_complete(file)
+        and ("%" not in name or _has_parts(name, file))
+    }
+
+
+def incomplete_files(patterns: Sequence[str], began: float, time_ns: int) -> list[str]:
+    """Restart files later than a time that are not complete: damaged, or cut off with their lmp.
+
+    Args:
+        patterns: as in :func:`newest_restart`.
+        began: likewise.
+        time_ns: later than this.
+    """
+    complete = complete_files(patterns, began)
+    written = _written(patterns, began)
+    return [name for name, (_, when) in written.items() if when > time_ns and name not in complete]
+
+
+def _written(patterns: Sequence[str], began: float) -> dict[str, tuple[Path, int]]:
+    """Files of these names, the base file of each and when it was written, in ns."""
+    found: dict[str, tuple[Path, int]] = {}
     for pattern in patterns:
         name = Path(pattern).name
-        form = re.escape(name).replace(r"\*", "(?:.*)").replace("%", ")base(")
-        for file in Path(pattern).parent.glob(name.replace("%", "base")):
-            time_ns = file.stat().st_mtime_ns
-            if not file.is_file() or time_ns < 1e9 * (began - CLOCK) or not is_complete(file):
-                continue
-            to_read = file
-            if "%" in name:
-                parts = re.fullmatch(f"({form})", file.name)
-                if parts is None:  # a ? of the name stands for itself, not for any letter
+        # Of all letters, only * stands for others; LAMMPS takes a ? as it is.
+        form = re.escape(name).replace(r"\*", ".*").replace("%", "base")
+        folder = Path(pattern).parent
+        with suppress(OSError):
+            for file in folder.iterdir():
+                if not re.fullmatch(form, file.name) or not file.is_file():
                     continue
-                head, tail = parts.groups()
-                if not parts_are_complete(file, head, tail):
-                    continue
-                to_read = file.with_name(f"{head}%{tail}")
-            found[str(to_read)] = time_ns
+                time_ns = file.stat().st_mtime_ns
+                if time_ns >= 1e9 * (began - CLOCK):
+                    to_read = file.with_name(_of_ranks(name, file.name)) if "%" in name else file
+                    found[str(to_read)] = file, time_ns
     return found
+
+
+def _of_ranks(pattern: str, base: str) -> str:
+    """The name for all ranks, with %, of a base file."""
+    head, tail = re.escape(pattern).replace(r"\*", ".*").split("%", 1)
+    match = re.fullmatch(f"({head})base({tail})", base)
+    assert match is not None  # as it has been matched before
+    return f"{match[1]}%{match[2]}"
+
+
+def _has_parts(name: str, base: Path) -> bool:
+    head, tail = Path(name).name.split("%", 1)
+    return is_complete(base) and parts_are_complete(base, head, tail)
 
 
 def step_of(name: str) -> int:

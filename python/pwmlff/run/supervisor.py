@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
 import re
 import shlex
@@ -21,19 +23,20 @@ from rich.text import Text
 from pwmlff import doctor, lmp, mpirun, ranks
 from pwmlff.files import write_whole
 from pwmlff.report import Failure, console
-from pwmlff.run import inputs, record
-from pwmlff.run.causes import LAUNCHER, PROXY, failing, of_input
-from pwmlff.run.record import Attempt, Lock, Record
-from pwmlff.run.restarts import newest_restart, step_of
+from pwmlff.run import inputs, outputs, record
+from pwmlff.run.causes import PROXY, failing, of_input
+from pwmlff.run.record import Attempt, Lock, Record, clean, require_free
+from pwmlff.run.restarts import CLOCK, incomplete_files, newest_restart, step_of
 from pwmlff.run.watcher import GRACE, POLL, Watcher
 
 CONTINUE = 75  # exit code: not finished, the same command goes on (EX_TEMPFAIL of sysexits.h)
 LAUNCHES = 10  # starts in a row in which lmp never began
+UNREADABLE = 3  # restart files in a row that lmp dies on, after which the cause is another one
 DELAY, LONGEST = 1.0, 300.0  # seconds before the next start, doubled while nothing is gained
 MARGIN, SHARE = 120.0, 0.1  # seconds before a time limit, and at most this share of it
 RESUME = ("auto", "never")  # or a file
 OF_PARTITIONS = "restart.{}.in"  # names their restart files of a step
-STEP_OF_PARTITIONS = re.compile(r"restart\.(\d+)\.in")
+STEP_OF_PARTITIONS = re.compile(r"restart\.(\d+)(?:\.\d+)?\.in")
 
 
 @dataclass(frozen=True)
@@ -141,9 +144,25 @@ def run(options: Options) -> RunReport:
             console(stderr=True).print(Text(f"warning: {text}", "yellow"))
     lock = Lock(options.log_dir, wait=GRACE)
     try:
+        require_alone(options.arguments)
         return _Supervisor(options, launcher, program, lock).run()
     finally:
         lock.release()
+
+
+def require_alone(arguments: Sequence[str]) -> None:
+    """Raise Failure where a deviation file of the input is one that another lmp writes to."""
+    for path in inputs.deviation_files(arguments):
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # until the file is closed
+            except BlockingIOError:
+                raise Failure(
+                    f"another lmp writes to the deviation file '{path}'; let it end, or run in "
+                    "another folder"
+                ) from None
+            except OSError:  # a file system without locks
+                continue
 
 
 class _Supervisor:
@@ -154,17 +173,21 @@ class _Supervisor:
     ) -> None:
         self.say = console(stderr=True).print
         self.options, self.launcher, self.program = options, launcher, program
-        self.screens = inputs.screens(options.arguments, options.ranks)
+        self.partitions = bool(inputs.partitions(options.arguments))
+        self.unreadable: list[str] = []  # restart files that lmp died on, one start after the other
+        self.named: set[str] = set()  # restart files that were said to be incomplete
         self.record, self.restart = self._open()
         self.earlier = len(self.record.attempts)
         self.watcher = Watcher(
             self.say,
             options.log_dir.resolve(),
-            self.screens,
+            inputs.screens(options.arguments, options.ranks),
             options.hang,
             inputs.has_style(options.arguments),
             end_of_time(options.time_limit),
             lock.handle,
+            launcher.proxies,
+            program.path,
         )
 
     def _open(self) -> tuple[Record, str | None]:
@@ -175,13 +198,16 @@ class _Supervisor:
         given = None if options.resume in RESUME else options.resume
         if old is not None and given is not None:
             return replace(old, state=record.RUNNING), given
-        if old is None or old.state == record.FINISHED or options.resume == "never":
-            clean(folder)
+        if old is None:
+            require_free(folder)
+            return Record(folder, digest, began), given
+        if old.state == record.FINISHED or options.resume == "never":
+            clean(old)
             return Record(folder, digest, began), given
         newest = self._newest(old)
         if newest is None or not inputs.can_go_on(options.arguments):
             self.say("nothing of earlier starts can be gone on from: from the beginning")
-            clean(folder)
+            clean(old)
             return Record(folder, digest, began), None
         if old.input != digest:
             raise Failure(
@@ -194,18 +220,45 @@ class _Supervisor:
 
     def _newest(self, told: Record) -> str | None:
         """Value of the variable restart: the newest restart file, or one that names partitions'."""
-        files = newest_restart(told.restarts, told.began, _starts(told.attempts))
-        if not files or not self.screens:
+        patterns = told.restarts
+        if not self.partitions and not any(patterns):  # nothing has told of them
+            patterns = [inputs.restarts(self.options.arguments)]
+        unreadable = (*told.damaged, *self.unreadable)
+        files = newest_restart(patterns, told.began, _starts(told.attempts), unreadable)
+        self._tell_of_incomplete(patterns, told.began, files)
+        if not files or not self.partitions:
             return files[0] if files else None
-        path = told.folder / OF_PARTITIONS.format(step_of(files[0]))
+        step = str(step_of(files[0]))
         lines = ["variable restart_file world " + " ".join(files), "read_restart ${restart_file}"]
-        write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+        text = "".join(f"{line}\n" for line in lines).encode()
+        path, k = told.folder / OF_PARTITIONS.format(step), 1
+        while path.exists() and path.name not in told.made:  # someone else's
+            path, k = told.folder / OF_PARTITIONS.format(f"{step}.{k}"), k + 1
+        if path.name not in told.made:
+            told.made.append(path.name)
+        write_whole(path, text)
         return str(path)
+
+    def _tell_of_incomplete(
+        self, patterns: Sequence[Sequence[str]], began: float, files: Sequence[str]
+    ) -> None:
+        """Name files that are newer than those that are gone on from."""
+        times = [_base(name).stat().st_mtime_ns for name in files]
+        for pattern, time_ns in zip(patterns, times, strict=False):
+            for name in set(incomplete_files(pattern, began, time_ns)) - self.named:
+                self.say(
+                    Text(f"'{name}' is not complete: an older restart file is taken", "yellow")
+                )
+                self.named.add(name)
 
     def run(self) -> RunReport:
         """Start lmp until it comes to its end, or nothing more can be done."""
         with self.watcher.signals():
             self._until_the_end()
+            return self._report()
+
+    def _report(self) -> RunReport:
+        """Keep in the record how it ended."""
         last = self.record.attempts[-1]
         if last.returncode == 0:
             self.record.state = record.STOPPED if last.stopped else record.FINISHED
@@ -224,6 +277,8 @@ class _Supervisor:
         deaths = launches = in_vain = 0
         while True:
             attempt = self._start()
+            if self._is_unreadable(attempt):
+                continue
             if attempt.returncode == 0 or self.watcher.interrupted or of_input(attempt.errors):
                 break
             if attempt.began:
@@ -246,21 +301,70 @@ class _Supervisor:
             if newest is None:
                 self.say("there is no complete restart file yet: from the beginning")
 
+    def _is_unreadable(self, attempt: Attempt) -> bool:
+        """Whether lmp died on a restart file, and there is an older one to go on from."""
+        if not attempt.unreadable or self.restart is None:
+            if attempt.restart is not None:  # one that can be read: the others are damaged
+                self.record.damaged += self.unreadable
+            self.unreadable = []
+            return False
+        self.unreadable += _files_of(self.restart)
+        older = self._newest(self.record) if self.unreadable else None
+        starts = sum(one.unreadable for one in self.record.attempts[self.earlier :])
+        if older is None or older == self.restart or starts > UNREADABLE:
+            self.unreadable = []
+            return False
+        self.say(Text(f"lmp cannot read '{self.restart}': going on from {older}", "yellow"))
+        self.restart = older
+        return True
+
     def _start(self) -> Attempt:
         """One start of lmp."""
         number, folder = len(self.record.attempts), self.options.log_dir
-        logs = folder / (f"retry.{number}" if number else "")
+        name = f"retry.{number}" if number else ""
+        while name and (folder / name).exists():  # someone else's
+            name += ".2"
+        logs = folder / name
         command = command_line(
             self.options, self.launcher, self.program, logs, number, self.restart
         )
-        attempt = Attempt(command, self.restart, record.now(folder))
+        if number:
+            self._keep_outputs(number)
+        arguments = command[command.index(self.program.path) + 1 :]
+        self.watcher.screens = inputs.screens(arguments, self.options.ranks)
+        began = record.now(folder)
+        attempt = Attempt(command, self.restart, began, name, self.options.ranks)
         self.record.attempts.append(attempt)
         self.say(Text(shlex.join(command)), soft_wrap=True)
-        self.launcher.make_folders(logs, self.options.ranks)
         self.record.save()
+        self.launcher.make_folders(logs, self.options.ranks)
         self.watcher.run(attempt, logs, self.record)
         self.record.save()
         return attempt
+
+    def _keep_outputs(self, number: int) -> None:
+        """See that the next start spares what the last one has written.
+
+        Args:
+            number: of the last one, from 1.
+        """
+        last = self.record.attempts[-1]
+        arguments = last.command[last.command.index(self.program.path) + 1 :]
+        own = {path.resolve() for path in inputs.logs(arguments)}  # the next one has another name
+        told = {Path(name).resolve() for name in last.files} - own
+        named = {path.resolve() for path in inputs.logs_of_input(arguments)}
+        screens = {p.resolve() for p in inputs.screens(arguments, last.ranks or 1) if p} - own
+        for path in sorted(told | named | screens):
+            if path.is_file() and path.stat().st_mtime >= last.started - CLOCK:
+                outputs.keep(path, number)
+        step = _step_of(self.restart)
+        if step is None:
+            return
+        for dump in inputs.dumps(arguments):
+            names = [path for file in dump.files for path in _of_ranks(file)]
+            new = [p for p in names if p.stat().st_mtime >= self.record.began - CLOCK]
+            for text in outputs.go_on_with(dump, new, step, number):
+                self.say(Text(text, "yellow"))
 
     def _wait(self, seconds: float) -> bool:
         """Let some time pass, unless a signal or the time limit comes first."""
@@ -291,7 +395,7 @@ class _Supervisor:
         slots = sum(h.slots for h in left)
         if not self.options.drop_hosts or len(left) == len(self.options.hosts):
             return
-        if slots < self.options.min_ranks or self.screens:  # partitions have a number of ranks
+        if slots < self.options.min_ranks or self.partitions:  # these have a number of ranks
             return
         self.say(Text(f"going on without {host}, with {min(slots, self.options.ranks)} ranks"))
         self.options = replace(self.options, hosts=left, ranks=min(slots, self.options.ranks))
@@ -308,8 +412,37 @@ def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
     return found
 
 
+def _files_of(restart: str) -> list[str]:
+    """The restart files that a value of the variable restart stands for."""
+    if not STEP_OF_PARTITIONS.fullmatch(Path(restart).name):
+        return [restart]
+    first = Path(restart).read_text().splitlines()[0]
+    return first.removeprefix("variable restart_file world ").split()
+
+
+def _step_of(restart: str | None) -> int | None:
+    """The step that a start goes on from; None where that is not known."""
+    if restart is None:
+        return 0
+    try:
+        return step_of(_files_of(restart)[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _of_ranks(path: Path) -> list[Path]:
+    """Files of a name that has % for their ranks, as far as they are there."""
+    if "%" not in path.name:
+        return [path] if path.is_file() else []
+    return sorted(path.parent.glob(glob.escape(path.name).replace("%", "*")))
+
+
+def _base(restart: str) -> Path:
+    return Path(restart.replace("%", "base"))
+
+
 def _is_there(restart: str) -> bool:
-    return Path(restart.replace("%", "base")).is_file()
+    return _base(restart).is_file()
 
 
 def seconds_of(text: str) -> float:
@@ -418,6 +551,7 @@ def command_line(
             {
                 "OMP_NUM_THREADS": str(options.threads),
                 "PWMLFF_SUPERVISED": str(options.log_dir.resolve()),
+                **({} if restart is None else {"PWMLFF_GOES_ON": "1"}),
                 **program.environment,
             },
             options.mpirun_options,
@@ -428,25 +562,10 @@ def command_line(
 def _own_log(arguments: Sequence[str], attempt: int) -> list[str]:
     """Let a restart keep the log of what was before it."""
     result = list(arguments)
+    named = False
     for k, word in enumerate(result[:-1]):
-        if word in ("-log", "-l"):
+        if word in ("-log", "-l", "-plog", "-pl"):
+            named |= word in ("-log", "-l")
             if result[k + 1] != "none":
                 result[k + 1] += f".retry{attempt}"
-            return result
-    return [*result, "-log", f"log.lammps.retry{attempt}"]
-
-
-def clean(logs: Path) -> None:
-    """Remove what the ranks of an earlier run have left in a folder, and nothing else."""
-    for stream in ("stdout", "stderr"):
-        for path in mpirun.outputs(logs, stream).values():
-            path.unlink()
-    for path in (logs / record.NAME, *logs.glob(OF_PARTITIONS.format("[0-9]*"))):
-        path.unlink(missing_ok=True)
-    for folder in (*logs.glob("rank.*"), *logs.glob("retry.*")):
-        if folder.is_dir() and folder.name.partition(".")[2].isdigit():
-            if folder.name.startswith("retry."):
-                clean(folder)
-                (folder / LAUNCHER).unlink(missing_ok=True)
-            with suppress(OSError):  # something else is in it
-                folder.rmdir()
+    return result if named else [*result, "-log", f"log.lammps.retry{attempt}"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import math
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from rich.status import Status
 from pwmlff import mpirun
 from pwmlff.progress import Progress
 from pwmlff.report import Failure, console
-from pwmlff.run.causes import LAUNCHER, explain, lammps_errors
+from pwmlff.run.causes import LAUNCHER, died_reading, explain, lammps_errors, written
 from pwmlff.run.record import Attempt, Record
 from pwmlff.run.restarts import CLOCK
 
@@ -32,10 +33,12 @@ HANG, STARTING = 600.0, 1800.0  # seconds without a sign of life, and before the
 POLL = 0.1  # seconds between two looks
 OTHERS = 1.0  # seconds between two looks at partitions after the first
 QUIET = 30.0  # seconds between progress lines where the output is no terminal
+#: Signals that end lmp at once where it has been asked to stop: people send them. The others come
+#: again by themselves, from schedulers that repeat them.
+IMPATIENT = (signal.SIGINT, signal.SIGQUIT)
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1,
            signal.SIGUSR2)  # fmt: skip
-ENDED = "Total wall time"  # the last line of lmp
 
 
 class Partition:
@@ -44,7 +47,7 @@ class Partition:
     Args:
         number: of the partition, from 0.
         folder: where its heartbeat is.
-        screen: file that it writes to; None where there is one partition, which is rank 0's stdout.
+        screen: file that it writes to; None where that is rank 0's stdout.
         began: of the attempt, by the clock of the file system; what is older is of another one.
     """
 
@@ -53,17 +56,19 @@ class Partition:
         self.heartbeat.unlink(missing_ok=True)
         self.progress = Progress()
         self.life = time.monotonic()
-        self.beat = 0  # time of the last heartbeat, ns
+        self.computes = self.computed = False  # whether the style gives signs of life; ever did
+        self.stopped = False  # whether it was asked to stop
+        self.restarts: list[str] = []  # patterns of its restart files, as the style tells
+        self.files: list[str] = []  # logs and screens that another start would begin anew
+        self._beat = 0  # time of the last heartbeat, ns
         self._rest, self._offset = b"", 0
 
     def read(self, logs: Path, now: float) -> bool:
-        """Take what it has written since, and see whether it lives; tell whether there is news."""
-        beat = _time(self.heartbeat)
-        if beat != self.beat:
-            self.beat, self.life = beat or self.beat, now
-        path = self.screen or mpirun.first_output(logs)
+        """Take what it has told since, and see whether it lives; tell whether there is news."""
+        news = self._listen(now)
+        path = self.text(logs)
         if path is None or _time(path) < 1e9 * (self.began - CLOCK):
-            return False
+            return news
         with path.open("rb") as file:
             file.seek(self._offset)
             text = file.read()
@@ -71,8 +76,37 @@ class Partition:
         self._offset += len(text)
         if text:
             self.life = now
-        news = [self.progress.feed(line.decode(errors="replace"), now) for line in lines]
-        return any(news)  # of all lines, which are to be fed
+        found = [self.progress.feed(line.decode(errors="replace"), now) for line in lines]
+        return any(found) or news  # of all lines, which are to be fed
+
+    def text(self, logs: Path) -> Path | None:
+        """The file with what it writes for people."""
+        return self.screen or mpirun.first_output(logs)
+
+    def _listen(self, now: float) -> bool:
+        """Take what the style tells (pair_pwmlff/supervision.h); tell whether that is new."""
+        beat = _time(self.heartbeat)
+        if beat == self._beat or not beat:
+            return False
+        try:
+            state = json.loads(self.heartbeat.read_bytes().decode(errors="surrogateescape"))
+            self.progress.take(state, now)
+            # As LAMMPS names them, where a start of lmp finds them by these names.
+            here = Path.cwd()
+            names = (
+                name if Path(folder) == here else str(Path(folder, name))
+                for folder, name in state["restarts"]
+            )
+            self.restarts = list(dict.fromkeys([*self.restarts, *names]))
+            files = (file for file, appends in state["files"] if not appends)
+            self.files = list(dict.fromkeys([*self.files, *files]))
+            self.computes = state["computes"]
+            self.stopped |= state["stopped"] is not None
+        except (OSError, ValueError, KeyError, TypeError):
+            return False  # not what the style writes, or it is gone again
+        self.computed |= self.computes
+        self._beat, self.life = beat, now
+        return True
 
 
 class Watcher:
@@ -81,37 +115,45 @@ class Watcher:
     Args:
         say: prints a line for people.
         folder: where pair_style pwmlff gives signs of life, and looks for the wish to stop.
-        screens: of the partitions, where there are several.
+        screens: of the partitions, None for rank 0's stdout; one partition where there is none.
         hang: seconds without a sign of life after which a start is ended; 0: never; None: as
             HANG and STARTING say.
         beats: whether the input has the style that gives signs of life; where it has not, a start
             is ended for want of them if `hang` says so, or lmp never says a word.
         end: of the time for the simulation to stop, by time.time(); None without a limit.
         lock: handle that mpirun inherits.
+        proxies: names of the processes that mpirun starts and that stay until the end.
+        program: lmp.
     """
 
     def __init__(
         self,
         say: Callable[..., Any],
         folder: Path,
-        screens: Sequence[Path] = (),
+        screens: Sequence[Path | None] = (),
         hang: float | None = None,
         beats: bool = True,
         end: float | None = None,
         lock: int | None = None,
+        proxies: Collection[str] = (),
+        program: str = "",
     ) -> None:
         self.say, self.folder, self.screens = say, folder, screens
         self.hang, self.beats, self.end, self.lock = hang, beats, end, lock
+        self.proxies, self.program = proxies, program
         self.partitions: list[Partition] = []
         self.interrupted = ""  # why no other start follows: name of a signal, or the time limit
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: float | None = None  # when lmp was asked to stop
         self._killed: float | None = None  # when mpirun was told to end
         self._looked = 0.0  # when partitions after the first were looked at
+        self._proxies: set[psutil.Process] = set()  # seen
+        self._lost: float | None = None  # when one of them was found gone
 
     def run(self, attempt: Attempt, logs: Path, record: Record) -> None:
         """Run one attempt to its end; keep patterns of restart files in the record."""
-        self._asked = self._killed = None
+        self._asked = self._killed = self._lost = None
+        self._proxies = set()
         (self.folder / "stop").unlink(missing_ok=True)
         self.partitions = [
             Partition(number, self.folder, screen, attempt.started)
@@ -139,36 +181,44 @@ class Watcher:
         found = [partition.progress for partition in self.partitions]
         attempt.step, attempt.ns_per_day = found[0].step, found[0].ns_per_day
         attempt.began = any(progress.began for progress in found)
-        attempt.stopped = any(progress.stopped for progress in found)
+        attempt.stopped = any(partition.stopped for partition in self.partitions)
         if not self._running() and self._killed is not None and not self.interrupted:
             attempt.returncode = 0  # lmp came to its end, mpirun did not
         if attempt.returncode != 0:
-            # Partitions tell of their errors where they tell of all else.
-            errors = [
-                *lammps_errors(logs),
-                *(text for progress in found for text in progress.errors),
-            ]
-            attempt.errors = list(dict.fromkeys(errors))
+            texts = [text for p in self.partitions if (text := p.text(logs)) and text.is_file()]
+            files = (Path(name) for p in self.partitions for name in p.files)
+            new = (p for p in (*texts, *files) if _time(p) >= 1e9 * (attempt.started - CLOCK))
+            attempt.errors = lammps_errors(written(logs, new))
             told = explain(logs)
+            attempt.unreadable = (
+                not attempt.cause
+                and not self.interrupted
+                and not any(partition.computed for partition in self.partitions)
+                and any(died_reading(text) for text in texts)
+            )
             attempt.cause, attempt.host = attempt.cause or told.text, told.host
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Take signals meanwhile."""
+        """Take signals meanwhile; after one, no other one changes how this process ends."""
         handlers = {s: signal.signal(s, self._take_signal) for s in SIGNALS}
         try:
             yield
         finally:
             for number, handler in handlers.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_IGN if self.interrupted else handler)
 
     def _take_signal(self, number: int, _: object) -> None:
-        self._end(signal.Signals(number).name)
+        name = signal.Signals(number).name
+        if not self.interrupted:
+            self._end(name)
+        elif number in IMPATIENT:
+            self._kill()
 
     def _end(self, why: str) -> None:
-        """Ask lmp to stop; where it cannot be asked, or for the second time, end it."""
-        again, self.interrupted = bool(self.interrupted), self.interrupted or why
-        if again or not any(partition.beat for partition in self.partitions):
+        """Ask lmp to stop; where it cannot be asked, end it."""
+        self.interrupted = why
+        if not any(partition.computes for partition in self.partitions):
             self._kill()
         else:
             (self.folder / "stop").touch()
@@ -192,7 +242,10 @@ class Watcher:
                 ended = process.poll() is not None
                 now = time.monotonic()
                 news = self._read(logs, now, all_of_them=ended)
-                if record.learn([partition.progress.restarts for partition in self.partitions]):
+                known = [p.restarts or p.progress.restarts for p in self.partitions]
+                files = [name for partition in self.partitions for name in partition.files]
+                if record.learn(known) or files != attempt.files:
+                    attempt.files = files
                     record.save()
                 if news and status:
                     status.update(self._text())
@@ -226,6 +279,11 @@ class Watcher:
                 self._kill()
         elif self.end is not None and time.time() > self.end and not self.interrupted:
             self._end("the time limit")
+        elif self._lost is not None and now - self._lost > GRACE:
+            attempt.cause = (
+                f"a process of mpirun on this machine has died: {' or '.join(self.proxies)}"
+            )
+            self._kill()
         elif silent := [p for p in running if now - p.life > self._longest(p)]:
             seconds = now - silent[0].life
             attempt.cause = f"no sign of life for {seconds:.0f} s: a node or a rank hangs"
@@ -233,26 +291,56 @@ class Watcher:
 
     def _running(self) -> list[Partition]:
         """Partitions that have not come to their end."""
-        return [partition for partition in self.partitions if not partition.progress.ended]
+        silent = [p for p in self.partitions if not p.computes and p.progress.ended]
+        if len(silent) == len(self.partitions) and not all(p.progress.told for p in silent):
+            # An input can print what lmp prints at its end; where no style tells more, look for it.
+            silent = [] if self._is_alive() else silent
+        return [partition for partition in self.partitions if partition not in silent]
+
+    def _is_alive(self) -> bool:
+        """Whether lmp runs on this machine."""
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error, OSError):
+                if child.exe() == os.path.realpath(self.program):
+                    return True
+        return False
+
+    def _count(self, process: subprocess.Popen[bytes], now: float) -> None:
+        """See whether a process that mpirun has started and that stays is gone."""
+        if not self.proxies:
+            return
+        with suppress(psutil.Error):
+            there = {
+                child
+                for child in psutil.Process(process.pid).children()
+                if child.status() != psutil.STATUS_ZOMBIE and child.name() in self.proxies
+            }
+            self._proxies |= there
+            if self._proxies - there:
+                self._lost = self._lost or now
 
     def _longest(self, partition: Partition) -> float:
         """Seconds without a sign of life that are still taken for life."""
         if self.hang is not None:
             return self.hang or math.inf
-        if partition.beat:
+        if partition.computes:
             return HANG
-        # One of several partitions need not be one that uses the style.
-        expected = self.beats and len(self.partitions) == 1
+        # One of several partitions need not be one that uses the style, nor what follows on it.
+        expected = self.beats and len(self.partitions) == 1 and not partition.computed
         return STARTING if expected or not partition.progress.began else math.inf
 
     def _text(self) -> str:
-        return ("partition 0: " if self.screens else "") + self.partitions[0].progress.text()
+        return ("partition 0: " if len(self.partitions) > 1 else "") + self.partitions[
+            0
+        ].progress.text()
 
     def _read(self, logs: Path, now: float, all_of_them: bool) -> bool:
         """Look at the first partition, and now and then at the others; say whether it has news."""
         first, *others = self.partitions
         if all_of_them or now - self._looked > OTHERS:
             self._looked = now
+            if self._process is not None:
+                self._count(self._process, now)
             for partition in others:
                 partition.read(logs, now)
         return first.read(logs, now)

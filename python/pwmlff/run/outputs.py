@@ -1,0 +1,123 @@
+"""What lmp writes beside restart files, before a start that goes on: nothing of it gets lost.
+
+A log, a screen or a dump that the start begins anew is kept under another name. A dump that it
+appends to is cut back to the step that it goes on from, as the frames after it will come again.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from pwmlff.run.inputs import Dump
+
+#: How files of text dumps begin, what stands before the step of a frame, and what before that.
+_FORMS = (
+    (rb"ITEM: (?:TIMESTEP|UNITS|TIME)\n", b"ITEM: TIMESTEP\n",
+     rb"(?:^ITEM: UNITS\n(?:[^\n]*\n)?)?(?:^ITEM: TIME\n(?:[^\n]*\n)?)?\Z"),
+    (rb"\d+\n Atoms\. Timestep: ", b" Atoms. Timestep: ", rb"(?:^\d+\n)?\Z"),
+    (rb"\d+\nTimestep=", b"Timestep=", rb"(?:^\d+\n)?\Z"),
+    (rb"---\n", b"timestep: ", rb"(?:^---\n(?:creator: [^\n]*\n)?)?\Z"),
+)  # fmt: skip
+PRELUDE = 4096  # bytes that are looked at for what stands before the step of a frame
+_STEP = re.compile(rb"(\d+)[\s,]")
+
+
+def keep(path: Path, start: int) -> Path:
+    """Give a file the name that says of which start it is; nothing that is there is replaced.
+
+    Args:
+        path: the file.
+        start: number of the start that wrote it, from 1.
+
+    Returns:
+        The new name.
+    """
+    name = f"{path.name}.start{start}"
+    kept, k = path.with_name(name), 1
+    while kept.exists():
+        k += 1
+        kept = path.with_name(f"{name}.{k}")
+    path.rename(kept)
+    return kept
+
+
+def go_on_with(dump: Dump, paths: Iterable[Path], step: int, start: int) -> list[str]:
+    """Let a dump go on from a step.
+
+    Args:
+        dump: what the input says of it.
+        paths: its files, which an earlier start has written.
+        step: that the next start begins with.
+        start: number of the start before that, from 1.
+
+    Returns:
+        What people should know.
+    """
+    said = []
+    for path in paths:
+        if not dump.appends:
+            said.append(
+                f"dump {dump.ident} begins anew: its earlier frames are in '{keep(path, start)}' "
+                f"('dump_modify {dump.ident} append yes' lets it go on)"
+            )
+        elif not cut_back(path, step, keep_step=not dump.multiples):
+            said.append(
+                f"dump {dump.ident} goes on in '{path}', which is no text dump of a known form: "
+                f"frames after step {step} may be in it twice"
+            )
+    return said
+
+
+def cut_back(path: Path, step: int, keep_step: bool = False) -> bool:
+    """Remove the frames at the end of a text dump that will come again, and one cut off.
+
+    Only those at the end whose steps ascend: what stands before is of another run.
+
+    Args:
+        path: of style atom, custom, grid, local, xyz, extxyz or yaml.
+        step: that the next start begins with, and dumps again.
+        keep_step: it does not dump that one again.
+
+    Returns:
+        Whether the file is of a form that is known.
+    """
+    if path.stat().st_size == 0:
+        return True
+    with path.open("r+b") as file:
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            forms = (form for head, *form in _FORMS if re.match(head, text))
+            mark, prelude = next(forms, (b"", b""))
+            if not mark:
+                return False
+            end = _end(text, mark, re.compile(prelude, re.MULTILINE), step + keep_step)
+        file.truncate(end)
+    return True
+
+
+def _end(text: mmap.mmap, mark: bytes, prelude: re.Pattern[bytes], first: int) -> int:
+    """Where the frames end that stay."""
+    end, later = len(text), None
+    place = text.rfind(mark)
+    while place >= 0:
+        if place == 0 or text[place - 1 : place] == b"\n":
+            told = _STEP.match(text[place + len(mark) : place + len(mark) + 32])
+            step = int(told[1]) if told else None  # None: cut off within the number
+            if step is not None and (step < first or (later is not None and step > later)):
+                break
+            later = later if step is None else step
+            end = _begin(text, place, prelude)
+        place = text.rfind(mark, 0, place)
+    if end < len(text):
+        return end
+    # What is cut off is of a frame that will come again.
+    return _begin(text, text.rfind(b"\n") + 1, prelude)
+
+
+def _begin(text: mmap.mmap, place: int, prelude: re.Pattern[bytes]) -> int:
+    """Where a frame begins that tells its step at a place, or was to tell it there."""
+    head = text[max(0, place - PRELUDE) : place]
+    found = prelude.search(head)
+    return place - (len(head) - found.start() if found else 0)
