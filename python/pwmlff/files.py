@@ -48,9 +48,11 @@ def write_whole(path: str | PathLike[str], contents: bytes) -> None:
             os.fsync(file.fileno())
         made.chmod(mode)
         made.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             made.unlink()
+        if isinstance(error, OSError):
+            error.filename = str(path)  # a write that finds the disk full names none
         raise
     _sync_folder(path.parent)
 

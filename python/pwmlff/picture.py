@@ -40,4 +40,8 @@ def destination(path: Path) -> Path:
 
 def save(figure: Figure, path: Path, dpi: int) -> None:
     """Write a picture to what :func:`destination` has returned."""
-    figure.savefig(path, dpi=dpi)
+    try:
+        figure.savefig(path, dpi=dpi)
+    except OSError as error:
+        error.filename = str(path)  # a write that finds the disk full names none
+        raise

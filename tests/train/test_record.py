@@ -19,6 +19,7 @@ from ase import Atoms
 from rich.console import Console
 
 from labelled_structures import frames_of
+from pwmlff import files
 from pwmlff.report import Failure
 from pwmlff.train import charts, record
 from pwmlff.train.errors import compute
@@ -102,6 +103,30 @@ def test_torn_last_line(tmp_path: Path, cut: int):
         log.add(row(3))
     table, lines = on_disk(tmp_path)
     assert [int(entry["step"]) for entry in table] == [e["step"] for e in lines] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.csv"])
+def test_rows_of_one_file_are_enough(tmp_path: Path, name: str):
+    """That of the other was cut, or is gone."""
+    with Record(tmp_path) as log:
+        for step in (2, 4, 6):
+            log.add(row(step))
+    whole = [(tmp_path / file).read_bytes() for file in ("log.jsonl", "log.csv")]
+    for left in (whole[name == "log.csv"][:-150], b""):
+        (tmp_path / name).write_bytes(left)
+        with Record(tmp_path, step=6) as log:
+            assert [r.step for r in log.rows] == [2, 4, 6]
+        assert [(tmp_path / file).read_bytes() for file in ("log.jsonl", "log.csv")] == whole
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*best\.pt'"):
+        files.write_whole(tmp_path / "best.pt", b"model")
+    assert not list(tmp_path.iterdir())
 
 
 def test_foreign_file(tmp_path: Path):

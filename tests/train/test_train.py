@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -313,13 +314,27 @@ def test_ensemble(data: Path, tmp_path: Path) -> None:
     done = run(
         "--data", data, "--elements", ELEMENTS, "-o", tmp_path, "--models", 2, "--json",
         *settings("run.epochs=2"), cwd=here,
+        env={**os.environ, "MPLCONFIGDIR": str(tmp_path / "mpl")},
     )  # fmt: skip
+    assert "fontManager" not in done.stderr
     assert not list(here.glob("*.executed"))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["models"]
     assert [Path(m["file"]).name for m in found] == ["a.pt", "b.pt"]
     a, b = (parameters_of(tmp_path / name) for name in ("a.pt", "b.pt"))
     assert np.abs(a - b).mean() > 0.1
+
+
+def test_other_frames_to_validate_with_are_noticed(data: Path, tmp_path: Path) -> None:
+    valid = tmp_path / "valid.xyz"
+    write(valid, read(data, ":2"))
+    given = {"settings": [*SMALL, "run.epochs=1", f"data.valid=['{valid}']"], "data": [data],
+             "elements": ELEMENTS, "output": tmp_path / "out"}  # fmt: skip
+    command.train(None, given, command.Options())
+    command.train(None, given, command.Options(resume=True))
+    write(valid, read(data, "2:4"))
+    with pytest.raises(Failure, match="another training: the data to validate with"):
+        command.train(None, given, command.Options(resume=True))
 
 
 def test_slots_are_for_the_frames_that_validate_too(data: Path, tmp_path: Path) -> None:

@@ -143,10 +143,12 @@ def train(
     ranks = comm.connect(options.communication)
     with comm.together(ranks):
         logging.basicConfig(
-            level=logging.INFO if ranks.rank == 0 else logging.ERROR,
+            level=logging.WARNING if ranks.rank == 0 else logging.ERROR,
             format="%(message)s",
             handlers=[_Lines()],
         )
+        # Of other packages warnings alone: matplotlib has news of its fonts.
+        logging.getLogger("pwmlff").setLevel(logging.INFO if ranks.rank == 0 else logging.ERROR)
         if int(os.environ.get(RESTARTS, "0")) > 0:
             options = replace(options, resume=True)
         config = comm.agreed(ranks, lambda: _configured(toml, given, options))

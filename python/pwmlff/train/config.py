@@ -147,7 +147,7 @@ class Optimizer:
     learning_rate: float = _key(2e-3, "adam: after the warm-up", exclusive_least=0.0, most=1.0)
     final_learning_rate: float = _key(1e-5, "adam: at the end", least=0.0, most=1.0)
     warmup: float = _key(
-        0.01, "adam: share of the run in which the rate rises from 0", least=0.0, most=1.0
+        0.01, "adam: share of the run in which the rate rises from a tenth", least=0.0, most=1.0
     )
     decay: float = _key(
         0.5, "adam: share of the run, at its end, in which the rate falls", least=0.0, most=1.0

@@ -266,6 +266,10 @@ class Training:
             "units": model.units,
         }
 
+    def _validates(self) -> str | None:
+        """A hash of what validates, or None where nothing does."""
+        return self.valid.frames.fingerprint if self.valid else None
+
     def save(self) -> None:
         """Write a checkpoint. Collective."""
         meta = {
@@ -273,6 +277,7 @@ class Training:
             "names": self.learner.names,
             "model": self._identity(),
             "data": self.learner.frames.fingerprint,
+            "valid": self._validates(),
         }
         checkpoint.save(self.folder, self.progress.step, self.learner.state(), meta, self.ranks)
 
@@ -296,6 +301,12 @@ class Training:
                 "the data to learn from, with the hash",
                 meta["data"],
                 self.learner.frames.fingerprint,
+            ),
+            # Releases that did not keep it would go on with any.
+            (
+                "the data to validate with, with the hash",
+                meta.get("valid", self._validates()),
+                self._validates(),
             ),
         ):
             if there != here:

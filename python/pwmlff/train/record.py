@@ -92,6 +92,29 @@ def read(path: Path) -> list[Row]:
     return [_row(path, number, line) for number, line in enumerate(lines[:-1], 1)]
 
 
+def _of_csv(path: Path) -> list[Row]:
+    """Rows of a log.csv as long as they are whole; none where there is no file of this layout."""
+    known = [field.name for field in fields(Row)]
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    except OSError:
+        return []
+    rows: list[Row] = []
+    for number, words in enumerate(csv.reader(lines)):
+        if number == 0 and words != known:
+            break
+        try:
+            values: dict[str, Any] = {
+                name: int(word) if name == "step" else float(word)
+                for name, word in zip(known, words, strict=True)
+                if word and number
+            }
+            rows += [Row(**values)] if number else []
+        except (ValueError, TypeError):
+            break
+    return rows
+
+
 def _row(path: Path, number: int, line: bytes) -> Row:
     known = [field.name for field in fields(Row)]
     try:
@@ -152,6 +175,9 @@ class Record:
         if step is None:
             require_unused(self.folder)
         kept = read(self.folder / JSON) if step is not None else []
+        last = kept[-1].step if kept else -1
+        if step is not None:  # one of the files may have been cut
+            kept += [row for row in _of_csv(self.folder / CSV) if row.step > last]
         self.rows = [row for row in kept if row.step <= (step or 0)]
         header = ",".join(field.name for field in fields(Row))
         self._json = _Lines(self.folder / JSON, [_json(row) for row in self.rows])
