@@ -206,16 +206,16 @@ def _opened(
     return frames, edges, found
 
 
-def _moved(files: Sequence[str], before: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
+def _moved(files: Sequence[str], places: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
     """Names of files, or of systems in folders, where they lie now."""
     result = []
     for name in files:
-        for old, new in zip(before, paths, strict=True):
+        for old, new in zip(places, paths, strict=True):
             if Path(name).is_relative_to(old):
                 result.append(str(Path(new, Path(name).relative_to(old))))
                 break
         else:
-            raise ValueError(f"'{name}' is none of {before}")
+            raise ValueError(f"'{name}' is none of {places}")
     return tuple(result)
 
 
