@@ -7,34 +7,17 @@
 //   SearchCells                                          rows near each center: count, then write
 //
 // Cells are numbered x fastest, so the cells that a center has to look at are one range of sorted
-// rows for each pair of (y, z).
+// rows for each pair of (y, z), or two (cell_grid.h).
 
 #ifndef PWMLFF_CELL_LIST_KERNELS_H
 #define PWMLFF_CELL_LIST_KERNELS_H
 
 #include "../common/team.h"
+#include "cell_grid.h"
 
 #include <cstdint>
 
 namespace pwmlff {
-
-/// A grid of cells over all rows.
-struct CellGrid {
-  double low[3], inv_size[3];
-  int n[3];
-
-  PWMLFF_HOST_DEVICE int coordinate(int axis, double position) const
-  {
-    const double cell = (position - low[axis]) * inv_size[axis];
-    if (!(cell > 0.0)) return 0;    // also where it is not a number
-    return cell < n[axis] - 1 ? static_cast<int>(cell) : n[axis] - 1;
-  }
-  PWMLFF_HOST_DEVICE int index(int x, int y, int z) const { return (z * n[1] + y) * n[0] + x; }
-  PWMLFF_HOST_DEVICE int cell_of(const double *x) const
-  {
-    return index(coordinate(0, x[0]), coordinate(1, x[1]), coordinate(2, x[2]));
-  }
-};
 
 struct CountInCells {
   static constexpr int lanes = 1;
@@ -45,7 +28,7 @@ struct CountInCells {
 
   template <class Team> PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t row) const
   {
-    team.add(&count[grid.cell_of(x + 3 * row)], 1);
+    team.add(&count[grid.place_of(x + 3 * row)], 1);
   }
 };
 
@@ -60,7 +43,7 @@ struct PlaceInCells {
 
   template <class Team> PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t row) const
   {
-    const int cell = grid.cell_of(x + 3 * row);
+    const int cell = grid.place_of(x + 3 * row);
     sorted[start[cell] + team.add(&taken[cell], 1)] = static_cast<int>(row);
   }
 };
@@ -168,7 +151,6 @@ struct SearchCells {
   static constexpr int lanes = 32;
   static constexpr const char *name = "SearchCells";
   CellGrid grid;
-  int reach_in_cells[3];
   double reach_squared;
   int nspecies;
   const double *x;       // [nrows, 3]
@@ -202,29 +184,23 @@ struct SearchCells {
   PWMLFF_HOST_DEVICE int search(const Team &team, std::int64_t center, const double *xi, int s,
                                 int *out) const
   {
-    int low[3], high[3], n = 0;
-    for (int c = 0; c < 3; ++c) {
-      const int cell = grid.coordinate(c, xi[c]);
-      low[c] = cell > reach_in_cells[c] ? cell - reach_in_cells[c] : 0;
-      high[c] = cell + reach_in_cells[c] < grid.n[c] ? cell + reach_in_cells[c] : grid.n[c] - 1;
-    }
-    for (int z = low[2]; z <= high[2]; ++z)
-      for (int y = low[1]; y <= high[1]; ++y) {
-        const int end = start[grid.index(high[0], y, z) + 1];
-        for (int k0 = start[grid.index(low[0], y, z)]; k0 < end; k0 += team.lanes()) {
-          const int k = k0 + team.lane();
-          bool close = false;
-          if (k < end && sorted_species[k] == s && sorted[k] != center) {
-            const double *const xj = sorted_x + 3 * static_cast<std::int64_t>(k);
-            const double d[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
-            close = d[0] * d[0] + d[1] * d[1] + d[2] * d[2] < reach_squared;
-          }
-          int found;
-          const int before = team.count_below(close, found);
-          if (close && out) out[n + before] = sorted[k];
-          n += found;
+    int n = 0;
+    grid.visit_places(xi, [&](int first_place, int last_place) {
+      const int end = start[last_place + 1];
+      for (int k0 = start[first_place]; k0 < end; k0 += team.lanes()) {
+        const int k = k0 + team.lane();
+        bool close = false;
+        if (k < end && sorted_species[k] == s && sorted[k] != center) {
+          const double *const xj = sorted_x + 3 * static_cast<std::int64_t>(k);
+          const double d[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
+          close = d[0] * d[0] + d[1] * d[1] + d[2] * d[2] < reach_squared;
         }
+        int found;
+        const int before = team.count_below(close, found);
+        if (close && out) out[n + before] = sorted[k];
+        n += found;
       }
+    });
     return n;
   }
 };

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -41,7 +40,6 @@ struct GpuNeighbors::Implementation {
   }
 
   void begin(int ncenters, int nrows, int nspecies, const int *species);
-  CellGrid make_grid(const double *x, double reach, int *reach_in_cells) const;
   void scan(std::int64_t n, int *values, int *first);
 
   std::shared_ptr<Device> device;
@@ -91,35 +89,6 @@ void GpuNeighbors::assign(int ncenters, int nrows, int nspecies, const int *spec
   self.device->synchronize();    // the host's arrays are its own again
 }
 
-// Cells of half the reach, fewer where space is mostly empty.
-CellGrid GpuNeighbors::Implementation::make_grid(const double *x, double reach,
-                                                 int *reach_in_cells) const
-{
-  CellGrid grid{};
-  double extent[3] = {0.0, 0.0, 0.0};
-  for (int c = 0; c < 3; ++c) {
-    double low = std::numeric_limits<double>::max(), high = -low;
-    for (std::int64_t r = 0; r < nrows; ++r) {
-      low = std::min(low, x[3 * r + c]);
-      high = std::max(high, x[3 * r + c]);
-    }
-    if (!(high >= low)) low = high = 0.0;
-    grid.low[c] = low;
-    extent[c] = std::isfinite(high - low) ? high - low : 0.0;
-  }
-  const double most_cells = 8.0 * nrows + 64.0;
-  double size = 0.5 * reach * (1.0 + 1e-9);    // so that rounding does not hide a pair
-  const auto cells = [&](int c) { return std::floor(extent[c] / size) + 1.0; };
-  while (cells(0) * cells(1) * cells(2) > most_cells) size *= 1.25;
-  for (int c = 0; c < 3; ++c) {
-    grid.n[c] = static_cast<int>(cells(c));
-    grid.inv_size[c] = 1.0 / size;
-    // Atoms in cells i and i + k + 1 are more than k*size apart.
-    reach_in_cells[c] = std::min(grid.n[c], static_cast<int>(std::ceil(reach / size)));
-  }
-  return grid;
-}
-
 void GpuNeighbors::Implementation::scan(std::int64_t n, int *values, int *first)
 {
   const std::int64_t nchunks = (n + SumChunks::size - 1) / SumChunks::size;
@@ -142,9 +111,9 @@ void GpuNeighbors::build(int ncenters, int nrows, int nspecies, const double *x,
   if (nsublists == 0) return device.synchronize();
 
   SearchCells search{};
-  search.grid = self.make_grid(x, reach, search.reach_in_cells);
-  const CellGrid &grid = search.grid;
-  const std::int64_t ncells = static_cast<std::int64_t>(grid.n[0]) * grid.n[1] * grid.n[2];
+  const CellGrid grid(nrows, x, reach);
+  search.grid = grid;
+  const std::int64_t ncells = grid.nplaces();
   self.start.clear(ncells + 1);
   self.taken.clear(ncells);
   self.sorted.reserve(nrows);

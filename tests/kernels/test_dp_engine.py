@@ -458,12 +458,20 @@ def test_lanes(engine, precision, natoms, width):
 
 @pytest.mark.parametrize("device", DEVICES[1:])
 @pytest.mark.parametrize("reach", [3.0, 5.2, 9.0])
-@pytest.mark.parametrize("box", ["dense", "sparse", "flat"])
+@pytest.mark.parametrize(
+    "box", ["dense", "sparse", "flat", "line", "some far away", "very far away"]
+)
 def test_cell_list(engine, box, reach, device):
     """The list made on a device holds the rows that are close, in an order of its own."""
     rng = np.random.default_rng(3)
-    extent = {"dense": (14, 12, 10), "sparse": (300, 1, 500), "flat": (0, 40, 40)}[box]
-    x = rng.random((400, 3)) * extent
+    extents = {"dense": (14, 12, 10), "sparse": (300, 1, 500), "flat": (0, 40, 40)}
+    x = rng.random((400, 3)) * extents.get(box, (25, 22, 20))
+    if box == "line":
+        x = rng.random((400, 1)) * (700, -700, 700) + rng.random((400, 3))
+    elif box == "some far away":
+        x[::9] += rng.integers(-3, 4, (45, 3)) * (2000, 30, 500)
+    elif box == "very far away":
+        x[:3] = [[-1e11, 1e11, -1e11], [-1e11, 1e11 + 2, -1e11], [1e30, -1e30, 1e30]]
     species = torch.from_numpy(rng.integers(-1, 2, 400).astype(np.int32))
     run = engine(random_model((8, 72), 8, 0), "double", device=device)
     first, candidate = run.core.find_neighbors(torch.from_numpy(x), species, 150, reach)
