@@ -357,6 +357,94 @@ def test_killed_itself(melt, undisturbed: Path, tmp_path: Path):
     assert_as_if_nothing_had_been(tmp_path, undisturbed, starts=2)
 
 
+def set_failed(folder: Path) -> None:
+    """Let the record say that the simulation has not come to its end."""
+    path = folder / "logs" / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"state": "failed"}))
+
+
+def test_damaged_restart_files(process, melt, tmp_path: Path):
+    """The newest sound one is gone on from; those that are newer are named."""
+    (melt(80) / GO).touch()
+    assert process("run", *SUPERVISED).returncode == 0
+    set_failed(tmp_path)
+    for name, damage in (("melt.80", slice(-1, None)), ("melt.60", slice(400, 1200))):
+        times = (tmp_path / name).stat()
+        text = bytearray((tmp_path / name).read_bytes())
+        text[damage] = b"" if damage.stop is None else bytes(800)
+        (tmp_path / name).write_bytes(text)
+        os.utime(tmp_path / name, ns=(times.st_atime_ns, times.st_mtime_ns))
+    found = process("run", *SUPERVISED, "--json")
+    assert found.returncode == 0, found.words
+    assert [a["restart"] for a in found.json["attempts"]] == [None, "melt.60", "melt.40"]
+    assert "'melt.80' is not complete: an older restart file is taken" in found.words
+    assert "lmp cannot read 'melt.60': going on from melt.40" in found.words
+
+
+def proxy_of(started: Started) -> psutil.Process:
+    """What mpirun has started on this machine."""
+    found = psutil.Process(started.process.pid).children(recursive=True)
+    return next(child for child in found if child.name() == "hydra_pmi_proxy")
+
+
+def test_proxy_that_dies(melt, undisturbed: Path, tmp_path: Path):
+    """Its ranks end with it, also where none is left to end them; another start goes on."""
+    melt(STEPS)
+    first = Started(tmp_path, *SUPERVISED, "--retries", 1)
+    first.wait_for_step("logs", 40)
+    proxy_of(first).kill()
+    first.wait_for_step("logs/retry.1", 80)
+    os.kill(first.process.pid, signal.SIGSTOP)  # ends nothing by itself
+    proxy_of(first).kill()
+    first.process.kill()
+    first.process.communicate(timeout=TIMEOUT)
+    wait_for(lambda: not first.left(), "lmp has outlived what started it")
+    (tmp_path / GO).touch()
+    assert Started(tmp_path, *SUPERVISED).finish()["returncode"] == 0
+    assert_as_if_nothing_had_been(tmp_path, undisturbed, starts=3)
+
+
+def test_proxy_that_is_gone_is_noticed(tmp_path: Path, monkeypatch):
+    """Where mpirun does not notice it by itself."""
+    monkeypatch.setattr(watcher, "GRACE", 1.0)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "proxy").symlink_to("/bin/sleep")
+    (tmp_path / "logs").mkdir()
+    began = time.time()
+    attempt = Attempt(["sh", "-c", "./proxy 3 & sleep 100"], None, began)
+    watching = watcher.Watcher(print, tmp_path / "logs", proxies=("proxy", "sleep"))
+    watching.run(attempt, tmp_path / "logs", Record(tmp_path / "logs", "", began))
+    assert attempt.seconds < 50
+    assert attempt.cause.startswith("a process of mpirun on this machine has died: proxy")
+
+
+def test_two_runs_and_one_deviation_file(melt):
+    """The second is refused before it replaces anything; lmp refuses it where run does not know."""
+    folder = melt(1000000)
+    first = Started(folder, *SUPERVISED)
+    first.wait_for_step("logs", 20)
+    log = (folder / "log.lammps").read_bytes()
+    again = [*COMMAND, "run", "--log-dir", "other", *map(str, SUPERVISED)]
+    other = subprocess.run(again, cwd=folder, capture_output=True, text=True, check=False)
+    assert other.returncode == 2
+    refused = "another lmp writes to the deviation file 'model_devi.out'"
+    assert refused in " ".join(other.stderr.split())
+    assert (folder / "log.lammps").read_bytes().startswith(log)
+    text = (folder / "in.melt").read_text().replace("out_freq 10", "out_file ${f} out_freq 10")
+    (folder / "in.other").write_text(
+        "variable f getenv DEVIATION\n" + text.replace("melt.*", "o.*")
+    )
+    again = [word.replace("in.melt", "in.other") for word in again]
+    other = subprocess.run(
+        [*again, "-log", "other.log"], cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "DEVIATION": "model_devi.out"},
+    )  # fmt: skip
+    assert other.returncode == 1
+    assert "another process writes to the model deviation file" in " ".join(other.stdout.split())
+    first.process.send_signal(signal.SIGTERM)
+    assert first.finish()["returncode"] == 75
+
+
 def test_start_over_or_go_on(process, melt, tmp_path: Path):
     """What is finished starts over; what is not, of another input, wants a decision."""
     (melt(40) / GO).touch()
@@ -365,7 +453,7 @@ def test_start_over_or_go_on(process, melt, tmp_path: Path):
         assert (found.returncode, len(found.json["attempts"])) == (0, 1)
     record = json.loads((tmp_path / "logs" / "run.json").read_text())
     assert record["state"] == "finished"
-    (tmp_path / "logs" / "run.json").write_text(json.dumps(record | {"state": "failed"}))
+    set_failed(tmp_path)
     melt(80)
     found = process("run", *SUPERVISED)
     assert found.returncode == 2
@@ -500,6 +588,37 @@ def test_nothing_is_lost_or_doubled(lj_models, tmp_path: Path):
     assert len({len(frame.splitlines()) for frame in whole}) == 1
 
 
+@pytest.mark.parametrize(
+    "line,options,files",
+    [
+        ("log my.${{part}}.log", (), ("my.{}.log", "my.{}.log.start1")),
+        thorough("log my.${{part}}.log append", ("-pscreen", "none"), ("my.{}.log",)),
+        ("", ("-plog", "logs/p", "-screen", "none"), ("logs/p.{}", "logs/p.retry1.{}")),
+        thorough("", ("-log", "logs/p"), ("logs/p.{}", "logs/p.retry1.{}")),
+        thorough("", ("-log", "none"), ("screen.{}", "screen.{}.start1")),
+    ],
+)  # fmt: skip
+def test_rows_of_partitions_stay(lj_models, tmp_path: Path, line, options, files):
+    """Of both starts, wherever they are written to."""
+    text = REPLICAS.replace("timestep", line + "\ntimestep")
+    (tmp_path / "in.melt").write_text(text.format(models=" ".join(lj_models), steps=400))
+    (tmp_path / "logs").mkdir()
+    first = Started(tmp_path, *PARTITIONS, *options)
+    written = [tmp_path / files[0].format(k) for k in (0, 1)]
+
+    def reached(step: int) -> bool:
+        return all(path.is_file() and max(rows(path), default=0) >= step for path in written)
+
+    wait_for(lambda: reached(50), "never came to step 50")
+    os.kill(first.ranks()[1], signal.SIGKILL)
+    assert first.finish()["returncode"] == 1
+    (tmp_path / GO).touch()
+    found = Started(tmp_path, *PARTITIONS, *options).finish()
+    assert found["returncode"] == 0, found
+    for k in (0, 1):
+        assert rows(*(tmp_path / name.format(k) for name in files)) == set(range(0, 401, 10))
+
+
 def test_one_partition_after_none(process, lj_models, tmp_path: Path):
     """It includes a file, too; what is known of no partition is not mixed with what is of one."""
     text = REPLICAS.format(models=" ".join(lj_models), steps=40)
@@ -507,13 +626,11 @@ def test_one_partition_after_none(process, lj_models, tmp_path: Path):
     (tmp_path / GO).touch()
     one = (*SUPERVISED, "-partition", "1x2", "--json")
     assert process("run", *SUPERVISED, "--json").returncode == 0
-    record = json.loads((tmp_path / "logs" / "run.json").read_text())
-    (tmp_path / "logs" / "run.json").write_text(json.dumps(record | {"state": "failed"}))
+    set_failed(tmp_path)
     assert "of an input that was not the same as now" in process("run", *one).words
     found = process("run", *one, "--resume", "never")
     assert found.returncode == 0, found.words
-    record = json.loads((tmp_path / "logs" / "run.json").read_text())
-    (tmp_path / "logs" / "run.json").write_text(json.dumps(record | {"state": "failed"}))
+    set_failed(tmp_path)
     found = process("run", *one)
     assert found.returncode == 0, found.words
     assert found.json["attempts"][1]["restart"] == "logs/restart.40.in"

@@ -236,6 +236,7 @@ class _Supervisor:
             path, k = told.folder / OF_PARTITIONS.format(f"{step}.{k}"), k + 1
         if path.name not in told.made:
             told.made.append(path.name)
+            told.save()
         write_whole(path, text)
         return str(path)
 
@@ -264,13 +265,15 @@ class _Supervisor:
             self.record.state = record.STOPPED if last.stopped else record.FINISHED
         else:
             self.record.state = record.FAILED
+        uses = inputs.can_go_on(self.options.arguments)
+        can_go_on = uses and self._newest(self.record) is not None
         self.record.save()
         return RunReport(
             self.record.attempts,
             str(self.options.log_dir),
             self.earlier,
             self.watcher.interrupted,
-            inputs.can_go_on(self.options.arguments) and self._newest(self.record) is not None,
+            can_go_on,
         )
 
     def _until_the_end(self) -> None:
