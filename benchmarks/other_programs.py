@@ -55,9 +55,11 @@ def deepmd(
     model.model_def_script = json.dumps(parameters)
     block = model.atomic_model.descriptor.sea
     generator = torch.Generator().manual_seed(1)
+    # As statistics of structures are, alike for x, y and z: the model knows no directions.
     for values, low, high in ((block.mean, -0.05, 0.05), (block.stddev, 0.05, 0.2)):
-        drawn = torch.rand(2, 1, 4, generator=generator, dtype=torch.float64)
-        values.copy_((low + (high - low) * drawn).expand_as(values))
+        drawn = low + (high - low) * torch.rand(2, 1, 2, generator=generator, dtype=torch.float64)
+        angular = 0.0 * drawn[..., 1:] if values is block.mean else drawn[..., 1:]
+        values.copy_(torch.cat((drawn[..., :1], angular.repeat(1, 1, 3)), -1).expand_as(values))
     torch.jit.script(model).save(str(folder / "model.pth"))
     return from_ase(DP(str(folder / "model.pth")))
 
