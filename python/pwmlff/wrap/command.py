@@ -23,7 +23,7 @@ from pwmlff.engine import Choice, Evaluation, choose
 from pwmlff.files import write_whole
 from pwmlff.models import save_model
 from pwmlff.models.saving import origin, without_source_paths
-from pwmlff.report import Failure
+from pwmlff.report import Failure, last_line
 from pwmlff.trial import crystal, random_cluster
 from pwmlff.wrap import deepmd, mace, matpl, nequip, programs
 from pwmlff.wrap.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
@@ -258,7 +258,7 @@ def _original(source: str, draft: Path, foreign: Foreign) -> tuple[Atoms, Number
     except UNEXPECTED as error:
         raise Failure(
             f"'{source}' is a model of {foreign.family} that cannot be evaluated on a random "
-            f"cluster: {model_file.last_line(error)}"
+            f"cluster: {last_line(error)}"
         ) from error
     return cluster, Numbers(found.atom_energy, found.forces)
 

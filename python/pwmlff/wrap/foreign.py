@@ -14,8 +14,8 @@ import torch
 from ase import Atoms
 from torch import nn
 
-from pwmlff.model_file import dtype_of, last_line
-from pwmlff.report import Failure
+from pwmlff.model_file import dtype_of
+from pwmlff.report import Failure, last_line
 
 #: What code and contents of a file raise where they are not as their program writes them.
 UNEXPECTED = (
