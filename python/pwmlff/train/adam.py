@@ -43,9 +43,9 @@ class Schedule:
 
     peak: float = 2e-3
     warmup: float = 0.01  # part of the run
-    decay: float = 0.4  # part of the run, at its end
+    decay: float = 0.5  # part of the run, at its end
     start: float = 0.1  # first rate over the peak
-    final: float = 0.01  # last rate over the peak
+    final: float = 0.005  # last rate over the peak
     shape: str = "linear"
 
     def __post_init__(self) -> None:

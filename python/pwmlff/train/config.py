@@ -25,6 +25,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from ase.data import atomic_numbers
 
 from pwmlff.report import Failure
+from pwmlff.train.adam import AdamOptions, Schedule
+from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, KalmanOptions
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -144,14 +146,20 @@ class Optimizer:
     """How the parameters are moved."""
 
     name: str = _key("adam", "the method", choices=("adam", "kalman"))
-    learning_rate: float = _key(2e-3, "adam: after the warm-up", exclusive_least=0.0, most=1.0)
-    final_learning_rate: float = _key(1e-5, "adam: at the end", least=0.0, most=1.0)
+    learning_rate: float = _key(
+        Schedule.peak, "adam: after the warm-up", exclusive_least=0.0, most=1.0
+    )
+    final_learning_rate: float = _key(
+        Schedule.peak * Schedule.final, "adam: at the end", least=0.0, most=1.0
+    )
     warmup: float = _key(
-        0.01, "adam: share of the run in which the rate rises from a tenth", least=0.0, most=1.0
-    )
+        Schedule.warmup, "adam: share of the run in which the rate rises from a tenth", least=0.0,
+        most=1.0,
+    )  # fmt: skip
     decay: float = _key(
-        0.5, "adam: share of the run, at its end, in which the rate falls", least=0.0, most=1.0
-    )
+        Schedule.decay, "adam: share of the run, at its end, in which the rate falls", least=0.0,
+        most=1.0,
+    )  # fmt: skip
     ema: float = _key(
         -1.0,
         "decay per step of the average of the parameters that is validated and saved; 0: none",
@@ -160,20 +168,30 @@ class Optimizer:
         shown="0.999, or 0 with `kalman`",
     )
     clip: float = _key(0.0, "adam: largest norm of the gradient; 0: any", least=0.0)
-    betas: Pair = _key((0.9, 0.999), "adam: decay of the moments", least=0.0, exclusive_most=1.0)
-    weight_decay: float = _key(0.0, "adam: of the parameters, decoupled", least=0.0)
-    block: int = _key(
-        0, "kalman: largest block of the covariance", least=0, shown="320, or 5120 with `matpl`"
+    betas: Pair = _key(
+        (AdamOptions.beta1, AdamOptions.beta2), "adam: decay of the moments", least=0.0,
+        exclusive_most=1.0,
+    )  # fmt: skip
+    weight_decay: float = _key(
+        AdamOptions.weight_decay, "adam: of the parameters, decoupled", least=0.0
     )
-    p0: float = _key(1.0, "kalman: covariance at the start", exclusive_least=0.0)
+    block: int = _key(
+        0,
+        "kalman: largest block of the covariance",
+        least=0,
+        shown=f"{KalmanOptions.block}, or {MATPL_BLOCK} with `matpl`",
+    )
+    p0: float = _key(KalmanOptions.p0, "kalman: covariance at the start", exclusive_least=0.0)
     lambda_: float = _key(
         0.0,
         "kalman: memory at the start; 1 forgets nothing",
         least=0.0,
         most=1.0,
-        shown="1, or 0.98 with `matpl`",
+        shown=f"{KalmanOptions.lambda0:g}, or {MATPL_LAMBDA0} with `matpl`",
     )
-    nu: float = _key(0.9987, "kalman: how the memory grows to 1", exclusive_least=0.0, most=1.0)
+    nu: float = _key(
+        KalmanOptions.nu, "kalman: how the memory grows to 1", exclusive_least=0.0, most=1.0
+    )
     noise_energy: float = _key(
         0.003, "kalman: variance of the noise of energies, in the square of their unit", least=0.0
     )
@@ -543,8 +561,8 @@ def _resolved(config: Config) -> Config:
         )
     optimizer = replace(
         optimizer,
-        block=optimizer.block or (5120 if optimizer.matpl else 320),
-        lambda_=optimizer.lambda_ or (0.98 if optimizer.matpl else 1.0),
+        block=optimizer.block or (MATPL_BLOCK if optimizer.matpl else KalmanOptions.block),
+        lambda_=optimizer.lambda_ or (MATPL_LAMBDA0 if optimizer.matpl else KalmanOptions.lambda0),
         ema=optimizer.ema if optimizer.ema >= 0.0 else 0.999 * (optimizer.name == "adam"),
     )
     if optimizer.name == "kalman" and (loss.huber or data.group_weights):

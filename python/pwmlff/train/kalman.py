@@ -51,6 +51,8 @@ PENDING = 16
 #: What is left to others of the memory that is available.
 RESERVE = 0.05
 KINDS = ("energy", "force", "virial")
+#: What MatPL takes for `block` and `lambda0`.
+MATPL_BLOCK, MATPL_LAMBDA0 = 5120, 0.98
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,9 @@ class KalmanOptions:
         ValueError: a value is out of its range.
     """
 
-    block: int = 320  # parameters of the largest block; MatPL: 5120
+    block: int = 320  # parameters of the largest block
     p0: float = 1.0  # first variance of each parameter
-    lambda0: float = 0.98  # first factor of forgetting
+    lambda0: float = 1.0  # first factor of forgetting
     nu: float = 0.9987  # how slowly that goes to 1
     matpl: bool = False  # noise once per block, as in MatPL
 
