@@ -60,7 +60,7 @@ class Partition:
         self.stopped = False  # whether it was asked to stop
         self.restarts: list[str] = []  # patterns of its restart files, as the style tells
         self.files: list[str] = []  # logs and screens that another start would begin anew
-        self._beat = 0  # time of the last heartbeat, ns
+        self._beat = (0, 0)  # time in ns and inode of the last heartbeat
         self._rest, self._offset = b"", 0
 
     def read(self, logs: Path, now: float) -> bool:
@@ -85,8 +85,12 @@ class Partition:
 
     def _listen(self, now: float) -> bool:
         """Take what the style tells (pair_pwmlff/supervision.h); tell whether that is new."""
-        beat = _time(self.heartbeat)
-        if beat == self._beat or not beat:
+        try:  # each is a file of its own, as the clock of file systems is coarse
+            status = self.heartbeat.stat()
+        except OSError:
+            return False
+        beat = status.st_mtime_ns, status.st_ino
+        if beat == self._beat:
             return False
         try:
             state = json.loads(self.heartbeat.read_bytes().decode(errors="surrogateescape"))
