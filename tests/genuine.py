@@ -42,15 +42,28 @@ def hfo2_frames() -> Frames:
         ]
 
 
+def deepmd_frames() -> Frames:
+    """The same of the code in a file of DeePMD-kit."""
+    from pwmlff.reference import Result
+
+    with np.load(GENUINE / "deepmd_se_e2_a.npz") as data:
+        symbols = [str(data["type_map"][kind]) for kind in data["types"]]
+        atoms = Atoms(symbols, data["positions"], cell=data["cell"], pbc=True)
+        numbers = (data[name] for name in ("energy", "atom_energy", "force", "virial"))
+        return [(atoms, Result(*numbers))]
+
+
 @dataclass(frozen=True)
 class Original:
-    """A file that becomes a model file as it is, and numbers that its own program gives."""
+    """A file, and numbers that its own program gives."""
 
     path: Path
     types: tuple[int, ...]  # atomic numbers of LAMMPS's types
     frames: Callable[[], Frames]
+    wrapped: bool = False  # whether it is a model file only once it is wrapped
 
 
 ORIGINALS = {
     "matpl": Original(GENUINE / "matpl_hfo2_jit_dp.pt", (72, 8), hfo2_frames),
+    "deepmd": Original(GENUINE / "deepmd_se_e2_a.pth", (8, 1), deepmd_frames, wrapped=True),
 }

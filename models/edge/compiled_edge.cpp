@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <stdexcept>
 #include <vector>
 
@@ -57,6 +59,33 @@ class Temporary {
   std::string path_;
 };
 
+using Loader = torch::inductor::AOTIModelPackageLoader;
+
+std::shared_ptr<Loader> open_package(const std::string &package)
+{
+  const Temporary file(package);
+  try {
+    return std::make_shared<Loader>(file.path());
+  } catch (const std::exception &) {
+    // Most compilers have it ask for this library, which is empty, but loads torch's CUDA as well.
+    if (!open_torch_library("libtorch.so").empty()) throw;
+    return std::make_shared<Loader>(file.path());
+  }
+}
+
+// Packages are opened once for a process, and stay: g++ marks templates of their libraries as
+// unique, which keeps the system from ever letting go of one, so each other time would leave
+// another copy.
+std::shared_ptr<Loader> opened_once(const std::string &package)
+{
+  static std::mutex mutex;
+  static auto &opened = *new std::map<std::string, std::shared_ptr<Loader>>;    // outlives torch
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Loader> &loader = opened[pwmlff::sha256(package)];
+  if (!loader) loader = open_package(package);
+  return loader;
+}
+
 }    // namespace
 
 std::string compiled_code(const ModelFile &file)
@@ -88,19 +117,8 @@ std::string compiled_code(const ModelFile &file)
 }
 
 CompiledEdge::CompiledEdge(const EdgeTorchScript &original, const std::string &package) :
-    EdgeTorchScript(original)
+    EdgeTorchScript(original), loader(opened_once(package))
 {
-  const Temporary file(package);
-  const auto opened = [&file] {
-    return std::make_shared<torch::inductor::AOTIModelPackageLoader>(file.path());
-  };
-  try {
-    loader = opened();
-  } catch (const std::exception &) {
-    // Most compilers have it ask for this library, which is empty, but loads torch's CUDA as well.
-    if (!open_torch_library("libtorch.so").empty()) throw;
-    loader = opened();
-  }
 }
 
 std::string CompiledEdge::engine() const

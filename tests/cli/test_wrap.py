@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 
-import families
 import numpy as np
 import pytest
 import torch
@@ -14,10 +13,7 @@ from torch import nn
 import dp_oracle
 import foreign_models
 from foreign_models import save
-from genuine import GENUINE, requires_genuine
-from pwmlff import Calculator, reference
 from pwmlff.engine import choose
-from pwmlff.lmp import virial_to_lammps
 from pwmlff.report import Failure
 from pwmlff.trial import random_cluster
 from pwmlff.wrap import command, wrap
@@ -53,33 +49,6 @@ def test_deepmd(tmp_path, name):
         random_cluster(4.0, report.model.atom_type, report.model.limit)
     )
     assert np.abs(found.forces).max() > 1e-2
-
-
-@requires_genuine
-def test_genuine_deepmd(tmp_path):
-    """A file that lacks attributes of later releases; numbers are those of the code in it."""
-    wrap(GENUINE / "deepmd_se_e2_a.pth", tmp_path / "a.pt")
-    with np.load(GENUINE / "deepmd_se_e2_a.npz") as given:
-        expected = dict(given)
-    symbols = expected["type_map"][expected["types"]]
-    atoms = Atoms([*map(str, symbols)], expected["positions"], cell=expected["cell"], pbc=True)
-
-    def compare(energies, forces, virial, close):
-        np.testing.assert_allclose(energies, expected["atom_energy"], rtol=0, atol=close)
-        np.testing.assert_allclose(forces, expected["force"], rtol=0, atol=close)
-        np.testing.assert_allclose(virial, expected["virial"], rtol=0, atol=10 * close)
-
-    plain = reference.evaluate(tmp_path / "a.pt", atoms)
-    compare(plain.atom_energy, plain.forces, plain.virial, 1e-11)
-    atoms.calc = Calculator(tmp_path / "a.pt", precision="double")
-    virial = -atoms.get_volume() * atoms.get_stress(voigt=False)
-    compare(atoms.get_potential_energies(), atoms.get_forces(), virial, 1e-10)
-    for ranks in (1, 2):
-        ran = families.run(tmp_path / "a.pt", atoms, ranks=ranks)
-        given = virial_to_lammps(expected["virial"], ran.prism)
-        np.testing.assert_allclose(ran.virial, given, rtol=0, atol=1e-8)
-        compare(ran.energies, ran.forces, expected["virial"], 1e-10)
-    assert np.abs(expected["force"]).max() > 1e-3
 
 
 def test_mace_and_nequip(tmp_path):

@@ -110,6 +110,21 @@ def test_atoms_with_few_neighbors(models):
         np.testing.assert_allclose(found.forces, expected.forces, rtol=0, atol=1e-12)
 
 
+def test_opened_once(models):
+    """The system never lets go of a library of g++: each further copy would stay in memory."""
+
+    def libraries() -> int:
+        return len(re.findall(r"\.wrapper.*\.so", Path("/proc/self/maps").read_text()))
+
+    path = models[0] / "compiled.pt"
+    first = choose(path).engine(BINARY.atoms())
+    mapped = libraries()
+    assert mapped > 0
+    for _ in range(3):
+        assert choose(path).engine(BINARY.atoms()).energy == first.energy
+    assert libraries() == mapped
+
+
 @pytest.mark.parametrize(
     "case",
     ["of another model", "for another torch", "cut off", "altered", "of an older release",

@@ -35,7 +35,12 @@ def original(request) -> Original:
 @pytest.fixture
 def model(original: Original, tmp_path: Path) -> Path:
     """Its model file, in the folder of the test."""
-    return Path(shutil.copy(original.path, tmp_path / "model.pt"))
+    path = tmp_path / "model.pt"
+    if original.wrapped:
+        command("wrap", original.path, "-o", path)
+    else:
+        shutil.copy(original.path, path)
+    return path
 
 
 @pytest.fixture
@@ -109,9 +114,9 @@ def test_calculator(original: Original, model: Path, name: str):
     assert calculator.engine == words[1]
 
 
-def test_reference(original: Original):
+def test_reference(original: Original, model: Path):
     atoms, expected = original.frames()[0]
-    found = evaluate(original.path, atoms)
+    found = evaluate(model, atoms)
     within(ENGINES["exact"], expected, *(getattr(found, name) for name in vars(expected)))
 
 
@@ -198,6 +203,7 @@ def test_errors_on_its_own_numbers(model: Path, labelled: Path):
     assert errors["force"]["largest"] < 1e-2 and errors["virial"]["largest"] < 1e-2
 
 
+@pytest.mark.parametrize("original", ["matpl"], indirect=True)
 def test_going_on_from_it(model: Path, labelled: Path, tmp_path: Path):
     """Steps of no length leave it where it is, with no error in its own numbers."""
     settings = ("run.epochs=2", "run.threads=1", "data.cache=none", f"data.valid={labelled}@3:5",
