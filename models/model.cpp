@@ -2,6 +2,7 @@
 
 #include "model.h"
 
+#include "common/threads.h"
 #include "dp/dp_model.h"
 #include "dp/pair_terms.h"
 #include "edge/edge_model.h"
@@ -76,6 +77,6 @@ int hops(const ModelInfo &info)
 
 int num_threads() { return at::get_num_threads(); }
 
-void set_num_threads(int nthreads) { at::set_num_threads(nthreads); }
+void set_num_threads(int nthreads) { at::set_num_threads(pwmlff::usable_threads(nthreads)); }
 
 }    // namespace pwmlff::models

@@ -122,6 +122,7 @@ unsigned NeighborSource::left_out_bonds(const LocalAtoms &atoms, const Ensemble 
     if (factor == 0.0) left_out |= 1U << kind;
     else if (factor != 1.0) scaled |= 1U << kind;
   }
+  if (left_out == 0 && scaled == 0) return 0;
   const auto known = [&](int i) { return species_of_type[atom->type[i]] >= 0; };
   const auto look = [&] {
     for (int n = 0; scaled && n < atoms.inum; ++n) {

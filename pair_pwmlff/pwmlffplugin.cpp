@@ -47,10 +47,10 @@ std::string open_loader(const std::filesystem::path &folder)
 // launchers start ranks from a thread, whose end the system would take for that of the process.)
 void end_with_launcher()
 {
+  if (!std::getenv("PWMLFF_SUPERVISED")) return;
   std::string parent;
   std::getline(std::ifstream("/proc/" + std::to_string(getppid()) + "/comm") >> std::ws, parent);
-  if (std::getenv("PWMLFF_SUPERVISED") && parent == "hydra_pmi_proxy")
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (parent == "hydra_pmi_proxy") prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 // Register the style under a name in the input.

@@ -140,6 +140,7 @@ bool Supervision::asked_to_stop()
 // Write the file where it is due.
 void Supervision::tell()
 {
+  step = update->ntimestep;
   first = update->firststep;
   add_restarts(restarts, *output);
   add_file(files, lmp->logfile);
@@ -160,9 +161,14 @@ void Supervision::write()
   std::error_code ignored;
   wrote = Clock::now();
   const std::string draft = file + ".new";
-  std::ofstream(draft) << fmt::format("{{\"computes\": {}, \"step\": {}, {}{}}}\n", computes, step,
-                                      progress, settings);
-  std::filesystem::rename(draft, file, ignored);
+  std::ofstream stream(draft);
+  stream << fmt::format("{{\"computes\": {}, \"step\": {}, {}{}}}\n", computes, step, progress,
+                        settings);
+  stream.close();
+  // Where the disk is full, what was told before stays, and its time tells of life.
+  if (stream) std::filesystem::rename(draft, file, ignored);
+  else
+    std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now(), ignored);
 }
 
 void Supervision::stop()

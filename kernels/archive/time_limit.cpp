@@ -2,21 +2,26 @@
 
 #include "time_limit.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 namespace pwmlff {
 namespace {
 
 constexpr const char *VARIABLE = "PWMLFF_TRIAL_SECONDS";
 constexpr double SECONDS = 300.0;    // evaluations of a few atoms, on a machine that is busy
+constexpr double MOST = 1e8;         // years; clocks count nanoseconds in 64 bits
+// For the text to get through a launcher before that knows of the end.
+constexpr std::chrono::milliseconds GRACE(300);
 
 double seconds_allowed()
 {
   const char *const text = std::getenv(VARIABLE);
   const double given = text ? std::strtod(text, nullptr) : 0.0;
-  return given > 0.0 ? given : SECONDS;
+  return given > 0.0 ? std::min(given, MOST) : SECONDS;
 }
 
 }    // namespace
@@ -46,11 +51,17 @@ void TimeLimit::wait(double seconds)
                "that never ends. Environment variable %s allows more\n",
                what.c_str(), seconds, VARIABLE);
   std::fflush(stderr);
+  std::this_thread::sleep_for(GRACE);
   std::_Exit(1);
 }
 
 }    // namespace pwmlff
 
-void *pwmlff_begin_time_limit(const char *what) { return new pwmlff::TimeLimit(what); }
+void *pwmlff_begin_time_limit(const char *what)
+try {
+  return new pwmlff::TimeLimit(what);
+} catch (const std::system_error &) {    // no thread can be had: without a limit then
+  return nullptr;
+}
 
 void pwmlff_end_time_limit(void *limit) { delete static_cast<pwmlff::TimeLimit *>(limit); }

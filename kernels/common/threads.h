@@ -13,7 +13,7 @@ namespace pwmlff {
 
 /// How many threads may share work that was cut for so many: one alone in a process that was
 /// forked, for the threads of OpenMP stay behind in its parent, and would be waited for for ever.
-int usable_threads(int wanted);
+PWMLFF_KERNELS_API int usable_threads(int wanted);
 
 /// The right to use an object, taken at once or refused: its state is that of one call.
 class PWMLFF_KERNELS_API OneCaller {

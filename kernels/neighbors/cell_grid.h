@@ -72,7 +72,7 @@ struct CellGrid {
   /// Its place along that axis of the table.
   PWMLFF_HOST_DEVICE int fold(int axis, std::int64_t cell) const
   {
-    return static_cast<int>(cell % n[axis]);
+    return static_cast<int>(cell < n[axis] ? cell : cell % n[axis]);    // few are that far
   }
   PWMLFF_HOST_DEVICE int index(int x, int y, int z) const { return (z * n[1] + y) * n[0] + x; }
   PWMLFF_HOST_DEVICE int place_of(const double *x) const

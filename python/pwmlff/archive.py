@@ -12,6 +12,7 @@ import ctypes
 import functools
 import io
 import json
+import os
 import pickle
 import re
 import zipfile
@@ -119,7 +120,7 @@ def time_limit(what: str) -> Iterator[None]:
     Raises:
         ImportError: pair-pwmlff is not compiled.
     """
-    limit = _compiled().pwmlff_begin_time_limit(what.encode())
+    limit = _compiled().pwmlff_begin_time_limit(os.fsencode(what))
     try:
         yield
     finally:

@@ -14,6 +14,8 @@ xx yy zz yz xz xy. A model of units "lj" gives reduced units.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
@@ -135,9 +137,14 @@ class Calculator(AseCalculator):
         self.implemented_properties = [*type(self).implemented_properties, *own]
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has parameters, results and a lock of its own."""
-        own = {"parameters": Parameters(self.parameters), "results": dict(self.results)}
-        return {**self.__dict__, **own, "_lock": OneAtATime()}
+        """A copy has parameters, results, neighbors and a lock of its own."""
+        own = {
+            "parameters": Parameters(self.parameters),
+            "results": dict(self.results),
+            "_choice": replace(self._choice, engine=copy(self._choice.engine)),
+            "_lock": OneAtATime(),
+        }
+        return {**self.__dict__, **own}
 
     @property
     def engine(self) -> str:

@@ -361,8 +361,12 @@ class Reference:
     ) -> None:
         self.path, self.module, self.elements = fspath(path), module, list(elements)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Reference:
+    def __copy__(self) -> Reference:
         """Shared by copies: it keeps nothing of a structure."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Reference:
+        """Likewise."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def write_whole(path: str | PathLike[str], contents: bytes) -> None:
             error.filename = str(path)  # a write that finds the disk full names none
         raise
     _sync_folder(path.parent)
+
+
+@contextmanager
+def drafted(path: str | PathLike[str]) -> Iterator[Path]:
+    """A file of the same name, for what is written in parts before it is written whole.
+
+    It lies in a folder beside the other, which is gone afterwards.
+
+    Raises:
+        OSError: it cannot be written; the error names the file that was to be.
+    """
+    target = Path(path)
+    prefix = f".{target.name}."
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as folder:
+            yield Path(folder, target.name)
+    except OSError as error:
+        if str(error.filename).startswith(str(target.parent / prefix)):
+            error.filename = str(target)
+        raise
 
 
 def _umask() -> int:

@@ -218,7 +218,7 @@ class _Said:
         elif match := _NORM.match(line):
             self.norm = match[1] == "yes"
         elif match := _TIMESTEP.match(line):
-            self.timestep = _number(match[1])
+            self.timestep = number(match[1])
         elif _OTHER_TIMESTEP.match(line):
             self.timestep = None
 
@@ -297,7 +297,7 @@ class _Reader:
         if self._names is None or line.startswith("WARNING"):
             return False
         if self._block is not None:
-            pairs = {name: _number(word) for name, word in _PAIR.findall(line)}
+            pairs = {name: number(word) for name, word in _PAIR.findall(line)}
             if None in pairs.values():
                 return False
             self._block |= pairs
@@ -326,7 +326,8 @@ class _Reader:
         self._block = None
 
 
-def _number(word: str) -> float | None:
+def number(word: str) -> float | None:
+    """The number that a word is; None where it is none."""
     try:
         return float(word)
     except ValueError:
@@ -342,7 +343,7 @@ def _numbers(words: Sequence[str]) -> list[float] | None:
 
 
 def _is_name(word: str) -> bool:
-    return _number(word) is None
+    return number(word) is None
 
 
 def _yaml_words(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from pwmlff.log import Rows
+from pwmlff.log import Rows, number
 from pwmlff.script import words
 
 #: Nanoseconds in LAMMPS's unit of time; reduced units have none.
@@ -68,7 +68,7 @@ class Progress:
         elif match := re.fullmatch(r"\s+Current step\s+: (\d+)", line):
             self._begin(int(match[1]))
         elif match := re.fullmatch(r"\s+Time step\s+: (\S+)", line):
-            self.timestep = self.timestep if self.told else _number(match[1])
+            self.timestep = self.timestep if self.told else number(match[1])
         else:
             return self._row(self._rows.take(line), now)
         return False
@@ -137,10 +137,3 @@ class Progress:
         if self.seconds_left is not None:
             parts.append(f"{timedelta(seconds=round(self.seconds_left))} left")
         return ", ".join(parts)
-
-
-def _number(word: str) -> float | None:
-    try:
-        return float(word)
-    except ValueError:
-        return None

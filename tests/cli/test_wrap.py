@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import zipfile
 
 import numpy as np
@@ -377,3 +378,18 @@ def test_command(pwmlff, tmp_path):
     again = pwmlff("wrap", tmp_path / "a.pt", "-o", tmp_path / "b.pt")
     assert again.returncode == 2
     assert "keeps a contract of this project" in again.words
+
+
+@pytest.mark.parametrize("room", [1000, 8000])
+def test_where_a_file_cannot_be_written(tmp_path, room):
+    """As on a full disk: the error names the file that was to be, and nothing is left of it."""
+    source = save(foreign_models.deepmd(), tmp_path / "graph.pth")
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, kept[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            wrap(source, tmp_path / "a.pt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    assert caught.value.filename == str(tmp_path / "a.pt")
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.pth"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import json
 import struct
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from importlib.metadata import version
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,19 +42,16 @@ def save_model(
         OSError: the file cannot be written; one of that name is as it was.
     """
     extra = {} if card is None else {CARD: json.dumps(plain(dict(card)), allow_nan=False)}
-    target, training = Path(path), module.training
-    # torch names the folder in the archive after the file, so it needs one of that name.
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-        draft = Path(folder) / target.name
-        try:
-            with warnings.catch_warnings():
-                # That torch has formats other than TorchScript by now is no news to users.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                scripted = torch.jit.script(module.eval())
-            _write(scripted, draft, extra)
-        finally:
-            module.train(training)
-        write_whole(target, without_source_paths(draft.read_bytes()))
+    training = module.training
+    try:
+        with warnings.catch_warnings():
+            # That torch has formats other than TorchScript by now is no news to users.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            # In memory: where torch itself finds a disk full, it ends the process.
+            contents = torch.jit.script(module.eval()).save_to_buffer(_extra_files=extra)
+    finally:
+        module.train(training)
+    write_whole(path, without_source_paths(contents))
     return path
 
 
@@ -108,10 +103,3 @@ def rewritten(
         for name, new in added.items():
             archive.writestr(f"{root}/{name}", new, zipfile.ZIP_DEFLATED)
     return result.getvalue()
-
-
-def _write(scripted: torch.jit.ScriptModule, path: Path, extra: dict[str, str]) -> None:
-    try:
-        scripted.save(str(path), _extra_files=extra)
-    except RuntimeError as error:  # torch says so of a full disk
-        raise OSError(f"cannot write '{path}': {str(error).splitlines()[0]}") from error

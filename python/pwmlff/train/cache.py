@@ -105,8 +105,8 @@ def load(
     if cache is not None and fspath(cache) != NONE:
         split = [readers.split(spec) for spec in specs]
         paths = [str(path) for path, _ in split]
-        # Their names count too, as those of groups come from them.
-        options["files"] = [[p.resolve().name, repr(wanted), _digest(p)] for p, wanted in split]
+        # Their names count too, as those of groups come from them: as typed, not where links lead.
+        options["files"] = [[p.name, repr(wanted), _digest(p)] for p, wanted in split]
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
         entry = folder_of(cache) / key
         damaged = _identity(entry)  # if it cannot be opened

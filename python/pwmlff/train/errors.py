@@ -223,7 +223,7 @@ def _bins(frames: Frames, difference: np.ndarray) -> Iterable[Bin]:
 def worst_frames(
     frames: Frames, energy: np.ndarray, most: int, units: str = "metal"
 ) -> list[WorstFrame]:
-    """The frames whose energies are furthest off, the worst first; arguments as of :func:`of`."""
+    """The frames whose energies are furthest off, the worst first; the rest as :func:`compute`."""
     error = UNITS[units].factor * (energy - frames.energies) / np.maximum(frames.natoms, 1)
     return [
         WorstFrame(
@@ -240,7 +240,7 @@ def worst_frames(
 def worst_atoms(
     frames: Frames, forces: np.ndarray, most: int, units: str = "metal"
 ) -> list[WorstAtom]:
-    """The atoms whose forces are furthest off, the worst first; arguments as of :func:`of`."""
+    """The atoms whose forces are furthest off, the worst first; the rest as :func:`compute`."""
     error = UNITS[units].factor * np.linalg.norm(forces - frames.forces, axis=1)
     found = []
     for k in _largest(error, ~np.isnan(frames.forces).any(axis=1), most):

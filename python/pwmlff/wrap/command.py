@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import timeit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from rich.table import Table
 
 from pwmlff import archive, model_file, reference
 from pwmlff.engine import Choice, Evaluation, choose
-from pwmlff.files import write_whole
+from pwmlff.files import drafted, write_whole
 from pwmlff.models import save_model
 from pwmlff.models.saving import origin, without_source_paths
 from pwmlff.report import Failure, last_line
@@ -117,8 +116,7 @@ def wrap(
     source, target = fspath(path), Path(output)
     foreign = _read(source, compiled, head)
     card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
-        draft = Path(folder) / target.name
+    with drafted(target) as draft:
         save_model(foreign.module, draft, card)
         with _told_of(source, draft):
             cluster, expected = _original(source, draft, foreign)
