@@ -1,14 +1,16 @@
 """What lmp writes beside restart files, before a start that goes on: nothing of it gets lost.
 
 A log, a screen or a dump that the start begins anew is kept under another name. A dump that it
-appends to is cut back to the step that it goes on from, as the frames after it will come again.
+appends to is cut back to the step that it goes on from, as the frames after it will come again; but
+never to less than the simulation has found there.
 """
 
 from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterable
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from pwmlff.run.inputs import Dump
@@ -35,43 +37,109 @@ def keep(path: Path, start: int) -> Path:
     Returns:
         The new name.
     """
+    return path.rename(_free_name(path, start))
+
+
+def _free_name(path: Path, start: int) -> Path:
+    """A name that says of which start a file is, and that no file has."""
     name = f"{path.name}.start{start}"
     kept, k = path.with_name(name), 1
     while kept.exists():
         k += 1
         kept = path.with_name(f"{name}.{k}")
-    path.rename(kept)
     return kept
 
 
-def go_on_with(dump: Dump, paths: Iterable[Path], step: int, start: int) -> list[str]:
+def go_on_with(
+    dump: Dump, files: Mapping[Path, int], step: int | None, start: int, spare: bool = False
+) -> list[str]:
     """Let a dump go on from a step.
 
     Args:
         dump: what the input says of it.
-        paths: its files, which an earlier start has written.
-        step: that the next start begins with.
+        files: those that an earlier start has written, and the bytes of each that were there before
+            the simulation.
+        step: that the next start begins with; None where it is not known.
         start: number of the start before that, from 1.
+        spare: keep what is removed, under another name.
 
     Returns:
         What people should know.
     """
     said = []
-    for path in paths:
+    for path, least in files.items():
+        size = path.stat().st_size
+        kept = _free_name(path, start) if spare else None
         if not dump.appends:
+            said.append(_begun_anew(dump, path, start))
+        elif step is None:
             said.append(
-                f"dump {dump.ident} begins anew: its earlier frames are in '{keep(path, start)}' "
-                f"('dump_modify {dump.ident} append yes' lets it go on)"
+                f"dump {dump.ident} goes on in '{path}' from a step that is not known: frames may "
+                "be in it twice"
             )
-        elif not cut_back(path, step, keep_step=not dump.multiples):
+        elif not cut_back(path, step, not dump.multiples, least, kept):
             said.append(
                 f"dump {dump.ident} goes on in '{path}', which is no text dump of a known form: "
                 f"frames after step {step} may be in it twice"
             )
+        elif path.stat().st_size < size:
+            first = step if dump.multiples else step + 1
+            said.append(_removed(dump, f"frames from step {first} on", path, kept))
     return said
 
 
-def cut_back(path: Path, step: int, keep_step: bool = False) -> bool:
+def begin_again(
+    dump: Dump, files: Mapping[Path, int], start: int, spare: bool = False
+) -> list[str]:
+    """Let a dump begin again as before the simulation.
+
+    Args:
+        dump: as in :func:`go_on_with`.
+        files: likewise.
+        start: likewise.
+        spare: likewise.
+
+    Returns:
+        What people should know.
+    """
+    said = []
+    for path, least in files.items():
+        kept = _free_name(path, start) if spare else None
+        if not dump.appends:
+            said.append(_begun_anew(dump, path, start))
+        elif _shorten(path, least, kept):
+            said.append(_removed(dump, "frames of earlier starts", path, kept))
+    return said
+
+
+def _begun_anew(dump: Dump, path: Path, start: int) -> str:
+    return (
+        f"dump {dump.ident} begins anew: its earlier frames are in '{keep(path, start)}' "
+        f"('dump_modify {dump.ident} append yes' lets it go on)"
+    )
+
+
+def _removed(dump: Dump, what: str, path: Path, kept: Path | None) -> str:
+    told = f"dump {dump.ident}: {what} are removed from '{path}', they will come again"
+    return told if kept is None else f"{told}; those of now are kept in '{kept}'"
+
+
+def _shorten(path: Path, end: int, kept: Path | None) -> bool:
+    """Remove what is in a file after some bytes, or move it to another one; tell whether it was."""
+    if path.stat().st_size <= end:
+        return False
+    with path.open("r+b") as file:
+        if kept is not None:
+            file.seek(end)
+            with kept.open("xb") as rest:
+                shutil.copyfileobj(file, rest)
+        file.truncate(end)
+    return True
+
+
+def cut_back(
+    path: Path, step: int, keep_step: bool = False, least: int = 0, kept: Path | None = None
+) -> bool:
     """Remove the frames at the end of a text dump that will come again, and one cut off.
 
     Only those at the end whose steps ascend: what stands before is of another run.
@@ -80,20 +148,21 @@ def cut_back(path: Path, step: int, keep_step: bool = False) -> bool:
         path: of style atom, custom, grid, local, xyz, extxyz or yaml.
         step: that the next start begins with, and dumps again.
         keep_step: it does not dump that one again.
+        least: bytes that stay in any case.
+        kept: file that is made of what is removed, if any is.
 
     Returns:
         Whether the file is of a form that is known.
     """
     if path.stat().st_size == 0:
         return True
-    with path.open("r+b") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            forms = (form for head, *form in _FORMS if re.match(head, text))
-            mark, prelude = next(forms, (b"", b""))
-            if not mark:
-                return False
-            end = _end(text, mark, re.compile(prelude, re.MULTILINE), step + keep_step)
-        file.truncate(end)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        forms = (form for head, *form in _FORMS if re.match(head, text))
+        mark, prelude = next(forms, (b"", b""))
+        if not mark:
+            return False
+        end = _end(text, mark, re.compile(prelude, re.MULTILINE), step + keep_step)
+    _shorten(path, max(end, least), kept)
     return True
 
 

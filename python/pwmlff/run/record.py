@@ -66,6 +66,8 @@ class Record:
         attempts: all starts of lmp.
         damaged: restart files that lmp could not read.
         made: files in that folder, beside those that the attempts tell of, by their names.
+        dumps: files that dumps append to, by the name in the input, and the bytes of each that were
+            there before the first start that names it.
     """
 
     folder: Path
@@ -76,6 +78,7 @@ class Record:
     attempts: list[Attempt] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
+    dumps: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def learn(self, restarts: Sequence[Sequence[str]]) -> bool:
         """Take note of patterns of restart files, of each partition; tell whether any is new."""

@@ -176,6 +176,7 @@ class _Supervisor:
         self.partitions = bool(inputs.partitions(options.arguments))
         self.unreadable: list[str] = []  # restart files that lmp died on, one start after the other
         self.named: set[str] = set()  # restart files that were said to be incomplete
+        self.spare = options.resume not in RESUME  # frames may be of what was not to be given up
         self.record, self.restart = self._open()
         self.earlier = len(self.record.attempts)
         self.watcher = Watcher(
@@ -334,6 +335,7 @@ class _Supervisor:
         if number:
             self._keep_outputs(number)
         arguments = command[command.index(self.program.path) + 1 :]
+        self._measure_dumps(arguments)
         self.watcher.screens = inputs.screens(arguments, self.options.ranks)
         began = record.now(folder)
         attempt = Attempt(command, self.restart, began, name, self.options.ranks)
@@ -360,14 +362,36 @@ class _Supervisor:
         for path in sorted(told | named | screens):
             if path.is_file() and path.stat().st_mtime >= last.started - CLOCK:
                 outputs.keep(path, number)
-        step = _step_of(self.restart)
-        if step is None:
-            return
         for dump in inputs.dumps(arguments):
-            names = [path for file in dump.files for path in _of_ranks(file)]
-            new = [p for p in names if p.stat().st_mtime >= self.record.began - CLOCK]
-            for text in outputs.go_on_with(dump, new, step, number):
+            new = {
+                path: size
+                for path, size in self._sizes_before(dump).items()
+                if path.stat().st_mtime >= self.record.began - CLOCK
+            }
+            if self.restart is None:
+                said = outputs.begin_again(dump, new, number, self.spare)
+            else:
+                said = outputs.go_on_with(dump, new, _step_of(self.restart), number, self.spare)
+            for text in said:
                 self.say(Text(text, "yellow"))
+        self.spare = False
+
+    def _measure_dumps(self, arguments: Sequence[str]) -> None:
+        """Take note of the sizes of files that dumps are about to append to for the first time."""
+        for dump in inputs.dumps(arguments):
+            for file in dump.files if dump.appends else ():
+                sizes = {str(path): path.stat().st_size for path in _of_ranks(file)}
+                self.record.dumps.setdefault(str(file), sizes)
+
+    def _sizes_before(self, dump: inputs.Dump) -> dict[Path, int]:
+        """The files of a dump, and the bytes of each that were there before the simulation."""
+        found = {}
+        for file in dump.files:
+            known = self.record.dumps.get(str(file))
+            for path in _of_ranks(file):
+                # Of a file that no start has named, nothing is the simulation's.
+                found[path] = path.stat().st_size if known is None else known.get(str(path), 0)
+        return found
 
     def _wait(self, seconds: float) -> bool:
         """Let some time pass, unless a signal or the time limit comes first."""
@@ -423,10 +447,8 @@ def _files_of(restart: str) -> list[str]:
     return first.removeprefix("variable restart_file world ").split()
 
 
-def _step_of(restart: str | None) -> int | None:
+def _step_of(restart: str) -> int | None:
     """The step that a start goes on from; None where that is not known."""
-    if restart is None:
-        return 0
     try:
         return step_of(_files_of(restart)[0])
     except (OSError, ValueError, IndexError):

@@ -1,0 +1,163 @@
+"""What one start of lmp leaves to the next: dumps, logs, and which restart files count."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pwmlff.lmp import Program
+from pwmlff.mpirun import Mpirun
+from pwmlff.run import supervisor
+from pwmlff.run.record import Attempt, Lock
+from pwmlff.run.restarts import MAGIC
+from pwmlff.run.supervisor import Options, RunReport
+from pwmlff.run.watcher import Watcher
+
+INPUT = """
+if "$(is_defined(variable,restart))" then "read_restart ${restart}" else "read_restart equil.data"
+restart 10 r.*
+"""
+APPENDED = "dump 1 all atom 10 a.dump\ndump_modify 1 append yes\n"
+
+
+def frames(*steps: int) -> str:
+    """A text dump."""
+    return "".join(
+        f"ITEM: TIMESTEP\n{step}\nITEM: NUMBER OF ATOMS\n1\nITEM: ATOMS id\n1\n" for step in steps
+    )
+
+
+def write_restart(path: str, step: int) -> None:
+    """A restart file with nothing but what tells its step."""
+    header = struct.pack("=2i", 1, 3) + struct.pack("=iq", 5, step)
+    Path(path).write_bytes(MAGIC + header + MAGIC)
+
+
+@pytest.fixture
+def simulate(tmp_path: Path, monkeypatch) -> Callable[..., RunReport]:
+    """All starts of one `pwmlff run`, of which each does what a function says in place of lmp."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(supervisor, "DELAY", 0.0)
+
+    def started(
+        *starts: Callable[[Attempt], None], text: str = INPUT, resume: str = "auto"
+    ) -> RunReport:
+        Path("in.x").write_text(text)
+        left = list(starts)
+
+        def run_one(_: Watcher, attempt: Attempt, logs: Path, __: object) -> None:
+            attempt.returncode = 0
+            left.pop(0)(attempt)
+
+        monkeypatch.setattr(Watcher, "run", run_one)
+        options = Options(["-in", "in.x"], 1, retries=9, resume=resume)
+        lock = Lock(options.log_dir)
+        try:
+            runner = supervisor._Supervisor(
+                options, Mpirun("mpiexec", "hydra", (4,)), Program("lmp"), lock
+            )
+            report = runner.run()
+        finally:
+            lock.release()
+        assert not left, f"{len(left)} start(s) less than expected"
+        return report
+
+    return started
+
+
+def append(path: str, text: str) -> None:
+    with Path(path).open("a") as file:
+        file.write(text)
+
+
+def die(attempt: Attempt) -> None:
+    """As a rank that is killed after some steps."""
+    attempt.returncode, attempt.began, attempt.step = 9, True, 1
+
+
+def finish(attempt: Attempt) -> None:
+    """Nothing but the end."""
+    attempt.step = 1
+
+
+def test_frames_from_before_the_simulation_stay(simulate):
+    """A beginning need not be step 0, nor what is in the file of this simulation."""
+    before = frames(0, 500, 1000)
+    Path("a.dump").write_text(before)
+
+    def first(attempt: Attempt) -> None:
+        append("a.dump", frames(1000, 1010) + "ITEM: TIME")
+        die(attempt)
+
+    def second(_: Attempt) -> None:
+        assert Path("a.dump").read_text() == before
+        append("a.dump", frames(1000, 1010, 1020))
+
+    simulate(first, second, text=INPUT + APPENDED)
+    assert Path("a.dump").read_text() == before + frames(1000, 1010, 1020)
+
+
+def test_frames_from_before_stay_where_a_step_is_known(simulate):
+    """Steps of another trajectory may be later than the one that is gone on from."""
+    Path("a.dump").write_text(frames(0, 500, 1000))
+
+    def first(attempt: Attempt) -> None:
+        append("a.dump", frames(1000, 1010))
+        write_restart("r.20", 20)  # after reset_timestep
+        die(attempt)
+
+    def second(attempt: Attempt) -> None:
+        assert attempt.restart == "r.20"
+        assert Path("a.dump").read_text() == frames(0, 500, 1000)
+
+    simulate(first, second, text=INPUT + APPENDED)
+
+
+def test_cut_is_said(simulate, capsys):
+    """Which dump, from which step."""
+
+    def first(attempt: Attempt) -> None:
+        append("a.dump", frames(0, 10, 20))
+        write_restart("r.10", 10)
+        die(attempt)
+
+    simulate(first, finish, text=INPUT + APPENDED)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "dump 1: frames from step 10 on are removed from 'a.dump', they will come again" in said
+    assert not Path("a.dump.start1").exists()
+
+
+def test_resumed_from_a_file_keeps_later_frames(simulate, capsys):
+    """They may be of a simulation that had come to its end."""
+
+    def first(attempt: Attempt) -> None:
+        append("a.dump", frames(0, 10, 20))
+        write_restart("r.10", 10)
+
+    simulate(first, text=INPUT + APPENDED)
+    simulate(finish, text=INPUT + APPENDED, resume="r.10")
+    assert Path("a.dump").read_text() == frames(0)
+    assert Path("a.dump.start1").read_text() == frames(10, 20)
+    assert "those of now are kept in 'a.dump.start1'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_unknown_step_keeps_dumps(simulate, capsys):
+    """Of a restart file without a step where it is to be: nothing is overwritten or cut."""
+
+    def first(attempt: Attempt) -> None:
+        append("a.dump", frames(0, 10))
+        append("b.dump", frames(0, 10))
+        Path("r.10").write_bytes(MAGIC + MAGIC)
+        die(attempt)
+
+    def second(attempt: Attempt) -> None:
+        assert attempt.restart == "r.10"
+        assert not Path("b.dump").exists()
+
+    simulate(first, second, text=INPUT + APPENDED + "dump 2 all atom 10 b.dump\n")
+    assert Path("a.dump").read_text() == Path("b.dump.start1").read_text() == frames(0, 10)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "goes on in 'a.dump' from a step that is not known: frames may be in it twice" in said
