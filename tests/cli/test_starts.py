@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from pwmlff.lmp import Program
 from pwmlff.mpirun import Mpirun
-from pwmlff.run import supervisor
+from pwmlff.run import inputs, supervisor
 from pwmlff.run.record import Attempt, Lock
 from pwmlff.run.restarts import MAGIC
 from pwmlff.run.supervisor import Options, RunReport
@@ -161,3 +162,47 @@ def test_unknown_step_keeps_dumps(simulate, capsys):
     assert Path("a.dump").read_text() == Path("b.dump.start1").read_text() == frames(0, 10)
     said = " ".join(capsys.readouterr().err.split())
     assert "goes on in 'a.dump' from a step that is not known: frames may be in it twice" in said
+
+
+def test_dump_modify_is_of_the_dump_that_is_there(tmp_path: Path, monkeypatch):
+    """An ID may be used again; of several values of a keyword, LAMMPS takes the last."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.x").write_text(
+        """
+dump 1 all atom 10 equil.dump
+dump_modify 1 every v_t
+undump 1
+dump 1 all atom 10 prod.dump
+dump_modify 1 append yes
+clear
+dump 1 all atom 10 cleared.dump
+dump_modify 1 append yes
+dump_modify 1 append no every 5
+if "$x" then "dump 2 all atom 10 a.dump" else "dump 2 all atom 10 b.dump"
+dump_modify 2 append no append yes every v_t
+"""
+    )
+    found = [(str(d.files[0]), d.appends, d.multiples) for d in inputs.dumps(["-in", "in.x"])]
+    assert found == [
+        ("equil.dump", False, False),
+        ("prod.dump", True, True),
+        ("cleared.dump", False, True),
+        ("a.dump", True, False),
+        ("b.dump", True, False),
+    ]
+
+
+def test_files_of_ranks_are_no_others(simulate):
+    """Of a name with %: those that have a number there."""
+    own, others = ["d.0.txt", "d.12.txt"], ["d.start.1.txt", "d.0.txt.old", "d..txt", "d.x.txt"]
+
+    def first(attempt: Attempt) -> None:
+        for name in (*own, *others):
+            Path(name).write_text(frames(0))
+        die(attempt)
+
+    def second(_: Attempt) -> None:
+        assert all(map(os.path.exists, others))
+        assert not any(map(os.path.exists, own))
+
+    simulate(first, second, text=INPUT + "dump 1 all atom 10 d.%.txt\n")

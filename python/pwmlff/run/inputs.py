@@ -6,7 +6,7 @@ import glob
 import hashlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pwmlff import plugin
@@ -207,21 +207,32 @@ class Dump:
 
 def dumps(arguments: Sequence[str]) -> list[Dump]:
     """What the input dumps, as far as it is known."""
-    found, inp = [], script(arguments)
-    told = [words for words, _ in inp.named("dump_modify")]
-    for words, folder in inp.named("dump"):
-        if len(words) < 6 or "*" in words[5]:
-            continue
-        said = [word for other in told if other[1] == words[1] for word in other[2:]]
-        pairs = list(itertools.pairwise(said))
-        by_variable = any(
-            key == "every/time" or (key == "every" and value.startswith("v_"))
-            for key, value in pairs
-        )
-        appends = any(key == "append" and value in YES for key, value in pairs)
-        files_of_it = _paths(inp, folder, words[5:6])
-        found.append(Dump(words[1], files_of_it, appends, not by_variable))
+    found: list[Dump] = []
+    inp = script(arguments)
+    there: dict[str, list[int]] = {}  # of each ID; several where branches of an if have the same
+    for words, folder in inp.named("dump", "dump_modify", "undump", "clear"):
+        name, ident = words[0], "".join(words[1:2])
+        if name == "clear":
+            there.clear()
+        elif name == "undump":
+            there.pop(ident, None)
+        elif name == "dump_modify":
+            for k in there.get(ident, ()):
+                found[k] = _modified(found[k], words[2:])
+        elif len(words) >= 6 and "*" not in words[5]:
+            there.setdefault(ident, []).append(len(found))
+            found.append(Dump(ident, _paths(inp, folder, words[5:6]), False, True))
     return found
+
+
+def _modified(dump: Dump, words: Sequence[str]) -> Dump:
+    """What a dump is after a command *dump_modify*: the last of its keywords holds."""
+    for key, value in itertools.pairwise(words):
+        if key == "append":
+            dump = replace(dump, appends=value in YES)
+        elif key in ("every", "every/time"):
+            dump = replace(dump, multiples=key == "every" and not value.startswith("v_"))
+    return dump
 
 
 def _paths(inp: Script, folder: str, names: Sequence[str]) -> list[Path]:

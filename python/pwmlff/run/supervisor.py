@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import glob
 import os
 import re
 import shlex
@@ -380,7 +379,7 @@ class _Supervisor:
         """Take note of the sizes of files that dumps are about to append to for the first time."""
         for dump in inputs.dumps(arguments):
             for file in dump.files if dump.appends else ():
-                sizes = {str(path): path.stat().st_size for path in _of_ranks(file)}
+                sizes = {str(path): path.stat().st_size for path in _files_of_ranks(file)}
                 self.record.dumps.setdefault(str(file), sizes)
 
     def _sizes_before(self, dump: inputs.Dump) -> dict[Path, int]:
@@ -388,7 +387,7 @@ class _Supervisor:
         found = {}
         for file in dump.files:
             known = self.record.dumps.get(str(file))
-            for path in _of_ranks(file):
+            for path in _files_of_ranks(file):
                 # Of a file that no start has named, nothing is the simulation's.
                 found[path] = path.stat().st_size if known is None else known.get(str(path), 0)
         return found
@@ -455,11 +454,13 @@ def _step_of(restart: str) -> int | None:
         return None
 
 
-def _of_ranks(path: Path) -> list[Path]:
+def _files_of_ranks(path: Path) -> list[Path]:
     """Files of a name that has % for their ranks, as far as they are there."""
     if "%" not in path.name:
         return [path] if path.is_file() else []
-    return sorted(path.parent.glob(glob.escape(path.name).replace("%", "*")))
+    head, tail = map(re.escape, path.name.split("%", 1))  # LAMMPS takes a second one as it is
+    names = path.parent.iterdir() if path.parent.is_dir() else ()
+    return sorted(p for p in names if re.fullmatch(rf"{head}\d+{tail}", p.name) and p.is_file())
 
 
 def _base(restart: str) -> Path:
