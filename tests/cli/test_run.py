@@ -363,10 +363,13 @@ def set_failed(folder: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"state": "failed"}))
 
 
-def test_damaged_restart_files(process, melt, tmp_path: Path):
+@pytest.mark.parametrize(
+    "options", [(), ("-screen", "none"), ("-screen", "none", "-log", "none")], ids=" ".join
+)
+def test_damaged_restart_files(process, melt, tmp_path: Path, options):
     """The newest sound one is gone on from; those that are newer are named."""
     (melt(80) / GO).touch()
-    assert process("run", *SUPERVISED).returncode == 0
+    assert process("run", *SUPERVISED, *options).returncode == 0
     set_failed(tmp_path)
     for name, damage in (("melt.80", slice(-1, None)), ("melt.60", slice(400, 1200))):
         times = (tmp_path / name).stat()
@@ -374,7 +377,7 @@ def test_damaged_restart_files(process, melt, tmp_path: Path):
         text[damage] = b"" if damage.stop is None else bytes(800)
         (tmp_path / name).write_bytes(text)
         os.utime(tmp_path / name, ns=(times.st_atime_ns, times.st_mtime_ns))
-    found = process("run", *SUPERVISED, "--json")
+    found = process("run", *SUPERVISED, "--json", *options)
     assert found.returncode == 0, found.words
     assert [a["restart"] for a in found.json["attempts"]] == [None, "melt.60", "melt.40"]
     assert "'melt.80' is not complete: an older restart file is taken" in found.words

@@ -342,7 +342,7 @@ class _Supervisor:
         self.say(Text(shlex.join(command)), soft_wrap=True)
         self.record.save()
         self.launcher.make_folders(logs, self.options.ranks)
-        self.watcher.run(attempt, logs, self.record)
+        self.watcher.run(attempt, logs, self.record, arguments)
         self.record.save()
         return attempt
 

@@ -20,6 +20,7 @@ from rich.status import Status
 from pwmlff import mpirun
 from pwmlff.progress import Progress
 from pwmlff.report import Failure, console
+from pwmlff.run import inputs
 from pwmlff.run.causes import LAUNCHER, died_reading, explain, lammps_errors, written
 from pwmlff.run.record import Attempt, Record
 from pwmlff.run.restarts import CLOCK
@@ -154,8 +155,17 @@ class Watcher:
         self._proxies: set[psutil.Process] = set()  # seen
         self._lost: float | None = None  # when one of them was found gone
 
-    def run(self, attempt: Attempt, logs: Path, record: Record) -> None:
-        """Run one attempt to its end; keep patterns of restart files in the record."""
+    def run(
+        self, attempt: Attempt, logs: Path, record: Record, arguments: Sequence[str] = ()
+    ) -> None:
+        """Run one attempt to its end; keep patterns of restart files in the record.
+
+        Args:
+            attempt: the start, of which it takes note how it ended.
+            logs: folder that mpirun writes to.
+            record: of the simulation.
+            arguments: words for lmp, which say where its logs are.
+        """
         self._asked = self._killed = self._lost = None
         self._proxies = set()
         (self.folder / "stop").unlink(missing_ok=True)
@@ -189,18 +199,31 @@ class Watcher:
         if not self._running() and self._killed is not None and not self.interrupted:
             attempt.returncode = 0  # lmp came to its end, mpirun did not
         if attempt.returncode != 0:
-            texts = [text for p in self.partitions if (text := p.text(logs)) and text.is_file()]
-            files = (Path(name) for p in self.partitions for name in p.files)
-            new = (p for p in (*texts, *files) if _time(p) >= 1e9 * (attempt.started - CLOCK))
-            attempt.errors = lammps_errors(written(logs, new))
+            texts = self._texts(attempt, logs, arguments)
+            attempt.errors = lammps_errors(written(logs, texts))
             told = explain(logs)
+            # Where lmp says nothing anywhere, what else may have ended it would tell of itself.
+            silent = not texts and not attempt.errors and not told.text
             attempt.unreadable = (
-                not attempt.cause
+                attempt.restart is not None
+                and not attempt.cause
                 and not self.interrupted
                 and not any(partition.computed for partition in self.partitions)
-                and any(died_reading(text) for text in texts)
+                and (silent or any(map(died_reading, texts)))
             )
             attempt.cause, attempt.host = attempt.cause or told.text, told.host
+
+    def _texts(self, attempt: Attempt, logs: Path, arguments: Sequence[str]) -> list[Path]:
+        """What lmp has written for people in a start: screens and logs.
+
+        The logs too where there is a screen: mpirun may lose the last words of what dies.
+        """
+        told = [Path(name) for partition in self.partitions for name in partition.files]
+        screens = [text for partition in self.partitions if (text := partition.text(logs))]
+        files = (*screens, *inputs.logs(arguments), *inputs.logs_of_input(arguments), *told)
+        begin = 1e9 * (attempt.started - CLOCK)
+        new = (path for path in files if path.is_file() and _time(path) >= begin)
+        return [path for path in new if path.stat().st_size]
 
     @contextmanager
     def signals(self) -> Iterator[None]:
