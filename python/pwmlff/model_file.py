@@ -144,6 +144,17 @@ def kind_of(module: torch.nn.Module) -> str:
     return kind if isinstance(kind, str) else "DP"
 
 
+def is_ours(module: torch.nn.Module) -> bool:
+    """Whether a module says that it keeps a contract of this project.
+
+    That is by a kind that is known in `model_type`, or where that is no text, as in older files of
+    kind DP, by the attributes that a DP has to have.
+    """
+    if isinstance(getattr(module, "model_type", None), str):
+        return kind_of(module) in LIMITS
+    return all(hasattr(module, name) for name in LIMITS["DP"] if name)
+
+
 def dtype_of(module: torch.nn.Module) -> torch.dtype:
     """The type in which a module computes: what its attribute `dtype` says, else float64.
 

@@ -347,6 +347,77 @@ def test_code_that_fails(tmp_path):
     assert "\n" not in str(error.value)
 
 
+class Endless(nn.Module):
+    """Never ends with more than so many atoms."""
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most, self.energies = most, foreign_models.Energies()
+
+    def forward(self, data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        while data["atom_types"].size(0) > self.most:
+            self.energies.charge.abs()
+        return self.energies(data)
+
+
+@pytest.mark.parametrize("most, structure", [(0, "random cluster"), (50, "crystal")])
+def test_code_that_never_ends(process, tmp_path, most, structure):
+    foreign_models.save_nequip(tmp_path / "a.pth", func=Endless(most))
+    found = process("wrap", "a.pth", "-o", "a.pt", PWMLFF_TRIAL_SECONDS="2")
+    assert found.returncode == 1
+    told = f"'a.pth': its forward on a {structure} has not come to an end within 2 seconds"
+    assert told in found.words
+    assert not (tmp_path / "a.pt").exists()
+
+
+class Attributes(nn.Module):
+    """Has these, and no more."""
+
+    def __init__(self, **attributes):
+        super().__init__()
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+@pytest.mark.parametrize(
+    "words, attributes",
+    [
+        ("Attributes, which is not known", {"model_type": 7}),
+        ("Attributes, which is not known", {"model_type": "ener"}),
+        ("Attributes, which is not known", {"model_type": "NEP", "Rmax": 6.0, "maxNeighborNum": 9}),
+        ("keeps a contract of this project", {"model_type": "DP"}),
+        ("keeps a contract of this project", {"model_type": 7, "Rmax": 6.0, "maxNeighborNum": 9}),
+        ("keeps a contract of this project", {"Rmax": 6.0, "maxNeighborNum": 9}),
+    ],
+)
+def test_which_files_are_of_this_project(tmp_path, words, attributes):
+    """Those of a kind that is there, and older ones of kind DP, which do not say it."""
+    path = save(Attributes(**attributes), tmp_path / "a.pt")
+    with pytest.raises(Failure, match=words):
+        wrap(path, tmp_path / "b.pt")
+
+
+@pytest.mark.parametrize("name", ["a.pth", "a.nequip.zip"])
+def test_name_of_a_member_that_is_no_text(tmp_path, name):
+    """Flag bit 11 of an entry of the central directory says that its name is UTF-8."""
+    path = tmp_path / name
+    if name == "a.pth":
+        foreign_models.save_nequip(path)
+    else:
+        save_for_programs("NequIP", path)
+    contents = bytearray(path.read_bytes())
+    entry = contents.rfind(b"PK\x01\x02")
+    contents[entry + 9] |= 0x08
+    contents[entry + 46] = 0xFF
+    path.write_bytes(contents)
+    with pytest.raises(Failure, match=f"'{path}' ") as error:
+        wrap(path, tmp_path / "a.pt")
+    assert "\n" not in str(error.value)
+
+
 def test_types_of_nequip_that_are_no_elements(tmp_path):
     foreign_models.save_nequip(tmp_path / "a.pth", names="O M")
     with pytest.raises(Failure, match="for the types O, M, expected chemical symbols"):

@@ -124,8 +124,10 @@ def wrap(
             chosen = choose(draft, "auto", "exact")
             if compiled and chosen.engine.name != "compiled":
                 raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
-            energy, force = _differences(source, foreign, chosen.engine(cluster), expected)
-            told |= _speeds(chosen, choose(draft, "torchscript") if compiled else None)
+            with archive.time_limit(f"'{source}': its forward on a random cluster"):
+                found = chosen.engine(cluster)
+            energy, force = _differences(source, foreign, found, expected)
+            told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
         write_whole(target, draft.read_bytes())
     return WrapReport(
         source=source,
@@ -165,7 +167,8 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         with taken_for(path, family):
             if foreign := read(source):
                 return foreign
-    if kind := getattr(source.module, "model_type", ""):
+    if model_file.is_ours(source.module):
+        kind = model_file.kind_of(source.module)
         if kind == "EDGE" and compiled:
             return Foreign(f"kind EDGE, class {class_name}", source.module, None, source.single)
         raise Failure(
@@ -196,10 +199,11 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
     return {"compiled": next(iter(members))}
 
 
-def _speeds(chosen: Choice, scripted: Choice | None) -> dict[str, str]:
+def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, str]:
     """What an evaluation of a crystal takes, for people; empty where the model takes no crystal.
 
     Args:
+        source: the file, for messages.
         chosen: what evaluates the model.
         scripted: its TorchScript, to be compared with that.
     """
@@ -209,11 +213,12 @@ def _speeds(chosen: Choice, scripted: Choice | None) -> dict[str, str]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        times = [
-            min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
-            for choice in (chosen, scripted)
-            if choice
-        ]
+        with archive.time_limit(f"'{source}': its forward on a crystal"):
+            times = [
+                min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
+                for choice in (chosen, scripted)
+                if choice
+            ]
     finally:
         torch.set_num_threads(threads)
     text = (
@@ -250,7 +255,8 @@ def _original(source: str, draft: Path, foreign: Foreign) -> tuple[Atoms, Number
         reference.evaluate, draft
     )
     try:
-        found = evaluate(cluster)
+        with archive.time_limit(f"'{source}': its forward on a random cluster"):
+            found = evaluate(cluster)
         if not (np.isfinite(found.atom_energy).all() and np.isfinite(found.forces).all()):
             raise ValueError("it gives energies or forces that are no numbers")
     except UNEXPECTED as error:
