@@ -6,6 +6,8 @@ import itertools
 import re
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -258,6 +260,32 @@ def test_threads_and_repetition(engine, precision):
         np.testing.assert_allclose(getattr(double, name), getattr(single, name), rtol=0, atol=1e-11)
     assert np.array_equal(single.atom_energy, double.atom_energy)
     check(run(atoms, 64), evaluate(model, atoms), precision)
+
+
+def test_two_callers(engine):
+    """torch lets go of Python's lock in a call: a second one is right, or refused by an error."""
+    run = engine(random_model((8, 72), 100, 7), "exact")
+    rows = Rows.find(random_atoms((8, 72), 500, 7, length=20.0), run.elements, run.core.cutoff())
+    wanted = run.evaluate(rows)
+    start, refused = threading.Barrier(2), threading.Event()
+
+    def call(_: int) -> None:
+        start.wait()
+        for _ in range(100):
+            try:
+                found = run.evaluate(rows)
+            except RuntimeError as error:
+                assert "this DPEngine is in use by another thread" in str(error)
+                refused.set()
+            else:
+                assert all(map(torch.equal, found, wanted))
+            if refused.is_set():
+                return
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(call, range(2)))
+    assert refused.is_set()
+    assert all(map(torch.equal, run.evaluate(rows), wanted))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
