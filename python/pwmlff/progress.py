@@ -6,7 +6,6 @@ knows (pair_pwmlff/supervision.h). Once it has, lines say no more than the tempe
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -89,11 +88,13 @@ class Progress:
             self._run = None  # with `every`, more than one begin belongs to a run command
 
     def _row(self, values: Mapping[str, float], now: float) -> bool:
+        step = values.get("Step")
+        if not values or not (step is None or step.is_integer()):  # an infinite one is none
+            return False
         self.temperature = values.get("Temp", self.temperature)
-        step = values.get("Step", math.nan)
-        if not self.told and step.is_integer():  # an infinite one is none
+        if step is not None and not self.told:
             self._reached(int(step), now)
-        return bool(values)
+        return True
 
     def _reached(self, step: int, now: float) -> None:
         if self._last is not None and step < self._last[0]:
