@@ -28,6 +28,7 @@ using CreatePair = void *(void *, const char *);
 using Release = const char *();
 
 constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
+constexpr const char *LOADER_LIBRARY = "libpwmlff_loader.so";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
 // What that is linked to, each after those that it needs itself.
 constexpr const char *SISTER_LIBRARIES[] = {
@@ -126,29 +127,49 @@ std::vector<fs::path> loaded_libraries(const std::string &name)
   return paths;
 }
 
-// torch knows one library that registers our operators. Another copy of the same release serves
-// this style too, as where Python has imported pwmlff.kernels; the system would take any for ours.
-void require_same_release()
+// What a library that is open says of itself. What one says that it is linked to is of no use.
+std::string release_of(const fs::path &path)
 {
-  for (const fs::path &path : loaded_libraries(KERNELS)) {
-    void *const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    const auto release =
-        reinterpret_cast<Release *>(handle ? dlsym(handle, RELEASE_SYMBOL) : nullptr);
-    const std::string found = release ? release() : "another release";
-    if (found != PWMLFF_RELEASE)
-      throw std::runtime_error("this process has " + path.string() + " of " + found +
-                               " already, and " + plugin_folder().string() +
-                               " is " PWMLFF_RELEASE
-                               ": use one of them here (import pwmlff and plugin load would have "
-                               "to be of one installation), or two processes");
-  }
+  void *const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  void *const symbol = handle ? dlsym(handle, RELEASE_SYMBOL) : nullptr;
+  Dl_info info{};
+  std::error_code ignored;
+  const bool own = symbol && dladdr(symbol, &info) && fs::equivalent(info.dli_fname, path, ignored);
+  return own ? reinterpret_cast<Release *>(symbol)() : "another release";
 }
 
-// By their paths, so that none of these names is found elsewhere, as in LD_LIBRARY_PATH.
+// Libraries of another release or commit may have the same names and functions that differ.
+void require_same_release(const fs::path &path)
+{
+  const std::string found = release_of(path);
+  if (found == PWMLFF_RELEASE) return;
+  const fs::path ours = plugin_folder();
+  std::error_code ignored;
+  if (fs::equivalent(path.parent_path(), ours, ignored))
+    throw std::runtime_error(path.string() + " is of " + found + ", and " + LOADER_LIBRARY +
+                             " beside it of " PWMLFF_RELEASE
+                             ": install or build all of pair-pwmlff once more");
+  throw std::runtime_error(
+      "this process has " + path.string() + " of " + found + " already, and " + ours.string() +
+      " is " PWMLFF_RELEASE ": use one of them here (import pwmlff and plugin load would have "
+      "to be of one installation), or two processes");
+}
+
+// torch knows one library that registers our operators, of whatever release. Another copy of the
+// same one serves this style too, as where Python has imported pwmlff.kernels.
+void require_same_kernels()
+{
+  for (const fs::path &path : loaded_libraries(KERNELS)) require_same_release(path);
+}
+
+// By their paths, so that none of these names is found elsewhere, as in LD_LIBRARY_PATH. The system
+// would take any that is loaded for ours.
 void open_sisters()
 {
-  for (const char *const name : SISTER_LIBRARIES)
+  for (const char *const name : SISTER_LIBRARIES) {
     if (loaded_libraries(name).empty()) open_library(plugin_folder() / name);
+    for (const fs::path &path : loaded_libraries(name)) require_same_release(path);
+  }
 }
 
 CreatePair *open_style()
@@ -161,13 +182,15 @@ CreatePair *open_style()
                              ", but the plugin was compiled against torch " PWMLFF_TORCH_VERSION
                              ": install that release, or reinstall pair-pwmlff against this one "
                              "(torch " PWMLFF_TORCH_RANGE " are supported)");
-  require_same_release();
+  require_same_kernels();
   use_blas_of_torch(open_library(torch / TORCH_LIBRARY));
   open_sisters();
-  void *symbol = dlsym(open_library(plugin_folder() / STYLE_LIBRARY), STYLE_SYMBOL);
+  const fs::path style = plugin_folder() / STYLE_LIBRARY;
+  void *symbol = dlsym(open_library(style), STYLE_SYMBOL);
   if (!symbol)
     throw std::runtime_error(std::string("no ") + STYLE_SYMBOL + " in " + STYLE_LIBRARY +
                              "; reinstall pair-pwmlff");
+  require_same_release(style);
   return reinterpret_cast<CreatePair *>(symbol);
 }
 

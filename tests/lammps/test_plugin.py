@@ -188,6 +188,23 @@ def test_kernels_of_another_release(folder: Lammps, tmp_path):
     assert f"and {other.parent} is pair-pwmlff 9.9.9" in words
 
 
+@pytest.mark.parametrize("name", ["archive", "kernels", "models", "placement", "style"])
+def test_one_library_of_another_commit(folder: Lammps, tmp_path, name):
+    """Half an installation of the same release is refused by the library that does not belong."""
+    other = another_plugin(tmp_path)
+    if name == "style":
+        library = other.with_name("libpair_pwmlff.so")
+    else:
+        library = Path(plugin.sister(str(other), f"pwmlff_{name}"))
+    ours = plugin.origin(plugin.library())
+    theirs = ours[:-1] + "x"
+    library.write_bytes(library.read_bytes().replace(ours.encode(), theirs.encode()))
+    run = folder(f"plugin clear\nplugin load {other}\n{SETUP}", 2)
+    assert run.returncode != 0
+    (error,) = [line for line in run.output.splitlines() if "ERROR" in line]
+    assert f"{library} is of {theirs}, and libpwmlff_loader.so beside it of {ours}:" in error
+
+
 def test_libraries_of_the_same_names_elsewhere(folder: Lammps, tmp_path):
     """The plugin takes those beside it, not what LD_LIBRARY_PATH comes to first."""
     energy = folder.run(SETUP).thermo()["PotEng"][0]
