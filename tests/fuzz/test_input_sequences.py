@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,47 +11,61 @@ from pathlib import Path
 import pytest
 import sequences
 
-from harness import ENGINES
+from harness import ENGINES, PROGRAMS
 from pwmlff.lmp import program
 
 #: How many, and from which number on: PWMLFF_SEQUENCES=10000 PWMLFF_SEED=1000 pytest tests/fuzz
 COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "50"))
 SEED = int(os.environ.get("PWMLFF_SEED", "0"))
 SECONDS = 60  # that a sequence may take before it counts as hanging
-FIRST = COUNT - COUNT // 2
-#: First number and how many, of each engine.
-SHARE = {"automatic": (SEED, FIRST), "device": (SEED + FIRST, COUNT // 2)}
+#: First number and how many, by engine and ranks: two halves, and a tenth as many on two ranks.
+SHARE = {
+    ("automatic", 1): (SEED, COUNT - COUNT // 2),
+    ("device", 1): (SEED + COUNT - COUNT // 2, COUNT // 2),
+    ("automatic", 2): (SEED, COUNT // 10),
+}
 ENOUGH = 50  # sequences among which those without a run do not count
 
 
-@pytest.mark.parametrize("engine", SHARE)
-def test_sequences(tmp_path: Path, engine):
-    first, count = SHARE[engine]
-    sequences.prepare(tmp_path)
+def run(folder: Path, engine: str, ranks: int, first: int, count: int) -> tuple[int, str]:
+    """Return code and output of so many sequences from the first on."""
     environment = {
         **program().environment, **ENGINES[engine].environment, "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }  # fmt: skip
-    output = tmp_path / "output"
+    start = [PROGRAMS / "mpirun", "-np", str(ranks)] if ranks > 1 else []
+    output = folder / "output"
     with output.open("w") as stream:
         done = subprocess.run(
             [
+                *start,
                 sys.executable,
+                *("-m", "mpi4py"),
                 sequences.__file__,
-                tmp_path,
                 str(first),
                 str(count),
             ],
-            cwd=tmp_path,
+            cwd=folder,
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            timeout=SECONDS + count * 2,
+            timeout=SECONDS + count * 2 * ranks,
             check=False,
         )
-    said = output.read_text()
-    last = said[said.rfind("# sequence") :]
-    assert done.returncode == 0, last
-    compared = int(said.splitlines()[-1])
+    return done.returncode, output.read_text()
+
+
+@pytest.mark.parametrize("engine,ranks", SHARE)
+def test_sequences(tmp_path: Path, engine, ranks):
+    first, count = SHARE[engine, ranks]
+    sequences.prepare(tmp_path)
+    compared, following = 0, first
+    while following < first + count:
+        code, said = run(tmp_path, engine, ranks, following, first + count - following)
+        begun = re.findall(r"^# sequence (\d+)$", said, re.MULTILINE)
+        last = said[said.rfind("# sequence") :]
+        assert code == 0 or (code == sequences.ABORTED and ranks > 1 and begun), last
+        compared += sum(map(int, re.findall(r"^# compared (\d+)$", said, re.MULTILINE)))
+        following = int(begun[-1]) + 1
     assert compared > count or count < ENOUGH
