@@ -206,3 +206,26 @@ def test_files_of_ranks_are_no_others(simulate):
         assert not any(map(os.path.exists, own))
 
     simulate(first, second, text=INPUT + "dump 1 all atom 10 d.%.txt\n")
+
+
+def test_beginning_anew_spares_what_an_unfinished_one_wrote(simulate):
+    """Where there is no restart file yet: logs, dumps with `append` and those without."""
+    text = INPUT + APPENDED + "dump 2 all atom 10 b.dump\nlog my.log\n"
+    names = ("log.lammps", "my.log", "b.dump")
+    Path("a.dump").write_text(frames(0, 500))
+
+    def first(attempt: Attempt) -> None:
+        for name in names:
+            Path(name).write_text(frames(0, 10))
+        append("a.dump", frames(0, 10))
+        die(attempt)
+        attempt.errors = ["ERROR: Illegal run command"]  # not tried again
+
+    def second(_: Attempt) -> None:
+        assert not any(map(os.path.exists, names))
+        assert Path("a.dump").read_text() == frames(0, 500)
+
+    simulate(first, text=text)
+    simulate(second, text=text)
+    for name in ("a.dump", *names):
+        assert Path(f"{name}.start1").read_text() == frames(0, 10)

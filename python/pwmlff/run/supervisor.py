@@ -207,6 +207,9 @@ class _Supervisor:
         newest = self._newest(old)
         if newest is None or not inputs.can_go_on(options.arguments):
             self.say("nothing of earlier starts can be gone on from: from the beginning")
+            if old.attempts:
+                self._keep_logs(old)
+                self._keep_outputs(old, None, spare=True)
             clean(old)
             return Record(folder, digest, began), None
         if old.input != digest:
@@ -332,7 +335,8 @@ class _Supervisor:
             self.options, self.launcher, self.program, logs, number, self.restart
         )
         if number:
-            self._keep_outputs(number)
+            self._keep_outputs(self.record, self.restart, self.spare)
+            self.spare = False
         arguments = command[command.index(self.program.path) + 1 :]
         self._measure_dumps(arguments)
         self.watcher.screens = inputs.screens(arguments, self.options.ranks)
@@ -346,34 +350,48 @@ class _Supervisor:
         self.record.save()
         return attempt
 
-    def _keep_outputs(self, number: int) -> None:
+    def _arguments(self, attempt: Attempt) -> Sequence[str]:
+        """The words for lmp of a start."""
+        if self.program.path not in attempt.command:  # it was of another lmp
+            return self.options.arguments
+        return attempt.command[attempt.command.index(self.program.path) + 1 :]
+
+    def _keep_logs(self, told: Record) -> None:
+        """See that another simulation spares the logs that the starts of one have had."""
+        for number, attempt in enumerate(told.attempts, 1):
+            for path in inputs.logs(self._arguments(attempt)):
+                if path.is_file() and path.stat().st_mtime >= attempt.started - CLOCK:
+                    outputs.keep(path, number)
+
+    def _keep_outputs(self, told: Record, restart: str | None, spare: bool) -> None:
         """See that the next start spares what the last one has written.
 
         Args:
-            number: of the last one, from 1.
+            told: of the last one.
+            restart: file that the next one goes on from.
+            spare: keep frames that are removed, too.
         """
-        last = self.record.attempts[-1]
-        arguments = last.command[last.command.index(self.program.path) + 1 :]
+        number, last = len(told.attempts), told.attempts[-1]
+        arguments = self._arguments(last)
         own = {path.resolve() for path in inputs.logs(arguments)}  # the next one has another name
-        told = {Path(name).resolve() for name in last.files} - own
+        begun = {Path(name).resolve() for name in last.files} - own
         named = {path.resolve() for path in inputs.logs_of_input(arguments)}
         screens = {p.resolve() for p in inputs.screens(arguments, last.ranks or 1) if p} - own
-        for path in sorted(told | named | screens):
+        for path in sorted(begun | named | screens):
             if path.is_file() and path.stat().st_mtime >= last.started - CLOCK:
                 outputs.keep(path, number)
         for dump in inputs.dumps(arguments):
             new = {
                 path: size
-                for path, size in self._sizes_before(dump).items()
-                if path.stat().st_mtime >= self.record.began - CLOCK
+                for path, size in _sizes_before(dump, told).items()
+                if path.stat().st_mtime >= told.began - CLOCK
             }
-            if self.restart is None:
-                said = outputs.begin_again(dump, new, number, self.spare)
+            if restart is None:
+                said = outputs.begin_again(dump, new, number, spare)
             else:
-                said = outputs.go_on_with(dump, new, _step_of(self.restart), number, self.spare)
+                said = outputs.go_on_with(dump, new, _step_of(restart), number, spare)
             for text in said:
                 self.say(Text(text, "yellow"))
-        self.spare = False
 
     def _measure_dumps(self, arguments: Sequence[str]) -> None:
         """Take note of the sizes of files that dumps are about to append to for the first time."""
@@ -381,16 +399,6 @@ class _Supervisor:
             for file in dump.files if dump.appends else ():
                 sizes = {str(path): path.stat().st_size for path in _files_of_ranks(file)}
                 self.record.dumps.setdefault(str(file), sizes)
-
-    def _sizes_before(self, dump: inputs.Dump) -> dict[Path, int]:
-        """The files of a dump, and the bytes of each that were there before the simulation."""
-        found = {}
-        for file in dump.files:
-            known = self.record.dumps.get(str(file))
-            for path in _files_of_ranks(file):
-                # Of a file that no start has named, nothing is the simulation's.
-                found[path] = path.stat().st_size if known is None else known.get(str(path), 0)
-        return found
 
     def _wait(self, seconds: float) -> bool:
         """Let some time pass, unless a signal or the time limit comes first."""
@@ -435,6 +443,17 @@ def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
             found.append((attempt.started, 0))
         elif named := STEP_OF_PARTITIONS.fullmatch(Path(attempt.restart).name):
             found.append((attempt.started, int(named[1])))
+    return found
+
+
+def _sizes_before(dump: inputs.Dump, told: Record) -> dict[Path, int]:
+    """The files of a dump, and the bytes of each that were there before the simulation."""
+    found = {}
+    for file in dump.files:
+        known = told.dumps.get(str(file))
+        for path in _files_of_ranks(file):
+            # Of a file that no start has named, nothing is the simulation's.
+            found[path] = path.stat().st_size if known is None else known.get(str(path), 0)
     return found
 
 
