@@ -15,7 +15,7 @@ from pathlib import Path
 
 #: In place of what is known only when LAMMPS runs; no byte of a name.
 UNKNOWN = "\0"
-MOST_VALUES = 4096  # of a word with variables
+MOST_VALUES = 4096  # of a word with variables, or of a loop
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w)|\$\((?:[^()]|\([^()]*\))*\)")
 _QUOTES = ('"""', '"', "'")
@@ -112,9 +112,10 @@ class _Reader:
         if style not in _LISTS or (style.endswith("loop") and len(values) > 1):
             found = [UNKNOWN]
         elif style.endswith("loop"):
-            found = [str(k) for k in range(1, int(found[0]) + 1)] if found[0].isdigit() else found
-        known = self.script.variables.setdefault(name, [])
-        known += [value for value in found if value not in known]
+            last = int(found[0]) if found[0].isdecimal() else 0
+            found = list(map(str, range(1, last + 1))) if 0 < last <= MOST_VALUES else [UNKNOWN]
+        known = self.script.variables.get(name, ())
+        self.script.variables[name] = list(dict.fromkeys([*known, *found]))
 
 
 def _inner(command: list[str]) -> list[list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pwmlff.run.record import Attempt, Lock
 from pwmlff.run.restarts import MAGIC
 from pwmlff.run.supervisor import Options, RunReport
 from pwmlff.run.watcher import Watcher
+from pwmlff.script import UNKNOWN
 
 INPUT = """
 if "$(is_defined(variable,restart))" then "read_restart ${restart}" else "read_restart equil.data"
@@ -229,3 +231,98 @@ def test_beginning_anew_spares_what_an_unfinished_one_wrote(simulate):
     simulate(second, text=text)
     for name in ("a.dump", *names):
         assert Path(f"{name}.start1").read_text() == frames(0, 10)
+
+
+def cannot_read(attempt: Attempt) -> None:
+    """As lmp that dies on its restart file."""
+    attempt.returncode, attempt.began, attempt.unreadable = 1, True, True
+
+
+def write_both(attempt: Attempt) -> None:
+    """Two restart files in turn, of which the later one is b."""
+    write_restart("a", 10)
+    write_restart("b", 20)
+    os.utime("a", (1e9, time.time() - 0.01))
+    die(attempt)
+
+
+def test_later_version_of_an_unreadable_restart_file_counts(simulate):
+    """With two names in turn, it is written again."""
+
+    def third(attempt: Attempt) -> None:
+        assert attempt.restart == "a"
+        write_restart("b", 40)
+        die(attempt)
+
+    def fourth(attempt: Attempt) -> None:
+        assert attempt.restart == "b"
+
+    simulate(write_both, cannot_read, third, fourth, text=INPUT.replace("r.*", "a b"))
+
+
+def test_only_what_another_start_got_past_is_damaged(simulate):
+    """Where the next one ends before it reads anything, nothing is known of the first file."""
+
+    def third(attempt: Attempt) -> None:
+        assert attempt.restart == "a"
+        attempt.returncode, attempt.began, attempt.errors = 1, True, ["ERROR: Illegal command"]
+
+    def last(attempt: Attempt) -> None:
+        assert attempt.restart == "b"
+
+    text = INPUT.replace("r.*", "a b")
+    simulate(write_both, cannot_read, third, text=text)
+    simulate(last, text=text)
+
+
+def test_unreadable_files_of_another_streak_do_not_count(simulate):
+    """The limit is for those in a row."""
+
+    def write(attempt: Attempt) -> None:
+        for k in range(8):
+            write_restart(f"r.{k}", k)
+            os.utime(f"r.{k}", (1e9, time.time() - 0.01 + 0.001 * k))
+        die(attempt)
+
+    fail = [cannot_read] * 2
+    seen: list[str | None] = []
+
+    def end(attempt: Attempt) -> None:
+        seen.append(attempt.restart)
+
+    def die_here(attempt: Attempt) -> None:
+        seen.append(attempt.restart)
+        die(attempt)
+        write_restart("r.9", 9)
+        write_restart("r.8", 8)
+
+    simulate(write, *fail, die_here, *fail, end)
+    assert seen[0] == "r.5"
+    assert seen[1] not in ("r.8", "r.9")
+
+
+def test_unreadable_file_that_is_named_ends_it(simulate):
+    """Another one would be another simulation."""
+    write_restart("mine", 10)
+    report = simulate(cannot_read, resume="mine")
+    assert report.exit_code == 1
+    assert report.attempts[-1].cause == "lmp cannot read 'mine', which --resume names"
+
+
+def test_retry_goes_on_from_the_file_that_is_named(simulate):
+    """Not from the beginning, where there is no newer one yet."""
+    write_restart("mine", 10)
+
+    def second(attempt: Attempt) -> None:
+        assert attempt.restart == "mine"
+
+    os.utime("mine", (1e9, 1e9))
+    simulate(die, second, resume="mine")
+
+
+def test_loop_of_many_values(tmp_path: Path, monkeypatch):
+    """They are as good as unknown."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.x").write_text("variable i loop 20000\nvariable k loop 3\nvariable k index 3 4\n")
+    variables = inputs.script(["-in", "in.x"]).variables
+    assert variables == {"i": [UNKNOWN], "k": ["1", "2", "3", "4"]}

@@ -64,7 +64,7 @@ class Record:
         state: RUNNING, FINISHED, STOPPED (to go on) or FAILED.
         restarts: patterns of its restart files, of each partition.
         attempts: all starts of lmp.
-        damaged: restart files that lmp could not read.
+        unreadable: restart files that lmp could not read, and when each was written, in ns.
         made: files in that folder, beside those that the attempts tell of, by their names.
         dumps: files that dumps append to, by the name in the input, and the bytes of each that were
             there before the first start that names it.
@@ -76,7 +76,7 @@ class Record:
     state: str = RUNNING
     restarts: list[list[str]] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
+    unreadable: list[tuple[str, int]] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     dumps: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -107,7 +107,9 @@ def read(folder: Path) -> Record | None:
         told: dict[str, Any] = json.loads(path.read_text())
         # Fields that an earlier release did not write have the value of a new record.
         attempts = [_made(Attempt, one) for one in told["attempts"]]
-        return _made(Record, {**told, "folder": folder, "attempts": attempts})
+        unreadable = [(name, time_ns) for name, time_ns in told.get("unreadable", ())]
+        known = {"folder": folder, "attempts": attempts, "unreadable": unreadable}
+        return _made(Record, {**told, **known})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -21,7 +21,7 @@ def newest_restart(
     partitions: Sequence[Sequence[str]],
     began: float,
     starts: Sequence[tuple[float, int]] = (),
-    unreadable: Collection[str] = (),
+    unreadable: Collection[tuple[str, int]] = (),
 ) -> tuple[str, ...]:
     """The newest complete restart files, one for each partition, as read_restart wants them.
 
@@ -34,7 +34,7 @@ def newest_restart(
         began: seconds since the epoch; what is older is of another run.
         starts: of partitions, when each start was and from which step. Files of later steps from
             before it don't count: other output of that partition went back to that step.
-        unreadable: files that don't count, as they cannot be read.
+        unreadable: files that don't count, as they cannot be read, and when each was written.
     """
     if len(partitions) == 1:
         files = complete_files(partitions[0], began, unreadable)
@@ -53,7 +53,7 @@ def newest_restart(
 
 
 def complete_files(
-    patterns: Sequence[str], began: float, unreadable: Collection[str] = ()
+    patterns: Sequence[str], began: float, unreadable: Collection[tuple[str, int]] = ()
 ) -> dict[str, int]:
     """Complete restart files that were written since a time, and when, in ns.
 
@@ -66,7 +66,7 @@ def complete_files(
     return {
         name: time_ns
         for name, (file, time_ns) in written.items()
-        if name not in unreadable
+        if (name, time_ns) not in unreadable
         and is_complete(file)
         and ("%" not in name or _has_parts(name, file))
     }

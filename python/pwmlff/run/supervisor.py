@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import re
 import shlex
@@ -173,9 +174,10 @@ class _Supervisor:
         self.say = console(stderr=True).print
         self.options, self.launcher, self.program = options, launcher, program
         self.partitions = bool(inputs.partitions(options.arguments))
-        self.unreadable: list[str] = []  # restart files that lmp died on, one start after the other
+        self.unreadable: list[tuple[str, int]] = []  # restart files that lmp died on, in a row
+        self.given = None if options.resume in RESUME else options.resume
         self.named: set[str] = set()  # restart files that were said to be incomplete
-        self.spare = options.resume not in RESUME  # frames may be of what was not to be given up
+        self.spare = self.given is not None  # frames may be of what was not to be given up
         self.record, self.restart = self._open()
         self.earlier = len(self.record.attempts)
         self.watcher = Watcher(
@@ -195,7 +197,7 @@ class _Supervisor:
         options, folder = self.options, self.options.log_dir
         digest, began = inputs.digest(options.arguments), record.now(folder)
         old = record.read(folder)
-        given = None if options.resume in RESUME else options.resume
+        given = self.given
         if old is not None and given is not None:
             return replace(old, state=record.RUNNING), given
         if old is None:
@@ -226,7 +228,7 @@ class _Supervisor:
         patterns = told.restarts
         if not self.partitions and not any(patterns):  # nothing has told of them
             patterns = [inputs.restarts(self.options.arguments)]
-        unreadable = (*told.damaged, *self.unreadable)
+        unreadable = (*told.unreadable, *self.unreadable)
         files = newest_restart(patterns, told.began, _starts(told.attempts), unreadable)
         self._tell_of_incomplete(patterns, told.began, files)
         if not files or not self.partitions:
@@ -283,6 +285,9 @@ class _Supervisor:
         deaths = launches = in_vain = 0
         while True:
             attempt = self._start()
+            if attempt.unreadable and len(self.record.attempts) == self.earlier + 1 and self.given:
+                attempt.cause = f"lmp cannot read '{self.given}', which --resume names"
+                break
             if self._is_unreadable(attempt):
                 continue
             if attempt.returncode == 0 or self.watcher.interrupted or of_input(attempt.errors):
@@ -294,7 +299,7 @@ class _Supervisor:
             self._blame(attempt, launches)
             if not self.options.retries or deaths > self.options.retries or launches >= LAUNCHES:
                 break
-            newest = self._newest(self.record)
+            newest = self._newest(self.record) or self.given
             in_vain = in_vain + 1 if newest in (None, self.restart) else 0
             seconds = min(LONGEST, DELAY * (2**in_vain - 1))
             why = attempt.cause or f"exit code {attempt.returncode}"
@@ -310,13 +315,17 @@ class _Supervisor:
     def _is_unreadable(self, attempt: Attempt) -> bool:
         """Whether lmp died on a restart file, and there is an older one to go on from."""
         if not attempt.unreadable or self.restart is None:
+            if attempt.step is None and attempt.returncode != 0:
+                return False  # it tells nothing of the files
             if attempt.restart is not None:  # one that can be read: the others are damaged
-                self.record.damaged += self.unreadable
+                self.record.unreadable += self.unreadable
             self.unreadable = []
             return False
-        self.unreadable += _files_of(self.restart)
-        older = self._newest(self.record) if self.unreadable else None
-        starts = sum(one.unreadable for one in self.record.attempts[self.earlier :])
+        names = _files_of(self.restart)
+        self.unreadable += [(name, _base(name).stat().st_mtime_ns) for name in names]
+        older = self._newest(self.record)
+        latest = reversed(self.record.attempts[self.earlier :])
+        starts = sum(1 for _ in itertools.takewhile(lambda one: one.unreadable, latest))
         if older is None or older == self.restart or starts > UNREADABLE:
             self.unreadable = []
             return False
