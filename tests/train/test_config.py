@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from pwmlff.report import Failure
+from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.config import Config, from_command, reference_page
+from pwmlff.train.kalman import GroupOptions, KalmanOptions
+from pwmlff.train.learners import adam_of, schedule_of
 
 tomllib = pytest.importorskip("tomllib")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -16,6 +19,15 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 def made(*settings: str) -> Config:
     return from_command(data=["a.xyz"], elements="Hf O", settings=settings)
+
+
+def test_defaults_are_those_of_the_optimizers():
+    config = made()
+    o = config.optimizer
+    assert schedule_of(config) == Schedule()
+    assert adam_of(config) == AdamOptions(average=o.ema)
+    assert KalmanOptions(o.block, o.p0, o.lambda_, o.nu, o.matpl) == KalmanOptions()
+    assert GroupOptions(groups=o.groups) == GroupOptions()
 
 
 def test_defaults_and_options():

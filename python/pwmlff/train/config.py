@@ -26,7 +26,7 @@ from ase.data import atomic_numbers
 
 from pwmlff.report import Failure
 from pwmlff.train.adam import AdamOptions, Schedule
-from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, KalmanOptions
+from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, GroupOptions, KalmanOptions
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -197,7 +197,7 @@ class Optimizer:
     )
     noise_force: float = _key(0.1, "kalman: likewise of forces", least=0.0)
     noise_virial: float = _key(0.003, "kalman: likewise of virials", least=0.0)
-    groups: int = _key(4, "kalman: updates by forces per frame", least=1)
+    groups: int = _key(GroupOptions.groups, "kalman: updates by forces per frame", least=1)
     matpl: bool = _key(False, "kalman: scale as MatPL does")
 
 
