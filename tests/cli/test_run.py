@@ -555,22 +555,40 @@ def rows(*paths: Path) -> set[int]:
             run.columns["Step"]}  # fmt: skip
 
 
-def test_nothing_is_lost_or_doubled(lj_models, tmp_path: Path):
+OF_STARTS = ("{}.start1", "{}.start2", "{}")  # names of a file that each start begins anew
+
+
+@pytest.mark.parametrize(
+    "line,options,logs,screens",
+    [
+        ("log my.log", ("-screen", "none", "-log", "none"), OF_STARTS, ()),
+        thorough(
+            "",
+            ("-screen", "s.txt", "-log", "logs/a.log"),
+            ("logs/a.log", "logs/a.log.retry1", "logs/a.log.retry2"),
+            OF_STARTS,
+        ),
+    ],
+)
+def test_nothing_is_lost_or_doubled(lj_models, tmp_path: Path, line, options, logs, screens):
     """After a death and a stop: rows of logs, lines of the deviation, frames of dumps."""
     steps = 400
-    (tmp_path / "in.melt").write_text(UNTOLD.format(models=" ".join(lj_models), steps=steps))
-    silent = (*SUPERVISED, "-screen", "none", "-log", "none")
+    text = UNTOLD.replace("log my.log", line)
+    (tmp_path / "in.melt").write_text(text.format(models=" ".join(lj_models), steps=steps))
+    (tmp_path / "logs").mkdir()
+    silent = (*SUPERVISED, *options)
+    logs = [tmp_path / name.format("my.log") for name in logs]
+    first_log, second_log = (logs[2], logs[2]) if line else logs[:2]
 
-    def reached(step: int) -> bool:
+    def reached(log: Path, step: int) -> bool:
         """Rows reach the file without the help of the style's end."""
-        log = tmp_path / "my.log"
         return log.is_file() and max(rows(log), default=0) >= step
 
     first = Started(tmp_path, *silent, "--retries", 1)
-    wait_for(lambda: reached(50), "never came to step 50")
+    wait_for(lambda: reached(first_log, 50), "never came to step 50")
     os.kill(first.ranks()[1], signal.SIGKILL)
-    wait_for((tmp_path / "my.log.start1").exists, "did not start again")
-    wait_for(lambda: reached(110), "never came to step 110")
+    wait_for((tmp_path / "logs" / "retry.1").exists, "did not start again")
+    wait_for(lambda: reached(second_log, 110), "never came to step 110")
     first.process.send_signal(signal.SIGTERM)
     first.process.send_signal(signal.SIGTERM)
     found = first.finish()
@@ -580,12 +598,13 @@ def test_nothing_is_lost_or_doubled(lj_models, tmp_path: Path):
     assert found["returncode"] == 0, found
     assert all(attempt["restart"] for attempt in found["attempts"][1:])
     every = list(range(0, steps + 1, 10))
-    logs = [tmp_path / name for name in ("my.log.start1", "my.log.start2", "my.log")]
     assert set(every) <= rows(*logs)
+    # LAMMPS holds back what it writes to a screen that is a file, until a run ends.
+    assert all(rows(tmp_path / name.format("s.txt")) for name in screens)
     assert list(np.loadtxt(tmp_path / "model_devi.out")[:, 0]) == every
     assert frames(tmp_path / "a.dump") == every
     assert frames(tmp_path / "b.xyz") == every
-    kept = [tmp_path / name for name in ("c.dump.start1", "c.dump.start2", "c.dump")]
+    kept = [tmp_path / name.format("c.dump") for name in OF_STARTS]
     assert set(every) == set(frames(*kept))
     whole = (tmp_path / "a.dump").read_text().split("ITEM: TIMESTEP\n")[1:-1]
     assert len({len(frame.splitlines()) for frame in whole}) == 1
