@@ -71,6 +71,48 @@ def stands_in(quote: str, text: str) -> bool:
     return True
 
 
+PACKAGE = ROOT / "python" / "pwmlff"
+ROLE = re.compile(r":(?:func|class|meth|mod|attr|data):`([\w.]+)`")
+
+
+@cache
+def names_in(module: str) -> frozenset[str]:
+    """All that a module of the package defines or imports, at any depth; none of other modules."""
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if module.split(".", maxsplit=1)[0] != "pwmlff" or not source.is_file():
+        return frozenset()
+    found = {module}
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return frozenset(found)
+
+
+def cited(module: str, name: str) -> bool:
+    """Whether the name of a role in a docstring is there."""
+    parts = name.split(".")
+    for k in range(len(parts), 0, -1):
+        if names := names_in(".".join(parts[:k])):
+            return names.issuperset(parts[k:])
+    return names_in(module).issuperset(parts)
+
+
+def test_docstrings_cite_what_is_there():
+    gone = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(("pwmlff", *path.relative_to(PACKAGE).with_suffix("").parts))
+        module = module.removesuffix(".__init__")
+        gone += [
+            (module, name) for name in ROLE.findall(path.read_text()) if not cited(module, name)
+        ]
+    assert not gone
+
+
 def test_there_are_enough():
     assert len(QUOTES) >= 30 and len(set(QUOTES)) == len(QUOTES)
     assert set(QUOTES) >= FOREIGN
