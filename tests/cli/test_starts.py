@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from pwmlff.lmp import Program
 from pwmlff.mpirun import Mpirun
+from pwmlff.report import Failure
 from pwmlff.run import inputs, supervisor
 from pwmlff.run.record import Attempt, Lock
 from pwmlff.run.restarts import MAGIC
@@ -326,3 +329,18 @@ def test_loop_of_many_values(tmp_path: Path, monkeypatch):
     Path("in.x").write_text("variable i loop 20000\nvariable k loop 3\nvariable k index 3 4\n")
     variables = inputs.script(["-in", "in.x"]).variables
     assert variables == {"i": [UNKNOWN], "k": ["1", "2", "3", "4"]}
+
+
+def test_a_lock_that_lingers(tmp_path: Path, monkeypatch):
+    """That of a lost node is waited for where a simulation goes on; another lmp is not."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.x").write_text("pair_style pwmlff 2 a.pt b.pt out_file devi.out\n")
+    with Path("devi.out").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Failure, match=r"another lmp writes to the deviation file 'devi\.out'"):
+            supervisor.require_alone(["-in", "in.x"])
+        release = threading.Timer(0.3, fcntl.flock, (file, fcntl.LOCK_UN))
+        release.start()
+        supervisor.require_alone(["-in", "in.x"], wait=60.0)
+        assert release.finished.is_set()
+        release.join()

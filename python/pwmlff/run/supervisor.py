@@ -31,6 +31,7 @@ from pwmlff.run.watcher import GRACE, POLL, Watcher
 
 CONTINUE = 75  # exit code: not finished, the same command goes on (EX_TEMPFAIL of sysexits.h)
 LAUNCHES = 10  # starts in a row in which lmp never began
+LINGERS = 120.0  # seconds for which file systems keep the locks of a node that is lost
 UNREADABLE = 3  # restart files in a row that lmp dies on, after which the cause is another one
 DELAY, LONGEST = 1.0, 300.0  # seconds before the next start, doubled while nothing is gained
 MARGIN, SHARE = 120.0, 0.1  # seconds before a time limit, and at most this share of it
@@ -144,25 +145,44 @@ def run(options: Options) -> RunReport:
             console(stderr=True).print(Text(f"warning: {text}", "yellow"))
     lock = Lock(options.log_dir, wait=GRACE)
     try:
-        require_alone(options.arguments)
+        told = record.read(options.log_dir)
+        goes_on = told is not None and told.state != record.FINISHED
+        require_alone(options.arguments, LINGERS if goes_on else 0.0)
         return _Supervisor(options, launcher, program, lock).run()
     finally:
         lock.release()
 
 
-def require_alone(arguments: Sequence[str]) -> None:
-    """Raise Failure where a deviation file of the input is one that another lmp writes to."""
+def require_alone(arguments: Sequence[str], wait: float = 0.0) -> None:
+    """See that no other lmp writes to a deviation file of the input.
+
+    Args:
+        arguments: of lmp.
+        wait: seconds for it to end, or for a file system to let go of the lock of a lost node.
+
+    Raises:
+        Failure: another one does.
+    """
+    deadline = time.monotonic() + wait
     for path in inputs.deviation_files(arguments):
-        with suppress(FileNotFoundError), path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # until the file is closed
-            except BlockingIOError:
+        while _is_locked(path):
+            if time.monotonic() > deadline:
                 raise Failure(
                     f"another lmp writes to the deviation file '{path}'; let it end, or run in "
                     "another folder"
-                ) from None
-            except OSError:  # a file system without locks
-                continue
+                )
+            time.sleep(POLL)
+
+
+def _is_locked(path: Path) -> bool:
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # until the file is closed
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False
 
 
 class _Supervisor:
