@@ -54,7 +54,7 @@ def simulate(tmp_path: Path, monkeypatch) -> Callable[..., RunReport]:
         Path("in.x").write_text(text)
         left = list(starts)
 
-        def run_one(_: Watcher, attempt: Attempt, logs: Path, __: object) -> None:
+        def run_one(_: Watcher, attempt: Attempt, *__: object) -> None:
             attempt.returncode = 0
             left.pop(0)(attempt)
 
