@@ -104,7 +104,8 @@ void Supervision::look()
   if (tells) {
     step = update->ntimestep;
     // Rows that a buffer holds would be lost where another rank dies.
-    if (lmp->logfile) std::fflush(lmp->logfile);
+    for (std::FILE *const rows : {lmp->logfile, lmp->screen})
+      if (rows) std::fflush(rows);
     // What commands between the parts of a run have changed, which need not call init().
     if (!computes || update->firststep != first) {
       if (!computes) wrote = {};    // due, even where nothing else is new

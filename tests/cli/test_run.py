@@ -599,8 +599,7 @@ def test_nothing_is_lost_or_doubled(lj_models, tmp_path: Path, line, options, lo
     assert all(attempt["restart"] for attempt in found["attempts"][1:])
     every = list(range(0, steps + 1, 10))
     assert set(every) <= rows(*logs)
-    # LAMMPS holds back what it writes to a screen that is a file, until a run ends.
-    assert all(rows(tmp_path / name.format("s.txt")) for name in screens)
+    assert not screens or set(every) <= rows(*(tmp_path / name.format("s.txt") for name in screens))
     assert list(np.loadtxt(tmp_path / "model_devi.out")[:, 0]) == every
     assert frames(tmp_path / "a.dump") == every
     assert frames(tmp_path / "b.xyz") == every
