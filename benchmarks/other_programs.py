@@ -83,13 +83,19 @@ def mace(folder: Path, dtype: torch.dtype, pickled: bool = False, heads: int = 1
     torch.set_default_dtype(dtype)
     blocks = modules.interaction_classes
     # The names that a release knows, which differ.
-    shapes: dict[str, Any] = {"atomic_energies": np.array([-3.0, -7.5])}
+    shapes: dict[str, Any] = {
+        "atomic_energies": np.array([-3.0, -7.5]),
+        "atomic_inter_scale": 1.3, "atomic_inter_shift": 0.2,
+    }  # fmt: skip
     chosen: dict[str, Any] = {}
     if heads > 1:
-        shapes = {"atomic_energies": np.array([[-3.0, -7.5], [-2.0, -8.5]]), "heads": HEADS}
+        shapes = {
+            "atomic_energies": np.array([[-3.0, -7.5], [-2.0, -8.5]]), "heads": HEADS,
+            "atomic_inter_scale": [1.3, 1.1], "atomic_inter_shift": [0.2, -0.1],
+        }  # fmt: skip
         chosen = {"head": HEADS[-1]}
     model = modules.ScaleShiftMACE(
-        atomic_inter_scale=1.3, atomic_inter_shift=0.2, r_max=5.0, num_bessel=8,
+        r_max=5.0, num_bessel=8,
         num_polynomial_cutoff=5, max_ell=3, num_interactions=2, num_elements=2,
         interaction_cls=blocks["RealAgnosticResidualInteractionBlock"],
         interaction_cls_first=blocks["RealAgnosticInteractionBlock"],
