@@ -118,6 +118,7 @@ def errors_said(as_json: bool | None = None) -> Iterator[None]:
             _write({"ok": False, "error": text})
         else:
             _complain(text)
+        _give_up_output()
         raise SystemExit(code) from error
 
 
@@ -224,6 +225,13 @@ def _to_stdout(show: Callable[[], None]) -> None:
         closed = isinstance(error, BrokenPipeError)
         if not closed:
             _complain(f"cannot write the output: {error.strerror}")
-        # What is left in the buffer would fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         raise SystemExit(CLOSED if closed else 2) from error
+
+
+def _give_up_output() -> None:
+    """See that what is left for stdout does not fail once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

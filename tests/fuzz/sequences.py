@@ -26,7 +26,6 @@ from ase.io.lammpsdata import write_lammps_data
 
 from edge_models import MessagePassing
 from harness import Lammps
-from lammps import MPIAbortException, lammps
 from pwmlff.reference import evaluate
 from systems import SYSTEMS, crystal
 
@@ -196,6 +195,8 @@ def whole_pairs(command: str, before: bool) -> bool:
 
 def sequence(lmp, comm, number: int) -> int:
     """Run one; return how many runs were compared."""
+    from lammps import MPIAbortException  # an import of it changes the environment
+
     choice = random.Random(number)
     known, state, compared = models(), State(), 0
     bonded, whole, deforms = choice.random() < 0.3, True, False
@@ -257,6 +258,7 @@ def say(comm, text: str) -> None:
 
 def main() -> None:
     """Run the sequences that the command line asks for."""
+    from lammps import lammps
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD

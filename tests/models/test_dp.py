@@ -98,9 +98,10 @@ def test_file_tells_nothing_of_the_machine(binary, tmp_path):
     """No paths of sources; all else is what torch writes, tensors where torch has them."""
     model = binary.model().eval()
     model.save(tmp_path / "model.pt")
-    (tmp_path / "model").mkdir()
-    torch.jit.save(torch.jit.script(model), tmp_path / "model" / "model.pt")
-    with ZipFile(tmp_path / "model.pt") as ours, ZipFile(tmp_path / "model" / "model.pt") as torchs:
+    (tmp_path / "torch").mkdir()
+    plain = tmp_path / "torch" / "archive.pt"  # torch names a folder after the file
+    torch.jit.save(torch.jit.script(model), plain)
+    with ZipFile(tmp_path / "model.pt") as ours, ZipFile(plain) as torchs:
         assert ours.testzip() is None
         assert {n for n in torchs.namelist() if "debug_pkl" not in n} == set(ours.namelist())
         for member in ours.infolist():
