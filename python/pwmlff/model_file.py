@@ -140,8 +140,11 @@ def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.Scrip
 
 def kind_of(module: torch.nn.Module) -> str:
     """The attribute `model_type`; "DP" for a module that does not have it, as a text."""
-    kind: Any = getattr(module, "model_type", "DP")  # older DP files do not say
-    return kind if isinstance(kind, str) else "DP"
+    return _kind(getattr(module, "model_type", None))
+
+
+def _kind(declared: Any) -> str:
+    return declared if isinstance(declared, str) else "DP"  # older DP files do not say
 
 
 def is_ours(module: torch.nn.Module) -> bool:
@@ -228,8 +231,7 @@ class _Attributes:
         integers: Callable[[Any], list[int]],
     ) -> None:
         self._path, self._class, self._get, self._integers = path, class_name, get, integers
-        model_type = get("model_type", "DP")  # older DP files do not say
-        self.kind = model_type if isinstance(model_type, str) else "DP"
+        self.kind = _kind(get("model_type", None))
 
     def require(self, kind: str, names: Iterable[str]) -> None:
         """Raise Failure that lists those that are missing."""

@@ -366,11 +366,10 @@ class _Supervisor:
         if number:
             self._keep_outputs(self.record, self.restart, self.spare)
             self.spare = False
-        arguments = command[command.index(self.program.path) + 1 :]
+        attempt = Attempt(command, self.restart, record.now(folder), name, self.options.ranks)
+        arguments = self._arguments(attempt)
         self._measure_dumps(arguments)
         self.watcher.screens = inputs.screens(arguments, self.options.ranks)
-        began = record.now(folder)
-        attempt = Attempt(command, self.restart, began, name, self.options.ranks)
         self.record.attempts.append(attempt)
         self.say(Text(shlex.join(command)), soft_wrap=True)
         self.record.save()
