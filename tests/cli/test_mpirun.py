@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pwmlff.mpirun import Host, Mpirun, Wish, outputs
-from pwmlff.run.causes import lammps_errors
+from pwmlff.run.causes import lammps_errors, written
 
 LAYOUTS = {
     "MPICH, Open MPI 4": ("rank.{:02}/stdout", "rank.{:02}/stderr"),
@@ -22,7 +22,7 @@ def test_outputs_of_ranks(tmp_path: Path, layout: str):
         for name in LAYOUTS[layout]:
             path = tmp_path / name.format(k)
             path.parent.mkdir(exist_ok=True)
-            path.write_text(f"ERROR: {k} in {'err' in name}\n")
+            path.write_text(f"ERROR: {k} in {'err' in name} (src/pair.cpp:7)\n")
     (tmp_path / "retry.1" / "rank.0").mkdir(parents=True)
     (tmp_path / "retry.1" / "rank.0" / "stdout").touch()
     (tmp_path / "rank.notes").touch()
@@ -30,7 +30,7 @@ def test_outputs_of_ranks(tmp_path: Path, layout: str):
         expected = {k: tmp_path / name.format(k) for k in range(11)}
         assert outputs(tmp_path, stream) == expected
         assert list(outputs(tmp_path, stream)) == list(range(11))
-    assert len(lammps_errors(tmp_path)) == 22
+    assert len(lammps_errors(written(tmp_path))) == 22
 
 
 WISH = Wish(
