@@ -36,6 +36,7 @@ MORE = {
     "train": ["--elements", "O Hf", "--dry-run"],
     "compare": ["--np", "1", "--precision", "double"],
     "run": ["--dry-run"],
+    "bench": ["--limit", "0"],
 }
 LOG = "units metal\nStep Temp\n 0 1.5\n 10 1.6\nLoop time of 1 on 1 procs for 10 steps\n"
 #: Options of text that name a file.

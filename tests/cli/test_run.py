@@ -407,6 +407,20 @@ def test_proxy_that_dies(melt, undisturbed: Path, tmp_path: Path):
     assert_as_if_nothing_had_been(tmp_path, undisturbed, starts=3)
 
 
+def test_each_sign_of_life_is_read(tmp_path: Path):
+    """Also one that a file system gives the time and the inode of one that was read."""
+    beat = tmp_path / "heartbeat.0"
+    state = {"computes": True, "step": 0, "last": 20, "timestep": 0.005, "units": "lj",
+             "stopped": None, "restarts": [], "files": []}  # fmt: skip
+    partition = watcher.Partition(0, tmp_path, None, 0.0)
+    for step in (0, 10, 20):
+        beat.write_text(json.dumps(state | {"step": step}))
+        os.utime(beat, ns=(10**18, 10**18))
+        assert partition.read(tmp_path, 0.0)
+        assert partition.progress.step == step
+    assert not partition.read(tmp_path, 0.0)
+
+
 def test_proxy_that_is_gone_is_noticed(tmp_path: Path, monkeypatch):
     """Where mpirun does not notice it by itself."""
     monkeypatch.setattr(watcher, "GRACE", 1.0)

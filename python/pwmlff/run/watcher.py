@@ -61,7 +61,7 @@ class Partition:
         self.stopped = False  # whether it was asked to stop
         self.restarts: list[str] = []  # patterns of its restart files, as the style tells
         self.files: list[str] = []  # logs and screens that another start would begin anew
-        self._beat = (0, 0)  # time in ns and inode of the last heartbeat
+        self._beat = (0, b"")  # time in ns and contents of the last heartbeat
         self._rest, self._offset = b"", 0
 
     def read(self, logs: Path, now: float) -> bool:
@@ -86,15 +86,14 @@ class Partition:
 
     def _listen(self, now: float) -> bool:
         """Take what the style tells (pair_pwmlff/supervision.h); tell whether that is new."""
-        try:  # each is a file of its own, as the clock of file systems is coarse
-            status = self.heartbeat.stat()
+        try:  # the clock of file systems is coarse, and an inode is soon used again
+            beat = self.heartbeat.stat().st_mtime_ns, self.heartbeat.read_bytes()
         except OSError:
             return False
-        beat = status.st_mtime_ns, status.st_ino
         if beat == self._beat:
             return False
         try:
-            state = json.loads(self.heartbeat.read_bytes().decode(errors="surrogateescape"))
+            state = json.loads(beat[1].decode(errors="surrogateescape"))
             self.progress.take(state, now)
             # As LAMMPS names them, where a start of lmp finds them by these names.
             here = Path.cwd()
@@ -107,8 +106,8 @@ class Partition:
             self.files = list(dict.fromkeys([*self.files, *files]))
             self.computes = state["computes"]
             self.stopped |= state["stopped"] is not None
-        except (OSError, ValueError, KeyError, TypeError):
-            return False  # not what the style writes, or it is gone again
+        except (ValueError, KeyError, TypeError):
+            return False  # not what the style writes
         self.computed |= self.computes
         self._beat, self.life = beat, now
         return True
