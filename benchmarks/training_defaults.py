@@ -144,9 +144,7 @@ def hfo2(folder: Path) -> tuple[list[Atoms], list[Atoms]]:
 SMALL = ("model.embedding=[16,16]", "model.fitting=[32,32]", "model.m2=8", "run.batch=2")
 DATA = {
     "hfo2": Data(hfo2, "Hf O", 130, SMALL),
-    "cuau": Data(
-        lambda _: (alloys(126, (300.0, 900.0), 1), alloys(60, (600.0,), 7)), "Cu Au", 100
-    ),
+    "cuau": Data(lambda _: (alloys(126, (300.0, 900.0), 1), alloys(60, (600.0,), 7)), "Cu Au", 100),
     "cuau-long": Data(
         lambda _: (alloys(81, (300.0, 900.0), 2), alloys(60, (600.0,), 8)), "Cu Au", 600
     ),

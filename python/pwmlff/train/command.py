@@ -270,7 +270,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
         )
     row = min(
         logged.rows,
-        key=lambda row: loop.score_of(_of_row(row, "valid") or _of_row(row, "train"), config),
+        key=lambda row: training.score(_of_row(row, "valid") or _of_row(row, "train")),
     )
     trained = Trained(
         str(folder / f"{BEST}.pt"),

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pwmlff.report import Failure
-from pwmlff.train import comm
+from pwmlff.train import comm, statistics
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.config import Config
@@ -21,6 +21,12 @@ from pwmlff.train.frames import Frames
 from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions, Measurement, group_updates
 from pwmlff.train.neighbors import Edges
 from pwmlff.train.potential import LossWeights, Potential
+
+#: Part of what energies of single atoms are off by that a step takes at the largest rate.
+GAIN = 0.2
+#: Times the usual error of an energy beyond which a frame does not count there, and how often
+#: that is looked at.
+FAR, ALIGNMENTS = 8.0, 3
 
 Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -50,6 +56,17 @@ class Learner(Protocol):
 
     def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
         """Energies, forces and virials of the model that would be saved now."""
+
+    def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
+        """Move the energies of single atoms of the model that would be saved to those of the data.
+
+        Args:
+            sample: some frames that are learned from.
+            energies: what `evaluate` gives for them, on rank 0; None on the others.
+
+        Returns:
+            What it would give now, on rank 0.
+        """
 
     def refine(self, sample: np.ndarray, forces: np.ndarray | None) -> None:
         """Look whether what steps are computed with is close enough to the model.
@@ -130,10 +147,38 @@ class _OfPotential:
         self.free = potential.free(config.model.freeze)
         self.of_frame = frame_weights(potential.frames, config)
         self.rate = 0.0
+        places = potential.energy_biases
+        self.aligns = bool(max(config.loss.energy)) and bool(self.free[places].all())
+        self.shift = np.zeros(len(places))  # of the energies of single atoms, by `align`
+        self.usual = 0.0  # how much energies are off, eV/atom, by the last validation
+
+    def path(self) -> np.ndarray:
+        """The parameters that are judged and saved, but for the energies of single atoms."""
+        raise NotImplementedError
 
     def averaged(self) -> np.ndarray:
         """The parameters that are judged and saved."""
-        raise NotImplementedError
+        parameters = self.path()
+        parameters[self.potential.energy_biases] += self.shift
+        return parameters
+
+    def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
+        """By least squares, without frames that are far off what is usual."""
+        if not self.aligns:
+            return energies
+        change, usual = np.zeros_like(self.shift), self.usual
+        natoms = np.maximum(self.frames.natoms[sample], 1)
+        shares = self.potential.shares[sample]
+        if energies is not None:
+            off = (energies - self.frames.energies[sample]) / natoms
+            known = np.isfinite(off) & (self.of_frame[sample] > 0.0)
+            for _ in range(ALIGNMENTS if known.any() else 0):
+                change = -statistics.fitted(shares[known], off[known])
+                left = np.abs(off + shares @ change)
+                usual = float(np.median(left[known]))
+                known &= left <= FAR * usual
+        self.shift, self.usual = self.ranks.broadcast((self.shift + change, usual))
+        return None if energies is None else energies + natoms * (shares @ change)
 
     def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
         """Energies, forces and virials of the nets with the averaged parameters."""
@@ -157,7 +202,12 @@ class _OfPotential:
         return True
 
     def _state(self) -> dict[str, np.ndarray]:
-        return {"parameters": self.parameters, "nodes": np.array(self.potential.core.nodes)}
+        return {
+            "parameters": self.parameters,
+            "nodes": np.array(self.potential.core.nodes),
+            "shift": self.shift,
+            "usual": np.array(self.usual),
+        }
 
     def _restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         found = arrays["parameters"].shape if "parameters" in arrays else None
@@ -167,6 +217,7 @@ class _OfPotential:
                 "of a model of other widths or elements"
             )
         self.parameters[:] = arrays["parameters"]
+        self.shift, self.usual = arrays["shift"].copy(), float(arrays["usual"])
         nodes = int(arrays["nodes"])
         if nodes != self.potential.core.nodes:
             self.potential.core.set_nodes(nodes)
@@ -185,16 +236,36 @@ class ByAdam(_OfPotential):
         mine = comm.owned(self.ranks, len(batch))
         self.rate = self.schedule.rate(done)
         weights = weights_of(self.config, self.schedule, done)
-        rows, losses = self.potential.losses(self.parameters, batch, mine, weights, self.of_frame)
+        rows, losses, off = self.potential.losses(
+            self.parameters, batch, mine, weights, self.of_frame
+        )
         row = comm.ordered_sum(self.ranks, len(batch), rows)
-        loss = comm.ordered_sum(self.ranks, len(batch), losses[:, None])
+        moves = self._moves(batch, off, mine)
+        loss, *move = comm.ordered_sum(self.ranks, len(batch), np.c_[losses, moves])
         try:
             self.adam.step(self.parameters, self.potential.core.finish(row), self.rate)
         except ValueError as error:
             raise Failure(str(error)) from error
-        return float(loss[0])
+        self.parameters[self.potential.energy_biases] += move
+        return float(loss)
 
-    def averaged(self) -> np.ndarray:
+    def _moves(self, batch: np.ndarray, off: np.ndarray, mine: range) -> np.ndarray:
+        """What the frames of a batch here move energies of single atoms by, [n, ntypes].
+
+        A part of the smallest change that would mend each frame, which falls with the rate: what
+        all energies are off by is to be gone before the nets learn it.
+        """
+        shares = self.potential.shares[batch[mine.start : mine.stop]]
+        if not self.aligns:
+            return np.zeros_like(shares)
+        each = self.frames.shares("energy", batch, self.of_frame, self.rate / self.schedule.peak)
+        limit = FAR * self.usual
+        step = GAIN * each[mine.start : mine.stop] * np.clip(off, -limit, limit)
+        moves: np.ndarray = -step[:, None] * shares
+        moves /= np.maximum(np.square(shares).sum(axis=1, keepdims=True), 1e-300)
+        return moves
+
+    def path(self) -> np.ndarray:
         """The moving average of the parameters."""
         return self.adam.averaged(self.parameters)
 
@@ -271,7 +342,7 @@ class ByKalman(_OfPotential):
         self.rate = self.kalman.forgetting
         return float(sum(m.error**2 for m in made) / max(1, len(made)))
 
-    def averaged(self) -> np.ndarray:
+    def path(self) -> np.ndarray:
         """The parameters, or their moving average where that is asked for."""
         if self.average is None:
             return self.parameters.copy()
@@ -324,6 +395,10 @@ class EdgeByAdam:
     def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
         """Energies, forces and virials of the averaged module."""
         return self.trainee.evaluate(frames, edges)
+
+    def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
+        """Nothing: its steps learn the energies of single atoms."""
+        return energies
 
     def refine(self, sample: np.ndarray, forces: np.ndarray | None) -> None:
         """Nothing: steps are computed with the module itself."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pwmlff.report import Failure
-from pwmlff.train import checkpoint, comm, errors
+from pwmlff.train import checkpoint, comm, errors, statistics
 from pwmlff.train.config import Config
 from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.learners import Learner
@@ -31,6 +31,7 @@ SAMPLE = 64  # training frames that a validation looks at
 VALIDATIONS = 40  # of a run, where it is not said how often
 COSTLIEST = 0.1  # share of the time that validations may take then
 BEST, LAST = "best", "last"
+TINY = 1e-12  # least ratio of errors that a score tells from 0
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Training:
         self.offsets = offsets or Offsets({})
         self.progress = Progress()
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its frames
+        self._of_untaught: dict[str, float] | None = None
         nframes = len(learner.frames)
         self.batches = -(-nframes // config.run.batch)
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
@@ -211,7 +213,13 @@ class Training:
         began = time.monotonic()
         valid = train = forces = None
         parts = [self.sampled, *([self.valid] if self.valid else [])]
-        found = [self.learner.evaluate(p.frames, p.edges) for p in parts if self.ranks.rank == 0]
+        found = [
+            self.learner.evaluate(p.frames, p.edges) for p in parts[:1] if self.ranks.rank == 0
+        ]
+        energies = self.learner.align(self.sample, found[0][0] if found else None)
+        if found and energies is not None:
+            found[0] = (energies, *found[0][1:])
+            found += [self.learner.evaluate(p.frames, p.edges) for p in parts[1:]]
         if self.offsets.values:
             given = ((p.frames, f[2]) for p, f in zip(parts, found, strict=False))
             self.offsets.put(self.ranks.broadcast(self.offsets.moved(given)))
@@ -224,7 +232,7 @@ class Training:
         self.learner.refine(self.sample, forces)
         judged = valid or train
         rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
-        score = self.ranks.broadcast(score_of(rmse, config))
+        score = self.ranks.broadcast(self.score(rmse) if judged else float("nan"))
         if not np.isfinite(score):
             raise comm.SharedFailure(
                 f"epoch {self.epoch:.2f}: the errors of the model are no numbers: lower "
@@ -253,6 +261,23 @@ class Training:
         progress.validated = progress.seconds
         cost = self.ranks.broadcast(time.monotonic() - began)
         progress.next_validation = int(self.epoch) + self._interval(cost)
+
+    def score(self, rmse: Mapping[str, float]) -> float:
+        """How good a model with these errors is, see :func:`score_of`."""
+        return score_of(rmse, self._untaught())
+
+    def _untaught(self) -> dict[str, float]:
+        """RMSEs of a model that knows no neighbors on what judges, as they are reported."""
+        if self._of_untaught is None:
+            judge = self.valid or self.sampled
+            frames, edges = judge.frames, judge.edges
+            share, known = statistics.shares(frames, edges), np.isfinite(frames.energies)
+            per_atom = frames.energies[known] / np.maximum(frames.natoms[known], 1)
+            energies = frames.natoms * (share @ statistics.fitted(share[known], per_atom))
+            zeros = np.zeros_like(frames.forces), np.zeros_like(frames.virials)
+            found = errors.compute(frames, energies, *zeros, self.config.model.units)
+            self._of_untaught = {name: m.rmse for name, m in found.measures.items()}
+        return self._of_untaught
 
     def _interval(self, cost: float) -> int:
         """Epochs to the next validation: as told, or VALIDATIONS in all and not too costly."""
@@ -354,13 +379,19 @@ def select_edges(edges: Edges, frames: Frames, chosen: np.ndarray) -> Edges:
     )
 
 
-def score_of(rmse: Mapping[str, float], config: Config) -> float:
-    """The loss of a validation with the weights of the end; what is best has the lowest.
+def score_of(rmse: Mapping[str, float], untaught: Mapping[str, float]) -> float:
+    """How good a model is, whenever it is judged; the best has the lowest.
+
+    The mean logarithm of its errors of energies and forces over those of a model that knows no
+    neighbors, of virials where there are no others. Errors beyond those count like them: energies
+    swing while forces are learned, and a model that has learned nothing is not to win by that.
 
     Args:
         rmse: of the quantities that have labels, as they are reported.
-        config: of the training.
+        untaught: the same of a model that knows no neighbors.
     """
-    factor = errors.UNITS[config.model.units].factor
-    ends: dict[str, float] = {k: getattr(config.loss, k)[1] for k in rmse}
-    return sum(ends[k] * (value / factor) ** 2 for k, value in rmse.items())
+    names = [name for name in ("energy", "force") if name in rmse] or list(rmse)
+    if not all(np.isfinite(rmse[name]) for name in names):
+        return float("nan")
+    ratios = [rmse[name] / untaught[name] if untaught[name] > 0.0 else 1.0 for name in names]
+    return float(np.mean(np.log(np.clip(ratios, TINY, 1.0))))

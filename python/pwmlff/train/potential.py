@@ -181,8 +181,21 @@ class Potential:
         except ValueError as error:
             raise Failure(f"cannot train this model: {error}") from error
         self.model, self.threads = model, threads
+        self.shares = statistics.shares(frames, edges)  # [nframes, ntypes] of the types
+        self.energy_biases = self._energy_biases()
         # The scripted module shares its numbers with the model.
         self._scripted = torch.jit.script(model.eval())
+
+    def _energy_biases(self) -> np.ndarray:
+        """Places of the energies of single atoms in the vector of parameters, [ntypes]."""
+        first = np.cumsum([0, *(int(np.prod(shape)) for shape in self.core.shapes)])
+        place = dict(zip(self.core.names, first, strict=False))
+        return np.array(
+            [
+                place[f"fitting_net.{k}.layers.{len(net.layers) - 1}.bias"]
+                for k, net in enumerate(self.model.fitting_net)
+            ]
+        )
 
     def free(self, freeze: tuple[str, ...]) -> np.ndarray:
         """Which parameters learn [nparameters], where some are told to stay.
@@ -215,7 +228,7 @@ class Potential:
         mine: range,
         weights: LossWeights,
         of_frame: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Gradients of the loss of a batch by what the kernels know, one row for each frame.
 
         Args:
@@ -226,7 +239,8 @@ class Potential:
             of_frame: [nframes] weights of the frames.
 
         Returns:
-            Rows for `finish` once they are added up, and the loss of each frame.
+            Rows for `finish` once they are added up, the loss of each frame, and how much the
+            energy of each is off, per atom; zero without a label.
         """
         frames = self.frames
         self.core.prepare(parameters)
@@ -238,7 +252,8 @@ class Potential:
             every = frames.shares(name, batch, of_frame, getattr(weights, name))
             return every[mine.start : mine.stop]
 
-        slope, loss = huber(_difference(energy, frames.energies[chosen]) / natoms, weights.huber)
+        off = _difference(energy, frames.energies[chosen]) / natoms
+        slope, loss = huber(off, weights.huber)
         of_energy = share("energy")
         loss *= of_energy
         a = of_energy * slope / natoms
@@ -258,7 +273,7 @@ class Potential:
             of_virial = share("virial")
             loss += of_virial * of_frames.mean((1, 2))
             w = (of_virial / 9.0)[:, None, None] * slope / per_frame
-        return self.core.gradients(a, v, w), loss
+        return self.core.gradients(a, v, w), loss, off
 
     def write(self, parameters: np.ndarray) -> None:
         """Put parameters into the model."""

@@ -209,6 +209,28 @@ def _moments(
     return count, total, squares, shortest
 
 
+def shares(frames: Frames, edges: Edges) -> np.ndarray:
+    """Shares of the types in the atoms of each frame, [nframes, ntypes]."""
+    counts = _compositions(frames, edges)
+    result: np.ndarray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    return result
+
+
+def fitted(share: np.ndarray, energy: np.ndarray) -> np.ndarray:
+    """Energies of types [ntypes] that come nearest to energies per atom, by least squares.
+
+    With a ridge so small that it decides only what the shares leave open.
+
+    Args:
+        share: [k, ntypes] of the types in the atoms of each frame.
+        energy: [k] per atom.
+    """
+    scale = np.linalg.norm(share, 2) ** 2 if share.size else 1.0
+    normal = share.T @ share + RIDGE * scale * np.eye(share.shape[1])
+    result: np.ndarray = np.linalg.solve(normal, share.T @ energy)
+    return result
+
+
 def _compositions(frames: Frames, edges: Edges) -> np.ndarray:
     """Atoms of each type, [nframes, ntypes]."""
     frame = np.repeat(np.arange(len(frames)), frames.natoms)
@@ -230,9 +252,8 @@ def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
     if not known.any():
         log.warning("no frame has an energy: the energy of an atom of each type is taken to be 0")
         return np.zeros(edges.ntypes), 0
-    counts = _compositions(frames, edges)[known]
-    natoms = counts.sum(axis=1, keepdims=True)
-    share, energy = counts / natoms, frames.energies[known] / natoms[:, 0]
+    share = shares(frames, edges)[known]
+    energy = frames.energies[known] / frames.natoms[known]
     present = share.any(axis=0)
     singular = np.linalg.svd(share, compute_uv=False)
     rank = int((singular > RANK * singular[0]).sum())
@@ -248,5 +269,4 @@ def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
         mean = np.full(edges.ntypes, energy.mean()) * present
     else:
         mean = np.zeros(edges.ntypes)
-    normal = share.T @ share + RIDGE * singular[0] ** 2 * np.eye(edges.ntypes)
-    return mean + np.linalg.solve(normal, share.T @ (energy - share @ mean)), rank
+    return mean + fitted(share, energy - share @ mean), rank
