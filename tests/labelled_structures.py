@@ -103,8 +103,17 @@ MOVEMENT_HEADER = (
 )
 
 
-def movement(atoms, t=1.0, stress=True, scf=True, dashes=True):
-    """A frame as PWmat writes it: fractional positions, dE/dx, virial in eV."""
+def movement(atoms, t=1.0, stress=True, scf=True, dashes=True, constant=0.0):
+    """A frame as PWmat writes it: fractional positions, dE/dx, the negative of the virial in eV.
+
+    Args:
+        atoms: with energy, forces and stress of any calculator.
+        t: time, fs.
+        stress: whether there are stress lines.
+        scf: whether the first line ends as newer ones do.
+        dashes: whether the frame has its last line.
+        constant: what is added to the stress (eV) of each direction, per atom.
+    """
     energy = atoms.get_potential_energy()
     lines = [
         MOVEMENT_HEADER.format(n=len(atoms), t=t, etot=energy + 2.5, ep=energy, ek=2.5)
@@ -113,8 +122,11 @@ def movement(atoms, t=1.0, stress=True, scf=True, dashes=True):
         "          1    0.1000000000E+01   0.29990E+03",
         " Lattice vector (Angstrom)",
     ]
-    virial = -atoms.get_volume() * atoms.get_stress(voigt=False)
-    for vector, row in zip(np.asarray(atoms.cell), virial, strict=True):
+    written = np.zeros((3, 3))
+    if stress:  # of ase's sign, times the volume
+        written = atoms.get_volume() * atoms.get_stress(voigt=False)
+        written += constant * len(atoms) * np.eye(3)
+    for vector, row in zip(np.asarray(atoms.cell), written, strict=True):
         line = "   ".join(f"{x:.14E}" for x in vector)
         lines.append(
             line + "     stress (eV):  " * stress + "  ".join(f"{x:.12E}" for x in row) * stress

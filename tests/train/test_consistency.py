@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from ase import Atoms, units
+from ase.build import bulk, molecule
+from ase.calculators.emt import EMT
 from ase.io import write
 
-from labelled_structures import crystal, labelled, trajectory
-from pwmlff.train import consistency, readers
+from labelled_structures import crystal, frames_of, labelled, trajectory
+from pwmlff.train import consistency, readers, virials
 from pwmlff.train.labelled import Labelled, gathered
 
 
@@ -40,12 +43,12 @@ def texts(frames):
 
 def test_labels_that_fit_are_not_warned_of(still, strained):
     assert texts(still) == texts(strained) == []
-    # In one cell, nothing says which sign the stress has, and that is said.
-    assert [f.text for f in consistency.findings(still)] == [
+    assert consistency.findings(still) == consistency.findings(strained) == []
+    # In one cell, too few frames do not say which sign the stress has, and that is said.
+    assert [f.text for f in consistency.findings(still.select(range(3)))] == [
         "the sign of the stress cannot be told: no frames of one composition differ enough in "
         "volume, or their pressures show no trend"
     ]
-    assert consistency.findings(strained) == []
 
 
 @pytest.mark.parametrize("strain", [0.0, 0.003])
@@ -105,12 +108,104 @@ def test_wrong_stress_along_a_trajectory(strained, factor, expected):
 
 
 def test_the_sign_of_the_stress_by_volumes(frames_in):
+    """Where there are no forces, pressures and volumes tell."""
     frames = frames_in([labelled(crystal(scale, seed=1)) for scale in (1.1, 0.95, 1.0, 1.05, 0.97)])
+    frames = replace(frames, forces=np.full_like(frames.forces, np.nan))
     assert consistency.findings(frames) == []
     (text,) = texts(replace(frames, virials=-frames.virials))
     assert "grows with the volume" in text
     (text,) = texts(replace(frames, virials=1602.0 * 160.2 * frames.virials))
     assert "bulk modulus" in text
+
+
+def with_virials(structures):
+    """Frames with the labels of their calculators; the virial where a cell has no volume, too."""
+    return frames_of(
+        structures,
+        [a.get_potential_energy() for a in structures],
+        [a.get_forces() for a in structures],
+        [-a.get_volume() * a.get_stress(voigt=False) for a in structures],
+    )
+
+
+@pytest.fixture(scope="module")
+def molecules():
+    """In two boxes, at any place, wrapped; some frames hold two of them."""
+    rng, result = np.random.default_rng(3), []
+    for k in range(8):
+        atoms = molecule(("CH3CH2OH", "CH4")[k % 2], vacuum=6.0 + k % 3, pbc=True)
+        if k > 5:
+            atoms = atoms.repeat((2, 1, 1))
+        atoms.positions += rng.normal(0.0, 0.08, atoms.positions.shape) + rng.uniform(0, 9, 3)
+        atoms.wrap()
+        atoms.calc = EMT()
+        result.append(atoms)
+    return with_virials(result)
+
+
+@pytest.fixture(scope="module")
+def copper():
+    """Copper of ase's effective medium potential, in one cell and in strained ones."""
+    result = []
+    for strain in (0.0, 0.02):
+        rng, structures = np.random.default_rng(2), []
+        for _ in range(10):
+            atoms = bulk("Cu", cubic=True).repeat(2)
+            change = rng.normal(0.0, strain, (3, 3))
+            atoms.set_cell(atoms.cell @ (np.eye(3) + (change + change.T) / 2.0), scale_atoms=True)
+            atoms.positions += rng.normal(0.0, 0.08, atoms.positions.shape)
+            atoms.calc = EMT()
+            structures.append(atoms)
+        result.append(with_virials(structures))
+    return result
+
+
+def test_virials_of_clusters_are_those_of_their_forces(molecules):
+    found = virials.judge(molecules, np.arange(len(molecules)))
+    assert found.slope == pytest.approx(1.0, abs=1e-6)
+    assert found.offset == pytest.approx(0.0, abs=1e-6)
+    for k in (0, 6):  # EMT's stress is made of the derivatives of the energy by its pairs
+        np.testing.assert_allclose(
+            virials._of_clusters(molecules, k), molecules.virials[k], atol=1e-8
+        )
+    assert virials._of_clusters(frames_of([bulk("Cu", cubic=True)]), 0) is None
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        (lambda w, volume: -w, "the sign of the virials or of the forces is wrong;"),
+        (lambda w, volume: 1602.1766 * w, "unit of the virials or stresses is wrong, perhaps kbar"),
+        (lambda w, volume: -160.21766 * w, "is wrong and the unit .* perhaps GPa for eV/angstrom"),
+        (lambda w, volume: w / volume, "perhaps a stress in eV/angstrom.3 for a virial"),
+        (lambda w, volume: 0.0 * w, "zero in all components"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["molecules", "one cell", "strained"])
+def test_wrong_virials_where_there_is_no_trajectory(molecules, copper, kind, change, expected):
+    sound = {"molecules": molecules, "one cell": copper[0], "strained": copper[1]}[kind]
+    assert texts(sound) == []
+    sound = sound.select([k for k in range(len(sound)) if k not in (2, 5)])
+    volume = np.abs(np.linalg.det(sound.cells)).mean()
+    (text,) = texts(replace(sound, virials=change(sound.virials, volume)))
+    assert re.search(expected, text) and "file.xyz" in text
+
+
+@pytest.mark.parametrize(
+    "kind, constant", [("molecules", 0.2), ("one cell", 9.0), ("strained", 2.0)]
+)
+def test_a_constant_beside_the_virials(molecules, copper, kind, constant):
+    sound = {"molecules": molecules, "one cell": copper[0], "strained": copper[1]}[kind]
+    added = constant * sound.natoms[:, None, None] * np.eye(3)
+    frames = replace(sound, virials=sound.virials + added)
+    (finding,) = consistency.findings(frames)
+    assert finding.kind == "virial offset" and finding.warning
+    found = virials.judge(frames, np.arange(len(frames)))
+    assert found.shifted and found.offset == pytest.approx(constant, abs=0.3 * constant)
+    gpa = found.pressure / units.GPa
+    assert f"{found.offset:.3g} eV per atom" in finding.text and f"{gpa:.3g} GPa" in finding.text
+    mean_volume = np.abs(np.linalg.det(frames.cells)).mean()
+    assert found.pressure * mean_volume == pytest.approx(found.offset * frames.natoms.mean())
 
 
 def test_far_frames_still_tell_the_sign(frames_in):
@@ -122,9 +217,12 @@ def test_far_frames_still_tell_the_sign(frames_in):
     assert "sign of the forces is wrong" in text
 
 
-def test_frames_that_are_no_trajectory_tell_nothing(frames_in):
+def test_frames_that_are_no_trajectory_tell_of_forces_by_virials(frames_in):
     frames = frames_in([labelled(crystal(seed=k)) for k in range(6)])  # other elements, too
-    assert texts(replace(frames, forces=-frames.forces)) == []
+    (text,) = texts(replace(frames, forces=-frames.forces))
+    assert "sign of the virials or of the forces is wrong" in text
+    none = np.full_like(frames.virials, np.nan)
+    assert texts(replace(frames, forces=-frames.forces, virials=none)) == []
 
 
 def test_pieces_and_missing_labels(still, monkeypatch):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ase.build import molecule
+from ase.calculators.emt import EMT
+from ase.calculators.singlepoint import SinglePointCalculator
 
 from labelled_structures import movement, trajectory
 from pwmlff.report import Failure
@@ -30,7 +33,42 @@ def test_frames_come_back(tmp_path, structures):
     assert not consistency.findings(frames)
 
 
-def test_dpdata_has_the_same_after_its_first_frame(tmp_path, structures):
+def test_virial_of_a_molecule(tmp_path):
+    """Far from its images, sum x_i (x) F_i; PWmat's lines hold dE/dstrain, its negative.
+
+    dE/dstrain is taken by differences of energies here, and no stress of a calculator.
+    """
+    atoms = molecule("CH3CH2OH", vacuum=6.0, pbc=True)
+    atoms.calc = EMT()
+    atoms.rattle(0.1, seed=1)
+    x, forces, energy = atoms.positions.copy(), atoms.get_forces(), atoms.get_potential_energy()
+    law = x.T @ forces
+    step = 1e-5
+    derivative = np.zeros((3, 3))
+    for a, b in np.ndindex(3, 3):
+        for sign in (1.0, -1.0):
+            strain = np.eye(3)
+            strain[b, a] += sign * step
+            strained = atoms.copy()
+            strained.set_cell(atoms.cell @ strain, scale_atoms=True)
+            strained.calc = EMT()
+            derivative[a, b] += sign * strained.get_potential_energy() / (2.0 * step)
+    atoms.positions += 0.5 * np.asarray(atoms.cell).sum(axis=0)
+    atoms.wrap()  # it lies across the boundary, as programs write it
+    derivative = (derivative + derivative.T) / 2.0  # without torque
+    atoms.calc = SinglePointCalculator(
+        atoms, energy=energy, forces=forces, stress=derivative / atoms.get_volume()
+    )
+    path = tmp_path / "MOVEMENT"
+    path.write_text(movement(atoms))
+    (virial,) = readers.read(path).virials
+    assert np.abs(law).max() > 1.0
+    np.testing.assert_allclose(virial, law, atol=1e-6)
+
+
+def test_dpdata_has_the_same_but_for_the_sign_of_virials_after_its_first_frame(
+    tmp_path, structures
+):
     dpdata = pytest.importorskip("dpdata")
     path = tmp_path / "MOVEMENT"
     path.write_text("".join(movement(atoms, t) for t, atoms in enumerate(structures)))
@@ -45,11 +83,11 @@ def test_dpdata_has_the_same_after_its_first_frame(tmp_path, structures):
             np.sort(np.linalg.norm(theirs["forces"][k], axis=1)),
             atol=1e-8,
         )
-        # 160.2 for eV/angstrom^3 in GPa, where it is 160.21766
+        # It takes the stress lines for the virial, where they are its negative; and 160.2 for
+        # eV/angstrom^3 in GPa, where it is 160.21766.
         np.testing.assert_allclose(
-            np.trace(frames.virials[k]), np.trace(theirs["virials"][k]), rtol=2e-4
+            np.trace(frames.virials[k]), -np.trace(theirs["virials"][k]), rtol=2e-4
         )
-        assert np.trace(frames.virials[k]) * np.trace(theirs["virials"][k]) > 0
 
 
 def test_older_headers_and_missing_blocks(tmp_path, structures):

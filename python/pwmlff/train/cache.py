@@ -42,7 +42,7 @@ from pwmlff.train.neighbors import Edges
 log = logging.getLogger(__name__)
 
 #: Of the entries; another one whenever a reader or the order of edges changes.
-LAYOUT = 2
+LAYOUT = 3
 AUTO, NONE = "auto", "none"  # the default place, no cache
 DESCRIPTION = "description.json"
 TEMPORARY = ".new-"

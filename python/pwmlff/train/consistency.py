@@ -10,6 +10,7 @@ displacement over a length of 1 angstrom, in which forces change by themselves, 
 known to the decimals that the file has, or to float32's; steps where these are not small tell
 little. The median of dE over the right side is 1, -1 where a sign is wrong, and a conversion factor
 where a unit is. Where frames are farther apart, many of them still tell that by their correlation.
+Forces alone tell of virials by the laws of :mod:`pwmlff.train.virials`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from ase.geometry import complete_cell
 
+from pwmlff.train import virials
 from pwmlff.train.frames import Frames
 
 LENGTH, STRAIN = 1.0, 0.1  # over which forces and virials change by themselves
@@ -45,6 +47,8 @@ FEWEST = 4  # frames of one composition that show it
 TREND = 0.5  # rank correlation
 #: Bulk moduli of solids and liquids, eV/angstrom^3, with room for soft and for reduced ones.
 BULK_MODULUS = (1e-5, 125.0)
+GPA = 160.21766  # in eV/angstrom^3
+NO_FORCE = 1e-3  # that structures at rest may have
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Finding:
     """One line about a file or a frame."""
 
     text: str
-    kind: str  # forces, energy or stress
+    kind: str  # forces, energy, stress or virial offset
     warning: bool = True  # otherwise it is good to know
     frame: int | None = None  # in the set
 
@@ -73,19 +77,68 @@ def findings(frames: Frames) -> list[Finding]:
     """What is odd about the labels, file by file."""
     result, told = [], False
     for file, name in enumerate(frames.files):
-        parts = list(_runs(frames, np.flatnonzero(frames.file == file)))
-        if not parts:
-            continue
-        steps = Steps(
-            *(np.concatenate(arrays) for arrays in zip(*map(_values, parts), strict=True))
-        )
-        result += _of_forces(frames, steps, name)
-        of_stress = _of_strain(steps, name)
-        told |= of_stress is not None
-        result += of_stress or []
+        chosen = np.flatnonzero(frames.file == file)
+        parts = list(_runs(frames, chosen))
+        of_forces, of_stress = [], None
+        if parts:
+            steps = Steps(
+                *(np.concatenate(arrays) for arrays in zip(*map(_values, parts), strict=True))
+            )
+            of_forces, of_stress = _of_forces(frames, steps, name), _of_strain(steps, name)
+        if not any(finding.frame is None for finding in of_forces) and not of_stress:
+            judged = virials.judge(frames, chosen)
+            if judged is not None and judged.told:
+                of_stress = _of_law(judged, name)
+        zeros = _of_zeros(frames, chosen, name)
+        told |= of_stress is not None or bool(zeros)
+        result += [*of_forces, *(of_stress or []), *zeros]
     if not told:
         result += _of_volumes(frames)
     return result
+
+
+def _of_law(found: virials.Judgement, file: str) -> list[Finding]:
+    """Sign, unit and offset of virials against forces."""
+    evidence = f"correlation {found.correlation:.2f}, {found.nframes} frames, by {found.law}"
+    if not found.fits:
+        return [
+            Finding(
+                f"the virials of '{file}' are {found.slope:.3g} times what the forces say "
+                f"({evidence}): {virials.likely_mistake(found)}; expected virials in eV that are "
+                "positive when compressed, or stresses in eV/angstrom^3 that are negative then",
+                "stress",
+            )
+        ]
+    if not found.shifted:
+        return []
+    pressure = ""
+    if np.isfinite(found.pressure):
+        pressure = f", {found.pressure * GPA:.3g} GPa"
+    return [
+        Finding(
+            f"the virials of '{file}' hold a constant of {found.offset:.3g} eV per atom in each "
+            f"direction{pressure}, which is no derivative of the energy ({evidence}): training "
+            "takes it off or leaves them out, as [data] virial_offset says",
+            "virial offset",
+        )
+    ]
+
+
+def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> list[Finding]:
+    """Virials that were never computed."""
+    zero = chosen[(frames.virials[chosen] == 0.0).all(axis=(1, 2))]
+    forces = [np.abs(frames.forces[frames.first[k] : frames.first[k + 1]]) for k in zero]
+    zero = zero[[len(f) > 1 and bool(f.max() > NO_FORCE) for f in forces]]
+    if not len(zero):
+        return []
+    return [
+        Finding(
+            f"the virial or stress of {len(zero)} of {len(chosen)} frames of '{file}' is zero in "
+            f"all components, the first of them {frames.index[zero[0]]}, and their forces are not: "
+            "it was not computed; expected it, or none",
+            "stress",
+        )
+    ]
 
 
 def _values(steps: Steps) -> tuple[np.ndarray, ...]:
@@ -310,7 +363,7 @@ def _of_volumes(frames: Frames) -> list[Finding]:
     if not low < modulus < high:
         return [
             Finding(
-                f"pressures and volumes mean a bulk modulus of {modulus * 160.2:.3g} GPa: the unit "
+                f"pressures and volumes mean a bulk modulus of {modulus * GPA:.3g} GPa: the unit "
                 "of the virial or stress is wrong; expected eV, or eV/angstrom^3",
                 "stress",
             )

@@ -4,7 +4,9 @@ A frame begins with the line `96 atoms, Iteration (fs) = ..., Etot,Ep,Ek (eV) = 
 holds blocks that follow a line with their name, and ends with a line of dashes:
 
 - `Lattice vector (Angstrom)`: three lines of a cell vector, each perhaps with `stress (eV): xx xy
-  xz`, which is the virial, positive when compressed
+  xz`, which is dE/dstrain, the negative of the virial: of an isolated molecule the frames have
+  -sum x_i (x) F_i. Its diagonal may hold a constant beside that, which is no derivative of the
+  energy
 - `Position (normalized)`: atomic number and fractional coordinates of each atom, perhaps followed
   by three numbers that say what may move
 - `Force (eV/Angstrom)`: atomic number and dE/dx of each atom, so that forces are its negative
@@ -125,7 +127,7 @@ def _require_one_frame(lines: list[str], where: str, first: int) -> int:
     header = HEADER.match(lines[0])
     if header is None:
         raise Failure(
-            f"{where} begins with '{lines[0].strip()[:60]}', expected a line like "
+            f"{where}, line {first}, begins with '{lines[0].strip()[:60]}', expected a line like "
             "'96 atoms, Iteration (fs) = ..., Etot,Ep,Ek (eV) = ...' of PWmat"
         )
     text = "".join(lines)
@@ -219,11 +221,11 @@ def _lattice(rows: list[str], where: str) -> tuple[np.ndarray, np.ndarray | None
             "expected three lines of three numbers, each with 'stress (eV):' and three more or "
             "none of them"
         )
-    cell, *virial = (
+    cell, *stress = (
         _numbers((word for part in column if part for word in part.groups()), where).reshape(3, 3)
         for column in zip(*parts, strict=True)
     )
-    return cell, virial[0] if virial else None
+    return cell, -stress[0] if stress else None
 
 
 def _rows(rows: list[str], natoms: int, name: str, where: str) -> tuple[np.ndarray, np.ndarray]:
