@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -513,3 +514,29 @@ def test_ranks_of_a_launcher_give_the_same_file(data: Path, tmp_path: Path) -> N
         assert done.stdout.count("ended by") == 1
         found.append(parameters_of(folder / "last.pt"))
     assert np.array_equal(*found)
+
+
+def test_a_full_disk_is_one_error_and_the_checkpoint_stays(data: Path, tmp_path: Path) -> None:
+    """No file may be larger than 16 kB here, as where a disk is full."""
+    resource = pytest.importorskip("resource")
+    folder = tmp_path / "run"
+    command.train(
+        None,
+        {"data": [data], "elements": ELEMENTS, "output": folder,
+         "settings": [*SMALL, "run.epochs=1"]},
+        command.Options(),
+    )  # fmt: skip
+    before = {path.name: path.read_bytes() for path in folder.glob("*.[np]*")}
+    assert {"best.pt", "last.pt", "checkpoint-000001.npz"} <= before.keys()
+    resumed = [sys.executable, "-m", "pwmlff", "train", str(folder / "run.toml"), "--resume"]
+    done = subprocess.run(
+        [*resumed, "--set", "run.epochs=2"],
+        check=False,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14)),
+    )
+    assert done.returncode == 2 and done.stderr.count("error: ") == 1
+    assert re.search(r"cannot write the temporary file '.*': File too large; .*TMPDIR", done.stderr)
+    after = {path.name: path.read_bytes() for path in folder.glob("*.[np]*")}
+    assert after == before
