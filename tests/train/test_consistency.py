@@ -100,11 +100,16 @@ def test_one_odd_frame_is_named(still):
 
 @pytest.mark.parametrize(
     "factor, expected",
-    [(-1.0, "sign of the virial or stress"), (160.21766, "perhaps GPa for eV/angstrom^3")],
+    [(-1.0, "sign of the virial"), (160.21766, "perhaps GPa for eV/angstrom^3")],
 )
 def test_wrong_stress_along_a_trajectory(strained, factor, expected):
     (text,) = texts(replace(strained, virials=factor * strained.virials))
     assert expected in text
+
+
+def test_a_constant_along_a_trajectory_is_none_of_the_unit(strained):
+    frames = replace(strained, virials=strained.virials + 32 * 9.0 * np.eye(3))
+    assert [finding.kind for finding in consistency.findings(frames)] == ["virial offset"]
 
 
 def test_the_sign_of_the_stress_by_volumes(frames_in):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,14 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from ase.build import bulk
+from ase.calculators.emt import EMT
 from ase.io import read, write
 from ase.neighborlist import neighbor_list
 
-from labelled_structures import labelled, trajectory
+from labelled_structures import labelled, movement, trajectory
 from pwmlff import reference
 from pwmlff.engine import choose
 from pwmlff.report import Failure
-from pwmlff.train import cache, comm, command, config, loop, potential
+from pwmlff.train import cache, comm, command, config, loop, potential, readers
 from pwmlff.train.learners import ByAdam, ByKalman, schedule_of, weights_of
 from systems import SYSTEMS
 from thread_ranks import on_ranks
@@ -98,6 +101,83 @@ def test_ranks_threads_and_pauses_change_no_bit(way: str, data: Path, tmp_path: 
         for found in after:
             same(found)
     same(steps(comm.Serial(), tmp_path / "threads", 4, False, threads=2))
+
+
+@pytest.fixture(scope="module")
+def movement_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Strained copper of ase's effective medium potential, with 8 eV per atom beside its stress."""
+    rng, text = np.random.default_rng(0), ""
+    for _ in range(12):
+        atoms = bulk("Cu", cubic=True).repeat((2, 2, 1))
+        change = rng.normal(0.0, 0.02, (3, 3))
+        atoms.set_cell(atoms.cell @ (np.eye(3) + (change + change.T) / 2.0), scale_atoms=True)
+        atoms.positions += rng.normal(0.0, 0.08, atoms.positions.shape)
+        atoms.calc = EMT()
+        text += movement(atoms, constant=8.0)
+    path = tmp_path_factory.mktemp("movement") / "MOVEMENT"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["auto", "none", "fit", "leave-out"])
+def test_a_constant_beside_the_stress_is_taken_off(
+    mode: str, movement_file: Path, tmp_path: Path
+) -> None:
+    """The virials that are learned from are EMT's, on all ranks, also after a pause."""
+    truth = readers.read(movement_file).virials + 8.0 * 16 * np.eye(3)
+    settings = ["run.epochs=100", f"data.virial_offset={mode}", "data.valid_fraction=0.25"]
+    asked = config.from_command(
+        data=[movement_file], elements="Cu", output=tmp_path, settings=[*SMALL, *settings]
+    )
+
+    def learned(ranks: comm.Communicator, folder: Path, n: int, resume: bool = False):
+        _, learner, valid, offsets = command._learner(asked, ranks)
+        one = loop.Training(asked, learner, valid, ranks, folder, lambda *_: None, offsets=offsets)
+        assert one.resume() is resume
+        for _ in range(n):
+            one.step()
+            one.validate(None, None)
+        one.save()
+        return learner.parameters, dict(offsets.values), learner.frames, valid.frames
+
+    parameters, values, *parts = learned(comm.Serial(), tmp_path / "whole", 4)
+    for frames in parts:
+        expected = truth[frames.index]
+        if mode == "leave-out":
+            assert np.isnan(frames.virials).all()
+        elif mode == "none":
+            np.testing.assert_allclose(frames.virials, expected - 8.0 * 16 * np.eye(3), atol=1e-9)
+        else:
+            off = (frames.virials - expected) / 16
+            assert np.abs(off).max() < 1.0  # as far as a model of four steps can tell
+            np.testing.assert_allclose(off, off[0, 0, 0] * np.eye(3)[None].repeat(len(off), 0))
+            assert off[0, 0, 0] == pytest.approx(-8.0 - values[str(movement_file)])
+    assert len(values) == (mode in ("auto", "fit"))
+    if mode == "auto":
+        for size in (2, 1):
+            folder = tmp_path / str(size)
+            on_ranks(size, lambda rank, folder=folder: learned(rank, folder, 2))
+            for after in on_ranks(2, lambda rank, folder=folder: learned(rank, folder, 2, True)):
+                assert np.array_equal(after[0], parameters) and after[1] == values
+
+
+def test_the_constant_is_learned_along(movement_file: Path, tmp_path: Path) -> None:
+    """From a wrong start, energies and forces of a model bring it to what EMT's stress has."""
+    asked = config.from_command(
+        data=[movement_file],
+        elements="Cu",
+        output=tmp_path,
+        settings=[*SMALL, "run.epochs=160", "loss.energy=[50, 50]", "data.valid_fraction=0",
+                  "optimizer.learning_rate=0.01", "optimizer.ema=0"],
+    )  # fmt: skip
+    _, learner, valid, offsets = command._learner(asked, comm.Serial())
+    (source,) = offsets.values
+    offsets.put({source: -6.5})
+    one = loop.Training(
+        asked, learner, valid, comm.Serial(), tmp_path, lambda *_: None, offsets=offsets
+    )
+    one.run(None, None)
+    assert offsets.values[source] == pytest.approx(-8.0, abs=0.15)
 
 
 def test_noises_of_the_filter(data: Path, tmp_path: Path) -> None:
@@ -434,3 +514,29 @@ def test_ranks_of_a_launcher_give_the_same_file(data: Path, tmp_path: Path) -> N
         assert done.stdout.count("ended by") == 1
         found.append(parameters_of(folder / "last.pt"))
     assert np.array_equal(*found)
+
+
+def test_a_full_disk_is_one_error_and_the_checkpoint_stays(data: Path, tmp_path: Path) -> None:
+    """No file may be larger than 16 kB here, as where a disk is full."""
+    resource = pytest.importorskip("resource")
+    folder = tmp_path / "run"
+    command.train(
+        None,
+        {"data": [data], "elements": ELEMENTS, "output": folder,
+         "settings": [*SMALL, "run.epochs=1"]},
+        command.Options(),
+    )  # fmt: skip
+    before = {path.name: path.read_bytes() for path in folder.glob("*.[np]*")}
+    assert {"best.pt", "last.pt", "checkpoint-000001.npz"} <= before.keys()
+    resumed = [sys.executable, "-m", "pwmlff", "train", str(folder / "run.toml"), "--resume"]
+    done = subprocess.run(
+        [*resumed, "--set", "run.epochs=2"],
+        check=False,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14)),
+    )
+    assert done.returncode == 2 and done.stderr.count("error: ") == 1
+    assert re.search(r"cannot write the temporary file '.*': File too large; .*TMPDIR", done.stderr)
+    after = {path.name: path.read_bytes() for path in folder.glob("*.[np]*")}
+    assert after == before

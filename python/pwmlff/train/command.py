@@ -25,7 +25,19 @@ from rich.text import Text
 
 from pwmlff import files, interpreter, picture
 from pwmlff.report import Failure, console
-from pwmlff.train import cache, card, charts, comm, errors, kalman, loop, potential, record
+from pwmlff.train import (
+    cache,
+    card,
+    charts,
+    comm,
+    errors,
+    kalman,
+    loop,
+    offsets,
+    potential,
+    readers,
+    record,
+)
 from pwmlff.train.config import Config, from_command
 from pwmlff.train.edge import EdgeTrainee, load_module
 from pwmlff.train.frames import Frames
@@ -39,6 +51,7 @@ from pwmlff.train.learners import (
 )
 from pwmlff.train.loop import BEST, Dataset, Training
 from pwmlff.train.neighbors import available
+from pwmlff.train.offsets import Offsets
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +206,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
     folder = Path(config.output.folder)
     if not options.dry_run:
         comm.agreed(ranks, lambda: _claim(folder, options) if ranks.rank == 0 else None)
-    config, learner, valid = _learner(config, ranks)
+    config, learner, valid, constants = _learner(config, ranks)
     if options.dry_run:
         return TrainReport([], _plan(config, learner, valid, ranks), config.model.units)
 
@@ -215,7 +228,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
             files.write_whole(path, first.read_bytes())
 
     with _stopping() as asked:
-        training = Training(config, learner, valid, ranks, folder, keep, asked)
+        training = Training(config, learner, valid, ranks, folder, keep, asked, constants)
         resumed = training.resume() if options.resume else False
         if ranks.rank == 0 and options.resume:
             log.info(
@@ -241,6 +254,8 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
         shown = record.Display(config.model.units) if own else None
         with logged or nullcontext(), shown or nullcontext():
             outcome = training.run(logged, shown)
+    for source, value in constants.values.items():
+        log.info("the virials of '%s' had %.4g eV per atom too much in the end", source, value)
     if logged is None:  # on all ranks but the first
         return TrainReport([], {})
     try:
@@ -303,8 +318,11 @@ def _stopping() -> Iterator[Callable[[], bool]]:
 
 def _labelled(
     config: Config, elements: Sequence[int], cutoff: float, ranks: comm.Communicator
-) -> tuple[Dataset, Dataset | None]:
-    """Frames to learn from and to validate with; one rank of a node reads, the others follow."""
+) -> tuple[Dataset, Dataset | None, Offsets]:
+    """Frames to learn from and to validate with, and what is taken off their virials.
+
+    One rank of a node reads, the others follow.
+    """
     data = config.data
 
     def read() -> list[Dataset]:
@@ -333,10 +351,41 @@ def _labelled(
         if count:
             valid = _chosen(learned, np.sort(order[:count]))
             learned = _chosen(learned, np.sort(order[count:]))
+    learned, valid, offsets = _corrected(config, learned, valid, ranks)
     for part, name in ((learned, "train"), (valid, "valid")):
         if part is not None:
             _shared(partial(_require_labels, part.frames, name, config))
-    return learned, valid
+    return learned, valid, offsets
+
+
+def _corrected(
+    config: Config, learned: Dataset, valid: Dataset | None, ranks: comm.Communicator
+) -> tuple[Dataset, Dataset | None, Offsets]:
+    """The same with virials that belong to the energy, as far as that is asked for."""
+    data = config.data
+    parts = [part.frames for part in (learned, valid) if part is not None]
+
+    def decided() -> tuple[dict[str, float], list[str]]:
+        suspects = [
+            name
+            for name in {name for part in parts for name in part.files}
+            if data.virial_offset == "auto"
+            and readers.reader_of(Path(name), data.format or None) == "movement"
+        ]
+        return offsets.decide(parts, data.virial_offset, suspects)
+
+    wanted = max(config.loss.virial) > 0.0
+    found = comm.agreed(ranks, lambda: decided() if wanted and ranks.rank == 0 else ({}, []))
+    start, left_out = ranks.broadcast(found)  # of one rank: others may round otherwise
+    constants = Offsets(start)
+
+    def corrected(part: Dataset) -> Dataset:
+        frames = part.frames
+        if left_out:
+            frames = offsets.without_virials(frames, left_out)
+        return Dataset(constants.taken_off(frames) if start else frames, part.edges)
+
+    return corrected(learned), corrected(valid) if valid else None, constants
 
 
 def _chosen(dataset: Dataset, frames: np.ndarray) -> Dataset:
@@ -372,15 +421,17 @@ def _threads(config: Config, ranks: comm.Communicator) -> int:
     return config.run.threads or max(1, available() // ranks.local_size)
 
 
-def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner, Dataset | None]:
-    """The configuration with the units of the model; that in training; what validates."""
+def _learner(
+    config: Config, ranks: comm.Communicator
+) -> tuple[Config, Learner, Dataset | None, Offsets]:
+    """The configuration with the units of the model; that in training; what validates; offsets."""
     settings = config.model
     if settings.module:
         module, info = comm.agreed(
             ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
         )
         config = replace(config, model=replace(settings, units=info.units))
-        learned, valid = _labelled(config, info.atom_type, info.cutoff, ranks)
+        learned, valid, constants = _labelled(config, info.atom_type, info.cutoff, ranks)
         trainee = _shared(
             lambda: EdgeTrainee(
                 module,
@@ -396,15 +447,15 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
         )
         if settings.finetune:
             comm.agreed(ranks, lambda: trainee.start_from(settings.finetune))
-        return config, EdgeByAdam(trainee, config), valid
+        return config, EdgeByAdam(trainee, config), valid, constants
     if settings.finetune:
         model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
         _shared(lambda: _require_same_elements(config, model.atom_type))
         config = replace(config, model=replace(settings, units=model.units))
-        learned, valid = _labelled(config, model.atom_type, model.Rmax, ranks)
+        learned, valid, constants = _labelled(config, model.atom_type, model.Rmax, ranks)
     else:
         elements = [atomic_numbers[symbol] for symbol in settings.elements]
-        learned, valid = _labelled(config, elements, settings.rmax, ranks)
+        learned, valid, constants = _labelled(config, elements, settings.rmax, ranks)
         model = comm.agreed(
             ranks,
             lambda: potential.new(
@@ -431,7 +482,7 @@ def _learner(config: Config, ranks: comm.Communicator) -> tuple[Config, Learner,
     if valid is not None:
         _shared(lambda: potential.require_slots(model, valid.frames, valid.edges))
     way = ByKalman if config.optimizer.name == "kalman" else ByAdam
-    return config, _shared(lambda: way(trained, config, ranks)), valid
+    return config, _shared(lambda: way(trained, config, ranks)), valid, constants
 
 
 def _shared(work: Callable[[], Result]) -> Result:

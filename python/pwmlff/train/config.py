@@ -88,6 +88,14 @@ class Data:
     group_weights: dict[str, float] = _key(
         {}, "weights of groups of frames in the loss, by name; 1 where not named", least=0.0
     )
+    virial_offset: str = _key(
+        "auto",
+        "a constant of a source on the diagonal of its virials that is no derivative of the "
+        "energy: `fit` takes it off and learns it along, for each source; `leave-out` leaves the "
+        "virials of sources with one out; `none` looks for none; `auto` looks at MOVEMENT alone, "
+        "fits it where there is one, and leaves virials out whose sign or unit is wrong",
+        choices=("auto", "none", "fit", "leave-out"),
+    )
     seed: int = _key(1, "of the choice of frames that validate", least=0)
 
 

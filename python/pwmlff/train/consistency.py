@@ -85,9 +85,10 @@ def findings(frames: Frames) -> list[Finding]:
                 *(np.concatenate(arrays) for arrays in zip(*map(_values, parts), strict=True))
             )
             of_forces, of_stress = _of_forces(frames, steps, name), _of_strain(steps, name)
-        if not any(finding.frame is None for finding in of_forces) and not of_stress:
+        if not any(finding.frame is None for finding in of_forces):
             judged = virials.judge(frames, chosen)
-            if judged is not None and judged.told:
+            # Energies along strains are closer, but what a constant does to them is no factor.
+            if judged is not None and judged.told and (not of_stress or judged.apart):
                 of_stress = _of_law(judged, name)
         zeros = _of_zeros(frames, chosen, name)
         told |= of_stress is not None or bool(zeros)

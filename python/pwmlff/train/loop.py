@@ -22,6 +22,7 @@ from pwmlff.train.config import Config
 from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.learners import Learner
 from pwmlff.train.neighbors import Edges
+from pwmlff.train.offsets import Offsets
 from pwmlff.train.record import Display, Record, Row
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class Training:
         folder: for checkpoints.
         keep: writes model files.
         asked: whether somebody has asked this rank to stop; rank 0 is listened to.
+        offsets: of the virials of the frames, which validations move; None for none.
     """
 
     def __init__(
@@ -92,17 +94,18 @@ class Training:
         folder: Path,
         keep: Keep,
         asked: Callable[[], bool] = lambda: False,
+        offsets: Offsets | None = None,
     ) -> None:
         self.config, self.learner, self.valid = config, learner, valid
         self.ranks, self.folder, self.keep, self.asked = ranks, folder, keep, asked
+        self.offsets = offsets or Offsets({})
         self.progress = Progress()
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its frames
         nframes = len(learner.frames)
         self.batches = -(-nframes // config.run.batch)
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
         self.sample = np.sort(chosen)
-        edges = select_edges(learner.edges, learner.frames, self.sample)
-        self.sampled = Dataset(learner.frames.select(self.sample), edges)
+        self._edges_of_sample = select_edges(learner.edges, learner.frames, self.sample)
 
     # ---- where it is
 
@@ -126,6 +129,11 @@ class Training:
             self._order = epoch, rng.permutation(len(self.learner.frames))
         size = self.config.run.batch
         return self._order[1][place * size : (place + 1) * size]
+
+    @property
+    def sampled(self) -> Dataset:
+        """Some frames that are learned from, with the labels that they have now."""
+        return Dataset(self.learner.frames.select(self.sample), self._edges_of_sample)
 
     # ---- what it does
 
@@ -202,13 +210,17 @@ class Training:
         comm.same_everywhere(self.ranks, self.learner.parameters)
         began = time.monotonic()
         valid = train = forces = None
-        if self.ranks.rank == 0:
-            found = self.learner.evaluate(self.sampled.frames, self.sampled.edges)
-            train = errors.compute(self.sampled.frames, *found, config.model.units)
-            forces = found[1]
+        parts = [self.sampled, *([self.valid] if self.valid else [])]
+        found = [self.learner.evaluate(p.frames, p.edges) for p in parts if self.ranks.rank == 0]
+        if self.offsets.values:
+            given = ((p.frames, f[2]) for p, f in zip(parts, found, strict=False))
+            self.offsets.put(self.ranks.broadcast(self.offsets.moved(given)))
+        if found:
+            units = config.model.units
+            train = errors.compute(self.sampled.frames, *found[0], units)
+            forces = found[0][1]
             if self.valid is not None:
-                found = self.learner.evaluate(self.valid.frames, self.valid.edges)
-                valid = errors.compute(self.valid.frames, *found, config.model.units)
+                valid = errors.compute(self.valid.frames, *found[1], units)
         self.learner.refine(self.sample, forces)
         judged = valid or train
         rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
@@ -278,6 +290,7 @@ class Training:
             "model": self._identity(),
             "data": self.learner.frames.fingerprint,
             "valid": self._validates(),
+            "virial_offsets": list(self.offsets.values.values()),
         }
         checkpoint.save(self.folder, self.progress.step, self.learner.state(), meta, self.ranks)
 
@@ -308,6 +321,11 @@ class Training:
                 meta.get("valid", self._validates()),
                 self._validates(),
             ),
+            (
+                "offsets of virials, of sources",
+                len(meta.setdefault("virial_offsets", [])),
+                len(self.offsets.values),
+            ),
         ):
             if there != here:
                 raise comm.SharedFailure(
@@ -316,6 +334,7 @@ class Training:
                     "it), choose another folder (-o), or start from its best.pt with --finetune"
                 )
         self.learner.restore(saved.arrays)
+        self.offsets.put(dict(zip(self.offsets.values, meta["virial_offsets"], strict=True)))
         self.progress = Progress(**saved.meta["progress"])
         return True
 

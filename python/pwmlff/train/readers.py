@@ -69,8 +69,7 @@ def read(
     with one_warning_for_all():
         for spec in specs:
             path, wanted = split(fspath(spec))
-            kind = format or guess(path)
-            kind = REPLACED.get(kind.removeprefix(DPDATA), kind)
+            kind = reader_of(path, format)
             for source in deepmd.systems(path) if kind == "deepmd" else [path]:
                 structures = _taken(_frames(source, kind), wanted, fspath(spec))
                 name = source.name if kind == "deepmd" else source.stem
@@ -110,6 +109,12 @@ def split(spec: str) -> tuple[Path, slice | int]:
     if path.is_file() and path.stat().st_size == 0:
         raise Failure(f"'{name}' is empty, expected labelled structures")
     return path, wanted
+
+
+def reader_of(path: Path, format: str | None = None) -> str:
+    """The format of a file that is read, where this project has one of its own in its place."""
+    kind = format or guess(path)
+    return REPLACED.get(kind.removeprefix(DPDATA), kind)
 
 
 def guess(path: Path) -> str:

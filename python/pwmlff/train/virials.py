@@ -83,9 +83,14 @@ class Judgement:
         return self.told and 1.0 / self.tolerance < self.slope < self.tolerance
 
     @property
+    def apart(self) -> bool:
+        """Whether the means differ by more than the law may be wrong."""
+        return abs(self.offset) > self.doubt
+
+    @property
     def shifted(self) -> bool:
-        """Whether there is an offset."""
-        return self.fits and abs(self.offset) > self.doubt
+        """Whether there is an offset, and nothing else wrong."""
+        return self.fits and self.apart
 
 
 def judge(frames: Frames, chosen: np.ndarray) -> Judgement | None:
