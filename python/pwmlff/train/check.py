@@ -18,6 +18,7 @@ from pwmlff import picture
 from pwmlff.report import Failure
 from pwmlff.train import consistency, neighbors, readers
 from pwmlff.train.frames import Frames
+from pwmlff.train.labels import collected_warnings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,6 +48,7 @@ class Options:
     cutoff: float = CUTOFF
     closest: float = neighbors.CLOSEST
     plot: Path | None = None
+    energy: str = readers.FREE  # which one of two
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,10 @@ def check(options: Options) -> CheckReport:
     if not 0.0 < options.cutoff < np.inf:
         raise Failure(f"--cutoff is {options.cutoff:g}, expected a positive number")
     allowed = set(_known(options.elements))
-    frames = readers.read(list(options.files), options.format)
-    problems = _labels(frames)
+    with collected_warnings() as texts:
+        frames = readers.read(list(options.files), options.format, None, options.energy)
+    problems = [Problem("ambiguous labels", text) for text in texts]
+    problems += _labels(frames)
     survey = _survey(frames, options, allowed, problems)
     problems += _duplicates(frames, survey)
     problems += _outliers(frames)

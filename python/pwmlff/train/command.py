@@ -315,6 +315,7 @@ def _labelled(
                     elements=elements,
                     cutoff=cutoff,
                     format=data.format or None,
+                    energy=data.energy,
                     cache=None if data.cache == "none" else data.cache,
                     threads=_threads(config, ranks),
                 )

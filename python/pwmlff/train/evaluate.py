@@ -23,7 +23,7 @@ from rich.text import Text
 from pwmlff import model_file, picture
 from pwmlff.engine import Engine, choose
 from pwmlff.report import Failure, console
-from pwmlff.train import charts, edge, neighbors
+from pwmlff.train import charts, edge, neighbors, readers
 from pwmlff.train.errors import (
     UNITS,
     Errors,
@@ -49,6 +49,7 @@ class Options:
     plot: Path | None = None
     worst: int = 5  # frames and atoms to list
     threads: int | None = None  # as many as there are cores when None
+    energy: str = readers.FREE  # of the data, where there are two
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def test(options: Options) -> TestReport:
     plot = picture.destination(options.plot) if options.plot else None
     info = model_file.describe_unopened(options.model)
     elements = info.numbers_of(options.elements)
-    frames = read(options.data, options.format)
+    frames = read(options.data, options.format, None, options.energy)
     _require_labels(frames)
     _require_elements(frames, elements, info)
     threads = options.threads or neighbors.available()
