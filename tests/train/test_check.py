@@ -10,7 +10,7 @@ from ase import Atoms
 from ase.io import write
 from typer.testing import CliRunner
 
-from labelled_structures import labelled, trajectory
+from labelled_structures import crystal, labelled, trajectory
 from pwmlff.cli import app
 from pwmlff.train import check
 
@@ -125,6 +125,58 @@ def test_duplicates_in_any_frame_of_reference(tmp_path, report):
     assert code == 1
 
 
+def test_duplicates_at_the_digits_of_files(tmp_path, report):
+    """In whatever format: six decimals, ten, single precision, fractions of the cell."""
+    structures = trajectory(6, step=0.002)  # frames that nearly are the same
+    write(tmp_path / "whole.xyz", structures[:4])
+    few = [a.copy() for a in structures[2:5]]
+    for atoms in few:
+        atoms.positions = atoms.positions.round(5)
+        atoms.set_cell(np.round(atoms.cell, 5))
+    write(tmp_path / "few.xyz", [labelled(a) for a in few])
+    system = tmp_path / "single" / "set.000"
+    system.mkdir(parents=True)
+    atoms = structures[5]
+    system.with_name("type.raw").write_text("\n".join(map(str, atoms.numbers // 11)))
+    system.with_name("type_map.raw").write_text("Ne\nAr\n")
+    np.save(system / "coord.npy", np.float32([atoms.positions.ravel()]))
+    np.save(system / "box.npy", np.float32([np.ravel(atoms.cell)]))
+    np.save(system / "energy.npy", np.float32([atoms.get_potential_energy()]))
+    fractions = atoms.get_scaled_positions(wrap=False)
+    for decimals, name in ((10, "fractions"), (16, "all")):
+        lines = [
+            f"{z} {' '.join(f'{x:.{decimals}f}' for x in row)} 1 1 1"
+            for z, row in zip(atoms.numbers, fractions, strict=True)
+        ]
+        energy = atoms.get_potential_energy()
+        (tmp_path / name).write_text(
+            f"32 atoms, Iteration (fs) = 0.0, Etot,Ep,Ek (eV) = {energy} {energy} 0.0\n"
+            "Lattice vector (Angstrom)\n"
+            + "".join(" ".join(f"{x:.12f}" for x in row) + "\n" for row in atoms.cell)
+            + "Position (normalized)\n"
+            + "\n".join([*lines, 50 * "-", ""])
+        )
+    _, data = report("whole.xyz", "few.xyz", "single", "fractions", "all")
+    assert problems(data, "duplicate") == [
+        ("few.xyz", 0), ("few.xyz", 1), ("fractions", 0), ("all", 0),
+    ]  # fmt: skip
+
+
+def test_what_is_no_duplicate(tmp_path, report):
+    """One atom a little off its place, either way, and pairs that are farther than the cutoff."""
+    displaced = []
+    for k, move in ((3, 0.001), (3, 0.002), (4, 0.001)):
+        atoms = crystal()
+        atoms.positions[k, 1] += move
+        displaced.append(labelled(atoms))
+    boxes = [Atoms("Ar2", [[0, 0, 0], [0, 0, d]], cell=[99] * 3) for d in (7.0, 7.5, 8.0)]
+    pairs = [labelled(atoms) for atoms in boxes]
+    write(tmp_path / "displaced.xyz", displaced)
+    write(tmp_path / "pairs.xyz", pairs)
+    _, data = report("displaced.xyz", "pairs.xyz")
+    assert problems(data, "duplicate") == []
+
+
 def test_outliers(tmp_path, report):
     rng = np.random.default_rng(0)
     structures = trajectory(30, step=0.1)
@@ -192,5 +244,30 @@ def test_all_problems_are_in_json_but_the_table_is_short(tmp_path, run, report):
     _, data = report("a.xyz")
     assert len(problems(data, "no labels")) == 30
     _, output, _ = run("a.xyz")
-    assert output.count("neither energy nor forces") == check.SHOWN
-    assert "20 more of 'no labels'" in output
+    assert "frames 0-29 of 'a.xyz' have neither energy nor forces" in output
+
+
+def test_frames_with_one_problem_are_one_line(tmp_path, run):
+    structures = trajectory(30)
+    for k in (3, 4, 5, 9):
+        structures[k].calc.results["forces"][k] = np.nan
+    for k in range(10, 30):
+        structures[k].calc.results["energy"] = (np.inf, -np.inf)[k % 2]
+    write(tmp_path / "a.xyz", structures)
+    _, output, _ = run("a.xyz")
+    lines = [line for line in output.splitlines() if line.startswith("error:")]
+    assert len(lines) == 2
+    assert lines[0].startswith("error: frames 3-5, 9 of 'a.xyz': frame 3 of 'a.xyz': the force of")
+    assert lines[1].startswith("error: frames 10-29 of 'a.xyz': frame 10 of 'a.xyz': energy")
+
+
+def test_each_file_has_lines_of_its_own(tmp_path, run):
+    names = [f"{k}.xyz" for k in range(check.SHOWN + 5)]
+    for name in names:
+        structures = trajectory(2)
+        for atoms in structures:
+            atoms.calc.results.clear()
+        write(tmp_path / name, structures)
+    _, output, _ = run(*names)
+    assert output.count("have neither energy nor forces") == check.SHOWN
+    assert "5 more of 'no labels'" in output

@@ -25,10 +25,22 @@ from rich.text import Text
 
 from pwmlff import files, interpreter, picture
 from pwmlff.report import Failure, console
-from pwmlff.train import cache, card, charts, comm, errors, kalman, loop, potential, record
+from pwmlff.train import (
+    cache,
+    card,
+    charts,
+    comm,
+    duplicates,
+    errors,
+    kalman,
+    loop,
+    potential,
+    record,
+    split,
+)  # fmt: skip
 from pwmlff.train.config import Config, from_command
 from pwmlff.train.edge import EdgeTrainee, load_module
-from pwmlff.train.frames import Frames
+from pwmlff.train.frames import Frames, named
 from pwmlff.train.learners import (
     ByAdam,
     ByKalman,
@@ -328,16 +340,34 @@ def _labelled(
     found = comm.agreed(ranks, lambda: found or read())
     learned, valid = found[0], found[1] if len(found) > 1 else None
     if data.valid_fraction > 0.0:
-        n = len(learned.frames)
-        order = np.random.default_rng((data.seed, 2)).permutation(n)
-        count = min(n - 1, max(1, round(data.valid_fraction * n))) if n > 1 else 0
-        if count:
-            valid = _chosen(learned, np.sort(order[:count]))
-            learned = _chosen(learned, np.sort(order[count:]))
+        numbers = duplicates.atom_numbers(learned.frames, learned.edges)
+        same = duplicates.first_of_each(learned.frames, numbers)
+        chosen = split.validating(learned.frames, same, data.valid_fraction, data.seed)
+        if chosen.any():
+            valid = _chosen(learned, np.flatnonzero(chosen))
+            learned = _chosen(learned, np.flatnonzero(~chosen))
+    elif valid is not None:
+        _warn_of_both(learned, valid)
     for part, name in ((learned, "train"), (valid, "valid")):
         if part is not None:
             _shared(partial(_require_labels, part.frames, name, config))
     return learned, valid
+
+
+def _warn_of_both(learned: Dataset, valid: Dataset) -> None:
+    """Say which structures are validated with and learned from."""
+    both = [learned, valid]
+    frames = Frames.joined(one.frames for one in both)
+    numbers = [duplicates.atom_numbers(one.frames, one.edges) for one in both]
+    first = duplicates.first_of_each(frames, np.concatenate(numbers))
+    n = len(learned.frames)
+    known = np.flatnonzero(first[n:] < n)
+    if len(known):
+        log.warning(
+            "%d of the %d frames of [data] valid are in [data] train, too: %s; their errors say "
+            "nothing of frames that are not learned from; leave them out of one of the two",
+            *(len(known), len(valid.frames), named(valid.frames, known)),
+        )
 
 
 def _chosen(dataset: Dataset, frames: np.ndarray) -> Dataset:
