@@ -513,6 +513,10 @@ def train(
         typer.Option(help="Structures to validate with; a tenth of the others; repeatable."),
     ] = None,
     energy: Annotated[str, typer.Option(help="free or zero, as for data check; free.")] = "",
+    shift_sources: Annotated[
+        bool,
+        typer.Option("--shift-sources", help="Give the energies of all files one zero."),
+    ] = False,
     elements: Annotated[str, typer.Option(help="Elements of the model, like 'Hf O'.")] = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the results.")
@@ -552,6 +556,7 @@ def train(
         "data": data or [],
         "valid": valid or [],
         "energy": energy,
+        "shift_sources": shift_sources,
         "elements": elements,
         "output": output,
         "max_time": max_time,

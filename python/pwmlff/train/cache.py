@@ -34,7 +34,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff.report import Failure
-from pwmlff.train import consistency, neighbors, readers
+from pwmlff.train import consistency, neighbors, readers, sources
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.frames import Frames
 from pwmlff.train.labels import collected_warnings
@@ -79,8 +79,8 @@ def load(
 ) -> tuple[Frames, Edges]:
     """Read training data and find all neighbors, or take both from the cache.
 
-    What is odd about labels, and what :mod:`pwmlff.train.consistency` finds, is logged as warnings,
-    one line each, either way.
+    What is odd about labels, and what :mod:`pwmlff.train.consistency` and
+    :mod:`pwmlff.train.sources` find, is logged as warnings, one line each, either way.
 
     Args:
         files, format, group_by, energy: as :func:`pwmlff.train.readers.read` takes them.
@@ -122,6 +122,8 @@ def load(
     edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
     found = [(True, text) for text in texts]
     found += [(f.warning, f.text) for f in consistency.findings(frames)]
+    offsets = sources.offsets(frames, sources.describe(frames, edges))
+    found += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
     for array in (*_arrays(frames).values(), *_arrays(edges).values()):
         array.flags.writeable = False
     if entry is not None:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pwmlff import picture
 from pwmlff.report import Failure
-from pwmlff.train import consistency, duplicates, neighbors, readers
+from pwmlff.train import consistency, duplicates, neighbors, readers, sources
 from pwmlff.train.frames import Frames, ranges, rows_of
 from pwmlff.train.labels import collected_warnings
 
@@ -33,7 +33,7 @@ OUTLIER, USUAL = 8.0, 10
 #: What must be mended; the others are worth a look.
 ERRORS = (
     *("no labels", "not finite", "cannot be used", "overlapping atoms", "unknown element"),
-    *("forces", "energy", "stress", "duplicate with another energy"),
+    *("forces", "energy", "stress", "sources", "duplicate with another energy"),
 )
 #: In a text; those of what is the same kind of problem differ.
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|\bnan\b|-?\binf\b")
@@ -75,6 +75,7 @@ class Survey:
     shortest: dict[tuple[int, int], float]
     nearest: np.ndarray  # [nframes] NaN where there is no pair
     numbers: np.ndarray  # [natoms] the same for one structure in any frame of reference
+    description: sources.Description
     most: int = 0  # neighbors of one element
     usable: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # [nframes]
 
@@ -188,9 +189,12 @@ def check(options: Options) -> CheckReport:
     problems += _labels(frames)
     survey = _survey(frames, options, allowed, problems)
     problems += _duplicates(frames, survey)
-    problems += _outliers(frames)
+    usable = np.flatnonzero(survey.usable)
+    part = frames.select(usable)
+    offsets = sources.offsets(part, survey.description.select(usable))
+    problems += _outliers(sources.aligned(part, offsets)[0])
     notes = []
-    for finding in consistency.findings(frames):
+    for finding in (*consistency.findings(frames), *sources.findings(part, offsets)):
         if not finding.warning:
             notes.append(finding.text)
         elif finding.frame is None:
@@ -321,6 +325,10 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
         {(a, b): np.inf for n, a in enumerate(elements) for b in elements[n:]},
         np.full(len(frames), np.nan),
         np.full(len(frames.numbers), np.nan),
+        sources.Description(
+            np.zeros((len(frames), len(elements) ** 2, sources.POWERS)),
+            np.full(len(frames), np.nan),
+        ),
         usable=np.ones(len(frames), dtype=bool),
     )
     for k in range(len(frames)):
@@ -352,6 +360,9 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
         edges = neighbors.find_edges(part, elements, options.cutoff, closest=0.0)
         _survey_block(part, edges, block, survey)
         survey.numbers[rows_of(frames.first, block)] = duplicates.atom_numbers(part, edges)
+        described = sources.describe(part, edges)
+        survey.description.phi[block] = described.phi
+        survey.description.work[block] = described.work
     problems.extend(
         _problem(
             frames,

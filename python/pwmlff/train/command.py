@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +37,7 @@ from pwmlff.train import (
     loop,
     potential,
     record,
+    sources,
     split,
 )  # fmt: skip
 from pwmlff.train.config import Config, from_command
@@ -338,6 +340,8 @@ def _labelled(
 
     found = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
     found = comm.agreed(ranks, lambda: found or read())
+    if data.shift_sources:
+        found = _aligned(found, ranks)
     learned, valid = found[0], found[1] if len(found) > 1 else None
     if data.valid_fraction > 0.0:
         numbers = duplicates.atom_numbers(learned.frames, learned.edges)
@@ -352,6 +356,26 @@ def _labelled(
         if part is not None:
             _shared(partial(_require_labels, part.frames, name, config))
     return learned, valid
+
+
+def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Dataset]:
+    """The same with energies of one zero; the numbers are those of rank 0."""
+
+    def align() -> np.ndarray:
+        frames = Frames.joined(one.frames for one in datasets)
+        parts = [sources.describe(one.frames, one.edges) for one in datasets]
+        offsets = sources.offsets(frames, sources.Description.joined(parts))
+        result, texts = sources.aligned(frames, offsets)
+        for text in texts or ["no source has another zero of energies than those like it"]:
+            log.info("shift_sources: %s", text)
+        return result.energies
+
+    energies = ranks.broadcast(comm.agreed(ranks, lambda: align() if ranks.rank == 0 else None))
+    first = np.cumsum([0, *(len(one.frames) for one in datasets)])
+    return [
+        replace(one, frames=replace(one.frames, energies=energies[begin:end]))
+        for one, (begin, end) in zip(datasets, pairwise(first), strict=True)
+    ]
 
 
 def _warn_of_both(learned: Dataset, valid: Dataset) -> None:

@@ -84,6 +84,11 @@ class Data:
         most=0.9,
         shown="0.1, or 0 with `valid`",
     )
+    shift_sources: bool = _key(
+        False,
+        "take off what energies of atoms in files and groups have above those of the first one, as "
+        "structures tell that are alike",
+    )
     format: str = _key("", "of all files; as their names and contents say if empty")
     energy: str = _key(
         readers.FREE,
@@ -278,6 +283,7 @@ def from_command(
     data: Sequence[str | PathLike[str]] = (),
     valid: Sequence[str | PathLike[str]] = (),
     energy: str = "",
+    shift_sources: bool = False,
     elements: str = "",
     output: str | PathLike[str] | None = None,
     max_time: float | None = None,
@@ -290,8 +296,9 @@ def from_command(
     Args:
         toml: a file; nothing but defaults when None.
         settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
-        data, valid, energy, elements, output, max_time, models, finetune, module: options of the
-            command; each that is given stands above the file, and `settings` above all.
+        data, valid, energy, shift_sources, elements, output, max_time, models, finetune, module:
+            options of the command; each that is given stands above the file, and `settings` above
+            all.
 
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
@@ -302,6 +309,7 @@ def from_command(
         ("data", "train"): [fspath(name) for name in data],
         ("data", "valid"): [fspath(name) for name in valid],
         ("data", "energy"): energy,
+        ("data", "shift_sources"): shift_sources or None,
         ("model", "elements"): elements,
         ("output", "folder"): "" if output is None else fspath(output),
         ("run", "max_time"): max_time,
