@@ -217,8 +217,13 @@ def compare(
 
 @app.command()
 def test(
-    model: Annotated[Path, typer.Argument(help="TorchScript model file.")],
-    data: Annotated[list[str], typer.Argument(help="Files with labels; FILE@0:5 for five frames.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL... DATA...",
+            help="TorchScript model files, and files with labels; FILE@0:5 for five frames.",
+        ),
+    ],
     format: Annotated[str | None, typer.Option(help="Format of the files; as they look.")] = None,
     elements: Annotated[
         str, typer.Option(help="Elements that take part, like 'Hf O'; all of the model's.")
@@ -231,18 +236,23 @@ def test(
     energy: Energy = "free",
     json: Json = False,
 ) -> None:
-    """Tell the errors of a model on labelled structures.
+    """Tell the errors of models on labelled structures.
 
-    RMSE and MAE of energy, force and virial, by element, group and magnitude of the force, and
-    where the largest are.
+    RMSE and MAE of energy, force and virial, also after a constant for each element is taken off
+    the energies, by element, group and magnitude of the force, and where the largest are. Of
+    several models, each and the mean of their predictions.
 
     Example: pwmlff test model.pt valid.extxyz --plot parity.png
     """
     from pwmlff.train import evaluate as work  # noqa: PLC0415
 
     chosen = elements.replace(",", " ").split()
-    options = work.Options(model, data, chosen, format, plot, worst, threads, energy)
-    finish(lambda: work.test(options), json)
+
+    def run() -> work.TestReport:
+        models, data = work.told_apart(words)
+        return work.test(work.Options(models, data, chosen, format, plot, worst, threads, energy))
+
+    finish(run, json)
 
 
 @app.command()

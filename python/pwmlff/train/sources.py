@@ -42,7 +42,7 @@ ALIKE = 0.02  # relative distance of nearest structures of sources that go toget
 FEWEST, MOST = 3, 200  # frames of a source that are looked at
 MOST_OF_ALL = 6000
 CANDIDATES = 4  # sources that one is compared with, the likest ones
-INSIDE = 1e-6  # how far shares of elements are from those that another source tells
+SPANNED = 1e-6  # how far shares of elements are from those that another source tells
 
 
 @dataclass(frozen=True)
@@ -301,9 +301,9 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> _Comparison | N
     if len(one) < FEWEST:
         return None
     _, singular, basis = np.linalg.svd(share[one], full_matrices=False)
-    basis = basis[singular > INSIDE * singular[0]]
-    outside = share[other] - share[other] @ basis.T @ basis
-    other = other[np.abs(outside).max(axis=1) < INSIDE]
+    basis = basis[singular > SPANNED * singular[0]]
+    beyond_span = share[other] - share[other] @ basis.T @ basis
+    other = other[np.abs(beyond_span).max(axis=1) < SPANNED]
     if len(other) < FEWEST:
         return None
     both, n = np.r_[one, other], len(one)
@@ -334,7 +334,7 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> _Comparison | N
     return _Comparison(
         energies,
         tuple(np.array(every.frames.elements)[present].tolist()),
-        bool(np.linalg.matrix_rank(share[other], tol=INSIDE) == present.sum()),
+        bool(np.linalg.matrix_rank(share[other], tol=SPANNED) == present.sum()),
         float(of_frames.mean()),
         deviation,
         distance,
