@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -271,3 +274,19 @@ def test_each_file_has_lines_of_its_own(tmp_path, run):
     _, output, _ = run(*names)
     assert output.count("have neither energy nor forces") == check.SHOWN
     assert "5 more of 'no labels'" in output
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["energies of the frame before", "two sources in one file", "an energy far off", "a liquid"],
+)
+def test_a_sample_of_wrong_and_sound_data(tmp_path, name):
+    """All of them: benchmarks/wrong_data.py."""
+    path = Path(__file__).parents[2] / "benchmarks" / "wrong_data.py"
+    spec = importlib.util.spec_from_file_location("wrong_data", path)
+    wrong_data = sys.modules["wrong_data"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(wrong_data)
+    case = {**wrong_data.WRONG, **wrong_data.SOUND}[name]
+    problems = wrong_data.problems_of(case, tmp_path)
+    assert wrong_data.found(case, problems)
+    assert {problem.kind for problem in problems} <= set(case.kinds)

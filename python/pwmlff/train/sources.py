@@ -37,6 +37,9 @@ POWERS = 4  # of distances
 #: atom and the noise of the fit, of such a work; what nearest structures may differ by.
 LEAST_WORK, SLOPE, NOISE, STEEPEST = 2.0, 7.5, 0.001, 6.0
 DEVIATIONS, LEAST = 8.0, 0.01  # an offset is beyond so many, and so many eV/atom
+#: An energy is far from what others tell where it is beyond so many medians of that; one frame of
+#: so many may be.
+ODD, MOST_ODD = 5.0, 10
 CLOSELY = 0.02  # deviation, of such a work, of an offset that is known to be none
 ALIKE = 0.02  # relative distance of nearest structures of sources that go together
 FEWEST, MOST = 3, 200  # frames of a source that are looked at
@@ -306,26 +309,28 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> _Comparison | N
     other = other[np.abs(beyond_span).max(axis=1) < SPANNED]
     if len(other) < FEWEST:
         return None
-    both, n = np.r_[one, other], len(one)
-    phi = description.phi[both]
-    scale = np.sqrt((phi**2).mean(axis=0).sum(axis=0))
-    x = (phi / np.where(scale > 0.0, scale, 1.0)).reshape(len(both), -1) / np.sqrt(POWERS)
-    apart = np.sqrt(np.maximum(_squares(x[:n], x[n:]), 0.0))
-    distance = min(_nearest(apart.min(axis=0)), _nearest(apart.min(axis=1)))
     work = max([LEAST_WORK, *(_middle(description.work[part]) for part in (one, other))])
-    x -= x.mean(axis=0)
-    covariance = (SLOPE * work) ** 2 * POWERS * x @ x.T + (NOISE * work) ** 2 * np.eye(len(both))
-    root = np.linalg.cholesky(covariance)
-    second = np.r_[np.zeros(n), np.ones(len(other))]
+    both, n = np.r_[one, other], len(one)
+    x = _scaled(description.phi[both])
+    second = np.arange(len(both)) >= n
+    design = np.c_[share[both], second[:, None] * share[both]]
+    typical = _typical(_covariance(x, work), design, energy[both])
+    both, x, second, design = both[typical], x[typical], second[typical], design[typical]
+    one, other = both[~second], both[second]
+    if min(len(one), len(other)) < FEWEST:
+        return None
+    squares = _squares(x[~second], x[second])
+    distance = np.sqrt(min(_nearest(squares.min(axis=0)), _nearest(squares.min(axis=1))))
+    root = np.linalg.cholesky(_covariance(x, work))
     # A mean of all first, so that what compositions leave open is shared by all elements alike.
     columns = np.linalg.solve(root, np.c_[share[both], second])
     target = np.linalg.solve(root, energy[both])
     inverse = np.linalg.pinv(columns, rcond=1e-10)
     mean = float((inverse @ target)[-1])
     deviation = float(np.sqrt((inverse @ inverse.T)[-1, -1]))
-    columns = np.linalg.solve(root, np.c_[share[both], second[:, None] * share[both]])
-    rest = np.linalg.lstsq(columns, target - columns[:, -share.shape[1] :].sum(axis=1) * mean,
-                           rcond=1e-8)[0]  # fmt: skip
+    columns = np.linalg.solve(root, design)
+    target -= columns[:, share.shape[1] :].sum(axis=1) * mean
+    rest = np.linalg.lstsq(columns, target, rcond=1e-8)[0]
     present = share[other].any(axis=0)
     energies = np.where(present, mean + rest[share.shape[1] :], 0.0)
     of_frames = share[other] @ energies
@@ -344,6 +349,41 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> _Comparison | N
     )
 
 
+def _scaled(phi: np.ndarray) -> np.ndarray:
+    """Descriptions relative to their size, [nframes, npairs * POWERS]."""
+    scale = np.sqrt((phi**2).mean(axis=0).sum(axis=0))
+    relative = (phi / np.where(scale > 0.0, scale, 1.0)).reshape(len(phi), -1)
+    result: np.ndarray = relative / np.sqrt(POWERS)
+    return result
+
+
+def _covariance(x: np.ndarray, work: float) -> np.ndarray:
+    """Of energies per atom, of w . phi and the noise."""
+    x = x - x.mean(axis=0)
+    slopes = (SLOPE * work) ** 2 * POWERS * x @ x.T
+    covariance: np.ndarray = slopes + (NOISE * work) ** 2 * np.eye(len(x))
+    return covariance
+
+
+def _typical(covariance: np.ndarray, design: np.ndarray, energy: np.ndarray) -> np.ndarray:
+    """Frames whose energies are not far from what all others tell of them, bool [nframes].
+
+    One after another, as each of those that are far makes the others seem so.
+    """
+    kept = np.arange(len(energy))
+    for _ in range(max(1, len(energy) // MOST_ODD)):
+        root = np.linalg.cholesky(covariance[np.ix_(kept, kept)])
+        columns, target = np.linalg.solve(root, design[kept]), np.linalg.solve(root, energy[kept])
+        left = target - columns @ np.linalg.lstsq(columns, target, rcond=1e-8)[0]
+        inverse = np.linalg.inv(root)
+        # The difference from the mean that all others give, over its deviation.
+        odd = np.abs(inverse.T @ left) / np.sqrt((inverse**2).sum(axis=0))
+        if odd.max() <= max(DEVIATIONS, ODD * float(np.median(odd))):
+            break
+        kept = np.delete(kept, np.argmax(odd))
+    return np.isin(np.arange(len(energy)), kept)
+
+
 def _sample(chosen: np.ndarray, most: int) -> np.ndarray:
     """At most so many of them, evenly."""
     places = np.linspace(0, len(chosen) - 1, min(most, len(chosen)))
@@ -353,8 +393,9 @@ def _sample(chosen: np.ndarray, most: int) -> np.ndarray:
 
 def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Squares of the distances of rows, [len(a), len(b)]."""
-    squares: np.ndarray = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * a @ b.T
-    return squares
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * a @ b.T
+    result: np.ndarray = np.maximum(squares, 0.0)
+    return result
 
 
 def _nearest(distances: np.ndarray) -> float:
