@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ase import Atoms
+from ase import Atoms, units
 from ase.io import write
 from typer.testing import CliRunner
 
@@ -55,6 +55,9 @@ def test_good_data(tmp_path, run, report):
     }  # fmt: skip
     energies = [a.get_potential_energy() / 32 for a in structures]
     assert data["ranges"]["energy per atom"] == pytest.approx([min(energies), max(energies)])
+    pressures = [-a.get_stress()[:3].mean() / units.GPa for a in structures]
+    found = data["ranges"]["pressure, GPa of eV and angstrom"]
+    assert found == pytest.approx([min(pressures), max(pressures)])
     nearest = min(a.get_all_distances(mic=True)[~np.eye(32, dtype=bool)].min() for a in structures)
     assert min(data["shortest"].values()) == pytest.approx(nearest)
     assert (tmp_path / "data.png").read_bytes().startswith(b"\x89PNG")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from ase import units
 from ase.data import atomic_numbers, chemical_symbols
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -511,6 +512,8 @@ def _ranges(frames: Frames) -> dict[str, tuple[float, float]]:
         "energy per atom": frames.energies / np.maximum(frames.natoms, 1),
         "largest force of a frame": _largest_force(frames),
         "volume per atom": _volumes(frames),
+        "pressure, GPa of eV and angstrom": np.trace(frames.virials, axis1=1, axis2=2)
+        / (3.0 * np.maximum(frames.natoms, 1) * _volumes(frames) * units.GPa),
     }
     result = {}
     for name, array in values.items():

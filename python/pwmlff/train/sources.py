@@ -320,7 +320,7 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> _Comparison | N
     if min(len(one), len(other)) < FEWEST:
         return None
     squares = _squares(x[~second], x[second])
-    distance = np.sqrt(min(_nearest(squares.min(axis=0)), _nearest(squares.min(axis=1))))
+    distance = float(np.sqrt(min(_nearest(squares.min(axis=0)), _nearest(squares.min(axis=1)))))
     root = np.linalg.cholesky(_covariance(x, work))
     # A mean of all first, so that what compositions leave open is shared by all elements alike.
     columns = np.linalg.solve(root, np.c_[share[both], second])
