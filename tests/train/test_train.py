@@ -417,6 +417,20 @@ def test_other_frames_to_validate_with_are_noticed(data: Path, tmp_path: Path) -
         command.train(None, given, command.Options(resume=True))
 
 
+def test_frames_to_validate_with_that_are_learned_from(data: Path, tmp_path: Path, caplog) -> None:
+    """Warned of, with other digits and in another order of atoms too."""
+    valid = tmp_path / "valid.xyz"
+    copies = [atoms[::-1] for atoms in read(data, "1:5:3")]
+    for atoms in copies:
+        atoms.positions = atoms.positions.round(6)
+    write(valid, [labelled(atoms) for atoms in [*copies, *trajectory(1, seed=99)]])
+    given = {"settings": [*SMALL, "run.epochs=1"], "data": [data], "valid": [valid],
+             "elements": ELEMENTS, "output": tmp_path / "out"}  # fmt: skip
+    text = f"2 of the 3 frames of [data] valid are in [data] train, too: frames 0-1 of '{valid}'"
+    plan = command.train(None, given, command.Options(dry_run=True)).plan
+    assert text in caplog.text and plan["validates with"] == "3 frames"
+
+
 def test_slots_are_for_the_frames_that_validate_too(data: Path, tmp_path: Path) -> None:
     """With headroom; where they are told and too few, the frame is named."""
     dense = tmp_path / "dense.xyz"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from pwmlff.train import (
     card,
     charts,
     comm,
+    duplicates,
     errors,
     kalman,
     loop,
@@ -37,10 +39,12 @@ from pwmlff.train import (
     potential,
     readers,
     record,
+    sources,
+    split,
 )
 from pwmlff.train.config import Config, from_command
 from pwmlff.train.edge import EdgeTrainee, load_module
-from pwmlff.train.frames import Frames
+from pwmlff.train.frames import Frames, named
 from pwmlff.train.learners import (
     ByAdam,
     ByKalman,
@@ -333,6 +337,7 @@ def _labelled(
                     elements=elements,
                     cutoff=cutoff,
                     format=data.format or None,
+                    energy=data.energy,
                     cache=None if data.cache == "none" else data.cache,
                     threads=_threads(config, ranks),
                 )
@@ -343,19 +348,23 @@ def _labelled(
 
     found = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
     found = comm.agreed(ranks, lambda: found or read())
+    if data.shift_sources:
+        found = _aligned(found, ranks)
     learned, valid = found[0], found[1] if len(found) > 1 else None
     if data.valid_fraction > 0.0:
-        n = len(learned.frames)
-        order = np.random.default_rng((data.seed, 2)).permutation(n)
-        count = min(n - 1, max(1, round(data.valid_fraction * n))) if n > 1 else 0
-        if count:
-            valid = _chosen(learned, np.sort(order[:count]))
-            learned = _chosen(learned, np.sort(order[count:]))
-    learned, valid, offsets = _corrected(config, learned, valid, ranks)
+        numbers = duplicates.atom_numbers(learned.frames, learned.edges)
+        same = duplicates.first_of_each(learned.frames, numbers)
+        chosen = split.validating(learned.frames, same, data.valid_fraction, data.seed)
+        if chosen.any():
+            valid = _chosen(learned, np.flatnonzero(chosen))
+            learned = _chosen(learned, np.flatnonzero(~chosen))
+    elif valid is not None:
+        _warn_of_both(learned, valid)
+    learned, valid, constants = _corrected(config, learned, valid, ranks)
     for part, name in ((learned, "train"), (valid, "valid")):
         if part is not None:
             _shared(partial(_require_labels, part.frames, name, config))
-    return learned, valid, offsets
+    return learned, valid, constants
 
 
 def _corrected(
@@ -386,6 +395,42 @@ def _corrected(
         return Dataset(constants.taken_off(frames) if start else frames, part.edges)
 
     return corrected(learned), corrected(valid) if valid else None, constants
+
+
+def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Dataset]:
+    """The same with energies of one zero; the numbers are those of rank 0."""
+
+    def align() -> np.ndarray:
+        frames = Frames.joined(one.frames for one in datasets)
+        parts = [sources.describe(one.frames, one.edges) for one in datasets]
+        offsets = sources.offsets(frames, sources.Description.joined(parts))
+        result, texts = sources.aligned(frames, offsets)
+        for text in texts or ["no source has another zero of energies than those like it"]:
+            log.info("shift_sources: %s", text)
+        return result.energies
+
+    energies = ranks.broadcast(comm.agreed(ranks, lambda: align() if ranks.rank == 0 else None))
+    first = np.cumsum([0, *(len(one.frames) for one in datasets)])
+    return [
+        replace(one, frames=replace(one.frames, energies=energies[begin:end]))
+        for one, (begin, end) in zip(datasets, pairwise(first), strict=True)
+    ]
+
+
+def _warn_of_both(learned: Dataset, valid: Dataset) -> None:
+    """Say which structures are validated with and learned from."""
+    both = [learned, valid]
+    frames = Frames.joined(one.frames for one in both)
+    numbers = [duplicates.atom_numbers(one.frames, one.edges) for one in both]
+    first = duplicates.first_of_each(frames, np.concatenate(numbers))
+    n = len(learned.frames)
+    known = np.flatnonzero(first[n:] < n)
+    if len(known):
+        log.warning(
+            "%d of the %d frames of [data] valid are in [data] train, too: %s; their errors say "
+            "nothing of frames that are not learned from; leave them out of one of the two",
+            *(len(known), len(valid.frames), named(valid.frames, known)),
+        )
 
 
 def _chosen(dataset: Dataset, frames: np.ndarray) -> Dataset:

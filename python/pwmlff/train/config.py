@@ -25,6 +25,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from ase.data import atomic_numbers
 
 from pwmlff.report import Failure
+from pwmlff.train import readers
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, GroupOptions, KalmanOptions
 
@@ -83,7 +84,17 @@ class Data:
         most=0.9,
         shown="0.1, or 0 with `valid`",
     )
+    shift_sources: bool = _key(
+        False,
+        "take off what energies of atoms in files and groups have above those of the first one, as "
+        "structures tell that are alike",
+    )
     format: str = _key("", "of all files; as their names and contents say if empty")
+    energy: str = _key(
+        readers.FREE,
+        "of frames with two: the free energy, which forces belong to, or that at sigma -> 0",
+        choices=(readers.FREE, readers.ZERO),
+    )
     cache: str = _key("auto", "`auto`, `none`, or the folder for what was read and computed")
     group_weights: dict[str, float] = _key(
         {}, "weights of groups of frames in the loss, by name; 1 where not named", least=0.0
@@ -278,6 +289,9 @@ def from_command(
     toml: str | PathLike[str] | None = None,
     settings: Sequence[str] = (),
     data: Sequence[str | PathLike[str]] = (),
+    valid: Sequence[str | PathLike[str]] = (),
+    energy: str = "",
+    shift_sources: bool = False,
     elements: str = "",
     output: str | PathLike[str] | None = None,
     max_time: float | None = None,
@@ -290,8 +304,9 @@ def from_command(
     Args:
         toml: a file; nothing but defaults when None.
         settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
-        data, elements, output, max_time, models, finetune, module: options of the command; each
-            that is given stands above the file, and `settings` above all.
+        data, valid, energy, shift_sources, elements, output, max_time, models, finetune, module:
+            options of the command; each that is given stands above the file, and `settings` above
+            all.
 
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
@@ -300,6 +315,9 @@ def from_command(
     given = _Given(tables, source)
     options = {
         ("data", "train"): [fspath(name) for name in data],
+        ("data", "valid"): [fspath(name) for name in valid],
+        ("data", "energy"): energy,
+        ("data", "shift_sources"): shift_sources or None,
         ("model", "elements"): elements,
         ("output", "folder"): "" if output is None else fspath(output),
         ("run", "max_time"): max_time,
