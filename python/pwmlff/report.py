@@ -15,6 +15,7 @@ import math
 import os
 import shlex
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ WIDTH = 140  # columns where the output is no terminal
 #: Exit codes beside 0, 1 and 2: a fault of this package, and what shells give to a program that
 #: SIGINT, or SIGPIPE, has ended.
 FAULT, INTERRUPTED, CLOSED = 70, 130, 141
+#: Not finished, the same command goes on (EX_TEMPFAIL of sysexits.h).
+CONTINUE = 75
 PACKAGE = Path(__file__).parent
 
 
@@ -75,6 +78,7 @@ class _Command:
 
     words: Sequence[str] = ()
     debug = False  # whether tracebacks are wanted
+    began = 0.0  # by time.monotonic()
 
 
 def begin(words: Sequence[str]) -> None:
@@ -82,10 +86,20 @@ def begin(words: Sequence[str]) -> None:
 
     A character that an encoding of stdout or stderr lacks is written as its number from then on.
     """
-    _Command.words, _Command.debug = words, False
+    _Command.words, _Command.debug, _Command.began = words, False, time.monotonic()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def typed(*more: str) -> str:
+    """The command that the user has typed, with more words, to be typed again."""
+    return shlex.join(["pwmlff", *_Command.words, *more])
+
+
+def began() -> float:
+    """When the command began, by time.monotonic()."""
+    return _Command.began
 
 
 def debug() -> None:

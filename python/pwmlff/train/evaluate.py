@@ -183,7 +183,7 @@ def test(options: Options) -> TestReport:
     frames = read(options.data, options.format)
     _require_labels(frames)
     _require_elements(frames, elements, info)
-    threads = options.threads or neighbors.available()
+    threads = options.threads or neighbors.allowed_threads()
     if info.kind == "EDGE":
         engine, reason = "torchscript", f"kind {info.kind}"
         found = _predict_edge(options.model, frames, threads)

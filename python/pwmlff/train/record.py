@@ -67,7 +67,7 @@ class Row:
 
     def text(self, units: str = "metal") -> str:
         """One line: where the training is, and its errors on train / valid."""
-        parts = [f"epoch {self.epoch:.4g}, step {self.step}, {_duration(self.time)}"]
+        parts = [f"epoch {self.epoch:.4g}, step {self.step}, {duration(self.time)}"]
         for quantity in QUANTITIES:
             both = [getattr(self, f"{quantity}_{name}") for name in ("train", "valid")]
             if any(value is not None for value in both):
@@ -350,7 +350,7 @@ class Display:
             parts.append(f"{atoms_per_second:.3g} atoms/s")
         left = self._left(fraction, now)
         if left is not None:
-            parts.append(f"{_duration(left)} left")
+            parts.append(f"{duration(left)} left")
         text = ", ".join(parts)
         if self._bar is not None:
             self._bar.update(self._task, completed=fraction, description=text)
@@ -369,5 +369,6 @@ class Display:
         return max(0.0, 1.0 - fraction) * (now - begin) / (fraction - first)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds."""
     return str(timedelta(seconds=round(seconds)))
