@@ -8,6 +8,7 @@ with an `exit_code` says it itself. No error is shown as a traceback, unless the
 
 from __future__ import annotations
 
+import codecs
 import dis
 import io
 import json
@@ -33,6 +34,20 @@ FAULT, INTERRUPTED, CLOSED = 70, 130, 141
 #: Not finished, the same command goes on (EX_TEMPFAIL of sysexits.h).
 CONTINUE = 75
 PACKAGE = Path(__file__).parent
+
+
+#: How characters are written that an encoding lacks, by the name of their handler of errors.
+SPELT_OUT = "pwmlff.spelt_out"
+WORDS = {"Å": "angstrom", "µ": "u", "²": "^2", "³": "^3"}
+
+
+def _spelt_out(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeEncodeError) and error.object[error.start] in WORDS:
+        return WORDS[error.object[error.start]], error.start + 1
+    return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error(SPELT_OUT, _spelt_out)
 
 
 class Failure(Exception):
@@ -84,12 +99,13 @@ class _Command:
 def begin(words: Sequence[str]) -> None:
     """Take what the user has typed after `pwmlff`; tracebacks are not shown until :func:`debug`.
 
-    A character that an encoding of stdout or stderr lacks is written as its number from then on.
+    A character that an encoding of stdout or stderr lacks is spelt out from then on, or its number
+    is written.
     """
     _Command.words, _Command.debug, _Command.began = words, False, time.monotonic()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=SPELT_OUT)
 
 
 def typed(*more: str) -> str:
@@ -115,7 +131,8 @@ def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:
             _write({"ok": report.ok, **report.data()})
         else:
             shown = report.show()
-            _to_stdout(lambda: console().print(shown))
+            # What is longer than the screen is wide is to be copied from there as it is.
+            _to_stdout(lambda: console().print(shown, crop=False))
         raise SystemExit(getattr(report, "exit_code", 0 if report.ok else 1))
 
 

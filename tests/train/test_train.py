@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -267,13 +268,14 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     # Asked to stop, it does so after its step.
     process = subprocess.Popen(
         [sys.executable, "-m", "pwmlff", "train", "--resume", "-o", str(folder)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while "going on from step" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 75
+    assert f"To go on: pwmlff train --resume -o {folder}\n" in output
     again = run("--resume", "-o", folder, "--json")
     assert again.returncode == 0, again.stderr
     assert "going on from step" in again.stderr
@@ -564,5 +566,11 @@ def test_ranks_of_a_launcher_give_the_same_file(data: Path, tmp_path: Path) -> N
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("ended by") == 1
+        # What is to be pasted stands in lines of its own, however long.
+        lines = [line.strip() for line in done.stdout.splitlines()]
+        assert f"pair_style pwmlff 1 {folder}/best.pt" in lines
+        assert "pair_coeff * * Ne Ar" in lines and "units metal" in lines
+        named = re.findall(rf"^({folder}\S*):", done.stdout, re.MULTILINE)
+        assert len(named) == 3 and all(Path(name).exists() for name in named)
         found.append(parameters_of(folder / "last.pt"))
     assert np.array_equal(*found)

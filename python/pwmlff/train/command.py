@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import signal
 import string
 import subprocess
@@ -39,7 +40,7 @@ from pwmlff.train.learners import (
     adam_of,
     frame_weights,
 )
-from pwmlff.train.loop import BEST, Dataset, Training
+from pwmlff.train.loop import BEST, LAST, Dataset, Training
 from pwmlff.train.neighbors import allowed_threads, available
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,9 @@ class Trained:
     stopped: str
     train: dict[str, float]  # RMSEs of the best model by quantity, as they are reported
     valid: dict[str, float]
+    elements: list[str]  # in the order of the model's types
+    folder: str
+    best: int  # step of the file
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ class TrainReport:
     models: list[Trained]
     plan: dict[str, str]  # of a dry run
     units: str = "metal"
+    folder: str = ""  # of all models
     failures: tuple[str, ...] = ()
     unbegun: tuple[str, ...] = ()  # models of an ensemble, as the end was asked for before
 
@@ -157,20 +162,53 @@ class TrainReport:
         if self.models:
             table = Table("model", "epochs", "minutes", "ended by")
             for name in errors.QUANTITIES:
-                table.add_column(f"{name} RMSE, {errors.UNITS[self.units].unit_of(name)}")
+                if any(name in m.train or name in m.valid for m in self.models):
+                    table.add_column(f"{name}\n{errors.UNITS[self.units].unit_of(name)}")
             for m in self.models:
                 shown = [
                     " / ".join(
-                        f"{found[name]:.4g}" for found in (m.train, m.valid) if name in found
+                        record.short(found[name]) for found in (m.train, m.valid) if name in found
                     )
                     for name in errors.QUANTITIES
+                    if name in m.train or name in m.valid
                 ]
+                name = Path(m.file).name
                 table.add_row(
-                    Text(m.file), f"{m.epochs:.4g}", f"{m.seconds / 60.0:.3g}", m.stopped, *shown
+                    Text(name), f"{m.epochs:.4g}", f"{m.seconds / 60.0:.3g}", m.stopped, *shown
                 )
             parts += [table, Text("RMSE on frames learned from / on frames to validate with")]
+            parts += [Text(line, no_wrap=True, overflow="ignore") for line in self._use()]
+        parts += [Text(f"model {name} was stopped before its first step") for name in self.unbegun]
         parts += [Text(text, "red") for text in self.failures]
+        if self.folder:
+            parts.append(Text(self._more(), no_wrap=True, overflow="ignore"))
         return Group(*parts)
+
+    def _use(self) -> list[str]:
+        """Which files there are, and the lines that run the models."""
+        paths = [_absolute(m.file) for m in self.models]
+        words = [f'"{path}"' if " " in path else path for path in paths]
+        several = " out_freq 100 out_file model_devi.out" if len(words) > 1 else ""
+        lines = ["", "In the input of LAMMPS:", "", f"    units {self.units}"]
+        lines += [f"    pair_style pwmlff {len(words)} {' '.join(words)}{several}"]
+        lines += [f"    pair_coeff * * {' '.join(self.models[0].elements)}", ""]
+        for path, m in zip(paths, self.models, strict=True):
+            lines += [f"{path}: the lowest error in validation, of step {m.best}"]
+            lines += [f"{Path(_absolute(m.folder), LAST)}.pt: the newest, of step {m.steps}"]
+        curves = f"{record.CSV}, {record.CURVE}, {PARITY}"
+        return [*lines, *(f"{_absolute(m.folder)}: {curves}, checkpoints" for m in self.models)]
+
+    def _more(self) -> str:
+        """How to go on."""
+        words = ["pwmlff", "train", "--resume", "-o", _absolute(self.folder)]
+        if self.exit_code == CONTINUE:
+            return f"To go on: {shlex.join(words)}"
+        return f"To go on for longer: {shlex.join(words)} and --max-time or --epochs, in all"
+
+
+def _absolute(name: str) -> str:
+    """A path with its folders."""
+    return str(Path(name).absolute())
 
 
 def train(
@@ -310,8 +348,13 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     )
     comm.agreed(ranks, lambda: _write_configuration(config) if own else None)
     shown = record.Display(config.model.units) if own else None
-    with logged or nullcontext(), shown or nullcontext():
-        outcome = training.run(logged, shown)
+    try:
+        with logged or nullcontext(), shown or nullcontext():
+            outcome = training.run(logged, shown)
+    except Failure:
+        if own and (left := _left_in(folder)):
+            log.warning("left in '%s': %s; --resume goes on from there", folder, ", ".join(left))
+        raise
     if logged is None:  # on all ranks but the first
         return TrainReport([], {})
     draw()
@@ -332,8 +375,11 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         outcome.stopped,
         _of_row(row, "train"),
         _of_row(row, "valid"),
+        [chemical_symbols[z] for z in learner.edges.elements],
+        str(folder),
+        row.step,
     )
-    return TrainReport([trained], {}, config.model.units)
+    return TrainReport([trained], {}, config.model.units, str(folder))
 
 
 def _of_row(row: record.Row, which: str) -> dict[str, float]:
@@ -346,6 +392,12 @@ def _claim(folder: Path, options: Options) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not options.resume:
         record.require_unused(folder)
+
+
+def _left_in(folder: Path) -> list[str]:
+    """Models and checkpoints in a folder."""
+    patterns = ("*.pt", "checkpoint-*.npz")
+    return sorted(path.name for pattern in patterns for path in folder.glob(pattern))
 
 
 def _write_configuration(config: Config) -> None:
@@ -541,7 +593,8 @@ def _draw_parity(config: Config, frames: Frames, found: Predictions) -> None:
     """Parity of what validates."""
     path = picture.destination(Path(config.output.folder) / PARITY)
     judged = errors.compute(frames, *found, config.model.units)
-    picture.save(charts.parity(frames, *found, judged), path, dpi=120)
+    name = str(Path(config.output.folder, f"{LAST}.pt"))
+    picture.save(charts.parity(frames, *found, judged, name), path, dpi=120)
 
 
 # ---- several models
@@ -611,7 +664,8 @@ def _ensemble(
             target = folder / f"{Path(one.file).parent.name}.pt"
             files.write_whole(target, Path(one.file).read_bytes())
             trained[k] = replace(one, file=str(target))
-    return TrainReport(trained, {}, config.model.units, tuple(failures), tuple(unbegun))
+    units, failed = config.model.units, tuple(failures)
+    return TrainReport(trained, {}, units, str(folder), failed, tuple(unbegun))
 
 
 def _share(config: Config, options: Options, ranks: comm.Communicator, together: int) -> float:
@@ -644,6 +698,7 @@ def _in_processes(
     turn = threading.Semaphore(together)
     lock = threading.Lock()
     running: list[subprocess.Popen[str]] = []
+    said: set[str] = set()  # lines: the head of the table stands above the rows of all
     ended = False  # somebody asked to stop
 
     def started(member: Config) -> subprocess.Popen[str] | None:
@@ -672,7 +727,7 @@ def _in_processes(
                 results[k] = str(error)
                 return
             if process is not None:
-                found = _result(process, Path(member.output.folder).name)
+                found = _result(process, Path(member.output.folder).name, said)
                 # One that was still reading has nothing to keep, and ends at once.
                 early = stop.asked() and process.returncode in ENDED_BY_SIGNAL
                 results[k] = None if early and isinstance(found, str) else found
@@ -692,17 +747,19 @@ def _in_processes(
     return results
 
 
-def _result(process: subprocess.Popen[str], name: str) -> Trained | str:
-    """Show what a member says; what came of it, or its error."""
+def _result(process: subprocess.Popen[str], name: str, said: set[str]) -> Trained | str:
+    """Show what a member says that none has said yet; what came of it, or its error."""
     screen = console(stderr=True)
     assert process.stdout is not None and process.stderr is not None  # both are pipes
     for line in process.stderr:
-        screen.print(Text(f"{name}: {line.rstrip()}"))
+        if line not in said:
+            said.add(line)
+            screen.print(Text(f"{name}: {line.rstrip()}"))
     output = process.stdout.read()
     code = process.wait()
     try:
-        said = json.loads(output)
+        found = json.loads(output)
     except ValueError:
         return f"ended with {code}"
-    models = said.get("models") or []
-    return Trained(**models[0]) if models else said.get("error", f"ended with {code}")
+    models = found.get("models") or []
+    return Trained(**models[0]) if models else found.get("error", f"ended with {code}")

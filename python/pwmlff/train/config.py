@@ -138,7 +138,7 @@ class Loss:
     """Weights of the squared errors.
 
     Of a frame of n atoms: energy ((E - E')/n)^2, in (eV/atom)^2; force, the mean over its 3n
-    components, in (eV/angstrom)^2; virial, the mean over the 9 components divided by n, in
+    components, in (eV/Å)^2; virial, the mean over the 9 components divided by n, in
     (eV/atom)^2. The loss of a batch has, of each, the mean over the frames with that label, by the
     weights of their groups. Weights go from the first number to the second as the rate of learning
     falls.
@@ -149,7 +149,7 @@ class Loss:
     virial: Pair = _key((0.02, 10.0), "likewise", least=0.0)
     huber: float = _key(
         0.0,
-        "error beyond which it counts linearly, in eV/atom and eV/angstrom; 0: nowhere",
+        "error beyond which it counts linearly, in eV/atom and eV/Å; 0: nowhere",
         least=0.0,
     )
 

@@ -193,7 +193,7 @@ def test(options: Options) -> TestReport:
         found = predict(choice.engine, frames, f"testing {options.model.name}")
     errors = compute(frames, *found, info.units)
     if plot:
-        picture.save(charts.parity(frames, *found, errors), plot, dpi=150)
+        picture.save(charts.parity(frames, *found, errors, str(options.model)), plot, dpi=150)
     energy, forces, _ = found
     return TestReport(
         str(options.model),

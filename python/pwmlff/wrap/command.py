@@ -81,7 +81,7 @@ class WrapReport:
             "size": f"{model.nparameters} parameters in {model.dtype}",
             "engine": self.engine,
             "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
-            f"eV/angstrom at most from {self.proof}, on a random cluster",
+            f"eV/Å at most from {self.proof}, on a random cluster",
             "use": f"pair_style pwmlff 1 {self.output}",
         }
         for name, text in rows.items():
