@@ -433,6 +433,27 @@ def test_threads_are_those_of_openmp(data: Path, tmp_path: Path, monkeypatch) ->
         assert plan["ranks"].endswith(f" {threads} threads each")
 
 
+def test_what_an_error_leaves_is_named(data: Path, tmp_path: Path, monkeypatch, caplog) -> None:
+    """As a full disk is met, after the first validation."""
+    validate = loop.Training.validate
+
+    def fails(self: loop.Training, *given) -> None:
+        if self.progress.next_validation:
+            raise Failure("cannot write a checkpoint: No space left on device")
+        validate(self, *given)
+        self.save()
+
+    monkeypatch.setattr(loop.Training, "validate", fails)
+    given = {"settings": [*SMALL, "run.epochs=3"], "data": [data], "elements": ELEMENTS,
+             "output": tmp_path}  # fmt: skip
+    with pytest.raises(Failure, match="No space left"):
+        command.train(None, given, command.Options(communication="serial"))
+    (said,) = [e.getMessage() for e in caplog.records if e.getMessage().startswith("left in ")]
+    names = re.fullmatch(rf"left in '{tmp_path}': (.*); --resume goes on from there", said)[1]
+    found = [path.name for path in tmp_path.iterdir() if path.suffix in (".pt", ".npz")]
+    assert sorted(found) == names.split(", ") and {"best.pt", "last.pt"} < set(found)
+
+
 def test_words_of_a_first_try(data: Path, tmp_path: Path, monkeypatch) -> None:
     """Data and symbols as words of their own; the command that is named without them is taken."""
     copy = tmp_path / "copy.xyz"

@@ -332,6 +332,10 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             "going on from step %d" if resumed else "found no checkpoint: from step %d",
             training.progress.step,
         )
+    if own:
+        plan = _plan(config, learner, valid, ranks)
+        for name in ("learns from", "validates with", "steps", "ranks"):
+            log.info("%s: %s", name, plan[name])
     step = training.progress.step if options.resume else None
     logged = comm.agreed(
         ranks,
