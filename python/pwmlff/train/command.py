@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 CONFIGURATION, PARITY = "run.toml", "parity.png"
+MOST_GROUPS = 5  # that are named one by one
 LEAVING = 1.0  # seconds for what remains to be done when all models of an ensemble are there
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
@@ -571,9 +572,11 @@ def _plan(
     batches = -(-len(frames) // config.run.batch)
     limits = [f"{config.run.epochs} epochs"] if config.run.epochs else []
     limits += [f"{config.run.max_time:g} minutes"] if config.run.max_time else []
+    names = frames.group_names
+    groups = f"groups {', '.join(names)}" if len(names) <= MOST_GROUPS else f"{len(names)} groups"
     plan = {
         "learns from": f"{len(frames)} frames, {len(frames.numbers)} atoms, "
-        f"{len(learner.edges)} neighbors, groups {', '.join(frames.group_names)}",
+        f"{len(learner.edges)} neighbors, {groups}",
         "validates with": f"{len(valid.frames)} frames" if valid else "nothing",
         "parameters": f"{len(learner.parameters)}, {len(learner.names)} arrays",
         "steps": f"{batches} of {config.run.batch} frames in an epoch; ends after "

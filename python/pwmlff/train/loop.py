@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 SAMPLE = 64  # training frames that a validation looks at
 VALIDATIONS = 40  # of a run, where it is not said how often
 COSTLIEST = 0.1  # share of the time that validations may take then
-LEAVING = 1.0  # seconds to report and leave
+LEAVING = 2.0  # seconds to load the command, before its clock runs, to report and to leave
 BEST, LAST = "best", "last"
 
 
