@@ -571,7 +571,7 @@ def _plan(
     frames = learner.frames
     batches = -(-len(frames) // config.run.batch)
     limits = [f"{config.run.epochs} epochs"] if config.run.epochs else []
-    limits += [f"{config.run.max_time:g} minutes"] if config.run.max_time else []
+    limits += [f"{config.run.max_time:.4g} minutes"] if config.run.max_time else []
     names = frames.group_names
     groups = f"groups {', '.join(names)}" if len(names) <= MOST_GROUPS else f"{len(names)} groups"
     plan = {
