@@ -65,7 +65,7 @@ def test_what_is_left_is_below_its_bound(frames_in, step, strain):
     "factor, expected",
     [
         (-1.0, "sign of the forces is wrong; expected"),
-        (units.Bohr / units.Hartree, "perhaps hartree/bohr for eV/angstrom"),
+        (units.Bohr / units.Hartree, "perhaps hartree/bohr for eV/Å"),
         (-units.Hartree / units.Bohr, "sign of the forces is wrong and the unit"),
         (units.mol / units.kcal, "perhaps kcal/mol for eV"),
     ],

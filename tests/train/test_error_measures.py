@@ -328,18 +328,20 @@ def test_parity_picture(labelled: Frames):
     """Points are label and prediction, per atom; many become a density."""
     energy, forces, virial = predicted(labelled)
     errors = compute(labelled, energy, forces, virial)
-    figure = charts.parity(labelled, energy, forces, virial, errors)
+    figure = charts.parity(labelled, energy, forces, virial, errors, "a_b.pt")
+    assert figure.get_suptitle().startswith("a_b.pt\n5 frames of ")
     axes = {a.get_label(): a for a in figure.axes}
     assert list(axes) == ["energy", "force", "virial"]
     points = axes["energy"].lines[-1]
     there = [0, 1, 3, 4]
     np.testing.assert_allclose(points.get_xdata(), (labelled.energies / labelled.natoms)[there])
     np.testing.assert_allclose(points.get_ydata(), (energy / labelled.natoms)[there])
-    assert f"{errors.force.rmse:.4g} meV/angstrom" in axes["force"].get_title()
-    assert axes["force"].get_xlabel() == "force of the data (eV/angstrom)"
+    assert f"{errors.force.rmse:.4g} meV/Å" in axes["force"].get_title()
+    assert axes["force"].get_xlabel() == "force of the data (eV/Å)"
     many = frames_of([Atoms("O2000")], forces=[np.random.default_rng(0).normal(size=(2000, 3))])
     errors = compute(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)))
-    (only,) = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors).axes
+    figure = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors, "a")
+    (only,) = figure.axes
     assert only.get_label() == "force" and len(only.collections) == 1
 
 
@@ -348,7 +350,7 @@ def test_numbers_along_a_parity_picture_are_apart():
     energies = np.linspace(-36.92, -36.6, 5)
     frames = frames_of([Atoms("O")] * 5, energies)
     predicted = energies + 0.01, np.zeros((5, 3)), np.zeros((5, 3, 3))
-    figure = charts.parity(frames, *predicted, compute(frames, *predicted))
+    figure = charts.parity(frames, *predicted, compute(frames, *predicted), "a.pt")
     figure.draw_without_rendering()
     (axes,) = figure.axes
     boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
@@ -384,7 +386,7 @@ def test_real_files(tmp_path: Path):
         assert result[quantity]["rmse"] < 1e-3
     assert result["virial"]["count"] == 27
     shown = CliRunner().invoke(app, ["test", str(path), words[1], "--worst", "1"]).output
-    for word in ("meV/atom", "meV/angstrom", "Hf", "two.xyz", "1 frame, 6 atoms, engine fused"):
+    for word in ("meV/atom", "meV/Å", "Hf", "two.xyz", "1 frame, 6 atoms, engine fused"):
         assert word in shown
     missing = CliRunner().invoke(app, ["test", str(path), str(tmp_path / "absent.xyz")])
     assert missing.exit_code == 2 and "absent.xyz" in missing.output

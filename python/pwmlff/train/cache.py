@@ -185,7 +185,7 @@ def _opened(
         if description["options"] != options:
             raise ValueError("it was made with other options")
         arrays: dict[str, np.ndarray] = {}
-        with ThreadPoolExecutor(threads or neighbors.available()) as pool:
+        with ThreadPoolExecutor(threads or neighbors.allowed_threads()) as pool:
             for name, expected in description["arrays"].items():
                 # An empty file cannot be mapped.
                 mode: Literal["r"] | None = "r" if all(expected[1]) else None
@@ -246,7 +246,7 @@ def _keep(
             **{f"frames.{name}": array for name, array in _arrays(frames).items()},
             **{f"edges.{name}": array for name, array in _arrays(edges).items()},
         }
-        with ThreadPoolExecutor(neighbors.available()) as pool:
+        with ThreadPoolExecutor(neighbors.allowed_threads()) as pool:
             described = {name: _described(array, pool) for name, array in arrays.items()}
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)

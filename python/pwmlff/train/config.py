@@ -40,6 +40,19 @@ DEFAULT_MINUTES = 20.0
 DEFAULT_VALID_FRACTION = 0.1
 
 Pair = tuple[float, float]
+
+
+class MissingElements(Failure):
+    """Nothing says what elements a model is for."""
+
+    def __init__(self, data: Data) -> None:
+        super().__init__(
+            "[model] elements is empty, expected chemical symbols like [\"Hf\", \"O\"], or "
+            "--elements Hf O"
+        )  # fmt: skip
+        self.data = data
+
+
 _T = TypeVar("_T")
 
 
@@ -144,7 +157,7 @@ class Loss:
     """Weights of the squared errors.
 
     Of a frame of n atoms: energy ((E - E')/n)^2, in (eV/atom)^2; force, the mean over its 3n
-    components, in (eV/angstrom)^2; virial, the mean over the 9 components divided by n, in
+    components, in (eV/Å)^2; virial, the mean over the 9 components divided by n, in
     (eV/atom)^2. The loss of a batch has, of each, the mean over the frames with that label, by the
     weights of their groups. Weights go from the first number to the second as the rate of learning
     falls.
@@ -155,7 +168,7 @@ class Loss:
     virial: Pair = _key((0.02, 10.0), "likewise", least=0.0)
     huber: float = _key(
         0.0,
-        "error beyond which it counts linearly, in eV/atom and eV/angstrom; 0: nowhere",
+        "error beyond which it counts linearly, in eV/atom and eV/Å; 0: nowhere",
         least=0.0,
     )
 
@@ -227,11 +240,17 @@ class Run:
     batch: int = _key(4, "frames of a step, of all ranks together", least=1)
     epochs: int = _key(0, "passes over the data; 0: as long as `max_time`", least=0)
     max_time: float = _key(
-        0.0, "minutes; 0: as long as `epochs`", least=0.0, shown=f"0, or {DEFAULT_MINUTES:g} if "
-        "`epochs` is 0 too",
-    )  # fmt: skip
+        0.0,
+        "minutes from the start of the command to its end; 0: as long as `epochs`",
+        least=0.0,
+        shown=f"0, or {DEFAULT_MINUTES:g} if `epochs` is 0 too",
+    )
     precision: str = _key("float32", "of a step", choices=("float32", "float64"))
-    threads: int = _key(0, "of a rank; 0: the cores of the node, shared by its ranks", least=0)
+    threads: int = _key(
+        0,
+        "of a rank; 0: `OMP_NUM_THREADS`, else the cores of the node, shared by its ranks",
+        least=0,
+    )
     validate_every: int = _key(0, "epochs between validations; 0: as is worth it", least=0)
     patience: int = _key(0, "validations without gain before the end; 0: any number", least=0)
     checkpoint_every: float = _key(5.0, "minutes", exclusive_least=0.0)
@@ -295,6 +314,7 @@ def from_command(
     elements: str = "",
     output: str | PathLike[str] | None = None,
     max_time: float | None = None,
+    epochs: int | None = None,
     models: int | None = None,
     finetune: str | PathLike[str] | None = None,
     module: str = "",
@@ -304,9 +324,9 @@ def from_command(
     Args:
         toml: a file; nothing but defaults when None.
         settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
-        data, valid, energy, shift_sources, elements, output, max_time, models, finetune, module:
-            options of the command; each that is given stands above the file, and `settings` above
-            all.
+        data, valid, energy, shift_sources, elements, output, max_time, epochs, models, finetune,
+        module: options of the command; each that is given stands above the file, and `settings`
+            above all.
 
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
@@ -321,6 +341,7 @@ def from_command(
         ("model", "elements"): elements,
         ("output", "folder"): "" if output is None else fspath(output),
         ("run", "max_time"): max_time,
+        ("run", "epochs"): epochs,
         ("run", "models"): models,
         ("model", "finetune"): "" if finetune is None else fspath(finetune),
         ("model", "module"): module,
@@ -569,10 +590,7 @@ def _resolved(config: Config) -> Config:
         )
     model = replace(model, elements=_elements(model.elements))
     if not model.elements and not model.finetune and not model.module:
-        raise Failure(
-            "[model] elements is empty, expected chemical symbols like [\"Hf\", \"O\"], or "
-            "--elements 'Hf O'"
-        )  # fmt: skip
+        raise MissingElements(data)
     if not model.module:
         _check_network(model)
     if loss.energy == loss.force == loss.virial == (0.0, 0.0):

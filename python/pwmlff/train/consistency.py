@@ -40,8 +40,8 @@ MOST_FRAMES = 500  # of a trajectory at a time
 #: A step is odd where dE is this much farther off than third order and scatter of the others.
 ODD = 10.0
 FACTORS = {
-    27.211386: "hartree for eV", 51.422067: "hartree/bohr for eV/angstrom",
-    13.605693: "rydberg for eV", 25.711034: "rydberg/bohr for eV/angstrom",
+    27.211386: "hartree for eV", 51.422067: "hartree/bohr for eV/Å",
+    13.605693: "rydberg for eV", 25.711034: "rydberg/bohr for eV/Å",
     23.060548: "kcal/mol for eV", 96.485332: "kJ/mol for eV", 0.52917721: "bohr for angstrom",
     160.21766: "GPa for eV/angstrom^3", 1602.1766: "kbar for eV/angstrom^3",
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """How far energies, forces and virials of a model are from the labels of structures.
 
     errors = compute(frames, energy, forces, virial)
-    errors.force.rmse  # meV/angstrom
+    errors.force.rmse  # meV/Å
 
 The error of an energy is (E - E')/n of a frame of n atoms, that of a force one for each component,
 that of a virial one for each of the 9 components divided by n. A label that is missing counts
@@ -38,7 +38,7 @@ class Units:
 
 
 UNITS = {
-    "metal": Units(1000.0, "meV/atom", "meV/angstrom", "meV/atom", "eV/angstrom"),
+    "metal": Units(1000.0, "meV/atom", "meV/Å", "meV/atom", "eV/Å"),
     "lj": Units(1.0, "epsilon/atom", "epsilon/sigma", "epsilon/atom", "epsilon/sigma"),
 }
 #: A constant of each element explains an error where no more of its square is left, of so many

@@ -268,7 +268,7 @@ def test(options: Options) -> TestReport:
     _require_labels(frames)
     for info, numbers in zip(every, elements, strict=True):
         _require_elements(frames, numbers, info)
-    threads = options.threads or neighbors.available()
+    threads = options.threads or neighbors.allowed_threads()
     models, predictions = [], []
     for path, info, numbers in zip(options.models, every, elements, strict=True):
         if info.kind == "EDGE":
@@ -286,7 +286,8 @@ def test(options: Options) -> TestReport:
         found = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
         judged = _tested(MEAN, "", "", frames, found, units)
     if plot:
-        picture.save(charts.parity(frames, *found, judged.errors), plot, dpi=150)
+        drawn = charts.parity(frames, *found, judged.errors, judged.model)
+        picture.save(drawn, plot, dpi=150)
     return TestReport(
         models,
         judged,

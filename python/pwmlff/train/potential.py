@@ -353,7 +353,7 @@ class Potential:
         if error <= SPLINE_GATE or self.core.nodes >= MOST_NODES:
             return self.core.nodes
         log.info(
-            "splines of %d nodes are %.2g meV/angstrom off: %d from here on",
+            "splines of %d nodes are %.2g meV/Å off: %d from here on",
             *(self.core.nodes, 1e3 * error, 2 * self.core.nodes),
         )
         return 2 * self.core.nodes
