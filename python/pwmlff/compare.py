@@ -421,5 +421,5 @@ def _draw(path: Path, parity: Sequence[tuple[Case, np.ndarray, np.ndarray]]) -> 
     top.legend(fontsize="x-small")
     bottom.set_yscale("log")
     bottom.set_ylabel("difference")
-    bottom.set_xlabel("force component of the reference (eV/angstrom, or reduced)")
+    bottom.set_xlabel("force component of the reference (eV/Å, or reduced)")
     picture.save(figure, path, dpi=150)

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import devices, interpreter, lmp, mpirun, plugin, ranks
+from pwmlff.options import openmp_threads
 from pwmlff.report import Failure
 
 TIMEOUT = 60  # seconds for one program to answer
@@ -342,14 +343,13 @@ def check_threads(machine: Machine) -> Row:
     cores = len(os.sched_getaffinity(0))
     threads = 1  # LAMMPS takes one where nothing is said
     if value is not None:
-        # A list is for nested levels; LAMMPS has one.
-        first = re.fullmatch(r"\s*\+?0*([1-9][0-9]*)\s*(,\s*\+?0*[1-9][0-9]*\s*)*", value)
-        if not first:
+        given = openmp_threads(value)
+        if given is None:
             return Row(
                 name, ERROR, f"OMP_NUM_THREADS is '{value}', which OpenMP ignores: each rank takes "
                 f"all {cores} cores", "set it to a whole number above zero, like 1",
             )  # fmt: skip
-        threads = int(first[1])
+        threads = given
     text = f"{machine.ranks} rank{'s' * (machine.ranks > 1)} x {threads} on {cores} cores"
     if machine.ranks * threads > cores:
         return Row(

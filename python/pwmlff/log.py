@@ -78,9 +78,30 @@ class Log:
         if not path.is_file():
             raise Failure(f"found no log file '{path}'")
         found = runs(path.read_text(errors="replace"))
-        if not any(len(column) for run in found for column in run.columns.values()):
+        if not _has_rows(found):
             raise Failure(f"'{path}' has no thermo output; expected the log file of a LAMMPS run")
         return cls(path.name, found)
+
+    @classmethod
+    def read_all(cls, path: Path) -> Log:
+        """Read a log and those of later starts, as `pwmlff run` names them: path.retry1, ...
+
+        What a start has done anew stands there once, and a run that two starts have shared is one.
+
+        Raises:
+            Failure: there is no such file, or no thermo output in any of them.
+        """
+        pattern = re.compile(re.escape(path.name) + r"\.retry(\d+)")
+        names = path.parent.iterdir() if path.is_file() else ()
+        starts = [(int(match[1]), p) for p in names if (match := pattern.fullmatch(p.name))]
+        texts = [p.read_text(errors="replace") for _, p in sorted(starts)]
+        later = [found for text in texts if _has_rows(found := runs(text))]
+        if not later:
+            return cls.read(path)
+        joined = runs(path.read_text(errors="replace"))
+        for some in later:
+            joined = _joined(joined, some)
+        return cls(path.name, joined)
 
     def chosen(self, run: int | None) -> Log:
         """With one run alone, 1 the first and -1 the last; all when None.
@@ -149,6 +170,40 @@ def runs(text: str) -> list[Run]:
         reader.take(line, lines, k)
     reader.end(finished=False)
     return reader.runs
+
+
+def _has_rows(found: Sequence[Run]) -> bool:
+    return any(len(column) for run in found for column in run.columns.values())
+
+
+def _joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
+    """Runs of a start and of the next one, which began at an earlier step than the first ended."""
+    kept = list(earlier)
+    firsts = (run.columns["Step"][0] for run in later if len(run.columns.get("Step", ())))
+    first = next(firsts, np.inf)
+    while kept and "Step" in kept[-1].columns:
+        again = kept[-1].columns["Step"] >= first
+        if not again.any():
+            break
+        last = kept.pop()
+        if count := int(np.argmax(again)):
+            columns = {name: values[:count] for name, values in last.columns.items()}
+            kept.append(replace(last, columns=columns, finished=False))
+            break
+    if kept and not kept[-1].finished and _is_same(kept[-1], later[0]):
+        last, rest = kept.pop(), later[0]
+        columns = {
+            name: np.concatenate((values, rest.columns[name]))
+            for name, values in last.columns.items()
+        }
+        return [*kept, replace(last, columns=columns, finished=rest.finished), *later[1:]]
+    return [*kept, *later]
+
+
+def _is_same(run: Run, rest: Run) -> bool:
+    """Whether a run can be the rest of another: what a log does not say is as it was."""
+    told = ((rest.units, run.units), (rest.per_atom, run.per_atom), (rest.timestep, run.timestep))
+    return list(run.columns) == list(rest.columns) and all(a in (None, b) for a, b in told)
 
 
 @dataclass

@@ -1,10 +1,14 @@
-"""Lists in options: words, numbers and name=value pairs, with commas between them."""
+"""What options and variables hold: words, numbers, name=value pairs, with commas between them."""
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Sequence
 
 from pwmlff.report import Failure
+
+SYMBOL = "[A-Z][a-z]?"  # of an element, by its looks
 
 
 def words(text: str) -> list[str]:
@@ -43,3 +47,24 @@ def numbers(option: str, text: str) -> dict[str, float]:
         except ValueError:
             raise Failure(f"{option} holds '{word}', expected name=number") from None
     return result
+
+
+def with_elements_joined(arguments: Sequence[str]) -> list[str]:
+    """--elements Hf O -> --elements "Hf O": of options one word alone is the value."""
+    result: list[str] = []
+    gathering = False
+    for word in arguments:
+        if gathering and re.fullmatch(rf"{SYMBOL}([\s,]+{SYMBOL})*[\s,]*", word):
+            result[-1] += f" {word}"
+            continue
+        gathering = len(result) > 0 and result[-1] == "--elements"
+        gathering |= word.startswith("--elements=")
+        result.append(word)
+    return result
+
+
+def openmp_threads(value: str) -> int | None:
+    """Threads that OMP_NUM_THREADS asks for; None where OpenMP ignores the value."""
+    # A list is for nested levels; nothing here has more than one.
+    first = re.fullmatch(r"\s*\+?0*([1-9][0-9]*)\s*(,\s*\+?0*[1-9][0-9]*\s*)*", value)
+    return int(first[1]) if first else None

@@ -119,8 +119,8 @@ def plot(options: Options) -> PlotReport:
         Failure: a file or an option cannot be used.
     """
     output = picture.destination(options.output)
-    log = Log.read(options.log).chosen(options.run)
-    beside = [Log.read(path) for path in options.beside]
+    log = Log.read_all(options.log).chosen(options.run)
+    beside = [Log.read_all(path) for path in options.beside]
     steps = np.concatenate(log.steps())
     deviation = read_deviation(options.deviation) if options.deviation else None
     if deviation is not None and options.run is not None:
@@ -266,10 +266,17 @@ def _draw_deviation(axes: Axes, panel: str, rows: np.ndarray, log: Log | None) -
             )
             x[covered] = np.interp(rows[covered, 0], step, times)
     first = 1 + 3 * DEVIATIONS.index(panel)
+    marker = "." if len(rows) == 1 else ""
     for k, (name, style) in enumerate(SPREAD.items()):
-        # All models agree where symmetry leaves no force: no place for zero on the axis.
-        values = np.where(rows[:, first + k] > 0.0, rows[:, first + k], np.nan)
-        marker = "." if len(rows) == 1 else ""
-        axes.plot(x, values, style, color=COLORS[panel], label=name, marker=marker)
-    if (rows[:, first : first + 3] > 0.0).any():
+        values, label = rows[:, first + k], name
+        if panel == "energy deviation" and len(rows) > 1 and np.isfinite(values).any():
+            # Data fix the energies of atoms up to a constant for each element, so models differ by
+            # one, which says nothing of the run.
+            constant = values[np.isfinite(values)].min()
+            values, label = values - constant, f"{name}, less {constant:.3g}"
+        elif panel == "force deviation":
+            # All models agree where symmetry leaves no force: no place for zero on the axis.
+            values = np.where(values > 0.0, values, np.nan)
+        axes.plot(x, values, style, color=COLORS[panel], label=label, marker=marker)
+    if panel == "force deviation" and (rows[:, first : first + 3] > 0.0).any():
         axes.set_yscale("log")

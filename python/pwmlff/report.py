@@ -8,6 +8,7 @@ with an `exit_code` says it itself. No error is shown as a traceback, unless the
 
 from __future__ import annotations
 
+import codecs
 import dis
 import io
 import json
@@ -15,6 +16,7 @@ import math
 import os
 import shlex
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +31,23 @@ WIDTH = 140  # columns where the output is no terminal
 #: Exit codes beside 0, 1 and 2: a fault of this package, and what shells give to a program that
 #: SIGINT, or SIGPIPE, has ended.
 FAULT, INTERRUPTED, CLOSED = 70, 130, 141
+#: Not finished, the same command goes on (EX_TEMPFAIL of sysexits.h).
+CONTINUE = 75
 PACKAGE = Path(__file__).parent
+
+
+#: How characters are written that an encoding lacks, by the name of their handler of errors.
+SPELT_OUT = "pwmlff.spelt_out"
+WORDS = {"Å": "angstrom", "µ": "u", "²": "^2", "³": "^3"}
+
+
+def _spelt_out(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeEncodeError) and error.object[error.start] in WORDS:
+        return WORDS[error.object[error.start]], error.start + 1
+    return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error(SPELT_OUT, _spelt_out)
 
 
 class Failure(Exception):
@@ -75,17 +93,29 @@ class _Command:
 
     words: Sequence[str] = ()
     debug = False  # whether tracebacks are wanted
+    began = 0.0  # by time.monotonic()
 
 
 def begin(words: Sequence[str]) -> None:
     """Take what the user has typed after `pwmlff`; tracebacks are not shown until :func:`debug`.
 
-    A character that an encoding of stdout or stderr lacks is written as its number from then on.
+    A character that an encoding of stdout or stderr lacks is spelt out from then on, or its number
+    is written.
     """
-    _Command.words, _Command.debug = words, False
+    _Command.words, _Command.debug, _Command.began = words, False, time.monotonic()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors=SPELT_OUT)
+
+
+def typed(*more: str) -> str:
+    """The command that the user has typed, with more words, to be typed again."""
+    return shlex.join(["pwmlff", *_Command.words, *more])
+
+
+def began() -> float:
+    """When the command began, by time.monotonic()."""
+    return _Command.began
 
 
 def debug() -> None:
@@ -101,7 +131,8 @@ def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:
             _write({"ok": report.ok, **report.data()})
         else:
             shown = report.show()
-            _to_stdout(lambda: console().print(shown))
+            # What is longer than the screen is wide is to be copied from there as it is.
+            _to_stdout(lambda: console().print(shown, crop=False))
         raise SystemExit(getattr(report, "exit_code", 0 if report.ok else 1))
 
 

@@ -94,10 +94,71 @@ def test_what_is_on_the_axes(files: Path):
     np.testing.assert_array_equal(force["smallest"][1], [np.nan, 0.1, 0.3])
     energy = {line.get_label(): data(line)[1] for line in curves(axes["energy deviation"])}
     assert energy == {
-        "average of atoms": [0.01, 0.02, 0.03], "smallest": [0.001, 0.002, 0.003],
-        "largest": [0.1, 0.2, 0.3],
+        "average of atoms, less 0.01": pytest.approx([0.0, 0.01, 0.02]),
+        "smallest, less 0.001": pytest.approx([0.0, 0.001, 0.002]),
+        "largest, less 0.1": pytest.approx([0.0, 0.1, 0.2]),
     }  # fmt: skip
     assert axes["force deviation"].get_yscale() == "log"
+    assert axes["energy deviation"].get_yscale() == "linear"
+
+
+def test_models_that_differ_by_a_constant_for_each_element(tmp_path: Path):
+    """The energies of atoms of two models, and of two that differ from these by 2 and -1 eV."""
+    rng = np.random.default_rng(0)
+    element = np.repeat([0, 1], [2, 4])
+    curves_of = {}
+    for name, constants in (("none", np.zeros(2)), ("some", np.array([2.0, -1.0]))):
+        # Fluctuations of one sign, as of models that grow apart
+        apart = 0.01 * np.arange(6)[:, None] * np.random.default_rng(1).random(6)
+        sigma = np.abs(np.abs(constants[element]) + apart) / 2.0
+        rows = np.c_[
+            10 * np.arange(6), rng.random((6, 3)), sigma.mean(1), sigma.min(1), sigma.max(1)
+        ]
+        axes = axes_of(draw(Log.read(write_log(tmp_path)), rows))["energy deviation"]
+        curves_of[name] = curves(axes)[0].get_ydata()
+        assert curves(axes)[0].get_label() == f"average of atoms, less {sigma.mean(1)[0]:.3g}"
+    np.testing.assert_allclose(curves_of["some"], curves_of["none"], atol=1e-12)
+
+
+def write_log(folder: Path) -> Path:
+    (folder / "log.lammps").write_text(LOG)
+    return folder / "log.lammps"
+
+
+def test_starts_of_one_run_are_joined(pwmlff, tmp_path: Path, monkeypatch):
+    """A run in three starts, each from a restart file before the end of the last: as in one."""
+    head = LOG[: LOG.index("run 20")]
+    rows = [f"{k * 10:10d} 300 {-10.5 + 0.1 * k:.2f} -10.1 {5.0 + k}" for k in range(12)]
+    memory = "Per MPI rank memory allocation (min/avg/max) = 3 | 3 | 3 Mbytes\n"
+    end = "Loop time of 1.5 on 1 procs for 20 steps with 4 atoms\n"
+
+    def run(first: int, last: int, end: str = end) -> str:
+        return "\n".join([f"run 1\n{memory}{HEADER}", *rows[first:last], end])
+
+    parts = {
+        "log.lammps": head + run(0, 4) + run(3, 8, ""),
+        "log.lammps.retry1": head + run(6, 9, "ERROR: lost\n"),
+        "log.lammps.retry2": head,  # it died before the first line
+        "log.lammps.retry10": head + run(7, 12),
+        "log.lammps.retry1.old": head + run(0, 12),
+        "whole": head + run(0, 4) + run(3, 12),
+    }
+    for name, text in parts.items():
+        (tmp_path / name).write_text(text)
+    joined, whole = (Log.read_all(tmp_path / name) for name in ("log.lammps", "whole"))
+    assert len(joined.runs) == len(whole.runs) == 2
+    for one, other in zip(joined.runs, whole.runs, strict=True):
+        assert one.columns.keys() == other.columns.keys() and one.finished
+        for name, values in one.columns.items():
+            np.testing.assert_array_equal(values, other.columns[name])
+    found = pwmlff("plot", "log.lammps", "--json").json
+    assert (found["runs"], found["steps"]) == (2, [0, 110])
+    # A start that went back beyond a run that was finished does that anew, too.
+    (tmp_path / "log.lammps.retry11").write_text(head + run(1, 4) + run(3, 12))
+    again = Log.read_all(tmp_path / "log.lammps")
+    assert [list(r.columns["Step"]) for r in again.runs] == [
+        list(r.columns["Step"]) for r in whole.runs
+    ]
 
 
 def test_one_color_one_meaning(files: Path):

@@ -388,9 +388,9 @@ class Attributes(nn.Module):
         ("Attributes, which is not known", {"model_type": 7}),
         ("Attributes, which is not known", {"model_type": "ener"}),
         ("Attributes, which is not known", {"model_type": "NEP", "Rmax": 6.0, "maxNeighborNum": 9}),
-        ("keeps a contract of this project", {"model_type": "DP"}),
-        ("keeps a contract of this project", {"model_type": 7, "Rmax": 6.0, "maxNeighborNum": 9}),
-        ("keeps a contract of this project", {"Rmax": 6.0, "maxNeighborNum": 9}),
+        ("which a model of kind DP needs", {"model_type": "DP"}),
+        ("which a model of kind DP needs", {"model_type": 7, "Rmax": 6.0, "maxNeighborNum": 9}),
+        ("which a model of kind DP needs", {"Rmax": 6.0, "maxNeighborNum": 9}),
     ],
 )
 def test_which_files_are_of_this_project(tmp_path, words, attributes):
@@ -447,8 +447,9 @@ def test_command(pwmlff, tmp_path):
     assert told["model"]["sel"] == [16, 20]
     assert told["output"] == told["model"]["file"] == str(tmp_path / "a.pt")
     again = pwmlff("wrap", tmp_path / "a.pt", "-o", tmp_path / "b.pt")
-    assert again.returncode == 2
-    assert "keeps a contract of this project" in again.words
+    assert again.returncode == 0, again.words
+    assert "needs no wrapping: copied as it is" in again.words
+    assert (tmp_path / "b.pt").read_bytes() == (tmp_path / "a.pt").read_bytes()
 
 
 @pytest.mark.parametrize("room", [1000, 8000])

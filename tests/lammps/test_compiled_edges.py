@@ -182,6 +182,8 @@ def test_what_cannot_be_compiled_is_told(tmp_path, models):
     with compiler(tmp_path, broken), refused:
         wrap(models[0] / "other.pt", tmp_path / "a.pt", compiled=True)
     BINARY.model().save(tmp_path / "dp.pt")
-    with pytest.raises(Failure, match=r"keeps a contract of this project: use it as it is$"):
+    with pytest.raises(
+        Failure, match=r"is of kind DP, which the fused engine runs; leave out --comp"
+    ):
         wrap(tmp_path / "dp.pt", tmp_path / "a.pt", compiled=True)
     assert not (tmp_path / "a.pt").exists()

@@ -73,23 +73,34 @@ def test_anything_else_makes_another_entry(data, tmp_path, reads):
     cache.load(data, cache=place, **OPTIONS)
     others = [
         {"elements": (10, 18)}, {"cutoff": 4.5}, {"closest": 0.2}, {"group_by": "file"},
-        {"format": "extxyz"},
+        {"format": "extxyz"}, {"energy": "zero"},
     ]  # fmt: skip
     for n, other in enumerate(others, 2):
         cache.load(data, cache=place, **{**OPTIONS, **other})
         assert len(reads) == n
     cache.load(f"{data}@:3", cache=place, **OPTIONS)
-    assert len(reads) == 7
+    assert len(reads) == 8
     # The contents count, not the time of the file.
     times = data.stat()
     text = data.read_text()
     data.write_text(text.replace("energy=-", "energy=-1", 1))
     os.utime(data, ns=(times.st_atime_ns, times.st_mtime_ns))
     cache.load(data, cache=place, **OPTIONS)
-    assert len(reads) == 8
+    assert len(reads) == 9
     data.write_text(text)
     cache.load(data, cache=place, **OPTIONS)
-    assert len(reads) == 8
+    assert len(reads) == 9
+
+
+def test_what_is_odd_about_labels_is_said_each_time(tmp_path, caplog):
+    """Also where nothing is read."""
+    path = tmp_path / "a.xyz"
+    path.write_text("1\nenergy=-1.0 free_energy=-1.25\nAr 0 0 0\n" * 2)
+    for _ in range(2):
+        caplog.clear()
+        frames, _ = cache.load(path, cache=tmp_path / "cache", **OPTIONS)
+        assert frames.energies.tolist() == [-1.25, -1.25]
+        assert "has a free energy and another energy" in caplog.text
 
 
 def test_the_place_of_a_file_does_not_count(data, tmp_path, reads, monkeypatch):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from ase import Atoms
+from ase import Atoms, units
 from ase.io import write
 from typer.testing import CliRunner
 
-from labelled_structures import labelled, trajectory
+from labelled_structures import crystal, labelled, trajectory
 from pwmlff.cli import app
 from pwmlff.train import check
 
@@ -52,6 +55,9 @@ def test_good_data(tmp_path, run, report):
     }  # fmt: skip
     energies = [a.get_potential_energy() / 32 for a in structures]
     assert data["ranges"]["energy per atom"] == pytest.approx([min(energies), max(energies)])
+    pressures = [-a.get_stress()[:3].mean() / units.GPa for a in structures]
+    found = data["ranges"]["pressure, GPa of eV and angstrom"]
+    assert found == pytest.approx([min(pressures), max(pressures)])
     nearest = min(a.get_all_distances(mic=True)[~np.eye(32, dtype=bool)].min() for a in structures)
     assert min(data["shortest"].values()) == pytest.approx(nearest)
     assert (tmp_path / "data.png").read_bytes().startswith(b"\x89PNG")
@@ -72,6 +78,22 @@ def test_labels(tmp_path, report):
     assert problems(data, "not finite") == [("a.xyz", 2), ("a.xyz", 4)]
     assert problems(data, "no labels") == [("a.xyz", 3)]
     assert "the force of atom 3 is" in str(data["problems"])
+
+
+def test_two_energies(tmp_path, report):
+    """One line for all frames; the option says which one is taken."""
+    structures = trajectory(5)
+    energies = [a.get_potential_energy() for a in structures]
+    for atoms in structures:
+        atoms.calc.results["free_energy"] = atoms.calc.results["energy"] - 0.32
+    write(tmp_path / "a.xyz", structures)
+    for words, shift in (((), 0.32), (("--energy", "zero"), 0.0)):
+        code, data = report("a.xyz", *words)
+        (problem,) = data["problems"]
+        assert code == 0 and problem["kind"] == "ambiguous labels"
+        assert "(5 structures) has a free energy and another energy, up to 0.01" in problem["text"]
+        lowest = data["ranges"]["energy per atom"][0]
+        assert lowest == pytest.approx((min(energies) - shift) / 32)
 
 
 def test_structures(tmp_path, report):
@@ -107,6 +129,58 @@ def test_duplicates_in_any_frame_of_reference(tmp_path, report):
     assert problems(data, "duplicate") == [("a.xyz", 4)]
     assert problems(data, "duplicate with another energy") == [("a.xyz", 5)]
     assert code == 1
+
+
+def test_duplicates_at_the_digits_of_files(tmp_path, report):
+    """In whatever format: six decimals, ten, single precision, fractions of the cell."""
+    structures = trajectory(6, step=0.002)  # frames that nearly are the same
+    write(tmp_path / "whole.xyz", structures[:4])
+    few = [a.copy() for a in structures[2:5]]
+    for atoms in few:
+        atoms.positions = atoms.positions.round(5)
+        atoms.set_cell(np.round(atoms.cell, 5))
+    write(tmp_path / "few.xyz", [labelled(a) for a in few])
+    system = tmp_path / "single" / "set.000"
+    system.mkdir(parents=True)
+    atoms = structures[5]
+    system.with_name("type.raw").write_text("\n".join(map(str, atoms.numbers // 11)))
+    system.with_name("type_map.raw").write_text("Ne\nAr\n")
+    np.save(system / "coord.npy", np.float32([atoms.positions.ravel()]))
+    np.save(system / "box.npy", np.float32([np.ravel(atoms.cell)]))
+    np.save(system / "energy.npy", np.float32([atoms.get_potential_energy()]))
+    fractions = atoms.get_scaled_positions(wrap=False)
+    for decimals, name in ((10, "fractions"), (16, "all")):
+        lines = [
+            f"{z} {' '.join(f'{x:.{decimals}f}' for x in row)} 1 1 1"
+            for z, row in zip(atoms.numbers, fractions, strict=True)
+        ]
+        energy = atoms.get_potential_energy()
+        (tmp_path / name).write_text(
+            f"32 atoms, Iteration (fs) = 0.0, Etot,Ep,Ek (eV) = {energy} {energy} 0.0\n"
+            "Lattice vector (Angstrom)\n"
+            + "".join(" ".join(f"{x:.12f}" for x in row) + "\n" for row in atoms.cell)
+            + "Position (normalized)\n"
+            + "\n".join([*lines, 50 * "-", ""])
+        )
+    _, data = report("whole.xyz", "few.xyz", "single", "fractions", "all")
+    assert problems(data, "duplicate") == [
+        ("few.xyz", 0), ("few.xyz", 1), ("fractions", 0), ("all", 0),
+    ]  # fmt: skip
+
+
+def test_what_is_no_duplicate(tmp_path, report):
+    """One atom a little off its place, either way, and pairs that are farther than the cutoff."""
+    displaced = []
+    for k, move in ((3, 0.001), (3, 0.002), (4, 0.001)):
+        atoms = crystal()
+        atoms.positions[k, 1] += move
+        displaced.append(labelled(atoms))
+    boxes = [Atoms("Ar2", [[0, 0, 0], [0, 0, d]], cell=[99] * 3) for d in (7.0, 7.5, 8.0)]
+    pairs = [labelled(atoms) for atoms in boxes]
+    write(tmp_path / "displaced.xyz", displaced)
+    write(tmp_path / "pairs.xyz", pairs)
+    _, data = report("displaced.xyz", "pairs.xyz")
+    assert problems(data, "duplicate") == []
 
 
 def test_outliers(tmp_path, report):
@@ -176,5 +250,46 @@ def test_all_problems_are_in_json_but_the_table_is_short(tmp_path, run, report):
     _, data = report("a.xyz")
     assert len(problems(data, "no labels")) == 30
     _, output, _ = run("a.xyz")
-    assert output.count("neither energy nor forces") == check.SHOWN
-    assert "20 more of 'no labels'" in output
+    assert "frames 0-29 of 'a.xyz' have neither energy nor forces" in output
+
+
+def test_frames_with_one_problem_are_one_line(tmp_path, run):
+    structures = trajectory(30)
+    for k in (3, 4, 5, 9):
+        structures[k].calc.results["forces"][k] = np.nan
+    for k in range(10, 30):
+        structures[k].calc.results["energy"] = (np.inf, -np.inf)[k % 2]
+    write(tmp_path / "a.xyz", structures)
+    _, output, _ = run("a.xyz")
+    lines = [line for line in output.splitlines() if line.startswith("error:")]
+    assert len(lines) == 2
+    assert lines[0].startswith("error: frames 3-5, 9 of 'a.xyz': frame 3 of 'a.xyz': the force of")
+    assert lines[1].startswith("error: frames 10-29 of 'a.xyz': frame 10 of 'a.xyz': energy")
+
+
+def test_each_file_has_lines_of_its_own(tmp_path, run):
+    names = [f"{k}.xyz" for k in range(check.SHOWN + 5)]
+    for name in names:
+        structures = trajectory(2)
+        for atoms in structures:
+            atoms.calc.results.clear()
+        write(tmp_path / name, structures)
+    _, output, _ = run(*names)
+    assert output.count("have neither energy nor forces") == check.SHOWN
+    assert "5 more of 'no labels'" in output
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["energies of the frame before", "two sources in one file", "an energy far off", "a liquid"],
+)
+def test_a_sample_of_wrong_and_sound_data(tmp_path, name):
+    """All of them: benchmarks/wrong_data.py."""
+    path = Path(__file__).parents[2] / "benchmarks" / "wrong_data.py"
+    spec = importlib.util.spec_from_file_location("wrong_data", path)
+    wrong_data = sys.modules["wrong_data"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(wrong_data)
+    case = {**wrong_data.WRONG, **wrong_data.SOUND}[name]
+    problems = wrong_data.problems_of(case, tmp_path)
+    assert wrong_data.found(case, problems)
+    assert {problem.kind for problem in problems} <= set(case.kinds)

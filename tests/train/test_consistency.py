@@ -65,7 +65,7 @@ def test_what_is_left_is_below_its_bound(frames_in, step, strain):
     "factor, expected",
     [
         (-1.0, "sign of the forces is wrong; expected"),
-        (units.Bohr / units.Hartree, "perhaps hartree/bohr for eV/angstrom"),
+        (units.Bohr / units.Hartree, "perhaps hartree/bohr for eV/Å"),
         (-units.Hartree / units.Bohr, "sign of the forces is wrong and the unit"),
         (units.mol / units.kcal, "perhaps kcal/mol for eV"),
     ],
@@ -87,6 +87,15 @@ def test_forces_of_other_atoms(still):
     rng = np.random.default_rng(0)
     wrong = replace(still, forces=rng.normal(size=still.forces.shape) * still.forces.std())
     assert all("forces" in text for text in texts(wrong))
+
+
+def test_energies_of_the_frame_before(frames_in):
+    structures = trajectory(16, step=0.02)
+    values = [atoms.calc.results["energy"] for atoms in structures]
+    for atoms, value in zip(structures[1:], values, strict=False):
+        atoms.calc.results["energy"] = value
+    (text,) = texts(frames_in(structures[1:]))
+    assert "do not belong together" in text and "look at the order of frames" in text
 
 
 def test_one_odd_frame_is_named(still):

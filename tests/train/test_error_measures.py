@@ -212,7 +212,7 @@ def test_single_precision_is_judged_as_lmp_runs_it(read, tmp_path: Path):
         [e.virial for e in expected],
     )
     read(frames)
-    found = evaluate.test(evaluate.Options(path, ["any.xyz"]))
+    found = evaluate.test(evaluate.Options([path], ["any.xyz"]))
     measures = found.errors.measures
     # The order of a sum of a few edges moves an energy by a unit in the last place, 1 meV, or not.
     assert measures["energy"].rmse <= 1.0
@@ -222,7 +222,7 @@ def test_single_precision_is_judged_as_lmp_runs_it(read, tmp_path: Path):
 def test_what_cannot_be_tested(read, tmp_path: Path):
     path = tmp_path / "model.pt"
     BINARY.model().save(path)
-    options = evaluate.Options(path, ["any.xyz"])
+    options = evaluate.Options([path], ["any.xyz"])
     read(frames_of(structures()))
     with pytest.raises(Failure, match="neither energies nor forces nor virials"):
         evaluate.test(options)
@@ -237,9 +237,9 @@ def test_what_cannot_be_tested(read, tmp_path: Path):
     with pytest.raises(Failure, match=r"frame 1 of 'file\.xyz'.*non-finite"):
         evaluate.test(options)
     with pytest.raises(Failure, match="--elements names Ti"):
-        evaluate.test(evaluate.Options(path, ["any.xyz"], elements=["Ti"]))
+        evaluate.test(evaluate.Options([path], ["any.xyz"], elements=["Ti"]))
     with pytest.raises(Failure, match="found no folder"):
-        evaluate.test(evaluate.Options(path, ["any.xyz"], plot=tmp_path / "absent" / "p.png"))
+        evaluate.test(evaluate.Options([path], ["any.xyz"], plot=tmp_path / "absent" / "p.png"))
 
 
 def test_elements_take_part_as_in_lammps(read, tmp_path: Path):
@@ -250,7 +250,7 @@ def test_elements_take_part_as_in_lammps(read, tmp_path: Path):
     expected = reference.evaluate(path, oxygen, [8]).energy
     assert abs(expected - reference.evaluate(path, oxygen).energy) > 1e-3
     read(frames_of([oxygen], [expected]))
-    found = evaluate.test(evaluate.Options(path, ["any.xyz"], elements=["O"]))
+    found = evaluate.test(evaluate.Options([path], ["any.xyz"], elements=["O"]))
     assert found.errors.energy.rmse < 1e-6
 
 
@@ -260,27 +260,88 @@ def test_lennard_jones_units(read, tmp_path: Path):
     pair = Atoms("Ar2", positions=[[0, 0, 0], [1.2, 0, 0]])
     energy = 4 * (1.2**-12 - 1.2**-6)
     read(frames_of([pair], [energy + 0.5]))
-    found = evaluate.test(evaluate.Options(path, ["any.xyz"]))
+    found = evaluate.test(evaluate.Options([path], ["any.xyz"]))
     assert found.errors.energy.rmse == pytest.approx(0.25)
     assert found.data()["errors"]["reported_in"]["energy"] == "epsilon/atom"
+
+
+def test_a_constant_for_each_element_is_told(tmp_path: Path, read):
+    """By least squares in NumPy; and said, where it explains the error."""
+    path = tmp_path / "model.pt"
+    BINARY.model().save(path)
+    rng = np.random.default_rng(5)
+    every = [BINARY.atoms(seed) for seed in range(1, 9)]
+    for atoms in every[::2]:
+        del atoms[[k for k in range(len(atoms)) if atoms.numbers[k] == 8][:1]]
+    right = np.array([reference.evaluate(path, atoms).energy for atoms in every])
+    counts = np.array([[(atoms.numbers == z).sum() for z in (8, 72)] for atoms in every])
+    noise = 0.01 * rng.normal(size=len(every))
+    n = counts.sum(axis=1)
+    read(frames_of(every, right - counts @ [1.5, -2.0] - n * noise))
+    found = evaluate.test(evaluate.Options([path], ["any.xyz"]))
+    share = counts / n[:, None]
+    constants, left, _, _ = np.linalg.lstsq(share, share @ [1.5, -2.0] + noise, rcond=None)
+    shifted = found.judged.shifted
+    assert shifted.energies == pytest.approx({"O": constants[0], "Hf": constants[1]}, abs=1e-6)
+    assert shifted.measure.rmse == pytest.approx(1000 * np.sqrt(left[0] / len(every)), rel=1e-6)
+    text = found.judged.remark()
+    assert shifted.explains and f"O {constants[0]:+.4g}, Hf {constants[1]:+.4g} eV above" in text
+    # Errors that have nothing to do with it, and too few frames to tell.
+    read(frames_of(every, right + n * rng.normal(size=len(every))))
+    assert not evaluate.test(evaluate.Options([path], ["any.xyz"])).judged.shifted.explains
+    read(frames_of(every[:2], (right - counts @ [1.5, -2.0])[:2]))
+    assert not evaluate.test(evaluate.Options([path], ["any.xyz"])).judged.shifted.explains
+
+
+def test_several_models_and_their_mean(tmp_path: Path, monkeypatch):
+    """In the order in which they are typed; the mean is that of energies, forces and virials."""
+    paths = [tmp_path / name for name in ("a.pt", "b.pt")]
+    for seed, path in enumerate(paths):
+        torch.manual_seed(seed)
+        BINARY.model(seed=seed).save(path)
+    every = structures()[:2]
+    found = [[reference.evaluate(path, atoms) for atoms in every] for path in paths]
+    mean = [(a.energy + b.energy) / 2 for a, b in zip(*found, strict=True)]
+    forces = [(a.forces + b.forces) / 2 for a, b in zip(*found, strict=True)]
+    assert abs(found[0][0].energy - found[1][0].energy) > 1e-3
+    frames = frames_of(every, mean, forces)
+    monkeypatch.setattr(evaluate, "read", lambda *_: frames)
+    for words in (["a.pt", "b.pt", "data.xyz"], ["data.xyz", "a.pt", "b.pt"]):
+        typed = [str(tmp_path / word) for word in words]
+        run = CliRunner().invoke(app, ["test", *typed, "--json"])
+        assert run.exit_code == 0, run.output
+        result = json.loads(run.stdout)
+        assert [model["model"] for model in result["models"]] == [str(path) for path in paths]
+        half = [abs(a.energy - b.energy) / 2 for a, b in zip(*found, strict=True)]
+        largest = 1000 * max(h / len(a) for h, a in zip(half, every, strict=True))
+        for model in result["models"]:
+            assert model["errors"]["energy"]["largest"] == pytest.approx(largest, rel=1e-6)
+        assert result["model"] == "mean" and result["errors"]["energy"]["largest"] < 1e-6
+        assert result["errors"]["force"]["largest"] < 1e-6
+    shown = CliRunner().invoke(app, ["test", *typed]).output
+    assert "of the mean of 2 models" in shown and "energy, shifted (meV/atom)" in shown
+    alone = CliRunner().invoke(app, ["test", *map(str, paths)])
+    assert alone.exit_code == 2 and "no file with labels" in " ".join(alone.output.split())
 
 
 def test_parity_picture(labelled: Frames):
     """Points are label and prediction, per atom; many become a density."""
     energy, forces, virial = predicted(labelled)
     errors = compute(labelled, energy, forces, virial)
-    figure = charts.parity(labelled, energy, forces, virial, errors)
+    figure = charts.parity(labelled, energy, forces, virial, errors, "a_b.pt")
+    assert figure.get_suptitle().startswith("a_b.pt\n5 frames of ")
     axes = {a.get_label(): a for a in figure.axes}
     assert list(axes) == ["energy", "force", "virial"]
     points = axes["energy"].lines[-1]
     there = [0, 1, 3, 4]
     np.testing.assert_allclose(points.get_xdata(), (labelled.energies / labelled.natoms)[there])
     np.testing.assert_allclose(points.get_ydata(), (energy / labelled.natoms)[there])
-    assert f"{errors.force.rmse:.4g} meV/angstrom" in axes["force"].get_title()
-    assert axes["force"].get_xlabel() == "force of the data (eV/angstrom)"
+    assert f"{errors.force.rmse:.4g} meV/Å" in axes["force"].get_title()
+    assert axes["force"].get_xlabel() == "force of the data (eV/Å)"
     many = frames_of([Atoms("O2000")], forces=[np.random.default_rng(0).normal(size=(2000, 3))])
     errors = compute(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)))
-    (only,) = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors).axes
+    figure = charts.parity(many, np.zeros(1), many.forces + 0.1, np.zeros((1, 3, 3)), errors, "a")
+    (only,) = figure.axes
     assert only.get_label() == "force" and len(only.collections) == 1
 
 
@@ -289,7 +350,7 @@ def test_numbers_along_a_parity_picture_are_apart():
     energies = np.linspace(-36.92, -36.6, 5)
     frames = frames_of([Atoms("O")] * 5, energies)
     predicted = energies + 0.01, np.zeros((5, 3)), np.zeros((5, 3, 3))
-    figure = charts.parity(frames, *predicted, compute(frames, *predicted))
+    figure = charts.parity(frames, *predicted, compute(frames, *predicted), "a.pt")
     figure.draw_without_rendering()
     (axes,) = figure.axes
     boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
@@ -325,7 +386,7 @@ def test_real_files(tmp_path: Path):
         assert result[quantity]["rmse"] < 1e-3
     assert result["virial"]["count"] == 27
     shown = CliRunner().invoke(app, ["test", str(path), words[1], "--worst", "1"]).output
-    for word in ("meV/atom", "meV/angstrom", "Hf", "two.xyz", "1 frame, 6 atoms, engine fused"):
+    for word in ("meV/atom", "meV/Å", "Hf", "two.xyz", "1 frame, 6 atoms, engine fused"):
         assert word in shown
     missing = CliRunner().invoke(app, ["test", str(path), str(tmp_path / "absent.xyz")])
     assert missing.exit_code == 2 and "absent.xyz" in missing.output

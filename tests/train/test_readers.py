@@ -6,13 +6,52 @@ import logging
 
 import numpy as np
 import pytest
+from ase import Atoms
 from ase.build import molecule
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read as ase_read
 from ase.io import write
 
 from labelled_structures import crystal, frames_of, labelled, trajectory
 from pwmlff.report import Failure
 from pwmlff.train import readers
+
+#: What the readers of ase and dpdata look at, with a smearing of 0.125 eV per atom.
+VASPRUN = """<?xml version="1.0" encoding="ISO-8859-1"?>
+<modeling>
+ <incar/>
+ <kpoints/>
+ <parameters><i type="int" name="NELM"> 60 </i></parameters>
+ <atominfo>
+  <atoms> 2 </atoms>
+  <types> 1 </types>
+  <array name="atoms"><set>
+   <rc><c>Cu</c><c> 1</c></rc><rc><c>Cu</c><c> 1</c></rc>
+  </set></array>
+  <array name="atomtypes"><set>
+   <rc><c> 2</c><c>Cu</c><c> 63.5</c><c> 11.0</c><c> PAW_PBE Cu </c></rc>
+  </set></array>
+ </atominfo>
+ <structure name="initialpos">
+  <crystal><varray name="basis"><v>4 0 0</v><v>0 4 0</v><v>0 0 4</v></varray></crystal>
+  <varray name="positions"><v>0 0 0</v><v>0.5 0.5 0.5</v></varray>
+ </structure>
+ <calculation>
+  <scstep><energy>
+   <i name="e_fr_energy"> -6.5 </i><i name="e_wo_entrp"> -6.0 </i><i name="e_0_energy"> -6.25 </i>
+  </energy></scstep>
+  <structure>
+   <crystal><varray name="basis"><v>4 0 0</v><v>0 4 0</v><v>0 0 4</v></varray></crystal>
+   <varray name="positions"><v>0 0 0</v><v>0.5 0.5 0.5</v></varray>
+  </structure>
+  <varray name="forces"><v>0.1 0 0</v><v>-0.1 0 0</v></varray>
+  <varray name="stress"><v>1 0 0</v><v>0 1 0</v><v>0 0 1</v></varray>
+  <energy>
+   <i name="e_fr_energy"> -6.5 </i><i name="e_wo_entrp"> -6.0 </i><i name="e_0_energy"> -6.0 </i>
+  </energy>
+ </calculation>
+</modeling>
+"""
 
 
 def assert_like_ase(frames, structures):
@@ -109,10 +148,48 @@ def test_labels_under_two_names_that_differ_are_warned_of(tmp_path, caplog):
     path.write_text("1\nenergy=-1.0 REF_energy=-2.0\nH 0 0 0\n")
     assert readers.read(path).energies.tolist() == [-2.0]
     assert "'REF_energy' and 'energy', which differ" in caplog.text
+
+
+def test_the_energy_is_the_one_that_forces_belong_to(tmp_path, caplog):
+    """In all formats that have it and the one at sigma -> 0; a prefix still goes first."""
+    path = tmp_path / "a.xyz"
+    path.write_text("1\nenergy=-1.0 free_energy=-1.25\nH 0 0 0\n" * 3)
+    atoms = Atoms("H", calculator=None)
+    atoms.calc = SinglePointCalculator(atoms, energy=-1.0, free_energy=-1.25)
+    write(tmp_path / "a.traj", atoms)
+    for file, count in ((path, 3), (tmp_path / "a.traj", 1)):
+        for wanted, expected in (("free", -1.25), ("zero", -1.0)):
+            caplog.clear()
+            found = readers.read(file, None, None, wanted).energies
+            np.testing.assert_array_equal(found, [expected] * count)
+            (warning,) = [record.getMessage() for record in caplog.records]
+            assert warning.startswith(f"frame 0 of '{file}'") and "up to 0.25 per atom" in warning
+            assert ("(3 structures)" in warning) == (count == 3)
     caplog.clear()
-    path.write_text("1\nenergy=-1.0 free_energy=-2.0\nH 0 0 0\n")
+    path.write_text(
+        "1\nREF_energy=-2.0 energy=-1.0 free_energy=-1.0\nH 0 0 0\n"
+        "1\nfree_energy=-3.0\nH 0 0 0\n1\nenergy=-4.0 free_energy=-4.0\nH 0 0 0\n"
+    )
     with caplog.at_level(logging.WARNING):
-        assert readers.read(path).energies.tolist() == [-1.0]
+        assert readers.read(path).energies.tolist() == [-2.0, -3.0, -4.0]
+    assert "free energy" not in caplog.text
+    with pytest.raises(Failure, match="energy is 'any', expected free or zero"):
+        readers.read(path, None, None, "any")
+
+
+def test_both_energies_of_vasp(tmp_path, caplog):
+    """ase and dpdata read the same free energy of a vasprun.xml; dpdata has no other."""
+    path = tmp_path / "vasprun.xml"
+    path.write_text(VASPRUN)
+    by_ase = {energy: readers.read(path, "vasp-xml", None, energy) for energy in ("free", "zero")}
+    assert [by_ase[energy].energies.tolist() for energy in by_ase] == [[-6.5], [-6.25]]
+    assert "up to 0.125 per atom" in caplog.text
+    np.testing.assert_array_equal(by_ase["free"].forces, by_ase["zero"].forces)
+    caplog.clear()
+    pytest.importorskip("dpdata")
+    assert readers.read(path, "dpdata:vasp/xml").energies.tolist() == [-6.5]
+    with pytest.raises(Failure, match="let ase read it"):
+        readers.read(path, "dpdata:vasp/xml", None, "zero")
     assert not caplog.text
 
 

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -16,13 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ase import Atoms
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
 from labelled_structures import frames_of
-from pwmlff import files
+from pwmlff import files, report
 from pwmlff.report import Failure
 from pwmlff.train import charts, record
-from pwmlff.train.errors import compute
+from pwmlff.train.errors import QUANTITIES, compute
 from pwmlff.train.record import Display, Record, Row
 
 
@@ -61,7 +63,8 @@ def test_errors_become_columns():
     assert made.energy_valid == pytest.approx(100.0 / np.sqrt(2))
     assert made.force_valid == pytest.approx(1000.0)
     assert made.virial_valid is None and made.energy_train is None
-    assert "energy - / 70.71 meV/atom; force - / 1000 meV/angstrom" in made.text()
+    assert made.quantities == ("energy", "force")
+    assert made.line(made.quantities).split()[2:] == ["0:00:02", "-", "70.7", "-", "1000", "-"]
 
 
 def test_resume_cuts_what_came_after_the_checkpoint(tmp_path: Path):
@@ -236,8 +239,8 @@ def test_learning_curve(tmp_path: Path):
     assert energy.get_label() == "valid"
     (force,) = axes["force"].lines
     assert force.get_label() == "train" and force.get_color() != energy.get_color()
-    assert axes["force"].get_ylabel() == "force RMSE\n(meV/angstrom)"
-    assert axes["force"].get_yscale() == axes["loss"].get_xscale() == "log"
+    assert axes["force"].get_ylabel() == "force RMSE\n(meV/Å)"
+    assert axes["loss"].get_xscale() == "linear"
     with Record(tmp_path) as log:
         with pytest.raises(Failure, match="no row"):
             log.draw()
@@ -248,6 +251,27 @@ def test_learning_curve(tmp_path: Path):
     charts.learning_curve([Row(step=0, epoch=0.0, time=0.0)]).canvas.draw()  # nothing to show
 
 
+@pytest.mark.parametrize("last", [99.0, 60.0, 30.0, 8.0, 1.0, 0.001])
+def test_ticks_of_the_learning_curve(last: float):
+    """At least two numbers on each axis, plain ones, none over another."""
+    energies = np.geomspace(100.0, last, 8)
+    figure = charts.learning_curve([row(k + 1, energy_valid=e) for k, e in enumerate(energies)])
+    FigureCanvasAgg(figure).draw()
+    renderer = figure.canvas.get_renderer()
+    axes = next(a for a in figure.axes if a.get_label() == "energy")
+    low, high = axes.get_ylim()
+    for which in (axes.yaxis, figure.axes[-1].xaxis):
+        texts = [
+            tick.label1
+            for tick in (*which.get_major_ticks(), *which.get_minor_ticks())
+            if tick.label1.get_text() and (which is not axes.yaxis or low <= tick.get_loc() <= high)
+        ]
+        assert len(texts) >= 2
+        assert all(re.fullmatch(r"-?\d+(\.\d+)?(e-\d+)?", text.get_text()) for text in texts)
+        boxes = [text.get_window_extent(renderer) for text in texts]
+        assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress(terminal: bool):
     """On a terminal at each step; elsewhere a line now and then, and one for each validation."""
@@ -256,7 +280,7 @@ def test_progress(terminal: bool):
     screen = Console(file=text, force_terminal=terminal, width=140, markup=False)
     with Display(screen=screen, clock=lambda: now[0]) as display:
         for k in range(50, 100):
-            now[0] += 2.0
+            now[0] += 20.0
             display.step(k / 100, epoch=k / 10, step=k, loss=0.5, atoms_per_second=4e4)
         display.row(row(99))
         if terminal:
@@ -264,9 +288,36 @@ def test_progress(terminal: bool):
             shown = display._bar.tasks[0].description
         else:
             shown = text.getvalue()
-    assert "energy - / 0.05051 meV/atom; force 1.01 / - meV/angstrom" in text.getvalue()
+    lines = text.getvalue().splitlines()
+    assert "9.90      99  0:02:28       -  0.0505    1.01       -      -" in text.getvalue()
     if not terminal:
-        assert [line[:4] for line in shown.splitlines()] == ["50 %", "65 %", "80 %", "95 %", "epoc"]
-    # 49 steps of 1 % took 98 seconds; what was done before a resumption does not count.
-    assert "epoch 9.9, step 99, loss 0.5, 4e+04 atoms/s, 0:00:02 left" in shown or not terminal
-    assert "step 95, loss 0.5, 4e+04 atoms/s, 0:00:10 left" in shown or terminal
+        assert [line[:4] for line in lines[:4]] == ["64 %", "79 %", "94 %", "epoc"]
+    # 49 steps of 1 % took 980 seconds; what was done before a resumption does not count.
+    assert "epoch 9.9, step 99, loss 0.5, 4e+04 atoms/s, 0:00:20 left" in shown or not terminal
+    assert "step 94, loss 0.5, 4e+04 atoms/s, 0:02:00 left" in shown or terminal
+
+
+def test_table_on_the_screen():
+    """One head above all rows; 80 columns with the name of a model of an ensemble."""
+    text = io.StringIO()
+    with Display(screen=Console(file=text, width=140)) as display:
+        for size in (1.0, 1e-7, 12345.678, 9.99e15):
+            errors = {f"{q}_{name}": size for q in QUANTITIES for name in ("train", "valid")}
+            display.row(Row(1234567, 12345.6, 1e5, 1.234e-4, 0.1, **errors))
+    names, units, *rows = text.getvalue().splitlines()
+    words = names.replace("E ", "E_").replace("F ", "F_").replace("V ", "V_").split()
+    assert words[3:] == [f"{q}_{n}" for q in "EFV" for n in ("train", "valid")] + ["rate"]
+    assert units.split() == ["meV/atom", "meV/Å", "meV/atom"]
+    assert len(rows) == 4 and max(map(len, (names, units, *rows))) <= 80 - len("a: ")
+    assert rows[0].split() == ["12346", "1234567", "27:46:40", *["1"] * 6, "1.2e-4"]
+    found = [float(line.split()[3]) for line in rows]
+    assert found == pytest.approx([1.0, 1e-7, 12345.678, 9.99e15], rel=5e-3)
+
+
+def test_units_where_the_screen_has_no_such_letter(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    report.begin([])
+    stream.write("1 meV/Å, 2 Å³, ♥")
+    stream.seek(0)
+    assert stream.read() == r"1 meV/angstrom, 2 angstrom^3, \u2665"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +20,11 @@ from ase.build import bulk
 from ase.calculators.emt import EMT
 from ase.io import read, write
 from ase.neighborlist import neighbor_list
+from typer.testing import CliRunner
 
 from labelled_structures import labelled, movement, trajectory
 from pwmlff import reference
+from pwmlff.cli import app
 from pwmlff.engine import choose
 from pwmlff.report import Failure
 from pwmlff.train import cache, comm, command, config, loop, potential, readers
@@ -343,13 +347,14 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     # Asked to stop, it does so after its step.
     process = subprocess.Popen(
         [sys.executable, "-m", "pwmlff", "train", "--resume", "-o", str(folder)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while "going on from step" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == 0
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert f"To go on: pwmlff train --resume -o {folder}\n" in output
     again = run("--resume", "-o", folder, "--json")
     assert again.returncode == 0, again.stderr
     assert "going on from step" in again.stderr
@@ -404,6 +409,156 @@ def test_ensemble(data: Path, tmp_path: Path) -> None:
     assert np.abs(a - b).mean() > 0.1
 
 
+@pytest.mark.parametrize("models", [1, 2])
+def test_interrupted_in_a_terminal(models: int, data: Path, tmp_path: Path) -> None:
+    """Ctrl-C goes to all processes of the group, and here once more while they end."""
+    process = subprocess.Popen(
+        [PWMLFF, "train", "--data", data, "--elements", ELEMENTS, "-o", tmp_path,
+         "--models", str(models), "--json", *settings("run.epochs=1000000")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    folders = [tmp_path / name for name in "ab"[:models]] if models > 1 else [tmp_path]
+    deadline = time.monotonic() + 120
+    while not all((folder / "best.pt").is_file() for folder in folders):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    for pause in (0.0, 0.3, 0.6):
+        time.sleep(pause)
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(process.pid, signal.SIGINT)
+    output, said = process.communicate(timeout=120)
+    assert process.returncode == 75, said
+    found = json.loads(output)
+    assert not found["failures"] and not found["unbegun"]
+    assert [m["stopped"] for m in found["models"]] == ["asked"] * models
+    for model, folder in zip(found["models"], folders, strict=True):
+        assert Path(model["file"]).read_bytes() == (folder / "best.pt").read_bytes()
+        assert list(folder.glob("checkpoint-*.npz")) and (folder / "parity.png").is_file()
+
+
+class Clock:
+    """Time that passes where a part of a training says so."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def take(self, seconds: float, *_: object) -> None:
+        self.now += seconds
+
+
+def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monkeypatch) -> None:
+    """Reading 20 s, steps 1 s, validations 6 s, checkpoints 3 s, pictures 4 s; 5 minutes in all."""
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    clock, told = Clock(), []
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(loop.checkpoint, "save", lambda *_: clock.take(3.0))
+    asked_for = configured(data, tmp_path, "run.max_time=5")
+
+    def train(before: loop.Progress | None, end: float) -> loop.Training:
+        began = clock.now
+        clock.take(20.0)
+        one = training(asked_for, comm.Serial(), tmp_path, frames, edges)
+        one.began, one.draw = began, lambda: clock.take(4.0)
+        one.asked = lambda: clock.now - began > end
+        one.progress = before or one.progress
+        evaluate = one.learner.evaluate
+        one.learner.step = lambda batch, done: (told.append(done), clock.take(1.0), 0.5)[-1]
+        one.learner.evaluate = lambda *given: (clock.take(6.0), evaluate(*given))[-1]
+        one.learner.refine = lambda *_: None
+        stopped = one.run(None, None).stopped
+        one.draw()
+        assert stopped == ("asked" if end < 300.0 else "time")
+        return one
+
+    began = clock.now
+    train(None, 1e9)
+    assert 300.0 - loop.LEAVING - 2.0 < clock.now - began <= 300.0 - loop.LEAVING
+    assert 200 < len(told) < 260
+    # Neither reading nor a validation makes the rate of learning jump.
+    assert told[0] == 0.0 and 0.98 < told[-1] < 1.0
+    assert np.diff(told).min() > 0.0 and np.diff(told).max() < 1.5 / 240.0
+
+    # In two commands, of which the second reads anew: as long together, and on from where it was.
+    whole, began = len(told), clock.now
+    told.clear()
+    first = train(None, 100.0)
+    done = first.done()
+    train(first.progress, 1e9)
+    # The end of the first, a checkpoint and pictures, comes on top.
+    assert 300.0 - loop.LEAVING - 6.0 < clock.now - began <= 300.0 + 3.0 + 4.0
+    assert np.diff(told).min() >= 0.0 and np.diff(told).max() < 1.5 / 240.0
+    assert done in told and len(told) < whole - 10
+
+
+def test_threads_are_those_of_openmp(data: Path, tmp_path: Path, monkeypatch) -> None:
+    given = {"settings": [*SMALL, "run.epochs=1", "run.threads=0"], "data": [data],
+             "elements": ELEMENTS, "output": tmp_path / "o"}  # fmt: skip
+    cores = len(os.sched_getaffinity(0))
+    for variables, threads in (
+        ({}, cores), ({"OMP_NUM_THREADS": "7"}, 7), ({"OMP_NUM_THREADS": "3,2"}, 3),
+        ({"OMP_NUM_THREADS": "many"}, cores),
+        # torchrun sets it where its user has not.
+        ({"OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "none"}, cores),
+    ):  # fmt: skip
+        with monkeypatch.context() as context:
+            context.delenv("OMP_NUM_THREADS", raising=False)
+            for name, value in variables.items():
+                context.setenv(name, value)
+            plan = command.train(
+                None, given, command.Options(dry_run=True, communication="serial")
+            ).plan
+        assert plan["ranks"].endswith(f" {threads} threads each")
+
+
+def test_what_an_error_leaves_is_named(data: Path, tmp_path: Path, monkeypatch, caplog) -> None:
+    """As a full disk is met, after the first validation."""
+    validate = loop.Training.validate
+
+    def fails(self: loop.Training, *given) -> None:
+        if self.progress.next_validation:
+            raise Failure("cannot write a checkpoint: No space left on device")
+        validate(self, *given)
+        self.save()
+
+    monkeypatch.setattr(loop.Training, "validate", fails)
+    given = {"settings": [*SMALL, "run.epochs=3"], "data": [data], "elements": ELEMENTS,
+             "output": tmp_path}  # fmt: skip
+    with pytest.raises(Failure, match="No space left"):
+        command.train(None, given, command.Options(communication="serial"))
+    (said,) = [e.getMessage() for e in caplog.records if e.getMessage().startswith("left in ")]
+    names = re.fullmatch(rf"left in '{tmp_path}': (.*); --resume goes on from there", said)[1]
+    found = [path.name for path in tmp_path.iterdir() if path.suffix in (".pt", ".npz")]
+    assert sorted(found) == names.split(", ") and {"best.pt", "last.pt"} < set(found)
+
+
+def test_words_of_a_first_try(data: Path, tmp_path: Path, monkeypatch) -> None:
+    """Data and symbols as words of their own; the command that is named without them is taken."""
+    copy = tmp_path / "copy.xyz"
+    write(copy, [labelled(atoms[[1, 0, *range(2, 32)]]) for atoms in read(data, ":2")])
+    frames = [*read(data, ":"), *read(copy, ":")]
+    monkeypatch.chdir(tmp_path)
+    asked = CliRunner().invoke(app, ["train", str(data), "copy.xyz", "--dry-run"])
+    assert asked.exit_code == 2
+    said = " ".join(asked.stderr.split())
+    in_order = list(dict.fromkeys(frames[0].get_chemical_symbols()))
+    assert f"{' '.join(in_order)} in {len(frames)} frames" in said
+    command = said[said.index("pwmlff train") :].split()[1:]
+    assert command[-3:] == ["--elements", *in_order]
+    many = ",".join(in_order)
+    for words in (
+        command,
+        ["train", "--data", str(data), "copy.xyz", "--elements", many, "--dry-run"],
+        ["train", "--elements", *in_order, str(data), "--dry-run", "--data", "copy.xyz"],
+    ):
+        done = CliRunner().invoke(app, [*words, "--epochs", "7", "--json"])
+        assert done.exit_code == 0, done.output
+        plan = json.loads(done.stdout)["plan"]
+        assert f"{round(0.9 * len(frames))} frames" in plan["learns from"]
+        assert "ends after 7 epochs" in plan["steps"]
+
+
 def test_other_frames_to_validate_with_are_noticed(data: Path, tmp_path: Path) -> None:
     valid = tmp_path / "valid.xyz"
     write(valid, read(data, ":2"))
@@ -414,6 +569,20 @@ def test_other_frames_to_validate_with_are_noticed(data: Path, tmp_path: Path) -
     write(valid, read(data, "2:4"))
     with pytest.raises(Failure, match="another training: the data to validate with"):
         command.train(None, given, command.Options(resume=True))
+
+
+def test_frames_to_validate_with_that_are_learned_from(data: Path, tmp_path: Path, caplog) -> None:
+    """Warned of, with other digits and in another order of atoms too."""
+    valid = tmp_path / "valid.xyz"
+    copies = [atoms[::-1] for atoms in read(data, "1:5:3")]
+    for atoms in copies:
+        atoms.positions = atoms.positions.round(6)
+    write(valid, [labelled(atoms) for atoms in [*copies, *trajectory(1, seed=99)]])
+    given = {"settings": [*SMALL, "run.epochs=1"], "data": [data], "valid": [valid],
+             "elements": ELEMENTS, "output": tmp_path / "out"}  # fmt: skip
+    text = f"2 of the 3 frames of [data] valid are in [data] train, too: frames 0-1 of '{valid}'"
+    plan = command.train(None, given, command.Options(dry_run=True)).plan
+    assert text in caplog.text and plan["validates with"] == "3 frames"
 
 
 def test_slots_are_for_the_frames_that_validate_too(data: Path, tmp_path: Path) -> None:
@@ -511,5 +680,37 @@ def test_ranks_of_a_launcher_give_the_same_file(data: Path, tmp_path: Path) -> N
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("ended by") == 1
+        # What is to be pasted stands in lines of its own, however long.
+        lines = [line.strip() for line in done.stdout.splitlines()]
+        assert f"pair_style pwmlff 1 {folder}/best.pt" in lines
+        assert "pair_coeff * * Ne Ar" in lines and "units metal" in lines
+        named = re.findall(rf"^({folder}\S*):", done.stdout, re.MULTILINE)
+        assert len(named) == 3 and all(Path(name).exists() for name in named)
         found.append(parameters_of(folder / "last.pt"))
     assert np.array_equal(*found)
+
+
+def test_a_full_disk_is_one_error_and_the_checkpoint_stays(data: Path, tmp_path: Path) -> None:
+    """No file may be larger than 16 kB here, as where a disk is full."""
+    resource = pytest.importorskip("resource")
+    folder = tmp_path / "run"
+    command.train(
+        None,
+        {"data": [data], "elements": ELEMENTS, "output": folder,
+         "settings": [*SMALL, "run.epochs=1"]},
+        command.Options(),
+    )  # fmt: skip
+    before = {path.name: path.read_bytes() for path in folder.glob("*.[np]*")}
+    assert {"best.pt", "last.pt", "checkpoint-000001.npz"} <= before.keys()
+    resumed = [sys.executable, "-m", "pwmlff", "train", str(folder / "run.toml"), "--resume"]
+    done = subprocess.run(
+        [*resumed, "--set", "run.epochs=2"],
+        check=False,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14)),
+    )
+    assert done.returncode == 2 and done.stderr.count("error: ") == 1
+    assert re.search(r"cannot write the temporary file '.*': File too large; .*TMPDIR", done.stderr)
+    after = {path.name: path.read_bytes() for path in folder.glob("*.[np]*")}
+    assert after == before

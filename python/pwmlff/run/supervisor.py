@@ -22,14 +22,13 @@ from rich.text import Text
 
 from pwmlff import doctor, lmp, mpirun, ranks
 from pwmlff.files import write_whole
-from pwmlff.report import Failure, console
+from pwmlff.report import CONTINUE, Failure, console
 from pwmlff.run import inputs, outputs, record
 from pwmlff.run.causes import PROXY, failing, of_input
 from pwmlff.run.record import Attempt, Lock, Record, clean, require_free
 from pwmlff.run.restarts import CLOCK, incomplete_files, newest_restart, step_of
 from pwmlff.run.watcher import GRACE, POLL, Watcher
 
-CONTINUE = 75  # exit code: not finished, the same command goes on (EX_TEMPFAIL of sysexits.h)
 LAUNCHES = 10  # starts in a row in which lmp never began
 LINGERS = 120.0  # seconds for which file systems keep the locks of a node that is lost
 UNREADABLE = 3  # restart files in a row that lmp dies on, after which the cause is another one

@@ -88,7 +88,7 @@ class AdamOptions:
     """
 
     beta1: float = 0.9
-    beta2: float = 0.999
+    beta2: float = 0.99
     eps: float = 1e-8
     weight_decay: float = 0.0  # of a step, over its rate
     clip: float | None = None  # largest norm of the whole gradient; None: any

@@ -34,9 +34,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff.report import Failure
-from pwmlff.train import consistency, neighbors, readers
+from pwmlff.train import consistency, neighbors, readers, sources
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.frames import Frames
+from pwmlff.train.labels import collected_warnings
 from pwmlff.train.neighbors import Edges
 
 log = logging.getLogger(__name__)
@@ -71,16 +72,18 @@ def load(
     cutoff: float,
     format: str | None = None,
     group_by: str | None = None,
+    energy: str = readers.FREE,
     closest: float = neighbors.CLOSEST,
     cache: str | PathLike[str] | None = AUTO,
     threads: int | None = None,
 ) -> tuple[Frames, Edges]:
     """Read training data and find all neighbors, or take both from the cache.
 
-    What :mod:`pwmlff.train.consistency` finds is logged as warnings, one line each, either way.
+    What is odd about labels, and what :mod:`pwmlff.train.consistency` and
+    :mod:`pwmlff.train.sources` find, is logged as warnings, one line each, either way.
 
     Args:
-        files, format, group_by: as :func:`pwmlff.train.readers.read` takes them.
+        files, format, group_by, energy: as :func:`pwmlff.train.readers.read` takes them.
         elements, cutoff, closest, threads: as :func:`pwmlff.train.neighbors.find_edges` takes them.
         cache: folder of the cache, "auto" for the default one, None or "none" for none.
 
@@ -99,6 +102,7 @@ def load(
         "closest": float(closest),
         "format": format,
         "group_by": group_by,
+        "energy": energy,
     }
     entry = damaged = None
     paths: list[str] = []
@@ -113,9 +117,13 @@ def load(
         kept = _opened(entry, options, paths, threads)
         if kept is not None:
             return _announced(*kept)
-    frames = readers.read(specs, format, group_by)
+    with collected_warnings() as texts:
+        frames = readers.read(specs, format, group_by, energy)
     edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
-    found = [(f.warning, f.text) for f in consistency.findings(frames)]
+    found = [(True, text) for text in texts]
+    found += [(f.warning, f.text) for f in consistency.findings(frames)]
+    offsets = sources.offsets(frames, sources.describe(frames, edges))
+    found += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
     for array in (*_arrays(frames).values(), *_arrays(edges).values()):
         array.flags.writeable = False
     if entry is not None:
@@ -177,7 +185,7 @@ def _opened(
         if description["options"] != options:
             raise ValueError("it was made with other options")
         arrays: dict[str, np.ndarray] = {}
-        with ThreadPoolExecutor(threads or neighbors.available()) as pool:
+        with ThreadPoolExecutor(threads or neighbors.allowed_threads()) as pool:
             for name, expected in description["arrays"].items():
                 # An empty file cannot be mapped.
                 mode: Literal["r"] | None = "r" if all(expected[1]) else None
@@ -238,7 +246,7 @@ def _keep(
             **{f"frames.{name}": array for name, array in _arrays(frames).items()},
             **{f"edges.{name}": array for name, array in _arrays(edges).items()},
         }
-        with ThreadPoolExecutor(neighbors.available()) as pool:
+        with ThreadPoolExecutor(neighbors.allowed_threads()) as pool:
             described = {name: _described(array, pool) for name, array in arrays.items()}
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)

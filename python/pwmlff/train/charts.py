@@ -39,8 +39,7 @@ def learning_curve(rows: Sequence[Row], units: str = "metal") -> Figure:
         panels["loss"] = {"train": [row.loss for row in rows]}
     figure = Figure(figsize=(6.4, 0.8 + 1.9 * max(len(panels), 1)), layout="constrained")
     every = figure.subplots(max(len(panels), 1), sharex=True, squeeze=False)[:, 0]
-    # The first step is 0, which a logarithmic axis lacks.
-    steps = [max(row.step, 1) for row in rows]
+    steps = [row.step for row in rows]
     for (name, curves), axes in zip(panels.items(), every, strict=False):
         axes.set_label(name)
         for which, values in curves.items():
@@ -49,18 +48,36 @@ def learning_curve(rows: Sequence[Row], units: str = "metal") -> Figure:
             if not np.isnan(shown).all():
                 marker = "." if len(rows) < 50 else ""
                 axes.plot(steps, shown, color=SETS[which], label=which, marker=marker)
-                axes.set_yscale("log")
         unit = "" if name == "loss" else f"\n({UNITS[units].unit_of(name)})"
         axes.set_ylabel(("loss" if name == "loss" else f"{name} RMSE") + unit)
         if axes.lines:
             axes.legend(fontsize="small")
-    every[-1].set_xscale("log")
+            _scale(axes)
     every[-1].set_xlabel("step")
     return figure
 
 
+def _scale(axes: Axes) -> None:
+    """Make the y axis logarithmic where it spans a decade, and so has ticks enough."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415  slow
+
+    values = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
+    if np.nanmax(values) < 10.0 * np.nanmin(values):
+        return
+    axes.set_yscale("log")
+    decades = np.log10(np.nanmax(values) / np.nanmin(values))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
 def parity(
-    frames: Frames, energy: np.ndarray, forces: np.ndarray, virial: np.ndarray, errors: Errors
+    frames: Frames,
+    energy: np.ndarray,
+    forces: np.ndarray,
+    virial: np.ndarray,
+    errors: Errors,
+    model: str,
 ) -> Figure:
     """Predictions against labels: energy per atom, force components, virial per atom.
 
@@ -68,6 +85,7 @@ def parity(
         frames: structures with labels.
         energy: [nframes], forces [natoms, 3], virial [nframes, 3, 3]: predictions.
         errors: of these predictions.
+        model: its name, for the title.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
@@ -87,6 +105,10 @@ def parity(
         there = np.isfinite(label) & np.isfinite(found)
         _draw_parity(axes, label[there], found[there])
         _name_axes(axes, name, measure, errors.units)
+    first, *others = frames.files
+    more = f" and {len(others)} more file{'s' * (len(others) > 1)}" if others else ""
+    count = f"{len(frames)} frame{'s' * (len(frames) > 1)}"
+    figure.suptitle(f"{model}\n{count} of {first}{more}", fontsize="small", parse_math=False)
     return figure
 
 

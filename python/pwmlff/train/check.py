@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from ase import units
 from ase.data import atomic_numbers, chemical_symbols
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,15 +18,15 @@ from rich.text import Text
 
 from pwmlff import picture
 from pwmlff.report import Failure
-from pwmlff.train import consistency, neighbors, readers
-from pwmlff.train.frames import Frames
+from pwmlff.train import consistency, duplicates, neighbors, readers, sources
+from pwmlff.train.frames import Frames, ranges, rows_of
+from pwmlff.train.labels import collected_warnings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CUTOFF = 6.0
 BLOCK = 64  # frames whose neighbors are in memory at a time
-SAME = 2e-8  # relative difference of fingerprints of one structure
 SAME_ENERGY = 1e-3  # per atom
 #: Robust deviations (median and 1.4826 times the median absolute deviation) of an outlier, and how
 #: many frames it takes to say what is usual.
@@ -32,8 +34,10 @@ OUTLIER, USUAL = 8.0, 10
 #: What must be mended; the others are worth a look.
 ERRORS = (
     *("no labels", "not finite", "cannot be used", "overlapping atoms", "unknown element"),
-    *("forces", "energy", "stress", "duplicate with another energy"),
+    *("forces", "energy", "stress", "sources", "duplicate with another energy"),
 )
+#: In a text; those of what is the same kind of problem differ.
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|\bnan\b|-?\binf\b")
 SHOWN = 10  # lines of a kind in the table; JSON has them all
 
 
@@ -47,6 +51,7 @@ class Options:
     cutoff: float = CUTOFF
     closest: float = neighbors.CLOSEST
     plot: Path | None = None
+    energy: str = readers.FREE  # which one of two
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ class Survey:
 
     shortest: dict[tuple[int, int], float]
     nearest: np.ndarray  # [nframes] NaN where there is no pair
-    fingerprint: np.ndarray  # [nframes, k] the same for one structure in any frame of reference
+    numbers: np.ndarray  # [natoms] the same for one structure in any frame of reference
+    description: sources.Description
     most: int = 0  # neighbors of one element
     usable: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # [nframes]
 
@@ -121,11 +127,11 @@ class CheckReport:
         kinds = Counter(problem.kind for problem in self.problems)
         for kind in sorted(kinds, key=lambda kind: kind not in ERRORS):
             listed = [problem for problem in self.problems if problem.kind == kind]
-            for problem in listed[:SHOWN]:
-                label = ("error: ", "bold red") if problem.error else ("warning: ", "bold yellow")
-                parts.append(Text.assemble(label, problem.text))
-            if len(listed) > SHOWN:
-                parts.append(Text(f"  and {len(listed) - SHOWN} more of '{kind}' (--json: all)"))
+            label = ("error: ", "bold red") if kind in ERRORS else ("warning: ", "bold yellow")
+            lines = _joined(listed)
+            parts += [Text.assemble(label, line) for line in lines[:SHOWN]]
+            if len(lines) > SHOWN:
+                parts.append(Text(f"  and {len(lines) - SHOWN} more of '{kind}' (--json: all)"))
         parts += [Text(f"note: {note}") for note in self.notes]
         if self.picture:
             parts.append(Text(f"picture: {self.picture}"))
@@ -178,13 +184,18 @@ def check(options: Options) -> CheckReport:
     if not 0.0 < options.cutoff < np.inf:
         raise Failure(f"--cutoff is {options.cutoff:g}, expected a positive number")
     allowed = set(_known(options.elements))
-    frames = readers.read(list(options.files), options.format)
-    problems = _labels(frames)
+    with collected_warnings() as texts:
+        frames = readers.read(list(options.files), options.format, None, options.energy)
+    problems = [Problem("ambiguous labels", text) for text in texts]
+    problems += _labels(frames)
     survey = _survey(frames, options, allowed, problems)
     problems += _duplicates(frames, survey)
-    problems += _outliers(frames)
+    usable = np.flatnonzero(survey.usable)
+    part = frames.select(usable)
+    offsets = sources.offsets(part, survey.description.select(usable))
+    problems += _outliers(sources.aligned(part, offsets)[0])
     notes = []
-    for finding in consistency.findings(frames):
+    for finding in (*consistency.findings(frames), *sources.findings(part, offsets)):
         if not finding.warning:
             notes.append(finding.text)
         elif finding.frame is None:
@@ -208,6 +219,30 @@ def check(options: Options) -> CheckReport:
         notes=notes,
         picture=str(output) if output else None,
     )
+
+
+def _joined(problems: Sequence[Problem]) -> list[str]:
+    """One line for all problems of a file that say the same but for the frame and its numbers.
+
+    Where numbers differ they are those of the first frame, which is named.
+    """
+    alike: dict[tuple[str | None, str], list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault((problem.file, NUMBER.sub("#", problem.text)), []).append(problem)
+    result = []
+    for members in alike.values():
+        first, indices = members[0], {p.index for p in members if p.index is not None}
+        rests = {p.text.removeprefix(f"frame {p.index} of '{p.file}'") for p in members}
+        if len(indices) < 2:
+            result += [member.text for member in members]
+            continue
+        frames = f"frames {ranges(indices)} of '{first.file}'"
+        if len(rests) == 1:
+            (rest,) = rests
+            result.append(frames + (f" have {rest[5:]}" if rest.startswith(" has ") else rest))
+        else:
+            result.append(f"{frames}: {first.text}")
+    return result
 
 
 def _known(symbols: Sequence[str]) -> list[int]:
@@ -290,7 +325,11 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
     survey = Survey(
         {(a, b): np.inf for n, a in enumerate(elements) for b in elements[n:]},
         np.full(len(frames), np.nan),
-        np.zeros((len(frames), 2 * len(elements) ** 2)),
+        np.full(len(frames.numbers), np.nan),
+        sources.Description(
+            np.zeros((len(frames), len(elements) ** 2, sources.POWERS)),
+            np.full(len(frames), np.nan),
+        ),
         usable=np.ones(len(frames), dtype=bool),
     )
     for k in range(len(frames)):
@@ -318,7 +357,13 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
     chosen = np.flatnonzero(survey.usable)
     for begin in range(0, len(chosen), BLOCK):
         block = chosen[begin : begin + BLOCK]
-        _survey_block(frames.select(block), block, elements, options.cutoff, survey)
+        part = frames.select(block)
+        edges = neighbors.find_edges(part, elements, options.cutoff, closest=0.0)
+        _survey_block(part, edges, block, survey)
+        survey.numbers[rows_of(frames.first, block)] = duplicates.atom_numbers(part, edges)
+        described = sources.describe(part, edges)
+        survey.description.phi[block] = described.phi
+        survey.description.work[block] = described.work
     problems.extend(
         _problem(
             frames,
@@ -332,10 +377,8 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
     return survey
 
 
-def _survey_block(
-    part: Frames, block: np.ndarray, elements: list[int], cutoff: float, survey: Survey
-) -> None:
-    edges = neighbors.find_edges(part, elements, cutoff, closest=0.0)
+def _survey_block(part: Frames, edges: neighbors.Edges, block: np.ndarray, survey: Survey) -> None:
+    elements = edges.elements.tolist()
     n = len(elements)
     survey.most = max(survey.most, int(edges.count.max(initial=0)))
     species = np.tile(np.arange(n), len(edges.types))
@@ -349,37 +392,25 @@ def _survey_block(
         survey.shortest[a, b] = min(old, float(nearest[:, column].min()))
     least = nearest.min(axis=1)
     survey.nearest[block] = np.where(np.isfinite(least), least, np.nan)
-    # Sums over pairs that do not depend on where a structure lies or how its atoms are numbered.
-    smooth = (1.0 - (r / cutoff) ** 2) ** 3
-    for offset, weight in ((0, smooth), (n * n, smooth / (1.0 + r))):
-        sums = np.bincount(frame * n * n + pair, weight, len(part) * n * n)
-        survey.fingerprint[block, offset : offset + n * n] = sums.reshape(len(part), n * n)
 
 
 def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
     """Frames whose structure was there before, up to rotation, translation and numbering."""
     result = []
-    for all_of_it in consistency.compositions(frames).values():
-        chosen = all_of_it[survey.usable[all_of_it]]
-        values = survey.fingerprint[chosen]
-        scale = np.maximum(np.abs(values), 1e-12)
-        order = np.lexsort(values.T)
-        by_last = chosen[order]
-        values, scale = values[order], scale[order]
-        same = (np.abs(np.diff(values, axis=0)) <= SAME * scale[1:]).all(axis=1)
-        runs = np.split(by_last, np.flatnonzero(~same) + 1)
-        for run in runs:
-            first, others = run.min(initial=len(frames)), np.sort(run)[1:]
-            for k in others:
-                natoms = max(1, frames.natoms[k])
-                difference = abs(frames.energies[k] - frames.energies[first]) / natoms
-                text = f"{frames.where(k)} is the structure of {frames.where(first)}"
-                if difference > SAME_ENERGY:
-                    kind = "duplicate with another energy"
-                    text += f", with an energy that is {difference:.3g} per atom off"
-                else:
-                    kind = "duplicate"
-                result.append(_problem(frames, int(k), kind, text))
+    usable = np.flatnonzero(survey.usable)
+    part = frames.select(usable)
+    same = duplicates.first_of_each(part, survey.numbers[rows_of(frames.first, usable)])
+    for place in np.flatnonzero(same < np.arange(len(part))):
+        k, first = int(usable[place]), int(usable[same[place]])
+        natoms = max(1, frames.natoms[k])
+        difference = abs(frames.energies[k] - frames.energies[first]) / natoms
+        text = f"{frames.where(k)} is the structure of {frames.where(first)}"
+        if difference > SAME_ENERGY:
+            kind = "duplicate with another energy"
+            text += f", with an energy that is {difference:.3g} per atom off"
+        else:
+            kind = "duplicate"
+        result.append(_problem(frames, k, kind, text))
     return result
 
 
@@ -481,6 +512,8 @@ def _ranges(frames: Frames) -> dict[str, tuple[float, float]]:
         "energy per atom": frames.energies / np.maximum(frames.natoms, 1),
         "largest force of a frame": _largest_force(frames),
         "volume per atom": _volumes(frames),
+        "pressure, GPa of eV and angstrom": np.trace(frames.virials, axis1=1, axis2=2)
+        / (3.0 * np.maximum(frames.natoms, 1) * _volumes(frames) * units.GPa),
     }
     result = {}
     for name, array in values.items():

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import signal
 import string
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,12 +27,13 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import files, interpreter, picture
-from pwmlff.report import Failure, console
+from pwmlff.report import CONTINUE, INTERRUPTED, Failure, console, typed
 from pwmlff.train import (
     cache,
     card,
     charts,
     comm,
+    duplicates,
     errors,
     kalman,
     loop,
@@ -37,20 +41,23 @@ from pwmlff.train import (
     potential,
     readers,
     record,
+    sources,
+    split,
 )
-from pwmlff.train.config import Config, from_command
+from pwmlff.train.config import Config, MissingElements, from_command
 from pwmlff.train.edge import EdgeTrainee, load_module
-from pwmlff.train.frames import Frames
+from pwmlff.train.frames import Frames, named
 from pwmlff.train.learners import (
     ByAdam,
     ByKalman,
     EdgeByAdam,
     Learner,
+    Predictions,
     adam_of,
     frame_weights,
 )
-from pwmlff.train.loop import BEST, Dataset, Training
-from pwmlff.train.neighbors import available
+from pwmlff.train.loop import BEST, LAST, Dataset, Training
+from pwmlff.train.neighbors import allowed_threads, available
 from pwmlff.train.offsets import Offsets
 
 log = logging.getLogger(__name__)
@@ -58,9 +65,45 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 CONFIGURATION, PARITY = "run.toml", "parity.png"
+MOST_GROUPS = 5  # that are named one by one
+LEAVING = 1.0  # seconds for what remains to be done when all models of an ensemble are there
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-STOPPED = "was not begun, as the training was asked to stop; --resume begins it"
+#: Exit codes of a process that a signal has ended.
+ENDED_BY_SIGNAL = (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
+
+
+class Stop:
+    """Whether SIGINT or SIGTERM asked for the end, from :meth:`listen` on; until then both end all.
+
+    A terminal, a scheduler and whoever started this process may each send one: those after the
+    first change nothing, to the end of the context, so that what has begun to be written is
+    written.
+    """
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._previous: dict[int, Any] = {}
+
+    def asked(self) -> bool:
+        """Whether one came."""
+        return self._event.is_set()
+
+    def listen(self) -> None:
+        """Take the signals from now on."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous.setdefault(number, signal.getsignal(number))
+                signal.signal(number, lambda *_: self._event.set())
+
+    def __enter__(self) -> Stop:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the signals be what they were."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
 
 @dataclass(frozen=True)
@@ -70,6 +113,7 @@ class Options:
     resume: bool = False
     dry_run: bool = False
     communication: str = "auto"  # as comm.connect takes it
+    began: float | None = None  # when the command began, by time.monotonic(); now when None
 
 
 @dataclass(frozen=True)
@@ -83,6 +127,9 @@ class Trained:
     stopped: str
     train: dict[str, float]  # RMSEs of the best model by quantity, as they are reported
     valid: dict[str, float]
+    elements: list[str]  # in the order of the model's types
+    folder: str
+    best: int  # step of the file
 
 
 @dataclass(frozen=True)
@@ -92,12 +139,22 @@ class TrainReport:
     models: list[Trained]
     plan: dict[str, str]  # of a dry run
     units: str = "metal"
+    folder: str = ""  # of all models
     failures: tuple[str, ...] = ()
+    unbegun: tuple[str, ...] = ()  # models of an ensemble, as the end was asked for before
 
     @property
     def ok(self) -> bool:
-        """Whether all models are there."""
-        return not self.failures
+        """Whether all models are there and came to their end."""
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 where a model failed, or CONTINUE where somebody asked for the end."""
+        if self.failures:
+            return 1
+        stopped = bool(self.unbegun) or any(m.stopped == "asked" for m in self.models)
+        return CONTINUE if stopped else 0
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
@@ -107,6 +164,7 @@ class TrainReport:
             "plan": self.plan,
             "reported_in": units,
             "failures": list(self.failures),
+            "unbegun": list(self.unbegun),
         }
 
     def show(self) -> RenderableType:
@@ -122,26 +180,60 @@ class TrainReport:
         if self.models:
             table = Table("model", "epochs", "minutes", "ended by")
             for name in errors.QUANTITIES:
-                table.add_column(f"{name} RMSE, {errors.UNITS[self.units].unit_of(name)}")
+                if any(name in m.train or name in m.valid for m in self.models):
+                    table.add_column(f"{name}\n{errors.UNITS[self.units].unit_of(name)}")
             for m in self.models:
                 shown = [
                     " / ".join(
-                        f"{found[name]:.4g}" for found in (m.train, m.valid) if name in found
+                        record.short(found[name]) for found in (m.train, m.valid) if name in found
                     )
                     for name in errors.QUANTITIES
+                    if name in m.train or name in m.valid
                 ]
+                name = Path(m.file).name
                 table.add_row(
-                    Text(m.file), f"{m.epochs:.4g}", f"{m.seconds / 60.0:.3g}", m.stopped, *shown
+                    Text(name), f"{m.epochs:.4g}", f"{m.seconds / 60.0:.3g}", m.stopped, *shown
                 )
             parts += [table, Text("RMSE on frames learned from / on frames to validate with")]
+            parts += [Text(line, no_wrap=True, overflow="ignore") for line in self._use()]
+        parts += [Text(f"model {name} was stopped before its first step") for name in self.unbegun]
         parts += [Text(text, "red") for text in self.failures]
+        if self.folder:
+            parts.append(Text(self._more(), no_wrap=True, overflow="ignore"))
         return Group(*parts)
+
+    def _use(self) -> list[str]:
+        """Which files there are, and the lines that run the models."""
+        paths = [_absolute(m.file) for m in self.models]
+        words = [f'"{path}"' if " " in path else path for path in paths]
+        several = " out_freq 100 out_file model_devi.out" if len(words) > 1 else ""
+        lines = ["", "In the input of LAMMPS:", "", f"    units {self.units}"]
+        lines += [f"    pair_style pwmlff {len(words)} {' '.join(words)}{several}"]
+        lines += [f"    pair_coeff * * {' '.join(self.models[0].elements)}", ""]
+        for path, m in zip(paths, self.models, strict=True):
+            lines += [f"{path}: the lowest error in validation, of step {m.best}"]
+            lines += [f"{Path(_absolute(m.folder), LAST)}.pt: the newest, of step {m.steps}"]
+        curves = f"{record.CSV}, {record.CURVE}, {PARITY}"
+        return [*lines, *(f"{_absolute(m.folder)}: {curves}, checkpoints" for m in self.models)]
+
+    def _more(self) -> str:
+        """How to go on."""
+        words = ["pwmlff", "train", "--resume", "-o", _absolute(self.folder)]
+        if self.exit_code == CONTINUE:
+            return f"To go on: {shlex.join(words)}"
+        return f"To go on for longer: {shlex.join(words)} and --max-time or --epochs, in all"
+
+
+def _absolute(name: str) -> str:
+    """A path with its folders."""
+    return str(Path(name).absolute())
 
 
 def train(
     toml: Path | None,
     given: dict[str, Any],
     options: Options,
+    stop: Stop | None = None,
 ) -> TrainReport:
     """Train what the configuration says, on the ranks of the job.
 
@@ -149,12 +241,15 @@ def train(
         toml: run.toml, or None.
         given: the other arguments of :func:`pwmlff.train.config.from_command`.
         options: of the command.
+        stop: that is entered already; one for this call alone when None.
 
     Raises:
         Failure: on all ranks, or on rank 0 with the others gone.
     """
+    if options.began is None:
+        options = replace(options, began=time.monotonic())
     ranks = comm.connect(options.communication)
-    with comm.together(ranks):
+    with Stop() as own, comm.together(ranks):
         logging.basicConfig(
             level=logging.WARNING if ranks.rank == 0 else logging.ERROR,
             format="%(message)s",
@@ -168,9 +263,9 @@ def train(
         # Products of matrices must not depend on the number of threads; frames are in parallel.
         torch.set_num_threads(1)
         if config.run.models > 1 and not options.dry_run:
-            report = _ensemble(config, options, ranks)
+            report = _ensemble(config, options, ranks, stop or own)
         else:
-            report = _one(config, options, ranks)
+            report = _one(config, options, ranks, stop or own)
         ranks.barrier()
     if ranks.rank:
         raise SystemExit(0)
@@ -195,13 +290,21 @@ def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> C
                 f"found no '{toml}' of a training to go on with, expected the folder of one (-o), "
                 "or its run.toml or --data"
             )
-    return from_command(toml=toml, **given)
+    try:
+        return from_command(toml=toml, **given)
+    except MissingElements as error:
+        frames = readers.read(error.data.train, error.data.format or None)
+        symbols = [chemical_symbols[z] for z in dict.fromkeys(frames.numbers.tolist())]
+        raise Failure(
+            f"found no [model] elements, and {' '.join(symbols)} in {len(frames)} frames; expected "
+            f"those of the model, in the order of its types: {typed('--elements', *symbols)}"
+        ) from error
 
 
 # ---- one model
 
 
-def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainReport:
+def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop) -> TrainReport:
     """Train one model on all ranks."""
     folder = Path(config.output.folder)
     if not options.dry_run:
@@ -227,42 +330,58 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
         for path in others:
             files.write_whole(path, first.read_bytes())
 
-    with _stopping() as asked:
-        training = Training(config, learner, valid, ranks, folder, keep, asked, constants)
-        resumed = training.resume() if options.resume else False
-        if ranks.rank == 0 and options.resume:
-            log.info(
-                "going on from step %d" if resumed else "found no checkpoint: from step %d",
-                training.progress.step,
-            )
-        own = ranks.rank == 0
-        step = training.progress.step if options.resume else None
-        logged = comm.agreed(
-            ranks,
-            lambda: (
-                record.Record(
-                    folder,
-                    step=step,
-                    units=config.model.units,
-                    tensorboard=config.run.tensorboard,
-                )
-                if own
-                else None
-            ),
+    def draw() -> None:
+        assert logged is not None  # on rank 0
+        try:
+            logged.draw()
+            if valid is not None and training.judged is not None:
+                _draw_parity(config, valid.frames, training.judged)
+        except (Failure, OSError) as error:  # the model is there
+            log.warning("%s", error)
+
+    own = ranks.rank == 0
+    stop.listen()
+    training = Training(
+        config, learner, valid, ranks, folder, keep, stop.asked, draw, options.began, constants
+    )
+    resumed = training.resume() if options.resume else False
+    if own and options.resume:
+        log.info(
+            "going on from step %d" if resumed else "found no checkpoint: from step %d",
+            training.progress.step,
         )
-        comm.agreed(ranks, lambda: _write_configuration(config) if own else None)
-        shown = record.Display(config.model.units) if own else None
+    if own:
+        plan = _plan(config, learner, valid, ranks)
+        for name in ("learns from", "validates with", "steps", "ranks"):
+            log.info("%s: %s", name, plan[name])
+    step = training.progress.step if options.resume else None
+    logged = comm.agreed(
+        ranks,
+        lambda: (
+            record.Record(
+                folder,
+                step=step,
+                units=config.model.units,
+                tensorboard=config.run.tensorboard,
+            )
+            if own
+            else None
+        ),
+    )
+    comm.agreed(ranks, lambda: _write_configuration(config) if own else None)
+    shown = record.Display(config.model.units) if own else None
+    try:
         with logged or nullcontext(), shown or nullcontext():
             outcome = training.run(logged, shown)
-    for source, value in constants.values.items():
-        log.info("the virials of '%s' had %.4g eV per atom too much in the end", source, value)
+        for source, value in constants.values.items():
+            log.info("the virials of '%s' had %.4g eV per atom too much in the end", source, value)
+    except Failure:
+        if own and (left := _left_in(folder)):
+            log.warning("left in '%s': %s; --resume goes on from there", folder, ", ".join(left))
+        raise
     if logged is None:  # on all ranks but the first
         return TrainReport([], {})
-    try:
-        logged.draw()
-        _draw_parity(config, learner, valid, folder)
-    except (Failure, OSError) as error:  # the model is there
-        log.warning("%s", error)
+    draw()
     if not logged.rows:
         raise Failure(
             f"found no row in the log of '{folder}': the training was stopped before its first "
@@ -280,8 +399,11 @@ def _one(config: Config, options: Options, ranks: comm.Communicator) -> TrainRep
         outcome.stopped,
         _of_row(row, "train"),
         _of_row(row, "valid"),
+        [chemical_symbols[z] for z in learner.edges.elements],
+        str(folder),
+        row.step,
     )
-    return TrainReport([trained], {}, config.model.units)
+    return TrainReport([trained], {}, config.model.units, str(folder))
 
 
 def _of_row(row: record.Row, which: str) -> dict[str, float]:
@@ -296,24 +418,15 @@ def _claim(folder: Path, options: Options) -> None:
         record.require_unused(folder)
 
 
+def _left_in(folder: Path) -> list[str]:
+    """Models and checkpoints in a folder."""
+    patterns = ("*.pt", "checkpoint-*.npz")
+    return sorted(path.name for pattern in patterns for path in folder.glob(pattern))
+
+
 def _write_configuration(config: Config) -> None:
     folder = Path(config.output.folder)
     files.write_whole(folder / CONFIGURATION, config.as_toml().encode())
-
-
-@contextmanager
-def _stopping() -> Iterator[Callable[[], bool]]:
-    """Whether SIGINT or SIGTERM came: the training ends after the step, with a checkpoint."""
-    asked = threading.Event()
-    previous = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            previous[number] = signal.signal(number, lambda *_: asked.set())
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _labelled(
@@ -333,6 +446,7 @@ def _labelled(
                     elements=elements,
                     cutoff=cutoff,
                     format=data.format or None,
+                    energy=data.energy,
                     cache=None if data.cache == "none" else data.cache,
                     threads=_threads(config, ranks),
                 )
@@ -343,19 +457,23 @@ def _labelled(
 
     found = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
     found = comm.agreed(ranks, lambda: found or read())
+    if data.shift_sources:
+        found = _aligned(found, ranks)
     learned, valid = found[0], found[1] if len(found) > 1 else None
     if data.valid_fraction > 0.0:
-        n = len(learned.frames)
-        order = np.random.default_rng((data.seed, 2)).permutation(n)
-        count = min(n - 1, max(1, round(data.valid_fraction * n))) if n > 1 else 0
-        if count:
-            valid = _chosen(learned, np.sort(order[:count]))
-            learned = _chosen(learned, np.sort(order[count:]))
-    learned, valid, offsets = _corrected(config, learned, valid, ranks)
+        numbers = duplicates.atom_numbers(learned.frames, learned.edges)
+        same = duplicates.first_of_each(learned.frames, numbers)
+        chosen = split.validating(learned.frames, same, data.valid_fraction, data.seed)
+        if chosen.any():
+            valid = _chosen(learned, np.flatnonzero(chosen))
+            learned = _chosen(learned, np.flatnonzero(~chosen))
+    elif valid is not None:
+        _warn_of_both(learned, valid)
+    learned, valid, constants = _corrected(config, learned, valid, ranks)
     for part, name in ((learned, "train"), (valid, "valid")):
         if part is not None:
             _shared(partial(_require_labels, part.frames, name, config))
-    return learned, valid, offsets
+    return learned, valid, constants
 
 
 def _corrected(
@@ -388,6 +506,42 @@ def _corrected(
     return corrected(learned), corrected(valid) if valid else None, constants
 
 
+def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Dataset]:
+    """The same with energies of one zero; the numbers are those of rank 0."""
+
+    def align() -> np.ndarray:
+        frames = Frames.joined(one.frames for one in datasets)
+        parts = [sources.describe(one.frames, one.edges) for one in datasets]
+        offsets = sources.offsets(frames, sources.Description.joined(parts))
+        result, texts = sources.aligned(frames, offsets)
+        for text in texts or ["no source has another zero of energies than those like it"]:
+            log.info("shift_sources: %s", text)
+        return result.energies
+
+    energies = ranks.broadcast(comm.agreed(ranks, lambda: align() if ranks.rank == 0 else None))
+    first = np.cumsum([0, *(len(one.frames) for one in datasets)])
+    return [
+        replace(one, frames=replace(one.frames, energies=energies[begin:end]))
+        for one, (begin, end) in zip(datasets, pairwise(first), strict=True)
+    ]
+
+
+def _warn_of_both(learned: Dataset, valid: Dataset) -> None:
+    """Say which structures are validated with and learned from."""
+    both = [learned, valid]
+    frames = Frames.joined(one.frames for one in both)
+    numbers = [duplicates.atom_numbers(one.frames, one.edges) for one in both]
+    first = duplicates.first_of_each(frames, np.concatenate(numbers))
+    n = len(learned.frames)
+    known = np.flatnonzero(first[n:] < n)
+    if len(known):
+        log.warning(
+            "%d of the %d frames of [data] valid are in [data] train, too: %s; their errors say "
+            "nothing of frames that are not learned from; leave them out of one of the two",
+            *(len(known), len(valid.frames), named(valid.frames, known)),
+        )
+
+
 def _chosen(dataset: Dataset, frames: np.ndarray) -> Dataset:
     return Dataset(
         dataset.frames.select(frames), loop.select_edges(dataset.edges, dataset.frames, frames)
@@ -418,7 +572,7 @@ def _require_labels(frames: Frames, name: str, config: Config) -> None:
 
 
 def _threads(config: Config, ranks: comm.Communicator) -> int:
-    return config.run.threads or max(1, available() // ranks.local_size)
+    return config.run.threads or allowed_threads(ranks.local_size)
 
 
 def _learner(
@@ -513,10 +667,12 @@ def _plan(
     frames = learner.frames
     batches = -(-len(frames) // config.run.batch)
     limits = [f"{config.run.epochs} epochs"] if config.run.epochs else []
-    limits += [f"{config.run.max_time:g} minutes"] if config.run.max_time else []
+    limits += [f"{config.run.max_time:.4g} minutes"] if config.run.max_time else []
+    names = frames.group_names
+    groups = f"groups {', '.join(names)}" if len(names) <= MOST_GROUPS else f"{len(names)} groups"
     plan = {
         "learns from": f"{len(frames)} frames, {len(frames.numbers)} atoms, "
-        f"{len(learner.edges)} neighbors, groups {', '.join(frames.group_names)}",
+        f"{len(learner.edges)} neighbors, {groups}",
         "validates with": f"{len(valid.frames)} frames" if valid else "nothing",
         "parameters": f"{len(learner.parameters)}, {len(learner.names)} arrays",
         "steps": f"{batches} of {config.run.batch} frames in an epoch; ends after "
@@ -536,14 +692,12 @@ def _plan(
     return plan
 
 
-def _draw_parity(config: Config, learner: Learner, valid: Dataset | None, folder: Path) -> None:
-    """Parity of the last model on what validates."""
-    if valid is None:
-        return
-    found = learner.evaluate(valid.frames, valid.edges)
-    path = picture.destination(folder / PARITY)
-    judged = errors.compute(valid.frames, *found, config.model.units)
-    picture.save(charts.parity(valid.frames, *found, judged), path, dpi=120)
+def _draw_parity(config: Config, frames: Frames, found: Predictions) -> None:
+    """Parity of what validates."""
+    path = picture.destination(Path(config.output.folder) / PARITY)
+    judged = errors.compute(frames, *found, config.model.units)
+    name = str(Path(config.output.folder, f"{LAST}.pt"))
+    picture.save(charts.parity(frames, *found, judged, name), path, dpi=120)
 
 
 # ---- several models
@@ -560,17 +714,27 @@ def member_name(k: int) -> str:
     return name
 
 
-def _member(config: Config, k: int, threads: int) -> Config:
-    """The configuration of one model of an ensemble: other seeds, a folder of its own."""
+def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
+    """The configuration of one model of an ensemble: other seeds, a folder and a time of its own.
+
+    Args:
+        config: of all.
+        k: which one.
+        threads, max_time: of one.
+    """
     return replace(
         config,
         model=replace(config.model, seed=config.model.seed + k),
-        run=replace(config.run, seed=config.run.seed + k, models=1, threads=threads),
+        run=replace(
+            config.run, seed=config.run.seed + k, models=1, threads=threads, max_time=max_time
+        ),
         output=replace(config.output, folder=str(Path(config.output.folder) / member_name(k))),
     )
 
 
-def _ensemble(config: Config, options: Options, ranks: comm.Communicator) -> TrainReport:
+def _ensemble(
+    config: Config, options: Options, ranks: comm.Communicator, stop: Stop
+) -> TrainReport:
     """Train models side by side, each in a process of its own: none needs to know of the others.
 
     On one rank the processes are started here; on several each rank trains its share.
@@ -585,24 +749,36 @@ def _ensemble(config: Config, options: Options, ranks: comm.Communicator) -> Tra
     comm.agreed(ranks, lambda: _begin(config, options) if ranks.rank == 0 else None)
     mine = range(ranks.rank, n, ranks.size)
     together = min(n, available()) if ranks.size == 1 else 1
-    threads = config.run.threads or max(1, available() // (ranks.local_size * together))
-    # The members read from the cache what is read here once.
-    members = [_member(config, k, threads) for k in mine]
-    found = _in_processes(members, options, together)
+    threads = config.run.threads or max(1, allowed_threads(ranks.local_size) // together)
+    members = [_member(config, k, threads, _share(config, options, ranks, together)) for k in mine]
+    found = _in_processes(members, options, together, stop)
     parts = ranks.allgather(list(zip(mine, found, strict=True)))
-    trained, failures = [], []
+    trained, failures, unbegun = [], [], []
     for k, result in sorted((pair for part in parts for pair in part), key=lambda pair: pair[0]):
         name = member_name(k)
-        if isinstance(result, str):
+        if isinstance(result, Trained):
+            trained.append(result)
+        elif result is None:
+            unbegun.append(name)
+        else:
             failures.append(f"model {name}: {result}")
-            continue
-        trained.append(result)
     if ranks.rank == 0:
         for k, one in enumerate(trained):
             target = folder / f"{Path(one.file).parent.name}.pt"
             files.write_whole(target, Path(one.file).read_bytes())
             trained[k] = replace(one, file=str(target))
-    return TrainReport(trained, {}, config.model.units, tuple(failures))
+    units, failed = config.model.units, tuple(failures)
+    return TrainReport(trained, {}, units, str(folder), failed, tuple(unbegun))
+
+
+def _share(config: Config, options: Options, ranks: comm.Communicator, together: int) -> float:
+    """Minutes of one model of an ensemble, of which some train at a time; 0 for no limit."""
+    if not config.run.max_time:
+        return 0.0
+    assert options.began is not None
+    turns = -(-config.run.models // (ranks.size * together))
+    spent = time.monotonic() - options.began + LEAVING
+    return max(1e-3, (config.run.max_time - spent / 60.0) / turns)
 
 
 def _begin(config: Config, options: Options) -> None:
@@ -614,13 +790,18 @@ def _begin(config: Config, options: Options) -> None:
 
 
 def _in_processes(
-    members: Sequence[Config], options: Options, together: int
-) -> list[Trained | str]:
-    """Train each member by a command of its own, some at a time; what came of it, or its error."""
-    results: list[Trained | str] = [STOPPED] * len(members)
+    members: Sequence[Config], options: Options, together: int, stop: Stop
+) -> list[Trained | str | None]:
+    """Train each member by a command of its own, some at a time.
+
+    Returns:
+        What came of each, or its error, or None where the end was asked for before it began.
+    """
+    results: list[Trained | str | None] = [None] * len(members)
     turn = threading.Semaphore(together)
     lock = threading.Lock()
     running: list[subprocess.Popen[str]] = []
+    said: set[str] = set()  # lines: the head of the table stands above the rows of all
     ended = False  # somebody asked to stop
 
     def started(member: Config) -> subprocess.Popen[str] | None:
@@ -649,34 +830,39 @@ def _in_processes(
                 results[k] = str(error)
                 return
             if process is not None:
-                results[k] = _result(process, Path(member.output.folder).name)
+                found = _result(process, Path(member.output.folder).name, said)
+                # One that was still reading has nothing to keep, and ends at once.
+                early = stop.asked() and process.returncode in ENDED_BY_SIGNAL
+                results[k] = None if early and isinstance(found, str) else found
 
     threads = [threading.Thread(target=one, args=pair) for pair in enumerate(members)]
-    with _stopping() as asked:
+    stop.listen()
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
         for thread in threads:
-            thread.start()
-        while any(thread.is_alive() for thread in threads):
-            for thread in threads:
-                thread.join(0.2)
-            if asked() and not ended:
-                with lock:
-                    ended = True
-                    for process in running:
-                        process.send_signal(signal.SIGTERM)
+            thread.join(0.2)
+        if stop.asked() and not ended:
+            with lock:
+                ended = True
+                for process in running:
+                    process.send_signal(signal.SIGTERM)
     return results
 
 
-def _result(process: subprocess.Popen[str], name: str) -> Trained | str:
-    """Show what a member says; what came of it, or its error."""
+def _result(process: subprocess.Popen[str], name: str, said: set[str]) -> Trained | str:
+    """Show what a member says that none has said yet; what came of it, or its error."""
     screen = console(stderr=True)
     assert process.stdout is not None and process.stderr is not None  # both are pipes
     for line in process.stderr:
-        screen.print(Text(f"{name}: {line.rstrip()}"))
+        if line not in said:
+            said.add(line)
+            screen.print(Text(f"{name}: {line.rstrip()}"))
     output = process.stdout.read()
     code = process.wait()
     try:
-        said = json.loads(output)
+        found = json.loads(output)
     except ValueError:
         return f"ended with {code}"
-    models = said.get("models") or []
-    return Trained(**models[0]) if models else said.get("error", f"ended with {code}")
+    models = found.get("models") or []
+    return Trained(**models[0]) if models else found.get("error", f"ended with {code}")

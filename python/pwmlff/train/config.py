@@ -25,6 +25,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from ase.data import atomic_numbers
 
 from pwmlff.report import Failure
+from pwmlff.train import readers
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, GroupOptions, KalmanOptions
 
@@ -39,6 +40,19 @@ DEFAULT_MINUTES = 20.0
 DEFAULT_VALID_FRACTION = 0.1
 
 Pair = tuple[float, float]
+
+
+class MissingElements(Failure):
+    """Nothing says what elements a model is for."""
+
+    def __init__(self, data: Data) -> None:
+        super().__init__(
+            "[model] elements is empty, expected chemical symbols like [\"Hf\", \"O\"], or "
+            "--elements Hf O"
+        )  # fmt: skip
+        self.data = data
+
+
 _T = TypeVar("_T")
 
 
@@ -83,7 +97,17 @@ class Data:
         most=0.9,
         shown="0.1, or 0 with `valid`",
     )
+    shift_sources: bool = _key(
+        False,
+        "take off what energies of atoms in files and groups have above those of the first one, as "
+        "structures tell that are alike",
+    )
     format: str = _key("", "of all files; as their names and contents say if empty")
+    energy: str = _key(
+        readers.FREE,
+        "of frames with two: the free energy, which forces belong to, or that at sigma -> 0",
+        choices=(readers.FREE, readers.ZERO),
+    )
     cache: str = _key("auto", "`auto`, `none`, or the folder for what was read and computed")
     group_weights: dict[str, float] = _key(
         {}, "weights of groups of frames in the loss, by name; 1 where not named", least=0.0
@@ -133,18 +157,18 @@ class Loss:
     """Weights of the squared errors.
 
     Of a frame of n atoms: energy ((E - E')/n)^2, in (eV/atom)^2; force, the mean over its 3n
-    components, in (eV/angstrom)^2; virial, the mean over the 9 components divided by n, in
+    components, in (eV/Å)^2; virial, the mean over the 9 components divided by n, in
     (eV/atom)^2. The loss of a batch has, of each, the mean over the frames with that label, by the
     weights of their groups. Weights go from the first number to the second as the rate of learning
     falls.
     """
 
-    energy: Pair = _key((0.02, 100.0), "weight at the start and at the end", least=0.0)
+    energy: Pair = _key((0.02, 10.0), "weight at the start and at the end", least=0.0)
     force: Pair = _key((1.0, 1.0), "likewise", least=0.0)
-    virial: Pair = _key((0.02, 10.0), "likewise", least=0.0)
+    virial: Pair = _key((0.02, 0.5), "likewise", least=0.0)
     huber: float = _key(
         0.0,
-        "error beyond which it counts linearly, in eV/atom and eV/angstrom; 0: nowhere",
+        "error beyond which it counts linearly, in eV/atom and eV/Å; 0: nowhere",
         least=0.0,
     )
 
@@ -216,11 +240,17 @@ class Run:
     batch: int = _key(4, "frames of a step, of all ranks together", least=1)
     epochs: int = _key(0, "passes over the data; 0: as long as `max_time`", least=0)
     max_time: float = _key(
-        0.0, "minutes; 0: as long as `epochs`", least=0.0, shown=f"0, or {DEFAULT_MINUTES:g} if "
-        "`epochs` is 0 too",
-    )  # fmt: skip
+        0.0,
+        "minutes from the start of the command to its end; 0: as long as `epochs`",
+        least=0.0,
+        shown=f"0, or {DEFAULT_MINUTES:g} if `epochs` is 0 too",
+    )
     precision: str = _key("float32", "of a step", choices=("float32", "float64"))
-    threads: int = _key(0, "of a rank; 0: the cores of the node, shared by its ranks", least=0)
+    threads: int = _key(
+        0,
+        "of a rank; 0: `OMP_NUM_THREADS`, else the cores of the node, shared by its ranks",
+        least=0,
+    )
     validate_every: int = _key(0, "epochs between validations; 0: as is worth it", least=0)
     patience: int = _key(0, "validations without gain before the end; 0: any number", least=0)
     checkpoint_every: float = _key(5.0, "minutes", exclusive_least=0.0)
@@ -278,9 +308,13 @@ def from_command(
     toml: str | PathLike[str] | None = None,
     settings: Sequence[str] = (),
     data: Sequence[str | PathLike[str]] = (),
+    valid: Sequence[str | PathLike[str]] = (),
+    energy: str = "",
+    shift_sources: bool = False,
     elements: str = "",
     output: str | PathLike[str] | None = None,
     max_time: float | None = None,
+    epochs: int | None = None,
     models: int | None = None,
     finetune: str | PathLike[str] | None = None,
     module: str = "",
@@ -290,8 +324,9 @@ def from_command(
     Args:
         toml: a file; nothing but defaults when None.
         settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
-        data, elements, output, max_time, models, finetune, module: options of the command; each
-            that is given stands above the file, and `settings` above all.
+        data, valid, energy, shift_sources, elements, output, max_time, epochs, models, finetune,
+        module: options of the command; each that is given stands above the file, and `settings`
+            above all.
 
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
@@ -300,9 +335,13 @@ def from_command(
     given = _Given(tables, source)
     options = {
         ("data", "train"): [fspath(name) for name in data],
+        ("data", "valid"): [fspath(name) for name in valid],
+        ("data", "energy"): energy,
+        ("data", "shift_sources"): shift_sources or None,
         ("model", "elements"): elements,
         ("output", "folder"): "" if output is None else fspath(output),
         ("run", "max_time"): max_time,
+        ("run", "epochs"): epochs,
         ("run", "models"): models,
         ("model", "finetune"): "" if finetune is None else fspath(finetune),
         ("model", "module"): module,
@@ -551,10 +590,7 @@ def _resolved(config: Config) -> Config:
         )
     model = replace(model, elements=_elements(model.elements))
     if not model.elements and not model.finetune and not model.module:
-        raise Failure(
-            "[model] elements is empty, expected chemical symbols like [\"Hf\", \"O\"], or "
-            "--elements 'Hf O'"
-        )  # fmt: skip
+        raise MissingElements(data)
     if not model.module:
         _check_network(model)
     if loss.energy == loss.force == loss.virial == (0.0, 0.0):

@@ -30,6 +30,9 @@ MOST_DECIMALS = 8  # where fewer are enough to write all energies of a file, the
 SMALL = 0.2  # largest share of the third order in a step that tells something
 STEPS = 3  # that tell something, at least
 RATIO_GATE = 0.2  # largest distance of the median from 1
+#: Energies and forces are of different frames where most changes are off by such a part, and by
+#: so many times what third order explains.
+APART, TIMES_BOUND = 0.1, 3.0
 #: Steps that tell by their correlation: how many at least, how far the third order may go, the
 #: correlation, and the largest distance of their slope from 1.
 MANY, LARGE, CORRELATION, FAR_OFF = 8, 2.0, 0.8, 0.5
@@ -37,8 +40,8 @@ MOST_FRAMES = 500  # of a trajectory at a time
 #: A step is odd where dE is this much farther off than third order and scatter of the others.
 ODD = 10.0
 FACTORS = {
-    27.211386: "hartree for eV", 51.422067: "hartree/bohr for eV/angstrom",
-    13.605693: "rydberg for eV", 25.711034: "rydberg/bohr for eV/angstrom",
+    27.211386: "hartree for eV", 51.422067: "hartree/bohr for eV/Å",
+    13.605693: "rydberg for eV", 25.711034: "rydberg/bohr for eV/Å",
     23.060548: "kcal/mol for eV", 96.485332: "kJ/mol for eV", 0.52917721: "bohr for angstrom",
     160.21766: "GPa for eV/angstrom^3", 1602.1766: "kbar for eV/angstrom^3",
 }  # fmt: skip
@@ -243,6 +246,17 @@ def _of_forces(frames: Frames, steps: Steps, file: str) -> list[Finding]:
         scatter = float(np.median(np.abs(ratios - ratio)))
         return [_of_ratio(ratio, scatter, int(telling.sum()), file)]
     difference = np.abs(energy - work)
+    rest = float(np.median(difference[telling]) / np.median(np.abs(work[telling])))
+    if rest > APART and np.median(difference[telling] / bound[telling]) > TIMES_BOUND:
+        return [
+            Finding(
+                f"along '{file}' the energy changes otherwise than the forces say, by "
+                f"{100 * rest:.0f} % of it in the middle of {telling.sum()} steps: energies and "
+                "forces do not belong together; look at the order of frames, and whether the "
+                "energy is the potential one; expected dE = -F.dx",
+                "forces",
+            )
+        ]
     scatter = 1.4826 * float(np.median(difference[telling]))
     odd = np.flatnonzero(telling & (difference > ODD * (bound + scatter)))
     return [

@@ -159,6 +159,8 @@ def require_contract(module: nn.Module, name: str) -> model_file.ModelInfo:
         path = Path(folder, "model.pt")
         try:
             save_model(module, path)
+        except OSError:  # a full disk
+            raise
         except Exception as error:  # TorchScript has many, and code of users any
             raise Failure(f"'{name}' cannot be scripted: {str(error).strip()}") from error
         try:

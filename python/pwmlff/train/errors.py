@@ -1,7 +1,7 @@
 """How far energies, forces and virials of a model are from the labels of structures.
 
     errors = compute(frames, energy, forces, virial)
-    errors.force.rmse  # meV/angstrom
+    errors.force.rmse  # meV/Å
 
 The error of an energy is (E - E')/n of a frame of n atoms, that of a force one for each component,
 that of a virial one for each of the 9 components divided by n. A label that is missing counts
@@ -38,9 +38,12 @@ class Units:
 
 
 UNITS = {
-    "metal": Units(1000.0, "meV/atom", "meV/angstrom", "meV/atom", "eV/angstrom"),
+    "metal": Units(1000.0, "meV/atom", "meV/Å", "meV/atom", "eV/Å"),
     "lj": Units(1.0, "epsilon/atom", "epsilon/sigma", "epsilon/atom", "epsilon/sigma"),
 }
+#: A constant of each element explains an error where no more of its square is left, of so many
+#: frames for each constant.
+MOST_LEFT, FRAMES_EACH = 0.25, 3
 #: Where the bins of the magnitude of the reference force begin.
 MAGNITUDES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -175,6 +178,56 @@ def compute(
         by_group={name: measures for name, measures in by_group.items() if measures},
         by_magnitude=list(_bins(frames, differences["force"])),
     )
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """Errors of energies after an energy of each element is taken off, by least squares."""
+
+    measure: Measure
+    energies: dict[str, float]  # by chemical symbol, of the model above the data; eV or epsilon
+    explains: bool  # whether it is most of the error, of more frames than it could fit anyhow
+
+
+def shifted(frames: Frames, energy: np.ndarray, units: str = "metal") -> Shifted | None:
+    """How far energies are off beside a constant for each atom of an element.
+
+    Args:
+        frames: structures with labels.
+        energy: [nframes] predictions.
+        units: a key of UNITS.
+
+    Returns:
+        None where no frame has an energy, or a prediction is no number. Where compositions do not
+        tell elements apart, the constants are the least ones beside their mean.
+    """
+    known = np.flatnonzero(~np.isnan(frames.energies) & (frames.natoms > 0))
+    share = np.stack(
+        [
+            np.bincount(
+                np.repeat(np.arange(len(frames)), frames.natoms),
+                frames.numbers == z,
+                len(frames),
+            )[known]
+            / frames.natoms[known]
+            for z in frames.elements
+        ],
+        axis=1,
+    )
+    error = ((energy - frames.energies) / np.maximum(frames.natoms, 1))[known]
+    if not len(known) or not np.isfinite(error).all():
+        return None
+    mean = error.mean()
+    constants, _, rank, _ = np.linalg.lstsq(share, error - mean, rcond=1e-8)
+    constants += mean  # as shares add up to 1
+    factor = UNITS[units].factor
+    left = error - share @ constants
+    measure = Measure.from_errors(factor * left)
+    assert measure is not None  # there are frames
+    explains = len(known) >= FRAMES_EACH * rank and (left**2).sum() < MOST_LEFT * (error**2).sum()
+    symbols = [chemical_symbols[z] for z in frames.elements]
+    energies = dict(zip(symbols, constants.tolist(), strict=True))
+    return Shifted(measure, energies, bool(explains))
 
 
 def _require_shapes(

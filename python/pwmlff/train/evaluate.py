@@ -1,4 +1,4 @@
-"""`pwmlff test`: the errors of a model file on labelled structures.
+"""`pwmlff test`: the errors of model files on labelled structures.
 
 Deep Potentials run through the fused engine in float64 without tables, threads of which share the
 cores; other files through their own code, in the precision in which lmp runs them.
@@ -6,6 +6,7 @@ cores; other files through their own code, in the precision in which lmp runs th
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,49 +24,71 @@ from rich.text import Text
 from pwmlff import model_file, picture
 from pwmlff.engine import Engine, choose
 from pwmlff.report import Failure, console
-from pwmlff.train import charts, edge, neighbors
+from pwmlff.train import charts, edge, neighbors, readers
 from pwmlff.train.errors import (
     UNITS,
     Errors,
     Measure,
+    Shifted,
     WorstAtom,
     WorstFrame,
     compute,
+    shifted,
     worst_atoms,
     worst_frames,
 )  # fmt: skip
 from pwmlff.train.frames import Frames
 from pwmlff.train.readers import read
 
+#: How files of models are called, if they are not known by their contents.
+MODELS = (".pt", ".pth", ".ptc")
+MEAN = "mean"  # of the predictions of all models, in place of the name of a file
+
 
 @dataclass(frozen=True)
 class Options:
     """What to test."""
 
-    model: Path
+    models: Sequence[Path]
     data: Sequence[str]
     elements: Sequence[str] = ()  # that take part; all of the model's if empty
     format: str | None = None  # of the data; as the files look when None
     plot: Path | None = None
     worst: int = 5  # frames and atoms to list
     threads: int | None = None  # as many as there are cores when None
+    energy: str = readers.FREE  # of the data, where there are two
+
+
+def told_apart(words: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Models and files with labels, whatever their order; the first word where none is a model.
+
+    Raises:
+        Failure: there is nothing beside models.
+    """
+    models = [word for word in words if _is_model(word)] or list(words[:1])
+    data = [word for word in words if word not in models]
+    if not data:
+        raise Failure(
+            f"found {' '.join(words)} and no file with labels, expected models and then files with "
+            "labelled structures"
+        )
+    return [Path(word) for word in models], data
+
+
+def _is_model(word: str) -> bool:
+    path = Path(word)
+    return path.suffix in MODELS or (path.is_file() and zipfile.is_zipfile(path))
 
 
 @dataclass(frozen=True)
-class TestReport:
-    """What `pwmlff test` found."""
-
-    __test__ = False  # pytest takes what is called Test... for a test
+class Tested:
+    """One model, or the mean of several."""
 
     model: str
     engine: str
     reason: str  # why it is not the fused engine
     errors: Errors
-    worst_frames: list[WorstFrame]
-    worst_atoms: list[WorstAtom]
-    plot: str
-
-    ok = True
+    shifted: Shifted | None
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
@@ -74,6 +97,61 @@ class TestReport:
             "engine": self.engine,
             "reason": self.reason,
             "errors": self.errors.data(),
+            "energy_shifted": self.shifted and asdict(self.shifted),
+        }
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Its errors, a row for each quantity, for people."""
+        units = UNITS[self.errors.units]
+        result: list[tuple[str, ...]] = [
+            (f"{name} ({units.unit_of(name)})", *_numbers(m), str(m.count))
+            for name, m in self.errors.measures.items()
+        ]
+        if self.shifted:
+            measure = self.shifted.measure
+            name = f"energy, shifted ({units.energy})"
+            result.insert(1, (name, *_numbers(measure), str(measure.count)))
+        return result
+
+    def remark(self) -> str:
+        """What a shift of energies explains, or nothing."""
+        if self.shifted is None or not self.shifted.explains or self.errors.energy is None:
+            return ""
+        units = UNITS[self.errors.units]
+        unit = "eV" if self.errors.units == "metal" else "epsilon"
+        of_atoms = ", ".join(f"{z} {e:+.4g}" for z, e in self.shifted.energies.items())
+        return (
+            f"a constant for each element explains most of the error of energies: without it "
+            f"{self.shifted.measure.rmse:.4g} instead of {self.errors.energy.rmse:.4g} "
+            f"{units.energy}; energies of the model have another zero ({of_atoms} {unit} above the "
+            "data)"
+        )
+
+
+@dataclass(frozen=True)
+class TestReport:
+    """What `pwmlff test` found."""
+
+    __test__ = False  # pytest takes what is called Test... for a test
+
+    models: list[Tested]
+    judged: Tested  # the only model, or the mean of all
+    worst_frames: list[WorstFrame]  # of that which is judged
+    worst_atoms: list[WorstAtom]
+    plot: str
+
+    ok = True
+
+    @property
+    def errors(self) -> Errors:
+        """Of that which is judged."""
+        return self.judged.errors
+
+    def data(self) -> dict[str, Any]:
+        """Plain values; at the top those of the only model, or of the mean of all."""
+        return {
+            **self.judged.data(),
+            "models": [model.data() for model in self.models],
             "worst_frames": [asdict(frame) for frame in self.worst_frames],
             "worst_atoms": [asdict(atom) for atom in self.worst_atoms],
             "plot": self.plot,
@@ -82,20 +160,18 @@ class TestReport:
     def show(self) -> RenderableType:
         """A table for each breakdown."""
         errors, units = self.errors, UNITS[self.errors.units]
-        engine = self.engine + f" ({self.reason})" * bool(self.reason)
-        parts: list[RenderableType] = [
-            Text(
-                f"{self.model}, {errors.frames} frame{'s' * (errors.frames > 1)}, "
-                f"{errors.atoms} atoms, engine {engine}"
-            ),
-            _table(
-                ("", "RMSE", "MAE", "largest", "labels"),
-                [
-                    (f"{name} ({units.unit_of(name)})", *_numbers(m), str(m.count))
-                    for name, m in errors.measures.items()
-                ],
-            ),
-        ]
+        parts: list[RenderableType] = []
+        head = ("", "RMSE", "MAE", "largest", "labels")
+        several = len(self.models) > 1
+        for one in (*self.models, self.judged) if several else self.models:
+            engine = f", engine {one.engine}" + f" ({one.reason})" * bool(one.reason)
+            frames = f"{errors.frames} frame{'s' * (errors.frames > 1)}, {errors.atoms} atoms"
+            parts.append(Text(f"{one.model}, {frames}{engine if one.engine else ''}"))
+            parts.append(_table(head, one.rows()))
+            if remark := one.remark():
+                parts.append(Text(remark, "yellow"))
+        if several:
+            parts.append(Text(f"of the mean of {len(self.models)} models:"))
         force = f"force ({units.force})"
         if len(errors.by_element) > 1:
             parts.append(
@@ -140,10 +216,10 @@ class TestReport:
                 )
             )
         if self.worst_atoms:
-            head = (f"force\n({units.force})", f"reference\n({units.magnitude})")
+            columns = (f"force\n({units.force})", f"reference\n({units.magnitude})")
             parts.append(
                 _table(
-                    (*head, "element", "atom", "frame", "file"),
+                    (*columns, "element", "atom", "frame", "file"),
                     [
                         (f"{w.error:.4g}", f"{w.magnitude:.4g}", w.element, str(w.atom),
                          str(w.index), w.file)
@@ -172,38 +248,64 @@ def _numbers(measure: Measure) -> tuple[str, str, str]:
 
 
 def test(options: Options) -> TestReport:
-    """Evaluate a model on all frames and compare with their labels.
+    """Evaluate models, and the mean of several, on all frames and compare with their labels.
 
     Raises:
-        Failure: the model, the files or a structure cannot be used, or nothing has a label.
+        Failure: a model, a file or a structure cannot be used, nothing has a label, or models are
+            of other units.
     """
     plot = picture.destination(options.plot) if options.plot else None
-    info = model_file.describe_unopened(options.model)
-    elements = info.numbers_of(options.elements)
-    frames = read(options.data, options.format)
+    every = [model_file.describe_unopened(path) for path in options.models]
+    units = every[0].units
+    for info in every:
+        if info.units != units:
+            raise Failure(
+                f"'{every[0].file}' is of units {units} and '{info.file}' of {info.units}, "
+                "expected models of the same units"
+            )
+    elements = [info.numbers_of(options.elements) for info in every]
+    frames = read(options.data, options.format, None, options.energy)
     _require_labels(frames)
-    _require_elements(frames, elements, info)
-    threads = options.threads or neighbors.available()
-    if info.kind == "EDGE":
-        engine, reason = "torchscript", f"kind {info.kind}"
-        found = _predict_edge(options.model, frames, threads)
-    else:
-        choice = choose(options.model, "auto", "exact", elements, threads, skin=0.0)
-        engine, reason = choice.engine.name, choice.reason
-        found = predict(choice.engine, frames, f"testing {options.model.name}")
-    errors = compute(frames, *found, info.units)
+    for info, numbers in zip(every, elements, strict=True):
+        _require_elements(frames, numbers, info)
+    threads = options.threads or neighbors.allowed_threads()
+    models, predictions = [], []
+    for path, info, numbers in zip(options.models, every, elements, strict=True):
+        if info.kind == "EDGE":
+            engine, reason = "torchscript", f"kind {info.kind}"
+            found = _predict_edge(path, frames, threads)
+        else:
+            choice = choose(path, "auto", "exact", numbers, threads, skin=0.0)
+            engine, reason = choice.engine.name, choice.reason
+            found = predict(choice.engine, frames, f"testing {path.name}")
+        models.append(_tested(str(path), engine, reason, frames, found, units))
+        predictions.append(found)
+    judged = models[0]
+    if len(models) > 1:
+        energies, forces, virials = zip(*predictions, strict=True)
+        found = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
+        judged = _tested(MEAN, "", "", frames, found, units)
     if plot:
-        picture.save(charts.parity(frames, *found, errors), plot, dpi=150)
-    energy, forces, _ = found
+        drawn = charts.parity(frames, *found, judged.errors, judged.model)
+        picture.save(drawn, plot, dpi=150)
     return TestReport(
-        str(options.model),
-        engine,
-        reason,
-        errors,
-        worst_frames(frames, energy, options.worst, info.units),
-        worst_atoms(frames, forces, options.worst, info.units),
+        models,
+        judged,
+        worst_frames(frames, found[0], options.worst, units),
+        worst_atoms(frames, found[1], options.worst, units),
         str(plot or ""),
     )
+
+
+Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _tested(
+    model: str, engine: str, reason: str, frames: Frames, found: Predictions, units: str
+) -> Tested:
+    energy, _, _ = found
+    errors = compute(frames, *found, units)
+    return Tested(model, engine, reason, errors, shifted(frames, energy, units))
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's

@@ -13,6 +13,8 @@ from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.stress import full_3x3_to_voigt_6_stress
 
+RANGES = 12  # that are shown
+
 
 def rows_of(first: np.ndarray, chosen: Iterable[int]) -> np.ndarray:
     """What belongs to some frames, one frame after another.
@@ -23,6 +25,30 @@ def rows_of(first: np.ndarray, chosen: Iterable[int]) -> np.ndarray:
     """
     spans = [np.arange(first[k], first[k + 1]) for k in chosen]
     return np.concatenate(spans) if spans else np.zeros(0, dtype=np.int64)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers for people: 3-17, 40; the first RANGES of many."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    shown = [f"{a}-{b}" if b > a else f"{a}" for a, b in parts[:RANGES]]
+    hidden = sum(b - a + 1 for a, b in parts[RANGES:])
+    return ", ".join([*shown, f"and {hidden} more"] if hidden else shown)
+
+
+def named(frames: Frames, chosen: Iterable[int]) -> str:
+    """Frames for a message: frames 3-17, 40 of 'a.xyz'; frame 2 of 'b.xyz'."""
+    by_file: dict[str, list[int]] = {}
+    for k in chosen:
+        by_file.setdefault(frames.files[frames.file[k]], []).append(int(frames.index[k]))
+    return "; ".join(
+        f"frame{'s' * (len(numbers) > 1)} {ranges(numbers)} of '{file}'"
+        for file, numbers in by_file.items()
+    )
 
 
 @dataclass(frozen=True)

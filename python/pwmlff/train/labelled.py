@@ -27,6 +27,7 @@ class Labelled:
     forces: np.ndarray | None = None  # [n, 3]
     virial: np.ndarray | None = None  # [3, 3]
     group: str | None = None  # as the file names it
+    free_energy: float | None = None  # where the file has one; `energy` is at sigma -> 0 then
 
 
 def element_numbers(symbols: Sequence[str] | np.ndarray, where: str) -> np.ndarray:

@@ -1,8 +1,10 @@
 """Which of the many names of a label are the same thing, and with which sign.
 
 Energies are of the whole structure (eV), forces -dE/dx (eV/angstrom), virials the sum of
-r_ij (x) f_ij (eV): positive diagonal when compressed. A stress (eV/angstrom^3) has the sign of ase,
-stress = -virial / volume, and six numbers are in the order xx yy zz yz xz xy.
+r_ij (x) f_ij (eV): positive diagonal when compressed. With smearing, forces belong to the free
+energy, and the energy at sigma -> 0 is another number: both are kept, and `readers` chooses. A
+stress (eV/angstrom^3) has the sign of ase, stress = -virial / volume, and six numbers are in the
+order xx yy zz yz xz xy.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ log = logging.getLogger(__name__)
 PREFIXES = ("ref_", "dft_", "")
 #: Names in lower case without a prefix, those that go first first.
 NAMES = {
-    "energy": ("energy", "total_energy", "etot", "free_energy"),
+    "energy": ("energy", "total_energy", "etot"),
+    "free_energy": ("free_energy",),
     "forces": ("forces", "force"),
     "virial": ("virial", "virials"),
     "stress": ("stress",),
@@ -32,8 +35,23 @@ NAMES = {
 }
 
 
+#: What an energy is, as labels have it.
+ENERGIES = ("energy", "free_energy")
 #: What was odd, with the first structure where it was and the number of them.
 _told: ContextVar[dict[str, tuple[str, int]] | None] = ContextVar("_told", default=None)
+#: Where warnings go in place of the log.
+_texts: ContextVar[list[str] | None] = ContextVar("_texts", default=None)
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """What is odd in structures that are read here is put into a list, not into the log."""
+    texts: list[str] = []
+    token = _texts.set(texts)
+    try:
+        yield texts
+    finally:
+        _texts.reset(token)
 
 
 @contextmanager
@@ -47,16 +65,41 @@ def one_warning_for_all() -> Iterator[None]:
         _told.reset(token)
         for text, (where, count) in found.items():
             others = f" ({count} structures)" if count > 1 else ""
-            log.warning("%s%s %s", where, others, text)
+            _say(f"{where}{others} {text}")
 
 
-def _warn(where: str, text: str) -> None:
+def _say(text: str) -> None:
+    texts = _texts.get()
+    if texts is None:
+        log.warning("%s", text)
+    else:
+        texts.append(text)
+
+
+def warn(where: str, text: str) -> None:
+    """Say what is odd about a structure.
+
+    Args:
+        where: the structure.
+        text: the rest of the sentence; what has the same rest is one warning.
+    """
     told = _told.get()
     if told is None:
-        log.warning("%s %s", where, text)
+        _say(f"{where} {text}")
     else:
         first, count = told.get(text, (where, 0))
         told[text] = first, count + 1
+
+
+def _names(values: Mapping[str, Any], label: str) -> list[tuple[int, Any]]:
+    """Keys that a label has in `values`, the one to take first, each with that of its prefix."""
+    known = {str(key).lower().replace("-", "_"): key for key in values}
+    return [
+        (rank, known[prefix + name])
+        for rank, prefix in enumerate(PREFIXES)
+        for name in NAMES[label]
+        if prefix + name in known
+    ]
 
 
 def found(values: Mapping[str, Any], label: str, where: str = "") -> Any:
@@ -64,19 +107,13 @@ def found(values: Mapping[str, Any], label: str, where: str = "") -> Any:
 
     A value that is there under two names with different numbers is warned of.
     """
-    known = {str(key).lower().replace("-", "_"): key for key in values}
-    names = [
-        known[prefix + name]
-        for name in NAMES[label]
-        for prefix in PREFIXES
-        if prefix + name in known
-    ]
+    names = [name for _, name in _names(values, label)]
     if not names:
         return None
     taken = values[names[0]]
     for other in names[1:]:
-        if other.lower() != "free_energy" and not _same(taken, values[other]):
-            _warn(
+        if not _same(taken, values[other]):
+            warn(
                 where,
                 f"has '{names[0]}' and '{other}', which differ: '{names[0]}' is taken; leave the "
                 "other one out if that is right",
@@ -108,9 +145,12 @@ def labels_of(
         Failure: a label has the wrong shape or is no number.
     """
     result: dict[str, Any] = {}
-    energy = found(info, "energy", where)
-    if energy is not None:
-        result["energy"] = float(_numbers(energy, (), "energy", where))
+    # A free energy without a prefix is none of an energy that has one.
+    ranks = [min(_names(info, name), default=(len(PREFIXES), ""))[0] for name in ENERGIES]
+    for name, rank in zip(ENERGIES, ranks, strict=True):
+        value = found(info, name, where) if rank == min(ranks) else None
+        if value is not None:
+            result[name] = float(_numbers(value, (), name, where))
     forces = found(arrays, "forces", where)
     if forces is not None:
         result["forces"] = _numbers(forces, (natoms, 3), "forces", where)
@@ -127,7 +167,7 @@ def labels_of(
         tensor = _tensor(virial, "virial", where)
         scale = np.abs(tensor).max()
         if "virial" in result and np.abs(tensor - result["virial"]).max() > 1e-3 * scale:
-            _warn(
+            warn(
                 where,
                 "has a virial and a stress, and the virial is not -volume * stress: the virial is "
                 "taken; leave the other one out if that is right",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,17 @@ from pwmlff.report import Failure
 from pwmlff.train import checkpoint, comm, errors, statistics
 from pwmlff.train.config import Config
 from pwmlff.train.frames import Frames, rows_of
-from pwmlff.train.learners import Learner
+from pwmlff.train.learners import Learner, Predictions
 from pwmlff.train.neighbors import Edges
 from pwmlff.train.offsets import Offsets
-from pwmlff.train.record import Display, Record, Row
+from pwmlff.train.record import Display, Record, Row, duration
 
 log = logging.getLogger(__name__)
 
 SAMPLE = 64  # training frames that a validation looks at
 VALIDATIONS = 40  # of a run, where it is not said how often
 COSTLIEST = 0.1  # share of the time that validations may take then
+LEAVING = 2.0  # seconds to load the command, before its clock runs, to report and to leave
 BEST, LAST = "best", "last"
 TINY = 1e-12  # least ratio of errors that a score tells from 0
 
@@ -47,11 +48,15 @@ class Progress:
     """Where a training is; goes into checkpoints."""
 
     step: int = 0
-    seconds: float = 0.0  # of training so far
+    seconds: float = 0.0  # of the commands so far, each from its beginning
+    stepping: float = 0.0  # of these in steps
+    fraction: float = 0.0  # of max_time that is over
+    max_time: float = 0.0  # that `fraction` is of
+    costs: dict[str, float] = field(default_factory=dict)  # seconds of what the end will do
     best: float = float("inf")  # score of the best validation
     stale: int = 0  # validations since then
     next_validation: int = 0  # epoch
-    validated: float = 0.0  # seconds at the last validation; the following is since then
+    validated: float = 0.0  # `stepping` at the last validation; the following is since then
     atoms: int = 0
     loss: float = 0.0  # sum over the steps
     steps: int = 0
@@ -83,6 +88,8 @@ class Training:
         folder: for checkpoints.
         keep: writes model files.
         asked: whether somebody has asked this rank to stop; rank 0 is listened to.
+        draw: writes pictures of the rows and of `judged`, on rank 0.
+        began: when the command began, by time.monotonic(); now when None.
         offsets: of the virials of the frames, which validations move; None for none.
     """
 
@@ -95,12 +102,16 @@ class Training:
         folder: Path,
         keep: Keep,
         asked: Callable[[], bool] = lambda: False,
+        draw: Callable[[], None] = lambda: None,
+        began: float | None = None,
         offsets: Offsets | None = None,
     ) -> None:
         self.config, self.learner, self.valid = config, learner, valid
         self.ranks, self.folder, self.keep, self.asked = ranks, folder, keep, asked
+        self.draw, self.began = draw, time.monotonic() if began is None else began
         self.offsets = offsets or Offsets({})
-        self.progress = Progress()
+        self.judged: Predictions | None = None  # of what validates, when it was last judged
+        self.progress = Progress(max_time=config.run.max_time)
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its frames
         self._of_untaught: dict[str, float] | None = None
         nframes = len(learner.frames)
@@ -118,10 +129,34 @@ class Training:
 
     def done(self) -> float:
         """Part of the run that is over, 0 to 1; the same on all ranks."""
-        run = self.config.run
-        by_steps = self.progress.step / (run.epochs * self.batches) if run.epochs else 0.0
-        by_time = self.progress.seconds / (60.0 * run.max_time) if run.max_time else 0.0
-        return min(1.0, max(by_steps, by_time))
+        epochs = self.config.run.epochs
+        by_steps = self.progress.step / (epochs * self.batches) if epochs else 0.0
+        return min(1.0, max(by_steps, self.progress.fraction))
+
+    def _left(self) -> float:
+        """Seconds of max_time for steps: without what comes after the last one."""
+        return 60.0 * self.config.run.max_time - self._ending() - self.progress.seconds
+
+    def _ending(self) -> float:
+        """Seconds of what comes after the last step."""
+        return LEAVING + sum(self.progress.costs.values())
+
+    def _pass(self, seconds: float, step: float) -> None:
+        """Let time go by.
+
+        Args:
+            seconds: since it was last told.
+            step: of these in a step; no other one is begun that would end too late.
+        """
+        progress = self.progress
+        progress.seconds += seconds
+        progress.stepping += step
+        if self.config.run.max_time:
+            # What is left of the run is spread over steps in what is left of the time, so that
+            # neither a validation nor a second start nor new knowledge of the end makes it jump.
+            left = self._left()
+            part = step / (left + step) if left > step else 1.0
+            progress.fraction += part * (1.0 - progress.fraction)
 
     def batch(self, step: int) -> np.ndarray:
         """Frames of a step: those of an epoch in an order of its own."""
@@ -146,37 +181,86 @@ class Training:
             record, display: of rank 0; None on the others.
         """
         progress, run = self.progress, self.config.run
+        # One clock for all, that of rank 0: the rate of learning depends on it.
         clock = saved = time.monotonic()
-        stopped = "" if self.done() < 1.0 else "epochs"
+        progress.seconds += self.ranks.broadcast(saved - self.began)
+        stopped = self._end_of_run() if self.done() >= 1.0 else ""
         if run.patience and progress.stale >= run.patience:
             stopped = "patience"
+        if progress.costs and run.max_time:
+            self._tell_plan()
         while not stopped:
+            begun = time.monotonic()
             self.step()
             now = time.monotonic()
-            # One clock for all: the rate of learning depends on it.
-            news = (now - clock, self.asked(), now - saved)
-            seconds, asked, unsaved = self.ranks.broadcast(news)
+            news = (now - clock, now - begun, self.asked(), now - saved)
+            seconds, step, asked, unsaved = self.ranks.broadcast(news)
             clock = now
-            progress.seconds += seconds
+            self._pass(seconds, step)
             if display is not None:
                 self._show(display)
-            ended = self.done() >= 1.0
-            if ended:
-                by_time = run.max_time and progress.seconds >= 60.0 * run.max_time
-                stopped = "time" if by_time else "epochs"
+            if self.done() >= 1.0:
+                stopped = self._end_of_run()
             if asked:
                 stopped = "asked"
-            # Whoever asks has little time, and a training that goes on is to be as undisturbed.
-            if (self.epoch >= progress.next_validation or stopped) and stopped != "asked":
+            if self._is_due(stopped):
+                first = not progress.costs
                 self.validate(record, display)
                 if run.patience and progress.stale >= run.patience and not stopped:
                     stopped = "patience"
+                if first and run.max_time and not stopped:
+                    self._try_the_end()
             if unsaved >= 60.0 * run.checkpoint_every and not stopped:
                 self.save()
                 saved = time.monotonic()
-            clock = max(clock, time.monotonic())
+        progress.seconds += self.ranks.broadcast(time.monotonic() - clock)
         self.save()
+        if stopped == "asked" and progress.steps and self.ranks.rank == 0:
+            self.keep((LAST,), None, None)
         return Outcome(progress.step, self.epoch, progress.seconds, stopped)
+
+    def _end_of_run(self) -> str:
+        """Why a run is over that nobody has ended."""
+        return "time" if self.progress.fraction >= 1.0 else "epochs"
+
+    def _is_due(self, stopped: str) -> bool:
+        """Whether to validate after a step.
+
+        Args:
+            stopped: as Outcome has it; empty where the training goes on.
+        """
+        next_validation = self.progress.next_validation
+        if stopped == "asked":
+            # Whoever asks has little time, and a training that goes on is to be as undisturbed;
+            # but there is to be a model.
+            return next_validation == 0
+        if stopped or self.epoch < next_validation:
+            return bool(stopped)
+        # One that begins too late would be followed by another one, beyond the time.
+        return not self.config.run.max_time or self._left() > self.progress.costs.get(
+            "validation", 0.0
+        )
+
+    def _try_the_end(self) -> None:
+        """Do once what comes after the last step, to know how long it takes. Collective."""
+        times = [time.monotonic()]
+        for work in (self.save, self.draw if self.ranks.rank == 0 else lambda: None):
+            work()
+            times.append(time.monotonic())
+        saving, drawing = self.ranks.broadcast(np.diff(times))
+        self.progress.costs |= {"checkpoint": float(saving), "pictures": float(drawing)}
+        self._tell_plan()
+
+    def _tell_plan(self) -> None:
+        """Say how max_time is spent, once that is known."""
+        if self.ranks.rank == 0:
+            limit = 60.0 * self.config.run.max_time
+            log.info(
+                "ends %s after its start: steps until %s, and %.0f s for the last validation, the "
+                "checkpoint and the pictures",
+                *map(duration, (limit, limit - self._ending())),
+                self._ending(),
+            )
 
     def step(self) -> None:
         """Move the parameters once."""
@@ -203,7 +287,7 @@ class Training:
         )
 
     def _speed(self) -> float | None:
-        seconds = self.progress.seconds - self.progress.validated
+        seconds = self.progress.stepping - self.progress.validated
         return self.progress.atoms / seconds if seconds > 0.0 else None
 
     def validate(self, record: Record | None, display: Display | None) -> None:
@@ -229,6 +313,7 @@ class Training:
             forces = found[0][1]
             if self.valid is not None:
                 valid = errors.compute(self.valid.frames, *found[1], units)
+                self.judged = found[1]
         self.learner.refine(self.sample, forces)
         judged = valid or train
         rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
@@ -258,8 +343,9 @@ class Training:
                 display.row(row)
             self.keep((BEST, LAST) if better else (LAST,), train, valid)
         progress.loss, progress.steps, progress.atoms = 0.0, 0, 0
-        progress.validated = progress.seconds
+        progress.validated = progress.stepping
         cost = self.ranks.broadcast(time.monotonic() - began)
+        progress.costs["validation"] = cost
         progress.next_validation = int(self.epoch) + self._interval(cost)
 
     def score(self, rmse: Mapping[str, float]) -> float:
@@ -287,7 +373,7 @@ class Training:
         if run.epochs and not run.max_time:
             return max(1, run.epochs // VALIDATIONS)
         wanted = max(60.0 * run.max_time / VALIDATIONS, cost / COSTLIEST)
-        return max(1, round(wanted * self.epoch / max(progress.seconds, 1e-9)))
+        return max(1, round(wanted * self.epoch / max(progress.stepping, 1e-9)))
 
     # ---- checkpoints
 
@@ -360,7 +446,10 @@ class Training:
                 )
         self.learner.restore(saved.arrays)
         self.offsets.put(dict(zip(self.offsets.values, meta["virial_offsets"], strict=True)))
-        self.progress = Progress(**saved.meta["progress"])
+        self.progress = progress = Progress(**saved.meta["progress"])
+        if (limit := self.config.run.max_time) != progress.max_time:
+            progress.fraction *= min(1.0, progress.max_time / limit) if limit else 0.0
+            progress.max_time = limit
         return True
 
 

@@ -6,7 +6,7 @@ holds blocks that follow a line with their name, and ends with a line of dashes:
 - `Lattice vector (Angstrom)`: three lines of a cell vector, each perhaps with `stress (eV): xx xy
   xz`, which is dE/dstrain, the negative of the virial: of an isolated molecule the frames have
   -sum x_i (x) F_i. Its diagonal may hold a constant beside that, which is no derivative of the
-  energy
+  energy (:mod:`pwmlff.train.virials`)
 - `Position (normalized)`: atomic number and fractional coordinates of each atom, perhaps followed
   by three numbers that say what may move
 - `Force (eV/Angstrom)`: atomic number and dE/dx of each atom, so that forces are its negative

@@ -15,7 +15,9 @@ from ase import Atoms
 from ase.data import chemical_symbols
 
 from pwmlff import structures
+from pwmlff.options import openmp_threads
 from pwmlff.report import Failure
+from pwmlff.train.comm import TORCHRUN
 from pwmlff.train.frames import Frames
 
 CLOSEST = 0.3  # atoms nearer than this overlap
@@ -66,6 +68,20 @@ def available() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def allowed_threads(local_size: int = 1) -> int:
+    """Threads for a process: OMP_NUM_THREADS, or its share of the cores where that is not set.
+
+    Args:
+        local_size: processes that share the cores of this machine.
+    """
+    value = os.environ.get("OMP_NUM_THREADS")
+    # torchrun sets 1 for every rank where its user has set nothing.
+    if value == "1" and TORCHRUN in os.environ:
+        value = None
+    given = openmp_threads(value) if value is not None else None
+    return given or max(1, available() // local_size)
+
+
 def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     """Type of each atom, int32 [natoms], by the order of the elements.
 
@@ -111,7 +127,7 @@ def find_edges(
     if not 0.0 < cutoff < np.inf:
         raise Failure(f"the cutoff is {cutoff}, expected a positive number")
     types = types_of(frames, elements)
-    threads = max(1, min(threads or available(), len(frames)))
+    threads = max(1, min(threads or allowed_threads(), len(frames)))
     # Several chunks for each thread, as frames differ in size.
     bounds = np.linspace(0, len(frames), min(len(frames), 8 * threads) + 1).astype(int)
     with ThreadPoolExecutor(threads) as pool:

@@ -295,14 +295,24 @@ class Potential:
         the end of an edge, as seen from the center.
 
         Raises:
-            Failure: an atom has more neighbors than the model has slots.
+            Failure: an atom has more neighbors than the model has slots, or there is no room for a
+                temporary file.
         """
         self.write(parameters)
         present = [1] * self.model.ntypes
+        # In memory first: where torch itself finds a disk full, it ends the process.
+        contents = self._scripted.save_to_buffer()
         with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
-            path = str(Path(folder, "model.pt"))
-            self._scripted.save(path)
-            engine = torch.classes.pwmlff.DPEngine(path, "exact", present)
+            path = Path(folder, "model.pt")
+            try:
+                path.write_bytes(contents)
+            except OSError as error:
+                raise Failure(
+                    f"cannot write the temporary file '{path}': {error.strerror}; the last "
+                    "checkpoint is kept: make room or name another folder by TMPDIR, and go on "
+                    "with --resume"
+                ) from error
+            engine = torch.classes.pwmlff.DPEngine(str(path), "exact", present)
         energy = np.zeros(len(frames))
         forces = np.zeros((len(frames.numbers), 3))
         virial = np.zeros((len(frames), 3, 3))
@@ -358,7 +368,7 @@ class Potential:
         if error <= SPLINE_GATE or self.core.nodes >= MOST_NODES:
             return self.core.nodes
         log.info(
-            "splines of %d nodes are %.2g meV/angstrom off: %d from here on",
+            "splines of %d nodes are %.2g meV/Å off: %d from here on",
             *(self.core.nodes, 1e3 * error, 2 * self.core.nodes),
         )
         return 2 * self.core.nodes

@@ -19,9 +19,15 @@ from pwmlff.report import Failure
 from pwmlff.train import deepmd, extxyz, movement
 from pwmlff.train.frames import Frames
 from pwmlff.train.labelled import Labelled, element_numbers, gathered
-from pwmlff.train.labels import found, labels_of, one_warning_for_all
+from pwmlff.train.labels import found, labels_of, one_warning_for_all, warn
 
 DPDATA = "dpdata:"
+#: Which energy is taken where a file has two: that which forces belong to, or that at sigma -> 0.
+FREE, ZERO = "free", "zero"
+#: Formats of which dpdata reads the free energy alone, and those where it reads another one.
+FREE_OF_DPDATA = ("vasp/outcar", "outcar", "vasp/xml", "xml")
+NOT_FREE_OF_DPDATA = ("fhi_aims/", "siesta/")
+APART = 1e-6  # energies per atom that differ by more are two
 #: Formats with a reader of this project: dpdata's lose frames, or mix atoms up.
 OWN: dict[str, Callable[[Path], Iterator[Labelled]]] = {
     "extxyz": extxyz.frames,
@@ -43,6 +49,7 @@ def read(
     files: str | PathLike[str] | Sequence[str | PathLike[str]],
     format: str | None = None,
     group_by: str | None = None,
+    energy: str = FREE,
 ) -> Frames:
     """Read labelled structures.
 
@@ -53,6 +60,8 @@ def read(
             by the file when None.
         group_by: what frames are grouped by: "file", or "group" for the key `group` or
             `config_type` of a frame and its file where it has none, which is the default.
+        energy: which one is taken of frames that have two: "free" for the free energy, which
+            forces belong to, or "zero" for that at sigma -> 0.
 
     Returns:
         All frames, in the order of the files.
@@ -62,21 +71,29 @@ def read(
     """
     if group_by not in {None, "group", "file"}:
         raise Failure(f"group_by is '{group_by}', expected group or file")
+    if energy not in {FREE, ZERO}:
+        raise Failure(f"energy is '{energy}', expected {FREE} or {ZERO}")
     specs = [files] if isinstance(files, str | PathLike) else list(files)
     if not specs:
         raise Failure("found no name of a file with training data, expected one or more")
     parts = []
+    differing: list[tuple[str, float]] = []
     with one_warning_for_all():
         for spec in specs:
             path, wanted = split(fspath(spec))
             kind = reader_of(path, format)
+            if kind.startswith(DPDATA):
+                _require_energy(kind.removeprefix(DPDATA), energy, path)
             for source in deepmd.systems(path) if kind == "deepmd" else [path]:
                 structures = _taken(_frames(source, kind), wanted, fspath(spec))
                 name = source.name if kind == "deepmd" else source.stem
+                differing += _with_energy(structures, energy, source)
                 if group_by == "file":
                     for structure in structures:
                         structure.group = None
                 parts.append(gathered(structures, str(source), name))
+        if differing:
+            _warn_of_two_energies(differing, energy)
     return Frames.joined(parts)
 
 
@@ -159,6 +176,56 @@ def _taken(structures: Iterator[Labelled], wanted: slice | int, spec: str) -> li
     return chosen
 
 
+def _with_energy(
+    structures: Sequence[Labelled], wanted: str, path: Path
+) -> Iterator[tuple[str, float]]:
+    """Make the energy of each structure the one that is wanted, where it has two.
+
+    Yields:
+        Structures whose two energies differ, and by how much per atom.
+    """
+    for structure in structures:
+        free, energy = structure.free_energy, structure.energy
+        if free is None:
+            continue
+        if energy is not None:
+            difference = abs(free - energy) / max(1, len(structure.numbers))
+            if difference > APART:
+                yield f"frame {structure.index} of '{path}'", difference
+        if energy is None or wanted == FREE:
+            structure.energy = free
+
+
+def _warn_of_two_energies(differing: Sequence[tuple[str, float]], wanted: str) -> None:
+    taken, reason, other = (
+        ("the free energy", "which forces belong to", ZERO)
+        if wanted == FREE
+        else ("the energy at sigma -> 0", "as asked for, though forces belong to the other", FREE)
+    )
+    others = f" ({len(differing)} structures)" if len(differing) > 1 else ""
+    largest = max(difference for _, difference in differing)
+    warn(
+        f"{differing[0][0]}{others}",
+        f"has a free energy and another energy, up to {largest:.3g} per atom apart: {taken} is "
+        f"taken, {reason}; --energy {other} takes the other one",
+    )
+
+
+def _require_energy(kind: str, wanted: str, path: Path) -> None:
+    """Refuse what dpdata does not read, and say where it reads what forces do not belong to."""
+    if kind in FREE_OF_DPDATA and wanted == ZERO:
+        raise Failure(
+            f"dpdata reads the free energy of '{path}' ('{kind}') and no other, expected one at "
+            "sigma -> 0: let ase read it (--format vasp-out or vasp-xml), or leave out --energy"
+        )
+    if kind.startswith(NOT_FREE_OF_DPDATA) and wanted == FREE:
+        warn(
+            f"'{path}'",
+            f"is read by dpdata as '{kind}', which takes an energy that is not the free energy, "
+            "so that forces do not belong to it where there is smearing; let ase read it",
+        )
+
+
 def _frames(path: Path, kind: str) -> Iterator[Labelled]:
     if kind.startswith(DPDATA):
         return _of_dpdata(path, kind.removeprefix(DPDATA))
@@ -187,7 +254,7 @@ def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
             ) from error
         results = getattr(atoms.calc, "results", {})
         labels = labels_of(
-            {**atoms.info, **_only(results, "energy", "stress")},
+            {**atoms.info, **_only(results, "energy", "free_energy", "stress")},
             {**atoms.arrays, **_only(results, "forces")},
             np.asarray(atoms.cell),
             len(atoms),

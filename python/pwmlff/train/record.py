@@ -11,13 +11,11 @@ import csv
 import io
 import json
 import logging
-import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, fields
-from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,7 +33,8 @@ from pwmlff.train.errors import QUANTITIES, UNITS, Errors
 log = logging.getLogger(__name__)
 
 CSV, JSON, CURVE, TENSORBOARD = "log.csv", "log.jsonl", "learning_curve.png", "tensorboard"
-PLAIN_INTERVAL = 30.0  # seconds between lines of progress where there is no terminal
+#: Seconds without a row after which there is a line of progress where there is no terminal.
+PLAIN_INTERVAL = 300.0
 
 
 @dataclass(frozen=True)
@@ -65,15 +64,50 @@ class Row:
                 values[f"{quantity}_{name}"] = measure.rmse
         return cls(**values)
 
-    def text(self, units: str = "metal") -> str:
-        """One line: where the training is, and its errors on train / valid."""
-        parts = [f"epoch {self.epoch:.4g}, step {self.step}, {_duration(self.time)}"]
-        for quantity in QUANTITIES:
-            both = [getattr(self, f"{quantity}_{name}") for name in ("train", "valid")]
-            if any(value is not None for value in both):
-                shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
-                parts.append(f"{quantity} {shown} {UNITS[units].unit_of(quantity)}")
-        return "; ".join(parts)
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """Those of which there are errors."""
+        there = {name for name, value in asdict(self).items() if value is not None}
+        return tuple(q for q in QUANTITIES if there & {f"{q}_train", f"{q}_valid"})
+
+    def line(self, quantities: Sequence[str]) -> str:
+        """One line of a table, below a :func:`header` of the same quantities."""
+        errors = (
+            short(getattr(self, f"{q}_{name}")) for q in quantities for name in ("train", "valid")
+        )
+        digits = 2 if self.epoch < 10.0 else 1 if self.epoch < 100.0 else 0
+        words = [f"{self.epoch:.{digits}f}", str(self.step), duration(self.time), *errors]
+        return _columns([*words, short(self.learning_rate, 2)])
+
+
+#: Of the columns of the table on the screen: epoch, step, time, errors, rate; 77 in all.
+WIDTHS = (5, 7, 8, *(7,) * (2 * len(QUANTITIES)), 6)
+
+
+def header(quantities: Sequence[str], units: str = "metal") -> list[str]:
+    """Lines above the rows of a training on the screen: names, and units of the errors."""
+    names = [f"{q[0].upper()} {name}" for q in quantities for name in ("train", "valid")]
+    first = _columns(["epoch", "step", "time", *names, "rate"])
+    pair = 2 * WIDTHS[3] + 1
+    wanted = (f"{UNITS[units].unit_of(q):^{pair}}" for q in quantities)
+    indent = " " * len(_columns(["", "", ""]))
+    return [first, " ".join((indent, *wanted)).rstrip()]
+
+
+def _columns(words: Sequence[str]) -> str:
+    widths = (*WIDTHS[: len(words) - 1], WIDTHS[-1]) if len(words) > 3 else WIDTHS
+    return " ".join(f"{word:>{width}}" for word, width in zip(words, widths, strict=False))
+
+
+def short(value: float | None, digits: int = 3) -> str:
+    """A number in seven characters, in six with two digits."""
+    if value is None:
+        return "-"
+    text = f"{value:.0f}" if 100.0 <= abs(value) < 1e6 else f"{value:.{digits}g}"
+    if len(text) > digits + 4 or "e" in text:
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        text = f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    return text
 
 
 def read(path: Path) -> list[Row]:
@@ -281,7 +315,9 @@ def _events(folder: Path, step: int | None) -> Any:
 
 
 class Display:
-    """The progress of a training on stderr: a bar on a terminal, plain lines elsewhere.
+    """The progress of a training on stderr: a table, and a bar on a terminal.
+
+    Elsewhere there is a line where the table has not grown for some minutes.
 
     Args:
         units: of the structures, a key of UNITS.
@@ -298,7 +334,8 @@ class Display:
         self._units, self._clock = units, clock
         self._screen = screen or console(stderr=True)
         self._begin: tuple[float, float] | None = None  # fraction and time of the first step seen
-        self._shown = -math.inf  # when the last plain line was
+        self._shown = self._clock()  # when the last line was
+        self._quantities: tuple[str, ...] | None = None  # of the table that has begun
         self._bar: Progress | None = None
         if self._screen.is_terminal:
             self._bar = Progress(
@@ -350,7 +387,7 @@ class Display:
             parts.append(f"{atoms_per_second:.3g} atoms/s")
         left = self._left(fraction, now)
         if left is not None:
-            parts.append(f"{_duration(left)} left")
+            parts.append(f"{duration(left)} left")
         text = ", ".join(parts)
         if self._bar is not None:
             self._bar.update(self._task, completed=fraction, description=text)
@@ -359,7 +396,12 @@ class Display:
 
     def row(self, row: Row) -> None:
         """Show a validation, in a line that stays."""
-        self._screen.print(Text(row.text(self._units)))
+        self._shown = self._clock()
+        lines = [row.line(row.quantities)]
+        if row.quantities != self._quantities:
+            self._quantities = row.quantities
+            lines = [*header(row.quantities, self._units), *lines]
+        self._screen.print(Text("\n".join(lines)))
 
     def _left(self, fraction: float, now: float) -> float | None:
         """Seconds to the end at the speed since the first step that was told of."""
@@ -369,5 +411,7 @@ class Display:
         return max(0.0, 1.0 - fraction) * (now - begin) / (fraction - first)
 
 
-def _duration(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -22,7 +22,7 @@ from ase.data import chemical_symbols
 
 from pwmlff.report import Failure
 from pwmlff.train.frames import Frames
-from pwmlff.train.neighbors import Edges, available
+from pwmlff.train.neighbors import Edges, allowed_threads
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ def _moments(
             np.minimum.reduceat(r, here),
         )
 
-    with ThreadPoolExecutor(available()) as pool:
+    with ThreadPoolExecutor(allowed_threads()) as pool:
         for chunk, (s, square, nearest) in zip(chunks, pool.map(sums, chunks), strict=True):
             total += s
             squares += square

@@ -81,7 +81,7 @@ class WrapReport:
             "size": f"{model.nparameters} parameters in {model.dtype}",
             "engine": self.engine,
             "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
-            f"eV/angstrom at most from {self.proof}, on a random cluster",
+            f"eV/Å at most from {self.proof}, on a random cluster",
             "use": f"pair_style pwmlff 1 {self.output}",
         }
         for name, text in rows.items():
@@ -99,7 +99,8 @@ def wrap(
     """Write a model file of another program as one that pair_style pwmlff runs.
 
     Args:
-        path: a checkpoint of MatPL or PWMLFF (.ckpt), a frozen model of DeePMD-kit (.pth, se_e2_a),
+        path: a model file that keeps a contract of this project already, which is copied; a
+            checkpoint of MatPL or PWMLFF (.ckpt), a frozen model of DeePMD-kit (.pth, se_e2_a),
             a MACE model for LAMMPS (-lammps.pt), or a compiled or deployed model of NequIP or
             Allegro (.nequip.pth, .pth); with `compiled` a file of kind EDGE, too. Where the
             commands of MACE and NequIP are on the PATH, a model that MACE pickled (.model), or a
@@ -117,7 +118,10 @@ def wrap(
     foreign = _read(source, compiled, head)
     card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
     with drafted(target) as draft:
-        save_model(foreign.module, draft, card)
+        if foreign.contents is None:
+            save_model(foreign.module, draft, card)
+        else:
+            draft.write_bytes(foreign.contents)
         with _told_of(source, draft):
             cluster, expected = _original(source, draft, foreign)
             told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
@@ -171,9 +175,15 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         kind = model_file.kind_of(source.module)
         if kind == "EDGE" and compiled:
             return Foreign(f"kind EDGE, class {class_name}", source.module, None, source.single)
-        raise Failure(
-            f"'{path}' keeps a contract of this project: use it as it is"
-            + ", or with --compile" * (kind == "EDGE")
+        if compiled:
+            raise Failure(
+                f"'{path}' is of kind {kind}, which the fused engine runs; leave out --compile"
+            )
+        told = {"note": "needs no wrapping: copied as it is"}
+        if kind == "EDGE":
+            told["note"] += "; --compile adds machine code"
+        return Foreign(
+            f"a model of kind {kind}", source.module, None, source.single, told, contents
         )
     raise Failure(
         f"'{path}' is a TorchScript module of class {class_name}, which is not known; expected a "

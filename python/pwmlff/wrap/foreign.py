@@ -92,6 +92,7 @@ class Foreign:
         evaluate: the code of the original, on a cluster in free space; None where there is none.
         single: whether the original computes in float32.
         told: further lines for people, by their names.
+        contents: of a file that needs no wrapping; None elsewhere.
     """
 
     family: str
@@ -99,3 +100,4 @@ class Foreign:
     evaluate: Callable[[Atoms], Numbers] | None
     single: bool = False
     told: dict[str, str] = field(default_factory=dict)
+    contents: bytes | None = None

@@ -1,0 +1,523 @@
+"""Whether `pwmlff data check` finds what is wrong with data, and leaves sound data alone.
+
+    python benchmarks/wrong_data.py [--only NAME] [--texts]
+
+Each set of files is made here: labels are those of ase's EMT and Lennard-Jones potentials, in
+which one mistake is made, or none. A mistake is found where a problem of a kind that is expected
+says a word that is expected; a sound set has no problem at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ase import Atoms, units
+from ase.build import bulk, fcc111, molecule
+from ase.calculators.emt import EMT
+from ase.calculators.lj import LennardJones
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase.io import write
+from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
+from ase.md.verlet import VelocityVerlet
+from rich.console import Console
+from rich.table import Table
+
+from pwmlff.report import Failure
+from pwmlff.train import check
+
+Files = dict[str, list[Atoms]]
+KCAL, KJ = units.kcal / units.mol, units.kJ / units.mol
+
+
+# ---- structures with labels
+
+
+def labelled(atoms: Atoms, calculator: Any = EMT) -> Atoms:
+    """A copy with energy, forces and, in a cell, stress."""
+    copy = atoms.copy()
+    copy.calc = calculator()
+    results = {"energy": copy.get_potential_energy(), "forces": copy.get_forces()}
+    if copy.pbc.all():
+        results["stress"] = copy.get_stress()
+    copy.calc = SinglePointCalculator(copy, **results)
+    return copy
+
+
+def argon() -> LennardJones:
+    """In reduced units."""
+    return LennardJones(sigma=1.0, epsilon=1.0, rc=2.5, smooth=True)
+
+
+def copper(repeat: tuple[int, int, int] = (2, 2, 2), a: float = 3.61) -> Atoms:
+    """A crystal in a cubic cell."""
+    return bulk("Cu", "fcc", a=a, cubic=True).repeat(repeat)
+
+
+def alloy(gold: float = 0.5, seed: int = 0) -> Atoms:
+    """Copper and gold at random places."""
+    atoms = copper(a=3.85)
+    chosen = np.random.default_rng(seed).permutation(len(atoms))[: round(gold * len(atoms))]
+    atoms.numbers[chosen] = 79
+    return atoms
+
+
+def motion(
+    start: Atoms,
+    kelvin: float = 300.0,
+    frames: int = 15,
+    every: int = 2,
+    seed: int = 0,
+    calculator: Any = EMT,
+    femtoseconds: float = 3.0,
+) -> list[Atoms]:
+    """Frames of molecular dynamics."""
+    atoms = start.copy()
+    atoms.calc = calculator()
+    rng = np.random.default_rng(seed)
+    MaxwellBoltzmannDistribution(atoms, temperature_K=2.0 * kelvin, rng=rng)
+    dynamics = VelocityVerlet(atoms, femtoseconds * units.fs)
+    dynamics.run(40)
+    result = []
+    for _ in range(frames):
+        dynamics.run(every)
+        frame = labelled(atoms, calculator)
+        frame.info["kinetic"] = atoms.get_kinetic_energy()
+        del frame.arrays["momenta"]
+        result.append(frame)
+    return result
+
+
+def rattled(
+    start: Atoms,
+    size: float = 0.05,
+    frames: int = 12,
+    seed: int = 0,
+    strain: float = 0.0,
+    calculator: Any = EMT,
+) -> list[Atoms]:
+    """Copies with atoms off their places, in angstrom, in cells that are strained."""
+    rng = np.random.default_rng(seed)
+    result = []
+    for _ in range(frames):
+        atoms = start.copy()
+        change = rng.normal(0.0, strain, (3, 3)) if strain else np.zeros((3, 3))
+        atoms.set_cell(np.asarray(atoms.cell) @ (np.eye(3) + (change + change.T) / 2.0), True)
+        atoms.positions += rng.normal(0.0, size, atoms.positions.shape)
+        result.append(labelled(atoms, calculator))
+    return result
+
+
+def volumes(frames: int = 10) -> list[Atoms]:
+    """Crystals from dense to wide, atoms a little off their places."""
+    return [
+        rattled(copper(a=a), 0.03, 1, k)[0] for k, a in enumerate(np.linspace(3.5, 3.75, frames))
+    ]
+
+
+@cache
+def _crystal() -> tuple[Atoms, ...]:
+    return tuple(motion(copper()))
+
+
+def crystal() -> list[Atoms]:
+    """A trajectory, a copy for each use."""
+    result = []
+    for frame in _crystal():
+        atoms = frame.copy()
+        atoms.calc = SinglePointCalculator(atoms, **dict(frame.calc.results))
+        result.append(atoms)
+    return result
+
+
+def changed(structures: list[Atoms], **factors: float) -> list[Atoms]:
+    """Labels times factors."""
+    for atoms in structures:
+        for label, factor in factors.items():
+            atoms.calc.results[label] = atoms.calc.results[label] * factor
+    return structures
+
+
+def raised(structures: list[Atoms], **energies: float) -> list[Atoms]:
+    """Energies of atoms by element on top."""
+    for atoms in structures:
+        more = sum(energies.get(symbol, 0.0) for symbol in atoms.get_chemical_symbols())
+        atoms.calc.results["energy"] += more
+    return structures
+
+
+def moved_on(structures: list[Atoms], label: str) -> list[Atoms]:
+    """A label of the frame before."""
+    values = [atoms.calc.results[label] for atoms in structures]
+    for atoms, value in zip(structures[1:], values, strict=False):
+        atoms.calc.results[label] = value
+    return structures[1:]
+
+
+def one_of(structures: list[Atoms], change: Callable[[Atoms], object], k: int = 4) -> list[Atoms]:
+    """With something done to one frame."""
+    change(structures[k])
+    return structures
+
+
+def results_of(atoms: Atoms, **values: Any) -> None:
+    """Set labels; None takes one away."""
+    for label, value in values.items():
+        if value is None:
+            atoms.calc.results.pop(label)
+        else:
+            atoms.calc.results[label] = value
+
+
+# ---- mistakes
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files with one mistake, or none."""
+
+    make: Callable[[], Files]
+    kinds: tuple[str, ...] = ()  # of problems that name it; none of a sound set
+    words: str = ""  # that one of them says
+    options: Sequence[tuple[str, Any]] = ()
+    cut: int = 0  # lines at the end that are left out
+
+
+def one(structures: Callable[[], list[Atoms]]) -> Callable[[], Files]:
+    """A single file."""
+    return lambda: {"a.xyz": structures()}
+
+
+FORCES, STRESS, SOURCES = ("forces",), ("stress",), ("sources",)
+#: Single kinds, as the table of docs/training_data.md has them.
+WRONG: dict[str, Case] = {
+    "energies in kcal/mol": Case(one(lambda: changed(crystal(), energy=1 / KCAL)), FORCES, "kcal"),
+    "energies in kJ/mol": Case(one(lambda: changed(crystal(), energy=1 / KJ)), FORCES, "kJ/mol"),
+    "energies in hartree": Case(
+        one(lambda: changed(crystal(), energy=1 / units.Hartree)), FORCES, "hartree"
+    ),
+    "energies in rydberg": Case(
+        one(lambda: changed(crystal(), energy=1 / units.Rydberg)), FORCES, "rydberg"
+    ),
+    "energies per atom": Case(one(lambda: changed(crystal(), energy=1 / 32)), FORCES, "unit"),
+    "energies of the wrong sign": Case(one(lambda: changed(crystal(), energy=-1)), FORCES, "sign"),
+    "kinetic energies included": Case(
+        one(
+            lambda: [
+                results_of(a, energy=a.calc.results["energy"] + a.info["kinetic"]) or a
+                for a in motion(copper())
+            ]
+        ),
+        FORCES,
+    ),
+    "energies of the frame before": Case(one(lambda: moved_on(crystal(), "energy")), FORCES),
+    "forces of the frame before": Case(
+        one(lambda: moved_on(motion(copper(), every=5), "forces")), ("forces", "energy")
+    ),
+    "forces in hartree/bohr": Case(
+        one(lambda: changed(crystal(), forces=units.Bohr / units.Hartree)), FORCES, "hartree/bohr"
+    ),
+    "forces in rydberg/bohr": Case(
+        one(lambda: changed(crystal(), forces=units.Bohr / units.Rydberg)), FORCES, "rydberg/bohr"
+    ),
+    "forces in kcal/mol/angstrom": Case(
+        one(lambda: changed(crystal(), forces=1 / KCAL)), FORCES, "kcal"
+    ),
+    "gradients for forces": Case(one(lambda: changed(crystal(), forces=-1)), FORCES, "sign"),
+    "gradients, frames far apart": Case(
+        one(lambda: changed(motion(copper(), every=12, frames=24), forces=-1)), FORCES, "sign"
+    ),
+    "gradients of a molecule": Case(
+        one(
+            lambda: changed(
+                motion(molecule("CH3CH2OH"), femtoseconds=0.4, every=1), forces=-1
+            )
+        ),
+        FORCES,
+        "sign",
+    ),
+    "forces of other atoms": Case(
+        one(
+            lambda: [
+                results_of(
+                    a,
+                    forces=a.calc.results["forces"][np.random.default_rng(0).permutation(len(a))],
+                )
+                or a
+                for a in crystal()
+            ]
+        ),
+        FORCES,
+    ),
+    "positions and cells in bohr": Case(
+        one(
+            lambda: [
+                a.set_cell(np.asarray(a.cell) / units.Bohr, scale_atoms=True)
+                or results_of(a, stress=None)
+                or a
+                for a in crystal()
+            ]
+        ),
+        FORCES,
+        "bohr for angstrom",
+    ),
+    "stress of the wrong sign": Case(one(lambda: changed(volumes(), stress=-1)), STRESS, "sign"),
+    "stress in kbar": Case(
+        one(lambda: changed(volumes(), stress=10 / units.GPa)), STRESS, "kbar"
+    ),
+    "stress in GPa": Case(one(lambda: changed(volumes(), stress=1 / units.GPa)), STRESS, "GPa"),
+    "stress all zero": Case(one(lambda: changed(volumes(), stress=0)), STRESS, "zero"),
+    "stress of the wrong sign in one cell": Case(
+        one(lambda: changed(crystal(), stress=-1)), STRESS, "sign"
+    ),
+    "stress in GPa in one cell": Case(
+        one(lambda: changed(crystal(), stress=1 / units.GPa)), STRESS, "GPa"
+    ),
+    "frames twice": Case(
+        one(lambda: [*crystal(), *crystal()[3:6]]), ("duplicate",), "frame 4 of"
+    ),
+    "frames in two files, other digits": Case(
+        lambda: {
+            "a.xyz": crystal(),
+            "b.xyz": [_rounded(atoms) for atoms in crystal()[2:5]],
+        },
+        ("duplicate",),
+        "frame 3 of",
+    ),
+    "one structure with two energies": Case(
+        one(
+            lambda: [
+                *crystal(),
+                *one_of(crystal()[7:8], lambda a: raised([a], Cu=0.1), 0),
+            ]
+        ),
+        ("duplicate with another energy",),
+        "0.1 per atom",
+    ),
+    "two sources of one composition": Case(
+        lambda: {"a.xyz": crystal(), "b.xyz": raised(rattled(copper()), Cu=0.5)},
+        SOURCES,
+        "b.xyz",
+    ),
+    "two sources in one file": Case(
+        one(lambda: [*rattled(copper()), *raised(rattled(copper(), seed=1, frames=6), Cu=-1.0)]),
+        SOURCES,
+        "frames 12-17",
+    ),
+    "atoms alone subtracted in one source": Case(
+        lambda: {
+            "a.xyz": [a for x in (0.25, 0.5, 0.75) for a in rattled(alloy(x), frames=5)],
+            "b.xyz": raised(
+                [a for x in (0.25, 0.5, 0.75) for a in rattled(alloy(x), frames=5, seed=1)],
+                Cu=3.7,
+                Au=3.3,
+            ),
+        },
+        SOURCES,
+        "Cu +3.",
+    ),
+    "one source in hartree": Case(
+        lambda: {
+            "a.xyz": raised(rattled(copper()), Cu=-3.7),
+            "b.xyz": changed(raised(rattled(copper(), seed=1), Cu=-3.7), energy=1 / units.Hartree),
+        },
+        SOURCES,
+        "b.xyz",
+    ),
+    "two energies in a file": Case(
+        one(
+            lambda: [
+                results_of(a, free_energy=a.calc.results["energy"] - 0.1) or a for a in crystal()
+            ]
+        ),
+        ("ambiguous labels",),
+        "free energy",
+    ),
+    "forces missing in some frames": Case(
+        one(lambda: one_of(crystal(), lambda a: results_of(a, forces=None))),
+        ("missing labels",),
+        "forces",
+    ),
+    "no labels": Case(
+        one(lambda: one_of(crystal(), lambda a: a.calc.results.clear())), ("no labels",)
+    ),
+    "NaN for a force": Case(
+        one(lambda: one_of(crystal(), lambda a: a.calc.results["forces"].__setitem__(3, np.nan))),
+        ("not finite",),
+        "atom 3",
+    ),
+    "a frame that is not converged": Case(
+        one(lambda: one_of(crystal(), lambda a: raised([a], Cu=0.01))), ("energy",), "frame 4"
+    ),
+    "an energy far off": Case(
+        one(lambda: one_of(rattled(copper(), 0.1, 20), lambda a: raised([a], Cu=1.0))),
+        ("energy outlier",),
+        "frame 4",
+    ),
+    "a force far off": Case(
+        one(
+            lambda: one_of(
+                rattled(copper(), 0.05, 20),
+                lambda a: a.calc.results["forces"].__setitem__(0, (99.0, 0.0, 0.0)),
+            )
+        ),
+        ("force outlier",),
+        "frame 4",
+    ),
+    "overlapping atoms": Case(
+        one(
+            lambda: one_of(
+                crystal(), lambda a: a.positions.__setitem__(1, a.positions[0] + [0.1, 0.0, 0.0])
+            )
+        ),
+        ("overlapping atoms",),
+    ),
+    "another element": Case(
+        one(lambda: one_of(crystal(), lambda a: a.numbers.__setitem__(0, 79))),
+        ("unknown element",),
+        "Au",
+        options=(("elements", ("Cu",)),),
+    ),
+    "a file that is cut off": Case(one(crystal), ("refused",), "cut off", cut=7),
+}  # fmt: skip
+
+
+def _rounded(atoms: Atoms) -> Atoms:
+    atoms.positions = atoms.positions.round(6)
+    return atoms
+
+
+SOUND: dict[str, Case] = {
+    name: Case(make)
+    for name, make in {
+        "a metal": one(crystal),
+        "a hot metal": one(lambda: motion(copper(), 900.0, 25, 5)),
+        "a liquid": one(lambda: motion(copper(a=3.85), 3000.0, 20, 10, femtoseconds=2.0)),
+        "an alloy": one(lambda: motion(alloy())),
+        "alloys of many compositions": one(
+            lambda: [a for k in range(9) for a in rattled(alloy(k / 8, k), frames=3)]
+        ),
+        "volumes": one(volumes),
+        "strained cells": one(lambda: rattled(copper(), strain=0.03, frames=20)),
+        "wide volumes": one(
+            lambda: [labelled(copper(a=a)) for a in np.linspace(3.3, 4.4, 15)]
+        ),
+        "phases in files of their own": lambda: {
+            "fcc.xyz": motion(copper(), 100.0),
+            "bcc.xyz": rattled(bulk("Cu", "bcc", a=2.87, cubic=True).repeat((3, 3, 2))),
+            "hcp.xyz": rattled(bulk("Cu", "hcp", a=2.55, c=4.16).repeat((3, 3, 2))),
+        },
+        "temperatures in files of their own": lambda: {
+            f"{kelvin}.xyz": motion(copper(), kelvin, seed=kelvin) for kelvin in (50, 300, 900)
+        },
+        "a crystal and its surfaces": lambda: {
+            "bulk.xyz": motion(copper()),
+            "slab.xyz": motion(fcc111("Cu", (3, 3, 4), vacuum=7.0, periodic=True)),
+        },
+        "a crystal and atoms alone": lambda: {
+            "bulk.xyz": rattled(copper()),
+            "atom.xyz": [labelled(Atoms("Cu", cell=[12.0] * 3, pbc=True))],
+        },
+        "elements and their alloy": lambda: {
+            "cu.xyz": rattled(copper()),
+            "au.xyz": rattled(bulk("Au", cubic=True).repeat(2)),
+            "cuau.xyz": rattled(alloy()),
+        },
+        "sizes of cells": lambda: {
+            "small.xyz": rattled(copper((1, 1, 1)), frames=10),
+            "large.xyz": rattled(copper((3, 2, 2)), frames=6, seed=1),
+        },
+        "a molecule": one(lambda: motion(molecule("CH3CH2OH"), femtoseconds=0.4, every=1)),
+        "molecules": one(
+            lambda: [
+                a
+                for name in ("H2O", "CH4", "NH3", "C2H6", "CO2")
+                for a in rattled(molecule(name), 0.04, 5)
+            ]
+        ),
+        "Lennard-Jones": one(
+            lambda: motion(
+                bulk("Ar", "fcc", a=1.6, cubic=True).repeat(3), 0.3 / units.kB, 15, 5,
+                calculator=argon, femtoseconds=0.2,
+            )
+        ),
+        "Lennard-Jones, two densities": lambda: {
+            f"{a}.xyz": rattled(
+                bulk("Ar", "fcc", a=a, cubic=True).repeat(3), 0.04, 10, calculator=argon
+            )
+            for a in (1.5, 1.7)
+        },
+        "three frames": one(lambda: rattled(copper(), frames=3)),
+        "files of one frame": lambda: {
+            f"{k}.xyz": rattled(copper(), 0.1, 1, seed=k) for k in range(6)
+        },
+    }.items()
+}  # fmt: skip
+
+
+# ---- the check
+
+
+def problems_of(case: Case, folder: Path) -> list[check.Problem]:
+    """What the check says, or that the files cannot be read."""
+    paths = []
+    for name, structures in case.make().items():
+        path = folder / name
+        write(path, structures, format="extxyz")
+        if case.cut:
+            path.write_text("".join(path.read_text().splitlines(True)[: -case.cut]))
+        paths.append(str(path))
+    try:
+        return check.check(check.Options(paths, **dict(case.options))).problems
+    except Failure as failure:
+        return [check.Problem("refused", str(failure))]
+
+
+def found(case: Case, problems: Sequence[check.Problem]) -> bool:
+    """Whether the mistake is named, or nothing where there is none."""
+    if not case.kinds:
+        return not problems
+    return any(p.kind in case.kinds and case.words in p.text for p in problems)
+
+
+def main() -> None:
+    """Check all, and count."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="sets with this in their name")
+    parser.add_argument("--texts", action="store_true", help="all that is said")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.getLogger("pwmlff").setLevel(logging.ERROR)
+    table = Table("data", "", "said", box=None)
+    screen = Console(highlight=False, markup=False, width=160)
+    counts = {}
+    for title, cases in (("wrong", WRONG), ("sound", SOUND)):
+        chosen = {name: case for name, case in cases.items() if options.only in name}
+        right = 0
+        for name, case in chosen.items():
+            with tempfile.TemporaryDirectory() as folder:
+                problems = problems_of(case, Path(folder))
+            well = found(case, problems)
+            right += well
+            kinds = ", ".join(dict.fromkeys(p.kind for p in problems)) or "nothing"
+            table.add_row(name, "" if well else "NOT FOUND" if case.kinds else "FALSE ALARM", kinds)
+            for problem in problems[:8] if options.texts or not well else ():
+                table.add_row("", "", f"{problem.kind}: {problem.text}"[:150])
+        counts[title] = (right, len(chosen))
+    screen.print(table)
+    screen.print(
+        f"found {counts['wrong'][0]} of {counts['wrong'][1]} mistakes; nothing said of "
+        f"{counts['sound'][0]} of {counts['sound'][1]} sound sets"
+    )
+
+
+if __name__ == "__main__":
+    main()
