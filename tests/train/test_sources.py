@@ -151,7 +151,7 @@ def test_a_training_on_sources_with_other_zeros(tmp_path, caplog):
              "settings": ["run.epochs=1", "data.cache=none", "model.rmax=4.0"]}  # fmt: skip
     asked = command._configured(None, given, command.Options())
     caplog.set_level(logging.INFO)
-    learned, valid = command._labelled(asked, [29], 4.0, command.comm.Serial())
+    learned, valid, _ = command._labelled(asked, [29], 4.0, command.comm.Serial())
     assert "shift_sources: energies of atoms Cu +" in caplog.text
     for part in (learned.frames, valid.frames):
         np.testing.assert_allclose(part.energies / part.natoms, 0.1, atol=0.15)

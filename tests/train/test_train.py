@@ -233,7 +233,7 @@ def test_gradient_of_a_batch(data: Path, tmp_path: Path) -> None:
         return sum(getattr(weights, name) * sums[name] / total[name] for name in sums)
 
     start = one.parameters.copy()
-    rows, losses = one.potential.losses(start, batch, range(4), weights, weight)
+    rows, losses, _ = one.potential.losses(start, batch, range(4), weights, weight)
     assert losses.sum() == pytest.approx(loss(start), rel=1e-12)
     gradient = one.potential.core.finish(rows.sum(0))
     rng = np.random.default_rng(0)
@@ -326,7 +326,7 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     found = json.loads(whole.stdout)["models"][0]
     assert found["epochs"] == 150
     rows = rows_of(tmp_path / "whole")
-    assert rows[-1]["force_valid"] < 0.5 * rows[0]["force_valid"]
+    assert rows[-1]["force_train"] < 0.5 * rows[0]["force_train"]
     assert found["valid"]["force"] <= rows[-1]["force_valid"]
     for name in ("best.pt", "last.pt", "log.csv", "learning_curve.png", "parity.png", "run.toml"):
         assert (tmp_path / "whole" / name).stat().st_size > 0
@@ -555,7 +555,8 @@ def test_words_of_a_first_try(data: Path, tmp_path: Path, monkeypatch) -> None:
         done = CliRunner().invoke(app, [*words, "--epochs", "7", "--json"])
         assert done.exit_code == 0, done.output
         plan = json.loads(done.stdout)["plan"]
-        assert f"{round(0.9 * len(frames))} frames" in plan["learns from"]
+        parts = (int(plan[name].split()[0]) for name in ("learns from", "validates with"))
+        assert sum(parts) == len(frames)
         assert "ends after 7 epochs" in plan["steps"]
 
 

@@ -22,7 +22,7 @@ from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions, Measurement
 from pwmlff.train.neighbors import Edges
 from pwmlff.train.potential import LossWeights, Potential
 
-#: Part of what energies of single atoms are off by that a step takes at the largest rate.
+#: Part of what energies of single atoms have too much that a step takes at the largest rate.
 GAIN = 0.2
 #: Times the usual error of an energy beyond which a frame does not count there, and how often
 #: that is looked at.
@@ -150,7 +150,7 @@ class _OfPotential:
         places = potential.energy_biases
         self.aligns = bool(max(config.loss.energy)) and bool(self.free[places].all())
         self.shift = np.zeros(len(places))  # of the energies of single atoms, by `align`
-        self.usual = 0.0  # how much energies are off, eV/atom, by the last validation
+        self.usual = 0.0  # error of an energy, eV/atom, by the last validation
 
     def path(self) -> np.ndarray:
         """The parameters that are judged and saved, but for the energies of single atoms."""
@@ -163,18 +163,18 @@ class _OfPotential:
         return parameters
 
     def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
-        """By least squares, without frames that are far off what is usual."""
+        """By least squares, without frames that are far from what is usual."""
         if not self.aligns:
             return energies
         change, usual = np.zeros_like(self.shift), self.usual
         natoms = np.maximum(self.frames.natoms[sample], 1)
         shares = self.potential.shares[sample]
         if energies is not None:
-            off = (energies - self.frames.energies[sample]) / natoms
-            known = np.isfinite(off) & (self.of_frame[sample] > 0.0)
+            excess = (energies - self.frames.energies[sample]) / natoms
+            known = np.isfinite(excess) & (self.of_frame[sample] > 0.0)
             for _ in range(ALIGNMENTS if known.any() else 0):
-                change = -statistics.fitted(shares[known], off[known])
-                left = np.abs(off + shares @ change)
+                change = -statistics.fitted(shares[known], excess[known])
+                left = np.abs(excess + shares @ change)
                 usual = float(np.median(left[known]))
                 known &= left <= FAR * usual
         self.shift, self.usual = self.ranks.broadcast((self.shift + change, usual))
@@ -236,11 +236,11 @@ class ByAdam(_OfPotential):
         mine = comm.owned(self.ranks, len(batch))
         self.rate = self.schedule.rate(done)
         weights = weights_of(self.config, self.schedule, done)
-        rows, losses, off = self.potential.losses(
+        rows, losses, excess = self.potential.losses(
             self.parameters, batch, mine, weights, self.of_frame
         )
         row = comm.ordered_sum(self.ranks, len(batch), rows)
-        moves = self._moves(batch, off, mine)
+        moves = self._moves(batch, excess, mine)
         loss, *move = comm.ordered_sum(self.ranks, len(batch), np.c_[losses, moves])
         try:
             self.adam.step(self.parameters, self.potential.core.finish(row), self.rate)
@@ -249,18 +249,18 @@ class ByAdam(_OfPotential):
         self.parameters[self.potential.energy_biases] += move
         return float(loss)
 
-    def _moves(self, batch: np.ndarray, off: np.ndarray, mine: range) -> np.ndarray:
+    def _moves(self, batch: np.ndarray, excess: np.ndarray, mine: range) -> np.ndarray:
         """What the frames of a batch here move energies of single atoms by, [n, ntypes].
 
         A part of the smallest change that would mend each frame, which falls with the rate: what
-        all energies are off by is to be gone before the nets learn it.
+        all energies have too much is to be gone before the nets learn it.
         """
         shares = self.potential.shares[batch[mine.start : mine.stop]]
         if not self.aligns:
             return np.zeros_like(shares)
         each = self.frames.shares("energy", batch, self.of_frame, self.rate / self.schedule.peak)
         limit = FAR * self.usual
-        step = GAIN * each[mine.start : mine.stop] * np.clip(off, -limit, limit)
+        step = GAIN * each[mine.start : mine.stop] * np.clip(excess, -limit, limit)
         moves: np.ndarray = -step[:, None] * shares
         moves /= np.maximum(np.square(shares).sum(axis=1, keepdims=True), 1e-300)
         return moves

@@ -239,8 +239,8 @@ class Potential:
             of_frame: [nframes] weights of the frames.
 
         Returns:
-            Rows for `finish` once they are added up, the loss of each frame, and how much the
-            energy of each is off, per atom; zero without a label.
+            Rows for `finish` once they are added up, the loss of each frame, and what the
+            energy of each is above its label, per atom; zero without one.
         """
         frames = self.frames
         self.core.prepare(parameters)
@@ -252,8 +252,8 @@ class Potential:
             every = frames.shares(name, batch, of_frame, getattr(weights, name))
             return every[mine.start : mine.stop]
 
-        off = _difference(energy, frames.energies[chosen]) / natoms
-        slope, loss = huber(off, weights.huber)
+        excess = _difference(energy, frames.energies[chosen]) / natoms
+        slope, loss = huber(excess, weights.huber)
         of_energy = share("energy")
         loss *= of_energy
         a = of_energy * slope / natoms
@@ -273,7 +273,7 @@ class Potential:
             of_virial = share("virial")
             loss += of_virial * of_frames.mean((1, 2))
             w = (of_virial / 9.0)[:, None, None] * slope / per_frame
-        return self.core.gradients(a, v, w), loss, off
+        return self.core.gradients(a, v, w), loss, excess
 
     def write(self, parameters: np.ndarray) -> None:
         """Put parameters into the model."""
