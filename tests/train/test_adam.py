@@ -52,7 +52,11 @@ def test_average_is_that_of_the_path():
     for _ in range(30):
         adam.step(x, a.T @ (a @ x - b), 1e-2)
         path.append(x.copy())
-    weights = 0.9 ** np.arange(29, -1, -1.0)
+    # 0.9 is reached in step 82; before, a step weighs 9 / (t + 8), and the earlier ones the rest.
+    weights = [
+        9 / (t + 8) * np.prod([(k - 1) / (k + 8) for k in range(t + 1, 31)]) for t in range(1, 31)
+    ]
+    assert sum(weights) == pytest.approx(1.0)
     expected = np.average(path, axis=0, weights=weights)
     np.testing.assert_allclose(adam.averaged(x), expected, rtol=1e-12)
     assert np.array_equal(Adam(N).averaged(x), x)

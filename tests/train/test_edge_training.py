@@ -208,7 +208,7 @@ def test_average_and_clip():
         for each in (plain, averaged):
             each.step([0, 1, 2], 1e-2, Weights())
         path.append(plain.parameters)
-    expected = np.average(path, axis=0, weights=[0.25, 0.5, 1.0])
+    expected = np.average(path, axis=0, weights=[0.1 * 2 / 11, 0.9 * 2 / 11, 9 / 11])
     np.testing.assert_allclose(averaged.averaged(), expected, rtol=1e-12)
     assert (plain.averaged() == plain.parameters).all()
     clipped = trainee(data, options=AdamOptions(clip=1e-5))

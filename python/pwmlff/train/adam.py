@@ -8,9 +8,9 @@ Per step t = 1, 2, ... with gradient g and rate r, element by element
     m <- beta1 m + (1 - beta1) g
     v <- beta2 v + (1 - beta2) g^2
     x <- x - r / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps)
-    y <- average y + (1 - average) x
+    y <- a y + (1 - a) x,  a = min(average, (t - 1) / (t + 8))
 
-and the averaged parameters are y / (1 - average^t), see :class:`Average`.
+and the averaged parameters are y, see :class:`Average`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 from pwmlff.train import steps
 
 SHAPES = ("linear", "cosine")
+WINDOW = 9.0  # steps so far over those that an average remembers at most
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,18 @@ class AdamOptions:
                 raise ValueError(f"found {name} = {value}, expected {kind}")
 
 
-class Average:
-    """Moving average of the parameters along the path of any optimizer, without bias to its start.
+def averaging(decay: float, step: int) -> float:
+    """Decay of the average in a step, from 1 on: at most that of the last ninth of the path.
 
-    After t steps it is sum_k decay^(t-k) x_k / sum_k decay^(t-k), k = 1 .. t.
+    So the beginning is forgotten in short runs too, and there is no bias to it.
+    """
+    return min(decay, (step - 1) / (step - 1 + WINDOW))
+
+
+class Average:
+    """Moving average of the parameters along the path of any optimizer.
+
+    In step t it is y <- a y + (1 - a) x with the decay a of :func:`averaging`.
 
     Args:
         n: how many parameters.
@@ -130,13 +139,11 @@ class Average:
     def add(self, parameters: np.ndarray) -> None:
         """Take in the parameters [n] after a step."""
         self._steps += 1
-        steps.average(self._path, parameters, self.decay)
+        steps.average(self._path, parameters, averaging(self.decay, self._steps))
 
     def value(self, parameters: np.ndarray) -> np.ndarray:
         """The average [n]; a copy of the present parameters before the first step."""
-        if not self._steps:
-            return parameters.copy()
-        return self._path / (1 - self.decay**self._steps)
+        return self._path.copy() if self._steps else parameters.copy()
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs; copies."""

@@ -194,7 +194,8 @@ class Optimizer:
     )  # fmt: skip
     ema: float = _key(
         -1.0,
-        "decay per step of the average of the parameters that is validated and saved; 0: none",
+        "decay per step of the average of the parameters that is validated and saved, of the last "
+        "ninth of the steps at most; 0: none",
         least=0.0,
         exclusive_most=1.0,
         shown="0.999, or 0 with `kalman`",

@@ -36,7 +36,7 @@ from pwmlff import model_file, trial
 from pwmlff.models import save_model
 from pwmlff.report import Failure
 from pwmlff.train import comm, statistics
-from pwmlff.train.adam import AdamOptions
+from pwmlff.train.adam import AdamOptions, averaging
 from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.neighbors import Edges
 
@@ -431,10 +431,9 @@ class EdgeTrainee:
 
     def averaged(self) -> np.ndarray:
         """The parameters that are judged and saved: their average, where that is asked for."""
-        decay = self.options.average
-        if decay is None or self.steps == 0:
+        if self.options.average is None or self.steps == 0:
             return self.parameters
-        return (self._path / (1.0 - decay**self.steps)).numpy()
+        return self._path.numpy().copy()
 
     def _vector(self) -> Tensor:
         parts = [p.detach().double().flatten() for p in self.module.parameters()]
@@ -481,7 +480,7 @@ class EdgeTrainee:
         self.optimizer.step()
         self.steps += 1
         if self.options.average is not None:
-            self._path.lerp_(self._vector(), 1.0 - self.options.average)
+            self._path.lerp_(self._vector(), 1.0 - averaging(self.options.average, self.steps))
         of_batch, energy, force, virial, *numbers = row[-NSUMS:].tolist()
         return Sums(of_batch, energy, force, virial, *map(int, numbers))
 
