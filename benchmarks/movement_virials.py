@@ -106,8 +106,8 @@ def main() -> None:
                 output = folder / way.replace(" ", "-")
                 command = [sys.executable, "-m", "pwmlff", "train", "--elements", "Cu"]
                 command += ["--data", str(folder / "MOVEMENT"), "-o", str(output)]
-                chosen = [f"run.epochs={options.epochs}", "data.cache=none", *settings]
-                for setting in [*chosen, *options.set]:
+                chosen = [f"run.epochs={options.epochs}", "data.cache=none"]
+                for setting in [*chosen, *options.set, *settings]:
                     command += ["--set", setting]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
                 cells = f"strained by {strain:g}" if strain else "one"
