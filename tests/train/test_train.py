@@ -292,6 +292,43 @@ def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:
         training(asked, comm.Serial(), tmp_path, frames, edges)
 
 
+def test_energies_of_single_atoms_follow_the_data(data: Path, tmp_path: Path) -> None:
+    """By least squares, as NumPy has it; one frame of another zero changes nothing."""
+    asked = configured(data, tmp_path, "run.epochs=1")
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    energies = frames.energies.copy()
+    energies[3] += 1000.0
+    one = training(asked, comm.Serial(), tmp_path, replace(frames, energies=energies), edges)
+    found = one.learner.evaluate(frames, edges)[0]
+    counts = np.array(
+        [np.bincount(n, minlength=2) for n in np.split(edges.types, frames.first[1:-1])]
+    )
+    others = np.arange(len(frames)) != 3
+    per_atom = 1.0 / frames.natoms[:, None]
+    wanted = np.linalg.lstsq(
+        (counts * per_atom)[others],
+        ((frames.energies - found) * per_atom[:, 0])[others],
+        rcond=None,
+    )[0]
+    aligned = one.learner.align(np.arange(len(frames)), found)
+    np.testing.assert_allclose(aligned, found + counts @ wanted, atol=1e-6)
+    np.testing.assert_allclose(one.learner.evaluate(frames, edges)[0], aligned, atol=1e-9)
+    asked = configured(data, tmp_path, "run.epochs=1", "model.freeze=['fitting']")
+    one = training(asked, comm.Serial(), tmp_path, frames, edges)
+    assert (one.learner.align(np.arange(len(frames)), found) == found).all()
+
+
+def test_what_has_learned_nothing_is_never_the_best():
+    """Also where it is better in energies, which swing while forces are learned."""
+    nothing = {"energy": 5.0, "force": 829.0, "virial": 40.0}
+    later = {"energy": 30.0, "force": 212.0, "virial": 60.0}
+    assert loop.score_of(later, nothing) < loop.score_of(nothing, nothing) == 0.0
+    better = {"energy": 4.9, "force": 200.0, "virial": 500.0}
+    assert loop.score_of(better, nothing) < loop.score_of(later, nothing)
+    assert loop.score_of({"virial": 20.0}, nothing) == pytest.approx(np.log(0.5))
+    assert np.isnan(loop.score_of({"energy": np.inf, "force": 1.0}, nothing))
+
+
 #: The installed command: Python's -m would execute what lies in the current folder.
 PWMLFF = str(Path(sys.executable).with_name("pwmlff"))
 
@@ -319,7 +356,7 @@ def rows_of(folder: Path) -> list[dict]:
 def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     """By SIGKILL, on the way: what comes out is what comes out undisturbed; models learn."""
     words = ["--data", data, "--elements", ELEMENTS]
-    words += settings("run.epochs=150", "run.validate_every=30", "run.checkpoint_every=1e-3",
+    words += settings("run.epochs=150", "run.validate_every=15", "run.checkpoint_every=1e-3",
                       "optimizer.learning_rate=1e-2")  # fmt: skip
     whole = run(*words, "-o", tmp_path / "whole", "--json")
     assert whole.returncode == 0, whole.stderr
@@ -327,6 +364,9 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     assert found["epochs"] == 150
     rows = rows_of(tmp_path / "whole")
     assert rows[-1]["force_train"] < 0.5 * rows[0]["force_train"]
+    for name in ("energy_train", "force_train"):  # without a leap
+        errors = np.array([row[name] for row in rows[2:]])
+        assert (errors[1:] < 1.5 * np.minimum.accumulate(errors)[:-1]).all(), (name, errors)
     assert found["valid"]["force"] <= rows[-1]["force_valid"]
     for name in ("best.pt", "last.pt", "log.csv", "learning_curve.png", "parity.png", "run.toml"):
         assert (tmp_path / "whole" / name).stat().st_size > 0

@@ -24,9 +24,10 @@ from pwmlff.train.potential import LossWeights, Potential
 
 #: Part of what energies of single atoms have too much that a step takes at the largest rate.
 GAIN = 0.2
-#: Times the usual error of an energy beyond which a frame does not count there, and how often
-#: that is looked at.
-FAR, ALIGNMENTS = 8.0, 3
+#: Times the usual error of an energy beyond which a frame does not count there.
+FAR = 8.0
+#: Passes to the smallest sum of sizes, and the size, eV/atom, below which errors are alike.
+REWEIGHTED, SMALLEST = 30, 1e-6
 
 Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -136,6 +137,27 @@ def frame_weights(frames: Frames, config: Config) -> np.ndarray:
     return weights
 
 
+def _alignment(shares: np.ndarray, lacks: np.ndarray) -> tuple[np.ndarray, float]:
+    """Change of the energies of single atoms [ntypes], and the usual error that is left.
+
+    By least squares over what is not far off by the smallest sum of sizes, which a few wrong labels
+    do not change (reweighted, Schlossmacher 1973, doi:10.1080/01621459.1973.10481438).
+
+    Args:
+        shares: [k, ntypes] of the types in the atoms of each frame.
+        lacks: [k] energies per atom that the model is to have more.
+    """
+    change = statistics.fitted(shares, lacks)
+    for _ in range(REWEIGHTED):
+        size = np.abs(lacks - shares @ change)
+        root = 1.0 / np.sqrt(np.maximum(size, SMALLEST))
+        change = statistics.fitted(root[:, None] * shares, root * lacks)
+    left = np.abs(lacks - shares @ change)
+    kept = left <= FAR * np.median(left) + SMALLEST
+    change = statistics.fitted(shares[kept], lacks[kept])
+    return change, float(np.median(np.abs(lacks - shares @ change)))
+
+
 class _OfPotential:
     """What both ways to move a Deep Potential share."""
 
@@ -163,7 +185,7 @@ class _OfPotential:
         return parameters
 
     def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
-        """By least squares, without frames that are far from what is usual."""
+        """As :func:`_alignment` says."""
         if not self.aligns:
             return energies
         change, usual = np.zeros_like(self.shift), self.usual
@@ -172,11 +194,8 @@ class _OfPotential:
         if energies is not None:
             excess = (energies - self.frames.energies[sample]) / natoms
             known = np.isfinite(excess) & (self.of_frame[sample] > 0.0)
-            for _ in range(ALIGNMENTS if known.any() else 0):
-                change = -statistics.fitted(shares[known], excess[known])
-                left = np.abs(excess + shares @ change)
-                usual = float(np.median(left[known]))
-                known &= left <= FAR * usual
+            if known.any():
+                change, usual = _alignment(shares[known], -excess[known])
         self.shift, self.usual = self.ranks.broadcast((self.shift + change, usual))
         return None if energies is None else energies + natoms * (shares @ change)
 
