@@ -81,7 +81,9 @@ class Progress:
             self.restarts = names if len(names) > 1 else [single]
 
     def _begin(self, step: int) -> None:
-        self.step, self._first = step, None
+        self._first = None
+        if not self.told:  # what the style has told may be ahead of what the screen says
+            self.step = step
         if self._run is not None:
             steps, upto = self._run
             self.target = steps if upto else step + steps

@@ -307,7 +307,7 @@ FAULT = """
 from pwmlff.cli import app
 from pwmlff.train import command
 
-def one(config, options, ranks):
+def one(config, options, ranks, stop):
     if ranks.rank == 1:
         return {}["head"]
     ranks.barrier()

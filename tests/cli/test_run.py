@@ -21,7 +21,7 @@ from pwmlff import lmp, plugin
 from pwmlff.log import runs
 from pwmlff.progress import Progress
 from pwmlff.run import watcher
-from pwmlff.run.causes import explain, lammps_errors, of_input
+from pwmlff.run.causes import begins_input, explain, lammps_errors, of_input
 from pwmlff.run.record import Attempt, Record, clean
 from pwmlff.run.supervisor import end_of_time, seconds_of
 
@@ -384,6 +384,19 @@ def test_damaged_restart_files(process, melt, tmp_path: Path, options):
     assert "lmp cannot read 'melt.60': going on from melt.40" in found.words
 
 
+def test_what_lmp_says_before_its_input_is_nothing(tmp_path: Path):
+    """A log may be flushed after its first lines, or not at all, before a rank dies."""
+    log = tmp_path / "log.lammps"
+    for text, begins in (
+        ("", False),
+        ("LAMMPS (22 Jul 2025 - Update 4)\n", False),
+        ("LAMMPS (22 Jul 2025 - Update 4)\n  using 1 OpenMP thread(s) per MPI task\n", False),
+        ("LAMMPS (22 Jul 2025 - Update 4)\nunits lj\n", True),
+    ):
+        log.write_text(text)
+        assert begins_input(log) == begins
+
+
 def proxy_of(started: Started) -> psutil.Process:
     """What mpirun has started on this machine."""
     found = psutil.Process(started.process.pid).children(recursive=True)
@@ -418,6 +431,9 @@ def test_each_sign_of_life_is_read(tmp_path: Path):
         os.utime(beat, ns=(10**18, 10**18))
         assert partition.read(tmp_path, 0.0)
         assert partition.progress.step == step
+    # The screen is read after it, and says what was before.
+    assert not partition.progress.feed("  Current step  : 0", 0.0)
+    assert partition.progress.step == 20
     assert not partition.read(tmp_path, 0.0)
 
 

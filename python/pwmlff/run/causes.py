@@ -52,6 +52,7 @@ TRAILER = re.compile(r"Last (?:input line|command): .*|For more information .*|-
 TAIL = 65536  # bytes at the end of a file, in which an error is looked for
 #: What LAMMPS writes before and after it reads a restart file.
 READS, READ = b"Reading restart file", b"  read_restart CPU ="
+BEFORE_INPUT = re.compile(r"LAMMPS \(|\s+using \d+ OpenMP thread|Loaded \d+ plugins|\s*$")
 #: Errors that a machine makes, not an input: these are worth another try.
 OF_MACHINES = re.compile(
     r"CUDA|cuda|NCCL|GPU \d|out of memory|Input/output error|Stale file handle|No space left|"
@@ -115,6 +116,13 @@ def lammps_errors(paths: Iterable[Path]) -> list[str]:
             errors.insert(0, " ".join(part[: place.end()].split()))
         found |= dict.fromkeys(errors)
     return list(found)
+
+
+def begins_input(path: Path) -> bool:
+    """Whether lmp has written more than what it says before it reads its input."""
+    with path.open("rb") as file:
+        lines = file.read(TAIL).decode(errors="replace").splitlines()
+    return not all(map(BEFORE_INPUT.match, lines))
 
 
 def died_reading(path: Path) -> bool:

@@ -21,7 +21,7 @@ from pwmlff import mpirun
 from pwmlff.progress import Progress
 from pwmlff.report import Failure, console
 from pwmlff.run import inputs
-from pwmlff.run.causes import LAUNCHER, died_reading, explain, lammps_errors, written
+from pwmlff.run.causes import LAUNCHER, begins_input, died_reading, explain, lammps_errors, written
 from pwmlff.run.record import Attempt, Record
 from pwmlff.run.restarts import CLOCK
 
@@ -222,7 +222,7 @@ class Watcher:
         files = (*screens, *inputs.logs(arguments), *inputs.logs_of_input(arguments), *told)
         begin = 1e9 * (attempt.started - CLOCK)
         new = (path for path in files if path.is_file() and _time(path) >= begin)
-        return [path for path in new if path.stat().st_size]
+        return [path for path in new if begins_input(path)]
 
     @contextmanager
     def signals(self) -> Iterator[None]:
