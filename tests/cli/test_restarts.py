@@ -119,6 +119,8 @@ def write_layouts(folder: Path, before: str) -> None:
 def test_restart_command_in_any_layout(process, lj_models, tmp_path, options, echo):
     """What the style tells is what LAMMPS has, whatever the input looks like and prints."""
     write_layouts(tmp_path, f"{echo}pair_style pwmlff {lj_models[0]}\npair_coeff * * Ar\n")
+    text = (tmp_path / "in.r").read_text()  # what was printed is read before the first restart
+    (tmp_path / "in.r").write_text(text.replace("run 0\n", "run 0\nshell sleep 1\n", 1))
     found = process("run", "-np", 1, "--no-preflight", "-in", "in.r", *options.split())
     assert found.returncode == 0, found.words
     (known,) = json.loads((tmp_path / "logs" / "run.json").read_text())["restarts"]

@@ -809,7 +809,7 @@ Setting up Verlet run ...
     assert progress.text() == "step 500 of 1500, T 300"
     assert progress.restarts == ["a.restart", "b.restart"]
     progress.feed("restart 100 r.%.* nfile 2", 10.0)
-    assert progress.restarts == ["r.%.*"]
+    assert progress.restarts == ["a.restart", "b.restart", "r.%.*"]
     assert progress.feed("       600   301.5   -12.4", 12.0)
     # 50 steps of 0.5 fs per second: 25 fs/s are 2.16 ns/day; 900 steps are left.
     assert progress.ns_per_day == pytest.approx(2.16)

@@ -80,12 +80,17 @@ class Record:
     made: list[str] = field(default_factory=list)
     dumps: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def learn(self, restarts: Sequence[Sequence[str]]) -> bool:
-        """Take note of patterns of restart files, of each partition; tell whether any is new."""
+    def learn(self, earlier: Sequence[Sequence[str]], restarts: Sequence[Sequence[str]]) -> bool:
+        """Take note of patterns of restart files; tell whether that changes what is known.
+
+        Args:
+            earlier: what was known of each partition when this start began.
+            restarts: what is known from this start alone; it may take back what it said before.
+        """
         old = self.restarts
-        if len(old) != len(restarts):  # nothing is known, or there were other partitions
-            old = [[] for _ in restarts]
-        pairs = zip(old, restarts, strict=True)
+        if len(earlier) != len(restarts):  # nothing is known, or there were other partitions
+            earlier = [[] for _ in restarts]
+        pairs = zip(earlier, restarts, strict=True)
         self.restarts = [list(dict.fromkeys([*known, *found])) for known, found in pairs]
         return self.restarts != old
 

@@ -261,6 +261,7 @@ class Watcher:
         screen = console(stderr=True)
         status = Status("starting", console=screen) if screen.is_terminal else None
         shown = time.monotonic()
+        earlier = record.restarts
         if status:
             status.start()
         try:
@@ -268,9 +269,13 @@ class Watcher:
                 ended = process.poll() is not None
                 now = time.monotonic()
                 news = self._read(logs, now, all_of_them=ended)
-                known = [p.restarts or p.progress.restarts for p in self.partitions]
+                # What lmp prints may look like commands; it counts until the style tells better.
+                known = [
+                    partition.restarts if partition.progress.told else partition.progress.restarts
+                    for partition in self.partitions
+                ]
                 files = [name for partition in self.partitions for name in partition.files]
-                if record.learn(known) or files != attempt.files:
+                if record.learn(earlier, known) or files != attempt.files:
                     attempt.files = files
                     record.save()
                 if news and status:
