@@ -26,7 +26,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ from ase.calculators.calculator import Calculator
 from ase.calculators.emt import EMT
 from ase.calculators.lj import LennardJones
 from ase.calculators.singlepoint import SinglePointCalculator
-from ase.io import write
+from ase.io import read, write
 from ase.md.langevin import Langevin
 from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
 from rich.console import Console
@@ -121,7 +121,7 @@ def argon(frames: int, temperatures: Sequence[float], seed: int) -> list[Atoms]:
 class Data:
     """A data set: what is learned from, what is not, and how it is trained beside the defaults."""
 
-    make: Callable[[Path], tuple[list[Atoms], list[Atoms]] | None]
+    make: Callable[[Path], tuple[list[Atoms], list[Atoms]]]
     elements: str
     epochs: int
     settings: tuple[str, ...] = ()
@@ -139,6 +139,14 @@ def hfo2(folder: Path) -> tuple[list[Atoms], list[Atoms]]:
         return [atoms for state in states for atoms in example.simulate(state, 40, folder)]
 
     return frames(example.TRAINING), frames(example.UNSEEN)
+
+
+def given(folder: Path) -> tuple[list[Atoms], list[Atoms]]:
+    """Those of a folder."""
+    learned, unseen = (
+        read(folder / f"{name}.extxyz", ":", format="extxyz") for name in ("train", "valid")
+    )
+    return learned, unseen
 
 
 SMALL = ("model.embedding=[16,16]", "model.fitting=[32,32]", "model.m2=8", "run.batch=2")
@@ -201,18 +209,13 @@ def command(*words: object) -> dict:
     return found
 
 
-def prepare(folder: Path, name: str, dft: Path | None) -> Path:
+def prepare(folder: Path, name: str, data: Data) -> Path:
     """The folder with the two files of a data set."""
     here = folder / name
     if (here / "unseen.extxyz").exists():
         return here
     here.mkdir(parents=True, exist_ok=True)
-    if name == "dft":
-        assert dft is not None
-        (here / "train.extxyz").write_bytes((dft / "train.extxyz").read_bytes())
-        (here / "unseen.extxyz").write_bytes((dft / "valid.extxyz").read_bytes())
-        return here
-    learned, unseen = DATA[name].make(here)
+    learned, unseen = data.make(here)
     write(here / "train.extxyz", learned, format="extxyz")
     write(here / "unseen.extxyz", unseen, format="extxyz")
     return here
@@ -230,19 +233,23 @@ def main() -> None:
     parser.add_argument("--dft", type=Path, help="folder with train.extxyz and valid.extxyz")
     parser.add_argument("--folder", type=Path, help="for data and trainings; it is kept")
     options = parser.parse_args()
-    names = options.data or [*DATA, *(["dft"] if options.dft else [])]
+    sets = dict(DATA)
+    if options.dft:
+        sets["dft"] = Data(lambda _: given(options.dft), "O Hf", 45)
+    names = options.data or [*sets]
+    if unknown := set(names) - set(sets):
+        parser.error(f"there is no data set {', '.join(unknown)}, expected {', '.join(sets)}")
     folder = options.folder or Path(tempfile.mkdtemp())
-    sets = {name: DATA.get(name, Data(lambda _: None, "O Hf", 45)) for name in names}
     sets = {
-        n: Data(d.make, d.elements, max(1, round(d.epochs * options.epochs)), d.settings)
-        for n, d in sets.items()
+        name: replace(sets[name], epochs=max(1, round(sets[name].epochs * options.epochs)))
+        for name in names
     }
     tries = ["", *options.tries]
     table = Table("data", "settings", *QUANTITIES, "jump", "s", box=None)
     console = Console(width=140)
     means: dict[tuple[str, str], dict[str, float]] = {}
     with ThreadPoolExecutor(options.jobs) as pool:
-        folders = {name: prepare(folder, name, options.dft) for name in names}
+        folders = {name: prepare(folder, name, data) for name, data in sets.items()}
         futures = {
             (name, words): [
                 pool.submit(train, folders[name], sets[name], shlex.split(words), seed)

@@ -10,11 +10,11 @@ import functools
 import os
 from pathlib import Path
 
-import families
 import numpy as np
 import pytest
-from families import COMPILED
 
+import families
+from families import COMPILED
 from pwmlff.lmp import virial_to_lammps
 from pwmlff.report import Failure
 from pwmlff.wrap import wrap

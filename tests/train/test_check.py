@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +10,7 @@ from ase import Atoms, units
 from ase.io import write
 from typer.testing import CliRunner
 
+import wrong_data
 from labelled_structures import crystal, labelled, trajectory
 from pwmlff.cli import app
 from pwmlff.train import check
@@ -285,10 +283,6 @@ def test_each_file_has_lines_of_its_own(tmp_path, run):
 )
 def test_a_sample_of_wrong_and_sound_data(tmp_path, name):
     """All of them: benchmarks/wrong_data.py."""
-    path = Path(__file__).parents[2] / "benchmarks" / "wrong_data.py"
-    spec = importlib.util.spec_from_file_location("wrong_data", path)
-    wrong_data = sys.modules["wrong_data"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(wrong_data)
     case = {**wrong_data.WRONG, **wrong_data.SOUND}[name]
     problems = wrong_data.problems_of(case, tmp_path)
     assert wrong_data.found(case, problems)

@@ -10,40 +10,21 @@ import numpy as np
 import pytest
 from ase import Atoms
 from ase.build import bulk, fcc111
-from ase.calculators.emt import EMT
-from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 from typer.testing import CliRunner
 
 from pwmlff.cli import app
 from pwmlff.train import command, neighbors, readers, sources
 from pwmlff.train.frames import Frames
-
-
-def rattled(start: Atoms, size: float, count: int, seed: int, scale: float = 1.0) -> list[Atoms]:
-    """Copies with atoms off their places by `size` angstrom, and the labels of ase's EMT."""
-    rng = np.random.default_rng(seed)
-    result = []
-    for _ in range(count):
-        atoms = start.copy()
-        atoms.set_cell(scale * np.asarray(atoms.cell), scale_atoms=True)
-        atoms.positions += rng.normal(0.0, size, atoms.positions.shape)
-        atoms.calc = EMT()
-        results = {"energy": atoms.get_potential_energy(), "forces": atoms.get_forces()}
-        atoms.calc = SinglePointCalculator(atoms, **results)
-        result.append(atoms)
-    return result
-
-
-def shifted(structures: list[Atoms], **energies: float) -> list[Atoms]:
-    """The same with energies of atoms by element on top."""
-    for atoms in structures:
-        more = sum(energies.get(symbol, 0.0) for symbol in atoms.get_chemical_symbols())
-        atoms.calc.results["energy"] += more
-    return structures
-
+from wrong_data import raised, rattled
 
 COPPER = bulk("Cu", "fcc", a=3.61, cubic=True).repeat((2, 2, 1))
+
+
+def strained(scale: float) -> Atoms:
+    atoms = COPPER.copy()
+    atoms.set_cell(scale * np.asarray(atoms.cell), scale_atoms=True)
+    return atoms
 
 
 def alloy(gold: int, seed: int = 0) -> Atoms:
@@ -69,8 +50,8 @@ def test_sound_sources_are_left_alone(read):
     frames, description = read(
         cold=rattled(COPPER, 0.02, 12, 0),
         hot=rattled(COPPER, 0.15, 12, 1),
-        dense=rattled(COPPER, 0.05, 12, 2, 0.95),
-        wide=rattled(COPPER, 0.05, 12, 3, 1.07),
+        dense=rattled(strained(0.95), 0.05, 12, 2),
+        wide=rattled(strained(1.07), 0.05, 12, 3),
         bcc=rattled(bulk("Cu", "bcc", a=2.87, cubic=True).repeat(2), 0.05, 12, 4),
         slab=rattled(fcc111("Cu", (2, 2, 4), vacuum=6.0, periodic=True), 0.05, 12, 5),
         alone=rattled(Atoms("Cu", cell=[9.0] * 3, pbc=True), 0.1, 4, 6),
@@ -88,7 +69,7 @@ def test_sound_sources_are_left_alone(read):
 @pytest.mark.parametrize("size", [0.05, 0.1])  # as at the same temperature, and at another one
 def test_another_zero_of_one_composition(read, size):
     frames, description = read(
-        a=rattled(COPPER, 0.05, 15, 0), b=shifted(rattled(COPPER, size, 15, 1), Cu=-0.4)
+        a=rattled(COPPER, 0.05, 15, 0), b=raised(rattled(COPPER, size, 15, 1), Cu=-0.4)
     )
     (finding,) = sources.findings(frames, sources.offsets(frames, description))
     assert finding.kind == "sources" and "per atom below those of" in finding.text
@@ -105,11 +86,11 @@ def test_the_energy_of_each_element(read):
     several = (3, 6, 10)
     frames, description = read(
         a=[atoms for gold in several for atoms in rattled(alloy(gold, 1), 0.05, 8, gold)],
-        b=shifted(
+        b=raised(
             [atoms for gold in several for atoms in rattled(alloy(gold, 1), 0.05, 8, 50 + gold)],
             **off,
         ),
-        c=shifted(rattled(alloy(6, 1), 0.05, 8, 90), **off),
+        c=raised(rattled(alloy(6, 1), 0.05, 8, 90), **off),
     )
     one, other = sources.offsets(frames, description)
     elements = dict(zip(frames.elements, one.energies, strict=True))
@@ -127,7 +108,7 @@ def gold_of(frames: Frames) -> np.ndarray:
 
 
 def test_two_zeros_in_one_file(read):
-    structures = [*rattled(COPPER, 0.05, 10, 0), *shifted(rattled(COPPER, 0.05, 6, 1), Cu=2.0)]
+    structures = [*rattled(COPPER, 0.05, 10, 0), *raised(rattled(COPPER, 0.05, 6, 1), Cu=2.0)]
     frames, description = read(a=structures)
     (finding,) = sources.findings(frames, sources.offsets(frames, description))
     assert "frames 10-15 of" in finding.text
@@ -143,7 +124,7 @@ def test_a_training_on_sources_with_other_zeros(tmp_path, caplog):
     names = []
     for k, off in enumerate((0.0, 3.0, 0.0)):
         names.append(str(tmp_path / f"{k}.xyz"))
-        write(names[-1], shifted(rattled(COPPER, 0.05, 8, k), Cu=off))
+        write(names[-1], raised(rattled(COPPER, 0.05, 8, k), Cu=off))
     done = CliRunner().invoke(app, ["data", "check", *names, "--json"])
     (problem,) = json.loads(done.stdout)["problems"]
     assert done.exit_code == 1 and problem["kind"] == "sources" and "1.xyz" in problem["text"]

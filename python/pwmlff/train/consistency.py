@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from ase.geometry import complete_cell
+from ase.units import Bohr, GPa, Hartree, Rydberg
 
 from pwmlff.train import virials
 from pwmlff.train.frames import Frames
@@ -39,18 +40,19 @@ MANY, LARGE, CORRELATION, FAR_OFF = 8, 2.0, 0.8, 0.5
 MOST_FRAMES = 500  # of a trajectory at a time
 #: A step is odd where dE is this much farther off than third order and scatter of the others.
 ODD = 10.0
+#: What a wrong unit multiplies by, or divides.
 FACTORS = {
-    27.211386: "hartree for eV", 51.422067: "hartree/bohr for eV/Å",
-    13.605693: "rydberg for eV", 25.711034: "rydberg/bohr for eV/Å",
-    23.060548: "kcal/mol for eV", 96.485332: "kJ/mol for eV", 0.52917721: "bohr for angstrom",
-    160.21766: "GPa for eV/angstrom^3", 1602.1766: "kbar for eV/angstrom^3",
-}  # fmt: skip
+    **{f"{name} for eV": unit for name, unit in virials.ENERGY_UNITS.items()},
+    "hartree/bohr for eV/Å": Hartree / Bohr,
+    "rydberg/bohr for eV/Å": Rydberg / Bohr,
+    "bohr for angstrom": Bohr,
+    **{f"{name} for eV/angstrom^3": virials.PRESSURE_UNITS[name] for name in ("GPa", "kbar")},
+}
 SPREAD = 0.02  # relative range of volumes that shows a trend
 FEWEST = 4  # frames of one composition that show it
 TREND = 0.5  # rank correlation
 #: Bulk moduli of solids and liquids, eV/angstrom^3, with room for soft and for reduced ones.
 BULK_MODULUS = (1e-5, 125.0)
-GPA = 160.21766  # in eV/angstrom^3
 NO_FORCE = 1e-3  # that structures at rest may have
 
 
@@ -117,7 +119,7 @@ def _of_law(found: virials.Judgement, file: str) -> list[Finding]:
         return []
     pressure = ""
     if np.isfinite(found.pressure):
-        pressure = f", {found.pressure * GPA:.3g} GPa"
+        pressure = f", {found.pressure / GPa:.3g} GPa"
     return [
         Finding(
             f"the virials of '{file}' hold a constant of {found.offset:.3g} eV per atom in each "
@@ -330,7 +332,7 @@ def _reason(ratio: float, scatter: float, what: str, expected: str) -> str:
     size = ""
     if abs(abs(ratio) - 1.0) > RATIO_GATE:
         size = f"the unit of energies or {what} is wrong"
-        for factor, name in FACTORS.items():
+        for name, factor in FACTORS.items():
             for value in (factor, 1.0 / factor):
                 if abs(abs(ratio) / value - 1.0) < 0.1:
                     size += f", perhaps {name}"
@@ -378,7 +380,7 @@ def _of_volumes(frames: Frames) -> list[Finding]:
     if not low < modulus < high:
         return [
             Finding(
-                f"pressures and volumes mean a bulk modulus of {modulus * GPA:.3g} GPa: the unit "
+                f"pressures and volumes mean a bulk modulus of {modulus / GPa:.3g} GPa: the unit "
                 "of the virial or stress is wrong; expected eV, or eV/angstrom^3",
                 "stress",
             )
@@ -392,11 +394,9 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 def compositions(frames: Frames) -> dict[tuple[tuple[int, int], ...], np.ndarray]:
     """Frames of each composition: ((8, 64), (72, 32)) -> int64 [k]."""
-    table = np.zeros((len(frames), max(frames.elements, default=0) + 1), dtype=np.int64)
-    np.add.at(table, (np.repeat(np.arange(len(frames)), frames.natoms), frames.numbers), 1)
-    distinct, which = np.unique(table, axis=0, return_inverse=True)
+    distinct, which = np.unique(frames.counts, axis=0, return_inverse=True)
     return {
-        tuple((int(z), int(row[z])) for z in np.flatnonzero(row)): np.flatnonzero(
+        tuple((z, int(n)) for z, n in zip(frames.elements, row, strict=True) if n): np.flatnonzero(
             which.ravel() == k
         )
         for k, row in enumerate(distinct)

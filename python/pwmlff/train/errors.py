@@ -202,18 +202,7 @@ def shifted(frames: Frames, energy: np.ndarray, units: str = "metal") -> Shifted
         tell elements apart, the constants are the least ones beside their mean.
     """
     known = np.flatnonzero(~np.isnan(frames.energies) & (frames.natoms > 0))
-    share = np.stack(
-        [
-            np.bincount(
-                np.repeat(np.arange(len(frames)), frames.natoms),
-                frames.numbers == z,
-                len(frames),
-            )[known]
-            / frames.natoms[known]
-            for z in frames.elements
-        ],
-        axis=1,
-    )
+    share = frames.counts[known] / frames.natoms[known, None]
     error = ((energy - frames.energies) / np.maximum(frames.natoms, 1))[known]
     if not len(known) or not np.isfinite(error).all():
         return None

@@ -85,6 +85,14 @@ class Frames:
         return np.diff(self.first)
 
     @cached_property
+    def counts(self) -> np.ndarray:
+        """Atoms of each of `elements` in each frame, int64 [nframes, nelements]."""
+        counts = np.zeros((len(self), len(self.elements)), dtype=np.int64)
+        frame = np.repeat(np.arange(len(self)), self.natoms)
+        np.add.at(counts, (frame, np.searchsorted(self.elements, self.numbers)), 1)
+        return counts
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of structures and labels, in their order; not of names of files and groups."""
         digest = hashlib.sha256()
@@ -127,7 +135,7 @@ class Frames:
         total = share.sum()
         return share * (weight / total if total > 0.0 else 0.0)
 
-    @property
+    @cached_property
     def elements(self) -> list[int]:
         """Atomic numbers that occur, ascending."""
         return [int(z) for z in np.unique(self.numbers)]

@@ -295,26 +295,14 @@ class Training:
         config, progress = self.config, self.progress
         comm.same_everywhere(self.ranks, self.learner.parameters)
         began = time.monotonic()
-        valid = train = forces = None
-        parts = [self.sampled, *([self.valid] if self.valid else [])]
-        found = [
-            self.learner.evaluate(p.frames, p.edges) for p in parts[:1] if self.ranks.rank == 0
-        ]
-        energies = self.learner.align(self.sample, found[0][0] if found else None)
-        if found and energies is not None:
-            found[0] = (energies, *found[0][1:])
-            found += [self.learner.evaluate(p.frames, p.edges) for p in parts[1:]]
-        if self.offsets.values:
-            given = ((p.frames, f[2]) for p, f in zip(parts, found, strict=False))
-            self.offsets.put(self.ranks.broadcast(self.offsets.moved(given)))
-        if found:
+        valid = train = None
+        of_sample, self.judged = self._predictions()
+        if of_sample is not None:
             units = config.model.units
-            train = errors.compute(self.sampled.frames, *found[0], units)
-            forces = found[0][1]
-            if self.valid is not None:
-                valid = errors.compute(self.valid.frames, *found[1], units)
-                self.judged = found[1]
-        self.learner.refine(self.sample, forces)
+            train = errors.compute(self.sampled.frames, *of_sample, units)
+            if self.valid is not None and self.judged is not None:
+                valid = errors.compute(self.valid.frames, *self.judged, units)
+        self.learner.refine(self.sample, None if of_sample is None else of_sample[1])
         judged = valid or train
         rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
         score = self.ranks.broadcast(self.score(rmse) if judged else float("nan"))
@@ -347,6 +335,28 @@ class Training:
         cost = self.ranks.broadcast(time.monotonic() - began)
         progress.costs["validation"] = cost
         progress.next_validation = int(self.epoch) + self._interval(cost)
+
+    def _predictions(self) -> tuple[Predictions | None, Predictions | None]:
+        """Align energies and offsets of virials, and predict. Collective.
+
+        Returns:
+            On rank 0, what the model gives for `sampled` and for what validates; None elsewhere,
+            and where nothing validates.
+        """
+        sampled = self.sampled
+        of_sample = of_valid = None
+        if self.ranks.rank == 0:
+            of_sample = self.learner.evaluate(sampled.frames, sampled.edges)
+        energies = self.learner.align(self.sample, None if of_sample is None else of_sample[0])
+        if of_sample is not None and energies is not None:
+            of_sample = (energies, *of_sample[1:])
+            if self.valid is not None:
+                of_valid = self.learner.evaluate(self.valid.frames, self.valid.edges)
+        if self.offsets.values:
+            pairs = (sampled, of_sample), (self.valid, of_valid)
+            given = ((data.frames, p[2]) for data, p in pairs if data is not None and p is not None)
+            self.offsets.put(self.ranks.broadcast(self.offsets.moved(given)))
+        return of_sample, of_valid
 
     def score(self, rmse: Mapping[str, float]) -> float:
         """How good a model with these errors is, see :func:`score_of`."""

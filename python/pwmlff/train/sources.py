@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from ase.data import chemical_symbols
 
-from pwmlff.train import consistency
 from pwmlff.train.consistency import Finding
 from pwmlff.train.frames import Frames, named
 from pwmlff.train.neighbors import Edges
@@ -131,10 +130,9 @@ def aligned(frames: Frames, found: Sequence[Offset]) -> tuple[Frames, list[str]]
     are. The result is the same on any number of ranks.
     """
     energies = frames.energies.copy()
-    counts = _counts(frames)
     texts = []
     for offset in found:
-        energies[offset.source] -= counts[offset.source] @ offset.energies
+        energies[offset.source] -= frames.counts[offset.source] @ offset.energies
         texts.append(
             f"{_listed(frames, offset)} are taken off the energies of {offset.name} "
             f"({len(offset.source)} frames), as structures like those of {offset.reference} tell"
@@ -167,7 +165,7 @@ class _Set:
     def made(cls, frames: Frames, description: Description) -> _Set:
         """Put together what there is of each frame."""
         natoms = np.maximum(frames.natoms, 1)
-        share = _counts(frames) / natoms[:, None]
+        share = frames.counts / natoms[:, None]
         return cls(frames, description, share, frames.energies / natoms)
 
 
@@ -407,13 +405,3 @@ def _nearest(distances: np.ndarray) -> float:
 def _middle(values: np.ndarray) -> float:
     known = values[np.isfinite(values)]
     return float(np.median(known)) if len(known) else 0.0
-
-
-def _counts(frames: Frames) -> np.ndarray:
-    """Atoms of each element, [nframes, nelements]."""
-    elements = frames.elements
-    result = np.zeros((len(frames), len(elements)))
-    for composition, chosen in consistency.compositions(frames).items():
-        for z, count in composition:
-            result[chosen, elements.index(z)] = count
-    return result

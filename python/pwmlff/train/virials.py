@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from ase.units import Bohr, GPa, Hartree, Pascal, Rydberg, bar, kcal, kJ, mol
 
 from pwmlff.report import Failure
 from pwmlff.train import neighbors
@@ -163,14 +164,13 @@ def _mean(frames: Frames, virials: np.ndarray) -> float:
     return float(np.mean(np.trace(virials, axis1=1, axis2=2) / 3.0 / frames.natoms))
 
 
-#: What was written in these units is so many times what was to be written.
+#: Units that are written by mistake, in eV and eV/angstrom^3.
 ENERGY_UNITS = {
-    "hartree": 1.0 / 27.211386, "rydberg": 1.0 / 13.605693, "kcal/mol": 23.060548,
-    "kJ/mol": 96.485332,
+    "hartree": Hartree, "rydberg": Rydberg, "kcal/mol": kcal / mol, "kJ/mol": kJ / mol,
 }  # fmt: skip
 PRESSURE_UNITS = {
-    "GPa": 160.21766, "kbar": 1602.1766, "bar": 1602176.6, "Pa": 160.21766e9,
-    "hartree/bohr^3": 1.0 / 183.63153, "rydberg/bohr^3": 1.0 / 91.815765,
+    "GPa": GPa, "kbar": 0.1 * GPa, "bar": bar, "Pa": Pascal,
+    "hartree/bohr^3": Hartree / Bohr**3, "rydberg/bohr^3": Rydberg / Bohr**3,
 }  # fmt: skip
 
 
@@ -180,13 +180,13 @@ def likely_mistake(found: Judgement) -> str:
     size = abs(found.slope)
     if 1.0 / found.tolerance < size < found.tolerance:
         return sign
-    causes = {f"{name} for eV": factor for name, factor in ENERGY_UNITS.items()}
-    causes |= {f"{name} for eV/angstrom^3": factor for name, factor in PRESSURE_UNITS.items()}
+    causes = {f"{name} for eV": 1.0 / unit for name, unit in ENERGY_UNITS.items()}
+    causes |= {f"{name} for eV/angstrom^3": 1.0 / unit for name, unit in PRESSURE_UNITS.items()}
     if np.isfinite(found.volume):
         stresses = {"eV/angstrom^3": 1.0} | PRESSURE_UNITS
         causes |= {
-            f"a stress in {name} for a virial": factor / found.volume
-            for name, factor in stresses.items()
+            f"a stress in {name} for a virial": 1.0 / (unit * found.volume)
+            for name, unit in stresses.items()
         }
         causes["a virial for a stress"] = found.volume
     distance = {cause: abs(np.log(size / factor)) for cause, factor in causes.items()}
@@ -389,9 +389,8 @@ def _fitted(
 
 def _beside_compositions(frames: Frames, values: np.ndarray) -> np.ndarray:
     """Values per atom [nframes, ...] without what is linear in the composition."""
-    numbers = np.split(frames.numbers, frames.first[1:-1])
-    shares = np.array([[np.mean(one == z) for z in frames.elements] for one in numbers])
-    basis, sizes, _ = np.linalg.svd(shares, full_matrices=False)
+    share = frames.counts / frames.natoms[:, None]
+    basis, sizes, _ = np.linalg.svd(share, full_matrices=False)
     basis = basis[:, sizes > 1e-8 * sizes[0]]
     rest: np.ndarray = values - basis @ (basis.T @ values)
     return rest
