@@ -287,7 +287,7 @@ def test_a_pipe_that_nobody_reads(tmp_path, binary, options):
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("encoding", ["ascii", thorough("latin-1"), "utf-8"])
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_characters_that_cannot_be_written(tmp_path, binary, process, encoding, options):
     """Names of files, tables: as numbers where an encoding lacks them."""

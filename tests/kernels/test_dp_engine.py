@@ -17,6 +17,7 @@ import torch
 from ase import Atoms
 
 import pwmlff.kernels
+from harness import thorough
 from pwmlff import devices
 from pwmlff.engine import Rows
 from pwmlff.models import DP, DPConfig
@@ -471,8 +472,8 @@ def test_chunks(engine, precision, device):
     check(parts, evaluate(model, atoms), precision)
 
 
-@pytest.mark.parametrize("width", [8, 40, 100])
-@pytest.mark.parametrize("natoms", [4, 19])
+@pytest.mark.parametrize("width", [8, thorough(40), 100])
+@pytest.mark.parametrize("natoms", [thorough(4), 19])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_lanes(engine, precision, natoms, width):
     """Threads for the lanes of a GPU: nothing depends on their number, no barrier is missing."""

@@ -96,7 +96,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=[thorough("torchscript"), *list(KINDS)[1:]])
+@pytest.fixture(params=[thorough("torchscript"), "double", thorough("device"), "automatic"])
 def engine(request) -> str:
     return request.param
 

@@ -16,7 +16,7 @@ from ase.io import write
 from typer.testing import CliRunner
 
 from genuine import ORIGINALS, Original, requires_genuine
-from harness import ENGINES, Lammps
+from harness import ENGINES, Lammps, thorough
 from pwmlff.calculator import Calculator
 from pwmlff.cli import app
 from pwmlff.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
@@ -87,7 +87,7 @@ def simulated(lammps: Lammps, original: Original, ranks: int, engines: tuple[str
         within(gate, result, energy, atoms.c_peatom, forces(atoms), run.virial(k))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, thorough(2), 4])
 def test_lmp(lammps: Lammps, original: Original, model: Path, ranks: int):
     simulated(lammps, original, ranks, CPU)
 

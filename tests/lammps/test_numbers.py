@@ -49,7 +49,7 @@ def assert_equal(
 
 
 @every_engine
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, thorough(2)])
 def test_oracle(lammps: Lammps, oracle, ranks):
     """Numbers that are not this project's, frame after frame with `clear` between them."""
     lammps.save(oracle.model)
