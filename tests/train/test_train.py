@@ -489,7 +489,7 @@ class Clock:
 
 
 def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monkeypatch) -> None:
-    """Reading 20 s, steps 1 s, validations 6 s, checkpoints 3 s, pictures 4 s; 5 minutes in all."""
+    """Reading 20 s, steps 1 s, the rest 2 to 6 s each; 5 minutes in all."""
     frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
     clock, told = Clock(), []
     monkeypatch.setattr(loop, "time", clock)
@@ -507,6 +507,7 @@ def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monk
         one.learner.step = lambda batch, done: (told.append(done), clock.take(1.0), 0.5)[-1]
         one.learner.evaluate = lambda *given: (clock.take(6.0), evaluate(*given))[-1]
         one.learner.refine = lambda *_: None
+        one.learner.refit = lambda: clock.take(2.0)
         stopped = one.run(None, None).stopped
         one.draw()
         assert stopped == ("asked" if end < 300.0 else "time")
@@ -598,6 +599,45 @@ def test_words_of_a_first_try(data: Path, tmp_path: Path, monkeypatch) -> None:
         parts = (int(plan[name].split()[0]) for name in ("learns from", "validates with"))
         assert sum(parts) == len(frames)
         assert "ends after 7 epochs" in plan["steps"]
+
+
+def test_solved_layers_are_taken_unless_clearly_worse(data: Path, tmp_path: Path) -> None:
+    """By the standard error of a score, which four times as many frames halve."""
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    kept: list[tuple[str, ...]] = []
+    asked = configured(data, tmp_path, "run.epochs=1")
+    one = training(asked, comm.Serial(), tmp_path, frames, edges)
+    one.keep = lambda names, *_: kept.append(names)
+    one.learner.refit = lambda: None
+    scores = iter((-1.0, -0.99, -1.0 + 0.4 / 10**0.5, -1.0 + 0.6 / 10**0.5))
+    one.score = lambda _: next(scores)
+    for last in (False, False, True, True):
+        one.step()
+        one.validate(None, None, last)
+    assert len(one.sampled.frames) == 10
+    assert kept == [(loop.BEST, loop.LAST), (loop.LAST,), (loop.BEST, loop.LAST), (loop.LAST,)]
+    assert one.progress.best == -1.0
+
+
+def test_ends_where_nothing_is_gained(data: Path, tmp_path: Path) -> None:
+    """By `patience`, with last layers that are solved for; a resumption then does nothing."""
+    settings = [*SMALL, "run.epochs=100", "run.validate_every=1", "run.patience=3",
+                "model.freeze=['fitting_net.*.bias']", "optimizer.learning_rate=1e-200",
+                "optimizer.final_learning_rate=1e-200"]  # fmt: skip
+    given = {"settings": settings, "data": [data], "elements": ELEMENTS, "output": tmp_path / "out"}
+    command.train(None, given, command.Options())
+
+    def rows() -> list[dict]:
+        return [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
+
+    found = [row for row in rows() if row["step"]]
+    *before, last = found
+    assert len(before) == 4
+    assert {row["force_valid"] for row in before} == {before[0]["force_valid"]}
+    assert last["step"] == before[-1]["step"] + 1
+    assert last["force_valid"] < 0.99 * before[0]["force_valid"]
+    command.train(None, given, command.Options(resume=True))
+    assert [row for row in rows() if row["step"]] == found
 
 
 def test_other_frames_to_validate_with_are_noticed(data: Path, tmp_path: Path) -> None:

@@ -163,9 +163,9 @@ class Loss:
     falls.
     """
 
-    energy: Pair = _key((0.02, 10.0), "weight at the start and at the end", least=0.0)
+    energy: Pair = _key((0.02, 1.0), "weight at the start and at the end", least=0.0)
     force: Pair = _key((1.0, 1.0), "likewise", least=0.0)
-    virial: Pair = _key((0.02, 0.5), "likewise", least=0.0)
+    virial: Pair = _key((0.02, 0.1), "likewise", least=0.0)
     huber: float = _key(
         0.0,
         "error beyond which it counts linearly, in eV/atom and eV/Å; 0: nowhere",

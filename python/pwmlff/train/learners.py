@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pwmlff.report import Failure
-from pwmlff.train import comm, statistics
+from pwmlff.train import comm, errors, last_layer, statistics
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.config import Config
@@ -57,6 +57,9 @@ class Learner(Protocol):
 
     def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
         """Energies, forces and virials of the model that would be saved now."""
+
+    def refit(self) -> None:
+        """Solve for the last layers of the model that would be saved, until the next step."""
 
     def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
         """Move the energies of single atoms of the model that would be saved to those of the data.
@@ -173,6 +176,7 @@ class _OfPotential:
         self.aligns = bool(max(config.loss.energy)) and bool(self.free[places].all())
         self.shift = np.zeros(len(places))  # of the energies of single atoms, by `align`
         self.usual = 0.0  # error of an energy, eV/atom, by the last validation
+        self.solved = np.zeros(len(self.parameters))  # what `refit` has changed; void after a step
 
     def path(self) -> np.ndarray:
         """The parameters that are judged and saved, but for the energies of single atoms."""
@@ -182,7 +186,19 @@ class _OfPotential:
         """The parameters that are judged and saved."""
         parameters = self.path()
         parameters[self.potential.energy_biases] += self.shift
-        return parameters
+        return parameters + self.solved
+
+    def refit(self) -> None:
+        """As :mod:`pwmlff.train.last_layer` says."""
+        potential, loss = self.potential, self.config.loss
+        places = potential.last_layers[self.free[potential.last_layers]]
+        self.solved = np.zeros(len(self.parameters))
+        if self.ranks.rank == 0:
+            quantities = [name for name in errors.QUANTITIES if max(getattr(loss, name))]
+            self.solved[places] = last_layer.fitted(
+                potential, self.averaged(), places, self.of_frame, quantities
+            )
+        self.solved = self.ranks.broadcast(self.solved)
 
     def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
         """As :func:`_alignment` says."""
@@ -252,6 +268,7 @@ class ByAdam(_OfPotential):
 
     def step(self, batch: np.ndarray, done: float) -> float:
         """Move the parameters by a batch."""
+        self.solved[:] = 0.0
         mine = comm.owned(self.ranks, len(batch))
         self.rate = self.schedule.rate(done)
         weights = weights_of(self.config, self.schedule, done)
@@ -330,6 +347,7 @@ class ByKalman(_OfPotential):
 
     def step(self, batch: np.ndarray, done: float) -> float:
         """Update by the energies, groups of forces and, if wanted, virials of a batch."""
+        self.solved[:] = 0.0
         core, frames = self.potential.core, self.frames.select(batch)
         mine = comm.owned(self.ranks, len(batch))
         begin, end = (int(frames.first[k]) for k in (mine.start, mine.stop))
@@ -414,6 +432,9 @@ class EdgeByAdam:
     def evaluate(self, frames: Frames, edges: Edges) -> Predictions:
         """Energies, forces and virials of the averaged module."""
         return self.trainee.evaluate(frames, edges)
+
+    def refit(self) -> None:
+        """Nothing: its energies are any function of its parameters."""
 
     def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
         """Nothing: its steps learn the energies of single atoms."""

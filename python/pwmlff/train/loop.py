@@ -8,6 +8,7 @@ rank evaluates its part of them, the gradients of the frames are added up in one
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -184,9 +185,7 @@ class Training:
         # One clock for all, that of rank 0: the rate of learning depends on it.
         clock = saved = time.monotonic()
         progress.seconds += self.ranks.broadcast(saved - self.began)
-        stopped = self._end_of_run() if self.done() >= 1.0 else ""
-        if run.patience and progress.stale >= run.patience:
-            stopped = "patience"
+        stopped = self._end_of_run()
         if progress.costs and run.max_time:
             self._tell_plan()
         while not stopped:
@@ -199,15 +198,10 @@ class Training:
             self._pass(seconds, step)
             if display is not None:
                 self._show(display)
-            if self.done() >= 1.0:
-                stopped = self._end_of_run()
-            if asked:
-                stopped = "asked"
+            stopped = "asked" if asked else self._end_of_run()
             if self._is_due(stopped):
                 first = not progress.costs
-                self.validate(record, display)
-                if run.patience and progress.stale >= run.patience and not stopped:
-                    stopped = "patience"
+                self.validate(record, display, stopped not in ("", "asked"))
                 if first and run.max_time and not stopped:
                     self._try_the_end()
             if unsaved >= 60.0 * run.checkpoint_every and not stopped:
@@ -220,8 +214,13 @@ class Training:
         return Outcome(progress.step, self.epoch, progress.seconds, stopped)
 
     def _end_of_run(self) -> str:
-        """Why a run is over that nobody has ended."""
-        return "time" if self.progress.fraction >= 1.0 else "epochs"
+        """Why the step that was done was the last one that nobody has asked for; empty if not."""
+        progress, patience = self.progress, self.config.run.patience
+        if patience and progress.stale >= patience:
+            return "patience"
+        if self.done() < 1.0:
+            return ""
+        return "time" if progress.fraction >= 1.0 else "epochs"
 
     def _is_due(self, stopped: str) -> bool:
         """Whether to validate after a step.
@@ -244,11 +243,13 @@ class Training:
     def _try_the_end(self) -> None:
         """Do once what comes after the last step, to know how long it takes. Collective."""
         times = [time.monotonic()]
-        for work in (self.save, self.draw if self.ranks.rank == 0 else lambda: None):
+        draw = self.draw if self.ranks.rank == 0 else lambda: None
+        for work in (self.learner.refit, self.save, draw):
             work()
             times.append(time.monotonic())
-        saving, drawing = self.ranks.broadcast(np.diff(times))
-        self.progress.costs |= {"checkpoint": float(saving), "pictures": float(drawing)}
+        names = ("last layers", "checkpoint", "pictures")
+        of_rank_0 = map(float, self.ranks.broadcast(np.diff(times)))
+        self.progress.costs |= dict(zip(names, of_rank_0, strict=True))
         self._tell_plan()
 
     def _tell_plan(self) -> None:
@@ -256,8 +257,8 @@ class Training:
         if self.ranks.rank == 0:
             limit = 60.0 * self.config.run.max_time
             log.info(
-                "ends %s after its start: steps until %s, and %.0f s for the last validation, the "
-                "checkpoint and the pictures",
+                "ends %s after its start: steps until %s, and %.0f s for the last layers, the last "
+                "validation, the checkpoint and the pictures",
                 *map(duration, (limit, limit - self._ending())),
                 self._ending(),
             )
@@ -290,10 +291,17 @@ class Training:
         seconds = self.progress.stepping - self.progress.validated
         return self.progress.atoms / seconds if seconds > 0.0 else None
 
-    def validate(self, record: Record | None, display: Display | None) -> None:
-        """Judge the model, keep it, and see whether steps are computed closely enough."""
+    def validate(self, record: Record | None, display: Display | None, last: bool = False) -> None:
+        """Judge the model, keep it, and see whether steps are computed closely enough.
+
+        Args:
+            record, display: of rank 0; None on the others.
+            last: whether no step follows: the last layers are solved for then.
+        """
         config, progress = self.config, self.progress
         comm.same_everywhere(self.ranks, self.learner.parameters)
+        if last:
+            self.learner.refit()
         began = time.monotonic()
         valid = train = None
         of_sample, self.judged = self._predictions()
@@ -311,8 +319,9 @@ class Training:
                 f"epoch {self.epoch:.2f}: the errors of the model are no numbers: lower "
                 "learning_rate, or look for bad labels with pwmlff data check"
             )
-        better = score < progress.best
-        progress.stale = 0 if better else progress.stale + 1
+        better = score < progress.best + (self._doubt() if last else 0.0)
+        if not last:
+            progress.stale = 0 if better else progress.stale + 1
         progress.best = min(progress.best, score)
         if self.ranks.rank == 0:
             row = Row.from_errors(
@@ -361,6 +370,15 @@ class Training:
     def score(self, rmse: Mapping[str, float]) -> float:
         """How good a model with these errors is, see :func:`score_of`."""
         return score_of(rmse, self._untaught())
+
+    def _doubt(self) -> float:
+        """Standard error of the score, for k frames 1 / sqrt(k) in the logarithm of the energies.
+
+        Solving for the last layers lowers the errors of all that is learned from. A model that few
+        frames alone find worse, and by no more than this, is taken (the rule of one standard error,
+        Breiman et al. 1984, Classification and Regression Trees).
+        """
+        return 0.5 / math.sqrt(max(1, len((self.valid or self.sampled).frames)))
 
     def _untaught(self) -> dict[str, float]:
         """RMSEs of a model that knows no neighbors on what judges, as they are reported."""

@@ -182,20 +182,25 @@ class Potential:
             raise Failure(f"cannot train this model: {error}") from error
         self.model, self.threads = model, threads
         self.shares = statistics.shares(frames, edges)  # [nframes, ntypes] of the types
-        self.energy_biases = self._energy_biases()
+        self.energy_biases, self.last_layers = self._last_layers()
         # The scripted module shares its numbers with the model.
         self._scripted = torch.jit.script(model.eval())
 
-    def _energy_biases(self) -> np.ndarray:
-        """Places of the energies of single atoms in the vector of parameters, [ntypes]."""
+    def _last_layers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Places in the vector of parameters.
+
+        Returns:
+            Of the energies of single atoms [ntypes], and of these and the weights beside them.
+        """
         first = np.cumsum([0, *(int(np.prod(shape)) for shape in self.core.shapes)])
         place = dict(zip(self.core.names, first, strict=False))
-        return np.array(
-            [
-                place[f"fitting_net.{k}.layers.{len(net.layers) - 1}.bias"]
-                for k, net in enumerate(self.model.fitting_net)
-            ]
-        )
+        biases, every = [], []
+        for k, net in enumerate(self.model.fitting_net):
+            layer = f"fitting_net.{k}.layers.{len(net.layers) - 1}"
+            weights = place[f"{layer}.weight"]
+            biases.append(place[f"{layer}.bias"])
+            every += [*range(weights, weights + net.layers[-1].weight.numel()), biases[-1]]
+        return np.array(biases), np.array(every)
 
     def free(self, freeze: tuple[str, ...]) -> np.ndarray:
         """Which parameters learn [nparameters], where some are told to stay.

@@ -1,0 +1,191 @@
+"""The last layers of the fitting nets by linear least squares.
+
+Energies, forces and virials of a Deep Potential are linear in the weights and biases of the last
+layers of its fitting nets. With everything else as steps have left it, the best of these for all
+of the data at once are the solution of a linear problem (variable projection, Golub and Pereyra
+1973, doi:10.1137/0710036). Steps of small batches do not come near it in energies: what one frame
+asks for changes the energies of all others.
+
+With the errors r of a quantity q, its weights u are those of the smallest product of RMSEs,
+
+    sum_q u_q <r_q^2> -> min,    u_q = 1 / <r_q^2>,
+
+but for less u of energies and virials where forces would be worse than before by more than MARGIN.
+Rows beyond FAR times the median error count by the size of their error, not by its square (Huber
+1964, doi:10.1214/aoms/1177703732), so that wrong labels decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pwmlff.train.frames import rows_of
+from pwmlff.train.potential import FEW, Potential
+
+ATOMS = 3000  # whose forces are looked at, in whole frames
+FRAMES = 1024  # whose energies are
+ROWS = 4  # of forces for each parameter, at least
+RIDGE = 1e-7  # of the normal equations, over their diagonal: what data hardly tell stays
+PASSES = 12  # until weights and solution agree
+FAR = 8.0  # medians
+MARGIN = 0.05  # that forces may lose
+HALVINGS = 40
+SMALLEST = 1e-12  # error, or square of one, below which nothing is to be gained
+
+
+@dataclass(frozen=True)
+class Equations:
+    """Linear equations for a change of the parameters, of one quantity."""
+
+    design: np.ndarray  # [rows, n]
+    lacks: np.ndarray  # [rows] label - prediction
+    weights: np.ndarray  # [rows]
+
+    def robust(self, change: np.ndarray) -> tuple[np.ndarray, float]:
+        """Weights of the rows, and the mean square that is left, after a change."""
+        left = np.abs(self.lacks - self.design @ change)
+        usual = max(float(np.median(left)), SMALLEST)
+        weights = self.weights * np.minimum(1.0, FAR * usual / np.maximum(left, usual))
+        weights = weights / weights.sum()
+        return weights, float(weights @ left**2)
+
+
+def fitted(
+    potential: Potential,
+    parameters: np.ndarray,
+    places: np.ndarray,
+    of_frame: np.ndarray,
+    quantities: Collection[str],
+) -> np.ndarray:
+    """The change of parameters of last layers that fits the data best.
+
+    Args:
+        potential: with the frames that it learns from.
+        parameters: [nparameters] as they are.
+        places: [n] of those that may change.
+        of_frame: [nframes] weights of the frames.
+        quantities: "energy", "force" and "virial", or some of them.
+
+    Returns:
+        [n], zeros where there are too few forces to tell.
+    """
+    frames = potential.frames
+    order = np.random.default_rng(0).permutation(len(frames))
+    order = order[of_frame[order] > 0.0]
+    of_energies = order[frames.labelled["energy"][order]][:FRAMES]
+    of_forces = order[frames.labelled["force"][order]]
+    of_forces = of_forces[: np.searchsorted(np.cumsum(frames.natoms[of_forces]), ATOMS) + 1]
+    wanted = set(quantities)
+    if ROWS * len(places) > 3 * frames.natoms[of_forces].sum() or "force" not in wanted:
+        return np.zeros(len(places))
+    given = _of_forces(potential, parameters, places, of_forces, of_frame)
+    if len(of_energies):
+        given["energy"] = _of_energies(potential, parameters, places, of_energies, of_frame)
+    return solve({name: found for name, found in given.items() if name in wanted})
+
+
+def _of_energies(
+    potential: Potential,
+    parameters: np.ndarray,
+    places: np.ndarray,
+    chosen: np.ndarray,
+    of_frame: np.ndarray,
+) -> Equations:
+    """Equations of energies per atom, by the gradients of the energies."""
+    frames, core = potential.frames, potential.core
+    core.prepare(parameters)
+    rows, lacks = [], []
+    for part in _chunks(chosen):
+        natoms = frames.natoms[part]
+        energy = core.evaluate(part)[0]
+        gradients = core.gradients(1.0 / natoms, np.zeros((int(natoms.sum()), 3)))
+        rows += [core.finish(gradient)[places] for gradient in gradients]
+        lacks.append((frames.energies[part] - energy) / natoms)
+    return Equations(np.array(rows), np.concatenate(lacks), of_frame[chosen])
+
+
+def _of_forces(
+    potential: Potential,
+    parameters: np.ndarray,
+    places: np.ndarray,
+    chosen: np.ndarray,
+    of_frame: np.ndarray,
+) -> dict[str, Equations]:
+    """Equations of components of forces, and of virials per atom where there are any."""
+    frames, core = potential.frames, potential.core
+    natoms = frames.natoms[chosen]
+
+    def rows_with(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        core.prepare(values)
+        found = [core.evaluate(part)[1:] for part in _chunks(chosen)]
+        forces, virials = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return forces.ravel(), (virials / natoms[:, None, None]).ravel()
+
+    columns = []
+    for place in places:
+        unit = parameters.copy()
+        unit[potential.last_layers] = 0.0
+        unit[place] = 1.0
+        columns.append(rows_with(unit))
+    designs = [np.stack(parts, axis=1) for parts in zip(*columns, strict=True)]
+    predicted = rows_with(parameters)
+    labels = (
+        frames.forces[rows_of(frames.first, chosen)].ravel(),
+        (frames.virials[chosen] / natoms[:, None, None]).ravel(),
+    )
+    weights = (
+        np.repeat(of_frame[chosen] / natoms, 3 * natoms),
+        np.repeat(of_frame[chosen], 9),
+    )
+    result = {}
+    for k, name in enumerate(("force", "virial")):
+        known = np.isfinite(labels[k])
+        if known.any():
+            lacks = (labels[k] - predicted[k])[known]
+            result[name] = Equations(designs[k][known], lacks, weights[k][known])
+    return result
+
+
+def _chunks(frames: np.ndarray) -> list[np.ndarray]:
+    return [frames[k : k + FEW] for k in range(0, len(frames), FEW)]
+
+
+def solve(given: Mapping[str, Equations]) -> np.ndarray:
+    """The change of the parameters that is best, [n].
+
+    Args:
+        given: of forces, and of energies and virials where they count.
+    """
+    forces = given["force"]
+    change = np.zeros(forces.design.shape[1])
+    most = (1.0 + MARGIN) ** 2 * forces.robust(change)[1]
+    shares = dict.fromkeys(given, 1.0)
+    for _ in range(PASSES):
+        left = {name: found.robust(change)[1] for name, found in given.items()}
+        shares = {name: 1.0 / max(value, SMALLEST) for name, value in left.items()}
+        change = _solution(given, shares, change)
+    for _ in range(HALVINGS):
+        if forces.robust(change)[1] <= most:
+            return change
+        shares |= {name: 0.5 * shares[name] for name in shares if name != "force"}
+        change = _solution(given, shares, change)
+    return np.zeros_like(change)
+
+
+def _solution(
+    given: Mapping[str, Equations], shares: Mapping[str, float], change: np.ndarray
+) -> np.ndarray:
+    n = len(change)
+    matrix, vector = np.zeros((n, n)), np.zeros(n)
+    for name, found in given.items():
+        weights, _ = found.robust(change)
+        weighted = (shares[name] * weights)[:, None] * found.design
+        matrix += found.design.T @ weighted
+        vector += weighted.T @ found.lacks
+    diagonal = np.diag(matrix)
+    ridge = np.where(diagonal > 0.0, RIDGE * diagonal, 1.0)
+    result: np.ndarray = np.linalg.solve(matrix + np.diag(ridge), vector)
+    return result

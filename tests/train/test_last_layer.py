@@ -1,0 +1,217 @@
+"""Last layers by least squares, against those of NumPy and what the nets themselves give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ase.io import write
+from test_train import ELEMENTS, SMALL
+
+from labelled_structures import labelled, trajectory
+from pwmlff.train import cache, comm, config, last_layer, potential
+from pwmlff.train.frames import Frames
+from pwmlff.train.last_layer import Equations, solve
+from pwmlff.train.learners import ByAdam
+from pwmlff.train.neighbors import Edges
+from thread_ranks import on_ranks
+
+SETTINGS = (*SMALL, "run.epochs=1")
+WIDTH = 10  # of the last hidden layer
+QUANTITIES = ("energy", "force", "virial")
+
+
+@pytest.fixture(scope="module")
+def frames_and_edges(tmp_path_factory: pytest.TempPathFactory) -> tuple[Frames, Edges]:
+    """Ten frames of 32 atoms with energies, forces and stresses."""
+    path = tmp_path_factory.mktemp("data") / "frames.xyz"
+    frames = [atoms for seed in range(5) for atoms in trajectory(2, seed=seed)]
+    write(path, [labelled(atoms) for atoms in frames], format="extxyz")
+    return cache.load(path, elements=[10, 18], cutoff=4.0, cache=None)
+
+
+def learner(
+    frames: Frames, edges: Edges, *settings: str, ranks: comm.Communicator | None = None
+) -> ByAdam:
+    asked = config.from_command(
+        data=["unused.xyz"], elements=ELEMENTS, settings=[*SETTINGS, *settings], output="unused"
+    )
+    model = potential.new(asked, frames, edges, 1)
+    trained = potential.Potential(model, frames, edges, 64, asked.run.precision, 1)
+    return ByAdam(trained, asked, ranks or comm.Serial())
+
+
+def lacks(one: ByAdam, frames: Frames, edges: Edges) -> dict[str, np.ndarray]:
+    """Label - prediction of the nets themselves, energies and virials per atom."""
+    energies, forces, virials = one.evaluate(frames, edges)
+    n = frames.natoms
+    return {
+        "energy": (frames.energies - energies) / n,
+        "force": (frames.forces - forces).ravel(),
+        "virial": ((frames.virials - virials) / n[:, None, None]).ravel(),
+    }
+
+
+def of_random(rng: np.random.Generator, rows: int, n: int, noise: float) -> Equations:
+    design = rng.normal(size=(rows, n))
+    wanted = rng.normal(size=n)
+    return Equations(design, design @ wanted + noise * rng.normal(size=rows), np.ones(rows))
+
+
+def product(given: dict[str, Equations], change: np.ndarray) -> float:
+    """Logarithm of the product of the RMSEs."""
+    left = [np.mean((found.lacks - found.design @ change) ** 2) for found in given.values()]
+    return 0.5 * float(np.log(left).sum())
+
+
+def test_forces_alone_are_those_of_numpy() -> None:
+    given = of_random(np.random.default_rng(0), 300, 12, 0.1)
+    wanted = np.linalg.lstsq(given.design, given.lacks, rcond=None)[0]
+    np.testing.assert_allclose(solve({"force": given}), wanted, atol=1e-7)
+
+
+def test_product_of_errors_is_smallest() -> None:
+    """No step in any direction lowers it, to first order; it is not that of equal weights."""
+    rng = np.random.default_rng(1)
+    design = {"energy": rng.normal(size=(60, 8)), "force": 30.0 * rng.normal(size=(400, 8))}
+    wanted = rng.normal(size=8)
+    given = {
+        name: Equations(d, d @ wanted + size * rng.normal(size=len(d)), np.ones(len(d)))
+        for (name, d), size in zip(design.items(), (0.01, 5.0), strict=True)
+    }
+    found = solve(given)
+    gradient = [
+        (product(given, found + h) - product(given, found - h)) / 2e-6 for h in 1e-6 * np.eye(8)
+    ]
+    of_forces = np.linalg.lstsq(given["force"].design, given["force"].lacks, rcond=None)[0]
+    at_forces = [
+        (product(given, of_forces + h) - product(given, of_forces - h)) / 2e-6
+        for h in 1e-6 * np.eye(8)
+    ]
+    assert np.abs(gradient).max() < 1e-3 * np.abs(at_forces).max()
+
+
+def test_forces_lose_little() -> None:
+    """Energies that contradict forces take no more from them than a twentieth."""
+    rng = np.random.default_rng(2)
+    forces = of_random(rng, 400, 8, 0.01)
+    forces = replace(forces, lacks=0.01 * rng.normal(size=400))  # as good as they get
+    energies = of_random(rng, 50, 8, 0.001)
+    energies = replace(energies, lacks=0.003 * energies.lacks)
+    given = {"energy": energies, "force": forces}
+
+    def rmse(change: np.ndarray) -> float:
+        return float(np.sqrt(np.mean((forces.lacks - forces.design @ change) ** 2)))
+
+    found = solve(given)
+    assert rmse(found) <= (1.0 + last_layer.MARGIN) * rmse(np.zeros(8))
+    assert product(given, found) < product(given, np.zeros(8))
+
+
+def test_wrong_labels_decide_nothing() -> None:
+    given = of_random(np.random.default_rng(3), 300, 12, 0.1)
+    sound = solve({"force": given})
+    wrong = given.lacks.copy()
+    wrong[::50] += 1e6
+    found = solve({"force": replace(given, lacks=wrong)})
+    spoilt = np.linalg.lstsq(given.design, wrong, rcond=None)[0]
+    assert np.abs(found - sound).max() < 0.05
+    assert np.abs(spoilt - sound).max() > 1e3
+
+
+def test_all_quantities_by_the_nets_themselves(frames_and_edges) -> None:
+    """The smallest product of the errors of what is saved, by designs from differences of nets."""
+    frames, edges = frames_and_edges
+    one = learner(frames, edges)
+    before = lacks(one, frames, edges)
+    places = one.potential.last_layers
+    assert len(places) == 2 * (WIDTH + 1)
+    designs: dict[str, list[np.ndarray]] = {name: [] for name in QUANTITIES}
+    for place in places:
+        one.solved[:] = 0.0
+        one.solved[place] = 1.0
+        for name, column in lacks(one, frames, edges).items():
+            designs[name].append(before[name] - column)
+    given = {
+        name: Equations(np.stack(columns, axis=1), before[name], np.ones(len(before[name])))
+        for name, columns in designs.items()
+    }
+    one.refit()
+    found = one.solved[places]
+    assert not np.delete(one.solved, places).any()
+    # The nets are linear in them: what the equations promise is what the saved model gives.
+    after = lacks(one, frames, edges)
+    for name, promised in given.items():
+        scale = np.abs(before[name]).max()
+        np.testing.assert_allclose(
+            after[name], promised.lacks - promised.design @ found, atol=1e-6 * scale
+        )
+        ratio = np.sqrt(np.mean(after[name] ** 2) / np.mean(before[name] ** 2))
+        assert ratio < (1.0 + last_layer.MARGIN if name == "force" else 0.9)
+    assert product(given, found) < product(given, np.zeros(len(found))) - 1.0
+    np.testing.assert_allclose(product(given, found), product(given, solve(given)), atol=1e-3)
+
+
+def test_until_the_next_step(frames_and_edges) -> None:
+    """Steps go on from where steps were."""
+    frames, edges = frames_and_edges
+    one, other = learner(frames, edges), learner(frames, edges)
+    path = one.averaged()
+    one.refit()
+    assert (one.averaged() != path).any()
+    assert (one.parameters == other.parameters).all()
+    for each in (one, other):
+        each.step(np.arange(3), 0.5)
+    assert (one.averaged() == other.averaged()).all()
+
+
+def test_frozen_layers_stay(frames_and_edges) -> None:
+    one = learner(*frames_and_edges, "model.freeze=['fitting_net.0.*']")
+    one.refit()
+    places = one.potential.last_layers
+    assert not one.solved[places[: WIDTH + 1]].any()
+    assert one.solved[places[WIDTH + 1 :]].any()
+
+
+def test_quantities_without_weight_do_not_count(frames_and_edges) -> None:
+    """Wrong virials and energies spoil nothing where they have none; without forces all stays."""
+    frames, edges = frames_and_edges
+    one = learner(frames, edges, "loss.energy=[0.0, 0.0]", "loss.virial=[0.0, 0.0]")
+    one.refit()
+    sound = one.solved
+    assert sound.any()
+    one.potential.frames = replace(frames, energies=-frames.energies, virials=frames.virials + 1e3)
+    one.refit()
+    assert (one.solved == sound).all()
+    one = learner(frames, edges, "loss.force=[0.0, 0.0]")
+    one.refit()
+    assert not one.solved.any()
+
+
+def test_too_few_forces_change_nothing(frames_and_edges, monkeypatch) -> None:
+    frames, edges = frames_and_edges
+    one = learner(frames, edges)
+    monkeypatch.setattr(last_layer, "ROWS", 3 * frames.natoms.sum() / 22 + 1)
+    one.refit()
+    assert not one.solved.any()
+    monkeypatch.setattr(last_layer, "ROWS", 3 * frames.natoms.sum() / 22)
+    one.refit()
+    assert one.solved.any()
+    one.of_frame[:] = 0.0
+    one.refit()
+    assert not one.solved.any()
+
+
+def test_the_same_on_all_ranks(frames_and_edges) -> None:
+    frames, edges = frames_and_edges
+    alone = learner(frames, edges)
+    alone.refit()
+
+    def on_rank(ranks: comm.Communicator) -> np.ndarray:
+        one = learner(frames, edges, ranks=ranks)
+        one.refit()
+        return one.solved
+
+    for found in on_ranks(2, on_rank):
+        assert (found == alone.solved).all()
