@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // Run something that can fail on each rank, and agree on the outcome; wait for ranks that may never
-// come.
+// come; end the run for what one rank alone has found.
 
 #ifndef PWMLFF_COLLECTIVE_H
 #define PWMLFF_COLLECTIVE_H
@@ -9,6 +9,7 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <string>
 #include <thread>
@@ -87,6 +88,21 @@ inline std::string missing_ranks(MPI_Comm comm, double seconds)
     for (int other = 1; other < size; ++other)
       MPI_Send(nullptr, 0, MPI_BYTE, other, ALL_HERE, comm);
   return {};
+}
+
+/// Call stop(), which says why and throws what ends the run. One rank that aborts ends all, and
+/// what is on its way through the launcher then can get lost: time to print first.
+template <typename Stop> [[noreturn]] void stop_when_printed(Stop &&stop)
+{
+  static constexpr std::chrono::milliseconds time_to_print(300);
+  try {
+    stop();
+  } catch (...) {
+    std::fflush(nullptr);
+    std::this_thread::sleep_for(time_to_print);
+    throw;
+  }
+  std::terminate();
 }
 
 }    // namespace pair_pwmlff

@@ -222,14 +222,16 @@ extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *p
   const bool valid = load_timeout(seconds);
   const std::string missing = missing_ranks(lmp->world, seconds);
   if (!missing.empty())
-    lmp->error->one(FLERR,
-                    "Pair style pwmlff: " + missing + " did not come here within " +
-                        std::to_string(std::lround(std::ceil(seconds))) +
-                        " s; probably the LAMMPS there does not know the style. Is " +
-                        plugin_folder().string() +
-                        " there on every node, is lmp the same, and does LAMMPS_PLUGIN_PATH reach "
-                        "all ranks? Where ranks are only slow, set " +
-                        TIMEOUT_VARIABLE + " to more seconds");
+    stop_when_printed([&] {
+      lmp->error->one(
+          FLERR, "Pair style pwmlff: " + missing + " did not come here within " +
+                     std::to_string(std::lround(std::ceil(seconds))) +
+                     " s; probably the LAMMPS there does not know the style. Is " +
+                     plugin_folder().string() +
+                     " there on every node, is lmp the same, and does LAMMPS_PLUGIN_PATH reach "
+                     "all ranks? Where ranks are only slow, set " +
+                     TIMEOUT_VARIABLE + " to more seconds");
+    });
 
   const std::string failure = first_failure(lmp->world, [&] {
     if (!valid)

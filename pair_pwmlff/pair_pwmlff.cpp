@@ -23,12 +23,10 @@
 #include "utils.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 using namespace LAMMPS_NS;
@@ -329,16 +327,8 @@ double PairPWMLFF::init_one(int i, int j)
 
 void PairPWMLFF::stop_rank(const std::string &text)
 {
-  // One rank that aborts ends all, and what is on its way through the launcher then can get lost.
-  static constexpr std::chrono::milliseconds time_to_print(300);
   impl->source.discard();    // a model that failed may have left anything in its inputs
-  try {
-    error->one(FLERR, "Pair style pwmlff: " + text);
-  } catch (...) {
-    std::fflush(nullptr);
-    std::this_thread::sleep_for(time_to_print);
-    throw;
-  }
+  stop_when_printed([&] { error->one(FLERR, "Pair style pwmlff: " + text); });
 }
 
 /* ----------------------------------------------------------------------
