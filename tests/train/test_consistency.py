@@ -174,6 +174,22 @@ def copper():
     return result
 
 
+@pytest.mark.parametrize("symbol, repeat", [("Au", 2), ("Pt", 2), ("Pd", 2), ("Cu", 1)])
+def test_what_pairs_do_not_know_of_a_pressure_is_no_constant(symbol, repeat):
+    """What many atoms add to it, and cells so small that forces of many pairs are zero."""
+    for size in (0.05, 0.1):
+        rng, structures = np.random.default_rng(3), []
+        for _ in range(12):
+            atoms = bulk(symbol, cubic=True).repeat(repeat)
+            atoms.positions += rng.normal(0.0, size, atoms.positions.shape)
+            atoms.calc = EMT()
+            structures.append(atoms)
+        frames = with_virials(structures)
+        found = virials.judge(frames, np.arange(len(frames)))
+        assert found.fits and not found.apart
+        assert [f for f in consistency.findings(frames) if f.kind == "virial offset"] == []
+
+
 def test_virials_of_clusters_are_those_of_their_forces(molecules):
     found = virials.judge(molecules, np.arange(len(molecules)))
     assert found.slope == pytest.approx(1.0, abs=1e-6)
