@@ -591,7 +591,7 @@ def train(
         "module": module,
     }
     options = work.Options(resume, dry_run, communication, report.began())
-    with work.Stop() as stop:
+    with work.Stop(leaves=True) as stop:
         finish(lambda: work.train(toml, given, options, stop), json)
 
 

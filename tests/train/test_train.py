@@ -20,6 +20,7 @@ from ase.build import bulk
 from ase.calculators.emt import EMT
 from ase.io import read, write
 from ase.neighborlist import neighbor_list
+from rich.console import Console
 from typer.testing import CliRunner
 
 from labelled_structures import labelled, movement, trajectory
@@ -27,7 +28,7 @@ from pwmlff import reference
 from pwmlff.cli import app
 from pwmlff.engine import choose
 from pwmlff.report import Failure
-from pwmlff.train import cache, comm, command, config, loop, potential, readers
+from pwmlff.train import cache, comm, command, config, loop, potential, readers, record
 from pwmlff.train.learners import ByAdam, ByKalman, schedule_of, weights_of
 from systems import SYSTEMS
 from thread_ranks import on_ranks
@@ -617,6 +618,29 @@ def test_solved_layers_are_taken_unless_clearly_worse(data: Path, tmp_path: Path
     assert len(one.sampled.frames) == 10
     assert kept == [(loop.BEST, loop.LAST), (loop.LAST,), (loop.BEST, loop.LAST), (loop.LAST,)]
     assert one.progress.best == -1.0
+
+
+def test_what_is_told_of_the_best_is_of_the_file(data: Path, tmp_path: Path, monkeypatch) -> None:
+    """Also where last layers win that few frames find worse; an old one is called so."""
+    given = {"settings": [*SMALL, "run.epochs=8", "run.validate_every=1"], "data": [data],
+             "elements": ELEMENTS}  # fmt: skip
+    for name, last, old in (("new", -1.0 + 1e-3, False), ("old", 1.0, True)):
+        scores = iter((0.0, 0.0, -1.0, *[0.0] * 5, last))
+        monkeypatch.setattr(loop, "score_of", lambda *_, scores=scores: next(scores))
+        output = tmp_path / name
+        report = command.train(
+            None, {**given, "output": output}, command.Options(communication="serial")
+        )
+        (one,) = report.models
+        rows = {row.step: row for row in record.read(output / "log.jsonl")}
+        step = rows[one.best]
+        assert len(rows) == 9 and (one.best < one.steps) is old
+        assert one.valid["force"] == step.force_valid
+        assert choose(Path(one.file), "auto", "exact").info.card["step"] == one.best
+        with (console := Console(width=200)).capture() as capture:
+            console.print(report.show())
+        said = " ".join(capture.get().split())
+        assert (f"no model after step {one.best} of {one.steps} was better" in said) is old
 
 
 def test_ends_where_nothing_is_gained(data: Path, tmp_path: Path) -> None:

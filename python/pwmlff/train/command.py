@@ -66,6 +66,7 @@ Result = TypeVar("Result")
 
 CONFIGURATION, PARITY = "run.toml", "parity.png"
 MOST_GROUPS = 5  # that are named one by one
+OLD = 0.75  # part of the steps before which the best model is an old one
 LEAVING = 1.0  # seconds for what remains to be done when all models of an ensemble are there
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
@@ -79,9 +80,13 @@ class Stop:
     A terminal, a scheduler and whoever started this process may each send one: those after the
     first change nothing, to the end of the context, so that what has begun to be written is
     written.
+
+    Args:
+        leaves: whether the process ends after the context, so that they change nothing until then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leaves: bool = False) -> None:
+        self._leaves = leaves
         self._event = threading.Event()
         self._previous: dict[int, Any] = {}
 
@@ -102,8 +107,9 @@ class Stop:
 
     def __exit__(self, *_: object) -> None:
         """Let the signals be what they were."""
+        ignored = self._leaves and self.asked()
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if ignored else handler)
 
 
 @dataclass(frozen=True)
@@ -213,6 +219,11 @@ class TrainReport:
         for path, m in zip(paths, self.models, strict=True):
             lines += [f"{path}: the lowest error in validation, of step {m.best}"]
             lines += [f"{Path(_absolute(m.folder), LAST)}.pt: the newest, of step {m.steps}"]
+            if m.valid and m.best < OLD * m.steps:
+                lines.append(
+                    f"  no model after step {m.best} of {m.steps} was better on the frames that "
+                    "validate: other data help more than a longer training"
+                )
         curves = f"{record.CSV}, {record.CURVE}, {PARITY}"
         return [*lines, *(f"{_absolute(m.folder)}: {curves}, checkpoints" for m in self.models)]
 
@@ -387,10 +398,8 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             f"found no row in the log of '{folder}': the training was stopped before its first "
             "validation, or the log was removed; --resume goes on"
         )
-    row = min(
-        logged.rows,
-        key=lambda row: training.score(_of_row(row, "valid") or _of_row(row, "train")),
-    )
+    rows = [row for row in logged.rows if row.step == training.progress.kept] or logged.rows
+    row = rows[-1]
     trained = Trained(
         str(folder / f"{BEST}.pt"),
         outcome.epochs,

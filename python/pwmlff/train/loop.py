@@ -55,6 +55,7 @@ class Progress:
     max_time: float = 0.0  # that `fraction` is of
     costs: dict[str, float] = field(default_factory=dict)  # seconds of what the end will do
     best: float = float("inf")  # score of the best validation
+    kept: int = 0  # step of the model that is kept as the best
     stale: int = 0  # validations since then
     next_validation: int = 0  # epoch
     validated: float = 0.0  # `stepping` at the last validation; the following is since then
@@ -323,6 +324,8 @@ class Training:
         if not last:
             progress.stale = 0 if better else progress.stale + 1
         progress.best = min(progress.best, score)
+        if better:
+            progress.kept = progress.step
         if self.ranks.rank == 0:
             row = Row.from_errors(
                 train=train,
