@@ -118,7 +118,7 @@ def test_schedule():
         ({"peak": 0.0}, "peak = 0.0, expected a positive"),
         ({"peak": math.nan}, "peak = nan"),
         ({"decay": 1.5}, "decay = 1.5, expected 0 to 1"),
-        ({"warmup": 0.7}, "warmup = 0.7 and decay = 0.5"),
+        ({"warmup": 0.7}, "warmup = 0.7 and decay = 0.6"),
         ({"shape": "step"}, "shape = 'step', expected linear or cosine"),
     ],
 )

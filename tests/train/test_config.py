@@ -12,6 +12,7 @@ from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.config import Config, from_command, reference_page
 from pwmlff.train.kalman import GroupOptions, KalmanOptions
 from pwmlff.train.learners import adam_of, schedule_of
+from pwmlff.train.muon import MOMENTUM, PEAK
 
 tomllib = pytest.importorskip("tomllib")
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -22,9 +23,13 @@ def made(*settings: str) -> Config:
 
 
 def test_defaults_are_those_of_the_optimizers():
-    config = made()
+    config = made("optimizer.name=adam")
     o = config.optimizer
     assert schedule_of(config) == Schedule()
+    assert schedule_of(made()) == Schedule(peak=PEAK)
+    assert adam_of(made()) == AdamOptions(beta1=MOMENTUM, average=o.ema)
+    slow = made("optimizer.learning_rate=1e-4")
+    assert slow.optimizer.final_learning_rate == pytest.approx(Schedule.final * 1e-4)
     assert adam_of(config) == AdamOptions(average=o.ema)
     assert KalmanOptions(o.block, o.p0, o.lambda_, o.nu, o.matpl) == KalmanOptions()
     assert GroupOptions(groups=o.groups) == GroupOptions()
@@ -45,6 +50,7 @@ def test_defaults_and_options():
     # What fits the optimizer.
     for name, expected in {
         "adam": (320, 1.0, 0.999),
+        "muon": (320, 1.0, 0.999),
         "kalman": (320, 1.0, 0.0),
     }.items():
         o = made(f"optimizer.name={name}").optimizer
@@ -115,8 +121,8 @@ def test_what_is_written_is_read_again(tmp_path: Path, settings):
         ("run.max_time=1" + "0" * 400, ["max_time", "finite"]),
         ("optimizer.betas=[0.9, 1.0]", ["betas[1] is 1.0", "below 1"]),
         ("optimizer.learning_rate=0", ["learning_rate is 0.0", "above 0"]),
-        ("optimizer.name=adm", ["'adm'", "one of adam, kalman", "did you mean 'adam'?"]),
-        ("optimizer.warmup=0.7", ["warmup is 0.7 and decay 0.5", "at most 1"]),
+        ("optimizer.name=adm", ["'adm'", "one of muon, adam, kalman", "did you mean 'adam'?"]),
+        ("optimizer.warmup=0.7", ["warmup is 0.7 and decay 0.6", "at most 1"]),
         ("loss.energy=[1]", ["energy has 1 entries, expected 2"]),
         ("model.embedding=[25, 'a']", ["embedding[1] is 'a' (a string)", "an integer"]),
         ("model.embedding=25", ["embedding is 25 (an integer)", "a list of integers"]),
@@ -151,13 +157,16 @@ def test_keys_that_do_not_go_together(tmp_path: Path):
         (("data.valid=v.xyz", "data.valid_fraction=0.2"), "expected one of them"),
         (("loss.energy=0", "loss.force=0", "loss.virial=0"), "no weight above 0"),
         (("model.module=m.py:M", "optimizer.name=kalman"), "trains with adam"),
+        (("model.module=m.py:M", "optimizer.name=muon"), "'muon'.*trains with adam"),
     ):
         with pytest.raises(Failure, match=words):
             made(*settings)
     with pytest.raises(Failure, match="--elements Hf O"):
         from_command(data=["a.xyz"])
     assert from_command(data=["a.xyz"], finetune="a.pt").model.finetune == "a.pt"
-    assert from_command(data=["a.xyz"], module="m.py:M").model.elements == ()
+    of_module = from_command(data=["a.xyz"], module="m.py:M")
+    assert of_module.model.elements == ()
+    assert (of_module.optimizer.name, made().optimizer.name) == ("adam", "muon")
 
 
 def test_bad_files(tmp_path: Path):

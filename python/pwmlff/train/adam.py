@@ -44,7 +44,7 @@ class Schedule:
 
     peak: float = 2e-3
     warmup: float = 0.01  # part of the run
-    decay: float = 0.5  # part of the run, at its end
+    decay: float = 0.6  # part of the run, at its end
     start: float = 0.1  # first rate over the peak
     final: float = 0.005  # last rate over the peak
     shape: str = "linear"
@@ -235,11 +235,21 @@ class Adam:
             rate=rate / (1.0 - o.beta1**self.steps),
             root=1.0 / math.sqrt(1.0 - o.beta2**self.steps),
         )
-        steps.adam(parameters, g, self._m, self._v, constants)
+        self._change(parameters, g, constants, rate)
         parameters[frozen] = kept  # from the decay of the weights
         if self._average is not None:
             self._average.add(parameters)
         return norm
+
+    def _change(
+        self,
+        parameters: np.ndarray,
+        gradient: np.ndarray,
+        constants: steps.AdamConstants,
+        rate: float,
+    ) -> None:
+        """Change the parameters and the moments in place, also what is frozen."""
+        steps.adam(parameters, gradient, self._m, self._v, constants)
 
     def averaged(self, parameters: np.ndarray) -> np.ndarray:
         """Moving average of the parameters [n]; a copy of the present ones before the first step.

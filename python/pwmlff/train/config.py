@@ -28,6 +28,7 @@ from pwmlff.report import Failure
 from pwmlff.train import readers
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, GroupOptions, KalmanOptions
+from pwmlff.train.muon import MOMENTUM, PEAK
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -160,10 +161,10 @@ class Loss:
     components, in (eV/Å)^2; virial, the mean over the 9 components divided by n, in
     (eV/atom)^2. The loss of a batch has, of each, the mean over the frames with that label, by the
     weights of their groups. Weights go from the first number to the second as the rate of learning
-    falls.
+    falls, most of the way where it is below a tenth of the largest.
     """
 
-    energy: Pair = _key((0.02, 1.0), "weight at the start and at the end", least=0.0)
+    energy: Pair = _key((0.02, 40.0), "weight at the start and at the end", least=0.0)
     force: Pair = _key((1.0, 1.0), "likewise", least=0.0)
     virial: Pair = _key((0.02, 0.1), "likewise", least=0.0)
     huber: float = _key(
@@ -177,21 +178,35 @@ class Loss:
 class Optimizer:
     """How the parameters are moved."""
 
-    name: str = _key("adam", "the method", choices=("adam", "kalman"))
+    name: str = _key(
+        "", "the method", choices=("muon", "adam", "kalman"), shown="muon, or adam with `module`"
+    )
     learning_rate: float = _key(
-        Schedule.peak, "adam: after the warm-up", exclusive_least=0.0, most=1.0
+        -1.0,
+        "muon, adam: after the warm-up",
+        exclusive_least=0.0,
+        most=1.0,
+        shown=f"{PEAK:g}, or {Schedule.peak:g} with `adam`",
     )
     final_learning_rate: float = _key(
-        Schedule.peak * Schedule.final, "adam: at the end", least=0.0, most=1.0
+        -1.0,
+        "muon, adam: at the end",
+        least=0.0,
+        most=1.0,
+        shown=f"{Schedule.final:g} times `learning_rate`",
     )
     warmup: float = _key(
-        Schedule.warmup, "adam: share of the run in which the rate rises from a tenth", least=0.0,
+        Schedule.warmup,
+        "muon, adam: share of the run in which the rate rises from a tenth",
+        least=0.0,
         most=1.0,
-    )  # fmt: skip
+    )
     decay: float = _key(
-        Schedule.decay, "adam: share of the run, at its end, in which the rate falls", least=0.0,
+        Schedule.decay,
+        "muon, adam: share of the run, at its end, in which the rate falls",
+        least=0.0,
         most=1.0,
-    )  # fmt: skip
+    )
     ema: float = _key(
         -1.0,
         "decay per step of the average of the parameters that is validated and saved, of the last "
@@ -200,13 +215,17 @@ class Optimizer:
         exclusive_most=1.0,
         shown="0.999, or 0 with `kalman`",
     )
-    clip: float = _key(0.0, "adam: largest norm of the gradient; 0: any", least=0.0)
+    clip: float = _key(0.0, "muon, adam: largest norm of the gradient; 0: any", least=0.0)
     betas: Pair = _key(
-        (AdamOptions.beta1, AdamOptions.beta2), "adam: decay of the moments", least=0.0,
+        (-1.0, -1.0),
+        "muon, adam: decay of the moments",
+        least=0.0,
         exclusive_most=1.0,
-    )  # fmt: skip
+        shown=f"[{MOMENTUM}, {AdamOptions.beta2}], or [{AdamOptions.beta1}, {AdamOptions.beta2}] "
+        "with `adam`",
+    )
     weight_decay: float = _key(
-        AdamOptions.weight_decay, "adam: of the parameters, decoupled", least=0.0
+        AdamOptions.weight_decay, "muon, adam: of the parameters, decoupled", least=0.0
     )
     block: int = _key(
         0,
@@ -604,20 +623,31 @@ def _resolved(config: Config) -> Config:
             f"[optimizer] warmup is {optimizer.warmup:g} and decay {optimizer.decay:g}, expected "
             "shares of the run that add up to at most 1"
         )
+    name = optimizer.name or ("adam" if model.module else "muon")
+    rate, final = optimizer.learning_rate, optimizer.final_learning_rate
+    if rate < 0.0:
+        rate = PEAK if name == "muon" else Schedule.peak
+    betas = optimizer.betas
+    if max(betas) < 0.0:
+        betas = MOMENTUM if name == "muon" else AdamOptions.beta1, AdamOptions.beta2
     optimizer = replace(
         optimizer,
         block=optimizer.block or (MATPL_BLOCK if optimizer.matpl else KalmanOptions.block),
         lambda_=optimizer.lambda_ or (MATPL_LAMBDA0 if optimizer.matpl else KalmanOptions.lambda0),
-        ema=optimizer.ema if optimizer.ema >= 0.0 else 0.999 * (optimizer.name == "adam"),
+        name=name,
+        learning_rate=rate,
+        betas=betas,
+        final_learning_rate=final if final >= 0.0 else Schedule.final * rate,
+        ema=optimizer.ema if optimizer.ema >= 0.0 else 0.999 * (name != "kalman"),
     )
-    if optimizer.name == "kalman" and (loss.huber or data.group_weights):
+    if name == "kalman" and (loss.huber or data.group_weights):
         raise Failure(
             "[optimizer] name is 'kalman', and [loss] huber or [data] group_weights is given: the "
-            "filter weighs by its noises alone; leave them out, or choose adam"
+            "filter weighs by its noises alone; leave them out, or choose muon"
         )
-    if model.module and optimizer.name == "kalman":
+    if model.module and name != "adam":
         raise Failure(
-            "[optimizer] name is 'kalman' and [model] module is given: a module of kind EDGE "
+            f"[optimizer] name is '{name}' and [model] module is given: a module of kind EDGE "
             "trains with adam"
         )
     return replace(config, data=data, model=model, run=run, optimizer=optimizer)

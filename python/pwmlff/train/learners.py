@@ -19,6 +19,7 @@ from pwmlff.train.config import Config
 from pwmlff.train.edge import EdgeTrainee
 from pwmlff.train.frames import Frames
 from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions, Measurement, group_updates
+from pwmlff.train.muon import Muon
 from pwmlff.train.neighbors import Edges
 from pwmlff.train.potential import LossWeights, Potential
 
@@ -259,12 +260,17 @@ class _OfPotential:
 
 
 class ByAdam(_OfPotential):
-    """A Deep Potential moved by Adam."""
+    """A Deep Potential moved by Adam or Muon."""
 
     def __init__(self, potential: Potential, config: Config, ranks: comm.Communicator) -> None:
         super().__init__(potential, config, ranks)
         self.schedule = schedule_of(config)
-        self.adam = Adam(len(self.parameters), adam_of(config), self.free)
+        options = adam_of(config)
+        self.adam = (
+            Muon(potential.core.shapes, options, self.free, ranks, potential.threads)
+            if config.optimizer.name == "muon"
+            else Adam(len(self.parameters), options, self.free)
+        )
 
     def step(self, batch: np.ndarray, done: float) -> float:
         """Move the parameters by a batch."""

@@ -35,6 +35,8 @@ FEW = 8  # frames that splines are evaluated for together, as they keep much of 
 #: RMS of forces, eV/angstrom, by which splines may differ from the nets that they stand for.
 SPLINE_GATE = 0.5e-3
 MOST_NODES = 1024
+#: Power by which weights of the loss follow what the rate of learning has lost.
+LATENESS = 12
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,15 @@ class LossWeights:
     def interpolated(cls, config: Config, rate: float) -> LossWeights:
         """Those of a step whose rate of learning is this share of the largest one.
 
-        They go from the first to the second number of [loss] as the rate falls
-        (Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001).
+        They go from the first number p of [loss] to the second one q as the rate falls to r times
+        the largest, p + (q - p) (1 - r)^LATENESS, with 1 - r in Zhang et al. 2018
+        (doi:10.1103/PhysRevLett.120.143001). While steps are large, energies swing with each of
+        them, and forces are lost to what follows these swings.
         """
 
         def mixed(weights: Pair) -> float:
             start, end = weights
-            return end + (start - end) * rate
+            return start + (end - start) * (1.0 - rate) ** LATENESS
 
         loss = config.loss
         return cls(mixed(loss.energy), mixed(loss.force), mixed(loss.virial), loss.huber)

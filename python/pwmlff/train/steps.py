@@ -1,4 +1,4 @@
-"""What each step of training does with a whole gradient: kernels/optimizer/steps.h.
+"""What each step of training does with a whole gradient: kernels/optimizer/steps.h and muon.h.
 
 Equal numbers give equal bits on all processors, and whatever the number of threads and ranks.
 """
@@ -20,6 +20,12 @@ class AdamConstants(ctypes.Structure):
         (name, ctypes.c_double)
         for name in ("beta1", "beta2", "eps", "shrink", "factor", "rate", "root")
     )
+
+
+class MuonConstants(ctypes.Structure):
+    """Constants of a step of Muon, as the header has them."""
+
+    _fields_ = tuple((name, ctypes.c_double) for name in ("beta", "shrink", "factor", "rate"))
 
 
 @functools.cache
@@ -45,6 +51,28 @@ def adam(
     """Change x, m and v in place; all are contiguous float64 [n]."""
     arrays = (pointer(a) for a in (x, gradient, m, v))
     library().pwmlff_adam_step(ctypes.c_int64(x.size), *arrays, ctypes.byref(constants))
+
+
+def muon(
+    places: np.ndarray,
+    old: np.ndarray,
+    gradient: np.ndarray,
+    m: np.ndarray,
+    x: np.ndarray,
+    constants: MuonConstants,
+) -> None:
+    """Change the matrices in x; all are contiguous float64 [n], places int64 [nmatrices, 3]."""
+    arrays = (pointer(a) for a in (places, old, gradient, m, x))
+    library().pwmlff_muon_step(ctypes.c_int64(len(places)), *arrays, ctypes.byref(constants))
+
+
+def orthogonal(matrix: np.ndarray) -> np.ndarray:
+    """U D V^T of contiguous float64 U S V^T, with numbers of about 1 in D: muon.h."""
+    rows, columns = matrix.shape
+    result = np.empty_like(matrix)
+    arrays = (pointer(matrix), pointer(result))
+    library().pwmlff_orthogonal(ctypes.c_int64(rows), ctypes.c_int64(columns), *arrays)
+    return result
 
 
 def average(path: np.ndarray, x: np.ndarray, decay: float) -> None:

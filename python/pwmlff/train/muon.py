@@ -1,0 +1,105 @@
+"""Muon: a step moves all directions of a matrix of weights alike; Adam moves what is no matrix.
+
+With gradient g, rate r and the moment m as Adam has it (:mod:`pwmlff.train.adam`), a matrix X whose
+two sides are at least 8 changes by (K. Jordan et al. 2024, https://kellerjordan.github.io/posts/muon;
+the factor by which rates are those of Adam is of doi:10.48550/arXiv.2502.16982)
+
+    X <- X (1 - r weight_decay) - 0.2 r sqrt(max(rows, columns)) orthogonal(beta1 m + (1 - beta1) g)
+
+where orthogonal(U S V^T) is nearly U V^T: kernels/optimizer/muon.h.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from pwmlff.train import comm, steps
+from pwmlff.train.adam import Adam, AdamOptions
+
+LEAST = 8  # of both sides of a matrix
+PEAK = 8e-3  # rate of learning after the warm-up
+MOMENTUM = 0.95  # beta1; less of it lets noise drive small sets away from where forces were best
+
+
+def _shared_out(places: Sequence[tuple[int, int, int]], n: int) -> list[np.ndarray]:
+    """Matrices of each of n that share them, as int64 [k, 3]: first parameter, rows, columns."""
+
+    def cost(place: tuple[int, int, int]) -> int:
+        return place[1] * place[2] * min(place[1:])
+
+    shares: list[list[tuple[int, int, int]]] = [[] for _ in range(n)]
+    for place in sorted(places, key=cost, reverse=True):
+        min(shares, key=lambda share: sum(map(cost, share))).append(place)
+    return [np.array(share, dtype=np.int64).reshape(-1, 3) for share in shares]
+
+
+class Muon(Adam):
+    """Muon for arrays of parameters that lie one after another.
+
+    Ranks and threads share the matrices; results are the same to the last bit on any number.
+
+    Args:
+        shapes: of all arrays.
+        options: the constants.
+        free: as for Adam, for all parameters.
+        ranks: of the job.
+        threads: of this rank.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        options: AdamOptions | None = None,
+        free: np.ndarray | None = None,
+        ranks: comm.Communicator | None = None,
+        threads: int = 1,
+    ) -> None:
+        ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+        super().__init__(ends[-1], options, free)
+        places = [
+            (end - math.prod(shape), *shape)
+            for end, shape in zip(ends, shapes, strict=True)
+            if len(shape) == 2 and min(shape) >= LEAST
+        ]
+        self._ranks = ranks or comm.Serial()
+        of_ranks = _shared_out(places, self._ranks.size)
+        parameters = np.arange(self.n)
+        self._written = [
+            np.concatenate([parameters[:0], *(parameters[k : k + r * c] for k, r, c in share)])
+            for share in of_ranks
+        ]
+        self._shares = _shared_out(of_ranks[self._ranks.rank].tolist(), threads)
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def _change(
+        self,
+        parameters: np.ndarray,
+        gradient: np.ndarray,
+        constants: steps.AdamConstants,
+        rate: float,
+    ) -> None:
+        old = parameters.copy()
+        super()._change(parameters, gradient, constants, rate)
+        own = steps.MuonConstants(self.options.beta1, constants.shrink, constants.factor, rate)
+
+        def change(share: np.ndarray) -> None:
+            steps.muon(share, old, gradient, self._m, parameters, own)
+
+        if self._pool is None:
+            change(self._shares[0])
+        else:
+            list(self._pool.map(change, self._shares))
+        if self._ranks.size > 1:
+            self._exchange(parameters)
+
+    def _exchange(self, parameters: np.ndarray) -> None:
+        """Give the matrices of this rank to all others."""
+        mine = parameters[self._written[self._ranks.rank]]
+        row = np.zeros(max(map(len, self._written)))
+        row[: len(mine)] = mine
+        for places, numbers in zip(self._written, self._ranks.allgather_array(row), strict=True):
+            parameters[places] = numbers[: len(places)]
