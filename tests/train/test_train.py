@@ -276,7 +276,8 @@ def test_weights_of_the_loss_follow_the_falling_rate(data: Path, tmp_path: Path)
         weights_of(asked, schedule, done).energy for done in (0, 0.05, 0.1, 0.5, 0.75, 0.96, 1)
     ]
     assert found[:4] == [1.0] * 4
-    assert found[4:] == pytest.approx([1.02, 36.5, 100.0], rel=0.06)
+    # The rate ends at 0.005 of the largest, so the weight is 0.995^12 of the way there.
+    assert found[4:] == pytest.approx([1.0228, 35.27, 94.22], rel=1e-3)
 
 
 def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:
