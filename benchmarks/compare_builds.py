@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pwmlff.log import runs
+from pwmlff.launch.log import runs
 
 INPUT = """units metal
 lattice fcc {constant}

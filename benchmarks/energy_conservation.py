@@ -18,7 +18,7 @@ import ase.io
 import numpy as np
 from ase.data import atomic_numbers
 
-from pwmlff import lmp
+from pwmlff.launch import lmp
 from pwmlff.report import Failure
 
 LINES = 200  # of the log

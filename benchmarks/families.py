@@ -29,10 +29,10 @@ from ase.build import bulk
 from ase.calculators.lammps import Prism
 from ase.data import atomic_masses, chemical_symbols
 
-from pwmlff import lmp, mpirun
-from pwmlff.bench import PaddedDP
+from pwmlff.commands.bench import PaddedDP
+from pwmlff.convert import wrap
+from pwmlff.launch import lmp, mpirun
 from pwmlff.models import DPConfig
-from pwmlff.wrap import wrap
 
 T = TypeVar("T")
 OTHERS = Path(__file__).with_name("other_programs.py")

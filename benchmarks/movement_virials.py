@@ -25,9 +25,9 @@ from ase.calculators.emt import EMT
 from rich.console import Console
 from rich.table import Table
 
-from pwmlff.engine import choose
+from pwmlff.data.frames import Frames
+from pwmlff.evaluation.engine import choose
 from pwmlff.train.evaluate import predict
-from pwmlff.train.frames import Frames
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from labelled_structures import frames_of, movement

@@ -91,7 +91,7 @@ quiet > "$scratch/quiet/out" 2>&1
 import sys
 from pathlib import Path
 
-from pwmlff.lmp import Thermo
+from pwmlff.launch.lmp import Thermo
 
 last = []
 for folder in map(Path, sys.argv[1:]):

@@ -26,10 +26,11 @@ from ase.data import atomic_numbers
 from rich.console import Console
 from rich.table import Table
 
-from pwmlff.bench import PaddedDP
-from pwmlff.engine import Rows, choose
+from pwmlff.commands.bench import PaddedDP
+from pwmlff.data import cache
+from pwmlff.evaluation.engine import Rows, choose
 from pwmlff.models import pad_neighbors
-from pwmlff.train import cache, comm, config, potential
+from pwmlff.train import comm, config, potential
 from pwmlff.train.learners import ByAdam
 
 FRAMES, NODES, PRECISIONS = (1, 8), (64, 128), ("float64", "float32")

@@ -16,7 +16,7 @@ from ase.data import atomic_numbers
 from rich.console import Console
 from rich.table import Table
 
-from pwmlff.train import cache, neighbors, readers, statistics
+from pwmlff.data import cache, neighbors, readers, statistics
 
 RMIN = 0.5
 

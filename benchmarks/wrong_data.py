@@ -31,8 +31,8 @@ from ase.md.verlet import VelocityVerlet
 from rich.console import Console
 from rich.table import Table
 
+from pwmlff.data import check
 from pwmlff.report import Failure
-from pwmlff.train import check
 
 Files = dict[str, list[Atoms]]
 KCAL, KJ = units.kcal / units.mol, units.kJ / units.mol

@@ -52,7 +52,14 @@ BOXES = {
         "gradients of the loss,",
         "kernels/optimizer",
     ),
-    "reference": (690, 300, 200, "pwmlff.reference", "plain float64,", "for pwmlff compare"),
+    "reference": (
+        690,
+        300,
+        200,
+        "pwmlff.evaluation.reference",
+        "plain float64,",
+        "for pwmlff compare",
+    ),
 }
 HEIGHT = 76  # of a box, in pixels
 COLORS = {
@@ -78,10 +85,10 @@ SOURCES = {
     "cpu": ["kernels/dp/cpu"],
     "gpu": ["kernels/dp/gpu", "kernels/neighbors"],
     "script": ["kernels/edge"],
-    "train": ["python/pwmlff/train"],
-    "calculator": ["python/pwmlff/calculator.py", "python/pwmlff/engine.py"],
+    "train": ["python/pwmlff/train", "python/pwmlff/data"],
+    "calculator": ["python/pwmlff/evaluation/calculator.py", "python/pwmlff/evaluation/engine.py"],
     "gradients": ["kernels/training", "kernels/optimizer"],
-    "reference": ["python/pwmlff/reference"],
+    "reference": ["python/pwmlff/evaluation/reference"],
 }
 
 #: From which box to which, as points on their edges, with a text beside the line.

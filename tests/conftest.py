@@ -46,14 +46,14 @@ class Oracle:
     """A DP in the original's padded form, structures, and numbers that are not this project's."""
 
     model: Any  # pwmlff.models.DP
-    frames: list[tuple[Atoms, Any]]  # pwmlff.reference.Result
+    frames: list[tuple[Atoms, Any]]  # pwmlff.evaluation.reference.Result
 
 
 @pytest.fixture(scope="session", params=["tiny", "hfo2"])
 def oracle(request) -> Oracle:
     """Numbers of tests/dp_oracle.py, and those of the original implementation where they are."""
+    from pwmlff.evaluation.reference import Result
     from pwmlff.models import DP
-    from pwmlff.reference import Result
 
     if request.param == "tiny":
         parameters, found = dp_oracle.read()

@@ -25,12 +25,12 @@ requires_genuine = pytest.mark.skipif(
     not GENUINE.is_dir(), reason=f"no {GENUINE}; set {DATA_VARIABLE} to the folder of genuine"
 )
 
-Frames = list[tuple[Atoms, Any]]  # pwmlff.reference.Result
+Frames = list[tuple[Atoms, Any]]  # pwmlff.evaluation.reference.Result
 
 
 def hfo2_frames() -> Frames:
     """Structures with the numbers of the original implementation, float64."""
-    from pwmlff.reference import Result
+    from pwmlff.evaluation.reference import Result
 
     with np.load(DATA / "hfo2_dp" / "reference.npz") as data:
         return [
@@ -44,7 +44,7 @@ def hfo2_frames() -> Frames:
 
 def deepmd_frames() -> Frames:
     """The same of the code in a file of DeePMD-kit."""
-    from pwmlff.reference import Result
+    from pwmlff.evaluation.reference import Result
 
     with np.load(GENUINE / "deepmd_se_e2_a.npz") as data:
         symbols = [str(data["type_map"][kind]) for kind in data["types"]]

@@ -17,7 +17,7 @@ from ase import Atoms
 from ase.calculators.lammps import Prism
 
 from pwmlff import devices
-from pwmlff.lmp import Thermo, program, read_dump, write_data
+from pwmlff.launch.lmp import Thermo, program, read_dump, write_data
 
 PROGRAMS = Path(sys.executable).parent
 COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command

@@ -10,8 +10,8 @@ from ase.build import bulk
 from ase.calculators.lj import LennardJones
 from ase.calculators.singlepoint import SinglePointCalculator
 
-from pwmlff.train.frames import Frames
-from pwmlff.train.labelled import Labelled, gathered
+from pwmlff.data.frames import Frames
+from pwmlff.data.labelled import Labelled, gathered
 
 
 def crystal(scale: float = 1.0, seed: int = 0) -> Atoms:

@@ -102,12 +102,12 @@ PREPOSITIONS = {
     "under", "underneath", "until", "unto", "up", "upon", "via", "with", "within", "without",
 }  # fmt: skip
 #: By file and scope, the names that a user writes: `--beside` of `pwmlff plot`, which Typer names
-#: after the argument, and the same word of `pwmlff.plot` for those who call it from Python.
+#: after the argument, and the same word of `pwmlff.commands.plot` for callers from Python.
 OPTIONS = {
     ("cli.py", "plot", "beside"),
-    ("plot.py", "Options", "beside"),
-    ("plot.py", "plot", "beside"),
-    ("plot.py", "draw", "beside"),
+    ("commands/plot.py", "Options", "beside"),
+    ("commands/plot.py", "plot", "beside"),
+    ("commands/plot.py", "draw", "beside"),
 }
 
 

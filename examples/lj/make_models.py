@@ -27,7 +27,7 @@ from ase import Atoms
 from ase.io import write
 from rich.logging import RichHandler
 
-from pwmlff import lmp
+from pwmlff.launch import lmp
 
 log = logging.getLogger("make_models")
 

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from pwmlff import plot
+from pwmlff.commands import plot
 
 HERE = Path(__file__).resolve().parent
 LJ_CUT = {"pair_style": "pair_style lj/cut 2.5", "pair_coeff": "pair_coeff 1 1 1.0 1.0 2.5"}

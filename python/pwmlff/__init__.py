@@ -4,8 +4,8 @@ Importing this package loads neither torch nor mpi4py: every ``lmp`` process imp
 (see :mod:`pwmlff.plugin`). The parts that need torch are sub-packages:
 
 - :mod:`pwmlff.models`: model kinds in Python, to train, script and save
-- :mod:`pwmlff.reference`: the plain float64 CPU reference that results are compared with
-- :mod:`pwmlff.calculator`: an ase calculator, `from pwmlff import Calculator`
+- :mod:`pwmlff.evaluation.reference`: the plain float64 CPU reference that results are compared with
+- :mod:`pwmlff.evaluation.calculator`: an ase calculator, `from pwmlff import Calculator`
 
 The `pwmlff` command is :mod:`pwmlff.cli`; `pwmlff.__version__` is the release.
 """
@@ -15,7 +15,7 @@ __all__ = ["Calculator", "__version__"]
 
 def __getattr__(name: str) -> object:
     if name == "Calculator":
-        from pwmlff.calculator import Calculator  # noqa: PLC0415  ase and torch, on first use
+        from pwmlff.evaluation.calculator import Calculator  # noqa: PLC0415  ase and torch, on first use
 
         return Calculator
     if name == "__version__":

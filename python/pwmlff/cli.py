@@ -15,7 +15,7 @@ import typer
 import typer.core
 
 from pwmlff import report
-from pwmlff.options import names, numbers, positive_integers, with_elements_joined, words
+from pwmlff.commands.options import names, numbers, positive_integers, with_elements_joined, words
 from pwmlff.report import finish
 
 
@@ -118,7 +118,7 @@ def info(
 
     Example: pwmlff info a.pt b.pt --trust
     """
-    from pwmlff.info import describe_files  # noqa: PLC0415
+    from pwmlff.commands.info import describe_files  # noqa: PLC0415
 
     finish(lambda: describe_files(models, precision, trust), json)
 
@@ -147,7 +147,7 @@ def wrap(
 
     Example: pwmlff wrap graph.pth -o a.pt
     """
-    from pwmlff.wrap import wrap  # noqa: PLC0415
+    from pwmlff.convert import wrap  # noqa: PLC0415
 
     finish(lambda: wrap(model, output, compiled=compile, head=head), json)
 
@@ -192,7 +192,7 @@ def compare(
 
     Example: pwmlff compare model.pt --data structures.extxyz@0:5 --np 1,2,4 --plot parity.png
     """
-    from pwmlff import compare as work  # noqa: PLC0415
+    from pwmlff.commands import compare as work  # noqa: PLC0415
 
     def run() -> work.CompareReport:
         return work.compare(
@@ -284,8 +284,8 @@ def ranks(
 
     Example: pwmlff ranks --plan 2x4 -np 16
     """
-    from pwmlff import ranks as work  # noqa: PLC0415
-    from pwmlff.mpirun import hosts_of  # noqa: PLC0415
+    from pwmlff.launch import ranks as work  # noqa: PLC0415
+    from pwmlff.launch.mpirun import hosts_of  # noqa: PLC0415
 
     def run() -> work.RanksReport:
         return work.check(
@@ -320,7 +320,7 @@ def doctor(
 
     Example: pwmlff doctor -np 4
     """
-    from pwmlff import doctor as work  # noqa: PLC0415
+    from pwmlff.commands import doctor as work  # noqa: PLC0415
 
     finish(lambda: work.examine(work.Machine(lmp, mpirun, np, plugin)), json)
 
@@ -379,8 +379,8 @@ def run(
 
     Example: pwmlff run -np 8 --hostfile hosts --bind core --retries 3 -in in.x
     """
-    from pwmlff import run as work  # noqa: PLC0415
-    from pwmlff.mpirun import hosts_of  # noqa: PLC0415
+    from pwmlff import launch as work  # noqa: PLC0415
+    from pwmlff.launch.mpirun import hosts_of  # noqa: PLC0415
 
     def start() -> work.RunReport:
         return work.run(
@@ -432,7 +432,7 @@ def build(
 
     Example: pwmlff build --lammps ~/lammps --mpi /usr/bin/mpicxx -o ~/pwmlff-plugin
     """
-    from pwmlff import build as work  # noqa: PLC0415
+    from pwmlff.commands import build as work  # noqa: PLC0415
 
     options = work.Options(lammps, mpi, cuda, arch, sizes, output, jobs, configure_only)
     finish(lambda: work.build(options), json)
@@ -460,7 +460,7 @@ def plot(
 
     Example: pwmlff plot log.lammps model_devi.out -o run.png
     """
-    from pwmlff import plot as work  # noqa: PLC0415
+    from pwmlff.commands import plot as work  # noqa: PLC0415
 
     finish(lambda: work.plot(work.Options(log, deviation, beside or (), output, time, run)), json)
 
@@ -489,7 +489,7 @@ def bench(
 
     Example: pwmlff bench --atoms 768,6144 --engine fused --precision double,mixed --np 1,2
     """
-    from pwmlff import bench as work  # noqa: PLC0415
+    from pwmlff.commands import bench as work  # noqa: PLC0415
 
     def run() -> work.BenchReport:
         return work.bench(
@@ -632,7 +632,7 @@ def data_check(
 
     Example: pwmlff data check train.extxyz MOVEMENT --elements 'Hf O' --plot data.png
     """
-    from pwmlff.train import check as work  # noqa: PLC0415
+    from pwmlff.data import check as work  # noqa: PLC0415
 
     chosen = elements.replace(",", " ").split()
     options = work.Options(files, chosen, format, cutoff, closest, plot, energy)
@@ -654,6 +654,6 @@ def data_cache(
 
     Example: pwmlff data cache --clear
     """
-    from pwmlff.train import cache as work  # noqa: PLC0415
+    from pwmlff.data import cache as work  # noqa: PLC0415
 
     finish(lambda: work.survey(work.Options(folder, clear)), json)

@@ -23,7 +23,7 @@ import torch
 import torch_sim as ts
 from torch_sim.models.interface import ModelInterface
 
-from pwmlff.engine import Engine, NativeModel, choose
+from pwmlff.evaluation.engine import Engine, NativeModel, choose
 
 
 class TorchSimModel(ModelInterface):

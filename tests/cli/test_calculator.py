@@ -28,7 +28,7 @@ from ase.stress import full_3x3_to_voigt_6_stress
 from edge_models import MessagePassing
 from harness import ON_DEVICE, TIMEOUT
 from pwmlff import Calculator
-from pwmlff.reference import evaluate
+from pwmlff.evaluation.reference import evaluate
 from pwmlff.report import Failure
 from systems import SYSTEMS, TOTAL, crystal, edited, other_activation
 

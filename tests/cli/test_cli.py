@@ -16,9 +16,9 @@ import typer.main
 from ase.io import write
 
 from harness import COMMAND, PROGRAMS, TIMEOUT
-from pwmlff import interpreter
-from pwmlff.build import new_enough_cmake
 from pwmlff.cli import app
+from pwmlff.commands.build import new_enough_cmake
+from pwmlff.launch import interpreter
 from pwmlff.report import finish
 from systems import SYSTEMS
 
@@ -179,7 +179,7 @@ def test_environment_is_left_alone(tmp_path: Path):
     (tmp_path / "log.lammps").write_text("Step Temp\n 0 1.5\nLoop time of 1 on 1 procs\n")
     code = (
         "import os; before = dict(os.environ)\n"
-        "from pwmlff.lmp import Path, Thermo, program\n"
+        "from pwmlff.launch.lmp import Path, Thermo, program\n"
         "assert Thermo(Path('log.lammps')).columns() == {'Step': [0], 'Temp': [1.5]}\n"
         "program()\nassert dict(os.environ) == before"
     )

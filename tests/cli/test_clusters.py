@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from pwmlff.cli import app
-from pwmlff.mpirun import Host, read_hostfile
+from pwmlff.launch.mpirun import Host, read_hostfile
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "clusters"

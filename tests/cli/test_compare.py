@@ -16,9 +16,10 @@ from ase.io import write
 
 from cpp import ROOT
 from edge_models import MessagePassing
-from pwmlff import lmp, plugin
-from pwmlff.compare import short_names
-from pwmlff.reference import evaluate
+from pwmlff import plugin
+from pwmlff.commands.compare import short_names
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch import lmp
 from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from harness import PROGRAMS
-from pwmlff import devices, lmp, plugin
-from pwmlff.doctor import CHECKS, Machine, family_of
+from pwmlff import devices, plugin
+from pwmlff.commands.doctor import CHECKS, Machine, family_of
+from pwmlff.launch import lmp
 
 GPU = devices.GPU(0, "Test", "0000:18:00.0", "GPU-0", (9, 0), 80 * 2**30, True)
 THERE = devices.Inventory((GPU,), (13, 1), (13, 0), (8, 0), "")
@@ -283,7 +284,7 @@ def test_driver(doctor, gpus, tmp_path: Path, monkeypatch):
     card = tmp_path / "nvidia" / "gpus" / "0000:01:00.0" / "information"
     card.parent.mkdir(parents=True)
     card.write_text("Model: \t\t NVIDIA H100\nIRQ: 1\n")
-    monkeypatch.setattr("pwmlff.doctor.DRIVER", tmp_path / "nvidia")
+    monkeypatch.setattr("pwmlff.commands.doctor.DRIVER", tmp_path / "nvidia")
     broken(
         doctor(), "driver", "warning", "there is a GPU (NVIDIA H100)", "no GPU kernels", "--cuda on"
     )

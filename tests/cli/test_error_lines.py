@@ -21,8 +21,10 @@ from ase.io import write
 from genuine import GENUINE
 from harness import COMMAND, PROGRAMS, TIMEOUT, thorough
 from labelled_structures import labelled
-from pwmlff import cli, devices, info, interpreter, plugin
+from pwmlff import cli, devices, plugin
 from pwmlff.cli import app
+from pwmlff.commands import info
+from pwmlff.launch import interpreter
 from pwmlff.report import Failure
 from systems import SYSTEMS
 

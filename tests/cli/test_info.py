@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from edge_models import Adjacent, LennardJones, MessagePassing
 from labelled_structures import frames_of
-from pwmlff import model_file
-from pwmlff.engine import choose
+from pwmlff.evaluation import model_file
+from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
 from pwmlff.train.card import make
 from pwmlff.train.config import from_command

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from harness import TIMEOUT
-from pwmlff import lmp
-from pwmlff.log import Log, runs
-from pwmlff.progress import Progress
+from pwmlff.launch import lmp
+from pwmlff.launch.log import Log, runs
+from pwmlff.launch.progress import Progress
 
 MELT = """
 units lj

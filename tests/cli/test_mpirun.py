@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pwmlff.mpirun import Host, Mpirun, Wish, outputs
-from pwmlff.run.causes import lammps_errors, written
+from pwmlff.launch.causes import lammps_errors, written
+from pwmlff.launch.mpirun import Host, Mpirun, Wish, outputs
 
 LAYOUTS = {
     "MPICH, Open MPI 4": ("rank.{:02}/stdout", "rank.{:02}/stderr"),

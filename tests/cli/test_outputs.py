@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pwmlff.run.outputs import cut_back
+from pwmlff.launch.outputs import cut_back
 
 BOX = "ITEM: BOX BOUNDS pp pp pp\n" + 3 * "0.0000000000000000e+00 5.0000000000000000e+00\n"
 ATOMS = f"ITEM: NUMBER OF ATOMS\n2\n{BOX}ITEM: ATOMS id x\n1 10\n2 0.5\n"

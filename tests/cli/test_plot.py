@@ -9,8 +9,8 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from pwmlff import picture
-from pwmlff.log import TIMESTEPS, Log, read_deviation
-from pwmlff.plot import COLORS, DEVIATIONS, PANELS, UNITS, draw
+from pwmlff.commands.plot import COLORS, DEVIATIONS, PANELS, UNITS, draw
+from pwmlff.launch.log import TIMESTEPS, Log, read_deviation
 
 HEADER = "   Step          Temp          E_pair         TotEng         Press     "
 LOG = f"""LAMMPS (22 Jul 2025 - Update 4)

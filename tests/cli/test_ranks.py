@@ -14,9 +14,10 @@ from types import ModuleType
 import pytest
 
 from harness import COMMAND, PROGRAMS, TIMEOUT
-from pwmlff import devices, mpirun, ranks
+from pwmlff import devices
 from pwmlff.devices import GPU
-from pwmlff.ranks import Rank, plan, warnings_of
+from pwmlff.launch import mpirun, ranks
+from pwmlff.launch.ranks import Rank, plan, warnings_of
 from pwmlff.report import Failure
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pwmlff.run import inputs
-from pwmlff.run.restarts import MAGIC, newest_restart, step_of
+from pwmlff.launch import inputs
+from pwmlff.launch.restarts import MAGIC, newest_restart, step_of
 
 
 def newest(patterns: list[str], began: float) -> str | None:

@@ -17,13 +17,13 @@ import psutil
 import pytest
 
 from harness import COMMAND, TIMEOUT, thorough
-from pwmlff import lmp, plugin
-from pwmlff.log import runs
-from pwmlff.progress import Progress
-from pwmlff.run import watcher
-from pwmlff.run.causes import begins_input, explain, lammps_errors, of_input
-from pwmlff.run.record import Attempt, Record, clean
-from pwmlff.run.supervisor import end_of_time, seconds_of
+from pwmlff import plugin
+from pwmlff.launch import lmp, watcher
+from pwmlff.launch.causes import begins_input, explain, lammps_errors, of_input
+from pwmlff.launch.log import runs
+from pwmlff.launch.progress import Progress
+from pwmlff.launch.run_state import Attempt, Record, clean
+from pwmlff.launch.supervisor import end_of_time, seconds_of
 
 # The state that another start goes on from is in the restart file; the rest is said again.
 MELT = """

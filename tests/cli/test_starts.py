@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from pwmlff.lmp import Program
-from pwmlff.mpirun import Mpirun
+from pwmlff.launch import inputs, supervisor
+from pwmlff.launch.lmp import Program
+from pwmlff.launch.mpirun import Mpirun
+from pwmlff.launch.restarts import MAGIC
+from pwmlff.launch.run_state import Attempt, Lock
+from pwmlff.launch.script import UNKNOWN
+from pwmlff.launch.supervisor import Options, RunReport
+from pwmlff.launch.watcher import Watcher
 from pwmlff.report import Failure
-from pwmlff.run import inputs, supervisor
-from pwmlff.run.record import Attempt, Lock
-from pwmlff.run.restarts import MAGIC
-from pwmlff.run.supervisor import Options, RunReport
-from pwmlff.run.watcher import Watcher
-from pwmlff.script import UNKNOWN
 
 INPUT = """
 if "$(is_defined(variable,restart))" then "read_restart ${restart}" else "read_restart equil.data"

@@ -14,10 +14,10 @@ from torch import nn
 import dp_oracle
 import foreign_models
 from foreign_models import save
-from pwmlff.engine import choose
+from pwmlff.convert import command, wrap
+from pwmlff.evaluation.engine import choose
+from pwmlff.evaluation.trial import random_cluster
 from pwmlff.report import Failure
-from pwmlff.trial import random_cluster
-from pwmlff.wrap import command, wrap
 
 #: What releases have added, or may leave out; without it a model has none of what it switches on.
 ADDED = (

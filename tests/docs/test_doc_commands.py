@@ -33,7 +33,7 @@ from typer.testing import CliRunner
 from harness import PROGRAMS
 from labelled_structures import movement
 from pwmlff.cli import app
-from pwmlff.lmp import write_data
+from pwmlff.launch.lmp import write_data
 from pwmlff.train.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -29,7 +29,9 @@ def test_site(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-5000:]
-    assert (tmp_path / "site" / "python.html").read_text().count("pwmlff.reference.evaluate") > 0
+    assert (tmp_path / "site" / "python.html").read_text().count(
+        "pwmlff.evaluation.reference.evaluate"
+    ) > 0
 
 
 def test_every_page_is_on_the_site():

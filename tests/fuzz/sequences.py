@@ -26,7 +26,7 @@ from ase.io.lammpsdata import write_lammps_data
 
 from edge_models import MessagePassing
 from harness import Lammps
-from pwmlff.reference import evaluate
+from pwmlff.evaluation.reference import evaluate
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]

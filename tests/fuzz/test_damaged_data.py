@@ -17,9 +17,9 @@ from ase import Atoms
 from ase.io import write
 
 from labelled_structures import movement, trajectory
+from pwmlff.data import readers
+from pwmlff.data.frames import Frames
 from pwmlff.report import Failure
-from pwmlff.train import readers
-from pwmlff.train.frames import Frames
 
 #: How many, and of which series: PWMLFF_MUTANTS=10000 PWMLFF_SEED=1 pytest tests/fuzz
 COUNT = int(os.environ.get("PWMLFF_MUTANTS", "60"))
@@ -31,7 +31,7 @@ import json, random, sys, warnings
 from collections import Counter
 from pathlib import Path
 from pwmlff.report import Failure
-from pwmlff.train.check import Options, check
+from pwmlff.data.check import Options, check
 
 warnings.simplefilter("ignore")
 folder, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

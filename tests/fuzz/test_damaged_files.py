@@ -32,11 +32,11 @@ from dataclasses import replace
 from pathlib import Path
 import numpy as np, torch
 from mutants import mutants
-from pwmlff import model_file
-from pwmlff.engine import choose
-from pwmlff.reference import evaluate
+from pwmlff.evaluation import model_file
+from pwmlff.evaluation.engine import choose
+from pwmlff.evaluation.reference import evaluate
 from pwmlff.report import Failure
-from pwmlff.trial import random_cluster
+from pwmlff.evaluation.trial import random_cluster
 
 torch.set_num_threads(1)
 path, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -88,10 +88,10 @@ import sys
 from pathlib import Path
 import numpy as np, torch
 from mutants import mutants
-from pwmlff.engine import choose
+from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
-from pwmlff.trial import random_cluster
-from pwmlff.wrap import wrap
+from pwmlff.evaluation.trial import random_cluster
+from pwmlff.convert import wrap
 
 torch.set_num_threads(1)
 path, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -12,7 +12,7 @@ import pytest
 import sequences
 
 from harness import ENGINES, PROGRAMS
-from pwmlff.lmp import program
+from pwmlff.launch.lmp import program
 
 #: How many, and from which number on: PWMLFF_SEQUENCES=10000 PWMLFF_SEED=1000 pytest tests/fuzz
 COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "50"))

@@ -16,7 +16,7 @@ import torch
 
 from cpp import compile_and_run
 from foreign_models import pickled_mace
-from pwmlff import archive
+from pwmlff.evaluation import archive
 from systems import SYSTEMS
 
 SYSTEM = SYSTEMS["one element, orthorhombic"]

@@ -154,7 +154,7 @@ class OldExport(torch.nn.Module):
 def test_file_of_a_gpu_node_runs_in_lmp(tmp_path):
     """lmp against the analytic pair energy, by LAMMPS's own pair style for it."""
     from harness import ENGINES, Lammps
-    from pwmlff.lmp import DUMP, MEASURE, forces
+    from pwmlff.launch.lmp import DUMP, MEASURE, forces
     from systems import crystal
 
     lammps = Lammps(tmp_path, ENGINES["automatic"])

@@ -19,9 +19,9 @@ from ase import Atoms
 import pwmlff.kernels
 from harness import thorough
 from pwmlff import devices
-from pwmlff.engine import Rows
+from pwmlff.evaluation.engine import Rows
+from pwmlff.evaluation.reference import evaluate
 from pwmlff.models import DP, DPConfig
-from pwmlff.reference import evaluate
 from systems import SYSTEMS
 
 PRECISIONS = ("exact", "double", "mixed")

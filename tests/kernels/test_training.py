@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from labelled_structures import frames_of
+from pwmlff.data import neighbors
+from pwmlff.data.frames import Frames
+from pwmlff.data.neighbors import Edges
 from pwmlff.models import DP, pad_neighbors
-from pwmlff.train import neighbors
-from pwmlff.train.frames import Frames
 from pwmlff.train.gradient import DPGradient, spline_coefficients
-from pwmlff.train.neighbors import Edges
 from systems import System
 
 SYSTEM = System(

@@ -10,7 +10,7 @@ import torch
 
 from edge_models import LennardJones, MessagePassing
 from harness import ENGINES, Lammps, Run, thorough
-from pwmlff.lmp import DUMP, MEASURE, forces, read_dump
+from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_dump
 
 OURS, THEIRS = "pwmlff model.pt", "lj/cut 2.5"
 LENGTH = 4  # atoms of a chain

@@ -13,8 +13,8 @@ from ase import Atoms
 
 from edge_models import MessagePassing
 from harness import Lammps, thorough
-from pwmlff.lmp import DUMP, MEASURE, PRESSURE_VOLUME, forces
-from pwmlff.reference import evaluate
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE, PRESSURE_VOLUME, forces
 from systems import SYSTEMS, crystal
 
 KCAL_PER_EV = 23.060549

@@ -13,8 +13,8 @@ import pytest
 from ase import Atoms
 
 from harness import Lammps, Run, thorough
-from pwmlff.lmp import DUMP, MEASURE, forces
-from pwmlff.reference import evaluate
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal, other_activation
 
 ROOT = Path(__file__).resolve().parents[2]

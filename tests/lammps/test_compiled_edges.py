@@ -15,12 +15,12 @@ from torch._inductor import config
 
 from edge_models import MessagePassing
 from harness import Lammps
-from pwmlff.engine import choose
-from pwmlff.lmp import DUMP, MEASURE
+from pwmlff.convert import wrap
+from pwmlff.evaluation.engine import choose
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE
 from pwmlff.models.saving import without_source_paths
-from pwmlff.reference import evaluate
 from pwmlff.report import Failure
-from pwmlff.wrap import wrap
 from systems import SYSTEMS
 
 STYLE = "pair_style pwmlff model.pt\npair_coeff * * O Hf\n"

@@ -10,7 +10,7 @@ import torch
 
 from harness import Lammps
 from pwmlff import devices
-from pwmlff.lmp import DUMP, MEASURE, forces
+from pwmlff.launch.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]

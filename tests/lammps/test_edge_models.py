@@ -15,8 +15,8 @@ from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read,
 from edge_models import Adjacent, Angles, LennardJones, Masked, MessagePassing, Wide
 from harness import ENGINES, Lammps, thorough
 from pwmlff import devices
-from pwmlff.lmp import DUMP, MEASURE, forces
-from pwmlff.reference import evaluate
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from harness import Lammps
-from pwmlff.lmp import DUMP, MEASURE, forces
-from pwmlff.reference import evaluate
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, TOTAL, crystal, edited, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]

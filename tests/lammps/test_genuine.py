@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from genuine import ORIGINALS, Original, requires_genuine
 from harness import ENGINES, Lammps, thorough
-from pwmlff.calculator import Calculator
 from pwmlff.cli import app
-from pwmlff.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
-from pwmlff.reference import Result, evaluate
+from pwmlff.evaluation.calculator import Calculator
+from pwmlff.evaluation.reference import Result, evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
 from systems import SYSTEMS
 
 pytestmark = requires_genuine

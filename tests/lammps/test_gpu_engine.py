@@ -11,7 +11,7 @@ import torch
 
 from edge_models import MessagePassing
 from harness import ENGINES, ON_DEVICE, PROGRAMS, Lammps, Run
-from pwmlff.lmp import DUMP, MEASURE, forces
+from pwmlff.launch.lmp import DUMP, MEASURE, forces
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]

@@ -10,8 +10,8 @@ from ase import Atoms
 from ase.calculators.lammps import Prism
 
 from harness import ENGINES, Lammps, Run, thorough
-from pwmlff.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
-from pwmlff.reference import Result, evaluate
+from pwmlff.evaluation.reference import Result, evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
 from systems import SYSTEMS, crystal
 
 

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from harness import PROGRAMS, TIMEOUT, Lammps
-from pwmlff import lmp, plugin
+from pwmlff import plugin
+from pwmlff.launch import lmp
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]

@@ -9,9 +9,9 @@ import pytest
 from ase import Atoms
 
 import dp_oracle
-from pwmlff.engine import choose
+from pwmlff.evaluation.engine import choose
+from pwmlff.evaluation.reference import evaluate
 from pwmlff.models import DP
-from pwmlff.reference import evaluate
 from systems import SYSTEMS, with_layers
 
 MEMBERS = (1, 2, 3, 4, 9, 11)  # seeds

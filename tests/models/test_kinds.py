@@ -11,8 +11,8 @@ from ase.build import bulk
 from ase.calculators.lj import LennardJones
 
 from cpp import compiled
-from pwmlff import engine, model_file
-from pwmlff.calculator import Calculator
+from pwmlff.evaluation import engine, model_file
+from pwmlff.evaluation.calculator import Calculator
 from pwmlff.report import Failure
 
 CUTOFF, EPSILON, SIGMA = 6.0, 0.0104, 3.4

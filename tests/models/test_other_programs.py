@@ -15,9 +15,9 @@ import pytest
 
 import families
 from families import COMPILED
-from pwmlff.lmp import virial_to_lammps
+from pwmlff.convert import wrap
+from pwmlff.launch.lmp import virial_to_lammps
 from pwmlff.report import Failure
-from pwmlff.wrap import wrap
 
 PYTHONS = dict(
     word.split("=", 1) for word in os.environ.get("PWMLFF_TEST_PYTHONS", "").split(",") if word

@@ -11,8 +11,8 @@ import torch
 from ase.neighborlist import neighbor_list
 
 import dp_oracle
+from pwmlff.evaluation.reference import evaluate
 from pwmlff.models import DP, DPConfig, pad_neighbors
-from pwmlff.reference import evaluate
 from systems import with_layers
 
 STEP = 1e-4

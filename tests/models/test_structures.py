@@ -9,8 +9,8 @@ import pytest
 from ase import Atoms
 from ase.neighborlist import neighbor_list as of_ase
 
-from pwmlff.engine import _distinct
-from pwmlff.structures import neighbor_list
+from pwmlff.evaluation.engine import _distinct
+from pwmlff.evaluation.structures import neighbor_list
 
 
 def in_order(atoms: Atoms, cutoff: float, species: np.ndarray) -> list[np.ndarray]:

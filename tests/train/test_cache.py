@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from labelled_structures import trajectory
 from pwmlff.cli import app
+from pwmlff.data import cache, readers
 from pwmlff.report import Failure
-from pwmlff.train import cache, readers
 
 OPTIONS = {"elements": (18, 10), "cutoff": 4.0}
 

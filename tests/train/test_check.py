@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import wrong_data
 from labelled_structures import crystal, labelled, trajectory
 from pwmlff.cli import app
-from pwmlff.train import check
+from pwmlff.data import check
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pwmlff import interpreter
+from pwmlff.launch import interpreter
 from pwmlff.report import Failure
 from pwmlff.train import checkpoint
 from pwmlff.train.checkpoint import DamagedError, latest, load, save

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness import PROGRAMS
-from pwmlff import interpreter
+from pwmlff.launch import interpreter
 from pwmlff.report import Failure
 from pwmlff.train import comm as communication
 from pwmlff.train.comm import Serial, SharedFailure
@@ -174,7 +174,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from pwmlff import interpreter
+from pwmlff.launch import interpreter
 from pwmlff.report import Failure
 from pwmlff.train import comm as c
 

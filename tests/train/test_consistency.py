@@ -13,8 +13,8 @@ from ase.calculators.emt import EMT
 from ase.io import write
 
 from labelled_structures import crystal, frames_of, labelled, trajectory
-from pwmlff.train import consistency, readers, virials
-from pwmlff.train.labelled import Labelled, gathered
+from pwmlff.data import consistency, readers, virials
+from pwmlff.data.labelled import Labelled, gathered
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,14 @@ from ase import Atoms
 from edge_models import LennardJones, MessagePassing
 from harness import TIMEOUT
 from labelled_structures import frames_of
-from pwmlff import reference
-from pwmlff.engine import choose
+from pwmlff.data import neighbors
+from pwmlff.data.frames import Frames
+from pwmlff.evaluation import reference
+from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
-from pwmlff.train import errors, neighbors
+from pwmlff.train import errors
 from pwmlff.train.adam import AdamOptions
 from pwmlff.train.edge import EdgeTrainee, load_module
-from pwmlff.train.frames import Frames
 from systems import SYSTEMS
 
 ELEMENTS, CUTOFF = [8, 72], 3.0

@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from edge_models import LennardJones, MessagePassing, SinglePrecision
 from labelled_structures import frames_of
-from pwmlff import reference
 from pwmlff.cli import app
+from pwmlff.data.frames import Frames
+from pwmlff.evaluation import reference
 from pwmlff.report import Failure
 from pwmlff.train import charts, evaluate
 from pwmlff.train.errors import MAGNITUDES, compute, worst_atoms, worst_frames
-from pwmlff.train.frames import Frames
 from systems import SYSTEMS
 
 BINARY = SYSTEMS["two elements, triclinic"]

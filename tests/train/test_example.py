@@ -15,8 +15,8 @@ from ase.io import read
 from typer.testing import CliRunner
 
 from harness import ENGINES, PROGRAMS, Lammps
-from pwmlff import lmp
 from pwmlff.cli import app
+from pwmlff.launch import lmp
 from pwmlff.report import Failure
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pwmlff import plugin
+from pwmlff.data.frames import Frames
 from pwmlff.train import kalman, steps
 from pwmlff.train.comm import SharedFailure
-from pwmlff.train.frames import Frames
 from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions
 from thread_ranks import Thread, on_ranks
 

@@ -10,11 +10,12 @@ from ase.io import write
 from test_train import ELEMENTS, SMALL
 
 from labelled_structures import labelled, trajectory
-from pwmlff.train import cache, comm, config, last_layer, potential
-from pwmlff.train.frames import Frames
+from pwmlff.data import cache
+from pwmlff.data.frames import Frames
+from pwmlff.data.neighbors import Edges
+from pwmlff.train import comm, config, last_layer, potential
 from pwmlff.train.last_layer import Equations, solve
 from pwmlff.train.learners import ByAdam
-from pwmlff.train.neighbors import Edges
 from thread_ranks import on_ranks
 
 SETTINGS = (*SMALL, "run.epochs=1")

@@ -9,8 +9,8 @@ from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
 
 from labelled_structures import movement, trajectory
+from pwmlff.data import consistency, readers
 from pwmlff.report import Failure
-from pwmlff.train import consistency, readers
 
 
 @pytest.fixture(scope="module")

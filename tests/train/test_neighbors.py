@@ -8,8 +8,8 @@ from ase import Atoms
 from ase.neighborlist import neighbor_list
 
 from labelled_structures import frames_of, random_structures
+from pwmlff.data import neighbors
 from pwmlff.report import Failure
-from pwmlff.train import neighbors
 
 ELEMENTS = (72, 8, 1)
 

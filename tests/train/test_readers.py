@@ -13,8 +13,8 @@ from ase.io import read as ase_read
 from ase.io import write
 
 from labelled_structures import crystal, frames_of, labelled, trajectory
+from pwmlff.data import readers
 from pwmlff.report import Failure
-from pwmlff.train import readers
 
 #: What the readers of ase and dpdata look at, with a smearing of 0.125 eV per atom.
 VASPRUN = """<?xml version="1.0" encoding="ISO-8859-1"?>

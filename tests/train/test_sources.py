@@ -14,8 +14,9 @@ from ase.io import write
 from typer.testing import CliRunner
 
 from pwmlff.cli import app
-from pwmlff.train import command, neighbors, readers, sources
-from pwmlff.train.frames import Frames
+from pwmlff.data import neighbors, readers, sources
+from pwmlff.data.frames import Frames
+from pwmlff.train import command
 from wrong_data import raised, rattled
 
 COPPER = bulk("Cu", "fcc", a=3.61, cubic=True).repeat((2, 2, 1))

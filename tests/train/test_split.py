@@ -7,8 +7,8 @@ import pytest
 from ase import Atoms
 
 from labelled_structures import crystal, frames_of, trajectory
-from pwmlff.train import duplicates, neighbors, split
-from pwmlff.train.frames import Frames
+from pwmlff.data import duplicates, neighbors, split
+from pwmlff.data.frames import Frames
 
 
 def chosen(frames: Frames, fraction: float = 0.1, seed: int = 1) -> np.ndarray:

@@ -9,8 +9,8 @@ import pytest
 from ase.neighborlist import neighbor_list
 
 from labelled_structures import frames_of, random_structures
+from pwmlff.data import neighbors, readers, statistics
 from pwmlff.report import Failure
-from pwmlff.train import neighbors, readers, statistics
 
 ELEMENTS = (72, 8, 1)
 RMIN, RMAX = 1.0, 4.0

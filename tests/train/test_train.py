@@ -24,11 +24,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from labelled_structures import labelled, movement, trajectory
-from pwmlff import reference
 from pwmlff.cli import app
-from pwmlff.engine import choose
+from pwmlff.data import cache, readers
+from pwmlff.evaluation import reference
+from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
-from pwmlff.train import cache, comm, command, config, loop, potential, readers, record
+from pwmlff.train import comm, command, config, loop, potential, record
 from pwmlff.train.learners import ByAdam, ByKalman, schedule_of, weights_of
 from systems import SYSTEMS
 from thread_ranks import on_ranks

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pwmlff.model_file import to_its_dtype
+from pwmlff.evaluation.model_file import to_its_dtype
 from pwmlff.models.unscripted import CannotRun, Unscripted
 from pwmlff.report import last_line
 

@@ -10,7 +10,7 @@ import torch
 from ase import Atoms
 from torch import Tensor
 
-from pwmlff.structures import neighbor_list
+from pwmlff.evaluation.structures import neighbor_list
 
 
 class DPInputs(NamedTuple):
@@ -46,7 +46,7 @@ def pad_neighbors(
     Raises:
         ValueError: an atom is of no element of the model, or has more neighbors of one type
             inside the cutoff than the model has slots for, or neighbors cannot be found
-            (:func:`pwmlff.structures.require_usable`).
+            (:func:`pwmlff.evaluation.structures.require_usable`).
     """
     elements = np.asarray(atom_type, dtype=np.int64)
     nlocal, ntypes = len(atoms), len(elements)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pwmlff.archive import CARD
+from pwmlff.evaluation.archive import CARD
 from pwmlff.files import write_whole
 from pwmlff.report import plain
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from ase.data import chemical_symbols
 
+from pwmlff.data.frames import Frames
 from pwmlff.models.saving import origin
 from pwmlff.train.config import Config
 from pwmlff.train.errors import QUANTITIES, UNITS, Errors
-from pwmlff.train.frames import Frames
 
 
 def make(

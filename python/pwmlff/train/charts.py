@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pwmlff.data.frames import Frames
 from pwmlff.train.errors import QUANTITIES, UNITS, Errors, Measure
-from pwmlff.train.frames import Frames
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

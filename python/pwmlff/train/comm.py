@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from pwmlff import plugin, ranks, report
+from pwmlff import plugin, report
+from pwmlff.launch import ranks
 from pwmlff.report import Failure
 from pwmlff.train import steps
 

@@ -26,27 +26,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import files, interpreter, picture
+from pwmlff import files, picture
+from pwmlff.data import cache, duplicates, offsets, readers, sources, split
+from pwmlff.data.frames import Frames, named
+from pwmlff.data.neighbors import allowed_threads, available
+from pwmlff.data.offsets import Offsets
+from pwmlff.launch import interpreter
 from pwmlff.report import CONTINUE, INTERRUPTED, Failure, console, typed
-from pwmlff.train import (
-    cache,
-    card,
-    charts,
-    comm,
-    duplicates,
-    errors,
-    kalman,
-    loop,
-    offsets,
-    potential,
-    readers,
-    record,
-    sources,
-    split,
-)
+from pwmlff.train import card, charts, comm, errors, kalman, loop, potential, record
 from pwmlff.train.config import Config, MissingElements, from_command
 from pwmlff.train.edge import EdgeTrainee, load_module
-from pwmlff.train.frames import Frames, named
 from pwmlff.train.learners import (
     ByAdam,
     ByKalman,
@@ -57,8 +46,6 @@ from pwmlff.train.learners import (
     frame_weights,
 )
 from pwmlff.train.loop import BEST, LAST, Dataset, Training
-from pwmlff.train.neighbors import allowed_threads, available
-from pwmlff.train.offsets import Offsets
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ase.data import atomic_numbers
 
+from pwmlff.data import readers
 from pwmlff.report import Failure
-from pwmlff.train import readers
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, GroupOptions, KalmanOptions
 from pwmlff.train.muon import MOMENTUM, PEAK

@@ -32,13 +32,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pwmlff import model_file, trial
+from pwmlff.data import statistics
+from pwmlff.data.frames import Frames, rows_of
+from pwmlff.data.neighbors import Edges
+from pwmlff.evaluation import model_file, trial
 from pwmlff.models import save_model
 from pwmlff.report import Failure
-from pwmlff.train import comm, statistics
+from pwmlff.train import comm
 from pwmlff.train.adam import AdamOptions, averaging
-from pwmlff.train.frames import Frames, rows_of
-from pwmlff.train.neighbors import Edges
 
 _Module = TypeVar("_Module", bound=nn.Module)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from ase.data import chemical_symbols
 
-from pwmlff.train.frames import Frames
+from pwmlff.data.frames import Frames
 
 QUANTITIES = ("energy", "force", "virial")
 

@@ -21,10 +21,14 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff import model_file, picture
-from pwmlff.engine import Engine, choose
+from pwmlff import picture
+from pwmlff.data import neighbors, readers
+from pwmlff.data.frames import Frames
+from pwmlff.data.readers import read
+from pwmlff.evaluation import model_file
+from pwmlff.evaluation.engine import Engine, choose
 from pwmlff.report import Failure, console
-from pwmlff.train import charts, edge, neighbors, readers
+from pwmlff.train import charts, edge
 from pwmlff.train.errors import (
     UNITS,
     Errors,
@@ -37,8 +41,6 @@ from pwmlff.train.errors import (
     worst_atoms,
     worst_frames,
 )  # fmt: skip
-from pwmlff.train.frames import Frames
-from pwmlff.train.readers import read
 
 #: How files of models are called, if they are not known by their contents.
 MODELS = (".pt", ".pth", ".ptc")

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 import pwmlff.kernels  # noqa: F401  registers the class
+from pwmlff.data import statistics
+from pwmlff.data.frames import Frames
+from pwmlff.data.neighbors import Edges
 from pwmlff.models import DP
-from pwmlff.train import statistics
-from pwmlff.train.frames import Frames
-from pwmlff.train.neighbors import Edges
 
 #: The first node of a pair of types, as a share of the shortest distance in the data.
 FIRST_NODE = 0.98

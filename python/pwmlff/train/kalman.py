@@ -44,7 +44,7 @@ from pwmlff.train.comm import Communicator, Serial, SharedFailure
 from pwmlff.train.steps import pointer
 
 if TYPE_CHECKING:
-    from pwmlff.train.frames import Frames
+    from pwmlff.data.frames import Frames
 
 #: Updates that are kept as vectors before they are put into P.
 PENDING = 16

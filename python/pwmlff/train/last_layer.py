@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pwmlff.train.frames import rows_of
+from pwmlff.data.frames import rows_of
 from pwmlff.train.potential import FEW, Potential
 
 ATOMS = 3000  # whose forces are looked at, in whole frames

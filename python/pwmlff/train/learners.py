@@ -11,16 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pwmlff.data import statistics
+from pwmlff.data.frames import Frames
+from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
-from pwmlff.train import comm, errors, last_layer, statistics
+from pwmlff.train import comm, errors, last_layer
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.config import Config
 from pwmlff.train.edge import EdgeTrainee
-from pwmlff.train.frames import Frames
 from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions, Measurement, group_updates
 from pwmlff.train.muon import Muon
-from pwmlff.train.neighbors import Edges
 from pwmlff.train.potential import LossWeights, Potential
 
 #: Part of what energies of single atoms have too much that a step takes at the largest rate.

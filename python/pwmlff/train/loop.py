@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from pwmlff.data import statistics
+from pwmlff.data.frames import Frames, rows_of
+from pwmlff.data.neighbors import Edges
+from pwmlff.data.offsets import Offsets
 from pwmlff.report import Failure
-from pwmlff.train import checkpoint, comm, errors, statistics
+from pwmlff.train import checkpoint, comm, errors
 from pwmlff.train.config import Config
-from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.learners import Learner, Predictions
-from pwmlff.train.neighbors import Edges
-from pwmlff.train.offsets import Offsets
 from pwmlff.train.record import Display, Record, Row, duration
 
 log = logging.getLogger(__name__)

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from pwmlff import model_file
+from pwmlff.data import statistics
+from pwmlff.data.frames import Frames, rows_of
+from pwmlff.data.neighbors import Edges
+from pwmlff.evaluation import model_file
 from pwmlff.models import DP, DPConfig
 from pwmlff.models.nets import Tanh
 from pwmlff.report import Failure
-from pwmlff.train import statistics
 from pwmlff.train.config import Config, Pair
-from pwmlff.train.frames import Frames, rows_of
 from pwmlff.train.gradient import DPGradient
-from pwmlff.train.neighbors import Edges
 
 log = logging.getLogger(__name__)
 

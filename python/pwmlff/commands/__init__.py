@@ -1,0 +1,1 @@
+"""The commands of `pwmlff`, a module each; `pwmlff.cli` has their options."""

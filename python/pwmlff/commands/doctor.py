@@ -1,0 +1,472 @@
+"""`pwmlff doctor`: does what is installed fit together?
+
+Each check looks at one thing on this machine and says what it found and, where that is not well,
+what to do. What the plugin was compiled for is in build.json beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import devices, plugin
+from pwmlff.commands.options import openmp_threads
+from pwmlff.launch import interpreter, lmp, mpirun, ranks
+from pwmlff.report import Failure
+
+TIMEOUT = 60  # seconds for one program to answer
+OK, WARNING, ERROR = "ok", "warning", "error"
+COLORS = {OK: "green", WARNING: "yellow", ERROR: "bold red"}
+FAMILIES = {"hydra": "MPICH", "openmpi": "Open MPI"}
+GIB = 2**30
+DRIVER = Path("/proc/driver/nvidia")  # what the kernel module tells
+#: Where LAMMPS and the plugin do not fit.
+BUILD_FOR_IT = (
+    "compile the plugin for this LAMMPS: pip install --no-build-isolation beside its Python "
+    "package, or pwmlff build --lammps DIR --mpi MPICXX and --plugin; or use the lmp that it was "
+    "compiled for"
+)
+#: Shared libraries of which a wrong one would be taken without a word.
+SENSITIVE = ("libtorch", "libc10", "libmpi", "liblammps", "libpwmlff", "libpair_pwmlff")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one check found."""
+
+    name: str
+    status: str
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """What `pwmlff doctor` found."""
+
+    rows: list[Row]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; warnings are not all well either."""
+        return all(row.status == OK for row in self.rows)
+
+    @property
+    def errors(self) -> list[Row]:
+        """What keeps the pair style from running."""
+        return [row for row in self.rows if row.status == ERROR]
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"checks": [asdict(row) for row in self.rows]}
+
+    def show(self) -> RenderableType:
+        """One row for each check."""
+        table = Table()
+        for name in ("check", "", "found", "remedy"):
+            table.add_column(name, overflow="fold")
+        for row in self.rows:
+            table.add_row(row.name, Text(row.status, COLORS[row.status]), row.found, row.remedy)
+        wrong = [row.name for row in self.rows if row.status != OK]
+        return Group(table, Text("all is well" if not wrong else f"look at: {', '.join(wrong)}"))
+
+
+@dataclass
+class Machine:
+    """What is installed here; each fact is found once."""
+
+    lmp_path: str | None = None
+    mpirun_path: str | None = None
+    ranks: int = 1
+    plugin_path: Path | None = None  # that lmp has to load
+    loaded_by_input: Path | None = None  # where lmp loads none by itself
+
+    @cached_property
+    def plugin(self) -> str:
+        """The plugin that lmp loads; the installed one where it loads none."""
+        if self.plugin_path is None and self.program.plugin is None and self.loaded_by_input:
+            return plugin.chosen(self.loaded_by_input)
+        path = self.program.plugin or plugin.library()
+        if path is None:
+            raise Failure("found no compiled plugin")
+        return path
+
+    @cached_property
+    def build(self) -> dict[str, str]:
+        """What the plugin was compiled for."""
+        try:
+            return plugin.facts(self.plugin)
+        except ValueError as error:
+            raise Failure(str(error)) from error
+
+    @property
+    def remake(self) -> str:
+        """How the plugin that lmp loads is made anew."""
+        path: str | None
+        try:
+            path = self.plugin
+        except (Failure, ValueError):
+            path = plugin.library()
+        if path is None or path == plugin.library():
+            return "pip install --force-reinstall pair-pwmlff"
+        folder = Path(path).parent
+        output = folder.parent if folder.name == "lib" else folder
+        return f"pwmlff build --lammps DIR -o {output}"
+
+    @cached_property
+    def program(self) -> lmp.Program:
+        """The lmp that is started."""
+        return lmp.program(self.lmp_path, self.plugin_path)
+
+    @cached_property
+    def lammps(self) -> str:
+        """LAMMPS's version, like 22 Jul 2025 - Update 4."""
+        found = re.search(r"- (\d+ \w+ \d+(?: - \S.*)?)$", self.lmp_help, re.MULTILINE)
+        return found[1].strip() if found else "unknown"
+
+    @cached_property
+    def lmp_help(self) -> str:
+        """What `lmp -h` says: version, integer sizes, MPI."""
+        done = _run([self.program.path, "-h"], {**os.environ, **self.program.environment})
+        if done.returncode != 0 or "LAMMPS" not in done.stdout.upper():
+            said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+            raise Failure(f"'{self.program.path} -h' says {said[-1]}")
+        return done.stdout
+
+    @cached_property
+    def lmp_mpi(self) -> str:
+        """Family of the MPI that lmp runs with."""
+        found = re.search(r"^MPI v.*$", self.lmp_help, re.MULTILINE)
+        return family_of(found[0] if found else "")
+
+    @cached_property
+    def inventory(self) -> devices.Inventory:
+        """GPUs and CUDA."""
+        return devices.inventory()
+
+
+def _run(
+    command: Sequence[str], environment: dict[str, str] | None = None, cwd: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False,
+            stdin=subprocess.DEVNULL, cwd=cwd,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failure(f"'{command[0]}' does not run: {error}") from error
+
+
+def family_of(text: str) -> str:
+    """Family of the MPI that describes itself so."""
+    for name, words in (
+        ("Open MPI", ("Open MPI",)),
+        ("MPICH", ("MPICH", "Intel", "MVAPICH")),
+        ("none", ("STUBS",)),
+    ):
+        if any(word in text for word in words):
+            return name
+    return text.strip() or "unknown"
+
+
+def check_lmp(machine: Machine) -> Row:
+    """Is there an lmp, and which?"""
+    name = "lmp"
+    own, first = Path(sys.executable).with_name("lmp"), shutil.which("lmp")
+    if machine.lmp_path is None and own.is_file() and first and Path(first) != own:
+        return Row(
+            name, WARNING, f"{first} comes first on PATH, not {own}",
+            "activate the environment of this Python, or call lmp by its path",
+        )  # fmt: skip
+    return Row(name, OK, f"{machine.program.path}, {machine.lammps}")
+
+
+def check_version(machine: Machine) -> Row:
+    """LAMMPS's version against the plugin's."""
+    expected = plugin.full_version(machine.build["lammps"], machine.build["update"])
+    text = "the plugin was compiled for {expected}, and the classes change with every update"
+    return _same("LAMMPS version", machine.lammps, expected, text)
+
+
+def check_sizes(machine: Machine) -> Row:
+    """LAMMPS's integer sizes against the plugin's."""
+    found = lmp.integer_sizes(machine.lmp_help) or "unknown"
+    text = "the plugin was compiled for {expected}: it would read wrong numbers"
+    return _same("integer sizes", found, machine.build["sizes"], text)
+
+
+def check_mpi_of_lmp(machine: Machine) -> Row:
+    """MPI family of LAMMPS against the plugin's."""
+    expected = machine.build["mpi"] or machine.lmp_mpi  # not known at compile time: no difference
+    return _same("MPI of lmp", machine.lmp_mpi, expected, "the plugin was compiled for {expected}")
+
+
+def check_mpi(machine: Machine) -> Row:
+    """One MPI family for lmp, mpirun, mpi4py and the plugin."""
+    name = "MPI family"
+    found = {"lmp": machine.lmp_mpi, "plugin": machine.build["mpi"]}
+    found["mpirun"] = FAMILIES[mpirun.find(machine.mpirun_path).family]
+    probe = interpreter.command("from mpi4py import MPI; print(MPI.Get_library_version())")
+    library = None
+    if found["mpirun"] == "Open MPI":  # as ranks that it starts are led to it
+        library = _run(probe, dict([ranks.OPEN_MPI_ABI]) | os.environ)
+    if library is None or library.returncode != 0:
+        library = _run(probe)
+    if library.returncode != 0:
+        return Row(
+            name, ERROR, f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}",
+            "pip install --force-reinstall mpi4py into this environment",
+        )  # fmt: skip
+    found["mpi4py"] = family_of(library.stdout)
+    known = {key: value for key, value in found.items() if value}
+    text = ", ".join(f"{key} {value}" for key, value in known.items())
+    if len(set(known.values())) == 1:
+        return Row(name, OK, text)
+    return Row(
+        name, ERROR, text,
+        f"use {machine.lmp_mpi} for all, as lmp does: its mpirun (--mpirun), mpi4py built with its "
+        "mpicc, and pwmlff build --mpi with its mpicxx",
+    )  # fmt: skip
+
+
+def check_torch(machine: Machine) -> Row:
+    """The torch release that the plugin would open."""
+    name, expected = "torch", machine.build["torch"]
+    folder = os.environ.get(plugin.TORCH_LIB_VARIABLE) or plugin.torch_lib()
+    if folder is None or not Path(folder, "libtorch_cpu.so").is_file():
+        where = folder or "this environment"
+        return Row(
+            name, ERROR, f"no libtorch_cpu.so in {where}",
+            f"pip install torch=={expected}, or correct {plugin.TORCH_LIB_VARIABLE}",
+        )  # fmt: skip
+    # The Python package and the C++ distribution.
+    files = [Path(folder).parent / word for word in ("version.py", "build-version")]
+    text = "".join(file.read_text() for file in files if file.is_file())
+    version = re.search(r"(?:__version__.*?'|^)([\d.]+)", text)
+    cuda = re.search(r"^cuda.*?= *'([\d.]+)'", text, re.MULTILINE)
+    found = version[1] if version else "unknown"
+    detail = f"{found}, {'CUDA ' + cuda[1] if cuda else 'CPU only'}, in {folder}"
+    if found != expected:
+        return Row(
+            name, ERROR, detail,
+            f"pip install torch=={expected}, or reinstall pair-pwmlff against torch {found}",
+        )  # fmt: skip
+    compiled = machine.build["cuda"]
+    if cuda and compiled and cuda[1].split(".")[0] != compiled.split(".")[0]:
+        return Row(
+            name, WARNING, f"{detail}; the plugin has kernels of CUDA {compiled}",
+            "take a torch of that CUDA, or compile the plugin with the other one (pwmlff build)",
+        )  # fmt: skip
+    if machine.inventory.gpus and compiled and not cuda:
+        return Row(
+            name, WARNING, f"{detail}, but there is a GPU",
+            f"pip install torch=={expected} from an index with CUDA builds, for TorchScript on it",
+        )  # fmt: skip
+    return Row(name, OK, detail)
+
+
+def check_driver(machine: Machine) -> Row:
+    """The NVIDIA driver against the CUDA of the kernels."""
+    found, name = machine.inventory, "driver"
+    if found.runtime is None:
+        gpus = nvidia_gpus()
+        if gpus:
+            return Row(
+                name, WARNING, f"there is a GPU ({', '.join(gpus)}), but {found.reason}",
+                "compile the plugin with CUDA 12 or newer (pip or pwmlff build --cuda on), or use "
+                "the CPU only",
+            )  # fmt: skip
+        return Row(name, OK, f"not needed: {found.reason}")
+    runtime = ".".join(map(str, found.runtime))
+    if found.driver is None:
+        nvidia = DRIVER.exists() or shutil.which("nvidia-smi")
+        if nvidia:
+            return Row(name, ERROR, found.reason, "install a driver that fits, or restart it")
+        return Row(name, OK, f"{found.reason}: runs on the CPU")
+    driver = ".".join(map(str, found.driver))
+    if found.driver[0] < found.runtime[0]:
+        return Row(
+            name, ERROR, f"up to CUDA {driver}; the kernels are of CUDA {runtime}",
+            "install a newer driver, or compile the plugin with an older CUDA (pwmlff build)",
+        )  # fmt: skip
+    return Row(name, OK, f"up to CUDA {driver}; the kernels are of CUDA {runtime}")
+
+
+def nvidia_gpus() -> list[str]:
+    """Names of the GPUs of which the NVIDIA driver tells, without CUDA."""
+    names = []
+    for file in sorted(DRIVER.glob("gpus/*/information")):
+        model = re.search(r"^Model:\s*(.+)$", file.read_text(), re.MULTILINE)
+        names.append(model[1].strip() if model else file.parent.name)
+    return names
+
+
+def check_gpus(machine: Machine) -> Row:
+    """GPUs, their memory and place."""
+    found, name = machine.inventory, "GPUs"
+    if not found.gpus:
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if found.driver and hidden is not None:
+            return Row(
+                name, WARNING, f"none: {found.reason} (CUDA_VISIBLE_DEVICES='{hidden}')",
+                "unset CUDA_VISIBLE_DEVICES, or name GPUs that are there",
+            )  # fmt: skip
+        return Row(name, OK if not found.driver else WARNING, f"none: {found.reason}")
+    text = "; ".join(
+        f"{g.index} {g.name} {g.total_memory / GIB:.0f} GiB at {g.pci_bus_id}" for g in found.gpus
+    )
+    old = [str(g.index) for g in found.gpus if not g.supported]
+    if old:
+        oldest = ".".join(map(str, found.oldest_supported or ()))
+        return Row(
+            name, WARNING, f"{text}; no kernels for GPU {', '.join(old)} (oldest: {oldest})",
+            "pwmlff build --arch with their compute capability, or device cpu",
+        )  # fmt: skip
+    return Row(name, OK, text)
+
+
+def check_threads(machine: Machine) -> Row:
+    """OpenMP threads of all ranks of this node against its cores."""
+    name, value = "threads", os.environ.get("OMP_NUM_THREADS")
+    cores = len(os.sched_getaffinity(0))
+    threads = 1  # LAMMPS takes one where nothing is said
+    if value is not None:
+        given = openmp_threads(value)
+        if given is None:
+            return Row(
+                name, ERROR, f"OMP_NUM_THREADS is '{value}', which OpenMP ignores: each rank takes "
+                f"all {cores} cores", "set it to a whole number above zero, like 1",
+            )  # fmt: skip
+        threads = given
+    text = f"{machine.ranks} rank{'s' * (machine.ranks > 1)} x {threads} on {cores} cores"
+    if machine.ranks * threads > cores:
+        return Row(
+            name, WARNING, text, "set OMP_NUM_THREADS to cores / ranks, or start fewer ranks"
+        )
+    return Row(name, OK, text if value else f"{text} (OMP_NUM_THREADS is not set)")
+
+
+def check_plugin(machine: Machine) -> Row:
+    """Does lmp find the style and open it?"""
+    name = "plugin"
+    path = machine.plugin
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "in.doctor").write_text(lmp.OPEN_STYLE)
+        command = [machine.program.path, "-in", "in.doctor", "-log", "none"]
+        environment = {**os.environ, **machine.program.environment}
+        done = _run(command, environment, cwd=folder)
+    said = done.stdout + done.stderr
+    refusals = [line for line in said.splitlines() if "there is no pair_style pwmlff" in line]
+    if refusals:
+        return Row(name, ERROR, refusals[0].removeprefix("WARNING: "), BUILD_FOR_IT)
+    if "Unrecognized pair style" in said or "Unknown pair style" in said:
+        fits = all(
+            check(machine).status == OK for check in (check_version, check_sizes, check_mpi_of_lmp)
+        )
+        remedy = f"write 'plugin load {path}' into the input, or give --plugin {path}"
+        return Row(
+            name, ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT
+        )
+    if lmp.STYLE_OPENS in said:
+        return Row(name, OK, ", ".join(filter(None, (path, plugin.origin(path)))))
+    lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
+    text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
+    return Row(name, ERROR, text, f"see the text; {machine.remake}")
+
+
+def check_libraries(machine: Machine) -> Row:
+    """Shared libraries that the environment puts before the right ones."""
+    del machine
+    name = "shared libraries"
+    odd = []
+    for variable in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
+        for word in re.split(r"[: ]", os.environ.get(variable, "")):
+            path = Path(word)
+            if not word or path.resolve().is_relative_to(sys.prefix):
+                continue  # what belongs to this environment is right
+            files = [path] if variable == "LD_PRELOAD" else sorted(path.glob("lib*.so*"))
+            hits = [file.name for file in files if file.name.startswith(SENSITIVE)]
+            if hits:
+                odd.append(f"{variable} has {path} with {', '.join(hits[:3])}")
+    if odd:
+        return Row(name, WARNING, "; ".join(odd), "take these folders out of the variable")
+    return Row(name, OK, "none in LD_LIBRARY_PATH or LD_PRELOAD")
+
+
+def check_copies(machine: Machine) -> Row:
+    """Several libtorch or several plugins, of which one would be taken silently."""
+    del machine
+    name = "several copies"
+    places = {
+        "torch": [p for p in _on_path("torch/lib") if (p / "libtorch_cpu.so").is_file()],
+        "plugin": [p for p in _on_path("pwmlff/lib") if (p / plugin.FILE).is_file()],
+    }
+    if other := os.environ.get(plugin.TORCH_LIB_VARIABLE):
+        places["torch"].append(Path(other))
+    for word in os.environ.get(lmp.PLUGIN_VARIABLE, "").split(":"):
+        if word and (Path(word) / plugin.FILE).is_file():
+            places["plugin"].append(Path(word))
+    several = []
+    for what, folders in places.items():
+        distinct = list(dict.fromkeys(folder.resolve() for folder in folders))
+        if len(distinct) > 1:
+            several.append(f"{what}: {', '.join(map(str, distinct))}")
+    if several:
+        return Row(
+            name, WARNING, "; ".join(several),
+            f"keep one: clean PYTHONPATH, {lmp.PLUGIN_VARIABLE} and "
+            f"{plugin.TORCH_LIB_VARIABLE}, or uninstall the others",
+        )  # fmt: skip
+    return Row(name, OK, "one torch, one plugin")
+
+
+def _on_path(relative: str) -> list[Path]:
+    return [Path(folder or ".", relative) for folder in sys.path]
+
+
+def _same(name: str, found: str, expected: str, text: str) -> Row:
+    if found == expected:
+        return Row(name, OK, found)
+    return Row(name, ERROR, f"{found}, but {text.format(expected=expected)}", BUILD_FOR_IT)
+
+
+CHECKS: dict[str, Callable[[Machine], Row]] = {
+    "lmp": check_lmp,
+    "LAMMPS version": check_version,
+    "integer sizes": check_sizes,
+    "MPI family": check_mpi,
+    "torch": check_torch,
+    "driver": check_driver,
+    "GPUs": check_gpus,
+    "threads": check_threads,
+    "plugin": check_plugin,
+    "shared libraries": check_libraries,
+    "several copies": check_copies,
+}
+#: Checks that take no noticeable time, for the start of a run.
+CHEAP = ("lmp", "LAMMPS version", "integer sizes", "torch", "threads", "shared libraries")
+
+
+def examine(machine: Machine, names: Sequence[str] = tuple(CHECKS)) -> DoctorReport:
+    """Run checks; one that cannot be made is an error of its own."""
+    rows = []
+    for name in names:
+        try:
+            rows.append(CHECKS[name](machine))
+        except (Failure, ImportError, OSError) as failure:
+            remedy = f"{machine.remake}, or name programs that are there"
+            rows.append(Row(name, ERROR, str(failure), remedy))
+    return DoctorReport(rows)

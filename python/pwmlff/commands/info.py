@@ -1,0 +1,219 @@
+"""`pwmlff info`: what model files hold, what will run them, whether they are an ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import plugin
+from pwmlff.evaluation import model_file, trial
+from pwmlff.evaluation.engine import PRECISIONS, choose
+from pwmlff.report import Failure
+
+NOT_RUN = "not tried, as that runs the code of the file: --trust does"
+
+
+@dataclass(frozen=True)
+class Described:
+    """One file, and the engine that pair_style pwmlff takes for it."""
+
+    model: model_file.ModelInfo
+    engine: str | None  # None where the code of the file was not run
+    reason: str  # why it is not the fused engine, or why it is not known
+
+
+@dataclass(frozen=True)
+class InfoReport:
+    """What `pwmlff info` found."""
+
+    files: list[Described]
+    failures: list[str]
+    conflicts: list[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all files can be used, and together."""
+        return not self.failures and not self.conflicts
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        models = [
+            {
+                **asdict(f.model),
+                "elements": f.model.elements,
+                "engine": f.engine,
+                "reason": f.reason,
+            }
+            for f in self.files
+        ]
+        return {
+            "models": models,
+            "failures": self.failures,
+            "ensemble_conflicts": self.conflicts,
+            "plugin": plugin.origin(plugin.library()),
+        }
+
+    def show(self) -> RenderableType:
+        """One column for each file."""
+        table = Table(show_header=False)
+        table.add_column(style="bold")
+        rows = [_rows(file) for file in self.files]
+        told = [_told(file.model.card or {}) for file in self.files]
+        for name in _TOLD:
+            if any(name in each for each in told):
+                for row, each in zip(rows, told, strict=True):
+                    row[name] = each.get(name, "")
+        for _ in rows:
+            table.add_column(overflow="fold")
+        for name in rows[0] if rows else ():
+            table.add_row(name, *(row[name] for row in rows))
+        lines = [Text(text, "red") for text in self.failures]
+        lines += [Text(f"no ensemble: {text}", "red") for text in self.conflicts]
+        if len(self.files) > 1 and not lines:
+            lines.append(Text("the files can run as an ensemble", "green"))
+        if origin := plugin.origin(plugin.library()):
+            lines.append(Text(f"with {origin}", "dim"))
+        return Group(*([table] if rows else []), *lines)
+
+
+def _most_neighbors(model: model_file.ModelInfo) -> str:
+    if model.sel:
+        most = zip(model.sel, model.elements, strict=True)
+        return "at most " + ", ".join(f"{n} {element}" for n, element in most)
+    return f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any"
+
+
+def _rows(described: Described) -> dict[str, str]:
+    model = described.model
+    sizes = model.sizes
+    text = ""
+    if sizes:
+        text = (
+            f"embedding {'-'.join(map(str, sizes['embedding']))}, "
+            f"fitting {'-'.join(map(str, sizes['fitting']))}, axis {sizes['m2']}, "
+        )
+    return {
+        "file": model.file,
+        "kind": model.kind,
+        "elements": " ".join(model.elements),
+        "units": model.units,
+        "cutoff": f"{model.cutoff:g}"
+        + f", interaction range {model.interaction_range:g}"
+        * (model.interaction_range > model.cutoff),
+        "neighbors": _most_neighbors(model),
+        "size": f"{text}{model.nparameters} parameters"
+        + f" in {model.dtype}" * bool(model.dtype)
+        + f", {model.bytes} bytes",
+        "engine": described.reason
+        if described.engine is None
+        else described.engine + f" ({described.reason})" * bool(described.reason),
+        "SHA-256": model.sha256,
+    }
+
+
+#: What the card of a model tells, if there is one.
+_TOLD = ("trained", "on", "RMSE")
+
+
+def _told(card: dict[str, Any]) -> dict[str, str]:
+    """A few lines of a card; nothing of what is not as `train.card.make` writes it."""
+    made = _entry(card, str, "made")
+    versions = ", ".join(
+        f"{name} {found}"
+        for name in ("pair-pwmlff", "torch")
+        if (found := _entry(card, str, "versions", name))
+    )
+    lines = {"trained": ", ".join(filter(None, (made, versions)))}
+    data = []
+    for which, words in (("train", "{} frames"), ("valid", "validated with {}")):
+        if (frames := _entry(card, int, "data", which, "frames")) is not None:
+            files = [f for f in _entry(card, list, "data", which, "files") or () if type(f) is str]
+            named = f" of {', '.join(files[:3])}" + f" and {len(files) - 3} more" * (len(files) > 3)
+            data.append(words.format(frames) + named * bool(files))
+    lines["on"] = ", ".join(data)
+    errors = []
+    for quantity in ("energy", "force", "virial"):
+        both = [
+            _entry(card, float, "errors", which, quantity, "rmse") for which in ("train", "valid")
+        ]
+        if any(value is not None for value in both):
+            shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
+            unit = _entry(card, str, "errors", "reported_in", quantity) or ""
+            errors.append(f"{quantity} {shown} {unit}".rstrip())
+    lines["RMSE"] = ", ".join(errors) + " (train / valid)" * bool(errors)
+    # Whoever wrote the file chose these characters: none may steer the terminal.
+    clean = {
+        name: "".join(c if c.isprintable() else "?" for c in text)[:300]
+        for name, text in lines.items()
+    }
+    return {name: text for name, text in clean.items() if text}
+
+
+def _entry(value: Any, kind: Any, *path: str) -> Any:
+    """An entry of nested tables, if it is there and of that type."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if type(value) is kind else None
+
+
+def describe_files(
+    paths: Sequence[Path], precision: str | None = None, trust: bool = False
+) -> InfoReport:
+    """Describe files; those that cannot be used are among the failures.
+
+    Args:
+        paths: model files.
+        precision: of the fused engine, with trust; double when None.
+        trust: whether to run the code of the files, as lmp does, to see which engine they take.
+
+    Raises:
+        Failure: the precision is unknown or without use, or none of the files is there.
+    """
+    if precision is not None and precision not in PRECISIONS:
+        raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
+    if precision is not None and not trust:
+        raise Failure(
+            f"--precision {precision} is that of the engine, which is {NOT_RUN}; give both or none"
+        )
+    if not any(path.is_file() for path in paths):
+        raise Failure("\n".join(f"found no model file '{path}'" for path in paths))
+    files, failures = [], []
+    for path in paths:
+        try:
+            if not trust:
+                files.append(Described(model_file.describe_unopened(path), None, NOT_RUN))
+                continue
+            described, problem = _run(path, precision or "double")
+        except Failure as failure:
+            failures.append(str(failure))
+            continue
+        files.append(described)
+        if problem:
+            failures.append(f"'{path}' does not run: {problem}")
+    conflicts = model_file.ensemble_conflicts([f.model for f in files]) if files else []
+    return InfoReport(files, failures, conflicts)
+
+
+def _run(path: Path, precision: str) -> tuple[Described, str]:
+    """Describe a file by running its code, and what is wrong with that."""
+    module, model = model_file.open_model(path)
+    if model.kind == "EDGE":
+        wrong = trial.edges(module, model)
+        if wrong:
+            return Described(model, "torchscript", ""), wrong
+        try:
+            choice = choose(path)
+        except Failure as failure:
+            wrong = str(failure).removeprefix(f"model file '{path}': ")
+            return Described(model, "torchscript", ""), wrong
+        return Described(model, choice.engine.name, choice.reason), ""
+    choice = choose(path, precision=precision)
+    if choice.engine.name == "fused":
+        return Described(model, choice.engine.description, choice.reason), ""
+    return Described(model, choice.engine.name, choice.reason), trial.padded(choice.engine, model)

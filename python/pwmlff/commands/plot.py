@@ -1,0 +1,282 @@
+"""`pwmlff plot`: energy, temperature, pressure and model deviation of a run, as a picture.
+
+    pwmlff plot log.lammps model_devi.out -o run.png
+
+A quantity has one color, in whatever panel and of whatever log; another log is dashed. All runs of
+a log follow each other, an unfinished one included. Units are those of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import RenderableType
+from rich.text import Text
+
+from pwmlff import picture
+from pwmlff.launch.log import Log, read_deviation
+from pwmlff.report import Failure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Units:
+    """What LAMMPS's numbers are in, for labels of axes."""
+
+    energy: str
+    force: str
+    pressure: str
+    time: str
+    temperature: str = "K"
+
+
+UNITS = {
+    "lj": Units(
+        r"$\epsilon$", r"$\epsilon/\sigma$", r"$\epsilon/\sigma^3$", r"$\tau$",
+        r"$\epsilon/k_B$",
+    ),
+    "metal": Units("eV", "eV/Å", "bar", "ps"),
+    "real": Units("kcal/mol", "kcal/mol/Å", "atm", "fs"),
+    "si": Units("J", "N", "Pa", "s"),
+    "cgs": Units("erg", "dyn", "dyn/cm²", "s"),
+    "electron": Units("Ha", "Ha/bohr", "Pa", "fs"),
+    "micro": Units("pg µm²/µs²", "pg µm/µs²", "pg/(µm µs²)", "µs"),
+    "nano": Units("ag nm²/ns²", "ag nm/ns²", "ag/(nm ns²)", "ns"),
+}  # fmt: skip
+#: Quantities by the names that thermo output has for them, panel by panel.
+PANELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "energy": {"potential energy": ("PotEng", "E_pair"), "total energy": ("TotEng",)},
+    "temperature": {"temperature": ("Temp",)},
+    "pressure": {"pressure": ("Press",)},
+}
+DEVIATIONS = ("force deviation", "energy deviation")
+COLORS = {
+    "potential energy": "C0",
+    "total energy": "C1",
+    "temperature": "C3",
+    "pressure": "C2",
+    "force deviation": "C4",
+    "energy deviation": "C5",
+}
+#: Columns of the deviation file after the step, and how they are drawn.
+SPREAD = {"average of atoms": "-.", "smallest": ":", "largest": "-"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to draw."""
+
+    log: Path
+    deviation: Path | None = None
+    beside: Sequence[Path] = ()  # other logs
+    output: Path = Path("run.png")
+    time: bool = False
+    run: int | None = None
+
+
+@dataclass(frozen=True)
+class PlotReport:
+    """What was drawn."""
+
+    picture: str
+    units: str | None
+    runs: int
+    first_step: int
+    last_step: int
+    panels: list[str]
+
+    ok = True
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "picture": self.picture,
+            "units": self.units,
+            "runs": self.runs,
+            "steps": [self.first_step, self.last_step],
+            "panels": self.panels,
+        }
+
+    def show(self) -> RenderableType:
+        """One line."""
+        return Text(
+            f"{self.picture}: {', '.join(self.panels)}; {self.runs} run{'s' * (self.runs > 1)}, "
+            f"steps {self.first_step} to {self.last_step}, units {self.units or 'not known'}"
+        )
+
+
+def plot(options: Options) -> PlotReport:
+    """Draw a run and write the picture.
+
+    Raises:
+        Failure: a file or an option cannot be used.
+    """
+    output = picture.destination(options.output)
+    log = Log.read_all(options.log).chosen(options.run)
+    beside = [Log.read_all(path) for path in options.beside]
+    steps = np.concatenate(log.steps())
+    deviation = read_deviation(options.deviation) if options.deviation else None
+    if deviation is not None and options.run is not None:
+        first, last = steps.min(), steps.max()
+        deviation = deviation[(first <= deviation[:, 0]) & (deviation[:, 0] <= last)]
+        if not len(deviation):
+            raise Failure(
+                f"'{options.deviation}' has no step of run {options.run} of '{log.name}', whose "
+                f"steps are {first:.0f} to {last:.0f}"
+            )
+    figure = draw(log, deviation, beside, options.time)
+    picture.save(figure, output, dpi=120)
+    return PlotReport(
+        str(output),
+        _convention(log)[0],
+        len(log.runs),
+        int(steps.min()),
+        int(steps.max()),
+        [str(axes.get_label()) for axes in figure.axes],
+    )
+
+
+def draw(
+    log: Log, deviation: np.ndarray | None = None, beside: Sequence[Log] = (), time: bool = False
+) -> Figure:
+    """Panels of what the log and the deviation file hold, over steps or time.
+
+    Args:
+        log: solid lines.
+        deviation: as :func:`read_deviation` returns it.
+        beside: logs to compare with, dashed, in the same colors.
+        time: over simulation time; over steps else.
+
+    Raises:
+        Failure: there is nothing to draw, no time step, or logs have other units or energies.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
+
+    style, per_atom = _convention(log, *beside)
+    present = {name for each in (log, *beside) for run in each.runs for name in run.columns}
+    panels = [
+        panel
+        for panel, quantities in PANELS.items()
+        if any(present & set(names) for names in quantities.values())
+    ]
+    panels += DEVIATIONS if deviation is not None else ()
+    if not panels:
+        raise Failure(
+            f"'{log.name}' has the columns {', '.join(sorted(present))}; expected one of "
+            + ", ".join(name for q in PANELS.values() for names in q.values() for name in names)
+        )
+    figure = Figure(figsize=(8.0, 0.8 + 1.7 * len(panels)), layout="constrained")
+    units = UNITS.get(style or "")
+    all_axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    for panel, axes in zip(panels, all_axes, strict=True):
+        axes.set_label(panel)
+        axes.set_ylabel(_label(panel, units, per_atom))
+        if panel in PANELS:
+            _draw_thermo(axes, panel, [log, *beside], time)
+        elif deviation is not None:
+            _draw_deviation(axes, panel, deviation, log if time else None)
+        for begin in _places(log, time)[1:]:
+            if len(begin):
+                axes.axvline(begin[0], color="0.85", linewidth=0.8, zorder=0)
+        if len(axes.get_legend_handles_labels()[0]) > 1:
+            axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    unit = f" ({units.time})" if units else ""
+    all_axes[-1].set_xlabel(f"time{unit}" if time else "step")
+    return figure
+
+
+def _convention(*logs: Log) -> tuple[str | None, bool]:
+    """Units of all runs, None where no log says them, and whether energies are those of an atom.
+
+    What a log does not say is taken to be as in the others.
+
+    Raises:
+        Failure: they differ.
+    """
+    styles: dict[str, str] = {}
+    norms: dict[bool, str] = {}
+    for log in logs:
+        for k, run in enumerate(log.runs, 1):
+            where = f"run {k} of '{log.name}'"
+            if run.units is not None:
+                styles.setdefault(run.units, where)
+            if run.per_atom is not None:
+                norms.setdefault(run.per_atom, where)
+    named = {
+        "units": styles,
+        "energies": {
+            "per atom" if norm else "of all atoms": where for norm, where in norms.items()
+        },
+    }
+    for what, found in named.items():
+        if len(found) > 1:
+            listed = ", ".join(f"{what} {value} in {where}" for value, where in found.items())
+            raise Failure(f"found {listed}: draw them apart (--run takes one run of a log)")
+    return next(iter(styles), None), next(iter(norms), False)
+
+
+def _label(panel: str, units: Units | None, per_atom: bool) -> str:
+    """Quantity and unit."""
+    name = panel.replace(" ", "\n")
+    if panel == "energy" and per_atom:
+        name = "energy\nper atom"
+    if units is None:
+        return name
+    unit = getattr(units, panel.partition(" ")[0])
+    return f"{name} ({unit})"
+
+
+def _places(log: Log, time: bool) -> list[np.ndarray]:
+    """Where the rows of each run are on the axis."""
+    return log.times() if time else log.steps()
+
+
+def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> None:
+    for quantity, names in PANELS[panel].items():
+        for number, log in enumerate(logs):
+            label: str | None = quantity + (f", {log.name}" if len(logs) > 1 else "")
+            for x, run in zip(_places(log, time), log.runs, strict=True):
+                name = next((name for name in names if name in run.columns), None)
+                if name is None:
+                    continue
+                style: dict[str, Any] = {"marker": "." if len(x) == 1 else ""}
+                if number:
+                    style |= {"linestyle": "--"}
+                elif len(logs) > 1:  # so that what is beside it shows where they agree
+                    style |= {"linewidth": 3.0, "alpha": 0.5}
+                axes.plot(x, run.columns[name], label=label, color=COLORS[quantity], **style)
+                label = None  # one entry for all runs
+
+
+def _draw_deviation(axes: Axes, panel: str, rows: np.ndarray, log: Log | None) -> None:
+    """Of a panel over steps, or over time where a log is given."""
+    x = rows[:, 0]
+    if log is not None:
+        x = np.full(len(rows), np.nan)
+        for step, times in zip(log.steps(), log.times(), strict=True):
+            covered = (rows[:, 0] >= step.min(initial=np.inf)) & (
+                rows[:, 0] <= step.max(initial=-np.inf)
+            )
+            x[covered] = np.interp(rows[covered, 0], step, times)
+    first = 1 + 3 * DEVIATIONS.index(panel)
+    marker = "." if len(rows) == 1 else ""
+    for k, (name, style) in enumerate(SPREAD.items()):
+        values, label = rows[:, first + k], name
+        if panel == "energy deviation" and len(rows) > 1 and np.isfinite(values).any():
+            # Data fix the energies of atoms up to a constant for each element, so models differ by
+            # one, which says nothing of the run.
+            constant = values[np.isfinite(values)].min()
+            values, label = values - constant, f"{name}, less {constant:.3g}"
+        elif panel == "force deviation":
+            # All models agree where symmetry leaves no force: no place for zero on the axis.
+            values = np.where(values > 0.0, values, np.nan)
+        axes.plot(x, values, style, color=COLORS[panel], label=label, marker=marker)
+    if panel == "force deviation" and (rows[:, first : first + 3] > 0.0).any():
+        axes.set_yscale("log")

@@ -1,0 +1,302 @@
+"""`pwmlff wrap`: a model file of another program as one that pair_style pwmlff runs."""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ase import Atoms
+from rich.console import RenderableType
+from rich.table import Table
+
+from pwmlff.convert import deepmd, mace, matpl, nequip, programs
+from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
+from pwmlff.evaluation import archive, model_file, reference
+from pwmlff.evaluation.engine import Choice, Evaluation, choose
+from pwmlff.evaluation.trial import crystal, random_cluster
+from pwmlff.files import drafted, write_whole
+from pwmlff.models import save_model
+from pwmlff.models.saving import origin, without_source_paths
+from pwmlff.report import Failure, last_line
+
+#: In the order in which they are asked: what they make of a TorchScript archive, None for files of
+#: others.
+READERS: dict[str, Callable[[Source], Foreign | None]] = {
+    "DeePMD-kit": deepmd.read,
+    "MACE": mace.read,
+    "NequIP": nequip.read,
+}
+#: By which energies of atoms and forces may differ from the original, as a share of the largest (at
+#: least 1 eV and 1 eV/angstrom), where it computes in float64 and in float32.
+GATES = {False: 1e-9, True: 1e-4}
+EVALUATIONS = 5  # of which the fastest is told
+
+
+@dataclass(frozen=True)
+class WrapReport:
+    """What became of a file."""
+
+    source: str
+    output: str
+    family: str
+    model: model_file.ModelInfo
+    engine: str
+    proof: str  # what it was compared with
+    energy_difference: float  # from that, largest of an atom, eV
+    force_difference: float  # likewise, eV/angstrom
+    told: dict[str, str]
+
+    @property
+    def ok(self) -> bool:
+        """Always: what fails the verification is not written."""
+        return True
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**vars(self), "model": vars(self.model), "ok": self.ok}
+
+    def show(self) -> RenderableType:
+        """One table."""
+        table = Table(show_header=False)
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        model = self.model
+        rows = {
+            "file": f"{self.source} -> {self.output}",
+            "is": self.family,
+            "kind": model.kind,
+            "elements": " ".join(model.elements),
+            "cutoff": f"{model.cutoff:g}"
+            + f", interaction range {model.interaction_range:g}"
+            * (model.interaction_range > model.cutoff),
+            **self.told,
+            "size": f"{model.nparameters} parameters in {model.dtype}",
+            "engine": self.engine,
+            "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
+            f"eV/Å at most from {self.proof}, on a random cluster",
+            "use": f"pair_style pwmlff 1 {self.output}",
+        }
+        for name, text in rows.items():
+            table.add_row(name, text)
+        return table
+
+
+def wrap(
+    path: str | PathLike[str],
+    output: str | PathLike[str],
+    *,
+    compiled: bool = False,
+    head: str = "",
+) -> WrapReport:
+    """Write a model file of another program as one that pair_style pwmlff runs.
+
+    Args:
+        path: a model file that keeps a contract of this project already, which is copied; a
+            checkpoint of MatPL or PWMLFF (.ckpt), a frozen model of DeePMD-kit (.pth, se_e2_a),
+            a MACE model for LAMMPS (-lammps.pt), or a compiled or deployed model of NequIP or
+            Allegro (.nequip.pth, .pth); with `compiled` a file of kind EDGE, too. Where the
+            commands of MACE and NequIP are on the PATH, a model that MACE pickled (.model), or a
+            package or checkpoint of NequIP: these run the code in the file.
+        output: the file to write, as a whole or not at all.
+        compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
+        head: of a pickled MACE model that has several.
+
+    Raises:
+        Failure: the file is not known, or cannot be brought into a contract or be compiled, or what
+            would be written gives other numbers than the original.
+        OSError: the file cannot be read or written.
+    """
+    source, target = fspath(path), Path(output)
+    foreign = _read(source, compiled, head)
+    card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
+    with drafted(target) as draft:
+        if foreign.contents is None:
+            save_model(foreign.module, draft, card)
+        else:
+            draft.write_bytes(foreign.contents)
+        with _told_of(source, draft):
+            cluster, expected = _original(source, draft, foreign)
+            told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
+            chosen = choose(draft, "auto", "exact")
+            if compiled and chosen.engine.name != "compiled":
+                raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
+            with archive.time_limit(f"'{source}': its forward on a random cluster"):
+                found = chosen.engine(cluster)
+            energy, force = _differences(source, foreign, found, expected)
+            told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
+        write_whole(target, draft.read_bytes())
+    return WrapReport(
+        source=source,
+        output=fspath(output),
+        family=foreign.family,
+        model=replace(chosen.info, file=fspath(output)),
+        engine=chosen.engine.description,
+        proof=_basis(foreign),
+        energy_difference=energy,
+        force_difference=force,
+        told=told,
+    )
+
+
+def _read(path: str, compiled: bool, head: str) -> Foreign:
+    if not Path(path).is_file():
+        raise Failure(f"found no model file '{path}'")
+    contents = Path(path).read_bytes()
+    try:
+        try:
+            archive.check(contents)
+        except archive.OtherFileError:
+            found = saved(contents)
+            made = programs.translate(path, contents, found, head)
+            if made is None and (foreign := matpl.read(path, contents, found)):
+                return foreign
+            contents = contents if made is None else made
+            archive.check(contents)
+        else:
+            programs.require_no_head(path, head)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    class_name = archive.class_name(contents)
+    module = model_file.load_contents(path, deepmd.without_operators(contents, class_name))
+    source = Source(path, contents, class_name, module)
+    for family, read in READERS.items():
+        with taken_for(path, family):
+            if foreign := read(source):
+                return foreign
+    if model_file.is_ours(source.module):
+        kind = model_file.kind_of(source.module)
+        if kind == "EDGE" and compiled:
+            return Foreign(f"kind EDGE, class {class_name}", source.module, None, source.single)
+        if compiled:
+            raise Failure(
+                f"'{path}' is of kind {kind}, which the fused engine runs; leave out --compile"
+            )
+        told = {"note": "needs no wrapping: copied as it is"}
+        if kind == "EDGE":
+            told["note"] += "; --compile adds machine code"
+        return Foreign(
+            f"a model of kind {kind}", source.module, None, source.single, told, contents
+        )
+    raise Failure(
+        f"'{path}' is a TorchScript module of class {class_name}, which is not known; expected a "
+        "model of MatPL, DeePMD-kit, MACE, NequIP or Allegro. A module of your own can keep the "
+        "contract of kind EDGE: see the documentation"
+    )
+
+
+def _compile(path: str, draft: Path) -> dict[str, str]:
+    """Add machine code to a file; what is to be told of it."""
+    from pwmlff.models.compiled import compile_edges  # noqa: PLC0415  slow to import
+
+    module = model_file.load(draft)
+    if model_file.kind_of(module) != "EDGE":
+        raise Failure(
+            f"'{path}' becomes a model of kind DP, which the fused engine runs; leave out --compile"
+        )
+    try:
+        members = compile_edges(module)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    draft.write_bytes(without_source_paths(draft.read_bytes(), members))
+    return {"compiled": next(iter(members))}
+
+
+def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, str]:
+    """What an evaluation of a crystal takes, for people; empty where the model takes no crystal.
+
+    Args:
+        source: the file, for messages.
+        chosen: what evaluates the model.
+        scripted: its TorchScript, to be compared with that.
+    """
+    atoms, neighbors = crystal(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
+    if not len(atoms):
+        return {}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with archive.time_limit(f"'{source}': its forward on a crystal"):
+            times = [
+                min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
+                for choice in (chosen, scripted)
+                if choice
+            ]
+    finally:
+        torch.set_num_threads(threads)
+    text = (
+        f"{1e3 * times[0]:.3g} ms for {len(atoms)} atoms with {neighbors} neighbors each, on one "
+        "thread"
+    )
+    return {
+        "speed": text + "".join(f"; {1e3 * other:.3g} ms as TorchScript" for other in times[1:])
+    }
+
+
+def _basis(foreign: Foreign) -> str:
+    return "the code of the original" if foreign.evaluate else "the reference of this project"
+
+
+@contextmanager
+def _told_of(source: str, draft: Path) -> Iterator[None]:
+    """Let a Failure name the file that was given, not the draft that is made of it."""
+    try:
+        yield
+    except (*UNEXPECTED, Failure) as error:
+        raise Failure(str(error).replace(f"'{draft}'", f"'{source}'")) from error
+
+
+def _original(source: str, draft: Path, foreign: Foreign) -> tuple[Atoms, Numbers]:
+    """A random cluster for the model, and what its original says of that.
+
+    Raises:
+        Failure: the code of the original fails, or gives what are no numbers.
+    """
+    _, info = model_file.open_model(draft)
+    cluster = random_cluster(info.cutoff, info.atom_type, info.limit)
+    evaluate: Callable[[Atoms], Numbers | reference.Result] = foreign.evaluate or partial(
+        reference.evaluate, draft
+    )
+    try:
+        with archive.time_limit(f"'{source}': its forward on a random cluster"):
+            found = evaluate(cluster)
+        if not (np.isfinite(found.atom_energy).all() and np.isfinite(found.forces).all()):
+            raise ValueError("it gives energies or forces that are no numbers")
+    except UNEXPECTED as error:
+        raise Failure(
+            f"'{source}' is a model of {foreign.family} that cannot be evaluated on a random "
+            f"cluster: {last_line(error)}"
+        ) from error
+    return cluster, Numbers(found.atom_energy, found.forces)
+
+
+def _differences(
+    source: str, foreign: Foreign, found: Evaluation, expected: Numbers
+) -> tuple[float, float]:
+    """The largest of atomic energies and forces on a random cluster.
+
+    Raises:
+        Failure: one of them is too large.
+    """
+    differences = []
+    for what, ours, theirs in (
+        ("energies of atoms", found.atom_energy, expected.atom_energy),
+        ("forces", found.forces, expected.forces),
+    ):
+        difference = float(np.abs(ours - theirs).max())
+        gate = GATES[foreign.single] * max(1.0, float(np.abs(theirs).max()))
+        if not difference <= gate:
+            raise Failure(
+                f"'{source}' is not what it was taken for ({foreign.family}): {what} differ by "
+                f"{difference:.1e} from those of {_basis(foreign)} on a random cluster, allowed "
+                f"{gate:.1e}; nothing was written"
+            )
+        differences.append(difference)
+    return differences[0], differences[1]

@@ -1,0 +1,248 @@
+"""Frozen models of DeePMD-kit's PyTorch backend (`dp --pt freeze`, .pth), read with torch alone.
+
+se_e2_a (DeepPot-SE) is the Deep Potential of the model contract in other names: `matrix` and `idt`
+of its layers are `weight` and `resnet_dt`, `sel` gives each type its slots, and what is added to
+the energies of atoms goes into the last bias.
+
+Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE); Zeng et al. 2025,
+doi:10.1021/acs.jctc.5c00340 (DeePMD-kit v3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from ase import Atoms
+from ase.data import atomic_numbers
+
+from pwmlff.convert.foreign import Foreign, Numbers, Source
+from pwmlff.models import DP
+from pwmlff.models.saving import rewritten
+from pwmlff.report import Failure
+
+CLASS = "deepmd.pt.model.model."
+#: Functions in place of the operators that the compiled library of DeePMD-kit 3 has. Models of all
+#: descriptors name them, and call them where they are compressed or run on several ranks.
+OPERATORS = "".join(
+    f"def {name}({arguments}) -> List[Tensor]:\n"
+    f'  ops.prim.RaiseException("{name} is in a library of DeePMD-kit")\n'
+    "  return annotate(List[Tensor], [])\n"
+    for name, arguments in {
+        "tabulate_fusion_se_a": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
+        "tabulate_fusion_se_atten": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: int,"
+        " g: bool",
+        "tabulate_fusion_se_r": "a: Tensor, b: Tensor, c: Tensor, d: int",
+        "tabulate_fusion_se_t": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
+        "tabulate_fusion_se_t_tebd": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
+        "border_op": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: Tensor, g: Tensor, "
+        "h: Tensor, i: Tensor",
+    }.items()
+)
+
+
+def without_operators(contents: bytes, class_name: str) -> bytes:
+    """An archive of DeePMD-kit as torch alone can load it; those of others as they are.
+
+    Its operators are not defined to torch instead, as DeePMD-kit could then no longer be imported.
+    """
+    if not class_name.startswith(CLASS):
+        return contents
+
+    def edit(name: str, member: bytes) -> bytes:
+        if not name.endswith(".py"):
+            return member
+        return member.replace(b"ops.deepmd.", b"__torch__.deepmd_operators.")
+
+    return rewritten(contents, {"code/__torch__/deepmd_operators.py": OPERATORS.encode()}, edit)
+
+
+def read(source: Source) -> Foreign | None:
+    """The model of a file of DeePMD-kit; None for files of others.
+
+    Raises:
+        Failure: it is one that cannot be brought into a contract.
+    """
+    if not source.class_name.startswith(CLASS):
+        return None
+    model: Any = source.module
+    for parameter in model.parameters():  # its code changes what is made of them in place
+        parameter.requires_grad_(False)
+    atomic = getattr(model, "atomic_model", None)
+    descriptor = getattr(atomic, "descriptor", None)
+    if descriptor is None:
+        raise Failure(
+            f"'{source.path}' is a model of DeePMD-kit of class {source.class_name}, which has no "
+            "descriptor of its own; only those with a descriptor of type se_e2_a can be wrapped"
+        )
+    if descriptor.original_name != "DescrptSeA":
+        raise Failure(
+            f"'{source.path}' is a model of DeePMD-kit with a descriptor of class "
+            f"{descriptor.original_name}; only those of type se_e2_a can be wrapped"
+        )
+    reader = _Reader(source.path, atomic)
+    return Foreign(
+        family="DeePMD-kit, se_e2_a",
+        module=reader.model(),
+        evaluate=lambda atoms: _evaluate(model, atoms),
+        single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
+        told={
+            "slots": ", ".join(
+                f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)
+            )
+        },
+    )
+
+
+def _evaluate(model: Any, atoms: Atoms) -> Numbers:
+    types = [model.atomic_model.type_map.index(symbol) for symbol in atoms.symbols]
+    with torch.jit.optimized_execution(False):
+        found = model(torch.from_numpy(atoms.positions)[None], torch.tensor([types]), None)
+    return Numbers(
+        found["atom_energy"].detach().double().flatten().numpy(),
+        found["force"].detach().double()[0].numpy(),
+    )
+
+
+def _excludes(mask: Any) -> bool:
+    """Whether a mask of excluded types, None where a release has none, leaves out anything."""
+    if hasattr(mask, "no_exclusion"):
+        return not mask.no_exclusion
+    return bool((getattr(mask, "type_mask", torch.ones(1)) == 0).any())
+
+
+class _Reader:
+    """Takes the arrays of an se_e2_a model.
+
+    Releases differ in what their models hold. What one lacks, others have added since, with a
+    default that changes nothing.
+
+    Args:
+        path: of the file, for messages.
+        atomic: its `atomic_model`.
+    """
+
+    def __init__(self, path: str, atomic: Any) -> None:
+        self.path, self.atomic = path, atomic
+        self.descriptor, self.fitting = atomic.descriptor.sea, atomic.fitting_net
+        self.type_map = list(atomic.type_map)
+        self.ntypes = len(self.type_map)
+        self.sel = [int(n) for n in self.descriptor.sel]
+
+    def model(self) -> DP:
+        """The same model as a DP."""
+        self._require_known()
+        descriptor, ntypes = self.descriptor, self.ntypes
+        arrays: dict[str, np.ndarray] = {}
+        networks = list(descriptor.filter_layers.networks.children())
+        one_sided = len(networks) == ntypes
+        for a in range(ntypes):
+            for b in range(ntypes):
+                net = networks[b if one_sided else b * ntypes + a]
+                self._take(f"embedding_net.{a * ntypes + b}", net, arrays, fitting=False)
+        for a, net in enumerate(self.fitting.filter_layers.networks.children()):
+            name = f"fitting_net.{a}"
+            last = self._take(name, net, arrays, fitting=True)
+            arrays[f"{name}.layers.{last}.bias"] = arrays.get(
+                f"{name}.layers.{last}.bias", 0.0
+            ) + self._constant(a, net)
+        for name, values in (("davg", descriptor.mean), ("dstd", descriptor.stddev)):
+            arrays[name] = self._statistics(name, _array(values))
+        try:
+            return DP.from_parameters(
+                arrays,
+                atom_type=[atomic_numbers[symbol] for symbol in self.type_map],
+                rmax=float(descriptor.rcut),
+                rmin=float(descriptor.rcut_smth),
+                max_neighbor=max(self.sel),
+                m2=int(descriptor.axis_neuron),
+                sel=self.sel,
+            )
+        except ValueError as error:
+            raise self._failure(str(error)) from error
+
+    def _failure(self, text: str) -> Failure:
+        return Failure(f"'{self.path}' is a model of DeePMD-kit that cannot be wrapped: {text}")
+
+    def _require_known(self) -> None:
+        """Refuse what the contract does not have."""
+        unknown = [t for t in self.type_map if atomic_numbers.get(t, 0) < 1]
+        if unknown:
+            raise self._failure(
+                f"its type_map holds {', '.join(map(repr, unknown))}, expected chemical symbols"
+            )
+        atomic, descriptor, fitting = self.atomic, self.descriptor, self.fitting
+        if (given := getattr(fitting, "var_name", "energy")) != "energy":
+            raise self._failure(f"its fitting net gives {given}, expected energy")
+        for name, present in {
+            "exclude_types of its descriptor": _excludes(getattr(descriptor, "emask", None)),
+            "pair_exclude_types": _excludes(getattr(atomic, "pair_excl", None)),
+            "atom_exclude_types": _excludes(getattr(atomic, "atom_excl", None)),
+            "exclude_types of its fitting net": len(getattr(fitting, "exclude_types", ())) > 0,
+            "env_protection": float(getattr(descriptor, "env_protection", 0.0)) != 0.0,
+            "frame parameters (numb_fparam)": int(getattr(fitting, "numb_fparam", 0)) > 0,
+            "atomic parameters (numb_aparam)": int(getattr(fitting, "numb_aparam", 0)) > 0,
+            "a case embedding (dim_case_embd)": int(getattr(fitting, "dim_case_embd", 0)) > 0,
+            "one fitting net for all types (mixed_types)": bool(
+                getattr(fitting, "mixed_types", False)
+            ),
+            "a compressed descriptor": bool(getattr(descriptor, "compress", False)),
+        }.items():
+            if present:
+                raise self._failure(f"it has {name}, which the model contract does not")
+
+    def _take(self, name: str, net: Any, arrays: dict[str, np.ndarray], fitting: bool) -> int:
+        """Add the layers of a net, by our names.
+
+        Returns:
+            The index of the last one.
+        """
+        layers = list(net.layers.children())
+        for k, layer in enumerate(layers):
+            hidden = not fitting or k + 1 < len(layers)
+            if hidden and (activation := layer.activate.activation).lower() != "tanh":
+                raise self._failure(f"its activation function is {activation}, expected tanh")
+            prefix, (n_in, n_out) = f"{name}.layers.{k}.", layer.matrix.shape
+            arrays[prefix + "weight"] = _array(layer.matrix)
+            bias, idt = getattr(layer, "bias", None), getattr(layer, "idt", None)
+            if bias is not None:
+                arrays[prefix + "bias"] = _array(bias).reshape(1, -1)
+            adds = bool(getattr(layer, "resnet", False)) and n_out in (n_in, 2 * n_in)
+            expected = n_out == n_in and k > 0 if fitting else n_out in (n_in, 2 * n_in)
+            if hidden and adds != expected:
+                raise self._failure(
+                    f"layer {k} of {name}, from width {n_in} to {n_out}, "
+                    f"{'adds' if adds else 'does not add'} its input to the result"
+                )
+            if hidden and adds and idt is not None:
+                arrays[prefix + "resnet_dt"] = _array(idt).reshape(1, -1)
+        return len(layers) - 1
+
+    def _constant(self, a: int, net: Any) -> np.ndarray:
+        """What is added to the energy of an atom of type a [1, 1]."""
+        constant = np.zeros(1)
+        for holder, name in ((self.atomic, "out_bias"), (self.fitting, "bias_atom_e")):
+            if (bias := getattr(holder, name, None)) is not None:
+                constant = constant + _array(bias).reshape(self.ntypes)[a]
+        vacuum = getattr(self.fitting, "remove_vaccum_contribution", None) or ()  # spelt so
+        if a < len(vacuum) and vacuum[a]:
+            matrix = next(net.layers.children()).matrix
+            nothing = matrix.new_zeros(1, 1, matrix.shape[0])
+            constant = constant - _array(net(nothing)).reshape(-1)
+        result: np.ndarray = constant.reshape(1, 1)
+        return result
+
+    def _statistics(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Of the slots of each type [ntypes, ntypes*max(sel)*4], from [ntypes, sum(sel), 4]."""
+        blocks = []
+        for block in np.split(values, np.cumsum(self.sel)[:-1], axis=1):
+            if not (block == block[:, :1]).all():
+                raise self._failure(f"{name} differs between the slots of one pair of types")
+            blocks.append(block[:, :1].repeat(max(self.sel), axis=1))
+        return np.concatenate(blocks, axis=1).reshape(self.ntypes, -1)
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    values: np.ndarray = tensor.detach().double().numpy()
+    return values

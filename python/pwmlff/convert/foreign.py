@@ -1,0 +1,103 @@
+"""What a module for one family of files is given, and what it returns."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from ase import Atoms
+from torch import nn
+
+from pwmlff.evaluation.model_file import dtype_of
+from pwmlff.report import Failure, last_line
+
+#: What code and contents of a file raise where they are not as their program writes them.
+UNEXPECTED = (
+    ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
+    torch.jit.Error,
+)  # fmt: skip
+
+
+@contextmanager
+def taken_for(path: str, family: str) -> Iterator[None]:
+    """Let what is not as that family writes it be a Failure, in one line that names the file."""
+    try:
+        yield
+    except UNEXPECTED as error:
+        missing = "it has no " if isinstance(error, KeyError) else ""
+        raise Failure(
+            f"'{path}' was taken for a model of {family}, but is not as that program writes it: "
+            f"{missing}{last_line(error)}"
+        ) from error
+
+
+class Numbers(NamedTuple):
+    """Of a structure, by the code of the original; float64."""
+
+    atom_energy: np.ndarray  # [n] eV
+    forces: np.ndarray  # [n, 3] -dE/dx, eV/angstrom
+
+
+@dataclass(frozen=True)
+class Source:
+    """A sound TorchScript archive."""
+
+    path: str  # for messages
+    contents: bytes
+    class_name: str  # of its module, as Python has it
+    module: torch.jit.ScriptModule  # on the CPU, in evaluation mode
+
+    @property
+    def single(self) -> bool:
+        """Whether it computes in float32, where it keeps a contract of this project."""
+        return dtype_of(self.module) == torch.float32
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What is in a sound zip file that is no TorchScript archive."""
+
+    names: frozenset[str]  # of its members, without the folder that is named after the file
+    table: bytes  # of objects, of what torch.save wrote; empty in other files
+
+
+def saved(contents: bytes) -> Saved:
+    """Look into a zip file in which :func:`pwmlff.evaluation.archive.check` has found no damage.
+
+    Raises:
+        ValueError: Python cannot read it; the text goes on after the name of the file.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(contents)) as archive:
+            names = {name.partition("/")[2]: name for name in archive.namelist()}
+            table = archive.read(names["data.pkl"]) if "data.pkl" in names else b""
+    except (*UNEXPECTED, zipfile.BadZipFile) as error:
+        raise ValueError(f"is damaged: {last_line(error)}; copy or export it again") from error
+    return Saved(frozenset(names), table)
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A file of another program.
+
+    Attributes:
+        family: what it is, for people.
+        module: the same model as a module that keeps a contract of this project.
+        evaluate: the code of the original, on a cluster in free space; None where there is none.
+        single: whether the original computes in float32.
+        told: further lines for people, by their names.
+        contents: of a file that needs no wrapping; None elsewhere.
+    """
+
+    family: str
+    module: nn.Module
+    evaluate: Callable[[Atoms], Numbers] | None
+    single: bool = False
+    told: dict[str, str] = field(default_factory=dict)
+    contents: bytes | None = None

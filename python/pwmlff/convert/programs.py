@@ -1,0 +1,176 @@
+"""Files that only the program that wrote them can open: it makes of them what is read here.
+
+That program runs as a command of its own, found beside this Python or on the PATH, so it may be
+installed with another torch in another environment. It runs what is in the file, which is code.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pwmlff.convert.foreign import Saved
+from pwmlff.launch import interpreter
+from pwmlff.report import Failure
+
+#: Words in the table of objects of a file.
+MACE, NEQUIP, LIGHTNING = b"mace.modules.models", b"nequip", b"pytorch-lightning_version"
+MLIAP = b"mace.calculators.lammps_mliap_mace"
+OF_PACKAGES, PACKAGED = ".data/extern_modules", "nequip/"  # members of torch.package's files
+DOUBLE = b"DoubleStorage"
+#: What mace_create_lammps_model of MACE 0.3.6 says, which takes a file alone, to more words.
+OF_ONE_WORD = "AssertionError: Usage:"
+SAID = 8  # last lines of a program that are told
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A command that writes a TorchScript file.
+
+    Attributes:
+        source: what the files are that it reads.
+        package: what pip installs for it.
+        name: of the command.
+        words: what it is given, and the file that it will write, for a file and the head of a model
+            that has several.
+        code: what the Python beside it runs in its place; empty for the command itself.
+    """
+
+    source: str
+    package: str
+    name: str
+    words: Callable[[Path, str], tuple[Sequence[object], Path]]
+    code: str = ""
+
+
+#: nequip-compile, which from torch 2.10 on would not write TorchScript any more.
+NEQUIP_COMPILE = (
+    "import sys, nequip.scripts.compile as program\n"
+    "program._TORCH_GE_2_10 = False\n"
+    "program.main(sys.argv[1:])\n"
+)
+
+
+def _mace(dtype: str) -> Callable[[Path, str], tuple[Sequence[object], Path]]:
+    def words(path: Path, head: str) -> tuple[Sequence[object], Path]:
+        chosen = ["--head", head] if head else []
+        return [path, "--dtype", dtype, *chosen], path.with_name(f"{path.name}-lammps.pt")
+
+    return words
+
+
+def _nequip(path: Path, head: str) -> tuple[Sequence[object], Path]:
+    if head:
+        raise Failure(f"found the head '{head}', expected none: models of NequIP have no heads")
+    target = path.with_name("compiled.nequip.pth")
+    return [path, target, "--mode", "torchscript", "--device", "cpu", "--target", "ase"], target
+
+
+def translate(path: str, contents: bytes, found: Saved, head: str = "") -> bytes | None:
+    """What the program that wrote a file makes of it; None for files that are read without.
+
+    Args:
+        path: a model that MACE pickled (.model), or a package or checkpoint of NequIP; for messages
+            and for the name that the program is given.
+        contents: of it, without damage.
+        found: what is in it.
+        head: of a MACE model that has several.
+
+    Raises:
+        Failure: the program is not there, or does not make a file of it.
+    """
+    program = _program_of(path, found)
+    if program is None:
+        require_no_head(path, head)
+        return None
+    command = interpreter.find_program(program.name)
+    if command is None:
+        raise Failure(
+            f"'{path}' is {program.source}, which its own program has to open: found no "
+            f"'{program.name}' on the PATH; pip install {program.package}, here or in an "
+            "environment whose bin is put on the PATH"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / Path(path).name
+        copy.write_bytes(contents)
+        words, target = program.words(copy, head)
+        done = _run(command, program.code, words)
+        if OF_ONE_WORD in done.stderr and not head:
+            done = _run(command, program.code, words[:1])
+        if done.returncode or not target.is_file():
+            said = done.stdout + done.stderr
+            if (heads := _heads(said)) and head not in heads:
+                raise Failure(
+                    f"'{path}' is {program.source} with the heads {', '.join(heads)}: found "
+                    f"{f'the head {head!r}' if head else 'none of them chosen'}, expected one of "
+                    "them with --head"
+                )
+            raise Failure(
+                "\n".join(
+                    [
+                        f"{program.name} makes nothing of '{path}', {program.source}:",
+                        *said.strip().splitlines()[-SAID:],
+                    ]
+                )
+            )
+        return target.read_bytes()
+
+
+def require_no_head(path: str, head: str) -> None:
+    """Raise Failure where a head was chosen, for a file in which there is nothing to choose."""
+    if head:
+        raise Failure(
+            f"found the head '{head}' for '{path}', expected one for a pickled MACE model alone"
+        )
+
+
+def _run(command: str, code: str, words: Sequence[object]) -> subprocess.CompletedProcess[str]:
+    """Run a program where the first of its words is, or code by the Python beside it."""
+    python = Path(command).with_name("python3")
+    return subprocess.run(
+        [*([str(python), "-c", code] if code and python.is_file() else [command]),
+         *map(str, words)],
+        cwd=Path(str(words[0])).parent, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        errors="replace", check=False, env=_environment(),
+    )  # fmt: skip
+
+
+def _environment() -> dict[str, str]:
+    """Without what would lead another Python to the packages of this one."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    # What these programs pickle is more than weights; older ones do not tell newer torch so.
+    return {**kept, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+
+
+def _heads(said: str) -> list[str]:
+    """Those that mace_create_lammps_model lists before it asks for one or takes what it is told."""
+    if asked := re.search(r"^Available heads in the model:\n((?:\d+: .*\n)+)", said, re.MULTILINE):
+        return [line.partition(": ")[2] for line in asked[1].splitlines()]
+    listed = re.search(r"in the list available heads: \[(.*)\]$", said, re.MULTILINE)
+    return [quoted[1:-1] for quoted in listed[1].split(", ")] if listed else []
+
+
+def _program_of(path: str, found: Saved) -> _Program | None:
+    if OF_PACKAGES in found.names:
+        of_nequip = any(name.startswith(PACKAGED) for name in found.names)
+        return _of_nequip("a package of NequIP") if of_nequip else None
+    if LIGHTNING in found.table and NEQUIP in found.table:
+        return _of_nequip("a checkpoint of NequIP")
+    if MLIAP in found.table:
+        raise Failure(
+            f"'{path}' is a model of MACE for pair_style mliap; wrap the .model that it was made of"
+        )
+    if MACE in found.table:
+        dtype = "float64" if DOUBLE in found.table else "float32"
+        return _Program("a pickled model of MACE", "mace-torch", "mace_create_lammps_model",
+                        _mace(dtype))  # fmt: skip
+    return None
+
+
+def _of_nequip(what: str) -> _Program:
+    return _Program(what, "nequip", "nequip-compile", _nequip, NEQUIP_COMPILE)

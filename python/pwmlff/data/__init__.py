@@ -1,0 +1,1 @@
+"""Training data: files to frames, their checks, neighbors, caches and statistics."""

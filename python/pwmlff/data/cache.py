@@ -1,0 +1,431 @@
+"""Training data ready for use, kept on disk by what it was made of.
+
+An entry is a folder of .npy files, which are mapped into memory, and a description with their
+checksums. Its name is a hash of the contents and the names of the files, wherever they lie, and of
+all options, so nothing is ever out of date; an entry that is damaged or of another layout is made
+anew. Entries appear whole, by a rename, whoever else writes the same one. Those that were not used
+for longest go when all are larger than the limit. Where nothing can be written, work goes on
+without.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff.data import consistency, neighbors, readers, sources
+from pwmlff.data.frames import Frames
+from pwmlff.data.labels import collected_warnings
+from pwmlff.data.neighbors import Edges
+from pwmlff.report import Failure
+from pwmlff.train.checkpoint import subset
+
+log = logging.getLogger(__name__)
+
+#: Of the entries; another one whenever a reader or the order of edges changes.
+LAYOUT = 3
+AUTO, NONE = "auto", "none"  # the default place, no cache
+DESCRIPTION = "description.json"
+TEMPORARY = ".new-"
+ABANDONED = 24 * 3600.0  # seconds after which an entry that never got finished is removed
+BLOCK = 1 << 24  # bytes of a checksum
+#: Bytes that all entries may take, unless this variable says another number of GiB.
+LIMIT, LIMIT_VARIABLE = 8 << 30, "PWMLFF_CACHE_LIMIT"
+ENTRY = re.compile(r"[0-9a-f]{40}")  # name of an entry
+
+
+def place() -> Path:
+    """Where entries are kept unless said otherwise: $XDG_CACHE_HOME/pwmlff or ~/.cache/pwmlff."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path("~/.cache").expanduser()) / "pwmlff"
+
+
+def folder_of(cache: str | PathLike[str]) -> Path:
+    """The folder that an option names."""
+    return place() if fspath(cache) == AUTO else Path(cache)
+
+
+def load(
+    files: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    elements: Sequence[int],
+    cutoff: float,
+    format: str | None = None,
+    group_by: str | None = None,
+    energy: str = readers.FREE,
+    closest: float = neighbors.CLOSEST,
+    cache: str | PathLike[str] | None = AUTO,
+    threads: int | None = None,
+) -> tuple[Frames, Edges]:
+    """Read training data and find all neighbors, or take both from the cache.
+
+    What is odd about labels, and what :mod:`pwmlff.data.consistency` and
+    :mod:`pwmlff.data.sources` find, is logged as warnings, one line each, either way.
+
+    Args:
+        files, format, group_by, energy: as :func:`pwmlff.data.readers.read` takes them.
+        elements, cutoff, closest, threads: as :func:`pwmlff.data.neighbors.find_edges` takes them.
+        cache: folder of the cache, "auto" for the default one, None or "none" for none.
+
+    Returns:
+        Frames and edges; their arrays can not be written to.
+
+    Raises:
+        Failure: a file or a frame cannot be used; nothing is kept then.
+    """
+    specs = [fspath(files)] if isinstance(files, str | PathLike) else [fspath(f) for f in files]
+    options = {
+        "layout": LAYOUT,
+        "version": version("pair-pwmlff"),
+        "elements": [int(z) for z in elements],
+        "cutoff": float(cutoff),
+        "closest": float(closest),
+        "format": format,
+        "group_by": group_by,
+        "energy": energy,
+    }
+    entry = damaged = None
+    paths: list[str] = []
+    if cache is not None and fspath(cache) != NONE:
+        split = [readers.split(spec) for spec in specs]
+        paths = [str(path) for path, _ in split]
+        # Their names count too, as those of groups come from them: as typed, not where links lead.
+        options["files"] = [[p.name, repr(wanted), _digest(p)] for p, wanted in split]
+        key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
+        entry = folder_of(cache) / key
+        damaged = _identity(entry)  # if it cannot be opened
+        kept = _opened(entry, options, paths, threads)
+        if kept is not None:
+            return _announced(*kept)
+    with collected_warnings() as texts:
+        frames = readers.read(specs, format, group_by, energy)
+    edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
+    found = [(True, text) for text in texts]
+    found += [(f.warning, f.text) for f in consistency.findings(frames)]
+    offsets = sources.offsets(frames, sources.describe(frames, edges))
+    found += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
+    for array in (*_arrays(frames).values(), *_arrays(edges).values()):
+        array.flags.writeable = False
+    if entry is not None:
+        _keep(entry, options, paths, frames, edges, found, damaged)
+    return _announced(frames, edges, found)
+
+
+def _announced(
+    frames: Frames, edges: Edges, found: Sequence[tuple[bool, str]]
+) -> tuple[Frames, Edges]:
+    for warning, text in found:
+        log.log(logging.WARNING if warning else logging.INFO, "%s", text)
+    return frames, edges
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of the contents of a file, or of all files in a folder and their names."""
+    result = hashlib.sha256()
+    names = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+    for name in names:
+        if name != path:
+            result.update(f"\0{name.relative_to(path)}\0{name.stat().st_size}\0".encode())
+        with name.open("rb") as file:
+            while block := file.read(BLOCK):
+                result.update(block)
+    return result.hexdigest()
+
+
+def _arrays(data: Frames | Edges) -> dict[str, np.ndarray]:
+    """The arrays among the fields of a dataclass."""
+    values = {entry.name: getattr(data, entry.name) for entry in fields(data)}
+    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def _checksums(array: np.ndarray) -> Iterator[memoryview]:
+    """The bytes of an array, block by block."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    for begin in range(0, len(data), BLOCK):
+        yield data[begin : begin + BLOCK]
+
+
+def _described(array: np.ndarray, pool: ThreadPoolExecutor) -> list[Any]:
+    """Type, shape and checksums of an array, as JSON has them."""
+    return [array.dtype.str, list(array.shape), list(pool.map(zlib.crc32, _checksums(array)))]
+
+
+def _opened(
+    entry: Path, options: Mapping[str, Any], paths: Sequence[str], threads: int | None
+) -> tuple[Frames, Edges, list[tuple[bool, str]]] | None:
+    """An entry, or None where there is none that can be trusted."""
+    try:
+        description = json.loads((entry / DESCRIPTION).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        log.warning("the cache '%s' cannot be read (%s): it is made anew", entry, error)
+        return None
+    try:
+        if description["options"] != options:
+            raise ValueError("it was made with other options")
+        arrays: dict[str, np.ndarray] = {}
+        with ThreadPoolExecutor(threads or neighbors.allowed_threads()) as pool:
+            for name, expected in description["arrays"].items():
+                # An empty file cannot be mapped.
+                mode: Literal["r"] | None = "r" if all(expected[1]) else None
+                array = np.load(entry / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
+                if _described(array, pool) != expected:
+                    raise ValueError(f"'{name}' is not what was written")
+                arrays[name] = np.asarray(array)
+                arrays[name].flags.writeable = False
+        frames = Frames(
+            **subset("frames.", arrays),
+            group_names=tuple(description["group_names"]),
+            files=_moved(description["files"], description["paths"], paths),
+        )
+        edges = Edges(**subset("edges.", arrays), cutoff=float(description["cutoff"]))
+        moved = list(zip(map(repr, description["files"]), map(repr, frames.files), strict=True))
+        found = []
+        for warning, text in description["findings"]:
+            for old, new in moved:
+                text = text.replace(old, new)  # noqa: PLW2901
+            found.append((bool(warning), text))
+        with suppress(OSError):
+            os.utime(entry / DESCRIPTION)  # when it was used last
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
+        log.warning("the cache '%s' is damaged (%s): it is made anew", entry, error)
+        return None
+    return frames, edges, found
+
+
+def _moved(files: Sequence[str], places: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
+    """Names of files, or of systems in folders, where they lie now."""
+    result = []
+    for name in files:
+        for old, new in zip(places, paths, strict=True):
+            if Path(name).is_relative_to(old):
+                result.append(str(Path(new, Path(name).relative_to(old))))
+                break
+        else:
+            raise ValueError(f"'{name}' is none of {places}")
+    return tuple(result)
+
+
+def _keep(
+    entry: Path,
+    options: Mapping[str, Any],
+    paths: Sequence[str],
+    frames: Frames,
+    edges: Edges,
+    found: Sequence[tuple[bool, str]],
+    damaged: int | None,
+) -> None:
+    """Write an entry; where that fails, say so and leave nothing behind."""
+    folder = None
+    try:
+        entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _clean(entry.parent)
+        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=entry.parent))
+        arrays = {
+            **{f"frames.{name}": array for name, array in _arrays(frames).items()},
+            **{f"edges.{name}": array for name, array in _arrays(edges).items()},
+        }
+        with ThreadPoolExecutor(neighbors.allowed_threads()) as pool:
+            described = {name: _described(array, pool) for name, array in arrays.items()}
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        description = {
+            "options": options,
+            "arrays": described,
+            "group_names": frames.group_names,
+            "files": frames.files,
+            "paths": paths,
+            "cutoff": edges.cutoff,
+            "findings": found,
+        }
+        (folder / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
+        _put(folder, entry, damaged)
+        _shrink(entry)
+    except OSError as error:
+        log.warning(
+            "cannot keep the training data in '%s': %s; going on without a cache",
+            *(entry.parent, error.strerror or error),
+        )
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _identity(entry: Path) -> int | None:
+    """What tells a folder from another of its name; None where there is none."""
+    try:
+        return entry.stat().st_ino
+    except OSError:
+        return None
+
+
+def _put(folder: Path, entry: Path, damaged: int | None) -> None:
+    """Give a finished folder its name, in place of a damaged entry; another writer may be first."""
+    for _ in range(3):
+        try:
+            folder.rename(entry)
+        except OSError:
+            if not entry.exists():
+                raise
+            # What is there now is either what was found damaged, or what another process has just
+            # finished, which is the same as this. If all removed that, nothing could be left.
+            if _identity(entry) not in (None, damaged):
+                return
+            old = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=entry.parent))
+            try:
+                entry.rename(old / entry.name)
+            except FileNotFoundError:
+                pass
+            finally:
+                shutil.rmtree(old, ignore_errors=True)
+        else:
+            return
+
+
+def _clean(parent: Path) -> None:
+    """Remove what processes that were killed have left."""
+    for path in parent.glob(f"{TEMPORARY}*"):
+        try:
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                shutil.rmtree(path, ignore_errors=True)
+        except FileNotFoundError:
+            continue
+
+
+# ---- how large it is
+
+
+def limit() -> int:
+    """Bytes that all entries may take.
+
+    Raises:
+        Failure: the environment says no number.
+    """
+    text = os.environ.get(LIMIT_VARIABLE)
+    if not text:
+        return LIMIT
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise Failure(f"{LIMIT_VARIABLE} is '{text}', expected a number of GiB like 8")
+    return int(value * (1 << 30))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One set of training data that is kept."""
+
+    folder: str
+    files: tuple[str, ...]
+    bytes: int
+    used: float  # when it was last, in seconds since 1970
+
+
+def entries(folder: Path) -> list[Entry]:
+    """What is kept in a folder, that which was not used for longest first."""
+    result = []
+    for path in folder.glob("*"):
+        if not ENTRY.fullmatch(path.name):
+            continue
+        # Another process may remove it meanwhile, and a damaged one counts too.
+        with suppress(OSError):
+            description = path / DESCRIPTION
+            used = (description if description.exists() else path).stat().st_mtime
+            size = sum(file.stat().st_size for file in path.iterdir())
+            result.append(Entry(str(path), _files(description), size, used))
+    return sorted(result, key=lambda entry: entry.used)
+
+
+def _files(description: Path) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads(description.read_text(encoding="utf-8"))["files"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return ()
+
+
+def _shrink(newest: Path) -> None:
+    """Remove entries that were not used for longest until all are within the limit, but not one."""
+    kept = entries(newest.parent)
+    total = sum(entry.bytes for entry in kept)
+    most = limit()
+    for entry in kept:
+        if total <= most:
+            return
+        if Path(entry.folder) != newest:
+            shutil.rmtree(entry.folder, ignore_errors=True)
+            total -= entry.bytes
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to do with the cache."""
+
+    folder: str = AUTO
+    clear: bool = False
+
+
+@dataclass(frozen=True)
+class CacheReport:
+    """What is in the cache, or what was removed from it."""
+
+    folder: str
+    limit: int
+    cleared: bool
+    entries: list[Entry]
+
+    ok = True
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def show(self) -> RenderableType:
+        """A row for each entry."""
+        table = Table("files", "MiB", "last used", box=None)
+        for entry in self.entries:
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+            table.add_row(Text(", ".join(entry.files)), f"{entry.bytes / 2**20:.1f}", when)
+        total = sum(entry.bytes for entry in self.entries) / 2**20
+        what = "removed" if self.cleared else f"of at most {self.limit / 2**20:.0f}"
+        noun = "entry" if len(self.entries) == 1 else "entries"
+        text = f"{len(self.entries)} {noun} in {self.folder}, {total:.1f} MiB {what}"
+        return Group(*([table] if self.entries else []), Text(text))
+
+
+def survey(options: Options) -> CacheReport:
+    """Look what is in the cache, and remove it where that is asked for.
+
+    Raises:
+        Failure: an entry cannot be removed.
+    """
+    folder = folder_of(options.folder)
+    found = entries(folder)
+    for entry in found if options.clear else ():
+        try:
+            shutil.rmtree(entry.folder)
+        except OSError as error:
+            raise Failure(f"cannot remove '{entry.folder}': {error.strerror or error}") from error
+    return CacheReport(str(folder), limit(), options.clear, found)

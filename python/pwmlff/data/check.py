@@ -1,0 +1,543 @@
+"""`pwmlff data check`: what is in training data, and what is wrong with it, by file and frame."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from ase import units
+from ase.data import atomic_numbers, chemical_symbols
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import picture
+from pwmlff.data import consistency, duplicates, neighbors, readers, sources
+from pwmlff.data.frames import Frames, ranges, rows_of
+from pwmlff.data.labels import collected_warnings
+from pwmlff.report import Failure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CUTOFF = 6.0
+BLOCK = 64  # frames whose neighbors are in memory at a time
+SAME_ENERGY = 1e-3  # per atom
+#: Robust deviations (median and 1.4826 times the median absolute deviation) of an outlier, and how
+#: many frames it takes to say what is usual.
+OUTLIER, USUAL = 8.0, 10
+#: What must be mended; the others are worth a look.
+ERRORS = (
+    *("no labels", "not finite", "cannot be used", "overlapping atoms", "unknown element"),
+    *("forces", "energy", "stress", "sources", "duplicate with another energy"),
+)
+#: In a text; those of what is the same kind of problem differ.
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|\bnan\b|-?\binf\b")
+SHOWN = 10  # lines of a kind in the table; JSON has them all
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to check."""
+
+    files: Sequence[str]
+    elements: Sequence[str] = ()  # those that may occur; any when empty
+    format: str | None = None
+    cutoff: float = CUTOFF
+    closest: float = neighbors.CLOSEST
+    plot: Path | None = None
+    energy: str = readers.FREE  # which one of two
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One frame or file, and what is odd about it."""
+
+    kind: str
+    text: str
+    file: str | None = None
+    index: int | None = None  # of the frame in the file
+
+    @property
+    def error(self) -> bool:
+        """Whether it must be mended."""
+        return self.kind in ERRORS
+
+
+@dataclass
+class Survey:
+    """What neighbors tell, frame by frame."""
+
+    shortest: dict[tuple[int, int], float]
+    nearest: np.ndarray  # [nframes] NaN where there is no pair
+    numbers: np.ndarray  # [natoms] the same for one structure in any frame of reference
+    description: sources.Description
+    most: int = 0  # neighbors of one element
+    usable: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # [nframes]
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was found."""
+
+    counts: dict[str, Any]
+    ranges: dict[str, tuple[float, float]]
+    shortest: dict[str, float]
+    most_neighbors: int
+    cutoff: float
+    problems: list[Problem]
+    notes: list[str]
+    picture: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing must be mended."""
+        return not any(problem.error for problem in self.problems)
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            **self.counts,
+            "ranges": self.ranges,
+            "shortest": self.shortest,
+            "most_neighbors": self.most_neighbors,
+            "cutoff": self.cutoff,
+            "problems": [
+                {
+                    "kind": p.kind,
+                    "error": p.error,
+                    "file": p.file,
+                    "index": p.index,
+                    "text": p.text,
+                }
+                for p in self.problems
+            ],
+            "notes": self.notes,
+            "picture": self.picture,
+        }
+
+    def show(self) -> RenderableType:
+        """Tables of what there is, then one line for each problem."""
+        parts: list[RenderableType] = [self._files(), self._groups(), self._values()]
+        kinds = Counter(problem.kind for problem in self.problems)
+        for kind in sorted(kinds, key=lambda kind: kind not in ERRORS):
+            listed = [problem for problem in self.problems if problem.kind == kind]
+            label = ("error: ", "bold red") if kind in ERRORS else ("warning: ", "bold yellow")
+            lines = _joined(listed)
+            parts += [Text.assemble(label, line) for line in lines[:SHOWN]]
+            if len(lines) > SHOWN:
+                parts.append(Text(f"  and {len(lines) - SHOWN} more of '{kind}' (--json: all)"))
+        parts += [Text(f"note: {note}") for note in self.notes]
+        if self.picture:
+            parts.append(Text(f"picture: {self.picture}"))
+        if not self.problems:
+            parts.append(Text("nothing odd was found", style="green"))
+        return Group(*parts)
+
+    def _files(self) -> Table:
+        table = Table("file", *("frames", "atoms", "energies", "forces", "virials"), box=None)
+        for name, row in self.counts["files"].items():
+            table.add_row(name, *(str(row[key]) for key in list(row)))
+        return table
+
+    def _groups(self) -> Table:
+        table = Table("group", "frames", "composition", "frames", box=None)
+        groups, compositions = (
+            list(self.counts[name].items()) for name in ("groups", "compositions")
+        )
+        for row in range(min(max(len(groups), len(compositions)), 2 * SHOWN)):
+            cells = [
+                (name, str(count))
+                for pairs in (groups, compositions)
+                for name, count in (pairs[row : row + 1] or [("", "")])
+            ]
+            table.add_row(*(word for cell in cells for word in cell))
+        hidden = max(len(groups), len(compositions)) - 2 * SHOWN
+        if hidden > 0:
+            table.add_row(f"and {hidden} more (--json: all)")
+        return table
+
+    def _values(self) -> Table:
+        table = Table("quantity", "smallest", "largest", box=None)
+        for name, (low, high) in self.ranges.items():
+            table.add_row(name, f"{low:.6g}", f"{high:.6g}")
+        for pair, distance in self.shortest.items():
+            table.add_row(f"distance {pair}", f"{distance:.4g}", "")
+        table.add_row(
+            f"neighbors of an element within {self.cutoff:g}", "", f"{self.most_neighbors}"
+        )
+        return table
+
+
+def check(options: Options) -> CheckReport:
+    """Read all files and look at every frame.
+
+    Raises:
+        Failure: a file cannot be read, or an option cannot be used.
+    """
+    output = picture.destination(options.plot) if options.plot else None
+    if not 0.0 < options.cutoff < np.inf:
+        raise Failure(f"--cutoff is {options.cutoff:g}, expected a positive number")
+    allowed = set(_known(options.elements))
+    with collected_warnings() as texts:
+        frames = readers.read(list(options.files), options.format, None, options.energy)
+    problems = [Problem("ambiguous labels", text) for text in texts]
+    problems += _labels(frames)
+    survey = _survey(frames, options, allowed, problems)
+    problems += _duplicates(frames, survey)
+    usable = np.flatnonzero(survey.usable)
+    part = frames.select(usable)
+    offsets = sources.offsets(part, survey.description.select(usable))
+    problems += _outliers(sources.aligned(part, offsets)[0])
+    notes = []
+    for finding in (*consistency.findings(frames), *sources.findings(part, offsets)):
+        if not finding.warning:
+            notes.append(finding.text)
+        elif finding.frame is None:
+            problems.append(Problem(finding.kind, finding.text))
+        else:
+            problems.append(_problem(frames, finding.frame, finding.kind, finding.text))
+    if output:
+        picture.save(draw(frames, survey), output, dpi=120)
+    pairs = sorted(survey.shortest.items())
+    return CheckReport(
+        counts=_counts(frames),
+        ranges=_ranges(frames),
+        shortest={
+            f"{chemical_symbols[a]}-{chemical_symbols[b]}": value
+            for (a, b), value in pairs
+            if np.isfinite(value)
+        },
+        most_neighbors=survey.most,
+        cutoff=options.cutoff,
+        problems=problems,
+        notes=notes,
+        picture=str(output) if output else None,
+    )
+
+
+def _joined(problems: Sequence[Problem]) -> list[str]:
+    """One line for all problems of a file that say the same but for the frame and its numbers.
+
+    Where numbers differ they are those of the first frame, which is named.
+    """
+    alike: dict[tuple[str | None, str], list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault((problem.file, NUMBER.sub("#", problem.text)), []).append(problem)
+    result = []
+    for members in alike.values():
+        first, indices = members[0], {p.index for p in members if p.index is not None}
+        rests = {p.text.removeprefix(f"frame {p.index} of '{p.file}'") for p in members}
+        if len(indices) < 2:
+            result += [member.text for member in members]
+            continue
+        frames = f"frames {ranges(indices)} of '{first.file}'"
+        if len(rests) == 1:
+            (rest,) = rests
+            result.append(frames + (f" have {rest[5:]}" if rest.startswith(" has ") else rest))
+        else:
+            result.append(f"{frames}: {first.text}")
+    return result
+
+
+def _known(symbols: Sequence[str]) -> list[int]:
+    for symbol in symbols:
+        if symbol not in atomic_numbers or symbol == "X":
+            raise Failure(f"--elements holds '{symbol}', expected chemical symbols like 'Hf O'")
+    return [atomic_numbers[symbol] for symbol in symbols]
+
+
+def _problem(frames: Frames, k: int, kind: str, text: str) -> Problem:
+    return Problem(kind, text, frames.files[frames.file[k]], int(frames.index[k]))
+
+
+def _per_frame(frames: Frames, values: np.ndarray, combine: np.ufunc, empty: float) -> np.ndarray:
+    """Values of atoms combined over each frame, [nframes]; frames without atoms get `empty`."""
+    result = np.full(len(frames), empty, dtype=values.dtype)
+    filled = frames.natoms > 0
+    if filled.any():
+        result[filled] = combine.reduceat(values, frames.first[:-1][filled])
+    return result
+
+
+def _labels(frames: Frames) -> list[Problem]:
+    """Labels that are missing or no numbers."""
+    result = []
+    missing = np.isnan(frames.forces).all(axis=1)
+    whole = _per_frame(frames, missing, np.logical_and, False)
+    finite = _per_frame(frames, np.isfinite(frames.forces).all(axis=1), np.logical_and, True)
+    has = {
+        "energy": ~np.isnan(frames.energies),
+        "forces": ~whole,
+        "virial": ~np.isnan(frames.virials).all(axis=(1, 2)),
+    }
+    for k in np.flatnonzero(frames.natoms).tolist():
+        if not has["energy"][k] and not has["forces"][k]:
+            result.append(
+                _problem(frames, k, "no labels", f"{frames.where(k)} has neither energy nor forces")
+            )
+            continue
+        lacking = [name for name, present in has.items() if present.any() and not present[k]]
+        if lacking:
+            result.append(
+                _problem(
+                    frames,
+                    k,
+                    "missing labels",
+                    f"{frames.where(k)} has no {' and no '.join(lacking)}, others have",
+                )
+            )
+        if np.isinf(frames.energies[k]):
+            result.append(
+                _problem(frames, k, "not finite", f"{frames.where(k)}: energy {frames.energies[k]}")
+            )
+        if has["forces"][k] and not finite[k]:
+            forces = frames.forces[frames.first[k] : frames.first[k + 1]]
+            atom = int(np.flatnonzero(~np.isfinite(forces).all(axis=1))[0])
+            result.append(
+                _problem(
+                    frames,
+                    k,
+                    "not finite",
+                    f"{frames.where(k)}: the force of atom {atom} is {forces[atom].tolist()}",
+                )
+            )
+        if has["virial"][k] and not np.isfinite(frames.virials[k]).all():
+            result.append(
+                _problem(
+                    frames,
+                    k,
+                    "not finite",
+                    f"{frames.where(k)}: the virial is {frames.virials[k].tolist()}",
+                )
+            )
+    return result
+
+
+def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[Problem]) -> Survey:
+    """Neighbors of all frames that have any; others become problems."""
+    elements = frames.elements
+    survey = Survey(
+        {(a, b): np.inf for n, a in enumerate(elements) for b in elements[n:]},
+        np.full(len(frames), np.nan),
+        np.full(len(frames.numbers), np.nan),
+        sources.Description(
+            np.zeros((len(frames), len(elements) ** 2, sources.POWERS)),
+            np.full(len(frames), np.nan),
+        ),
+        usable=np.ones(len(frames), dtype=bool),
+    )
+    for k in range(len(frames)):
+        other = sorted(
+            set(frames.numbers[frames.first[k] : frames.first[k + 1]].tolist()) - allowed
+        )
+        if allowed and other:
+            names = " ".join(chemical_symbols[z] for z in other)
+            problems.append(
+                _problem(
+                    frames,
+                    k,
+                    "unknown element",
+                    f"{frames.where(k)} holds {names}, expected "
+                    f"{' '.join(chemical_symbols[z] for z in sorted(allowed))}",
+                )
+            )
+        try:
+            if not frames.natoms[k]:
+                raise Failure(f"{frames.where(k)} has no atoms, expected at least one")
+            neighbors.require_usable(frames, k, options.cutoff)
+        except Failure as failure:
+            survey.usable[k] = False
+            problems.append(_problem(frames, k, "cannot be used", str(failure)))
+    chosen = np.flatnonzero(survey.usable)
+    for begin in range(0, len(chosen), BLOCK):
+        block = chosen[begin : begin + BLOCK]
+        part = frames.select(block)
+        edges = neighbors.find_edges(part, elements, options.cutoff, closest=0.0)
+        _survey_block(part, edges, block, survey)
+        survey.numbers[rows_of(frames.first, block)] = duplicates.atom_numbers(part, edges)
+        described = sources.describe(part, edges)
+        survey.description.phi[block] = described.phi
+        survey.description.work[block] = described.work
+    problems.extend(
+        _problem(
+            frames,
+            k,
+            "overlapping atoms",
+            f"{frames.where(k)}: atoms are {survey.nearest[k]:.3g} apart, expected at least "
+            f"{options.closest:g}",
+        )
+        for k in np.flatnonzero(survey.nearest < options.closest).tolist()
+    )
+    return survey
+
+
+def _survey_block(part: Frames, edges: neighbors.Edges, block: np.ndarray, survey: Survey) -> None:
+    elements = edges.elements.tolist()
+    n = len(elements)
+    survey.most = max(survey.most, int(edges.count.max(initial=0)))
+    species = np.tile(np.arange(n), len(edges.types))
+    pair = np.repeat(np.repeat(edges.types, n) * n + species, edges.count.ravel())
+    frame = np.repeat(np.arange(len(part)), np.diff(edges.first))
+    r = edges.distances
+    nearest = np.full((len(part), n * n), np.inf)
+    np.minimum.at(nearest, (frame, pair), r)
+    for (a, b), old in survey.shortest.items():
+        column = elements.index(a) * n + elements.index(b)
+        survey.shortest[a, b] = min(old, float(nearest[:, column].min()))
+    least = nearest.min(axis=1)
+    survey.nearest[block] = np.where(np.isfinite(least), least, np.nan)
+
+
+def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
+    """Frames whose structure was there before, up to rotation, translation and numbering."""
+    result = []
+    usable = np.flatnonzero(survey.usable)
+    part = frames.select(usable)
+    same = duplicates.first_of_each(part, survey.numbers[rows_of(frames.first, usable)])
+    for place in np.flatnonzero(same < np.arange(len(part))):
+        k, first = int(usable[place]), int(usable[same[place]])
+        natoms = max(1, frames.natoms[k])
+        difference = abs(frames.energies[k] - frames.energies[first]) / natoms
+        text = f"{frames.where(k)} is the structure of {frames.where(first)}"
+        if difference > SAME_ENERGY:
+            kind = "duplicate with another energy"
+            text += f", with an energy that is {difference:.3g} per atom off"
+        else:
+            kind = "duplicate"
+        result.append(_problem(frames, k, kind, text))
+    return result
+
+
+def _outliers(frames: Frames) -> list[Problem]:
+    """Energies per atom far from those of the composition, and forces far larger than usual."""
+    result = []
+    natoms = np.maximum(frames.natoms, 1)
+    energy = frames.energies / natoms
+    for chosen in consistency.compositions(frames).values():
+        for k, score, middle in _far(energy[chosen]):
+            frame = int(chosen[k])
+            result.append(
+                _problem(
+                    frames,
+                    frame,
+                    "energy outlier",
+                    f"{frames.where(frame)}: energy {energy[frame]:.6g} per atom, {score:.0f} "
+                    f"deviations from the median {middle:.6g} of its composition",
+                )
+            )
+    largest = _largest_force(frames)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logarithm = np.where(largest > 0.0, np.log(largest), np.nan)
+    for frame, score, middle in _far(logarithm):
+        if logarithm[frame] > middle:
+            result.append(
+                _problem(
+                    frames,
+                    frame,
+                    "force outlier",
+                    f"{frames.where(frame)}: a force of {largest[frame]:.4g}, where "
+                    f"{np.exp(middle):.4g} is the usual largest one ({score:.0f} deviations)",
+                )
+            )
+    return result
+
+
+def _far(values: np.ndarray) -> list[tuple[int, float, float]]:
+    """Outliers: index, robust deviations, and the median of all."""
+    known = np.isfinite(values)
+    if known.sum() < USUAL:
+        return []
+    middle = float(np.median(values[known]))
+    spread = 1.4826 * float(np.median(np.abs(values[known] - middle)))
+    if spread == 0.0:
+        return []
+    scores = np.abs(values - middle) / spread
+    return [(int(k), float(scores[k]), middle) for k in np.flatnonzero(known & (scores > OUTLIER))]
+
+
+def _largest_force(frames: Frames) -> np.ndarray:
+    """Largest force on an atom of each frame, [nframes]; NaN where there is none."""
+    with np.errstate(invalid="ignore"):
+        size = np.sqrt((frames.forces**2).sum(axis=1))
+    return _per_frame(frames, size, np.maximum, np.nan)
+
+
+def _volumes(frames: Frames) -> np.ndarray:
+    """Volume per atom of frames that are periodic in all directions, NaN of others."""
+    periodic = frames.pbc.all(axis=1) & np.isfinite(frames.cells).all(axis=(1, 2))
+    volumes = np.full(len(frames), np.nan)
+    volumes[periodic] = np.abs(np.linalg.det(frames.cells[periodic]))
+    volumes /= np.maximum(frames.natoms, 1)
+    return volumes
+
+
+def _counts(frames: Frames) -> dict[str, Any]:
+    files = {}
+    missing = np.isnan(frames.forces).all(axis=1)
+    labelled = ~_per_frame(frames, missing, np.logical_and, True)
+    for number, name in enumerate(frames.files):
+        here = frames.file == number
+        natoms = frames.natoms[here]
+        low, high = int(natoms.min()), int(natoms.max())
+        files[name] = {
+            "frames": int(here.sum()),
+            "atoms": f"{low}" if low == high else f"{low}-{high}",
+            "energies": int((~np.isnan(frames.energies[here])).sum()),
+            "forces": int(labelled[here].sum()),
+            "virials": int((~np.isnan(frames.virials[here]).all(axis=(1, 2))).sum()),
+        }
+    groups = np.bincount(frames.group, minlength=len(frames.group_names))
+    return {
+        "frames": len(frames),
+        "atoms": int(frames.first[-1]),
+        "elements": [chemical_symbols[z] for z in frames.elements],
+        "files": files,
+        "groups": {name: int(n) for name, n in zip(frames.group_names, groups, strict=True)},
+        "compositions": {
+            " ".join(f"{chemical_symbols[z]}{count}" for z, count in composition)
+            or "no atoms": len(which)
+            for composition, which in consistency.compositions(frames).items()
+        },
+    }
+
+
+def _ranges(frames: Frames) -> dict[str, tuple[float, float]]:
+    values = {
+        "energy per atom": frames.energies / np.maximum(frames.natoms, 1),
+        "largest force of a frame": _largest_force(frames),
+        "volume per atom": _volumes(frames),
+        "pressure, GPa of eV and angstrom": np.trace(frames.virials, axis1=1, axis2=2)
+        / (3.0 * np.maximum(frames.natoms, 1) * _volumes(frames) * units.GPa),
+    }
+    result = {}
+    for name, array in values.items():
+        known = array[np.isfinite(array)]
+        if len(known):
+            result[name] = (float(known.min()), float(known.max()))
+    return result
+
+
+def draw(frames: Frames, survey: Survey) -> Figure:
+    """Histograms of energies, forces, volumes and shortest distances."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
+
+    with np.errstate(invalid="ignore"):
+        forces = np.sqrt((frames.forces**2).sum(axis=1))
+    panels = {
+        "energy per atom (eV)": frames.energies / np.maximum(frames.natoms, 1),
+        "force on an atom (eV/Å)": forces,
+        "volume per atom (Å³)": _volumes(frames),
+        "shortest distance of a frame (Å)": survey.nearest,
+    }
+    figure = Figure(figsize=(9.0, 6.0), layout="constrained")
+    for axes, (label, values) in zip(figure.subplots(2, 2).flat, panels.items(), strict=True):
+        axes.set_xlabel(label)
+        axes.set_ylabel("atoms" if values is forces else "frames")
+        axes.hist(values[np.isfinite(values)], bins=60, log=values is forces)
+    return figure

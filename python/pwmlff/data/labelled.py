@@ -1,0 +1,90 @@
+"""One labelled structure, as the readers hand it on, and many of them as `Frames`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ase.data import atomic_numbers, chemical_symbols
+
+from pwmlff.data.frames import Frames
+from pwmlff.report import Failure
+
+LAST_ELEMENT = len(chemical_symbols) - 1
+
+
+@dataclass
+class Labelled:
+    """One structure with the signs and units of `Frames`; a label that is missing is None."""
+
+    numbers: np.ndarray  # [n] atomic numbers
+    positions: np.ndarray  # [n, 3]
+    cell: np.ndarray  # [3, 3] cell vectors in rows
+    pbc: np.ndarray  # bool [3]
+    index: int  # in the file, from 0
+    energy: float | None = None
+    forces: np.ndarray | None = None  # [n, 3]
+    virial: np.ndarray | None = None  # [3, 3]
+    group: str | None = None  # as the file names it
+    free_energy: float | None = None  # where the file has one; `energy` is at sigma -> 0 then
+
+
+def element_numbers(symbols: Sequence[str] | np.ndarray, where: str) -> np.ndarray:
+    """Atomic numbers of chemical symbols, int32 [n]; upper and lower case are the same.
+
+    Raises:
+        Failure: a symbol is of no element.
+    """
+    names, which = np.unique(np.asarray(symbols, dtype=str), return_inverse=True)
+    numbers = [atomic_numbers.get(name.capitalize(), 0) for name in names]
+    for name, number in zip(names, numbers, strict=True):
+        if not number:
+            raise Failure(f"{where}: '{name}' is no element, expected chemical symbols like Hf")
+    return np.array(numbers, dtype=np.int32)[which.ravel()]
+
+
+def checked_numbers(numbers: np.ndarray, where: str) -> np.ndarray:
+    """The same as int32.
+
+    Raises:
+        Failure: one is no atomic number.
+    """
+    bad = numbers[(numbers < 1) | (numbers > LAST_ELEMENT)]
+    if len(bad):
+        raise Failure(f"{where}: {bad[0]} is no atomic number, expected 1 to {LAST_ELEMENT}")
+    return numbers.astype(np.int32)
+
+
+def gathered(structures: Sequence[Labelled], file: str, group: str) -> Frames:
+    """All structures of one file.
+
+    Args:
+        structures: at least one.
+        file: how messages name it.
+        group: of structures that name none.
+    """
+    names = [group if s.group is None else s.group for s in structures]
+    group_names = tuple(dict.fromkeys(names))
+    number_of = {name: k for k, name in enumerate(group_names)}
+    natoms = [len(s.numbers) for s in structures]
+    missing = np.full((max(3, *natoms), 3), np.nan)
+    return Frames(
+        numbers=np.concatenate([s.numbers for s in structures]).astype(np.int32),
+        positions=np.concatenate([s.positions for s in structures]).astype(np.float64),
+        cells=np.array([s.cell for s in structures], dtype=np.float64),
+        pbc=np.array([s.pbc for s in structures], dtype=bool),
+        first=np.r_[0, np.cumsum(natoms)].astype(np.int64),
+        energies=np.array([np.nan if s.energy is None else s.energy for s in structures], float),
+        forces=np.concatenate(
+            [missing[: len(s.numbers)] if s.forces is None else s.forces for s in structures]
+        ).astype(np.float64),
+        virials=np.array(
+            [missing[:3] if s.virial is None else s.virial for s in structures], float
+        ),
+        group=np.array([number_of[name] for name in names], dtype=np.int32),
+        group_names=group_names,
+        file=np.zeros(len(structures), dtype=np.int32),
+        index=np.array([s.index for s in structures], dtype=np.int64),
+        files=(file,),
+    )

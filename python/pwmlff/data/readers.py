@@ -1,0 +1,312 @@
+"""Files with labelled structures, of many formats, as one set of `Frames`.
+
+Signs and units are those of `Frames`: eV, angstrom, forces -dE/dx, virials positive when
+compressed. Which names of labels are known, and how a stress becomes a virial, is in `labels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ase import Atoms
+
+from pwmlff.data import deepmd_npy as deepmd
+from pwmlff.data import extxyz, movement
+from pwmlff.data.frames import Frames
+from pwmlff.data.labelled import Labelled, element_numbers, gathered
+from pwmlff.data.labels import found, labels_of, one_warning_for_all, warn
+from pwmlff.report import Failure
+
+DPDATA = "dpdata:"
+#: Which energy is taken where a file has two: that which forces belong to, or that at sigma -> 0.
+FREE, ZERO = "free", "zero"
+#: Formats of which dpdata reads the free energy alone, and those where it reads another one.
+FREE_OF_DPDATA = ("vasp/outcar", "outcar", "vasp/xml", "xml")
+NOT_FREE_OF_DPDATA = ("fhi_aims/", "siesta/")
+APART = 1e-6  # energies per atom that differ by more are two
+#: Formats with a reader of this project: dpdata's lose frames, or mix atoms up.
+OWN: dict[str, Callable[[Path], Iterator[Labelled]]] = {
+    "extxyz": extxyz.frames,
+    "xyz": extxyz.frames,
+    "movement": movement.frames,
+    "deepmd": deepmd.frames,
+}
+#: What dpdata calls what one of these readers reads.
+REPLACED = {
+    "xyz": "extxyz", "extxyz": "extxyz", "quip/gap/xyz": "extxyz", "quip/gap/xyz_file": "extxyz",
+    "gap/xyz": "extxyz", "mace/xyz": "extxyz", "nequip/xyz": "extxyz", "gpumd/xyz": "extxyz",
+    "movement": "movement", "mlmd": "movement", "pwmat/movement": "movement",
+    "pwmat/mlmd": "movement", "pwmat/output": "movement",
+    "deepmd/npy": "deepmd", "deepmd/comp": "deepmd", "deepmd/npy/mixed": "deepmd",
+}  # fmt: skip
+
+
+def read(
+    files: str | PathLike[str] | Sequence[str | PathLike[str]],
+    format: str | None = None,
+    group_by: str | None = None,
+    energy: str = FREE,
+) -> Frames:
+    """Read labelled structures.
+
+    Args:
+        files: names of files, or folders of DeePMD-kit systems; `FILE@0:100:2` takes a slice of
+            the frames and `FILE@-1` one of them, as ase has it.
+        format: extxyz, movement, deepmd, a format of ase's, or `dpdata:` and one of dpdata's;
+            by the file when None.
+        group_by: what frames are grouped by: "file", or "group" for the key `group` or
+            `config_type` of a frame and its file where it has none, which is the default.
+        energy: which one is taken of frames that have two: "free" for the free energy, which
+            forces belong to, or "zero" for that at sigma -> 0.
+
+    Returns:
+        All frames, in the order of the files.
+
+    Raises:
+        Failure: a file cannot be read; the text names it and the frame.
+    """
+    if group_by not in {None, "group", "file"}:
+        raise Failure(f"group_by is '{group_by}', expected group or file")
+    if energy not in {FREE, ZERO}:
+        raise Failure(f"energy is '{energy}', expected {FREE} or {ZERO}")
+    specs = [files] if isinstance(files, str | PathLike) else list(files)
+    if not specs:
+        raise Failure("found no name of a file with training data, expected one or more")
+    parts = []
+    differing: list[tuple[str, float]] = []
+    with one_warning_for_all():
+        for spec in specs:
+            path, wanted = split(fspath(spec))
+            kind = reader_of(path, format)
+            if kind.startswith(DPDATA):
+                _require_energy(kind.removeprefix(DPDATA), energy, path)
+            for source in deepmd.systems(path) if kind == "deepmd" else [path]:
+                structures = _taken(_frames(source, kind), wanted, fspath(spec))
+                name = source.name if kind == "deepmd" else source.stem
+                differing += _with_energy(structures, energy, source)
+                if group_by == "file":
+                    for structure in structures:
+                        structure.group = None
+                parts.append(gathered(structures, str(source), name))
+        if differing:
+            _warn_of_two_energies(differing, energy)
+    return Frames.joined(parts)
+
+
+def split(spec: str) -> tuple[Path, slice | int]:
+    """The file and the frames that a name like 'train.xyz@:100' stands for; all where not said.
+
+    Raises:
+        Failure: there is no such file, or what follows the @ is no slice.
+    """
+    path, name = Path(spec), spec
+    wanted: slice | int = slice(None)
+    if not path.exists() and "@" in path.name:
+        name, _, text = spec.rpartition("@")
+        words = text.split(":")
+        try:
+            numbers = [int(word) if word.strip() else None for word in words]
+            if len(words) == 1:
+                wanted = int(text)
+            elif len(words) <= 3 and (len(words) < 3 or numbers[2] != 0):
+                wanted = slice(*numbers)
+            else:
+                raise ValueError
+        except ValueError:
+            raise Failure(
+                f"'{spec}' asks for the frames '{text}', expected a slice like 0:100:2 or a number"
+            ) from None
+        path = Path(name)
+    if not path.exists():
+        raise Failure(f"found no file '{name}'")
+    if path.is_file() and path.stat().st_size == 0:
+        raise Failure(f"'{name}' is empty, expected labelled structures")
+    return path, wanted
+
+
+def reader_of(path: Path, format: str | None = None) -> str:
+    """The format of a file that is read, where this project has one of its own in its place."""
+    kind = format or guess(path)
+    return REPLACED.get(kind.removeprefix(DPDATA), kind)
+
+
+def guess(path: Path) -> str:
+    """The format of a file, by its name or its first line.
+
+    Raises:
+        Failure: it is not known.
+    """
+    from ase.io.formats import UnknownFileTypeError, filetype  # noqa: PLC0415
+
+    if path.is_dir():
+        return "deepmd"
+    plain = path.with_suffix("") if path.suffix in {".gz", ".bz2", ".xz"} else path
+    if plain.suffix in {".xyz", ".extxyz"}:
+        return "extxyz"
+    with path.open(encoding="utf-8", errors="replace") as file:
+        if movement.HEADER.match(file.readline(1000)):
+            return "movement"
+    try:
+        return str(filetype(str(path)))
+    except UnknownFileTypeError:
+        raise Failure(
+            f"the format of '{path}' is not known from its name or contents; say it: extxyz, "
+            "movement, deepmd, one of ase's formats, or dpdata: and one of dpdata's"
+        ) from None
+
+
+def _taken(structures: Iterator[Labelled], wanted: slice | int, spec: str) -> list[Labelled]:
+    """Those that a slice stands for; what comes after them is not read."""
+    if isinstance(wanted, int):
+        rest = list(structures if wanted < 0 else islice(structures, wanted + 1))
+        chosen = rest[wanted : wanted + 1 or None] if -len(rest) <= wanted < len(rest) else []
+        count = len(rest)
+    elif any(bound is not None and bound < 0 for bound in (wanted.start, wanted.stop, wanted.step)):
+        rest = list(structures)
+        chosen, count = rest[wanted], len(rest)
+    else:
+        chosen = list(islice(structures, wanted.start, wanted.stop, wanted.step))
+        count = len(chosen)
+    if not chosen:
+        raise Failure(f"found no frame in '{spec}'" + f", which has {count}" * bool(count))
+    return chosen
+
+
+def _with_energy(
+    structures: Sequence[Labelled], wanted: str, path: Path
+) -> Iterator[tuple[str, float]]:
+    """Make the energy of each structure the one that is wanted, where it has two.
+
+    Yields:
+        Structures whose two energies differ, and by how much per atom.
+    """
+    for structure in structures:
+        free, energy = structure.free_energy, structure.energy
+        if free is None:
+            continue
+        if energy is not None:
+            difference = abs(free - energy) / max(1, len(structure.numbers))
+            if difference > APART:
+                yield f"frame {structure.index} of '{path}'", difference
+        if energy is None or wanted == FREE:
+            structure.energy = free
+
+
+def _warn_of_two_energies(differing: Sequence[tuple[str, float]], wanted: str) -> None:
+    taken, reason, other = (
+        ("the free energy", "which forces belong to", ZERO)
+        if wanted == FREE
+        else ("the energy at sigma -> 0", "as asked for, though forces belong to the other", FREE)
+    )
+    others = f" ({len(differing)} structures)" if len(differing) > 1 else ""
+    largest = max(difference for _, difference in differing)
+    warn(
+        f"{differing[0][0]}{others}",
+        f"has a free energy and another energy, up to {largest:.3g} per atom apart: {taken} is "
+        f"taken, {reason}; --energy {other} takes the other one",
+    )
+
+
+def _require_energy(kind: str, wanted: str, path: Path) -> None:
+    """Refuse what dpdata does not read, and say where it reads what forces do not belong to."""
+    if kind in FREE_OF_DPDATA and wanted == ZERO:
+        raise Failure(
+            f"dpdata reads the free energy of '{path}' ('{kind}') and no other, expected one at "
+            "sigma -> 0: let ase read it (--format vasp-out or vasp-xml), or leave out --energy"
+        )
+    if kind.startswith(NOT_FREE_OF_DPDATA) and wanted == FREE:
+        warn(
+            f"'{path}'",
+            f"is read by dpdata as '{kind}', which takes an energy that is not the free energy, "
+            "so that forces do not belong to it where there is smearing; let ase read it",
+        )
+
+
+def _frames(path: Path, kind: str) -> Iterator[Labelled]:
+    if kind.startswith(DPDATA):
+        return _of_dpdata(path, kind.removeprefix(DPDATA))
+    if kind in OWN:
+        return OWN[kind](path)
+    return _of_ase(path, kind)
+
+
+def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
+    """Frames of any other format that ase reads, with the results of its calculators."""
+    from ase.io import iread  # noqa: PLC0415
+    from ase.io.formats import UnknownFileTypeError  # noqa: PLC0415
+
+    index = 0
+    frames: Iterator[Atoms] = iread(str(path), index=":", format=kind, do_not_split_by_at_sign=True)
+    while True:
+        try:
+            atoms = next(frames)
+        except StopIteration:
+            return
+        except UnknownFileTypeError as error:
+            raise Failure(f"'{kind}' is no format of '{path}' that is known: {error}") from None
+        except Exception as error:  # whatever its readers stumble over
+            raise Failure(
+                f"ase cannot read frame {index} of '{path}' as '{kind}': {_text(error)}"
+            ) from error
+        results = getattr(atoms.calc, "results", {})
+        labels = labels_of(
+            {**atoms.info, **_only(results, "energy", "free_energy", "stress")},
+            {**atoms.arrays, **_only(results, "forces")},
+            np.asarray(atoms.cell),
+            len(atoms),
+            f"frame {index} of '{path}'",
+        )
+        yield Labelled(
+            atoms.numbers, atoms.positions, np.asarray(atoms.cell), atoms.pbc, index, **labels
+        )
+        index += 1
+
+
+def _only(results: dict[str, Any], *labels: str) -> dict[str, Any]:
+    values = {label: found(results, label) for label in labels}
+    return {label: value for label, value in values.items() if value is not None}
+
+
+def _of_dpdata(path: Path, kind: str) -> Iterator[Labelled]:
+    """Frames of a format that dpdata reads; its virials are in eV, positive when compressed."""
+    try:
+        import dpdata  # noqa: PLC0415  an optional dependency
+    except ImportError:
+        raise Failure(
+            f"'{path}' is to be read by dpdata, which is not installed: pip install dpdata"
+        ) from None
+    try:
+        try:
+            systems: Iterable[Any] = [dpdata.LabeledSystem(str(path), fmt=kind)]
+        except NotImplementedError:
+            systems = dpdata.MultiSystems().load_systems_from_file(str(path), fmt=kind)
+        data = [system.data for system in systems]
+    except Exception as error:  # whatever its readers stumble over
+        raise Failure(f"dpdata cannot read '{path}' as '{kind}': {_text(error)}") from error
+    index = 0
+    for system in data:
+        symbols = np.array(system["atom_names"])[system["atom_types"]]
+        numbers = element_numbers(symbols, f"'{path}'")
+        periodic = not system.get("nopbc", False)
+        for k in range(len(system["coords"])):
+            yield Labelled(
+                numbers,
+                system["coords"][k],
+                system["cells"][k] if periodic else np.zeros((3, 3)),
+                np.full(3, periodic),
+                index,
+                float(system["energies"][k]) if "energies" in system else None,
+                system["forces"][k] if "forces" in system else None,
+                system["virials"][k] if "virials" in system else None,
+            )
+            index += 1
+
+
+def _text(error: Exception) -> str:
+    """What an error of another package says, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -1,0 +1,422 @@
+"""Whether the virials of a source are those of its forces: sign, unit, and a constant beside them.
+
+Two laws give virials W from structures and forces alone:
+
+- *clusters*: where the atoms of a frame form clusters that are farther than `APART` from each other
+  and from their images, W = sum x_i (x) F_i, with the positions of a cluster put together;
+- *pairs*: elsewhere the pair potential that comes nearest to the forces, a linear least-squares
+  problem, has W = 1/2 sum r_ij (x) f_ij. It says nothing where it leaves too much of forces that it
+  has not seen. Where the volume of the cell changes, a fit to energies too, with a term by volume,
+  which metals need, has the mean pressure.
+
+Labels are compared with the law per atom: the slope, through the origin of all components but the
+mean isotropic part, is 1 where sign and unit are right. What the isotropic parts differ by on
+average is the offset, in eV per atom: plane-wave programs may have one in their stress, and it is
+no derivative of the energy. Forces in one cell hardly tell the mean pressure, so that the offset
+has to be large there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from ase.units import Bohr, GPa, Hartree, Pascal, Rydberg, bar, kcal, kJ, mol
+
+from pwmlff.data import neighbors
+from pwmlff.data.frames import Frames
+from pwmlff.data.neighbors import Edges
+from pwmlff.report import Failure
+
+#: Of a source that are looked at: frames, their atoms, and how few frames tell nothing.
+MOST_FRAMES, MOST_ATOMS, FEWEST = 64, 8192, 4
+FEWEST_ENERGIES = 8  # that tell the pressure
+APART = 4.0  # angstrom between atoms of two clusters, or of a cluster and its image
+SAME_PLACE = 1e-6  # angstrom
+CUTOFF, NEIGHBORS = 6.0, 60  # of pairs: at most, and about how many of them
+FUNCTIONS, GRID = 14, 1024  # of distance, for each pair of elements; where they are tabulated
+RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # over the sum of squares of the forces of a function
+AS_GOOD = 1.05  # force error over the least one of those
+USEFUL = 0.5  # rms of what pairs leave of forces that they have not seen, over that of the forces
+CORRELATION = 0.8  # of labels and law, at least, for a word on the slope
+SPREAD = 0.01  # relative range of volumes from which energies tell the pressure
+ENERGY = 0.003  # per atom, error of an energy that weighs as much as the rms of what forces leave
+EXPLAINED = 0.5  # rms of what a sound fit leaves of energies per atom, over their deviation
+WORSE = 1.5  # force error of a sound fit to energies too, over that without
+#: Offsets per atom that are none: of clusters, of pairs where volumes differ, how they grow with
+#: the part of the forces that pairs leave, and in one cell as a part of the stiffness of the pairs.
+#: What many atoms together add to the pressure of a metal, which pairs do not know, is 0.05 to 0.17
+#: of that in copper, silver, palladium, platinum and gold.
+CLOSE, ROUGH, OF_LEFT, OF_STIFFNESS = 0.05, 0.5, 3.0, 0.25
+
+
+@dataclass(frozen=True)
+class Law:
+    """Virials of some frames by their forces."""
+
+    name: str  # as it stands in messages
+    virials: np.ndarray  # [nframes, 3, 3]
+    isotropic: float  # mean of a third of their traces, eV per atom, where more than that tells it
+    tolerance: float  # of a slope: from 1 / tolerance to it
+    doubt: float  # of the mean, eV per atom
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Labelled virials of a source against a law."""
+
+    law: str
+    nframes: int
+    slope: float
+    correlation: float
+    offset: float  # eV per atom
+    doubt: float  # of the offset
+    pressure: float  # offset per volume; NaN where there is no volume
+    volume: float  # of a frame, on average; likewise
+    tolerance: float
+
+    @property
+    def told(self) -> bool:
+        """Whether sign and unit can be told."""
+        return abs(self.correlation) >= CORRELATION
+
+    @property
+    def fits(self) -> bool:
+        """Whether they are right."""
+        return self.told and 1.0 / self.tolerance < self.slope < self.tolerance
+
+    @property
+    def apart(self) -> bool:
+        """Whether the means differ by more than the law may be wrong."""
+        return abs(self.offset) > self.doubt
+
+    @property
+    def shifted(self) -> bool:
+        """Whether there is an offset, and nothing else wrong."""
+        return self.fits and self.apart
+
+
+def judge(frames: Frames, chosen: np.ndarray) -> Judgement | None:
+    """Compare virials with forces.
+
+    Args:
+        frames: labelled structures.
+        chosen: those of one source.
+
+    Returns:
+        None where there are too few frames with virials and forces, or no law tells anything.
+    """
+    labelled = np.isfinite(frames.virials[chosen]).all(axis=(1, 2))
+    labelled &= (frames.virials[chosen] != 0.0).any(axis=(1, 2))
+    atoms = np.isfinite(frames.forces).all(axis=1) & np.isfinite(frames.positions).all(axis=1)
+    bad = np.r_[0, np.cumsum(~atoms)]
+    labelled &= bad[frames.first[chosen + 1]] == bad[frames.first[chosen]]
+    labelled &= (frames.natoms[chosen] > 1) & np.isfinite(frames.cells[chosen]).all(axis=(1, 2))
+    chosen = chosen[labelled]
+    if len(chosen) < FEWEST:
+        return None
+    most = max(FEWEST, min(MOST_FRAMES, int(MOST_ATOMS / frames.natoms[chosen].mean())))
+    some = frames.select(chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))])
+    try:
+        with np.errstate(all="ignore"):
+            law, some = _law(some)
+    except (Failure, np.linalg.LinAlgError):  # frames that the check names by itself
+        return None
+    return None if law is None else _compared(some, law)
+
+
+def _law(frames: Frames) -> tuple[Law | None, Frames]:
+    """The law that tells most, and the frames that it is for."""
+    of_clusters = [_of_clusters(frames, k) for k in range(len(frames))]
+    isolated = np.array([virial is not None for virial in of_clusters])
+    if isolated.sum() >= FEWEST:
+        virials = np.array([virial for virial in of_clusters if virial is not None])
+        name = f"sum x (x) F of clusters that are more than {APART:g} apart"
+        frames = frames.select(np.flatnonzero(isolated))
+        return Law(name, virials, _mean(frames, virials), 1.2, CLOSE), frames
+    if (~isolated).sum() < FEWEST:
+        return None, frames
+    frames = frames.select(np.flatnonzero(~isolated))
+    return pair_law(frames), frames
+
+
+def _compared(frames: Frames, law: Law) -> Judgement:
+    natoms = frames.natoms[:, None, None]
+    label, found = frames.virials / natoms, law.virials / natoms
+    y, x = ((v - _mean(frames, v * natoms) * np.eye(3)).ravel() for v in (label, found))
+    xx, yy, xy = float(x @ x), float(y @ y), float(x @ y)
+    volume = np.abs(np.linalg.det(frames.cells))
+    whole = bool((volume > 0.0).all())
+    offset = _mean(frames, frames.virials) - law.isotropic
+    return Judgement(
+        law=law.name,
+        nframes=len(frames),
+        slope=xy / xx if xx else np.nan,
+        correlation=xy / np.sqrt(xx * yy) if xx and yy else 0.0,
+        offset=offset,
+        doubt=law.doubt,
+        pressure=offset * frames.natoms.mean() / volume.mean() if whole else np.nan,
+        volume=float(volume.mean()) if whole else np.nan,
+        tolerance=law.tolerance,
+    )
+
+
+def _mean(frames: Frames, virials: np.ndarray) -> float:
+    """Mean over the frames of a third of the trace per atom."""
+    return float(np.mean(np.trace(virials, axis1=1, axis2=2) / 3.0 / frames.natoms))
+
+
+#: Units that are written by mistake, in eV and eV/angstrom^3.
+ENERGY_UNITS = {
+    "hartree": Hartree, "rydberg": Rydberg, "kcal/mol": kcal / mol, "kJ/mol": kJ / mol,
+}  # fmt: skip
+PRESSURE_UNITS = {
+    "GPa": GPa, "kbar": 0.1 * GPa, "bar": bar, "Pa": Pascal,
+    "hartree/bohr^3": Hartree / Bohr**3, "rydberg/bohr^3": Rydberg / Bohr**3,
+}  # fmt: skip
+
+
+def likely_mistake(found: Judgement) -> str:
+    """What may be behind a slope that is not 1, in words."""
+    sign = "the sign of the virials or of the forces is wrong" if found.slope < 0.0 else ""
+    size = abs(found.slope)
+    if 1.0 / found.tolerance < size < found.tolerance:
+        return sign
+    causes = {f"{name} for eV": 1.0 / unit for name, unit in ENERGY_UNITS.items()}
+    causes |= {f"{name} for eV/angstrom^3": 1.0 / unit for name, unit in PRESSURE_UNITS.items()}
+    if np.isfinite(found.volume):
+        stresses = {"eV/angstrom^3": 1.0} | PRESSURE_UNITS
+        causes |= {
+            f"a stress in {name} for a virial": 1.0 / (unit * found.volume)
+            for name, unit in stresses.items()
+        }
+        causes["a virial for a stress"] = found.volume
+    distance = {cause: abs(np.log(size / factor)) for cause, factor in causes.items()}
+    best = min(distance, key=lambda cause: distance[cause])
+    perhaps = f", perhaps {best}" if distance[best] < np.log(found.tolerance) / 2.0 else ""
+    return f"{sign}{' and ' * bool(sign)}the unit of the virials or stresses is wrong{perhaps}"
+
+
+# ---- clusters
+
+
+def _of_clusters(frames: Frames, k: int) -> np.ndarray | None:
+    """sum x_i (x) F_i of frame k [3, 3], over clusters far from their images; None where none are.
+
+    A cluster is what bonds of less than `APART` hold together; it is put together along them. The
+    net force of a cluster, of the others on it, does not count.
+    """
+    one = frames.select([k])
+    edges = neighbors.find_edges(one, one.elements, APART, closest=0.0, threads=1)
+    natoms = len(one.numbers)
+    first = np.r_[0, np.cumsum(edges.count.sum(axis=1))]
+    x = np.full((natoms, 3), np.nan)
+    virial = np.zeros((3, 3))
+    for start in range(natoms):
+        if np.isfinite(x[start, 0]):
+            continue
+        x[start] = 0.0
+        members = [start]
+        for i in members:  # which grows meanwhile
+            rows = slice(first[i], first[i + 1])
+            j, places = edges.j[rows], x[i] + edges.rij[rows]
+            fresh = np.isnan(x[j, 0])
+            x[j[fresh]] = places[fresh]
+            members.extend(np.unique(j[fresh]).tolist())
+            if (np.abs(x[j] - places) > SAME_PLACE).any():  # an image of itself
+                return None
+        forces = one.forces[members]
+        virial += x[members].T @ (forces - forces.mean(axis=0))
+    return (virial + virial.T) / 2.0
+
+
+# ---- pairs
+
+
+def pair_law(frames: Frames) -> Law | None:
+    """The pair potential nearest to the forces, and what it says of virials.
+
+    Returns:
+        None where it leaves too much of the forces of half of the frames by those of the others.
+    """
+    edges = neighbors.find_edges(frames, frames.elements, _cutoff(frames))
+    if not len(edges) or not frames.forces.any():
+        return None
+    functions = _Functions.of_pairs(frames, edges)
+    found = _fitted(frames, functions, False)
+    if found is None:
+        return None
+    volumes = np.abs(np.linalg.det(frames.cells))
+    best = None
+    if (
+        len(frames) >= FEWEST_ENERGIES
+        and frames.pbc.all()
+        and np.isfinite(frames.energies).all()
+        and np.ptp(volumes / frames.natoms) > SPREAD * (volumes / frames.natoms).mean()
+    ):
+        best = _fitted(frames, functions.with_volumes(frames), True, found.left)
+    told = best or found
+    means = [_mean(frames, virials) for virials in told.virials]
+    doubt = ROUGH if best else OF_STIFFNESS * abs(found.stiffness)
+    doubt += OF_LEFT * told.left + float(np.ptp(means))
+    name = (
+        f"the pair potential nearest to the forces{' and energies' if best else ''} (it leaves "
+        f"{100 * told.left:.0f} % of forces that it has not seen)"
+    )
+    return Law(name, found.virials[0], means[0], 2.5, doubt)
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """Virials [nframes, 3, 3] by all ridges that do as well; the largest ridge first."""
+
+    virials: list[np.ndarray]
+    left: float  # of forces that were not fitted to, over their rms
+    stiffness: float  # 1/6 sum r^2 phi'' per atom, three times bulk modulus times volume
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """What functions of distance, and of the volume, give for all frames."""
+
+    force: np.ndarray  # [natoms, 3, n]
+    virial: np.ndarray  # [nframes, 3, 3, n]
+    energy: np.ndarray  # [nframes, n]
+    stiffness: np.ndarray  # [n] mean of 1/6 sum r^2 phi'' per atom
+
+    @classmethod
+    def of_pairs(cls, frames: Frames, edges: Edges) -> _Functions:
+        """Each function belongs to a pair of elements.
+
+        f = -dphi/dr is a Gaussian times what ends it smoothly at the cutoff.
+        """
+        natoms, nframes = len(frames.numbers), len(frames)
+        center = np.repeat(np.arange(natoms), edges.count.sum(axis=1))
+        frame = np.repeat(np.arange(nframes), np.diff(edges.first))
+        kinds = edges.types[center], edges.types[edges.j + frames.first[frame]]
+        pair = np.minimum(*kinds) * edges.ntypes + np.maximum(*kinds)
+        pairs = np.unique(pair)
+        n = len(pairs) * FUNCTIONS
+        force, virial = np.zeros((natoms, 3, n)), np.zeros((nframes, 3, 3, n))
+        energy, stiffness = np.zeros((nframes, n)), np.zeros(n)
+        for p, one in enumerate(pairs):
+            chosen = np.flatnonzero(pair == one)
+            distances, rij = edges.distances[chosen], edges.rij[chosen]
+            i, k = center[chosen], frame[chosen]
+            # Closer together where repulsion is steep.
+            places = np.geomspace(distances.min(), edges.cutoff, FUNCTIONS + 1)
+            grid = np.linspace(distances.min(), edges.cutoff, GRID)
+            for b, column in enumerate(range(p * FUNCTIONS, (p + 1) * FUNCTIONS)):
+                width = places[b + 1] - places[b]
+                f = np.exp(-0.5 * ((grid - places[b]) / width) ** 2)
+                f *= (1.0 - (grid / edges.cutoff) ** 2) ** 2
+                steps = 0.5 * (f[1:] + f[:-1]) * np.diff(grid)
+                phi = np.r_[np.cumsum(steps[::-1])[::-1], 0.0]
+                slope = np.interp(distances, grid, np.gradient(f, grid))
+                stiffness[column] = -(distances**2 @ slope) / (6.0 * natoms)
+                on_j = rij * (np.interp(distances, grid, f) / distances)[:, None]  # force
+                energy[:, column] = 0.5 * np.bincount(k, np.interp(distances, grid, phi), nframes)
+                for c, d in np.ndindex(3, 3):
+                    product = rij[:, c] * on_j[:, d]
+                    virial[:, c, d, column] = 0.5 * np.bincount(k, product, nframes)
+                for c in range(3):
+                    force[:, c, column] = -np.bincount(i, on_j[:, c], natoms)
+        return cls(force, virial, energy, stiffness)
+
+    def with_volumes(self, frames: Frames) -> _Functions:
+        """The same with energies that are linear and quadratic in the volume per atom."""
+        natoms = frames.natoms[:, None]
+        volume = np.abs(np.linalg.det(frames.cells)) / frames.natoms
+        u = volume / volume.mean()
+        energy = np.stack([u - 1.0, (u - 1.0) ** 2], axis=1) * natoms
+        slope = -np.stack([u, 2.0 * (u - 1.0) * u], axis=1) * natoms  # W = -V dE/dV
+        none = np.zeros((*self.force.shape[:2], 2))
+        isotropic = np.eye(3)[None, :, :, None] * slope[:, None, None]
+        return _Functions(
+            np.concatenate([self.force, none], axis=2),
+            np.concatenate([self.virial, isotropic], axis=3),
+            np.concatenate([self.energy, energy], axis=1),
+            np.r_[self.stiffness, 0.0, 0.0],
+        )
+
+
+def _fitted(
+    frames: Frames, functions: _Functions, by_energies: bool, alone: float = np.inf
+) -> _Fitted | None:
+    """Least squares with a ridge, which is chosen by forces that are not fitted to.
+
+    Args:
+        frames: with forces and, if by_energies, energies.
+        functions: to add up.
+        by_energies: whether energies count too, those that compositions do not explain.
+        alone: what a fit to the forces alone leaves of them.
+
+    Returns:
+        None where the fit is of no use.
+    """
+    design, forces = functions.force.reshape(-1, functions.force.shape[2]), frames.forces.ravel()
+    rows = functions.energy / frames.natoms[:, None]
+    energies = frames.energies / frames.natoms
+    size = float(np.sqrt(np.square(forces).mean()))
+    scale = np.sqrt(np.square(design).sum(axis=0))
+    scale[scale == 0.0] = 1.0
+    design = design / scale
+    whole = 0.0, 0.0
+    if by_energies:
+        rows, energies = (
+            _beside_compositions(frames, rows / scale),
+            _beside_compositions(frames, energies),
+        )
+        weight = len(forces) / len(frames) * (alone * size / ENERGY) ** 2
+        whole = weight * rows.T @ rows, weight * rows.T @ energies
+    half = np.repeat(np.arange(len(frames)) % 2, 3 * frames.natoms) == 0
+    parts = [
+        (design[chosen].T @ design[chosen], design[chosen].T @ forces[chosen], ~chosen)
+        for chosen in (half, ~half)
+    ]
+    left = []
+    for ridge in RIDGES:
+        rest = 0.0
+        for matrix, vector, others in parts:
+            solution = _solved(matrix + whole[0], vector + whole[1], ridge)
+            rest += float(np.square(forces[others] - design[others] @ solution).sum())
+        left.append(np.sqrt(rest / len(forces)) / size)
+    least = min(left)
+    if not least <= min(USEFUL, WORSE * alone):
+        return None
+    matrix, vector = (parts[0][k] + parts[1][k] + whole[k] for k in range(2))
+    found = [
+        _solved(matrix, vector, ridge)
+        for ridge, rest in zip(RIDGES, left, strict=True)
+        if rest <= AS_GOOD * least
+    ]
+    if by_energies and np.std(energies - rows @ found[0]) > EXPLAINED * np.std(energies):
+        return None
+    return _Fitted(
+        [functions.virial @ (one / scale) for one in found],
+        least,
+        float(functions.stiffness @ (found[0] / scale)),
+    )
+
+
+def _beside_compositions(frames: Frames, values: np.ndarray) -> np.ndarray:
+    """Values per atom [nframes, ...] without what is linear in the composition."""
+    share = frames.counts / frames.natoms[:, None]
+    basis, sizes, _ = np.linalg.svd(share, full_matrices=False)
+    basis = basis[:, sizes > 1e-8 * sizes[0]]
+    rest: np.ndarray = values - basis @ (basis.T @ values)
+    return rest
+
+
+def _cutoff(frames: Frames) -> float:
+    """Where about so many neighbors are, by the volumes."""
+    volumes = np.abs(np.linalg.det(frames.cells))
+    if not (volumes > 0.0).all():
+        return CUTOFF
+    density = float(np.max(frames.natoms / volumes))
+    return min(CUTOFF, float(np.cbrt(3.0 * NEIGHBORS / (4.0 * np.pi * density))))
+
+
+def _solved(matrix: np.ndarray, vector: np.ndarray, ridge: float) -> np.ndarray:
+    found: np.ndarray = np.linalg.solve(matrix + ridge * np.eye(len(matrix)), vector)
+    return found

@@ -1,0 +1,193 @@
+"""An ase calculator for model files.
+
+    from ase.build import bulk
+    from pwmlff import Calculator
+
+    atoms = bulk("HfO2", "fluorite", a=5.08, cubic=True)
+    atoms.calc = Calculator("a.pt")
+    atoms.get_potential_energy(), atoms.get_forces(), atoms.get_stress()
+
+Units are ase's: eV, angstrom, eV/angstrom^3; stress is positive under tension, in the order
+xx yy zz yz xz xy. A model of units "lj" gives reduced units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import Any
+
+import torch
+from ase import Atoms
+from ase.calculators.calculator import Calculator as AseCalculator
+from ase.calculators.calculator import Parameters, all_changes, register_calculator_class
+from ase.stress import full_3x3_to_voigt_6_stress
+
+from pwmlff.evaluation.engine import OneAtATime, choose
+
+VOIGT_OF_LAMMPS = [0, 1, 2, 5, 4, 3]  # xx yy zz xy xz yz -> xx yy zz yz xz xy
+
+
+class Calculator(AseCalculator):
+    """Energy, forces and stress of a TorchScript model file.
+
+    Per-atom energies (`energies`) and, with the fused engine and for kind EDGE, per-atom stresses
+    (`stresses`, which add up to the stress) are there too. Without atoms, the energy is zero.
+
+    Args:
+        model: a model file. Loading it executes code that it brings along.
+        engine: "auto" (fused where its verification passes, else the file's own code), "fused",
+            "torchscript" or "reference".
+        precision: of the fused engine, "exact", "double" or "mixed".
+        elements: atomic numbers that take part; all of the model's when None. Their number divides
+            the descriptor of a DP, as the elements of pair_coeff do in LAMMPS.
+        nthreads: threads of the fused engine; as many as torch uses when None.
+        skin: distance beyond the cutoff within which neighbors are kept, angstrom.
+        device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
+
+    These are the calculator's `parameters`, which ase writes into its trajectories and databases;
+    `set` opens the file anew, and `Calculator(**other.todict())` is the same calculator again.
+
+    Threads may share one: they take turns. A copy shares the opened file, a pickled one opens it
+    again. In a child of os.fork, as of multiprocessing.Pool on most systems, it computes with one
+    thread, whose results are the same; on a GPU it says that it cannot.
+
+    Raises:
+        pwmlff.report.Failure: the file cannot be used, or a parameter is out of its range.
+        TypeError: a parameter of another name.
+        ValueError: when computing, for an element that does not take part, an atom with more
+            neighbors than the model allows, a position, cell, energy or force that is not finite,
+            or a cell without room for the periodicity that is asked for.
+
+    Attributes:
+        engine: the engine that runs, and
+        reason: why it is not the fused one, or not in the precision that was asked for.
+    """
+
+    name = "pwmlff"  # of the class in ase.calculators.calculator.get_calculator_class
+    implemented_properties: list[str] = [  # noqa: RUF012  as ase declares it
+        "energy", "free_energy", "energies", "forces", "stress",
+    ]  # fmt: skip
+    default_parameters: dict[str, Any] = {  # noqa: RUF012  likewise
+        "engine": "auto", "precision": "double", "elements": None, "nthreads": None, "skin": 0.5,
+        "device": "cpu",
+    }  # fmt: skip
+
+    def __init__(
+        self,
+        model: str | PathLike[str],
+        *,
+        engine: str = "auto",
+        precision: str = "double",
+        elements: Sequence[int] | None = None,
+        nthreads: int | None = None,
+        skin: float = 0.5,
+        device: str = "cpu",
+        **kwargs: Any,
+    ) -> None:
+        self._lock = OneAtATime()
+        super().__init__(  # type: ignore[no-untyped-call]  # of ase
+            model=model,
+            engine=engine,
+            precision=precision,
+            elements=elements,
+            nthreads=nthreads,
+            skin=skin,
+            device=device,
+            **kwargs,
+        )
+
+    def set(self, **kwargs: Any) -> dict[str, Any]:
+        """Change parameters; ase calls this too, with all of them, when one is made.
+
+        Returns:
+            Those that are other than before. If one cannot be used, none is changed.
+        """
+        if "model" in kwargs:
+            kwargs["model"] = fspath(kwargs["model"])
+        if kwargs.get("elements") is not None:
+            kwargs["elements"] = [int(z) for z in kwargs["elements"]]
+        with self._lock:
+            previous = Parameters(self.parameters)
+            try:
+                changed: dict[str, Any] = super().set(**kwargs)  # type: ignore[no-untyped-call]
+                if changed:
+                    self._open()
+            except BaseException:
+                self.parameters = previous
+                raise
+            return changed
+
+    def _open(self) -> None:
+        """Open the file with the engine that the parameters ask for."""
+        unknown = sorted(self.parameters.keys() - self.default_parameters.keys() - {"model"})
+        if unknown:
+            raise TypeError(
+                f"the calculator has no parameter {unknown[0]!r}; it has model, "
+                f"{', '.join(self.default_parameters)}"
+            )
+        asked = dict(self.parameters)
+        if asked["nthreads"] is None:
+            asked["nthreads"] = torch.get_num_threads()
+        self._choice = choose(asked.pop("model"), **asked)
+        self.reset()  # type: ignore[no-untyped-call]  # of ase
+        own = ["stresses"] if self._choice.engine.has_atom_virial else []
+        self.implemented_properties = [*type(self).implemented_properties, *own]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has parameters, results, neighbors and a lock of its own."""
+        own = {
+            "parameters": Parameters(self.parameters),
+            "results": dict(self.results),
+            "_choice": replace(self._choice, engine=copy(self._choice.engine)),
+            "_lock": OneAtATime(),
+        }
+        return {**self.__dict__, **own}
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that runs."""
+        return self._choice.engine.name
+
+    @property
+    def reason(self) -> str:
+        """Why that is not the fused engine; empty where it is, or was not asked for."""
+        return self._choice.reason
+
+    def get_property(
+        self, name: str, atoms: Atoms | None = None, allow_calculation: bool = True
+    ) -> Any:
+        """A result by its name; ase asks for all of them by this."""
+        with self._lock:
+            return super().get_property(name, atoms, allow_calculation)  # type: ignore[no-untyped-call]
+
+    def calculate(
+        self,
+        atoms: Atoms | None = None,
+        properties: Sequence[str] = ("energy",),
+        system_changes: Sequence[str] = all_changes,
+    ) -> None:
+        """Compute all properties, stresses of atoms only where they are wanted; ase calls this."""
+        with self._lock:
+            super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]  # of ase
+            self.results = {}  # none of the last structure, should this one be refused
+            structure: Atoms | None = self.atoms
+            if structure is None:
+                raise ValueError("found no structure to evaluate, expected atoms: calculate(atoms)")
+            found = self._choice.engine(structure, atom_virial="stresses" in properties)
+            self.results = {
+                "energy": found.energy,
+                "free_energy": found.energy,
+                "energies": found.atom_energy,
+                "forces": found.forces,
+            }
+            if structure.cell.rank == 3:  # stress is per volume
+                volume = structure.get_volume()
+                self.results["stress"] = -full_3x3_to_voigt_6_stress(found.virial) / volume
+                if found.atom_virial is not None:
+                    self.results["stresses"] = -found.atom_virial[:, VOIGT_OF_LAMMPS] / volume
+
+
+register_calculator_class(Calculator.name, Calculator)

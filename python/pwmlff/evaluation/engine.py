@@ -1,0 +1,479 @@
+"""What evaluates a model file outside LAMMPS, and the choice between them.
+
+- native: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/binding.cpp): the
+  fused engine for Deep Potentials, on the CPU or on a GPU, where it is verified to give the
+  same as the file's own code; else that code
+- reference: the plain float64 reference (:mod:`pwmlff.evaluation.reference`)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import threading
+import weakref
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from ase import Atoms
+
+from pwmlff import devices, plugin
+from pwmlff.evaluation import model_file, reference
+from pwmlff.evaluation.structures import cells_away, neighbor_list, require_finite, require_usable
+from pwmlff.report import Failure, last_line
+
+#: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
+TENSOR = np.array([[0, 3, 4], [6, 1, 5], [7, 8, 2]])
+ENGINES = ("auto", "fused", "torchscript", "reference")
+MOST_NUMBERS = 2**62  # that an index of numpy can tell apart
+PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Energies and derivatives of one structure, float64, in the units of the model."""
+
+    energy: float  # of the whole
+    atom_energy: np.ndarray  # [n] in atom order
+    forces: np.ndarray  # [n, 3] -dE/dx
+    virial: np.ndarray  # [3, 3] sum of r_ij (x) f_ij, the sign of LAMMPS's virial
+    #: [n, 6] xx yy zz xy xz yz, half to each end of a pair; None where not wanted or not known
+    atom_virial: np.ndarray | None = None
+
+    @classmethod
+    def of_nothing(cls) -> Evaluation:
+        """No atoms: no energy, as LAMMPS has it."""
+        return cls(0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)), np.zeros((0, 6)))
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an energy, a force or a virial that is not finite."""
+        require_finite(self.atom_energy, self.forces)
+        if not (np.isfinite(self.energy) and np.isfinite(self.virial).all()):
+            raise ValueError(
+                "the model gives finite energies and forces of atoms, but a non-finite energy of "
+                "the whole or virial; its file is not sound"
+            )
+
+
+class Engine(Protocol):
+    """What can evaluate structures."""
+
+    name: str
+    description: str  # the same with precision and code
+    has_atom_virial: bool
+
+    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
+        """Evaluate a structure.
+
+        Args:
+            atoms: the structure; without atoms there is no energy, as in LAMMPS.
+            atom_virial: whether virials of atoms are wanted, of an engine that computes them.
+
+        Raises:
+            ValueError: the structure is outside what the model takes, or it or the result is not
+                finite.
+        """
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Atoms and those of their periodic images that are neighbors, as NativeModel wants them.
+
+    All stand inside the cell or near it, wherever the structure has its atoms.
+    """
+
+    x: torch.Tensor  # [nrows, 3]
+    species: torch.Tensor  # int32 [nrows] index into the model's elements, or -1
+    first: torch.Tensor  # int32 [n*nspecies + 1]
+    candidate: torch.Tensor  # int32
+    home: torch.Tensor  # int32 [nrows] the atom that a row is, or is an image of
+    atom: np.ndarray  # [nrows] the same; the first n are the atoms
+    image: np.ndarray  # [nrows, 3] from where the structure has that atom, in cell vectors
+    natoms: int
+
+    @classmethod
+    def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> Rows:
+        """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
+        species = np.full(len(atoms), -1)
+        for index, number in enumerate(elements):
+            species[atoms.numbers == number] = index
+        cells = cells_away(atoms)
+        wrapped = Atoms(
+            atoms.numbers,
+            atoms.positions - cells @ np.asarray(atoms.cell),
+            cell=atoms.cell,
+            pbc=atoms.pbc,
+        )
+        i, j, image = neighbor_list("ijS", wrapped, reach, species + 1)
+        keep = species[j] >= 0
+        i, j, image = i[keep], j[keep], image[keep]
+        is_image = image.any(axis=1)
+        ghosts, which = _distinct(np.c_[j[is_image], image[is_image]].reshape(-1, 4))
+        row = j.copy()
+        row[is_image] = len(atoms) + which.ravel()
+        counts = np.bincount(i * len(elements) + species[j], minlength=len(atoms) * len(elements))
+        atom = np.r_[np.arange(len(atoms)), ghosts[:, 0]].astype(int)
+        image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]] - cells[atom]
+        return cls(
+            torch.from_numpy(atoms.positions[atom] + image @ np.asarray(atoms.cell)),
+            torch.from_numpy(species[atom].astype(np.int32)),
+            torch.from_numpy(np.r_[0, np.cumsum(counts)].astype(np.int32)),
+            torch.from_numpy(row.astype(np.int32)),
+            torch.from_numpy(atom.astype(np.int32)),
+            atom,
+            image,
+            len(atoms),
+        )
+
+    def moved(self, atoms: Atoms) -> Rows:
+        """The same rows where the atoms are now, in the same cell."""
+        x = atoms.positions[self.atom] + self.image @ np.asarray(atoms.cell)
+        return replace(self, x=torch.from_numpy(x))
+
+    def fold(self, values: torch.Tensor) -> np.ndarray:
+        """Sum over the images of each atom, [nrows, k] -> [n, k]."""
+        folded = np.zeros((self.natoms, values.shape[1]))
+        np.add.at(folded, self.atom, values.numpy())
+        return folded
+
+
+def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each of the rows of integers [n, k] once, in their order, and where each row is among them.
+
+    As np.unique(rows, axis=0, return_inverse=True), which takes five times as long.
+    """
+    if not len(rows):
+        return rows, np.zeros(0, dtype=np.int64)
+    least, wide = rows.min(axis=0), np.ptp(rows, axis=0) + 1
+    if math.prod(map(int, wide)) > MOST_NUMBERS:  # an atom that is far from its cell
+        distinct, which = np.unique(rows, axis=0, return_inverse=True)
+        return distinct, which.ravel()
+    # One number for each row, which sorts like it.
+    numbers = np.ravel_multi_index(tuple((rows - least).T), tuple(wide))
+    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    return rows[first], which
+
+
+class OneAtATime:
+    """A lock for a `with`. In a forked child it is open: who held it is in the parent alone."""
+
+    def __init__(self) -> None:
+        self.forks = 0  # since this was made
+        self._lock = threading.RLock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        """Wait for other threads."""
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        """Let the next thread in."""
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is another lock."""
+        return OneAtATime, ()
+
+    def renew(self) -> None:
+        """Open it in a child."""
+        self.forks += 1
+        self._lock = threading.RLock()
+
+
+_locks: weakref.WeakSet[OneAtATime] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for lock in _locks:
+        lock.renew()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+class OpenModel:
+    """A model file that was opened, for the engines that share it: threads take turns.
+
+    Args:
+        path: a model file.
+        engine: auto, fused or torchscript.
+        precision: of the fused engine.
+        present: [species of the file] whether it takes part.
+        device: "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        Failure: what is asked for cannot run the file.
+    """
+
+    def __init__(
+        self, path: str, engine: str, precision: str, present: list[int], device: str
+    ) -> None:
+        self._arguments = path, engine, precision, present, device
+        self.device, (gpu, demanded) = device, usable_gpu(device)
+        self.on_gpu = gpu >= 0
+        try:
+            import pwmlff.kernels  # noqa: PLC0415  what the library with models needs
+
+            library = plugin.in_process("pwmlff_models") or plugin.sister(
+                plugin.library() or pwmlff.kernels.LIBRARY, "pwmlff_models"
+            )
+            torch.ops.load_library(library)
+            self.core = torch.classes.pwmlff.Model(path, engine, precision, present, gpu, demanded)
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
+            raise Failure(last_line(error)) from error
+        self.lock = OneAtATime()
+        self._sent: tuple[torch.Tensor, int] | None = None  # the candidates that the model has
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the file once more, in another process."""
+        return OpenModel, self._arguments
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OpenModel:
+        """Shared by copies: it keeps nothing of a structure."""
+        return self
+
+    def evaluate(self, rows: Rows, nthreads: int, atom_virial: bool) -> tuple[Any, ...]:
+        """Energy, energies of atoms, forces of rows, virial and, where wanted, virials of rows.
+
+        Raises:
+            Failure: the model is on a GPU, and this process was forked after it was opened.
+        """
+        with self.lock:
+            if self.on_gpu and self.lock.forks:
+                raise Failure(
+                    f"the model was opened on device '{self.device}' before this process was "
+                    "forked, which GPUs do not outlive; start processes by "
+                    "multiprocessing.get_context('spawn'), or open the model in them alone"
+                )
+            candidate, forks = self._sent or (None, 0)
+            if candidate is not rows.candidate or forks != self.lock.forks:  # moved() keeps it
+                self._sent = None
+                self.core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
+                self._sent = rows.candidate, self.lock.forks
+            found: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, atom_virial)
+            return found[:5]
+
+
+class NativeModel:
+    """What pair_style pwmlff runs.
+
+    Neighbors are looked for anew when an atom has moved by half the skin. Threads that share one
+    take turns; a copy shares the opened file, and a pickled one opens it again.
+
+    Args:
+        path: a model file.
+        info: what is in it.
+        engine: auto, fused or torchscript.
+        precision: of the fused engine.
+        elements: those of the model that take part.
+        nthreads: threads of the fused engine.
+        skin: how far beyond the cutoff neighbors are kept.
+        device: "cpu", "cuda" or "cuda:N".
+
+    Raises:
+        Failure: what is asked for cannot run the file.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        info: model_file.ModelInfo,
+        engine: str,
+        precision: str,
+        elements: Sequence[int],
+        nthreads: int = 1,
+        skin: float = 0.5,
+        device: str = "cpu",
+    ) -> None:
+        present = [int(z in elements) for z in info.atom_type]
+        self._model = OpenModel(fspath(path), engine, precision, present, device)
+        core = self._model.core
+        self.name: str = core.name()
+        self.passed_over: str = core.passed_over()
+        self.description: str = core.description().removesuffix(f" ({self.passed_over})")
+        self.has_atom_virial: bool = core.has_atom_virial()
+        self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
+        self.nthreads, self.skin = nthreads, skin
+        self.built: tuple[Atoms, Rows] | None = None  # the structure that rows were made for
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is for another structure."""
+        return {**self.__dict__, "built": None}
+
+    def another(self) -> NativeModel:
+        """The same model, not loaded again, for another structure, whose neighbors it keeps."""
+        return copy(self)
+
+    def compute(self, rows: Rows, atom_virial: bool) -> tuple[Any, ...]:
+        """What :meth:`OpenModel.evaluate` gives."""
+        return self._model.evaluate(rows, self.nthreads, atom_virial)
+
+    def rows(self, atoms: Atoms) -> Rows:
+        """Rows that hold for the structure as it is now."""
+        if self.built is not None:
+            old, rows = self.built
+            if (
+                len(old) == len(atoms)
+                and np.array_equal(old.numbers, atoms.numbers)
+                and np.array_equal(old.pbc, atoms.pbc)
+                and np.array_equal(old.cell, atoms.cell)
+                and 2 * np.linalg.norm(old.positions - atoms.positions, axis=1).max(initial=0.0)
+                < self.skin
+            ):
+                return rows.moved(atoms)
+        rows = Rows.find(atoms, self.atom_type, self.cutoff + self.skin)
+        # The constructor copies; atoms.copy() would take constraints and arrays along.
+        old = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
+        self.built = old, rows
+        return rows
+
+    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
+        """Evaluate a structure."""
+        require_elements(atoms, self.elements)
+        require_usable(atoms, self.cutoff + self.skin)
+        if len(atoms) == 0:
+            return Evaluation.of_nothing()
+        with self._model.lock:
+            rows = self.rows(atoms)
+            energy, atom_energy, force, virial, virials = self.compute(rows, atom_virial)
+        return Evaluation(
+            energy,
+            atom_energy.numpy(),
+            rows.fold(force),
+            virial.numpy()[TENSOR],
+            rows.fold(virials) if atom_virial else None,
+        )
+
+
+class Reference:
+    """The plain float64 reference."""
+
+    name = description = "reference"
+    has_atom_virial = False
+
+    def __init__(
+        self, path: str | PathLike[str], module: torch.jit.ScriptModule, elements: Sequence[int]
+    ) -> None:
+        self.path, self.module, self.elements = fspath(path), module, list(elements)
+
+    def __copy__(self) -> Reference:
+        """Shared by copies: it keeps nothing of a structure."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Reference:
+        """Likewise."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Open the file once more, in another process."""
+        return _reference, (self.path, self.elements)
+
+    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
+        """Evaluate a structure."""
+        result = reference.evaluate(self.module, atoms, self.elements)
+        return Evaluation(result.energy, result.atom_energy, result.forces, result.virial)
+
+
+def _reference(path: str, elements: Sequence[int]) -> Reference:
+    return Reference(path, model_file.open_model(path)[0], elements)
+
+
+def require_elements(atoms: Atoms, elements: Sequence[int]) -> None:
+    """Raise ValueError for an atom of another element."""
+    other = np.flatnonzero(~np.isin(atoms.numbers, elements))
+    if len(other):
+        raise ValueError(
+            f"atom {other[0]} has atomic number {atoms.numbers[other[0]]}; the elements that take "
+            f"part are {list(elements)}"
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The engine that runs a file, and why it is not the one that was asked for first."""
+
+    engine: Engine
+    info: model_file.ModelInfo
+    reason: str = ""
+
+
+def choose(
+    path: str | PathLike[str],
+    engine: str = "auto",
+    precision: str = "double",
+    elements: Sequence[int] | None = None,
+    nthreads: int = 1,
+    skin: float = 0.5,
+    device: str = "cpu",
+) -> Choice:
+    """Open a model file with an engine.
+
+    Args:
+        path: a TorchScript file.
+        engine: one of ENGINES; "auto" is fused where its verification passes.
+        precision: of the fused engine, one of PRECISIONS.
+        elements: atomic numbers that take part; all of the model's when None.
+        nthreads: threads of the fused engine.
+        skin: how far beyond the cutoff neighbors are kept.
+        device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
+
+    Raises:
+        Failure: an unknown value, a device or a file that cannot be used, or a file that the fused
+            engine, where it is asked for, does not compute.
+    """
+    if engine not in ENGINES:
+        raise Failure(f"engine is '{engine}', expected one of {', '.join(ENGINES)}")
+    if precision not in PRECISIONS:
+        raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
+    if not (math.isfinite(skin) and skin >= 0.0):
+        raise Failure(f"skin is {skin}, expected a distance of at least 0")
+    if nthreads < 1:
+        raise Failure(f"nthreads is {nthreads}, expected at least 1")
+    module = None
+    if engine == "reference":
+        module, info = model_file.open_model(path)
+    else:
+        try:
+            info = model_file.describe_unopened(path)
+        except Failure:  # only the code of the file could tell; other failures come again
+            _, info = model_file.open_model(path)
+    chosen = [z for z in info.atom_type if elements is None or z in elements]
+    unknown = sorted(set(elements or ()) - set(chosen))
+    if unknown or not chosen:
+        raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
+    if module is not None:
+        return Choice(Reference(path, module, chosen), info)
+    native = NativeModel(path, info, engine, precision, chosen, nthreads, skin, device)
+    return Choice(native, info, native.passed_over)
+
+
+def usable_gpu(device: str) -> tuple[int, bool]:
+    """Index of the GPU, -1 for none, and whether nothing else will do.
+
+    The environment variable PWMLFF_GPU_STAND_IN names what runs in the place of a GPU, for tests.
+
+    Raises:
+        Failure: it is another word, or there is no such GPU.
+    """
+    if device == "cpu":
+        return -1, False
+    match = re.fullmatch(r"cuda(?::(\d+))?", device)
+    if not match:
+        raise Failure(f"device is '{device}', expected cpu, cuda or cuda:N")
+    if os.environ.get("PWMLFF_GPU_STAND_IN"):
+        return -1, True
+    index, found = int(match[1] or 0), devices.inventory()
+    why = ""
+    if index >= len(found.gpus):
+        why = found.reason or f"{len(found.gpus)} GPU(s) are visible"
+    elif not found.gpus[index].supported:
+        why = f"the kernels were not compiled for {found.gpus[index].name}"
+    if why:
+        raise Failure(f"device '{device}' cannot be used: {why}; choose another or device='cpu'")
+    return index, True

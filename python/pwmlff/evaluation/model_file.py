@@ -1,0 +1,427 @@
+"""What a model file says of itself."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from ase.data import atomic_numbers, chemical_symbols
+
+from pwmlff.evaluation import archive
+from pwmlff.report import Failure
+
+#: Attributes that hold the cutoff and the largest number of neighbors of one element, by kind.
+LIMITS = {"DP": ("Rmax", "maxNeighborNum"), "EDGE": ("cutoff", None)}
+#: Kinds that other programs write too, with attributes of their own: an optional one of ours that
+#: has another type is theirs and passed over, and so is `dtype`.
+OF_OTHER_PROGRAMS = ("DP",)
+UNITS = ("metal", "lj")
+#: What the attribute `dtype` of a model can be: scripting makes a number of a torch.dtype.
+DTYPES: dict[Any, torch.dtype] = {
+    "float64": torch.float64, 7: torch.float64, torch.float64: torch.float64, None: torch.float64,
+    "float32": torch.float32, 6: torch.float32, torch.float32: torch.float32,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """Attributes of a model file; lengths in angstrom, or reduced where units is "lj"."""
+
+    file: str
+    sha256: str
+    bytes: int
+    kind: str
+    units: str
+    atom_type: tuple[int, ...]  # atomic numbers, in the order of the model's types
+    cutoff: float
+    interaction_range: float  # beyond the cutoff where messages are passed
+    max_neighbor: int | None  # of one element; None where the kind has no limit
+    sel: tuple[int, ...]  # the same by element where it differs, else empty
+    nparameters: int
+    dtype: str  # of the parameters; empty where there is none
+    sizes: dict[str, Any] = field(default_factory=dict)  # widths of the networks of a DP
+    card: dict[str, Any] | None = None  # how it was made, of unknown types; None: it does not say
+
+    @property
+    def limit(self) -> int | None:
+        """Neighbors that any element may have; None where the kind has no limit."""
+        return min(self.sel, default=self.max_neighbor)
+
+    @property
+    def elements(self) -> list[str]:
+        """Chemical symbols, in the order of the model's types."""
+        return [chemical_symbols[z] for z in self.atom_type]
+
+    def numbers_of(self, symbols: Sequence[str]) -> list[int]:
+        """Atomic numbers of the option `--elements`, in the order of the model; all if empty.
+
+        Raises:
+            Failure: one of them is no element of the model.
+        """
+        numbers = [atomic_numbers.get(symbol, 0) for symbol in symbols]
+        if not set(numbers) <= set(self.atom_type):
+            raise Failure(
+                f"--elements names {' '.join(symbols)}; '{self.file}' has {' '.join(self.elements)}"
+            )
+        return [z for z in self.atom_type if z in numbers or not numbers]
+
+
+def read(path: str | PathLike[str]) -> bytes:
+    """Contents of a model file that is a sound TorchScript archive.
+
+    Raises:
+        Failure: there is no such file, or it is damaged or something else.
+    """
+    path = fspath(path)
+    if not Path(path).is_file():
+        raise Failure(f"found no model file '{path}'")
+    contents = Path(path).read_bytes()
+    try:
+        archive.check(contents)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    return contents
+
+
+def load(path: str | PathLike[str]) -> torch.jit.ScriptModule:
+    """Load a TorchScript file on the CPU.
+
+    Raises:
+        Failure: there is no such file, it is not a sound archive, or torch cannot load it.
+    """
+    return load_contents(path, read(path))
+
+
+def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, ModelInfo]:
+    """Load a file and read its attributes, all of the same contents.
+
+    Raises:
+        Failure: as :func:`load` and :func:`describe`.
+    """
+    contents = read(path)
+    module = load_contents(path, contents)
+    return module, _describe_loaded(path, contents, module)
+
+
+def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.ScriptModule:
+    """The same from what :func:`read` has given; path is for messages.
+
+    Raises:
+        Failure: torch cannot load it.
+    """
+    with contextlib.suppress(ImportError):
+        import pwmlff.kernels  # noqa: F401, PLC0415  older exports call ops that it brings
+    try:
+        with warnings.catch_warnings():
+            # The files are TorchScript: that torch has other formats by now is no news to users.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            # What was checked is what is loaded.
+            with archive.time_limit(f"'{fspath(path)}': loading it"):
+                module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(contents), "cpu")
+            return module.eval()
+    except (RuntimeError, ValueError, torch.jit.Error) as error:
+        reason = str(error).strip().split("\n")[0]
+        if reason.startswith("Unknown builtin op"):
+            reason += " 'pwmlff wrap' is for files of other programs"
+        raise Failure(
+            f"'{fspath(path)}' is sound, but torch cannot load it, of class "
+            f"{archive.class_name(contents)}: {reason}"
+        ) from error
+
+
+def kind_of(module: torch.nn.Module) -> str:
+    """The attribute `model_type`; "DP" for a module that does not have it, as a text."""
+    return _kind(getattr(module, "model_type", None))
+
+
+def _kind(declared: Any) -> str:
+    return declared if isinstance(declared, str) else "DP"  # older DP files do not say
+
+
+def is_ours(module: torch.nn.Module) -> bool:
+    """Whether a module says that it keeps a contract of this project.
+
+    That is by a kind that is known in `model_type`, or where that is no text, as in older files of
+    kind DP, by the attributes that a DP has to have.
+    """
+    if isinstance(getattr(module, "model_type", None), str):
+        return kind_of(module) in LIMITS
+    return all(hasattr(module, name) for name in LIMITS["DP"] if name)
+
+
+def dtype_of(module: torch.nn.Module) -> torch.dtype:
+    """The type in which a module computes: what its attribute `dtype` says, else float64.
+
+    It is an attribute of the kinds that are written for this project alone; what else may be in it
+    is for :func:`describe` to refuse.
+    """
+    if kind_of(module) in OF_OTHER_PROGRAMS:
+        return torch.float64
+    declared: Any = getattr(module, "dtype", None)
+    return _known_dtype(declared) or torch.float64
+
+
+def _known_dtype(declared: Any) -> torch.dtype | None:
+    known = declared is None or type(declared) in (str, int, torch.dtype)
+    return DTYPES.get(declared) if known else None
+
+
+def slots_by_type(value: Any, ntypes: int, max_neighbor: int) -> tuple[int, ...]:
+    """Slots of each type of a DP from its attribute `sel`.
+
+    Empty where that holds something else than ntypes numbers from 1 to max_neighbor: files of other
+    programs may, and all types have max_neighbor then.
+    """
+    if isinstance(value, torch.Tensor) and not value.is_floating_point():
+        value = value.flatten().tolist()
+    if not isinstance(value, list | tuple) or len(value) != ntypes:
+        return ()
+    if any(type(slots) is not int or not 1 <= slots <= max_neighbor for slots in value):
+        return ()
+    return tuple(value)
+
+
+def type_vectors(module: torch.nn.Module) -> dict[int, list[float]]:
+    """The vector of each element of a DP with type embedding; else empty, as in other programs."""
+    vectors: Any = getattr(module, "type_vector", None)
+    return dict(vectors) if isinstance(vectors, Mapping) else {}
+
+
+def to_its_dtype(module: torch.nn.Module) -> torch.dtype:
+    """Bring a module into the type in which it computes, and say which that is.
+
+    What computes in float64 does so whatever the file holds, as in the pair style; float32 stays.
+    """
+    dtype = dtype_of(module)
+    if dtype == torch.float64:
+        module.to(dtype)
+    return dtype
+
+
+_NEEDED: Any = object()
+
+
+class _Attributes:
+    """Attributes of a model, each of the type that is asked for.
+
+    One with a default is optional: None stands for it, too, and for kinds of other programs a value
+    of another type does.
+
+    Args:
+        path: of the file, for messages.
+        class_name: of the model, likewise.
+        get: the value of an attribute, or the default that is given to it.
+        integers: the elements of a tensor.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        class_name: str,
+        get: Callable[[str, Any], Any],
+        integers: Callable[[Any], list[int]],
+    ) -> None:
+        self._path, self._class, self._get, self._integers = path, class_name, get, integers
+        self.kind = _kind(get("model_type", None))
+
+    def require(self, kind: str, names: Iterable[str]) -> None:
+        """Raise Failure that lists those that are missing."""
+        missing = [name for name in names if self._get(name, _NEEDED) is _NEEDED]
+        if missing:
+            raise Failure(
+                f"'{self._path}', of class {self._class}, has no attribute {', '.join(missing)}, "
+                f"which a model of kind {kind} needs; see the model contract in the documentation, "
+                "or 'pwmlff wrap' for files of other programs"
+            )
+
+    def number(self, name: str, default: Any = _NEEDED) -> Any:
+        """A float; an integer is one too."""
+        value = self._get(name, default)
+        if value is default:
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return self._other(name, value, "a number", default)
+        return float(value)
+
+    def text(self, name: str, default: str) -> str:
+        """A string."""
+        value = self._get(name, default)
+        return value if isinstance(value, str) else self._other(name, value, "a string", default)
+
+    def integers(self, name: str, default: Any = _NEEDED) -> Any:
+        """A list, a tuple or a tensor of integers."""
+        value = self._get(name, default)
+        if value is default:
+            return value
+        with contextlib.suppress(ValueError):
+            if isinstance(value, torch.Tensor | archive.StoredTensor):
+                return self._integers(value)
+        if not isinstance(value, list | tuple) or any(type(z) is not int for z in value):
+            return self._other(name, value, "a list of integers", default)
+        return list(value)
+
+    def dtype(self) -> None:
+        """Raise Failure for a `dtype` that is none in which a model of the kind computes."""
+        value = self._get("dtype", None)
+        if self.kind not in OF_OTHER_PROGRAMS and _known_dtype(value) is None:
+            self._wrong_type("dtype", value, "'float64' or 'float32'")
+
+    def _other(self, name: str, value: Any, expected: str, default: Any) -> Any:
+        """What stands for a value of another type than expected."""
+        if default is _NEEDED or not (value is None or self.kind in OF_OTHER_PROGRAMS):
+            self._wrong_type(name, value, expected)
+        return default
+
+    def _wrong_type(self, name: str, value: Any, expected: str) -> NoReturn:
+        raise Failure(
+            f"attribute {name} of '{self._path}' is {type(value).__name__} {str(value)[:40]!r}, "
+            f"expected {expected}"
+        )
+
+
+def describe(path: str | PathLike[str], module: torch.jit.ScriptModule) -> ModelInfo:
+    """Read the attributes of a loaded file.
+
+    Raises:
+        Failure: the kind is unknown, or an attribute is missing or is not what a simulation can
+            have.
+    """
+    return _describe_loaded(path, Path(path).read_bytes(), module)
+
+
+def _describe_loaded(
+    path: str | PathLike[str], contents: bytes, module: torch.jit.ScriptModule
+) -> ModelInfo:
+    def integers(tensor: torch.Tensor) -> list[int]:
+        if tensor.is_floating_point() or tensor.is_complex():
+            raise ValueError(f"found a tensor of {tensor.dtype}, expected one of integers")
+        return [int(value) for value in tensor.flatten().tolist()]
+
+    path = fspath(path)
+    attributes = _Attributes(
+        path,
+        archive.class_name(contents),
+        lambda name, default: getattr(module, name, default),
+        integers,
+    )
+    parameters = {
+        name: (tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        for name, value in module.named_parameters()
+    }
+    return _describe(path, contents, attributes, parameters)
+
+
+def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
+    """Read the attributes of a file from its own tables, without running code of it.
+
+    Raises:
+        Failure: as :func:`load` and :func:`describe`, or only its own code could tell.
+    """
+    path, contents = fspath(path), read(path)
+    try:
+        tables = archive.read(contents)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    attributes = _Attributes(
+        path, archive.class_name(contents), tables.attributes.get, tables.integers
+    )
+    parameters = {
+        name: (tensor.shape, _dtype(tensor.storage)) for name, tensor in tables.parameters.items()
+    }
+    return _describe(path, contents, attributes, parameters)
+
+
+def _dtype(storage: str) -> str:
+    """Name of the type of the elements of a storage class like DoubleStorage."""
+    known = getattr(torch, storage, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the classes are deprecated; files name them
+        return str(known.dtype).removeprefix("torch.") if known else storage
+
+
+def _describe(
+    path: str,
+    contents: bytes,
+    attributes: _Attributes,
+    parameters: dict[str, tuple[tuple[int, ...], str]],
+) -> ModelInfo:
+    kind = attributes.kind
+    if kind not in LIMITS:
+        raise Failure(f"'{path}' is of model_type '{kind}', expected {' or '.join(LIMITS)}")
+    cutoff_name, limit = LIMITS[kind]
+    attributes.require(kind, [name for name in ("atom_type", cutoff_name, limit) if name])
+    units = attributes.text("units", "metal")
+    if units not in UNITS:
+        raise Failure(f"'{path}' is in units '{units}', expected {' or '.join(UNITS)}")
+    attributes.dtype()
+    cutoff = attributes.number(cutoff_name)
+    reach = attributes.number("interaction_range", cutoff) if kind == "EDGE" else cutoff
+    max_neighbor = attributes.number(limit) if limit else None
+    atom_type = attributes.integers("atom_type")
+    ntypes = attributes.number("ntypes", None) if kind == "DP" else None
+    try:
+        archive.check_limits(cutoff, reach, max_neighbor, atom_type, ntypes)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    return ModelInfo(
+        file=path,
+        sha256=hashlib.sha256(contents).hexdigest(),
+        bytes=len(contents),
+        kind=kind,
+        units=units,
+        atom_type=tuple(atom_type),
+        cutoff=cutoff,
+        interaction_range=reach,
+        max_neighbor=None if max_neighbor is None else int(max_neighbor),
+        sel=slots_by_type(attributes.integers("sel", ()), len(atom_type), int(max_neighbor or 0))
+        if kind == "DP"
+        else (),
+        nparameters=sum(math.prod(shape) for shape, _ in parameters.values()),
+        dtype=", ".join(sorted({dtype for _, dtype in parameters.values()})),
+        sizes=_sizes(attributes, parameters) if kind == "DP" else {},
+        card=archive.card(contents),
+    )
+
+
+def _sizes(
+    attributes: _Attributes, parameters: dict[str, tuple[tuple[int, ...], str]]
+) -> dict[str, Any]:
+    """Widths of the first embedding and fitting net, and the axis width."""
+    sizes: dict[str, Any] = {}
+    for net in ("embedding", "fitting"):
+        widths: list[int] = []
+        while (name := f"{net}_net.0.layers.{len(widths)}.weight") in parameters:
+            shape, _ = parameters[name]
+            widths.append(shape[-1] if shape else 1)
+        sizes[net] = widths
+    axis = attributes.number("M2", None)
+    sizes["m2"] = int(axis) if axis is not None and math.isfinite(axis) else None
+    return sizes
+
+
+def ensemble_conflicts(models: list[ModelInfo]) -> list[str]:
+    """What keeps files from being an ensemble: other elements, cutoff or units than the first."""
+    first = models[0]
+    conflicts = []
+    for other in models[1:]:
+        for what in ("elements", "cutoff", "units"):
+            found, expected = getattr(other, what), getattr(first, what)
+            if found != expected:
+                conflicts.append(
+                    f"{what}: '{other.file}' has {_text(found)}, '{first.file}' has "
+                    f"{_text(expected)}"
+                )
+    return conflicts
+
+
+def _text(value: Any) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,107 @@
+"""What all model kinds share: neighbors, forces and virial by autograd, results.
+
+A model kind gives energies of atoms as a function of edge vectors r_ij = x_j - x_i; forces are the
+negative gradient of their sum with respect to positions, and the virial is its negative gradient
+with respect to a strain of positions and cell. Nothing here is padded, fused or tabulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Protocol
+
+import numpy as np
+import torch
+from ase import Atoms
+from torch import Tensor, nn
+
+from pwmlff.evaluation import model_file
+from pwmlff.evaluation.reference import dp, edge
+from pwmlff.evaluation.structures import neighbor_list, require_finite
+
+
+@dataclass(frozen=True)
+class Result:
+    """Energies and derivatives of one structure, float64, in the units of the model.
+
+    Attributes:
+        energy: total energy.
+        atom_energy: [n] energies in atom order.
+        forces: [n, 3] -dE/dx.
+        virial: [3, 3] -dE/dstrain = -sum over edges of r_ij (x) dE/dr_ij, the sign of LAMMPS's
+            `virial`: positive for a structure that wants to expand.
+    """
+
+    energy: float
+    atom_energy: np.ndarray
+    forces: np.ndarray
+    virial: np.ndarray
+
+
+class Kind(Protocol):
+    """What a model kind provides."""
+
+    cutoff: float
+
+    def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
+        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
+
+        Raises:
+            ValueError: the structure is outside what the model was made for.
+        """
+
+
+KINDS: dict[str, Callable[[nn.Module, Sequence[int] | None], Kind]] = {
+    "DP": dp.Potential,
+    "EDGE": edge.Potential,
+}
+
+
+def evaluate(
+    model: str | PathLike[str] | nn.Module,
+    atoms: Atoms,
+    elements: Sequence[int] | None = None,
+) -> Result:
+    """Energy, forces and virial of a structure.
+
+    Args:
+        model: a TorchScript file, or a module (scripted or not) of a known kind; a module without
+            `model_type` is taken as "DP", as older files lack that attribute.
+        atoms: positions and cell in the model's length unit; any cell, any periodicity. Boxes
+            smaller than the cutoff are fine: an atom may neighbor its own images.
+        elements: atomic numbers passed to the model as `atom_type`; all of the model's by default.
+
+    Returns:
+        Zero energy and virial for a structure without atoms, as LAMMPS has it.
+
+    Raises:
+        ValueError: unknown model kind, a model with parameters or tensors that the reference does
+            not use, an element the model does not know, more neighbors than the model allows, a
+            structure or a result that is not finite.
+        Failure: there is no such file, or it is damaged or something else (model_file.load).
+    """
+    module = model if isinstance(model, nn.Module) else model_file.load(model)
+    name = model_file.kind_of(module)
+    if name not in KINDS:
+        raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
+    kind = KINDS[name](module, elements)
+    i, j, images = neighbor_list("ijS", atoms, kind.cutoff)
+    if len(atoms) == 0:
+        return Result(0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)))
+
+    edge_index = torch.from_numpy(np.stack((i, j)))
+    cell = torch.from_numpy(np.array(atoms.cell, dtype=np.float64))
+    positions = torch.from_numpy(atoms.get_positions()).requires_grad_()
+    strain = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
+    deform = torch.eye(3, dtype=torch.float64) + strain
+    shift = torch.from_numpy(images.astype(np.float64)) @ cell
+    with torch.enable_grad():
+        edge_vec = (positions[edge_index[1]] - positions[edge_index[0]] + shift) @ deform
+        energies = kind.atom_energies(edge_vec, edge_index, torch.from_numpy(atoms.numbers))
+        energy = energies.sum()
+        dx, dstrain = torch.autograd.grad(energy, (positions, strain))
+    atom_energy, forces = energies.detach().numpy(), -dx.numpy()
+    require_finite(atom_energy, forces)
+    return Result(energy.item(), atom_energy, forces, virial=-dstrain.numpy())

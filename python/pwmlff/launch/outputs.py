@@ -1,0 +1,192 @@
+"""What lmp writes beside restart files, before a start that goes on: nothing of it gets lost.
+
+A log, a screen or a dump that the start begins anew is kept under another name. A dump that it
+appends to is cut back to the step that it goes on from, as the frames after it will come again; but
+never to less than the simulation has found there.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from pwmlff.launch.inputs import Dump
+
+#: How files of text dumps begin, what stands before the step of a frame, and what before that.
+_FORMS = (
+    (rb"ITEM: (?:TIMESTEP|UNITS|TIME)\n", b"ITEM: TIMESTEP\n",
+     rb"(?:^ITEM: UNITS\n(?:[^\n]*\n)?)?(?:^ITEM: TIME\n(?:[^\n]*\n)?)?\Z"),
+    (rb"\d+\n Atoms\. Timestep: ", b" Atoms. Timestep: ", rb"(?:^\d+\n)?\Z"),
+    (rb"\d+\nTimestep=", b"Timestep=", rb"(?:^\d+\n)?\Z"),
+    (rb"---\n", b"timestep: ", rb"(?:^---\n(?:creator: [^\n]*\n)?)?\Z"),
+)  # fmt: skip
+PRELUDE = 4096  # bytes that are looked at for what stands before the step of a frame
+_STEP = re.compile(rb"(\d+)[\s,]")
+
+
+def keep(path: Path, start: int) -> Path:
+    """Give a file the name that says of which start it is; nothing that is there is replaced.
+
+    Args:
+        path: the file.
+        start: number of the start that wrote it, from 1.
+
+    Returns:
+        The new name.
+    """
+    return path.rename(_free_name(path, start))
+
+
+def _free_name(path: Path, start: int) -> Path:
+    """A name that says of which start a file is, and that no file has."""
+    name = f"{path.name}.start{start}"
+    kept, k = path.with_name(name), 1
+    while kept.exists():
+        k += 1
+        kept = path.with_name(f"{name}.{k}")
+    return kept
+
+
+def go_on_with(
+    dump: Dump, files: Mapping[Path, int], step: int | None, start: int, spare: bool = False
+) -> list[str]:
+    """Let a dump go on from a step.
+
+    Args:
+        dump: what the input says of it.
+        files: those that an earlier start has written, and the bytes of each that were there before
+            the simulation.
+        step: that the next start begins with; None where it is not known.
+        start: number of the start before that, from 1.
+        spare: keep what is removed, under another name.
+
+    Returns:
+        What people should know.
+    """
+    said = []
+    for path, least in files.items():
+        size = path.stat().st_size
+        kept = _free_name(path, start) if spare else None
+        if not dump.appends:
+            said.append(_begun_anew(dump, path, start))
+        elif step is None:
+            said.append(
+                f"dump {dump.ident} goes on in '{path}' from a step that is not known: frames may "
+                "be in it twice"
+            )
+        elif not cut_back(path, step, not dump.multiples, least, kept):
+            said.append(
+                f"dump {dump.ident} goes on in '{path}', which is no text dump of a known form: "
+                f"frames after step {step} may be in it twice"
+            )
+        elif path.stat().st_size < size:
+            first = step if dump.multiples else step + 1
+            said.append(_removed(dump, f"frames from step {first} on", path, kept))
+    return said
+
+
+def begin_again(
+    dump: Dump, files: Mapping[Path, int], start: int, spare: bool = False
+) -> list[str]:
+    """Let a dump begin again as before the simulation.
+
+    Args:
+        dump: as in :func:`go_on_with`.
+        files: likewise.
+        start: likewise.
+        spare: likewise.
+
+    Returns:
+        What people should know.
+    """
+    said = []
+    for path, least in files.items():
+        kept = _free_name(path, start) if spare else None
+        if not dump.appends:
+            said.append(_begun_anew(dump, path, start))
+        elif _shorten(path, least, kept):
+            said.append(_removed(dump, "frames of earlier starts", path, kept))
+    return said
+
+
+def _begun_anew(dump: Dump, path: Path, start: int) -> str:
+    return (
+        f"dump {dump.ident} begins anew: its earlier frames are in '{keep(path, start)}' "
+        f"('dump_modify {dump.ident} append yes' lets it go on)"
+    )
+
+
+def _removed(dump: Dump, what: str, path: Path, kept: Path | None) -> str:
+    told = f"dump {dump.ident}: {what} are removed from '{path}', they will come again"
+    return told if kept is None else f"{told}; those of now are kept in '{kept}'"
+
+
+def _shorten(path: Path, end: int, kept: Path | None) -> bool:
+    """Remove what is in a file after some bytes, or move it to another one; tell whether it was."""
+    if path.stat().st_size <= end:
+        return False
+    with path.open("r+b") as file:
+        if kept is not None:
+            file.seek(end)
+            with kept.open("xb") as rest:
+                shutil.copyfileobj(file, rest)
+        file.truncate(end)
+    return True
+
+
+def cut_back(
+    path: Path, step: int, keep_step: bool = False, least: int = 0, kept: Path | None = None
+) -> bool:
+    """Remove the frames at the end of a text dump that will come again, and one cut off.
+
+    Only those at the end whose steps ascend: what stands before is of another run.
+
+    Args:
+        path: of style atom, custom, grid, local, xyz, extxyz or yaml.
+        step: that the next start begins with, and dumps again.
+        keep_step: it does not dump that one again.
+        least: bytes that stay in any case.
+        kept: file that is made of what is removed, if any is.
+
+    Returns:
+        Whether the file is of a form that is known.
+    """
+    if path.stat().st_size == 0:
+        return True
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        forms = (form for head, *form in _FORMS if re.match(head, text))
+        mark, prelude = next(forms, (b"", b""))
+        if not mark:
+            return False
+        end = _end(text, mark, re.compile(prelude, re.MULTILINE), step + keep_step)
+    _shorten(path, max(end, least), kept)
+    return True
+
+
+def _end(text: mmap.mmap, mark: bytes, prelude: re.Pattern[bytes], first: int) -> int:
+    """Where the frames end that stay."""
+    end, later = len(text), None
+    place = text.rfind(mark)
+    while place >= 0:
+        if place == 0 or text[place - 1 : place] == b"\n":
+            told = _STEP.match(text[place + len(mark) : place + len(mark) + 32])
+            step = int(told[1]) if told else None  # None: cut off within the number
+            if step is not None and (step < first or (later is not None and step > later)):
+                break
+            later = later if step is None else step
+            end = _begin(text, place, prelude)
+        place = text.rfind(mark, 0, place)
+    if end < len(text):
+        return end
+    # What is cut off is of a frame that will come again.
+    return _begin(text, text.rfind(b"\n") + 1, prelude)
+
+
+def _begin(text: mmap.mmap, place: int, prelude: re.Pattern[bytes]) -> int:
+    """Where a frame begins that tells its step at a place, or was to tell it there."""
+    head = text[max(0, place - PRELUDE) : place]
+    found = prelude.search(head)
+    return place - (len(head) - found.start() if found else 0)

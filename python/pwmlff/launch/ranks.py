@@ -1,0 +1,514 @@
+"""`pwmlff ranks`: which rank runs on which GPU, and what is odd about it.
+
+Every rank asks the function that pair_style pwmlff asks (:mod:`pwmlff.devices`) and looks at its
+own GPUs, cores and environment; rank 0 gathers with mpi4py. A plan of a cluster that is not there
+fills the same records from numbers, so what is said of a plan is what would be said of the cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff import devices, plugin
+from pwmlff.launch import interpreter, mpirun
+from pwmlff.report import Failure
+
+#: The number of a rank on its node, as launchers say it.
+LOCAL_RANK = (
+    "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
+    "SLURM_LOCALID",
+)  # fmt: skip
+OPEN_MPI_RANK = "OMPI_COMM_WORLD_RANK"  # set by Open MPI's mpirun alone
+#: Variable and value that lead mpi4py to Open MPI: else it takes the MPICH beside this Python.
+OPEN_MPI_ABI = ("MPI4PY_MPIABI", "openmpi")
+TIMEOUT = 120  # seconds for all ranks to answer
+#: Of a plan: ranks, or nodes, times the GPUs of a node, which every rank of it sees.
+MOST_VIEWS = 2**17
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank, and what it sees."""
+
+    rank: int
+    node: int  # lowest rank that shares memory with it
+    host: str
+    local_rank: int  # among the ranks of its node
+    local_size: int
+    visible: tuple[devices.GPU, ...]
+    device: int  # index into visible, or devices.CPU
+    error: str = ""  # instead of a device
+    reason: str = ""  # why it sees no GPU
+    free: int | None = None  # bytes of memory of that GPU; None where nobody looked
+    cpus: tuple[int, ...] = ()  # cores it may run on; empty where nobody looked
+    ncpus: int = 0  # cores of the node
+    sockets: tuple[int, ...] = ()  # of those cores
+    environment: dict[str, str] = field(default_factory=dict)  # CUDA_VISIBLE_DEVICES, local ranks
+
+    @property
+    def gpu(self) -> devices.GPU | None:
+        """The GPU it runs on."""
+        return None if self.device == devices.CPU else self.visible[self.device]
+
+
+@dataclass(frozen=True)
+class RanksReport:
+    """What `pwmlff ranks` found."""
+
+    ranks: list[Rank]
+    strict: bool
+    replicas: list[int]  # of -partition, one number for each rank; empty without
+
+    @property
+    def errors(self) -> list[str]:
+        """What keeps a run from starting."""
+        return [f"rank {r.rank}: {r.error}" for r in self.ranks if r.error]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is odd."""
+        return warnings_of(self.ranks)
+
+    @property
+    def ok(self) -> bool:
+        """Whether a run can start; with strict, whether nothing is odd either."""
+        return not self.errors and not (self.strict and self.warnings)
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        ranks = [
+            {**asdict(r), "gpu": asdict(r.gpu) if r.gpu and not r.error else None}
+            for r in self.ranks
+        ]
+        for k, replica in enumerate(self.replicas):
+            ranks[k]["replica"] = replica
+        return {"ranks": ranks, "errors": self.errors, "warnings": self.warnings}
+
+    def show(self) -> RenderableType:
+        """One row for each rank."""
+        table = Table()
+        for name in ("rank", "host", "local", *(["replica"] if self.replicas else []), "device"):
+            table.add_column(name)
+        for name in ("bus", "free / total GiB", "cores"):
+            table.add_column(name)
+        for k, r in enumerate(self.ranks):
+            gpu = None if r.error else r.gpu
+            memory = f"{gpu.total_memory / GIB:.1f}" if gpu and gpu.total_memory else ""
+            if r.free is not None:
+                memory = f"{r.free / GIB:.1f} / {memory}"
+            device = "error" if r.error else "cpu"
+            table.add_row(
+                str(r.rank),
+                r.host,
+                f"{r.local_rank} of {r.local_size}",
+                *([str(self.replicas[k])] if self.replicas else []),
+                f"GPU {gpu.index} {gpu.name}" if gpu else device,
+                gpu.pci_bus_id if gpu else "",
+                memory,
+                _cores(r),
+            )
+        reasons = dict.fromkeys(f"host {r.host}: {r.reason}" for r in self.ranks if r.reason)
+        lines = [Text(text) for text in reasons]
+        lines += [Text(f"error: {text}", "red") for text in self.errors]
+        lines += [Text(f"warning: {text}", "yellow") for text in self.warnings]
+        return Group(table, *lines)
+
+
+def _cores(r: Rank) -> str:
+    if not r.cpus:
+        return ""
+    return "not bound" if len(r.cpus) == r.ncpus else ranges(r.cpus)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """0 1 2 5 -> "0-2,5"."""
+    parts = []
+    for _, group in itertools.groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+    return ",".join(parts)
+
+
+def in_one_line(ranks: Sequence[Rank]) -> str:
+    """Which devices the ranks use, and why not a GPU."""
+    names: dict[str, list[Rank]] = defaultdict(list)
+    for r in ranks:
+        names[r.gpu.name if r.gpu else ""].append(r)
+    parts = []
+    for name, users in names.items():
+        gpus = len({r.gpu.uuid for r in users if r.gpu})
+        reasons = {r.reason: r.host for r in users if r.reason}
+        why = "; ".join(f"{host}: {reason}" for reason, host in reasons.items())
+        where = f"{_count(gpus, 'GPU')} ({name})" if gpus else "the CPU" + f" ({why})" * bool(why)
+        parts.append(f"{_count(len(users), 'rank')} on {where}")
+    return "devices: " + ", ".join(parts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def warnings_of(ranks: Sequence[Rank]) -> list[str]:
+    """What is odd about a set of ranks: one text for each oddity of each node."""
+    nodes: dict[int, list[Rank]] = defaultdict(list)
+    for r in ranks:
+        nodes[r.node].append(r)
+    found: list[str] = []
+    for members in nodes.values():
+        where = f"host {members[0].host}"
+        used: dict[str, list[int]] = defaultdict(list)
+        for r in members:
+            if r.gpu and not r.error:
+                used[r.gpu.uuid].append(r.rank)
+        seen = {gpu.uuid: gpu for r in members for gpu in r.visible}
+        for uuid, sharers in used.items():
+            if len(sharers) > 1:
+                found.append(
+                    f"{where}: ranks {ranges(sharers)} share GPU {seen[uuid].pci_bus_id}; they "
+                    "compute in turns"
+                )
+        idle = [gpu.pci_bus_id for uuid, gpu in seen.items() if uuid not in used]
+        if idle:
+            found.append(f"{where}: no rank uses GPU {', '.join(idle)}; start more ranks")
+        found += _views(where, members)
+        found += _cpus(where, members)
+        for r in members:
+            if r.gpu and not r.error and not r.gpu.supported:
+                found.append(
+                    f"rank {r.rank}: GPU {r.gpu.pci_bus_id} is older than the compiled kernels"
+                )
+            claim = next((name for name in LOCAL_RANK if name in r.environment), None)
+            if claim and r.environment[claim] != str(r.local_rank):
+                found.append(
+                    f"rank {r.rank}: the launcher says {claim}={r.environment[claim]}, but it is "
+                    f"local rank {r.local_rank} of host {r.host}; replicas (-partition) go by the "
+                    "former"
+                )
+    found += _unequal(list(nodes.values()))
+    return found
+
+
+def _views(where: str, members: Sequence[Rank]) -> list[str]:
+    """Ranks of a node that see different GPUs, unless the launcher gave each its own."""
+    views = Counter(frozenset(gpu.uuid for gpu in r.visible) for r in members)
+    if len(views) == 1:
+        return []
+    own = [view for view, count in views.items() if count == 1]
+    every = [uuid for view in views for uuid in view]
+    if len(own) == len(members) and len(set(every)) == len(every) and all(views):
+        return []  # disjoint sets, one rank each: a scheduler narrowed them
+    (usual, _), *_ = views.most_common(1)
+    others = [r for r in members if frozenset(g.uuid for g in r.visible) != usual]
+    texts = []
+    for r in others:
+        value = r.environment.get("CUDA_VISIBLE_DEVICES")
+        hint = "" if value is None else f" (CUDA_VISIBLE_DEVICES={value})"
+        texts.append(
+            f"{where}: rank {r.rank} sees {_count(len(r.visible), 'GPU')}{hint}, "
+            f"most ranks see {len(usual)} or other ones"
+        )
+    return texts
+
+
+def _cpus(where: str, members: Sequence[Rank]) -> list[str]:
+    """Ranks bound across sockets, or to the same cores."""
+    bound = [r for r in members if r.cpus and len(r.cpus) < r.ncpus]
+    texts = [
+        f"{where}: rank {r.rank} is bound to cores {ranges(r.cpus)} of sockets "
+        f"{ranges(r.sockets)}; bind it within one socket"
+        for r in bound
+        if len(r.sockets) > 1
+    ]
+    cores = Counter(core for r in bound for core in r.cpus)
+    sets = Counter(r.cpus for r in bound)
+    for cpus, count in sets.items():
+        if count > len(cpus):
+            texts.append(
+                f"{where}: {count} ranks are bound to {len(cpus)} core{'s' * (len(cpus) > 1)} "
+                f"({ranges(cpus)}); start fewer ranks or let the launcher bind each to its own"
+            )
+    partly = [core for core, count in cores.items() if count > 1]
+    if partly and len(sets) > 1 and not texts and any(set(a) != set(b) for a in sets for b in sets):
+        texts.append(f"{where}: cores {ranges(partly)} are bound to several ranks")
+    return texts
+
+
+def _unequal(nodes: Sequence[Sequence[Rank]]) -> list[str]:
+    """Nodes with other numbers of ranks or GPUs: the slowest sets the pace."""
+    texts = []
+    for what, counts in (
+        ("ranks", [len(members) for members in nodes]),
+        ("GPUs", [len({g.uuid for r in members for g in r.visible}) for members in nodes]),
+    ):
+        if len(set(counts)) > 1:
+            listed = ", ".join(
+                f"{members[0].host} {count}" for members, count in zip(nodes, counts, strict=True)
+            )
+            texts.append(f"nodes have different numbers of {what}: {listed}")
+    return texts
+
+
+def replicas_of(partition: str, nranks: int) -> list[int]:
+    """Number of the replica of each rank, for lmp's `-partition` "8x2" or "4 2 2".
+
+    Raises:
+        Failure: the words are no such list, or do not add up to the ranks.
+    """
+    parts: list[tuple[int, int]] = []  # number of replicas, ranks of each
+    for word in partition.split():
+        match = re.fullmatch(r"(?:(\d{1,9})x)?(\d{1,9})", word, re.ASCII)
+        if match is None or int(match[2]) == 0:
+            raise Failure(f"--partition holds '{word}', expected words like 4x2 or 2")
+        parts.append((int(match[1] or 1), int(match[2])))
+    total = sum(count * size for count, size in parts)
+    if parts and total != nranks:
+        raise Failure(f"--partition '{partition}' is for {total} ranks, found {nranks}")
+    sizes = [size for count, size in parts for _ in range(count)]
+    return [k for k, size in enumerate(sizes) for _ in range(size)]
+
+
+def choose(
+    local_rank: int, local_size: int, gpus: Sequence[devices.GPU], policy: str
+) -> tuple[int, str]:
+    """Device of a rank, or why there is none; the numbers are those of ranks that see the same."""
+    try:
+        return devices.device_of_rank(local_rank, local_size, len(gpus), policy), ""
+    except ValueError as error:
+        return devices.CPU, str(error)
+
+
+def plan(nodes: int, gpus: int, nranks: int, policy: str) -> list[Rank]:
+    """Ranks of a cluster that is not there; the nodes take equal shares, in blocks."""
+    result: list[Rank] = []
+    for node in range(nodes):
+        size = nranks // nodes + (node < nranks % nodes)
+        visible = tuple(
+            devices.GPU(k, "planned", f"node{node}:GPU{k}", f"node{node}-{k}", (0, 0), 0, True)
+            for k in range(gpus)
+        )
+        first = len(result)
+        for local in range(size):
+            device, error = choose(local, size, visible, policy)
+            result.append(
+                Rank(first + local, first, f"node{node}", local, size, visible, device, error)
+            )
+    return result
+
+
+def parse_plan(text: str) -> tuple[int, int]:
+    """2x4 -> (2, 4): nodes and GPUs of each.
+
+    Raises:
+        Failure: it is of another form.
+    """
+    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text, re.ASCII)
+    if match is None or int(match[1]) == 0:
+        raise Failure(f"--plan is '{text}', expected NODESxGPUS like 2x4")
+    return int(match[1]), int(match[2])
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to check."""
+
+    ranks: int | None = None  # None: one for each slot, GPU or core, whichever is known first
+    hosts: Sequence[mpirun.Host] = ()
+    plan: str | None = None
+    policy: str = "auto"
+    partition: str = ""
+    strict: bool = False
+    bind: str | None = None  # as in mpirun.Wish
+    inventory: Path | None = None  # JSON in place of the GPUs of this machine
+    mpirun: str | None = None
+    mpirun_options: Sequence[str] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def check(options: Options) -> RanksReport:
+    """Gather the ranks that a launcher started, start them, or plan them.
+
+    Under a launcher all its ranks call this; those that do not report leave with SystemExit(0).
+
+    Raises:
+        Failure: an option or the launcher cannot be used.
+    """
+    if options.plan:
+        nodes, gpus = parse_plan(options.plan)
+        nranks = options.ranks or nodes * max(gpus, 1)
+        if max(nodes, nranks) * max(gpus, 1) > MOST_VIEWS:
+            raise Failure(
+                f"--plan {options.plan} with {nranks} ranks is too large: ranks, and nodes, times "
+                f"the GPUs of a node may be {MOST_VIEWS} at most"
+            )
+        ranks = plan(nodes, gpus, nranks, options.policy)
+    elif under_mpirun():
+        gathered = gather(options.policy, options.inventory)
+        if gathered is None:
+            raise SystemExit(0)
+        ranks = gathered
+    else:
+        mpirun.require_one_task()
+        ranks = launch(options)
+    return RanksReport(ranks, options.strict, replicas_of(options.partition, len(ranks)))
+
+
+def under_mpirun() -> bool:
+    """Whether a launcher started this process."""
+    return any(name in os.environ for name in plugin.RANK_VARIABLES)
+
+
+def mpi() -> ModuleType:
+    """mpi4py's MPI, initialized, of the family that started this process."""
+    if OPEN_MPI_RANK in os.environ:
+        os.environ.setdefault(*OPEN_MPI_ABI)
+    from mpi4py import MPI  # noqa: PLC0415  initializes MPI
+
+    return MPI
+
+
+def launch(options: Options) -> list[Rank]:
+    """Start the ranks, one thread each, and take what rank 0 has gathered."""
+    nranks = options.ranks or sum(h.slots for h in options.hosts)
+    if not nranks:
+        nranks = len(look(options.inventory)[0]) or os.cpu_count() or 1
+    program = interpreter.command(AS_RANK, options.policy)
+    if options.inventory:
+        program.append(str(options.inventory))
+    launcher = mpirun.find(options.mpirun)
+    wish = mpirun.Wish(
+        program,
+        nranks,
+        options.hosts,
+        options.bind,
+        environment={"OMP_NUM_THREADS": "1", **options.environment},
+        extra=options.mpirun_options,
+    )
+    command = launcher.command(wish)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            output, errors = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)  # srun and ssh among them
+            raise Failure(f"{' '.join(command)}: no answer within {TIMEOUT} s") from error
+    marked = [line for line in output.splitlines() if line.startswith(MARK)]
+    if process.returncode != 0 or not marked:
+        said = (errors + output).strip().splitlines()[-8:]
+        raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *said]))
+    ranks = [_from_json(r) for r in json.loads(marked[0].removeprefix(MARK))]
+    if len(ranks) != nranks:
+        raise Failure(
+            f"{launcher.description} started {nranks} ranks, but mpi4py sees {len(ranks)} of them: "
+            "they are of different MPI families; see pwmlff doctor"
+        )
+    return ranks
+
+
+AS_RANK = "from pwmlff.launch.ranks import as_rank; as_rank(sys.argv[1:])"  # what each rank runs
+MARK = "pwmlff-ranks "  # before the line with what was gathered: launchers write to stdout too
+
+
+def _from_json(values: dict[str, Any]) -> Rank:
+    visible = tuple(_gpu(gpu) for gpu in values.pop("visible"))
+    cpus, sockets = tuple(values.pop("cpus")), tuple(values.pop("sockets"))
+    return Rank(**values, visible=visible, cpus=cpus, sockets=sockets)
+
+
+def _gpu(values: dict[str, Any]) -> devices.GPU:
+    return devices.GPU(**{**values, "capability": tuple(values["capability"])})
+
+
+def look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
+    """GPUs that this process sees, or why there is none.
+
+    With a file, they are those of the file that CUDA_VISIBLE_DEVICES leaves.
+    """
+    if inventory is None:
+        found = devices.inventory()
+        return found.gpus, found.reason
+    try:
+        gpus = [_gpu(gpu) for gpu in json.loads(inventory.read_bytes())]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Failure(f"'{inventory}' is no inventory of GPUs: {error}") from error
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        gpus = [gpus[int(k)] for k in chosen.split(",") if k.strip().isdigit()]
+    return tuple(devices.GPU(**{**asdict(gpu), "index": k}) for k, gpu in enumerate(gpus)), ""
+
+
+def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
+    """What all ranks of MPI_COMM_WORLD see, on rank 0; None elsewhere. Collective."""
+    MPI = mpi()
+    world = MPI.COMM_WORLD
+    node = world.Split_type(MPI.COMM_TYPE_SHARED)
+    visible: tuple[devices.GPU, ...] = ()
+    error = reason = ""
+    try:
+        visible, reason = look(inventory)
+    except (Failure, ImportError, OSError, ValueError, IndexError) as failure:
+        error = str(failure)
+    # The pair style counts the ranks of a node that see the same GPUs.
+    views: list[list[str]] = node.allgather([gpu.uuid for gpu in visible])
+    same = [k for k, view in enumerate(views) if view == views[node.rank]]
+    device = devices.CPU
+    if not error:
+        device, error = choose(same.index(node.rank), len(same), visible, policy)
+    free = None
+    if device != devices.CPU and not error and inventory is None:
+        try:
+            free, _ = devices.memory(device)
+        except RuntimeError as failure:
+            error = str(failure)
+    cpus = sorted(os.sched_getaffinity(0))
+    names = ("CUDA_VISIBLE_DEVICES", *LOCAL_RANK)
+    mine = Rank(
+        rank=world.rank,
+        node=node.bcast(world.rank),
+        host=MPI.Get_processor_name(),
+        local_rank=node.rank,
+        local_size=node.size,
+        visible=tuple(visible),
+        device=device,
+        error=error,
+        reason=reason,
+        free=free,
+        cpus=tuple(cpus),
+        ncpus=os.cpu_count() or len(cpus),
+        sockets=tuple(sorted({_socket(cpu) for cpu in cpus})),
+        environment={name: os.environ[name] for name in names if name in os.environ},
+    )
+    node.Free()
+    gathered: list[Rank] | None = world.gather(mine)
+    return gathered
+
+
+def _socket(cpu: int) -> int:
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id")
+    return int(path.read_text()) if path.is_file() else 0
+
+
+def as_rank(arguments: Sequence[str]) -> None:
+    """What each rank runs, with the words POLICY [INVENTORY]."""
+    policy, *rest = arguments
+    gathered = gather(policy, Path(rest[0]) if rest else None)
+    if gathered is not None:
+        sys.stdout.write(MARK + json.dumps([asdict(r) for r in gathered]) + "\n")

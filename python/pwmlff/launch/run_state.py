@@ -1,0 +1,224 @@
+"""What is known of a simulation from one `pwmlff run` to the next: D/run.json, and who has D."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import re
+import socket
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pwmlff.files import write_whole
+from pwmlff.launch import mpirun
+from pwmlff.launch.causes import LAUNCHER
+from pwmlff.launch.restarts import CLOCK
+from pwmlff.report import Failure, plain
+
+NAME, LOCK = "run.json", "run.lock"
+HOLDER = re.compile(r"pid \d+ on .*")  # what is in the lock
+#: Files in the folder, beside those of ranks, that are replaced: none may be someone else's.
+REPLACED = re.compile(r"mpirun\.out|stop|heartbeat\.\d+(\.new)?")
+RUNNING, FINISHED, STOPPED, FAILED = "running", "finished", "stopped", "failed"
+STREAMS = ("stdout", "stderr")
+Kept = TypeVar("Kept", "Attempt", "Record")
+
+
+@dataclass
+class Attempt:
+    """One start of lmp."""
+
+    command: list[str]
+    restart: str | None  # file that it went on from
+    started: float  # when, by the clock of the file system
+    logs: str = ""  # folder in that of the logs, where ranks write to
+    ranks: int = 0
+    returncode: int | None = None
+    step: int | None = None  # the last one seen
+    ns_per_day: float | None = None
+    seconds: float = 0.0
+    errors: list[str] = field(default_factory=list)  # lines in which LAMMPS gave up
+    cause: str = ""  # why it did not come to its end, as far as that is known
+    host: str = ""  # to blame for it, likewise
+    began: bool = False  # whether lmp said anything
+    stopped: bool = False  # whether it ended where it was asked to
+    unreadable: bool = False  # whether it died while it read the restart file
+    files: list[str] = field(default_factory=list)  # its logs and screens, begun anew
+
+
+@dataclass
+class Record:
+    """A simulation.
+
+    Attributes:
+        folder: of the logs.
+        input: SHA-256 of the lines of its input.
+        began: when, by the clock of the file system.
+        state: RUNNING, FINISHED, STOPPED (to go on) or FAILED.
+        restarts: patterns of its restart files, of each partition.
+        attempts: all starts of lmp.
+        unreadable: restart files that lmp could not read, and when each was written, in ns.
+        made: files in that folder, beside those that the attempts tell of, by their names.
+        dumps: files that dumps append to, by the name in the input, and the bytes of each that were
+            there before the first start that names it.
+    """
+
+    folder: Path
+    input: str
+    began: float
+    state: str = RUNNING
+    restarts: list[list[str]] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    unreadable: list[tuple[str, int]] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+    dumps: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def learn(self, earlier: Sequence[Sequence[str]], restarts: Sequence[Sequence[str]]) -> bool:
+        """Take note of patterns of restart files; tell whether that changes what is known.
+
+        Args:
+            earlier: what was known of each partition when this start began.
+            restarts: what is known from this start alone; it may take back what it said before.
+        """
+        old = self.restarts
+        if len(earlier) != len(restarts):  # nothing is known, or there were other partitions
+            earlier = [[] for _ in restarts]
+        pairs = zip(earlier, restarts, strict=True)
+        self.restarts = [list(dict.fromkeys([*known, *found])) for known, found in pairs]
+        return self.restarts != old
+
+    def save(self) -> None:
+        """Write it, as a whole or not at all."""
+        told = {name: value for name, value in asdict(self).items() if name != "folder"}
+        text = json.dumps(plain(told | _here()), indent=1, allow_nan=False)
+        write_whole(self.folder / NAME, text.encode())
+
+
+def read(folder: Path) -> Record | None:
+    """The record in a folder; None where there is none.
+
+    Raises:
+        Failure: there is one that cannot be read.
+    """
+    path = folder / NAME
+    try:
+        told: dict[str, Any] = json.loads(path.read_text())
+        # Fields that an earlier release did not write have the value of a new record.
+        attempts = [_made(Attempt, one) for one in told["attempts"]]
+        unreadable = [(name, time_ns) for name, time_ns in told.get("unreadable", ())]
+        known = {"folder": folder, "attempts": attempts, "unreadable": unreadable}
+        return _made(Record, {**told, **known})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Failure(
+            f"cannot read '{path}', the record of earlier starts: {error}; give another "
+            "--log-dir, or remove what it has left in this one to start over"
+        ) from error
+
+
+def _made(kind: type[Kept], told: Mapping[str, Any]) -> Kept:
+    return kind(**{f.name: told[f.name] for f in fields(kind) if f.name in told})
+
+
+def require_free(folder: Path) -> None:
+    """Raise Failure where files that a first start would replace are there already."""
+    ranks = (file for stream in STREAMS for file in mpirun.outputs(folder, stream).values())
+    others = (file for file in folder.iterdir() if REPLACED.fullmatch(file.name))
+    if found := next(itertools.chain(ranks, others), None):
+        raise Failure(
+            f"found '{found}', which is of no pwmlff run that '{folder / NAME}' tells of, and would"
+            " be replaced; move it, or give another --log-dir"
+        )
+
+
+def clean(record: Record) -> None:
+    """Remove what the starts of a simulation have left in its folder, and nothing else."""
+    for attempt in reversed(record.attempts):
+        logs = record.folder / attempt.logs
+        began = attempt.started - CLOCK
+        ranks = [file for stream in STREAMS for file in mpirun.outputs(logs, stream).values()]
+        for file in (*ranks, logs / LAUNCHER):
+            if file.is_file() and file.stat().st_mtime >= began:
+                file.unlink()
+        folders = [logs / f"rank.{k}" for k in range(attempt.ranks)]
+        for folder in (*folders, *([logs] if attempt.logs else [])):
+            with suppress(OSError):  # it is not there, or something else is in it
+                folder.rmdir()
+    if record.attempts:
+        for file in record.folder.iterdir():
+            if REPLACED.fullmatch(file.name) or file.name in record.made:
+                file.unlink()
+    (record.folder / NAME).unlink(missing_ok=True)
+
+
+def now(folder: Path) -> float:
+    """Seconds since the epoch by the clock that gives files of a folder their times."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".now.") as file:
+        return Path(file.name).stat().st_mtime
+
+
+def _here() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid()}
+
+
+class Lock:
+    """A folder of logs that one `pwmlff run` has, and what it has started.
+
+    Args:
+        folder: made if need be.
+        wait: seconds for an earlier one to end.
+
+    Raises:
+        Failure: another one has it.
+    """
+
+    def __init__(self, folder: Path, wait: float = 0.0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / LOCK
+        self._file = path.open("a+")
+        self._file.seek(0)
+        if (text := self._file.read()) and not HOLDER.fullmatch(text):
+            self._file.close()
+            raise Failure(
+                f"found '{path}', which no pwmlff run has made; move it, or give another --log-dir"
+            )
+        deadline = time.monotonic() + wait
+        while not self._take():
+            if time.monotonic() > deadline:
+                self._file.seek(0)
+                who = self._file.read().strip() or "of unknown place"
+                self._file.close()
+                raise Failure(
+                    f"another pwmlff run, {who}, has '{folder}' or has left lmp running; wait for "
+                    "its end, or give another --log-dir"
+                )
+            time.sleep(0.1)
+        self._file.truncate(0)
+        self._file.write("pid {pid} on {host}".format(**_here()))
+        self._file.flush()
+
+    def _take(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            return True
+        return True
+
+    @property
+    def handle(self) -> int:
+        """To be inherited by what may outlive this process."""
+        return self._file.fileno()
+
+    def release(self) -> None:
+        """Let others have it."""
+        self._file.close()

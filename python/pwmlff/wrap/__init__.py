@@ -1,9 +1,0 @@
-"""Model files of other programs, in the contracts of this project; `pwmlff wrap`.
-
-:func:`wrap` recognizes a file by its content, writes one that `pair_style pwmlff` runs, and
-verifies it against the code of the original.
-"""
-
-from pwmlff.wrap.command import WrapReport, wrap
-
-__all__ = ["WrapReport", "wrap"]
