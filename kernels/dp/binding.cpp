@@ -23,7 +23,7 @@
 //   table_error() -> (float, float)    largest error of G and of dG/dr between the nodes
 
 //
-// torch.classes.pwmlff.DPGpuEngine: the same on a device (gpu/engine.h).
+// torch.classes.pwmlff.DPGpuEngine: the same on a device (gpu/gpu_engine.h).
 //
 //   DPGpuEngine(str model_file, str precision, int[] present, str device, int chunk_bytes = 2**29)
 //       device: cuda:N, or cpu and cpu:lanes, where the code for GPUs runs on the CPU (device.h)
@@ -41,9 +41,9 @@
 #include "../common/op.h"
 #include "../common/threads.h"
 #include "archive/model_archive.h"
-#include "cpu/engine.h"
+#include "cpu/cpu_engine.h"
 #include "cpu/instruction_set.h"
-#include "gpu/engine.h"
+#include "gpu/gpu_engine.h"
 
 #include <torch/custom_class.h>
 #include <torch/script.h>

@@ -7,7 +7,7 @@
 #include "../verification.h"
 #include "common/attributes.h"
 #include "dp/cpu/instruction_set.h"
-#include "placement/placement.h"
+#include "placement/device_mapping.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -9,7 +9,7 @@
 #include "../verification.h"
 #include "dp/pair_terms.h"
 #include "edge/edge.h"
-#include "placement/placement.h"
+#include "placement/device_mapping.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd.h>

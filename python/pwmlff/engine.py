@@ -1,6 +1,6 @@
 """What evaluates a model file outside LAMMPS, and the choice between them.
 
-- native: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/binding.cpp): the
+- native: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/model_ops.cpp): the
   fused engine for Deep Potentials, on the CPU or on a GPU, where it is verified to give the
   same as the file's own code; else that code
 - reference: the plain float64 reference (:mod:`pwmlff.reference`)
