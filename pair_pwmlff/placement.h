@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Which rank runs where: the MPI calls that feed kernels/placement/device_mapping.h, and the table in
-// the log.
+// Which rank runs where: the MPI calls that feed kernels/placement/device_mapping.h, and the table
+// in the log.
 
 #ifndef PWMLFF_PLACEMENT_H
 #define PWMLFF_PLACEMENT_H

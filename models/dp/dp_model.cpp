@@ -5,9 +5,9 @@
 #include "../neighbors.h"
 #include "../on_gpu.h"
 #include "../verification.h"
-#include "common/attributes.h"
 #include "dp/cpu/instruction_set.h"
 #include "placement/device_mapping.h"
+#include "read_network.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -19,11 +19,7 @@ namespace pwmlff::models {
 DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
     Model(std::move(info)), code(file.name(), file.module())
 {
-  info_.kind = "DP";
-  file.describe_limits(info_, {"Rmax", "", "maxNeighborNum", "ntypes"});
-  if (file.has("sel"))
-    info_.sel = pwmlff::slots_by_type(file.module().attr("sel"), info_.atom_type.size(),
-                                      info_.max_neighbor);
+  describe_dp(file, info_);
   code.check_forward(
       4, 5,
       "forward(Tensor list_neigh, Tensor Imagetype_map, Tensor atom_type, Tensor ImageDR, int "
@@ -104,7 +100,7 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
   if (options.engine == Engine::torchscript) return;
   pwmlff::dp_instruction_set();    // a wrong PWMLFF_CPU is an error, not a reason for TorchScript
   try {
-    network = std::make_unique<pwmlff::DPNetwork>(pwmlff::read_network(file.module()));
+    network = std::make_unique<pwmlff::DPNetwork>(read_network(file, info_));
   } catch (const std::exception &error) {
     unreadable = first_line(error);
     if (options.engine == Engine::fused)
@@ -117,7 +113,7 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
     const auto make = [&] { return std::make_unique<FusedDP>(info_, *network, "exact", all); };
     std::string reason;
     if (!verified(original, all, gate_of("exact"), make, reason))
-      *network = pwmlff::read_network(file.module(), pwmlff::PlainLayers::tanh);
+      *network = read_network(file, info_, PlainLayers::tanh);
   }
 }
 

@@ -3,12 +3,12 @@
 #include "edge_model.h"
 
 #include "compiled_edge.h"
+#include "edge_sums.h"
 
 #include "../neighbors.h"
 #include "../on_gpu.h"
 #include "../verification.h"
 #include "dp/pair_terms.h"
-#include "edge/edge.h"
 #include "placement/device_mapping.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -65,16 +65,15 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
     const at::Tensor all = at::zeros({neighbors.nrows(), values.size(1)}, at::kDouble);
     return all.index_copy_(0, torch::tensor(rows, torch::kInt64), values.to(at::kCPU));
   };
-  force = by_row(pwmlff::edge_force(edge_grad, edge_index, nnodes));
+  force = by_row(edge_force(edge_grad, edge_index, nnodes));
   result.force = force.const_data_ptr<double>();
-  const at::Tensor virial = pwmlff::edge_virial(edge_vec, edge_grad).to(at::kCPU).contiguous();
+  const at::Tensor virial = edge_virial(edge_vec, edge_grad).to(at::kCPU).contiguous();
   result.virial = in_order_of_lammps(virial.const_data_ptr<double>());
 
   const auto components = [&](bool centroid, int n) {
     std::vector<std::int64_t> order;
     for (int k = 0; k < n; ++k) order.push_back(pwmlff::virial_component(k));
-    const at::Tensor virials =
-        pwmlff::edge_atom_virial(edge_vec, edge_grad, edge_index, nnodes, centroid);
+    const at::Tensor virials = edge_atom_virial(edge_vec, edge_grad, edge_index, nnodes, centroid);
     return by_row(virials.reshape({nnodes, 9})).index_select(1, torch::tensor(order));
   };
   if (request.atom_virial) atom_virial = components(false, 6);

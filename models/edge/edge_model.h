@@ -16,7 +16,7 @@
 namespace pwmlff::models {
 
 /// The file's own code on one device: edges in, energies of atoms out. Forces and virials are made
-/// of their derivative with respect to edge vectors by kernels/edge.
+/// of their derivative with respect to edge vectors by edge_sums.h.
 class EdgeTorchScript : public Model {
  public:
   EdgeTorchScript(const ModelFile &file, ModelInfo info);
