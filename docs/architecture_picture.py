@@ -34,7 +34,7 @@ BOXES = {
     ),
     "cpu": (220, 430, 150, "kernels/dp", "fused, on the CPU:", "AVX-512, AVX2, any"),
     "gpu": (385, 430, 150, "kernels/dp", "fused, on a GPU,", "kernels/neighbors"),
-    "script": (550, 430, 150, "TorchScript", "the file's code,", "kernels/edge"),
+    "script": (550, 430, 150, "TorchScript", "the file's code,", "models/edge"),
     "train": (690, 40, 230, "pwmlff train", "frames, statistics, loop,", "optimizers, ranks"),
     "calculator": (
         690,
@@ -71,8 +71,8 @@ COLORS = {
 }
 PARTS = {
     "pair_pwmlff": ("style",),
-    "models": ("neighbors", "model"),
-    "kernels": ("cpu", "gpu", "script", "gradients"),
+    "models": ("neighbors", "model", "script"),
+    "kernels": ("cpu", "gpu", "gradients"),
     "python": ("train", "calculator", "reference"),
 }
 
@@ -84,7 +84,7 @@ SOURCES = {
     "model": ["models"],
     "cpu": ["kernels/dp/cpu"],
     "gpu": ["kernels/dp/gpu", "kernels/neighbors"],
-    "script": ["kernels/edge"],
+    "script": ["models/edge"],
     "train": ["python/pwmlff/train", "python/pwmlff/data"],
     "calculator": ["python/pwmlff/evaluation/calculator.py", "python/pwmlff/evaluation/engine.py"],
     "gradients": ["kernels/training", "kernels/optimizer"],

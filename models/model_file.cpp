@@ -4,7 +4,7 @@
 
 #include "archive/model_archive.h"
 #include "archive/time_limit.h"
-#include "common/attributes.h"
+#include "attributes.h"
 
 #include <set>
 #include <sstream>
@@ -97,7 +97,7 @@ std::map<std::string, std::string> ModelFile::extra_files(const std::string &pre
 double ModelFile::number(const std::string &name) const
 {
   const c10::IValue value = module_.attr(name);
-  if (const auto found = pwmlff::number_of(value)) return *found;
+  if (const auto found = number_of(value)) return *found;
   wrong_type(name, value, "a number");
 }
 
@@ -105,7 +105,7 @@ double ModelFile::number(const std::string &name, double fallback) const
 {
   if (!has(name)) return fallback;
   const c10::IValue value = module_.attr(name);
-  if (const auto found = pwmlff::number_of(value)) return *found;
+  if (const auto found = number_of(value)) return *found;
   if (of_other_programs || value.isNone()) return fallback;
   wrong_type(name, value, "a number");
 }
@@ -122,7 +122,7 @@ std::string ModelFile::text(const std::string &name, const std::string &fallback
 std::vector<std::int64_t> ModelFile::integers(const std::string &name) const
 {
   const c10::IValue value = module_.attr(name);
-  if (const auto found = pwmlff::integers_of(value)) return *found;
+  if (const auto found = integers_of(value)) return *found;
   wrong_type(name, value, "a list of integers");
 }
 

@@ -34,7 +34,7 @@ constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
 constexpr const char *SISTER_LIBRARIES[] = {
     "libpwmlff_archive-" PWMLFF_VERSION ".so", "libpwmlff_placement-" PWMLFF_VERSION ".so",
     "libpwmlff_kernels-" PWMLFF_VERSION ".so", "libpwmlff_models-" PWMLFF_VERSION ".so"};
-constexpr const char *KERNELS = "libpwmlff_kernels";
+constexpr const char *MODELS = "libpwmlff_models";
 constexpr const char *RELEASE_SYMBOL = "pwmlff_release";
 constexpr const char *STYLE_SYMBOL = "pwmlff_create_pair";
 constexpr const char *TIMEOUT_VARIABLE = "PWMLFF_LOAD_TIMEOUT";
@@ -157,9 +157,9 @@ void require_same_release(const fs::path &path)
 
 // torch knows one library that registers our operators, of whatever release. Another copy of the
 // same one serves this style too, as where Python has imported pwmlff.kernels.
-void require_same_kernels()
+void require_same_models()
 {
-  for (const fs::path &path : loaded_libraries(KERNELS)) require_same_release(path);
+  for (const fs::path &path : loaded_libraries(MODELS)) require_same_release(path);
 }
 
 // By their paths, so that none of these names is found elsewhere, as in LD_LIBRARY_PATH. The system
@@ -182,7 +182,7 @@ CreatePair *open_style()
                              ", but the plugin was compiled against torch " PWMLFF_TORCH_VERSION
                              ": install that release, or reinstall pair-pwmlff against this one "
                              "(torch " PWMLFF_TORCH_RANGE " are supported)");
-  require_same_kernels();
+  require_same_models();
   use_blas_of_torch(open_library(torch / TORCH_LIBRARY));
   open_sisters();
   const fs::path style = plugin_folder() / STYLE_LIBRARY;

@@ -6,7 +6,7 @@
 #define PWMLFF_OPTIONS_H
 
 #include "models/model.h"
-#include "placement/placement.h"
+#include "placement/device_mapping.h"
 
 #include <string>
 #include <vector>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Which rank runs where: the MPI calls that feed kernels/placement/placement.h, and the table in
-// the log.
+// Which rank runs where: the MPI calls that feed kernels/placement/device_mapping.h, and the table
+// in the log.
 
 #ifndef PWMLFF_PLACEMENT_H
 #define PWMLFF_PLACEMENT_H
 
+#include "placement/device_mapping.h"
 #include "placement/inventory.h"
-#include "placement/placement.h"
 
 #include <mpi.h>
 

@@ -25,7 +25,7 @@
 #ifndef PWMLFF_TEAM_H
 #define PWMLFF_TEAM_H
 
-#include "launch.h"
+#include "host_device.h"
 
 #include <atomic>
 #include <barrier>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// A Deep Potential (DP) as plain arrays, read from a TorchScript module.
+// A Deep Potential (DP) as plain arrays.
 //
 // For center i of species a and its neighbors j of species b, r_ij = x_j - x_i:
 //
@@ -24,10 +24,6 @@
 #include "../common/export.h"
 
 #include <vector>
-
-namespace torch::jit {
-struct Module;
-}
 
 namespace pwmlff {
 
@@ -57,7 +53,7 @@ struct DPNetwork {
   std::vector<double> davg, dstd;    // [nspecies center, nspecies neighbor, 4]
   std::vector<DPNet> embedding;      // [nspecies*nspecies] center species first
   std::vector<DPNet> fitting;        // [nspecies]
-  bool ambiguous;                    // another PlainLayers would give another network
+  bool ambiguous;                    // whether layers have residuals is a guess
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }
 
@@ -67,20 +63,8 @@ struct DPNetwork {
   double scale(const std::vector<bool> &with_slots) const;
 };
 
-/// What a hidden fitting layer after the first that keeps the width and has no resnet_dt gives. The
-/// parameters do not tell; the exporters of PWMLFF and MatPL write the first form.
-enum class PlainLayers {
-  residual,    // x + tanh(z)
-  tanh
-};
-
-/// Take the arrays out of a module with the attributes and parameter names of the DP contract;
-/// parameters of any float type become float64. One embedding net for all pairs that takes a vector
-/// of the neighbor's species, too, becomes one for each pair: the vector moves its first bias.
-/// @throws std::runtime_error that names what is missing, unknown or of the wrong shape, or
-///         statistics that differ between the slots of one pair of species
-PWMLFF_KERNELS_API DPNetwork read_network(const torch::jit::Module &module,
-                                          PlainLayers plain_layers = PlainLayers::residual);
+/// @throws std::runtime_error that names the number or the shape that does not fit the others
+PWMLFF_KERNELS_API void check_network(const DPNetwork &network);
 
 /// Weights [width*m2, n] of the descriptor D, which is symmetric in its first m2 rows, to those of
 /// its elements (m, k) with k <= m, ordered by k, then m: the weights of (m, k) and (k, m) are

@@ -7,7 +7,7 @@
 #ifndef PWMLFF_DP_PAIR_TERMS_H
 #define PWMLFF_DP_PAIR_TERMS_H
 
-#include "../common/launch.h"
+#include "../common/host_device.h"
 
 #include <cstdint>
 

@@ -11,7 +11,7 @@
 #ifndef PWMLFF_CELL_GRID_H
 #define PWMLFF_CELL_GRID_H
 
-#include "../common/launch.h"
+#include "../common/host_device.h"
 
 #include <algorithm>
 #include <cmath>

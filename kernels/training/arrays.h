@@ -5,32 +5,42 @@
 #ifndef PWMLFF_TRAINING_ARRAYS_H
 #define PWMLFF_TRAINING_ARRAYS_H
 
-#include "common/threads.h"
+#include "../common/threads.h"
 
-#include <ATen/Functions.h>
-#include <ATen/Parallel.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
+#include <memory>
+#include <new>
 
 namespace pwmlff {
 
-/// A matrix in memory that is owned elsewhere, element (i, j) at data[i*rows + j*columns].
+/// A matrix [n, m] in memory that is owned elsewhere, element (i, j) at data[i*rows + j*columns].
+template <class T> struct Matrix {
+  Matrix t() const { return {data, m, n, columns, rows}; }
+
+  T *data;
+  std::int64_t n, m, rows, columns;
+};
+
 template <class T>
-at::Tensor matrix(const T *data, std::int64_t n, std::int64_t m, std::int64_t rows,
-                  std::int64_t columns = 1)
+Matrix<T> matrix(const T *data, std::int64_t n, std::int64_t m, std::int64_t rows)
 {
-  return at::from_blob(const_cast<T *>(data), {n, m}, {rows, columns},
-                       at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+  return {const_cast<T *>(data), n, m, rows, 1};
 }
 
-/// out = a b, or out += a b
-inline void multiply(at::Tensor out, const at::Tensor &a, const at::Tensor &b, bool add = false)
-{
-  if (add) at::addmm_out(out, out, a, b);
-  else at::mm_out(out, a, b);
-}
+/// Products of matrices, by the linear algebra library of the caller.
+template <class T> struct Product {
+  /// out = a b, or out += a b where add
+  void (*multiply)(const Matrix<T> &out, const Matrix<T> &a, const Matrix<T> &b, bool add);
+
+  void operator()(const Matrix<T> &out, const Matrix<T> &a, const Matrix<T> &b,
+                  bool add = false) const
+  {
+    multiply(out, a, b, add);
+  }
+};
 
 /// Numbers at an address that is aligned for the widest vectors.
 template <class T> class Array {
@@ -38,43 +48,30 @@ template <class T> class Array {
   void resize(std::int64_t n)
   {
     if (n <= size) return;
-    tensor = at::empty({n}, at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+    static constexpr std::size_t alignment = 64;
+    const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+    void *const fresh = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
+    if (!fresh) throw std::bad_alloc();
+    memory.reset(static_cast<T *>(fresh));
     size = n;
   }
-  T *get() { return size ? tensor.template data_ptr<T>() : nullptr; }
+  T *get() { return memory.get(); }
 
  private:
-  at::Tensor tensor;
+  struct Free {
+    void operator()(T *numbers) const { std::free(numbers); }
+  };
+  std::unique_ptr<T, Free> memory;
   std::int64_t size = 0;
-};
-
-/// One thread of torch's while this lives: sums of a product must not depend on their number.
-class OneThread {
- public:
-  OneThread() : before(at::get_num_threads())
-  {
-    if (before != 1) at::set_num_threads(1);
-  }
-  ~OneThread()
-  {
-    if (before != 1) at::set_num_threads(before);
-  }
-  OneThread(const OneThread &) = delete;
-  OneThread &operator=(const OneThread &) = delete;
-
- private:
-  int before;
 };
 
 /// Run work(k) for k < n on threads; the first error is thrown.
 template <class Work> void parallel_for(std::size_t n, int nthreads, const Work &work)
 {
-  const OneThread one;
   std::exception_ptr error;
 #pragma omp parallel for num_threads(usable_threads(nthreads)) \
     schedule(dynamic, 1) if (nthreads > 1)
   for (std::ptrdiff_t k = 0; k < static_cast<std::ptrdiff_t>(n); ++k) try {
-      const at::AutoDispatchBelowADInplaceOrView guard;
       work(static_cast<std::size_t>(k));
     } catch (...) {
 #pragma omp critical(pwmlff_training_error)

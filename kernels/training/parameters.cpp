@@ -52,12 +52,13 @@ void TrainingParameters::visit_fitting_nets(const One &one, const Two &two) cons
 TrainingParameters::TrainingParameters(const TrainingModel &model_,
                                        const std::vector<std::int64_t> &widths,
                                        const std::vector<TrainingLayer> &hidden_,
-                                       const std::vector<std::int64_t> &offsets_,
-                                       const at::Tensor &x, const at::Tensor &to_coefficients_) :
+                                       const std::vector<std::int64_t> &offsets_, const double *x,
+                                       const double *to_coefficients_, Product<double> multiply_) :
     model(model_),
     hidden(hidden_),
     offsets(offsets_),
-    to_coefficients(to_coefficients_),
+    to_coefficients(matrix(to_coefficients_, model.ncoef(), model.nodes, model.nodes)),
+    multiply(multiply_),
     parts(&training_parts<double>())
 {
   constexpr std::int64_t columns = TrainingParts<double>::COLUMNS;
@@ -78,7 +79,7 @@ TrainingParameters::TrainingParameters(const TrainingModel &model_,
     pair.weight.resize(layers.size());
     pair.y[0].resize(n);
     std::fill_n(pair.y[0].get(), n, 0.0);
-    std::copy_n(x.const_data_ptr<double>() + p * model.nodes, model.nodes, pair.y[0].get());
+    std::copy_n(x + p * model.nodes, model.nodes, pair.y[0].get());
     for (std::size_t l = 0; l < layers.size(); ++l) {
       pair.y[l + 1].resize(layers[l].out * n);
       pair.h[l].resize(layers[l].out * n);

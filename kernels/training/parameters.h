@@ -22,16 +22,17 @@
 
 namespace pwmlff {
 
-class TrainingParameters {
+class PWMLFF_KERNELS_API TrainingParameters {
  public:
   /// @param widths    of the layers of the embedding nets, the last one that of the model
   /// @param hidden, offsets  Training::hidden() and offsets()
   /// @param x         float64 [pairs, nodes] R~_0 at the nodes of the splines
-  /// @param to_coefficients  float64 [ncoef, nodes] coefficients of splines from values at nodes
+  /// @param to_coefficients  float64 [ncoef, nodes] coefficients of splines from values at nodes;
+  ///                  kept, not copied
   TrainingParameters(const TrainingModel &model, const std::vector<std::int64_t> &widths,
                      const std::vector<TrainingLayer> &hidden,
-                     const std::vector<std::int64_t> &offsets, const at::Tensor &x,
-                     const at::Tensor &to_coefficients);
+                     const std::vector<std::int64_t> &offsets, const double *x,
+                     const double *to_coefficients, Product<double> multiply);
 
   std::int64_t size() const { return total; }    // of the model
 
@@ -65,7 +66,8 @@ class TrainingParameters {
   std::vector<Layer> layers;
   std::vector<TrainingLayer> hidden;
   std::vector<std::int64_t> offsets;
-  at::Tensor to_coefficients;
+  Matrix<double> to_coefficients;
+  Product<double> multiply;
   const TrainingParts<double> *parts;
   std::int64_t n;    // nodes, rounded up to TrainingParts::COLUMNS
   std::int64_t per_pair = 0, total = 0;

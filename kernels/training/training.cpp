@@ -3,7 +3,6 @@
 #include "training.h"
 
 #include "../dp/cpu/instruction_set.h"
-#include "arrays.h"
 
 #include <algorithm>
 #include <string>
@@ -82,8 +81,8 @@ template <class T> struct Training<T>::FrameState {
 template <class T>
 Training<T>::Training(const TrainingModel &model_, const std::vector<std::int64_t> &widths,
                       const std::vector<std::int64_t> &residual,
-                      const std::vector<std::int64_t> &scaled) :
-    model(model_), parts(&training_parts<T>())
+                      const std::vector<std::int64_t> &scaled, Product<T> multiply_) :
+    model(model_), parts(&training_parts<T>()), multiply(multiply_)
 {
   std::int64_t total = 0;
   std::vector<std::int64_t> relative;
@@ -182,7 +181,7 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
                        ndescriptor = model.ndescriptor();
     const T *const own = parameters + a * per_species;
     species.t.resize(lt * width);
-    const at::Tensor coefficient = matrix(own + coefficients, row, width, width);
+    const Matrix<T> coefficient = matrix(own + coefficients, row, width, width);
     multiply(matrix(species.t.get(), width, 4 * n, lt), coefficient.t(),
              matrix(species.c.get(), 4 * n, row, row).t());
 
@@ -282,7 +281,7 @@ void Training<T>::gradient(FrameState &state, const T *parameters, double a_, co
     const std::int64_t n = species.n, lx = species.lx(), lt = species.lt();
     const T *const own = parameters + a * per_species;
     const std::size_t depth = layers.size();
-    const at::Tensor coefficient = matrix(own + coefficients, row, width, width);
+    const Matrix<T> coefficient = matrix(own + coefficients, row, width, width);
 
     // The derivatives T', D', x'
     multiply(matrix(species.t.get() + 4 * n, width, 4 * n, lt), coefficient.t(),

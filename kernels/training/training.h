@@ -26,10 +26,10 @@
 #ifndef PWMLFF_TRAINING_H
 #define PWMLFF_TRAINING_H
 
+#include "../common/export.h"
 #include "../dp/pair_terms.h"
+#include "arrays.h"
 #include "parts.h"
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
@@ -63,14 +63,15 @@ struct TrainingModel {
 /// divided by max_neighbor*nspecies. The descriptor's elements are the pairs (m, k), k <= m, k <
 /// m2, ordered by k, then m: `in` of the first layer is their number. Each array begins at a
 /// multiple of ALIGNMENT numbers; offsets() tells where, in this order.
-template <class T> class Training {
+template <class T> class PWMLFF_KERNELS_API Training {
  public:
   static constexpr std::int64_t ALIGNMENT = 16;
 
   /// @param widths   of the hidden layers of the fitting nets
   /// @param residual, scaled [hidden layers]
   Training(const TrainingModel &model, const std::vector<std::int64_t> &widths,
-           const std::vector<std::int64_t> &residual, const std::vector<std::int64_t> &scaled);
+           const std::vector<std::int64_t> &residual, const std::vector<std::int64_t> &scaled,
+           Product<T> multiply);
   ~Training();
 
   const std::vector<TrainingLayer> &hidden() const { return layers; }
@@ -105,6 +106,7 @@ template <class T> class Training {
   std::int64_t last_weight, last_bias, coefficients;    // of a species, as in `layers`
   std::int64_t per_species, size;
   const TrainingParts<T> *parts;
+  Product<T> multiply;
   std::vector<std::unique_ptr<FrameState>> states;
   std::size_t used = 0;    // states of the last evaluation
 };

@@ -3,11 +3,10 @@
 #include "dp_model.h"
 
 #include "../neighbors.h"
-#include "../on_gpu.h"
-#include "../verification.h"
-#include "common/attributes.h"
 #include "dp/cpu/instruction_set.h"
-#include "placement/placement.h"
+#include "fused_dp.h"
+#include "placement/device_mapping.h"
+#include "read_network.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -17,13 +16,9 @@ namespace pwmlff::models {
 /* ---- DPTorchScript ---- */
 
 DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
-    Model(std::move(info)), code(file.name(), file.module())
+    FileCode(file, std::move(info))
 {
-  info_.kind = "DP";
-  file.describe_limits(info_, {"Rmax", "", "maxNeighborNum", "ntypes"});
-  if (file.has("sel"))
-    info_.sel = pwmlff::slots_by_type(file.module().attr("sel"), info_.atom_type.size(),
-                                      info_.max_neighbor);
+  describe_dp(file, info_);
   code.check_forward(
       4, 5,
       "forward(Tensor list_neigh, Tensor Imagetype_map, Tensor atom_type, Tensor ImageDR, int "
@@ -31,11 +26,11 @@ DPTorchScript::DPTorchScript(const ModelFile &file, ModelInfo info) :
   DPTorchScript::select_species(std::vector<bool>(info_.atom_type.size(), true));
 }
 
-DPTorchScript DPTorchScript::copy_to(c10::Device device) const
+std::unique_ptr<FileCode> DPTorchScript::copy_to(c10::Device device) const
 {
-  DPTorchScript copy(*this);
-  copy.code = code.copy_to(device);
-  copy.atom_type = atom_type.to(device);
+  auto copy = std::make_unique<DPTorchScript>(*this);
+  copy->code = code.copy_to(device);
+  copy->atom_type = atom_type.to(device);
   return copy;
 }
 
@@ -98,13 +93,12 @@ void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors
 /* ---- DPModel ---- */
 
 DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options) :
-    Model(info), original(file, std::move(info)), options(options)
+    EngineChoice(std::make_unique<DPTorchScript>(file, std::move(info)), options)
 {
-  info_ = original.info();
   if (options.engine == Engine::torchscript) return;
   pwmlff::dp_instruction_set();    // a wrong PWMLFF_CPU is an error, not a reason for TorchScript
   try {
-    network = std::make_unique<pwmlff::DPNetwork>(pwmlff::read_network(file.module()));
+    network = std::make_unique<pwmlff::DPNetwork>(read_network(file, info_));
   } catch (const std::exception &error) {
     unreadable = first_line(error);
     if (options.engine == Engine::fused)
@@ -116,65 +110,34 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
     const std::vector<bool> all(info_.atom_type.size(), true);
     const auto make = [&] { return std::make_unique<FusedDP>(info_, *network, "exact", all); };
     std::string reason;
-    if (!verified(original, all, gate_of("exact"), make, reason))
-      *network = pwmlff::read_network(file.module(), pwmlff::PlainLayers::tanh);
+    if (!verified(*original, all, gate_of("exact"), make, reason))
+      *network = read_network(file, info_, PlainLayers::tanh);
   }
 }
 
-// In the order of preference; what fails its verification is passed over, with the reason.
-void DPModel::select_species(const std::vector<bool> &present)
+std::vector<EngineChoice::Candidate> DPModel::candidates(const std::vector<bool> &present) const
 {
-  active.reset();
-  reasons.clear();
-  original.select_species(present);
-  const auto attempt = [&](const std::string &what, const Gate &gate, auto make) {
-    if (active) return;
-    std::string reason;
-    active = verified(original, present, gate, make, reason);
-    if (!active) reasons += (reasons.empty() ? "not " : "; not ") + what + ": " + reason;
-  };
+  std::vector<Candidate> result;
+  if (options.engine == Engine::torchscript) return result;
   // Where single precision is not enough for a model, double precision still is the faster way.
   std::vector<std::string> precisions = {options.precision};
   if (options.precision == "mixed") precisions.emplace_back("double");
-  const auto attempt_fused = [&](const std::string &what, auto make) {
-    if (options.engine == Engine::torchscript) return;
-    for (const std::string &precision : precisions)
-      attempt(what + (precisions.size() > 1 ? ", precision " + precision : ""), gate_of(precision),
-              [&] {
-                if (!network) throw std::runtime_error(unreadable);
-                return make(precision);
-              });
-  };
-
-  const bool gpu = options.gpu != pwmlff::CPU;
-  if (gpu || gpu_has_stand_in())
-    attempt_fused("fused on the GPU", [&](const std::string &precision) {
-      return std::make_unique<FusedDPGpu>(info_, *network, precision, present,
-                                          shared_device(options.gpu));
-    });
-  if (gpu && options.engine != Engine::fused)
-    attempt("torchscript on the GPU", gate_of("exact"), [&] {
-      return std::make_unique<DPTorchScript>(original.copy_to(torch_gpu(options.gpu)));
-    });
-  if (!active && options.gpu_demanded) throw NotOnGpu(info_, reasons);
-  attempt_fused("fused", [&](const std::string &precision) {
-    return std::make_unique<FusedDP>(info_, *network, precision, present);
-  });
-  if (!active && options.engine == Engine::fused)
-    throw std::runtime_error("model file " + in_quotes(info_.file) +
-                             " is not what the fused engine computes: " + reasons +
-                             "; use engine auto or torchscript");
-}
-
-std::string DPModel::engine() const
-{
-  return chosen().engine() + (chosen().on_gpu() ? ", on the GPU" : "") +
-         (reasons.empty() ? "" : " (" + reasons + ")");
-}
-
-const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request)
-{
-  return active ? active->evaluate(neighbors, request) : original.evaluate(neighbors, request);
+  const bool gpu = options.gpu != pwmlff::CPU || gpu_has_stand_in();
+  for (const std::string &precision : precisions) {
+    const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
+    const auto readable = [this]() -> const pwmlff::DPNetwork & {
+      return network ? *network : throw std::runtime_error(unreadable);
+    };
+    if (gpu)
+      result.push_back({"fused on the GPU" + suffix, true, gate_of(precision), [=, this] {
+                          return std::make_unique<FusedDPGpu>(info_, readable(), precision, present,
+                                                              shared_device(options.gpu));
+                        }});
+    result.push_back({"fused" + suffix, false, gate_of(precision), [=, this] {
+                        return std::make_unique<FusedDP>(info_, readable(), precision, present);
+                      }});
+  }
+  return result;
 }
 
 }    // namespace pwmlff::models

@@ -5,68 +5,48 @@
 #ifndef PWMLFF_DP_MODEL_H
 #define PWMLFF_DP_MODEL_H
 
-#include "../model.h"
-#include "../model_file.h"
-#include "../scripted.h"
-#include "fused_dp.h"
+#include "../engine_choice.h"
+#include "dp/network.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace pwmlff::models {
 
 /// Evaluated by the file's own code: padded neighbors in, energy, forces and virial out.
-class DPTorchScript : public Model {
+class DPTorchScript : public FileCode {
  public:
   DPTorchScript(const ModelFile &file, ModelInfo info);
 
-  /// A copy that evaluates on another device.
-  DPTorchScript copy_to(c10::Device device) const;
-
+  std::unique_ptr<FileCode> copy_to(c10::Device device) const override;
+  Gate gate() const override { return gate_of("exact"); }
   void select_species(const std::vector<bool> &present) override;
-  std::string name() const override { return "torchscript"; }
   std::string engine() const override { return "torchscript, float64"; }
-  bool on_gpu() const override { return !code.device().is_cpu(); }
   bool has_atom_virial() const override { return false; }
   const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
 
  private:
   void unpack(const c10::IValue &output, const Neighbors &neighbors);
 
-  Scripted code;
   at::Tensor atom_type;        // [species that take part] atomic numbers, int32, on the device
   std::vector<int> species;    // their indices in info().atom_type
   at::Tensor force;            // [1, nrows, 3] keeps result.force alive
   std::vector<double> atom_energy;
-  Evaluation result{};
 };
 
-/// Evaluated by a fused engine where that passes its verification against the file's own code, else
-/// by that code. A GPU comes first where one is to be used, after the same verification.
-class DPModel : public Model {
+/// Evaluated by a fused engine where that can be, on a GPU first.
+class DPModel : public EngineChoice {
  public:
   /// @throws std::runtime_error where the file does not keep to the contract, or where the engine
-  ///         or the device that is demanded cannot run it
+  ///         that is demanded cannot read it
   DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
-  void select_species(const std::vector<bool> &present) override;
-  std::string name() const override { return chosen().name(); }
-  std::string engine() const override;
-  std::string passed_over() const override { return reasons; }
-  bool on_gpu() const override { return chosen().on_gpu(); }
-  bool finds_neighbors() const override { return chosen().finds_neighbors(); }
-  bool has_atom_virial() const override { return chosen().has_atom_virial(); }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
-
  private:
-  const Model &chosen() const { return active ? *active : static_cast<const Model &>(original); }
+  std::vector<Candidate> candidates(const std::vector<bool> &present) const override;
 
-  DPTorchScript original;    // on the CPU
-  EngineOptions options;
   std::unique_ptr<pwmlff::DPNetwork> network;    // where the fused engines can read the file
   std::string unreadable;                        // why they cannot
-  std::unique_ptr<Model> active;                 // what evaluates, where it is not the original
-  std::string reasons;                           // of what does not
 };
 
 }    // namespace pwmlff::models

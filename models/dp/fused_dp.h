@@ -8,8 +8,8 @@
 #define PWMLFF_FUSED_DP_H
 
 #include "../model.h"
-#include "dp/cpu/engine.h"
-#include "dp/gpu/engine.h"
+#include "dp/cpu/cpu_engine.h"
+#include "dp/gpu/gpu_engine.h"
 
 #include <memory>
 #include <string>

@@ -121,11 +121,6 @@ CompiledEdge::CompiledEdge(const EdgeTorchScript &original, const std::string &p
 {
 }
 
-std::string CompiledEdge::engine() const
-{
-  return "compiled, " + std::string(type() == at::kFloat ? "float32" : "float64");
-}
-
 EdgeTorchScript::Energies CompiledEdge::energies(const at::Tensor &edge_vec,
                                                  const at::Tensor &edge_index,
                                                  const at::Tensor &types, std::int64_t nlocal)

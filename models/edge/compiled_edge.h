@@ -32,7 +32,6 @@ class CompiledEdge : public EdgeTorchScript {
   CompiledEdge(const EdgeTorchScript &original, const std::string &package);
 
   std::string name() const override { return "compiled"; }
-  std::string engine() const override;
 
  protected:
   Energies energies(const at::Tensor &edge_vec, const at::Tensor &edge_index,

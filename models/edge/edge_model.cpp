@@ -3,13 +3,10 @@
 #include "edge_model.h"
 
 #include "compiled_edge.h"
+#include "edge_sums.h"
 
 #include "../neighbors.h"
-#include "../on_gpu.h"
-#include "../verification.h"
 #include "dp/pair_terms.h"
-#include "edge/edge.h"
-#include "placement/placement.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -21,7 +18,7 @@ namespace pwmlff::models {
 /* ---- EdgeTorchScript ---- */
 
 EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
-    Model(std::move(info)), code(file.name(), file.module()), type_(file.type())
+    FileCode(file, std::move(info)), type_(file.type())
 {
   info_.kind = "EDGE";
   info_.takes_edges = true;
@@ -30,10 +27,10 @@ EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
       3, 0, "forward(Tensor edge_vec, Tensor edge_index, Tensor types, int nlocal) -> Tensor");
 }
 
-EdgeTorchScript EdgeTorchScript::copy_to(c10::Device device) const
+std::unique_ptr<FileCode> EdgeTorchScript::copy_to(c10::Device device) const
 {
-  EdgeTorchScript copy(*this);
-  copy.code = code.copy_to(device);
+  auto copy = std::make_unique<EdgeTorchScript>(*this);
+  copy->code = code.copy_to(device);
   return copy;
 }
 
@@ -65,16 +62,15 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
     const at::Tensor all = at::zeros({neighbors.nrows(), values.size(1)}, at::kDouble);
     return all.index_copy_(0, torch::tensor(rows, torch::kInt64), values.to(at::kCPU));
   };
-  force = by_row(pwmlff::edge_force(edge_grad, edge_index, nnodes));
+  force = by_row(edge_force(edge_grad, edge_index, nnodes));
   result.force = force.const_data_ptr<double>();
-  const at::Tensor virial = pwmlff::edge_virial(edge_vec, edge_grad).to(at::kCPU).contiguous();
+  const at::Tensor virial = edge_virial(edge_vec, edge_grad).to(at::kCPU).contiguous();
   result.virial = in_order_of_lammps(virial.const_data_ptr<double>());
 
   const auto components = [&](bool centroid, int n) {
     std::vector<std::int64_t> order;
     for (int k = 0; k < n; ++k) order.push_back(pwmlff::virial_component(k));
-    const at::Tensor virials =
-        pwmlff::edge_atom_virial(edge_vec, edge_grad, edge_index, nnodes, centroid);
+    const at::Tensor virials = edge_atom_virial(edge_vec, edge_grad, edge_index, nnodes, centroid);
     return by_row(virials.reshape({nnodes, 9})).index_select(1, torch::tensor(order));
   };
   if (request.atom_virial) atom_virial = components(false, 6);
@@ -117,9 +113,8 @@ at::Tensor EdgeTorchScript::derivative(const at::Tensor &energies, const at::Ten
 /* ---- EdgeModel ---- */
 
 EdgeModel::EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions &options) :
-    Model(info), original(file, std::move(info)), options(options)
+    EngineChoice(std::make_unique<EdgeTorchScript>(file, std::move(info)), options)
 {
-  info_ = original.info();
   if (options.engine == Engine::fused)
     throw std::runtime_error("model file " + in_quotes(info_.file) +
                              " is of kind EDGE, which the fused engine does not run; use engine "
@@ -134,38 +129,20 @@ EdgeModel::EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions 
 
 void EdgeModel::select_species(const std::vector<bool> &present)
 {
-  better.reset();
-  why_not.clear();
-  const std::string wrong = out_of_contract(original, present, original.gate().atom_energy);
+  const std::string wrong = out_of_contract(*original, present, original->gate().atom_energy);
   if (!wrong.empty())
     throw std::runtime_error("model file " + in_quotes(info_.file) + ": " + wrong);
-  const auto copy = [&] {
-    return std::make_unique<EdgeTorchScript>(original.copy_to(torch_gpu(options.gpu)));
-  };
-  if (options.gpu != pwmlff::CPU)
-    better = verified(original, present, original.gate(), copy, why_not);
-  else if (options.gpu_demanded) why_not = "what stands in for one runs no TorchScript";
-  if (better) return;
-  if (options.gpu_demanded) throw NotOnGpu(info_, why_not);
-
-  const auto compiled = [&] { return std::make_unique<CompiledEdge>(original, package); };
-  std::string why_not_compiled = why_no_package;
-  if (!package.empty())
-    better = verified(original, present, original.gate(), compiled, why_not_compiled);
-  if (!why_not_compiled.empty()) why_not += (why_not.empty() ? "" : "; ") + why_not_compiled;
+  EngineChoice::select_species(present);
 }
 
-std::string EdgeModel::engine() const
+std::vector<EngineChoice::Candidate> EdgeModel::candidates(const std::vector<bool> &) const
 {
-  if (on_gpu()) return better->engine() + ", on the GPU";
-  const bool missed = options.gpu != pwmlff::CPU;
-  return in_use().engine() + (missed ? ", on the CPU" : "") +
-         (why_not.empty() ? "" : " (" + why_not + ")");
-}
-
-const Evaluation &EdgeModel::evaluate(Neighbors &neighbors, const Request &request)
-{
-  return better ? better->evaluate(neighbors, request) : original.evaluate(neighbors, request);
+  if (package.empty() && why_no_package.empty()) return {};
+  return {{"compiled", false, original->gate(), [this] {
+             if (package.empty()) throw std::runtime_error(why_no_package);
+             return std::make_unique<CompiledEdge>(static_cast<EdgeTorchScript &>(*original),
+                                                   package);
+           }}};
 }
 
 }    // namespace pwmlff::models

@@ -12,14 +12,11 @@ row 1 the neighbor j), differentiable to any order, float32 and float64:
 - ``edge_virial(edge_vec [E, 3], edge_grad) -> [3, 3]``: -sum of r_ij (x) dE/dr_ij
 - ``edge_atom_virial(edge_vec, edge_grad, edge_index, nall, centroid) -> [nall, 3, 3]``: each term
   half to both ends, or (centroid) all to the neighbor
-- ``edge_scatter(values [E, w], edge_index, nall, center, neighbor) -> [nall, w]`` and its transpose
-  ``edge_gather(atoms [nall, w], edge_index, center, neighbor) -> [E, w]``: what the others are
-  made of
 
-``torch.classes.pwmlff.DPEngine(model_file, precision, present)`` is the fused engine for Deep
-Potentials; its methods are described in kernels/dp/binding.cpp, and one thread may call them at a
-time. ``torch.classes.pwmlff.DPTraining``
-has gradients of energies, forces and virials by the parameters (kernels/training/binding.cpp).
+``torch.classes.pwmlff.Model`` is a model file with the engine that pair_style pwmlff would choose,
+``DPEngine`` a fused engine for Deep Potentials by itself, and ``DPTraining`` has gradients of
+energies, forces and virials by the parameters. Their methods are described in models/ops/, and one
+thread may call them at a time.
 """
 
 from __future__ import annotations
@@ -34,11 +31,11 @@ from pwmlff import plugin
 
 def _find() -> str:
     found = plugin.library()
-    default = found and plugin.sister(found, "pwmlff_kernels")
-    path = os.environ.get("PWMLFF_KERNELS_LIB", default)
+    default = found and plugin.sister(found, "pwmlff_models")
+    path = os.environ.get("PWMLFF_MODELS_LIB", default)
     if path is None:
         raise ImportError("found no compiled pair-pwmlff: install it with pip to have its kernels")
-    loaded = plugin.in_process("pwmlff_kernels")
+    loaded = plugin.in_process("pwmlff_models")
     if loaded is None or os.path.realpath(loaded) == os.path.realpath(path):
         return path
     # torch takes the operators of one library. That of a plugin may serve us, if it is the same.
@@ -52,7 +49,7 @@ def _find() -> str:
     return loaded
 
 
-#: Path of the library with the kernels; the environment variable PWMLFF_KERNELS_LIB names another.
+#: Path of the library with all that; the environment variable PWMLFF_MODELS_LIB names another.
 LIBRARY = _find()
 torch.ops.load_library(LIBRARY)
 # Threads of torch stay behind in the parent, and would be waited for for ever. The kernels keep to

@@ -64,6 +64,7 @@ READ_ONLY = {
     "benchmarks/slurm_check.sh",
     "auditwheel",
     "cmake",
+    "ctest",
     "pip",
     "pytest",
     "python",

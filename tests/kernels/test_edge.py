@@ -33,19 +33,18 @@ def scatter(values, index, nall, center, neighbor):
     return out.index_add(0, index[0], center * values).index_add(0, index[1], neighbor * values)
 
 
-def gather(atoms, index, center, neighbor):
-    return center * atoms[index[0]] + neighbor * atoms[index[1]]
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("weights", [(1.0, -1.0), (0.5, 0.5), (0.0, 1.0)])
-def test_reference(edges, dtype, weights):
+@pytest.mark.parametrize("op", ["force", "centroid", "halves"])
+def test_reference(edges, dtype, op):
     nall, index, vectors = edges
-    values = vectors.to(dtype)
-    expected = scatter(values, index, nall, *weights)
-    torch.testing.assert_close(ops.edge_scatter(values, index, nall, *weights), expected)
-    expected = gather(expected, index, *weights)
-    found = ops.edge_gather(scatter(values, index, nall, *weights), index, *weights)
+    vectors = vectors.to(dtype)
+    grad = torch.sin(vectors)
+    if op == "force":
+        found, expected = ops.edge_force(grad, index, nall), scatter(grad, index, nall, 1.0, -1.0)
+    else:
+        found = ops.edge_atom_virial(vectors, grad, index, nall, op == "centroid").flatten(1)
+        terms = -(vectors[:, :, None] * grad[:, None, :]).flatten(1)
+        expected = scatter(terms, index, nall, *((0.0, 1.0) if op == "centroid" else (0.5, 0.5)))
     torch.testing.assert_close(found, expected)
 
 
@@ -53,21 +52,32 @@ def test_not_contiguous(edges):
     nall, index, vectors = edges
     strided = vectors.t().contiguous().t()
     columns = index.t().contiguous().t()
-    expected = ops.edge_scatter(vectors, index, nall, 1.0, -1.0)
-    torch.testing.assert_close(ops.edge_scatter(strided, columns, nall, 1.0, -1.0), expected)
+    expected = ops.edge_force(vectors, index, nall)
+    torch.testing.assert_close(ops.edge_force(strided, columns, nall), expected)
+
+
+def test_number_of_threads(edges):
+    """Sums are in one order; torch gets its threads back."""
+    nall, index, vectors = edges
+    threads = torch.get_num_threads()
+    found = []
+    for n in (1, 2, 3):
+        torch.set_num_threads(n)
+        found.append(ops.edge_force(vectors, index, nall))
+        assert torch.get_num_threads() == n
+    torch.set_num_threads(threads)
+    assert all(torch.equal(found[0], other) for other in found)
 
 
 def test_derivatives(edges):
     nall, index, vectors = edges
     vectors = vectors.requires_grad_()
-    atoms = torch.randn(nall, 2, dtype=torch.float64, device=index.device, requires_grad=True)
     grads = torch.randn_like(vectors, requires_grad=True)
     for function, inputs in (
-        (lambda v: ops.edge_scatter(v, index, nall, 1.0, -0.5), (vectors,)),
-        (lambda a: ops.edge_gather(a, index, 0.5, 2.0), (atoms,)),
         (lambda g: ops.edge_force(g, index, nall), (grads,)),
         (ops.edge_virial, (vectors, grads)),
         (lambda v, g: ops.edge_atom_virial(v, g, index, nall, True), (vectors, grads)),
+        (lambda v, g: ops.edge_atom_virial(v, g, index, nall, False), (vectors, grads)),
     ):
         assert gradcheck(function, inputs)
         assert gradgradcheck(function, inputs)
@@ -94,9 +104,9 @@ def test_forces_and_virials_of_an_energy():
 
 def test_opcheck(edges):
     nall, index, vectors = edges
-    values = vectors.requires_grad_()
-    torch.library.opcheck(ops.edge_scatter.default, (values, index, nall, 1.0, -1.0))
-    torch.library.opcheck(ops.edge_gather.default, (values.new_ones(nall, 2), index, 1.0, 0.5))
+    grad = vectors.requires_grad_()
+    torch.library.opcheck(ops.edge_force.default, (grad, index, nall))
+    torch.library.opcheck(ops.edge_atom_virial.default, (grad, grad, index, nall, False))
 
 
 INDEX = torch.tensor([[0, 1], [1, 2]])
@@ -107,12 +117,12 @@ INDEX = torch.tensor([[0, 1], [1, 2]])
     [
         (torch.zeros(2, 3), INDEX.int(), "edge_index has shape .* expected int64"),
         (torch.zeros(2, 3), INDEX.flatten(), "edge_index has shape"),
-        (torch.zeros(3, 3), INDEX, "values has shape .* expected"),
-        (torch.zeros(2, 3), INDEX + 1, "edge_index holds 1 to 3; expected indices of 3 atoms"),
-        (torch.zeros(2, 3), INDEX - 1, "edge_index holds -1 to 1"),
-        (torch.zeros(2, 3, dtype=torch.int64), INDEX, "not implemented for 'Long'"),
+        (torch.zeros(3, 3), INDEX, r"edge_index has shape .* expected int64 \[2, 3\]"),
+        (torch.zeros(2, 4), INDEX, r"edge_grad \[2, 4\]; expected both \[number of edges, 3\]"),
+        (torch.zeros(2, 3), INDEX + 1, "index 3 is out of bounds"),
+        (torch.zeros(2, 3), INDEX - 1, "index -1 is out of bounds"),
     ],
 )
 def test_bad_input(values, index, message):
     with pytest.raises(RuntimeError, match=message):
-        ops.edge_scatter(values, index, 3, 1.0, -1.0)
+        ops.edge_force(values, index, 3)

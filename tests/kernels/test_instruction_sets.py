@@ -95,9 +95,9 @@ def build(tmp_path_factory) -> Path:
     named = os.environ.get(BUILD_VARIABLE)
     folders = [Path(named)] if named else sorted((ROOT / "build").glob("*"))
     for folder in folders:
-        library = folder / "kernels" / installed.name
+        library = folder / "lib" / installed.name
         if library.is_file() and text_of(library, scratch) == text_of(installed, scratch):
-            return folder / "kernels"
+            return folder
     looked = ", ".join(map(str, folders)) or ROOT / "build"
     pytest.skip(
         f"{installed} was not compiled in {looked}: install this tree by pip, or set "
@@ -107,14 +107,14 @@ def build(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_what_all_processors_run(build: Path, name: str):
-    (library,) = build.glob(f"libpwmlff_{name}-*.so")
+    (library,) = build.glob(f"lib/libpwmlff_{name}-*.so")
     assert leaks(library) == {}
 
 
 def test_the_engine_is_there_for_each(build: Path):
     """Else nothing above has been looked at."""
     longest: dict[str, int] = defaultdict(int)
-    (library,) = build.glob("libpwmlff_kernels-*.so")
+    (library,) = build.glob("lib/libpwmlff_kernels-*.so")
     for function, text in instructions(library):
         for width, register in enumerate(("%xmm", "%ymm", "%zmm")):
             if register in text:
@@ -125,7 +125,7 @@ def test_the_engine_is_there_for_each(build: Path):
 
 @pytest.mark.parametrize("name", ["avx2", "avx512"])
 def test_names_of_the_backends(build: Path, name: str):
-    folder = build / "CMakeFiles" / f"pwmlff_dp_{name}.dir"
+    folder = build / "kernels/CMakeFiles" / f"pwmlff_dp_{name}.dir"
     assert list(folder.rglob("*.o"))
     assert shared_functions(folder) == []
 

@@ -158,7 +158,7 @@ def test_one_copy_of_the_kernels(folder: Lammps, tmp_path, first):
         "from ase.io import read\n"
         "energy = calculator.get_property('energy', read('atoms.traj'))\n"
         "maps = open('/proc/self/maps').read().split()\n"
-        "print(len({m for m in maps if 'libpwmlff_kernels' in m}), 'copy')\n"
+        "print(len({m for m in maps if 'libpwmlff_models' in m}), 'copy')\n"
         "print(abs(energy - lmp.get_thermo('pe')))\n"
     )
     copies, difference = run.output.splitlines()[-2:]
@@ -176,7 +176,7 @@ def test_kernels_of_another_release(folder: Lammps, tmp_path):
         "except ImportError as error: print('refused:', error)\n"
     )
     (words,) = [line for line in run.output.splitlines() if line.startswith("refused:")]
-    assert f"this process has '{other.parent}/libpwmlff_kernels" in words
+    assert f"this process has '{other.parent}/libpwmlff_models" in words
     assert "commit 0123abcd already" in words
     assert "use one of them here" in words
     run = folder.python(
@@ -185,7 +185,7 @@ def test_kernels_of_another_release(folder: Lammps, tmp_path):
         "print('refused:', refused(lmp, 'pair_style pwmlff model.pt'))\n"
     )
     (words,) = [line for line in run.output.splitlines() if line.startswith("refused:")]
-    assert f"this process has {plugin.sister(plugin.library(), 'pwmlff_kernels')} of" in words
+    assert f"this process has {plugin.sister(plugin.library(), 'pwmlff_models')} of" in words
     assert f"and {other.parent} is pair-pwmlff 9.9.9" in words
 
 

@@ -5,7 +5,7 @@
 #ifndef PWMLFF_DP_GPU_TYPES_H
 #define PWMLFF_DP_GPU_TYPES_H
 
-#include "../../common/launch.h"
+#include "../../common/host_device.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
 

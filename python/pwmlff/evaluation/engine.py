@@ -1,7 +1,7 @@
 """What evaluates a model file outside LAMMPS, and the choice between them.
 
-- native: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/binding.cpp): the
-  fused engine for Deep Potentials, on the CPU or on a GPU, where it is verified to give the
+- native: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/ops/model_class.cpp):
+  the fused engine for Deep Potentials, on the CPU or on a GPU, where it is verified to give the
   same as the file's own code; else that code
 - reference: the plain float64 reference (:mod:`pwmlff.evaluation.reference`)
 """
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from ase import Atoms
 
-from pwmlff import devices, plugin
+from pwmlff import devices
 from pwmlff.evaluation import model_file, reference
 from pwmlff.evaluation.structures import cells_away, neighbor_list, require_finite, require_usable
 from pwmlff.report import Failure, last_line
@@ -218,12 +218,8 @@ class OpenModel:
         self.device, (gpu, demanded) = device, usable_gpu(device)
         self.on_gpu = gpu >= 0
         try:
-            import pwmlff.kernels  # noqa: PLC0415  what the library with models needs
+            import pwmlff.kernels  # noqa: F401, PLC0415 (loads the compiled models)
 
-            library = plugin.in_process("pwmlff_models") or plugin.sister(
-                plugin.library() or pwmlff.kernels.LIBRARY, "pwmlff_models"
-            )
-            torch.ops.load_library(library)
             self.core = torch.classes.pwmlff.Model(path, engine, precision, present, gpu, demanded)
         except (ImportError, OSError, RuntimeError, ValueError) as error:
             raise Failure(last_line(error)) from error

@@ -337,15 +337,13 @@ class Potential:
             neighbor = np.tile(np.arange(count.shape[1], dtype=np.int32), n)
             first = np.r_[0, np.cumsum(count.ravel())].astype(np.int32)
             try:
-                found = engine.evaluate(
-                    torch.from_numpy(np.concatenate([np.zeros((n, 3)), rij])),
+                engine.set_neighbors(
                     torch.from_numpy(np.concatenate([types, np.repeat(neighbor, count.ravel())])),
                     torch.from_numpy(first),
                     torch.arange(n, n + len(j), dtype=torch.int32),
-                    self.threads,
-                    False,
-                    False,
                 )
+                x = torch.from_numpy(np.concatenate([np.zeros((n, 3)), rij]))
+                found = engine.evaluate(x, self.threads, False, False)
             except ValueError as error:
                 raise Failure(f"a frame from {frames.where(begin)} on: {error}") from error
             atom_energy, force = found[0].numpy(), found[1].numpy()

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace pwmlff {
+namespace pwmlff::models {
 
 /// A float or an int; nothing where the value is of another type.
 inline std::optional<double> number_of(const c10::IValue &value)
@@ -52,6 +52,6 @@ inline std::vector<int> slots_by_type(const c10::IValue &value, std::size_t ntyp
   return {found->begin(), found->end()};
 }
 
-}    // namespace pwmlff
+}    // namespace pwmlff::models
 
 #endif

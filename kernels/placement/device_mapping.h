@@ -16,8 +16,8 @@
 //   node-local  other nodes do not matter, so they may have any number of ranks and GPUs.
 // A launcher that shows each rank one GPU of its own gives every rank that GPU, as its number 0.
 
-#ifndef PWMLFF_PLACEMENT_PLACEMENT_H
-#define PWMLFF_PLACEMENT_PLACEMENT_H
+#ifndef PWMLFF_DEVICE_MAPPING_H
+#define PWMLFF_DEVICE_MAPPING_H
 
 #include <string>
 #include <vector>

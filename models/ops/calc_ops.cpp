@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "calc_ops.h"
+// The ops that DP files call which were exported on a GPU node (or, the same under another name, on
+// a CPU node). Made of torch's own ops, so they run on every device, in float32 and float64, and
+// are differentiable to any order.
+//
+// Slots: a center has n neighbor slots; list_neigh holds the index of the neighbor among local and
+// ghost atoms, counted from 0, or -1 for an empty slot. Ri is the environment matrix, four numbers
+// a slot, dE = dE/dRi, and Ri_d = dRi/dx_j of the neighbor times -1 (the exporting software's
+// sign), so that dE Ri_d is the force that a slot exerts on its neighbor.
 
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
-namespace pwmlff {
+namespace pwmlff::models {
 namespace {
 
 void check_slots(const at::Tensor &list_neigh, const at::Tensor &dE, const at::Tensor &Ri_d)
@@ -31,8 +38,13 @@ at::Tensor slot_force(const at::Tensor &list_neigh, const at::Tensor &dE, const 
   return at::where(in_use, force, at::zeros({}, force.options()));
 }
 
-}    // namespace
-
+/// Add the forces on neighbors to those on centers.
+/// @param list_neigh int32 [batch, natoms, 1, n]
+/// @param dE         [batch, natoms, 1, n*4]
+/// @param Ri_d       [batch, natoms, n*4, 3]
+/// @param force      [batch, natoms or natoms+nghost, 3] holds the centers' own part
+/// @param nghost     int64 scalar
+/// @return one tensor [batch, natoms+nghost, 3]
 std::vector<at::Tensor> calculate_force(const at::Tensor &list_neigh, const at::Tensor &dE,
                                         const at::Tensor &Ri_d, const at::Tensor &force,
                                         const at::Tensor &nghost)
@@ -50,6 +62,9 @@ std::vector<at::Tensor> calculate_force(const at::Tensor &list_neigh, const at::
   return {own.scatter_add(1, target.expand_as(slot_forces), slot_forces)};
 }
 
+/// Sum of r_ij (x) force on the neighbor, over all slots in use.
+/// @param Rij [batch, natoms, n, 3] x_j - x_i
+/// @return one tensor [batch, 9], row by row
 std::vector<at::Tensor> calculate_virial(const at::Tensor &list_neigh, const at::Tensor &dE,
                                          const at::Tensor &Rij, const at::Tensor &Ri_d,
                                          const at::Tensor &)
@@ -63,6 +78,10 @@ std::vector<at::Tensor> calculate_virial(const at::Tensor &list_neigh, const at:
   return {at::matmul(Rij.reshape({batch, -1, 3}).transpose(1, 2), slot_forces).reshape({batch, 9})};
 }
 
+/// Evaluate polynomials, highest power first: sum_p coefficient[., ., p] f2^(order-p).
+/// @param f2          [n]
+/// @param coefficient [n, nodes, order+1]
+/// @return one tensor [n, nodes]
 std::vector<at::Tensor> calculate_compress(const at::Tensor &f2, const at::Tensor &coefficient)
 {
   TORCH_CHECK(coefficient.dim() == 3 && f2.dim() == 1 && f2.size(0) == coefficient.size(0) &&
@@ -76,7 +95,7 @@ std::vector<at::Tensor> calculate_compress(const at::Tensor &f2, const at::Tenso
   return {value};
 }
 
-void register_calc_ops(torch::Library &library)
+void declare(torch::Library &library)
 {
   library.def(
       "calculateForce(Tensor list_neigh, Tensor dE, Tensor Ri_d, Tensor Force, Tensor nghost)"
@@ -90,4 +109,10 @@ void register_calc_ops(torch::Library &library)
               TORCH_FN(calculate_compress));
 }
 
-}    // namespace pwmlff
+}    // namespace
+
+TORCH_LIBRARY_FRAGMENT(CalcOps_cpu, library) { declare(library); }
+
+TORCH_LIBRARY_FRAGMENT(CalcOps_cuda, library) { declare(library); }
+
+}    // namespace pwmlff::models

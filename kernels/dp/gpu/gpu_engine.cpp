@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "engine.h"
+#include "gpu_engine.h"
 
 #include "kernels.h"
 

@@ -31,11 +31,10 @@
 //   finish(Tensor row, int nthreads) -> Tensor
 //       the gradient by the parameters of the model, float64, of a row or a sum of rows in float64
 
-#include "binding.h"
-
-#include "../common/op.h"
-#include "parameters.h"
-#include "training.h"
+#include "../one_thread.h"
+#include "checks.h"
+#include "training/parameters.h"
+#include "training/training.h"
 
 #include <torch/custom_class.h>
 
@@ -43,7 +42,7 @@
 #include <memory>
 #include <variant>
 
-namespace pwmlff {
+namespace pwmlff::models {
 namespace {
 
 using at::Tensor;
@@ -56,15 +55,32 @@ bool ascends_to(const Tensor &first, std::int64_t last)
   return fine;
 }
 
-class DPTrainingBinding : public torch::CustomClassHolder {
+template <class T> Tensor tensor_of(const Matrix<T> &matrix)
+{
+  return at::from_blob(matrix.data, {matrix.n, matrix.m}, {matrix.rows, matrix.columns},
+                       at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+}
+
+/// As Product has it.
+template <class T>
+void multiply(const Matrix<T> &out, const Matrix<T> &a, const Matrix<T> &b, bool add)
+{
+  const at::AutoDispatchBelowADInplaceOrView guard;    // of each thread
+  Tensor result = tensor_of(out);
+  if (add) at::addmm_out(result, result, tensor_of(a), tensor_of(b));
+  else at::mm_out(result, tensor_of(a), tensor_of(b));
+}
+
+class DPTrainingClass : public torch::CustomClassHolder {
  public:
-  DPTrainingBinding(std::int64_t m2, std::int64_t width, std::int64_t max_neighbor,
-                    std::int64_t nodes, double rmin, double rmax, const Tensor &davg,
-                    const Tensor &dstd, const Tensor &low, const std::vector<std::int64_t> &widths,
-                    const std::vector<std::int64_t> &residual,
-                    const std::vector<std::int64_t> &scaled,
-                    const std::vector<std::int64_t> &embedding, const Tensor &x,
-                    const Tensor &to_coefficients, bool single)
+  DPTrainingClass(std::int64_t m2, std::int64_t width, std::int64_t max_neighbor,
+                  std::int64_t nodes, double rmin, double rmax, const Tensor &davg,
+                  const Tensor &dstd, const Tensor &low, const std::vector<std::int64_t> &widths,
+                  const std::vector<std::int64_t> &residual,
+                  const std::vector<std::int64_t> &scaled,
+                  const std::vector<std::int64_t> &embedding, const Tensor &x,
+                  const Tensor &to_coefficients, bool single) :
+      held_coefficients(to_coefficients)
   {
     const std::int64_t n = low.size(0);
     check_array("davg", davg, at::kDouble, {n, n, 4});
@@ -111,12 +127,17 @@ class DPTrainingBinding : public torch::CustomClassHolder {
       model.pairs.push_back(pair);
     }
     nspecies = model.nspecies;
-    if (single) training.emplace<Training<float>>(model, widths, residual, scaled);
-    else training.emplace<Training<double>>(model, widths, residual, scaled);
+    if (single)
+      training.emplace<Training<float>>(model, widths, residual, scaled,
+                                        Product<float>{multiply<float>});
+    else
+      training.emplace<Training<double>>(model, widths, residual, scaled,
+                                         Product<double>{multiply<double>});
     run([&]<class T>(Training<T> &t) {
       packed = at::zeros({t.nparameters()}, c10::CppTypeToScalarType<T>::value);
-      parameters = std::make_unique<TrainingParameters>(model, embedding, t.hidden(), t.offsets(),
-                                                        x, to_coefficients);
+      parameters = std::make_unique<TrainingParameters>(
+          model, embedding, t.hidden(), t.offsets(), x.const_data_ptr<double>(),
+          to_coefficients.const_data_ptr<double>(), Product<double>{multiply<double>});
     });
   }
 
@@ -227,6 +248,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
     check_array("row", row, at::kDouble, {packed.numel()});
     check_threads(nthreads);
     TORCH_CHECK_VALUE(prepared, "there are no parameters, expected a call of prepare before");
+    const OneThread one;
     Tensor gradient = at::empty({parameters->size()}, at::kDouble);
     parameters->unpack(row.const_data_ptr<double>(), static_cast<int>(nthreads),
                        gradient.data_ptr<double>());
@@ -243,6 +265,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
 
   template <class Work> void run(const Work &work)
   {
+    const OneThread one;
     if (auto *const single = std::get_if<Training<float>>(&training)) work(*single);
     else work(std::get<Training<double>>(training));
   }
@@ -253,6 +276,7 @@ class DPTrainingBinding : public torch::CustomClassHolder {
   }
 
   std::variant<std::monostate, Training<float>, Training<double>> training;
+  Tensor held_coefficients;    // whose memory the parameters point into
   std::unique_ptr<TrainingParameters> parameters;
   Tensor packed;    // what the kernels take
   bool prepared = false;
@@ -265,18 +289,18 @@ class DPTrainingBinding : public torch::CustomClassHolder {
 
 }    // namespace
 
-void register_training(torch::Library &library)
+TORCH_LIBRARY_FRAGMENT(pwmlff, library)
 {
-  library.class_<DPTrainingBinding>("DPTraining")
+  library.class_<DPTrainingClass>("DPTraining")
       .def(
           torch::init<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double, double,
                       Tensor, Tensor, Tensor, std::vector<std::int64_t>, std::vector<std::int64_t>,
                       std::vector<std::int64_t>, std::vector<std::int64_t>, Tensor, Tensor, bool>())
-      .def("set_frames", &DPTrainingBinding::set_frames)
-      .def("prepare", &DPTrainingBinding::prepare)
-      .def("evaluate", &DPTrainingBinding::evaluate)
-      .def("gradients", &DPTrainingBinding::gradients)
-      .def("finish", &DPTrainingBinding::finish);
+      .def("set_frames", &DPTrainingClass::set_frames)
+      .def("prepare", &DPTrainingClass::prepare)
+      .def("evaluate", &DPTrainingClass::evaluate)
+      .def("gradients", &DPTrainingClass::gradients)
+      .def("finish", &DPTrainingClass::finish);
 }
 
-}    // namespace pwmlff
+}    // namespace pwmlff::models

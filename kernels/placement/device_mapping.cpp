@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "placement.h"
+#include "device_mapping.h"
 
 #include <algorithm>
 #include <charconv>

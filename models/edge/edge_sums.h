@@ -9,42 +9,30 @@
 //   stress/atom),
 //                or all to j (centroid; Fan et al. 2015, doi:10.1103/PhysRevB.92.094301)
 //
-// All are differentiable any number of times, on the CPU and on CUDA devices, in float32 and
-// float64.
+// They are made of operators of torch: differentiable any number of times, on all its devices, in
+// all its floating-point types. In Python they are torch.ops.pwmlff.*.
 
-#ifndef PWMLFF_EDGE_H
-#define PWMLFF_EDGE_H
-
-#include "../common/export.h"
+#ifndef PWMLFF_EDGE_SUMS_H
+#define PWMLFF_EDGE_SUMS_H
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
-namespace torch {
-class Library;
-}
-
-namespace pwmlff {
+namespace pwmlff::models {
 
 /// Forces [nall, 3] from edge_grad [E, 3] and edge_index int64 [2, E].
 /// @throws c10::Error for wrong shapes, types or devices, or an index outside 0 .. nall-1 (CPU
 ///        only)
-PWMLFF_KERNELS_API at::Tensor edge_force(const at::Tensor &edge_grad, const at::Tensor &edge_index,
-                                         std::int64_t nall);
+at::Tensor edge_force(const at::Tensor &edge_grad, const at::Tensor &edge_index, std::int64_t nall);
 
 /// Virial [3, 3] from edge_vec [E, 3] and edge_grad [E, 3].
-PWMLFF_KERNELS_API at::Tensor edge_virial(const at::Tensor &edge_vec, const at::Tensor &edge_grad);
+at::Tensor edge_virial(const at::Tensor &edge_vec, const at::Tensor &edge_grad);
 
 /// Virials of atoms [nall, 3, 3]; centroid chooses who gets the terms.
-PWMLFF_KERNELS_API at::Tensor edge_atom_virial(const at::Tensor &edge_vec,
-                                               const at::Tensor &edge_grad,
-                                               const at::Tensor &edge_index, std::int64_t nall,
-                                               bool centroid);
+at::Tensor edge_atom_virial(const at::Tensor &edge_vec, const at::Tensor &edge_grad,
+                            const at::Tensor &edge_index, std::int64_t nall, bool centroid);
 
-/// Declare the ops torch.ops.pwmlff.edge_* with their schemas.
-void register_edge_ops(torch::Library &library);
-
-}    // namespace pwmlff
+}    // namespace pwmlff::models
 
 #endif

@@ -30,20 +30,16 @@
 //                          possible
 //   has_atom_virial() -> bool
 
-#include "model.h"
-#include "model_file.h"
-#include "neighbors.h"
-#include "verification.h"
-
-#include "common/op.h"
+#include "../messages.h"
+#include "../model.h"
+#include "../neighbors.h"
+#include "../verification.h"
+#include "checks.h"
 #include "common/threads.h"
 
 #include <torch/custom_class.h>
 
-#include <algorithm>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 
 namespace pwmlff::models {
 namespace {
@@ -59,28 +55,17 @@ Engine engine_of(const std::string &name)
   return Engine::torchscript;
 }
 
-Tensor tensor(const double *values, at::IntArrayRef shape)
-{
-  Tensor result = at::empty(shape, at::kDouble);
-  std::copy_n(values, result.numel(), result.data_ptr<double>());
-  return result;
-}
-
 std::vector<int> integers(const Tensor &tensor)
 {
   return {tensor.const_data_ptr<int>(), tensor.const_data_ptr<int>() + tensor.numel()};
 }
 
-class ModelBinding : public torch::CustomClassHolder {
+class ModelClass : public torch::CustomClassHolder {
  public:
-  ModelBinding(const std::string &model_file, const std::string &engine,
-               const std::string &precision, const std::vector<std::int64_t> &present,
-               std::int64_t gpu, bool gpu_demanded)
+  ModelClass(const std::string &model_file, const std::string &engine, const std::string &precision,
+             const std::vector<std::int64_t> &present, std::int64_t gpu, bool gpu_demanded)
   {
-    std::ifstream file(model_file, std::ios::binary);
-    std::ostringstream contents;
-    contents << file.rdbuf();
-    TORCH_CHECK_VALUE(file && contents, "cannot read model file '", model_file, "'");
+    const std::string contents = contents_of(model_file);
     EngineOptions options;
     options.engine = engine_of(engine);
     options.precision = precision;
@@ -88,7 +73,7 @@ class ModelBinding : public torch::CustomClassHolder {
     options.gpu_demanded = gpu_demanded;
     translated([&] {
       gate_of(precision);
-      model = load_model(model_file, contents.str(), options);
+      model = load_model(model_file, contents, options);
       TORCH_CHECK_VALUE(present.size() == model->info().atom_type.size(), "present has ",
                         present.size(), " entries, the model has ", model->info().atom_type.size(),
                         " species");
@@ -177,17 +162,17 @@ class ModelBinding : public torch::CustomClassHolder {
 
 TORCH_LIBRARY_FRAGMENT(pwmlff, library)
 {
-  library.class_<ModelBinding>("Model")
+  library.class_<ModelClass>("Model")
       .def(torch::init<std::string, std::string, std::string, std::vector<std::int64_t>,
                        std::int64_t, bool>())
-      .def("set_neighbors", &ModelBinding::set_neighbors)
-      .def("evaluate", &ModelBinding::evaluate, "",
+      .def("set_neighbors", &ModelClass::set_neighbors)
+      .def("evaluate", &ModelClass::evaluate, "",
            {torch::arg("x"), torch::arg("nthreads"), torch::arg("atom_virial") = false,
             torch::arg("centroid_virial") = false})
-      .def("name", &ModelBinding::name)
-      .def("description", &ModelBinding::description)
-      .def("passed_over", &ModelBinding::passed_over)
-      .def("has_atom_virial", &ModelBinding::has_atom_virial);
+      .def("name", &ModelClass::name)
+      .def("description", &ModelClass::description)
+      .def("passed_over", &ModelClass::passed_over)
+      .def("has_atom_virial", &ModelClass::has_atom_virial);
 }
 
 }    // namespace pwmlff::models

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Functions that are compiled for CPU and GPU.
+
+#ifndef PWMLFF_HOST_DEVICE_H
+#define PWMLFF_HOST_DEVICE_H
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define PWMLFF_HOST_DEVICE __host__ __device__
+#define PWMLFF_UNROLL_BY_4 _Pragma("unroll 4")
+#else
+#define PWMLFF_HOST_DEVICE
+#define PWMLFF_UNROLL_BY_4
+#endif
+
+/// A function compiled for several instruction sets: always inlined, or the linker could take
+/// the copy of one of them for all.
+#define PWMLFF_FORMULA PWMLFF_HOST_DEVICE inline __attribute__((always_inline))
+
+#endif

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// torch.classes.pwmlff.DPEngine: a fused engine for Deep Potentials (dp/cpu/cpu_engine.h,
+// dp/gpu/gpu_engine.h) by itself, for training, tests and benchmarks.
+//
+//   DPEngine(str model_file, str precision, int[] present, str device = "",
+//            int chunk_bytes = 2**29)
+//       model_file   a TorchScript DP
+//       precision    exact, double or mixed
+//       present      [nspecies] 1 for the species that take part, 0 for the others
+//       device       empty for the engine for CPUs; else of the one for GPUs: cuda:N, or cpu and
+//                    cpu:lanes, where the code for GPUs runs on the CPU (device.h)
+//       chunk_bytes  of the device for arrays over edges
+//   set_neighbors(Tensor species, Tensor first, Tensor candidate)
+//       species      int32 [nrows] index into the model's elements, or -1
+//       first        int32 [ncenters*nspecies + 1] where the candidates of a center and a
+//                    species of neighbors begin in `candidate`
+//       candidate    int32 [n] rows, all neighbors within the cutoff and any beyond
+//   find_neighbors(Tensor x, Tensor species, int ncenters, float reach) -> (Tensor, Tensor)
+//       make the list on the device: rows closer than reach; returns first and candidate
+//   evaluate(Tensor x, int nthreads = 1, bool want_atom_virial = True,
+//            bool want_centroid_virial = True)
+//       -> (Tensor atom_energy, Tensor force, Tensor virial,
+//           Tensor atom_virial, Tensor centroid_virial)
+//       with the list that was set or found last
+//       x                float64 [nrows, 3]
+//       nthreads         of the CPU; a device has its own
+//       atom_energy      float64 [ncenters]
+//       force            float64 [nrows, 3] -dE/dx
+//       virial           float64 [9] xx xy xz yx yy yz zx zy zz
+//       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
+//       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
+//   cutoff() -> float
+//   table_bytes() -> int, table_error() -> (float, float), isa() -> str
+//       of the engine for CPUs; the largest error of G and of dG/dr between the nodes
+//   measure(bool enabled), seconds() -> Dict(str, float)    time of each kernel of a device so far
+//
+// One thread may call them at a time.
+
+#include "../dp/read_network.h"
+#include "checks.h"
+#include "common/threads.h"
+#include "dp/cpu/cpu_engine.h"
+#include "dp/gpu/gpu_engine.h"
+
+#include <torch/custom_class.h>
+
+#include <mutex>
+
+namespace pwmlff::models {
+namespace {
+
+using torch::Tensor;
+using Values = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+DPNetwork network_of(const std::string &model_file)
+{
+  const std::string contents = contents_of(model_file);
+  const ModelFile file(model_file, contents);
+  ModelInfo info;
+  describe_dp(file, info);
+  return read_network(file, info);
+}
+
+class DPEngineClass : public torch::CustomClassHolder {
+ public:
+  DPEngineClass(const std::string &model_file, const std::string &precision,
+                const std::vector<std::int64_t> &flags, const std::string &device,
+                std::int64_t chunk_bytes) :
+      network(network_of(model_file))
+  {
+    const std::vector<bool> present(flags.begin(), flags.end());
+    if (device.empty()) {
+      host = std::make_unique<DPEngine>(network, dp_precision(precision), present);
+      return;
+    }
+    gpu = std::make_unique<DPGpuEngine>(Device::make(device), network, dp_precision(precision),
+                                        present, static_cast<std::size_t>(chunk_bytes));
+    on_device = std::make_unique<GpuNeighbors>(gpu->device());
+  }
+
+  void set_neighbors(const Tensor &species, const Tensor &first, const Tensor &candidate)
+  {
+    const OneCaller caller(in_use, "DPEngine");
+    nrows = species.numel();
+    check_array("species", species, at::kInt, {nrows});
+    ncenters = check_list(first, candidate, nrows, network.nspecies());
+    if (gpu)
+      on_device->assign(static_cast<int>(ncenters), static_cast<int>(nrows), network.nspecies(),
+                        species.const_data_ptr<int>(), first.const_data_ptr<int>(),
+                        candidate.const_data_ptr<int>());
+    else list = {species, first, candidate};
+  }
+
+  std::tuple<Tensor, Tensor> find_neighbors(const Tensor &x, const Tensor &species,
+                                            std::int64_t ncenters_, double reach)
+  {
+    const OneCaller caller(in_use, "DPEngine");
+    TORCH_CHECK_VALUE(gpu, "the engine for CPUs finds no neighbors, expected a call of "
+                           "set_neighbors");
+    nrows = species.numel();
+    ncenters = ncenters_;
+    check_array("x", x, at::kDouble, {nrows, 3});
+    check_array("species", species, at::kInt, {nrows});
+    TORCH_CHECK_VALUE(ncenters >= 0 && ncenters <= nrows && reach > 0.0, "ncenters is ", ncenters,
+                      " and reach ", reach, ", expected 0 to ", nrows, " and a distance");
+    on_device->build(static_cast<int>(ncenters), static_cast<int>(nrows), network.nspecies(),
+                     x.const_data_ptr<double>(), species.const_data_ptr<int>(), reach);
+    std::vector<int> first, candidate;
+    on_device->download(first, candidate);
+    return {torch::tensor(first, torch::kInt), torch::tensor(candidate, torch::kInt)};
+  }
+
+  Values evaluate(const Tensor &x, std::int64_t nthreads, bool want_atom_virial,
+                  bool want_centroid_virial)
+  {
+    const OneCaller caller(in_use, "DPEngine");
+    check_array("x", x, at::kDouble, {nrows, 3});
+    TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
+    const auto values = [&](const double *atom_energy, const double *force, const double *virial,
+                            const double *atom_virial, const double *centroid_virial) -> Values {
+      return {tensor(atom_energy, {ncenters}), tensor(force, {nrows, 3}), tensor(virial, {9}),
+              tensor(atom_virial, {want_atom_virial ? nrows : 0, 6}),
+              tensor(centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
+    };
+    try {
+      if (gpu) {
+        on_device->update(x.const_data_ptr<double>());
+        const DPGpuOutput &found =
+            gpu->evaluate(*on_device, want_atom_virial, want_centroid_virial);
+        return values(found.atom_energy, found.force, found.virial, found.atom_virial,
+                      found.centroid_virial);
+      }
+      const auto integers = [&](std::size_t k) {
+        return list.empty() ? nullptr : list[k].const_data_ptr<int>();
+      };
+      host->evaluate({static_cast<int>(ncenters), static_cast<int>(nrows),
+                      x.const_data_ptr<double>(), integers(0), integers(1), integers(2),
+                      static_cast<int>(nthreads), want_atom_virial, want_centroid_virial},
+                     output);
+      return values(output.atom_energy.data(), output.force.data(), output.virial,
+                    output.atom_virial.data(), output.centroid_virial.data());
+    } catch (const DPOverflow &error) {
+      TORCH_CHECK_VALUE(false, error.what());
+    } catch (const std::invalid_argument &error) {
+      TORCH_CHECK_VALUE(false, error.what());
+    }
+  }
+
+  double cutoff() const { return network.rmax; }
+  std::int64_t table_bytes() const { return static_cast<std::int64_t>(on_cpu().table_bytes()); }
+  std::tuple<double, double> table_error() const
+  {
+    return {on_cpu().value_error(), on_cpu().slope_error()};
+  }
+  std::string isa() const { return on_cpu().isa(); }
+  void measure(bool enabled)
+  {
+    if (gpu) gpu->device()->measure(enabled);
+  }
+  c10::Dict<std::string, double> seconds() const
+  {
+    c10::Dict<std::string, double> result;
+    if (!gpu) return result;
+    for (const auto &[kernel, seconds] : gpu->device()->seconds()) result.insert(kernel, seconds);
+    return result;
+  }
+
+ private:
+  const DPEngine &on_cpu() const
+  {
+    TORCH_CHECK_VALUE(host, "this is the engine for GPUs");
+    return *host;
+  }
+
+  std::mutex in_use;
+  DPNetwork network;
+  std::unique_ptr<DPEngine> host;    // either this
+  std::vector<Tensor> list;          // species, first, candidate
+  DPOutput output;
+  std::unique_ptr<DPGpuEngine> gpu;    // or this
+  std::unique_ptr<GpuNeighbors> on_device;
+  std::int64_t nrows = 0, ncenters = 0;
+};
+
+}    // namespace
+
+TORCH_LIBRARY_FRAGMENT(pwmlff, library)
+{
+  library.class_<DPEngineClass>("DPEngine")
+      .def(torch::init<std::string, std::string, std::vector<std::int64_t>, std::string,
+                       std::int64_t>(),
+           "",
+           {torch::arg("model_file"), torch::arg("precision"), torch::arg("present"),
+            torch::arg("device") = "",
+            torch::arg("chunk_bytes") = static_cast<std::int64_t>(DPGpuEngine::CHUNK_BYTES)})
+      .def("set_neighbors", &DPEngineClass::set_neighbors)
+      .def("find_neighbors", &DPEngineClass::find_neighbors)
+      .def("evaluate", &DPEngineClass::evaluate, "",
+           {torch::arg("x"), torch::arg("nthreads") = 1, torch::arg("want_atom_virial") = true,
+            torch::arg("want_centroid_virial") = true})
+      .def("cutoff", &DPEngineClass::cutoff)
+      .def("table_bytes", &DPEngineClass::table_bytes)
+      .def("table_error", &DPEngineClass::table_error)
+      .def("isa", &DPEngineClass::isa)
+      .def("measure", &DPEngineClass::measure)
+      .def("seconds", &DPEngineClass::seconds);
+}
+
+}    // namespace pwmlff::models
