@@ -30,10 +30,10 @@
 //                          possible
 //   has_atom_virial() -> bool
 
+#include "messages.h"
 #include "model.h"
 #include "model_file.h"
 #include "neighbors.h"
-#include "verification.h"
 
 #include "common/op.h"
 #include "common/threads.h"
@@ -49,15 +49,6 @@ namespace pwmlff::models {
 namespace {
 
 using at::Tensor;
-
-Engine engine_of(const std::string &name)
-{
-  if (name == "auto") return Engine::automatic;
-  if (name == "fused") return Engine::fused;
-  TORCH_CHECK_VALUE(name == "torchscript", "engine is '", name,
-                    "', expected auto, fused or torchscript");
-  return Engine::torchscript;
-}
 
 Tensor tensor(const double *values, at::IntArrayRef shape)
 {
@@ -82,12 +73,11 @@ class ModelBinding : public torch::CustomClassHolder {
     contents << file.rdbuf();
     TORCH_CHECK_VALUE(file && contents, "cannot read model file '", model_file, "'");
     EngineOptions options;
-    options.engine = engine_of(engine);
-    options.precision = precision;
     options.gpu = static_cast<int>(gpu);
     options.gpu_demanded = gpu_demanded;
     translated([&] {
-      gate_of(precision);
+      options.engine = parse_engine(engine);
+      options.precision = checked_precision(precision);
       model = load_model(model_file, contents.str(), options);
       TORCH_CHECK_VALUE(present.size() == model->info().atom_type.size(), "present has ",
                         present.size(), " entries, the model has ", model->info().atom_type.size(),
