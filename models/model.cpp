@@ -5,6 +5,7 @@
 #include "common/threads.h"
 #include "dp/dp_model.h"
 #include "dp/pair_terms.h"
+#include "dp/tables.h"
 #include "edge/edge_model.h"
 #include "model_file.h"
 
@@ -73,6 +74,20 @@ int hops(const ModelInfo &info)
   if (!info.takes_edges) return -1;
   constexpr double ROUNDING = 1e-9;    // of a range that is a multiple of the cutoff
   return static_cast<int>(std::ceil(info.interaction_range / info.cutoff - ROUNDING)) - 1;
+}
+
+Engine parse_engine(const std::string &name)
+{
+  if (name == "auto") return Engine::automatic;
+  if (name == "fused") return Engine::fused;
+  if (name == "torchscript") return Engine::torchscript;
+  throw std::invalid_argument("engine is '" + name + "', expected auto, fused or torchscript");
+}
+
+const std::string &checked_precision(const std::string &name)
+{
+  pwmlff::dp_precision(name);
+  return name;
 }
 
 int num_threads() { return at::get_num_threads(); }

@@ -26,6 +26,14 @@ enum class Engine {
   torchscript    // the file's own code
 };
 
+/// @param name auto, fused or torchscript
+/// @throws std::invalid_argument for another name
+Engine parse_engine(const std::string &name);
+
+/// The name of a precision of the fused engine, which pwmlff::dp_precision() reads, if it is one.
+/// @throws std::invalid_argument for another name
+const std::string &checked_precision(const std::string &name);
+
 /// How to evaluate models, as the user asks for it.
 struct EngineOptions {
   Engine engine = Engine::automatic;

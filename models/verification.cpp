@@ -3,6 +3,7 @@
 #include "verification.h"
 
 #include "archive/time_limit.h"
+#include "dp/tables.h"
 #include "messages.h"
 #include "neighbors.h"
 
@@ -200,10 +201,14 @@ std::string trial_of(const Model &model)
 
 Gate gate_of(const std::string &precision)
 {
-  if (precision == "exact") return {1e-10, 1e-10, 1e-10};
-  if (precision == "double") return {1e-8, 1e-8, 1e-6};
-  if (precision == "mixed") return {1e-6, 5e-6, 1e-4};    // one atom: float32 fitting nets
-  throw std::invalid_argument("precision is '" + precision + "', expected exact, double or mixed");
+  switch (pwmlff::dp_precision(precision)) {
+    case pwmlff::DPPrecision::exact:
+      return {1e-10, 1e-10, 1e-10};
+    case pwmlff::DPPrecision::double_table:
+      return {1e-8, 1e-8, 1e-6};
+    default:
+      return {1e-6, 5e-6, 1e-4};    // one atom: float32 fitting nets
+  }
 }
 
 std::string out_of_contract(Model &model, const std::vector<bool> &present, double gate)

@@ -24,6 +24,7 @@ struct Gate {
 };
 
 /// The gate of a precision of the fused engine: exact, double or mixed.
+/// @throws std::invalid_argument for another name
 Gate gate_of(const std::string &precision);
 
 /// Evaluate both models on random clusters of the species that take part, each with an isolated

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Run something that can fail on each rank, and agree on the outcome; wait for ranks that may never
-// come; end the run for what one rank alone has found.
+// Collective error handling: run something that can fail on each rank and agree on the outcome,
+// wait for ranks that may never come, end the run for what one rank alone has found.
 
 #ifndef PWMLFF_COLLECTIVE_H
 #define PWMLFF_COLLECTIVE_H
@@ -46,6 +46,13 @@ template <typename Work> std::string first_failure(MPI_Comm comm, Work &&work)
   MPI_Bcast(message.data(), length, MPI_CHAR, first, comm);
   if (message.empty()) message = "unknown error";
   return message;
+}
+
+/// The same over the ranks of a LAMMPS; a failure on any of them stops all, through Error::all.
+template <typename Lammps, typename Work> void all_or_stop(Lammps *lmp, Work &&work)
+{
+  const std::string failure = first_failure(lmp->world, work);
+  if (!failure.empty()) lmp->error->all(__FILE__, __LINE__, "Pair style pwmlff: " + failure);
 }
 
 /// Wait until all ranks of comm have called this, but not for ever. For places that a rank may

@@ -2,17 +2,20 @@
 
 #include "deviation_recorder.h"
 
-#include "announced_forces.h"
 #include "collective.h"
 #include "supervision.h"
 
 #include "atom.h"
 #include "comm.h"
 #include "error.h"
+#include "fix.h"
+#include "modify.h"
 #include "pair.h"
 #include "update.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 using namespace LAMMPS_NS;
@@ -20,55 +23,102 @@ using namespace pwmlff::models;
 
 namespace pair_pwmlff {
 
-DeviationRecorder::DeviationRecorder(LAMMPS *lmp, const Options &options) :
+/// Distinguishes the forces that a run goes on with from those of a structure that is only tried.
+///
+/// Integrators and minimizers announce to all fixes that they are about to compute forces
+/// (pre_force). What probes other structures in between, like fix numdiff and compute fep, calls
+/// the pair style without. Commands that announce what they probe (dynamical_matrix) do so outside
+/// of a run. Monte Carlo fixes announce their trials within a run, and there the last evaluation of
+/// a step is that of the structure it ends with.
+class AnnouncedForces : public Fix {
+ public:
+  /// Add one to a LAMMPS whose box exists. It belongs to LAMMPS, and users can remove it.
+  /// @param handle  points to it from now on, and is null once it is gone
+  static void add(LAMMPS *lmp, AnnouncedForces *&handle)
+  {
+    static constexpr const char *STYLE = "PWMLFF/ANNOUNCED";    // upper case: not for inputs
+    const std::string id = "pwmlff_announced_";
+    (*lmp->modify->fix_map)[STYLE] = [](LAMMPS *instance, int narg, char **arg) -> Fix * {
+      return new AnnouncedForces(instance, narg, arg);
+    };
+    int number = 1;    // hybrid styles can have several
+    while (lmp->modify->get_fix_by_id(id + std::to_string(number))) ++number;
+    handle = static_cast<AnnouncedForces *>(
+        lmp->modify->add_fix(id + std::to_string(number) + " all " + STYLE, /*trysuffix=*/0));
+    handle->handle = &handle;
+  }
+
+  ~AnnouncedForces() override
+  {
+    if (handle) *handle = nullptr;
+  }
+
+  /// Whether forces were announced since the last call.
+  bool test_and_clear() { return std::exchange(announced, false); }
+
+  int setmask() override
+  {
+    return FixConst::PRE_FORCE | FixConst::MIN_PRE_FORCE | FixConst::PRE_FORCE_RESPA;
+  }
+  void setup_pre_force(int) override { announce(); }
+  void setup_pre_force_respa(int, int) override { announce(); }
+  void pre_force(int) override { announce(); }
+  void min_pre_force(int) override { announce(); }
+  void pre_force_respa(int, int, int) override { announce(); }
+
+ private:
+  AnnouncedForces(LAMMPS *lmp, int narg, char **arg) : Fix(lmp, narg, arg) {}
+  void announce() { announced = update->whichflag != 0; }
+
+  bool announced = false;
+  AnnouncedForces **handle = nullptr;
+};
+
+DeviationRecorder::DeviationRecorder(LAMMPS *lmp, const Settings &settings) :
     Pointers(lmp),
-    nmodels(static_cast<int>(options.files.size())),
-    every(options.out_freq),
-    out_file(options.out_file),
-    append(options.out_append || goes_on())    // else the lines of earlier starts would be lost
+    every(settings.out_freq),
+    out_file(settings.out_file),
+    append(settings.out_append || is_continuation()),    // else earlier lines would be lost
+    forces(settings.files.size()),
+    energies(settings.files.size())
 {
-  const std::string taken = first_failure(world, [&] {
-    if (comm->me == 0) claim.emplace(out_file);
+  all_or_stop(lmp, [&] {
+    if (comm->me == 0) file.emplace(out_file);
   });
-  if (!taken.empty()) error->all(FLERR, "Pair style pwmlff: " + taken);
 }
 
 DeviationRecorder::~DeviationRecorder()
 {
-  if (announced_forces) announced_forces->remove();
+  if (announced_forces) modify->delete_fix(announced_forces->id);
 }
 
 void DeviationRecorder::init()
 {
   if (!announced_forces) AnnouncedForces::add(lmp, announced_forces);
-  if (started) return;
-  const std::string failure = first_failure(world, [&] {
-    if (comm->me != 0) return;
-    if (append) file.resume(claim->path(), update->ntimestep);
-    else file.open(claim->path());
+  if (opened) return;
+  all_or_stop(lmp, [&] {
+    if (!file) return;
+    if (append) file->resume(update->ntimestep);
+    else file->open();
   });
-  if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
-  started = true;
+  opened = true;
 }
 
 // The deviation is that of structures that the run goes through, not of those that a fix probes.
-bool DeviationRecorder::due()
+bool DeviationRecorder::due(bool requested)
 {
-  if (!announced_forces || !announced_forces->take()) return false;
-  if (update->ntimestep % every == 0) return true;
-  tell_of_skipped_frames();
-  return false;
+  if (!announced_forces || !announced_forces->test_and_clear()) return false;
+  line_is_due = update->ntimestep % every == 0;
+  if (!line_is_due) warn_of_skipped_frames();
+  return line_is_due || requested;
 }
 
-/* ----------------------------------------------------------------------
-   rerun sets up each frame anew; those between the multiples of out_freq are missed in the file
-------------------------------------------------------------------------- */
-
-void DeviationRecorder::tell_of_skipped_frames()
+// rerun sets up each frame anew; those between the multiples of out_freq are missed in the file.
+void DeviationRecorder::warn_of_skipped_frames()
 {
-  if (told_of_skipped_frames || !update->setupflag || update->ntimestep == update->firststep)
+  if (warned_of_skipped_frames || !update->setupflag || update->ntimestep == update->firststep)
     return;
-  told_of_skipped_frames = true;
+  warned_of_skipped_frames = true;
   if (comm->me == 0)
     error->warning(
         FLERR,
@@ -77,38 +127,70 @@ void DeviationRecorder::tell_of_skipped_frames()
         every, update->ntimestep, out_file);
 }
 
-void DeviationRecorder::keep(int model, const Neighbors &neighbors, const Evaluation *result,
-                             double unit)
+void DeviationRecorder::store(int model, const Neighbors &neighbors, const Evaluation *result,
+                              double unit)
 {
-  forces.resize(nmodels);
-  energies.resize(nmodels);
   forces[model].assign(3 * static_cast<std::size_t>(atom->nlocal + atom->nghost), 0.0);
-  energies[model].clear();
+  energies[model].assign(atom->nlocal, 0.0);
   if (!result) return;
   for (int row = 0; row < neighbors.nrows(); ++row)
     for (int k = 0; k < 3; ++k)
       forces[model][3 * neighbors.atom()[row] + k] = unit * result->force[3 * row + k];
   for (int row = 0; row < neighbors.ncenters(); ++row)
-    energies[model].push_back(unit * result->atom_energy[row]);
+    energies[model][neighbors.atom()[row]] = unit * result->atom_energy[row];
 }
 
-void DeviationRecorder::write(Pair *pair, const Neighbors &neighbors)
+void DeviationRecorder::compare(Pair *pair, const Neighbors &neighbors)
 {
-  for (auto &of_model : forces) {
-    reverse = of_model.data();
+  for (auto &values : forces) {
+    reverse = values.data();
     comm->reverse_comm(pair);
-    std::vector<double> center_values;
-    for (int row = 0; row < neighbors.ncenters(); ++row)
-      center_values.insert(center_values.end(), &of_model[3 * neighbors.atom()[row]],
-                           &of_model[3 * neighbors.atom()[row]] + 3);
-    of_model = std::move(center_values);
   }
-  const Spread force = ensemble_deviation(forces, neighbors.ncenters(), 3, world);
-  const Spread energy = ensemble_deviation(energies, neighbors.ncenters(), 1, world);
-  const std::string failure = first_failure(world, [&] {
-    if (comm->me == 0) file.write(update->ntimestep, force, energy, update->setupflag != 0);
+  const Spread force = deviation(forces, 3, neighbors, force_sigma);
+  const Spread energy = deviation(energies, 1, neighbors, energy_sigma);
+  compared_step = update->ntimestep;
+  if (!line_is_due) return;
+  all_or_stop(lmp, [&] {
+    if (file) file->write(update->ntimestep, force, energy, update->setupflag != 0);
   });
-  if (!failure.empty()) error->all(FLERR, "Pair style pwmlff: " + failure);
+}
+
+// Of each local atom, and its spread over all atoms of all ranks, which may have none. Collective.
+// values: a per-atom array for each model, `width` numbers for an atom.
+Spread DeviationRecorder::deviation(const PerModel &values, int width, const Neighbors &neighbors,
+                                    std::vector<double> &sigma) const
+{
+  const auto nmodels = static_cast<double>(values.size());
+  double sum[2] = {0.0, static_cast<double>(neighbors.ncenters())};
+  double extreme[2] = {-std::numeric_limits<double>::infinity(), 0.0};    // of -sigma and sigma
+  sigma.assign(atom->nlocal, 0.0);
+  for (int row = 0; row < neighbors.ncenters(); ++row) {
+    const int i = neighbors.atom()[row];
+    double variance = 0.0;
+    for (int k = 0; k < width; ++k) {
+      const std::size_t index = static_cast<std::size_t>(i) * width + k;
+      double mean = 0.0;
+      for (const auto &model : values) mean += model[index];
+      mean /= nmodels;
+      for (const auto &model : values) variance += (model[index] - mean) * (model[index] - mean);
+    }
+    sigma[i] = std::sqrt(variance / nmodels);
+    sum[0] += sigma[i];
+    extreme[0] = std::max(extreme[0], -sigma[i]);
+    extreme[1] = std::max(extreme[1], sigma[i]);
+  }
+  MPI_Allreduce(MPI_IN_PLACE, sum, 2, MPI_DOUBLE, MPI_SUM, world);
+  MPI_Allreduce(MPI_IN_PLACE, extreme, 2, MPI_DOUBLE, MPI_MAX, world);
+  if (sum[1] == 0.0) return {0.0, 0.0, 0.0};
+  return {sum[0] / sum[1], -extreme[0], extreme[1]};
+}
+
+double *DeviationRecorder::of_this_step(std::vector<double> &sigma) const
+{
+  if (compared_step != update->ntimestep || static_cast<int>(sigma.size()) != atom->nlocal)
+    return nullptr;
+  sigma.reserve(1);    // a rank without atoms has an array too
+  return sigma.data();
 }
 
 int DeviationRecorder::pack(int n, int first, double *buf) const
@@ -121,6 +203,14 @@ void DeviationRecorder::unpack(int n, const int *list, const double *buf)
 {
   for (int i = 0; i < n; ++i)
     for (int k = 0; k < 3; ++k) reverse[3 * list[i] + k] += *buf++;
+}
+
+double DeviationRecorder::memory_usage() const
+{
+  std::size_t numbers = force_sigma.capacity() + energy_sigma.capacity();
+  for (const auto *const arrays : {&forces, &energies})
+    for (const auto &values : *arrays) numbers += values.capacity();
+  return static_cast<double>(numbers * sizeof(double));
 }
 
 }    // namespace pair_pwmlff

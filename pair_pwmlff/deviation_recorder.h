@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// When the models of an ensemble are compared in a run, and what is kept of them until then.
+// The model deviation of an ensemble: when the models are compared in a run, and what comes of it.
 
 #ifndef PWMLFF_DEVIATION_RECORDER_H
 #define PWMLFF_DEVIATION_RECORDER_H
 
-#include "deviation.h"
+#include "deviation_file.h"
 #include "models/model.h"
 #include "models/neighbors.h"
-#include "options.h"
+#include "pair_settings.h"
 
 #include "pointers.h"
 
@@ -24,47 +24,63 @@ namespace pair_pwmlff {
 
 class AnnouncedForces;
 
-/// For ensembles of at least two models. Rank 0 has the file.
+/// For ensembles of at least two models. Rank 0 has the file. The deviation of atom i is
+///   sigma_i = sqrt( 1/M sum_m |q_im - <q_i>|^2 ),   <q_i> = 1/M sum_m q_im
+/// over M models, q_im being its force or its energy, in LAMMPS's units.
 class DeviationRecorder : private LAMMPS_NS::Pointers {
  public:
   /// Claim the file, or stop LAMMPS on all ranks. Collective.
-  DeviationRecorder(LAMMPS_NS::LAMMPS *lmp, const Options &options);
+  DeviationRecorder(LAMMPS_NS::LAMMPS *lmp, const Settings &settings);
   ~DeviationRecorder() override;
   DeviationRecorder(const DeviationRecorder &) = delete;
   DeviationRecorder &operator=(const DeviationRecorder &) = delete;
 
-  /// Before a run: start the file, or stop LAMMPS on all ranks. Collective.
+  /// Before a run: open the file, or stop LAMMPS on all ranks. Collective.
   void init();
 
-  /// Whether the forces that are asked for now get a line; to be asked once an evaluation.
-  bool due();
+  /// Whether the models are to be compared for the forces that are asked for now; to be called once
+  /// an evaluation.
+  /// @param requested  compare them also between the steps that get a line
+  bool due(bool requested);
 
-  /// Keep what a model gives, in LAMMPS's units.
+  /// Store what a model gives.
   /// @param result null on a rank without centers
-  void keep(int model, const pwmlff::models::Neighbors &neighbors,
-            const pwmlff::models::Evaluation *result, double unit);
+  /// @param unit   LAMMPS's unit of energy in the model's
+  void store(int model, const pwmlff::models::Neighbors &neighbors,
+             const pwmlff::models::Evaluation *result, double unit);
 
   /// Add the forces on ghosts to those of the atoms they are copies of, compare the models atom by
-  /// atom, and write the line, or stop LAMMPS on all ranks. Collective.
+  /// atom, and write the line that is due, or stop LAMMPS on all ranks. Collective.
   /// @param pair  calls pack() and unpack() when LAMMPS asks it
-  void write(LAMMPS_NS::Pair *pair, const pwmlff::models::Neighbors &neighbors);
+  void compare(LAMMPS_NS::Pair *pair, const pwmlff::models::Neighbors &neighbors);
+
+  /// [nlocal] deviation of each atom's force or energy, 0 for those that are no centers; null where
+  /// the models were not compared on this step.
+  double *force_deviation() { return of_this_step(force_sigma); }
+  double *energy_deviation() { return of_this_step(energy_sigma); }
 
   int pack(int n, int first, double *buf) const;
   void unpack(int n, const int *list, const double *buf);
+  double memory_usage() const;    // bytes
 
  private:
-  void tell_of_skipped_frames();
+  using PerModel = std::vector<std::vector<double>>;
 
-  int nmodels, every;
+  void warn_of_skipped_frames();
+  Spread deviation(const PerModel &values, int width, const pwmlff::models::Neighbors &neighbors,
+                   std::vector<double> &sigma) const;
+  double *of_this_step(std::vector<double> &sigma) const;
+
+  int every;
   std::string out_file;
   bool append;
-  std::optional<FileClaim> claim;                 // on rank 0
+  std::optional<DeviationFile> file;              // on rank 0
   AnnouncedForces *announced_forces = nullptr;    // null where a user removed it
-  bool started = false, told_of_skipped_frames = false;
-  DeviationFile file;                           // open on rank 0 only
-  std::vector<std::vector<double>> forces;      // per model [nall, 3]
-  std::vector<std::vector<double>> energies;    // per model [ncenters]
-  double *reverse = nullptr;                    // the forces that are in reverse communication
+  bool opened = false, warned_of_skipped_frames = false, line_is_due = false;
+  PerModel forces, energies;    // [nall, 3], [nlocal]
+  std::vector<double> force_sigma, energy_sigma;
+  std::int64_t compared_step = -1;
+  double *reverse = nullptr;    // the forces that are in reverse communication
 };
 
 }    // namespace pair_pwmlff

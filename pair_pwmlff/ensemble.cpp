@@ -4,14 +4,15 @@
 
 #include "collective.h"
 #include "elements.h"
-#include "options.h"
 
+#include "atom.h"
 #include "comm.h"
 #include "error.h"
 #include "lammps.h"
 #include "utils.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -47,16 +48,14 @@ std::string read_file(const std::string &file)
   return contents;
 }
 
-/// Rank 0 reads the file and hands it on.
-std::string contents_of(LAMMPS *lmp, const std::string &file)
+/// The contents of a file, which rank 0 reads and sends to all others. Collective.
+std::string broadcast_file(LAMMPS *lmp, const std::string &file)
 {
   const MPI_Comm world = lmp->world;
   std::string contents;
-  const std::string unreadable = first_failure(world, [&] {
+  all_or_stop(lmp, [&] {
     if (lmp->comm->me == 0) contents = read_file(file);
   });
-  if (!unreadable.empty()) lmp->error->all(FLERR, "Pair style pwmlff: " + unreadable);
-
   bigint size = static_cast<bigint>(contents.size());
   MPI_Bcast(&size, 1, MPI_LMP_BIGINT, 0, world);
   const std::string no_memory = first_failure(world, [&] { contents.resize(size); });
@@ -71,33 +70,32 @@ std::string contents_of(LAMMPS *lmp, const std::string &file)
   return contents;
 }
 
-void check_alike(LAMMPS *lmp, const Ensemble &models)
+void check_alike(LAMMPS *lmp, const ModelInfo &first, const ModelInfo &info)
 {
-  const ModelInfo &first = models.front()->info();
-  for (const auto &model : models) {
-    const ModelInfo &info = model->info();
-    const char *what = nullptr;
+  struct Property {
+    const char *name;
     std::string found, expected;
-    if (info.atom_type != first.atom_type) {
-      what = "elements";
-      found = symbols(info.atom_type);
-      expected = symbols(first.atom_type);
-    } else if (info.cutoff != first.cutoff) {
-      what = "cutoff";
-      found = fmt::format("{}", info.cutoff);
-      expected = fmt::format("{}", first.cutoff);
-    } else if (info.units != first.units) {
-      what = "units";
-      found = info.units;
-      expected = first.units;
-    }
-    if (what)
+  };
+  for (const auto &[name, found, expected] :
+       {Property{"elements", symbols(info.atom_type), symbols(first.atom_type)},
+        Property{"cutoff", fmt::format("{}", info.cutoff), fmt::format("{}", first.cutoff)},
+        Property{"units", info.units, first.units}})
+    if (found != expected)
       lmp->error->all(
           FLERR,
           "Pair style pwmlff: models of an ensemble differ in their {}: '{}' has {}, '{}' has "
           "{}; use models trained alike",
-          what, info.file, found, first.file, expected);
-  }
+          name, info.file, found, first.file, expected);
+}
+
+std::string most_neighbors(const ModelInfo &info)
+{
+  if (info.max_neighbor == 0) return "";
+  std::string most;
+  for (std::size_t s = 0; s < info.sel.size(); ++s)
+    most += fmt::format("{}{} {}", s > 0 ? ", " : "", info.sel[s], symbol(info.atom_type[s]));
+  if (!most.empty()) return ", at most " + most + " neighbors";
+  return fmt::format(", at most {} neighbors of an element", info.max_neighbor);
 }
 
 }    // namespace
@@ -107,12 +105,10 @@ Ensemble load_ensemble(LAMMPS *lmp, const std::vector<std::string> &files,
 {
   Ensemble models;
   for (const auto &file : files) {
-    const std::string contents = contents_of(lmp, file);
-    const std::string unusable =
-        first_failure(lmp->world, [&] { models.push_back(load_model(file, contents, options)); });
-    if (!unusable.empty()) lmp->error->all(FLERR, "Pair style pwmlff: " + unusable);
+    const std::string contents = broadcast_file(lmp, file);
+    all_or_stop(lmp, [&] { models.push_back(load_model(file, contents, options)); });
   }
-  check_alike(lmp, models);
+  for (const auto &model : models) check_alike(lmp, models.front()->info(), model->info());
   return models;
 }
 
@@ -123,11 +119,66 @@ int hops(const Ensemble &models)
   return most;
 }
 
-double interaction_range(const Ensemble &models)
+std::string summary(const Ensemble &models, const std::string &style,
+                    const std::vector<int> &species_of_type, const Settings &settings)
 {
-  double longest = 0.0;
-  for (const auto &model : models) longest = std::max(longest, model->info().interaction_range);
-  return longest;
+  std::string text = "Pair style pwmlff:\n  pair-pwmlff " PWMLFF_VERSION;
+  text += *PWMLFF_COMMIT ? ", commit " PWMLFF_COMMIT "\n" : "\n";
+  if (is_matpl(style))
+    text += fmt::format("  pair_style {} is run by pair_style pwmlff, with the defaults out_freq 1 "
+                        "and out_file explr.error\n",
+                        style);
+  int index = 0;
+  for (const auto &model : models) {
+    const ModelInfo &info = model->info();
+    const std::string dtype = info.dtype.empty() ? "" : " in " + info.dtype;
+    text +=
+        fmt::format("  model {}: {}\n    kind {}, elements {}, units {}, cutoff {}{}{}, {} "
+                    "parameters{}\n    engine {}\n",
+                    ++index, info.file, info.kind, symbols(info.atom_type), info.units, info.cutoff,
+                    info.interaction_range > info.cutoff
+                        ? fmt::format(", interaction range {}", info.interaction_range)
+                        : "",
+                    most_neighbors(info), info.nparameters, dtype, model->engine());
+  }
+  const std::vector<int> &elements = models.front()->info().atom_type;
+  text += "  types:";
+  for (std::size_t type = 1; type < species_of_type.size(); ++type) {
+    const int species = species_of_type[type];
+    text += fmt::format("{} {} {}", type > 1 ? "," : "", type,
+                        species < 0 ? "NULL" : symbol(elements[species]));
+  }
+  text += "\n";
+  if (models.size() > 1)
+    text += fmt::format("  model 1 drives; deviation of {} models every {} steps to {}\n",
+                        models.size(), settings.out_freq, settings.out_file);
+  return text;
+}
+
+void check_masses(LAMMPS *lmp, const ModelInfo &info, const std::vector<int> &species_of_type)
+{
+  const Atom *const atom = lmp->atom;
+  if (info.units != "metal" || !atom->mass) return;    // masses are in g/mol, for types
+  constexpr double TOLERANCE = 0.1;
+  const auto fits = [](double mass, int number) {
+    const double weight = ATOMIC_WEIGHTS[number];
+    return std::abs(mass - weight) <= TOLERANCE * weight;
+  };
+  for (int type = 1; type <= atom->ntypes; ++type) {
+    const int species = species_of_type[type];
+    if (species < 0 || !atom->mass_setflag[type]) continue;
+    const double mass = atom->mass[type];
+    const int number = info.atom_type[species];
+    if (fits(mass, number)) continue;
+    std::string like;
+    for (const int other : info.atom_type)
+      if (fits(mass, other)) like += (like.empty() ? ", like " : " or ") + symbol(other);
+    lmp->error->warning(
+        FLERR,
+        "Pair style pwmlff: atom type {} has mass {:.6g}{}, but pair_coeff makes it {} ({}); "
+        "check the order of the elements",
+        type, mass, like, symbol(number), ATOMIC_WEIGHTS[number]);
+  }
 }
 
 }    // namespace pair_pwmlff

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// The models that a pair style evaluates: read from their files, checked against each other.
+// The models that a pair style evaluates: reading their files, checking them against each other and
+// against the atoms, and what the log says of them.
 
 #ifndef PWMLFF_ENSEMBLE_H
 #define PWMLFF_ENSEMBLE_H
 
 #include "models/model.h"
+#include "pair_settings.h"
 
 #include <memory>
 #include <string>
 #include <vector>
-
-namespace LAMMPS_NS {
-class LAMMPS;
-}
 
 namespace pair_pwmlff {
 
@@ -30,8 +28,17 @@ Ensemble load_ensemble(LAMMPS_NS::LAMMPS *lmp, const std::vector<std::string> &f
 /// none takes edges.
 int hops(const Ensemble &models);
 
-/// The longest of the models.
-double interaction_range(const Ensemble &models);
+/// For the log: files, kinds, engines, elements, and what becomes of the deviation of several
+/// models.
+/// @param style  its name in the input
+/// @param species_of_type [ntypes+1] -1 for NULL
+std::string summary(const Ensemble &models, const std::string &style,
+                    const std::vector<int> &species_of_type, const Settings &settings);
+
+/// Warn of types with the mass of another element: elements in the wrong order run like any others,
+/// and give wrong numbers.
+void check_masses(LAMMPS_NS::LAMMPS *lmp, const pwmlff::models::ModelInfo &info,
+                  const std::vector<int> &species_of_type);
 
 }    // namespace pair_pwmlff
 

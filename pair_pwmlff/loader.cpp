@@ -3,16 +3,18 @@
 #include "loader.h"
 
 #include "collective.h"
-#include "torch_blas.h"
 
 #include "error.h"
 #include "lammps.h"
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -31,7 +33,7 @@ constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
 constexpr const char *LOADER_LIBRARY = "libpwmlff_loader.so";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
 // What that is linked to, each after those that it needs itself.
-constexpr const char *SISTER_LIBRARIES[] = {
+constexpr const char *STYLE_DEPENDENCIES[] = {
     "libpwmlff_archive-" PWMLFF_VERSION ".so", "libpwmlff_placement-" PWMLFF_VERSION ".so",
     "libpwmlff_kernels-" PWMLFF_VERSION ".so", "libpwmlff_models-" PWMLFF_VERSION ".so"};
 constexpr const char *MODELS = "libpwmlff_models";
@@ -128,7 +130,7 @@ std::vector<fs::path> loaded_libraries(const std::string &name)
 }
 
 // What a library that is open says of itself. What one says that it is linked to is of no use.
-std::string release_of(const fs::path &path)
+std::string embedded_release(const fs::path &path)
 {
   void *const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   void *const symbol = handle ? dlsym(handle, RELEASE_SYMBOL) : nullptr;
@@ -141,7 +143,7 @@ std::string release_of(const fs::path &path)
 // Libraries of another release or commit may have the same names and functions that differ.
 void require_same_release(const fs::path &path)
 {
-  const std::string found = release_of(path);
+  const std::string found = embedded_release(path);
   if (found == PWMLFF_RELEASE) return;
   const fs::path ours = plugin_folder();
   std::error_code ignored;
@@ -164,11 +166,81 @@ void require_same_models()
 
 // By their paths, so that none of these names is found elsewhere, as in LD_LIBRARY_PATH. The system
 // would take any that is loaded for ours.
-void open_sisters()
+void open_dependencies()
 {
-  for (const char *const name : SISTER_LIBRARIES) {
+  for (const char *const name : STYLE_DEPENDENCIES) {
     if (loaded_libraries(name).empty()) open_library(plugin_folder() / name);
     for (const fs::path &path : loaded_libraries(name)) require_same_release(path);
+  }
+}
+
+// Kind of the entries through which an object calls functions by name.
+#if defined(__x86_64__)
+constexpr unsigned CALL = R_X86_64_JUMP_SLOT;
+#elif defined(__aarch64__)
+constexpr unsigned CALL = R_AARCH64_JUMP_SLOT;
+#else
+constexpr unsigned CALL = 0;    // none
+#endif
+
+// Where the library of a function begins in memory; null without one.
+const void *library_of(const void *function)
+{
+  Dl_info info{};
+  return function && dladdr(function, &info) ? info.dli_fbase : nullptr;
+}
+
+// Tables of a library hold addresses as integers.
+template <class T> T *pointer(ElfW(Addr) address)
+{
+  return reinterpret_cast<T *>(address);    // NOLINT(performance-no-int-to-ptr)
+}
+
+// As Fortran compilers name functions: dgemm_.
+bool is_fortran_name(const char *name)
+{
+  const std::size_t n = std::strlen(name);
+  return n > 1 && name[0] != '_' && name[n - 1] == '_';
+}
+
+// Let the entry of a call point to another function. It may be in memory that is read-only by now.
+void redirect(ElfW(Addr) entry, const void *function)
+{
+  const auto size = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
+  void *const page = pointer<void>(entry / size * size);
+  if (mprotect(page, size, PROT_READ | PROT_WRITE) == 0) *pointer<const void *>(entry) = function;
+}
+
+// Let torch call the BLAS and LAPACK that it brings along, not those of LAMMPS.
+//
+// LAMMPS exports the plain loops of the reference implementation (its lib/linalg) under the same
+// names. The dynamic linker takes the first function of a name in a process, so that products of
+// float64 matrices in torch took most of the time of a step. A BLAS from elsewhere, linked to
+// LAMMPS or preloaded, is left alone: it is there on purpose. torch is the handle of libtorch_cpu.
+void use_blas_of_torch(void *torch)
+{
+  const void *const lammps = library_of(dlsym(RTLD_DEFAULT, "lammps_version"));
+  link_map *map = nullptr;
+  if (!lammps || dlinfo(torch, RTLD_DI_LINKMAP, static_cast<void *>(&map)) != 0) return;
+
+  const ElfW(Rela) *calls = nullptr;
+  const ElfW(Sym) *symbols = nullptr;
+  const char *names = nullptr;
+  std::size_t bytes = 0;
+  for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    const ElfW(Addr) address = entry->d_un.d_ptr;
+    if (entry->d_tag == DT_JMPREL) calls = pointer<const ElfW(Rela)>(address);
+    if (entry->d_tag == DT_SYMTAB) symbols = pointer<const ElfW(Sym)>(address);
+    if (entry->d_tag == DT_STRTAB) names = pointer<const char>(address);
+    if (entry->d_tag == DT_PLTRELSZ) bytes = entry->d_un.d_val;
+  }
+  if (!calls || !symbols || !names) return;
+  for (std::size_t k = 0; k < bytes / sizeof(*calls); ++k) {
+    if (ELF64_R_TYPE(calls[k].r_info) != CALL) continue;
+    const char *const name = names + symbols[ELF64_R_SYM(calls[k].r_info)].st_name;
+    if (!is_fortran_name(name) || library_of(dlsym(RTLD_DEFAULT, name)) != lammps) continue;
+    const void *const function = dlsym(torch, name);    // in torch and what it is linked to
+    if (function) redirect(map->l_addr + calls[k].r_offset, function);
   }
 }
 
@@ -184,7 +256,7 @@ CreatePair *open_style()
                              "(torch " PWMLFF_TORCH_RANGE " are supported)");
   require_same_models();
   use_blas_of_torch(open_library(torch / TORCH_LIBRARY));
-  open_sisters();
+  open_dependencies();
   const fs::path style = plugin_folder() / STYLE_LIBRARY;
   void *symbol = dlsym(open_library(style), STYLE_SYMBOL);
   if (!symbol)

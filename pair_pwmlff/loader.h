@@ -5,7 +5,7 @@
 // Loading libtorch costs every rank about a quarter of a second and 100 MB; an lmp that has the
 // plugin installed but runs something else must not spend that. So there are three libraries:
 // pwmlffplugin.so, which LAMMPS opens at its start, knows neither LAMMPS, MPI nor torch; once it
-// has seen that it fits (host.h), it opens this one, which knows LAMMPS and MPI. On the first use
+// has seen that it fits, it opens this one, which knows LAMMPS and MPI. On the first use
 // this one finds torch, compares its release with the one that the style was compiled against (the
 // C++ interface of torch changes with every release), and only then opens torch and the style.
 

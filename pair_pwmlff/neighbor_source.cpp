@@ -17,6 +17,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -27,6 +29,44 @@ using namespace pwmlff::models;
 
 namespace pair_pwmlff {
 
+namespace {
+
+struct GhostCutoffs {
+  double user = 0.0;        // comm_modify cutoff
+  double applied = -1.0;    // what LAMMPS was given last
+  std::map<const GhostCutoff *, double> styles;
+
+  void apply(Comm &comm)
+  {
+    if (comm.cutghostuser != applied) user = comm.cutghostuser;    // the user has changed it since
+    applied = user;
+    for (const auto &[style, cutoff] : styles) applied = std::max(applied, cutoff);
+    comm.cutghostuser = applied;
+  }
+};
+
+std::mutex cutoffs_mutex;    // LAMMPS instances may have a thread each
+std::map<const LAMMPS *, GhostCutoffs> cutoffs_of_instance;
+
+}    // namespace
+
+GhostCutoff::GhostCutoff(LAMMPS *instance, double cutoff) : lmp(instance)
+{
+  const std::lock_guard lock(cutoffs_mutex);
+  GhostCutoffs &cutoffs = cutoffs_of_instance[lmp];
+  cutoffs.styles[this] = cutoff;
+  cutoffs.apply(*lmp->comm);
+}
+
+GhostCutoff::~GhostCutoff()
+{
+  const std::lock_guard lock(cutoffs_mutex);
+  GhostCutoffs &cutoffs = cutoffs_of_instance[lmp];
+  cutoffs.styles.erase(this);
+  cutoffs.apply(*lmp->comm);
+  if (cutoffs.styles.empty()) cutoffs_of_instance.erase(lmp);
+}
+
 bool on_all_ranks(MPI_Comm comm, bool condition)
 {
   int mine = condition, all = 0;
@@ -34,16 +74,13 @@ bool on_all_ranks(MPI_Comm comm, bool condition)
   return all != 0;
 }
 
-/* ----------------------------------------------------------------------
-   message passing needs the edges of ghosts of other ranks too, and ghosts as far as the energy of
-   an atom reaches
-------------------------------------------------------------------------- */
-
+// Message passing needs the edges of ghosts of other ranks too, and ghosts as far as the energy of
+// an atom reaches.
 void NeighborSource::request(Pair *pair, const Ensemble &models)
 {
   valid = false;
   ghost_cutoff.reset();
-  on_device = on_all_ranks(world, can_do_without(pair, models));
+  on_device = on_all_ranks(world, needs_no_list(pair, models));
   if (!on_device) require_room(models.front()->info());
   pair->ghostneigh = hops(models) > 0 && comm->nprocs > 1;
   int flags = NeighConst::REQ_FULL;
@@ -51,33 +88,29 @@ void NeighborSource::request(Pair *pair, const Ensemble &models)
   if (on_device) flags |= NeighConst::REQ_OCCASIONAL;    // not built unless needed
   neighbor->add_request(pair, flags);
   if (!pair->ghostneigh) return;
-  ghost_cutoff.emplace(lmp);
-  ghost_cutoff->need(interaction_range(models) + neighbor->skin);
+  double range = 0.0;
+  for (const auto &model : models) range = std::max(range, model->info().interaction_range);
+  ghost_cutoff.emplace(lmp, range + neighbor->skin);
 }
 
-/* ----------------------------------------------------------------------
-   a list is needed where not all pairs within the cutoff count, or not all atoms
-------------------------------------------------------------------------- */
-
-bool NeighborSource::can_do_without(const Pair *pair, const Ensemble &models) const
+// A list is needed where not all pairs within the cutoff count, or not all atoms.
+bool NeighborSource::needs_no_list(const Pair *pair, const Ensemble &models) const
 {
-  return !lammps_list && force->pair == pair && !leaves_out() && atom->molecular == Atom::ATOMIC &&
+  return !lammps_list && force->pair == pair && !has_exclusions() &&
+         atom->molecular == Atom::ATOMIC &&
          std::all_of(models.begin(), models.end(),
                      [](const auto &model) { return model->finds_neighbors(); });
 }
 
 // Fixes that do so say it after init_style(): what is asked there has to be asked again.
-bool NeighborSource::leaves_out() const
+bool NeighborSource::has_exclusions() const
 {
   return neighbor->nex_type + neighbor->nex_group + neighbor->nex_mol > 0 ||
          neighbor->includegroup != 0;
 }
 
-/* ----------------------------------------------------------------------
-   bits of the groups whose atoms are excluded from all others: they are not there, as for fix gcmc
-   when it tries what the energy would be without them
-------------------------------------------------------------------------- */
-
+// Bits of the groups whose atoms are excluded from all others: they are not there, as for fix gcmc
+// when it tries what the energy would be without them.
 int NeighborSource::absent_groups() const
 {
   constexpr int ALL = 0;    // index of the group of all atoms
@@ -90,10 +123,7 @@ int NeighborSource::absent_groups() const
   return bits;
 }
 
-/* ----------------------------------------------------------------------
-   [nall] the local atom of which each atom is a copy; itself where that is on another rank
-------------------------------------------------------------------------- */
-
+// [nall] the local atom of which each atom is a copy; itself where that is on another rank.
 std::vector<int> NeighborSource::owners() const
 {
   std::vector<int> owner(atom->nlocal + atom->nghost);
@@ -105,14 +135,11 @@ std::vector<int> NeighborSource::owners() const
   return owner;
 }
 
-/* ----------------------------------------------------------------------
-   how neighbors are bonded that special_bonds leaves out, a bit for each. LAMMPS does it by itself
-   only where the factors of lj and coul are both 0 and there is no long-range part; else it marks
-   the entries, and what becomes of them is left to the pair style. A model takes a pair or not.
-   Collective.
-------------------------------------------------------------------------- */
-
-unsigned NeighborSource::left_out_bonds(const LocalAtoms &atoms, const Ensemble &models,
+// How neighbors are bonded that special_bonds leaves out, a bit for each. LAMMPS does it by itself
+// only where the factors of lj and coul are both 0 and there is no long-range part; else it marks
+// the entries, and what becomes of them is left to the pair style. A model takes a pair or not.
+// Collective.
+unsigned NeighborSource::excluded_bonds(const LocalAtoms &atoms, const Ensemble &models,
                                         const std::vector<int> &species_of_type)
 {
   if (atom->molecular == Atom::ATOMIC) return 0;
@@ -124,7 +151,7 @@ unsigned NeighborSource::left_out_bonds(const LocalAtoms &atoms, const Ensemble 
   }
   if (left_out == 0 && scaled == 0) return 0;
   const auto known = [&](int i) { return species_of_type[atom->type[i]] >= 0; };
-  const auto look = [&] {
+  const auto check = [&] {
     for (int n = 0; scaled && n < atoms.inum; ++n) {
       const int i = atoms.ilist[n];
       for (int k = 0; known(i) && k < atoms.numneigh[i]; ++k) {
@@ -145,8 +172,7 @@ unsigned NeighborSource::left_out_bonds(const LocalAtoms &atoms, const Ensemble 
               "does, of atom {} for one; use one rank, or 'special_bonds lj/coul 1 1 1'",
               kind + 1, atom->tag[i]));
   };
-  const std::string wrong = first_failure(world, look);
-  if (!wrong.empty()) error->all(FLERR, "Pair style pwmlff: " + wrong);
+  all_or_stop(lmp, check);
   return left_out;
 }
 
@@ -158,11 +184,8 @@ bool NeighborSource::has_bonded(int i, int nbonds) const
   return count[nbonds - 1] > (nbonds > 1 ? count[nbonds - 2] : 0);
 }
 
-/* ----------------------------------------------------------------------
-   have LAMMPS make the list that it makes on demand
-------------------------------------------------------------------------- */
-
-void NeighborSource::build_occasional(NeighList *list)
+// Have LAMMPS make the list that it makes on demand.
+void NeighborSource::build_occasional(NeighList *list) const
 {
   // Made once a step by itself; fix gcmc moves on from one structure to the next within a step.
   struct Restore {
@@ -174,16 +197,14 @@ void NeighborSource::build_occasional(NeighList *list)
   neighbor->build_one(list);
 }
 
-/* ---------------------------------------------------------------------- */
-
-void NeighborSource::bring_up_to_date(NeighList *list, const Ensemble &models,
-                                      const std::vector<int> &species_of_type)
+void NeighborSource::refresh(NeighList *list, const Ensemble &models,
+                             const std::vector<int> &species_of_type)
 {
   const int nall = atom->nlocal + atom->nghost;
   if (neighbor->ago == 0 || !valid) {
     const ModelInfo &info = models.front()->info();
     const int nspecies = static_cast<int>(info.atom_type.size());
-    if (on_device && !leaves_out()) {
+    if (on_device && !has_exclusions()) {
       neighbors.rebuild(atom->nlocal, nall, atom->type, species_of_type, nspecies,
                         info.cutoff + neighbor->skin);
     } else {
@@ -202,7 +223,7 @@ void NeighborSource::bring_up_to_date(NeighList *list, const Ensemble &models,
                        atom->mask,
                        absent_groups(),
                        owner.empty() ? nullptr : owner.data()};
-      atoms.left_out = left_out_bonds(atoms, models, species_of_type);
+      atoms.left_out = excluded_bonds(atoms, models, species_of_type);
       neighbors.rebuild(atoms, species_of_type, nspecies, hops(models));
     }
     valid = true;
@@ -210,15 +231,12 @@ void NeighborSource::bring_up_to_date(NeighList *list, const Ensemble &models,
   neighbors.update(atom->x);
 }
 
-/* ----------------------------------------------------------------------
-   LAMMPS writes the neighbors of an atom beyond the end of its page before it looks how many there
-   are: many times more than there is room for would crash
-------------------------------------------------------------------------- */
-
-void NeighborSource::require_room(const ModelInfo &info)
+// LAMMPS writes the neighbors of an atom beyond the end of its page before it looks how many there
+// are: many times more than there is room for would crash.
+void NeighborSource::require_room(const ModelInfo &info) const
 {
   constexpr double most = 1.5;    // of what there is room for: below, LAMMPS itself counts
-  if (leaves_out()) return;
+  if (has_exclusions()) return;
   const double reach = info.cutoff + neighbor->skin, pi = std::acos(-1.0);
   double nearby = 1.0, volume = 1.0;    // nearby: as much of the box as lies around an atom
   for (int d = 0; d < 3; ++d) {
@@ -236,12 +254,19 @@ void NeighborSource::require_room(const ModelInfo &info)
                info.file, info.cutoff, count, neighbor->oneatom, 2.0 * count, 20.0 * count);
 }
 
-/* ---------------------------------------------------------------------- */
-
 void NeighborSource::discard()
 {
   neighbors = Neighbors();
   valid = false;
+}
+
+double NeighborSource::memory_usage() const
+{
+  std::size_t numbers = 0;
+  for (const auto *const array :
+       {&neighbors.atom(), &neighbors.species(), &neighbors.first(), &neighbors.candidate()})
+    numbers += array->capacity();
+  return static_cast<double>(numbers * sizeof(int));
 }
 
 }    // namespace pair_pwmlff

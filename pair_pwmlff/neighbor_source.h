@@ -7,7 +7,6 @@
 #define PWMLFF_NEIGHBOR_SOURCE_H
 
 #include "ensemble.h"
-#include "ghost_cutoff.h"
 #include "models/neighbors.h"
 
 #include "pointers.h"
@@ -22,6 +21,21 @@ class Pair;
 
 namespace pair_pwmlff {
 
+/// How far the ghosts of a LAMMPS instance must reach for one style. LAMMPS's cutoff is the largest
+/// of all styles' and of what the user has said (comm_modify cutoff), also when styles end in
+/// another order than they began in, and whatever comm_style makes of its Comm.
+class GhostCutoff {
+ public:
+  /// Ghosts as far as this from now on, until it is destroyed.
+  GhostCutoff(LAMMPS_NS::LAMMPS *lmp, double cutoff);
+  ~GhostCutoff();
+  GhostCutoff(const GhostCutoff &) = delete;
+  GhostCutoff &operator=(const GhostCutoff &) = delete;
+
+ private:
+  LAMMPS_NS::LAMMPS *lmp;
+};
+
 class NeighborSource : private LAMMPS_NS::Pointers {
  public:
   /// @param lammps_list  take LAMMPS's list in any case
@@ -29,35 +43,38 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   {
   }
 
-  /// Ask LAMMPS for the list and the ghosts that the models need. Collective.
+  /// Before a run: ask LAMMPS for the list and the ghosts that the models need. Collective.
   /// @throws LAMMPS_NS::LAMMPSException where the list could not hold the neighbors of an atom
   void request(LAMMPS_NS::Pair *pair, const Ensemble &models);
 
-  /// Take over new neighbors the next time.
-  void forget() { valid = false; }
+  /// Take over new neighbors at the next refresh.
+  void invalidate() { valid = false; }
 
-  /// Forget also what a failed evaluation may have left in them.
+  /// Discard also what a failed evaluation may have left in them.
   void discard();
 
   /// Bring the neighbors up to this step.
   /// @param list LAMMPS's
   /// @param species_of_type [ntypes+1] -1 for NULL
   /// @throws std::runtime_error, LAMMPS_NS::LAMMPSException
-  void bring_up_to_date(LAMMPS_NS::NeighList *list, const Ensemble &models,
-                        const std::vector<int> &species_of_type);
+  void refresh(LAMMPS_NS::NeighList *list, const Ensemble &models,
+               const std::vector<int> &species_of_type);
 
-  /// As of the last time. Models keep in them what they derive from them.
+  /// As of the last refresh. Models keep in them what they derive from them.
   pwmlff::models::Neighbors &get() { return neighbors; }
 
+  /// Bytes of the list that the models share, without what they derive from it.
+  double memory_usage() const;
+
  private:
-  bool can_do_without(const LAMMPS_NS::Pair *pair, const Ensemble &models) const;
-  bool leaves_out() const;
+  bool needs_no_list(const LAMMPS_NS::Pair *pair, const Ensemble &models) const;
+  bool has_exclusions() const;
   int absent_groups() const;
-  unsigned left_out_bonds(const pwmlff::models::LocalAtoms &atoms, const Ensemble &models,
+  unsigned excluded_bonds(const pwmlff::models::LocalAtoms &atoms, const Ensemble &models,
                           const std::vector<int> &species_of_type);
   bool has_bonded(int i, int nbonds) const;
-  void require_room(const pwmlff::models::ModelInfo &info);
-  void build_occasional(LAMMPS_NS::NeighList *list);
+  void require_room(const pwmlff::models::ModelInfo &info) const;
+  void build_occasional(LAMMPS_NS::NeighList *list) const;
   std::vector<int> owners() const;
 
   pwmlff::models::Neighbors neighbors;

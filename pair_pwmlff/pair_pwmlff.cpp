@@ -3,14 +3,7 @@
 #include "pair_pwmlff.h"
 
 #include "collective.h"
-#include "deviation_recorder.h"
 #include "elements.h"
-#include "ensemble.h"
-#include "neighbor_source.h"
-#include "options.h"
-#include "placement.h"
-#include "report.h"
-#include "supervision.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -24,7 +17,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
@@ -32,26 +24,6 @@
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
 using namespace pwmlff::models;
-
-struct PairPWMLFF::Impl {
-  explicit Impl(LAMMPS *lmp, Options read = {}) :
-      options(std::move(read)), source(lmp, options.lammps_list), supervision(lmp)
-  {
-  }
-
-  Options options;
-  DeviceChoice device;
-  Ensemble models;
-  std::vector<int> species_of_type;    // [ntypes+1] -1 for NULL
-  double energy_unit = 1.0;            // LAMMPS's unit of energy in the model's
-  bool has_atom_virial = false;        // on all ranks
-  bool announced = false;              // models and devices are in the log
-  NeighborSource source;
-  std::unique_ptr<DeviationRecorder> recorder;    // of several models
-  Supervision supervision;
-};
-
-/* ---------------------------------------------------------------------- */
 
 // Threads of torch and freed memory are settings of the process: the last instance that goes sets
 // them back.
@@ -79,7 +51,7 @@ PairPWMLFF::~PairPWMLFF()
   {
     const std::lock_guard lock(instances_mutex);
     if (--instances == 0) {
-      impl.reset();    // the models' memory goes with them
+      models.clear();    // their memory goes with them
       set_num_threads(threads_before);
       keep_memory(false);
     }
@@ -92,24 +64,26 @@ PairPWMLFF::~PairPWMLFF()
   }
 }
 
-/* ----------------------------------------------------------------------
-   without models, mapping and files, with the defaults of the style
-------------------------------------------------------------------------- */
-
-void PairPWMLFF::reset()
+// Without models, mapping and files.
+void PairPWMLFF::reset(Settings with)
 {
-  impl = std::make_unique<Impl>(lmp);
-  forget_mapping();
+  options = std::move(with);
+  device = {};
+  models.clear();
+  recorder.reset();    // lets go of its file
+  source = std::make_unique<NeighborSource>(lmp, options.lammps_list);
+  supervision.reset();    // its end is written before the next begins
+  supervision = std::make_unique<Supervision>(lmp);
+  logged = false;
+  clear_mapping();
 }
 
 // No pair_coeff holds any more.
-void PairPWMLFF::forget_mapping()
+void PairPWMLFF::clear_mapping()
 {
-  impl->species_of_type.clear();
+  species_of_type.clear();
   if (allocated) std::fill_n(&setflag[0][0], (atom->ntypes + 1) * (atom->ntypes + 1), 0);
 }
-
-/* ---------------------------------------------------------------------- */
 
 void PairPWMLFF::allocate()
 {
@@ -121,49 +95,38 @@ void PairPWMLFF::allocate()
   std::fill_n(&setflag[0][0], n * n, 0);
 }
 
-/* ---------------------------------------------------------------------- */
-
 void PairPWMLFF::settings(int narg, char **arg)
 try {
-  reset();    // other models need a pair_coeff of their own
-  impl = std::make_unique<Impl>(lmp, read_options(lmp, style, narg, arg));
-  if (impl->options.files.size() > 1)
-    impl->recorder = std::make_unique<DeviationRecorder>(lmp, impl->options);
+  reset(parse_settings(lmp, style, narg, arg));    // other models need another pair_coeff
+  if (options.files.size() > 1) recorder = std::make_unique<DeviationRecorder>(lmp, options);
   choose_device();
   set_num_threads(comm->nthreads);
-  impl->models = load_ensemble(lmp, impl->options.files, impl->options.engine);
+  models = load_ensemble(lmp, options.files, options.engine);
+  cutoff = models.front()->info().cutoff;
 } catch (...) {
   reset();    // nothing half done, where the caller goes on (Python)
   throw;
 }
 
-/* ---------------------------------------------------------------------- */
-
 void PairPWMLFF::choose_device()
 {
   const Ranks ranks{world, universe->nworlds, universe->root_proc[universe->iworld]};
   // What stands in for a GPU makes up for one that is not there. Ranks may differ in that.
-  pwmlff::DevicePolicy policy = impl->options.device;
+  pwmlff::DevicePolicy policy = options.device;
   if (policy.demands_gpu() && gpu_has_stand_in()) policy = {};
-  const std::string unusable =
-      first_failure(world, [&] { impl->device = pair_pwmlff::choose_device(ranks, policy); });
-  if (!unusable.empty()) error->all(FLERR, "Pair style pwmlff: " + unusable);
-  impl->options.engine.gpu = impl->device.gpu;
-  impl->options.engine.gpu_demanded = impl->options.device.demands_gpu();
+  all_or_stop(lmp, [&] { device = pair_pwmlff::choose_device(ranks, policy); });
+  options.engine.gpu = device.gpu;
+  options.engine.gpu_demanded = options.device.demands_gpu();
   // A GPU for the file's own code needs torch's CUDA part, and that before torch computes anything.
   // Whether it is there matters to models that need it; they ask again.
-  if (impl->device.gpu != pwmlff::CPU && impl->options.engine.engine != Engine::fused)
-    open_torch_cuda();
+  if (device.gpu != pwmlff::CPU && options.engine.engine != Engine::fused) open_torch_cuda();
 }
 
-/* ----------------------------------------------------------------------
-   models are in eV and angstrom, or in reduced units if they say so
-------------------------------------------------------------------------- */
-
+// Models are in eV and angstrom, or in reduced units if they say so.
 double PairPWMLFF::unit_of_energy() const
 {
   const std::string units = update->unit_style;
-  const ModelInfo &info = impl->models.front()->info();
+  const ModelInfo &info = models.front()->info();
   if ((info.units == "lj" || info.units == "metal") && units == info.units) return 1.0;
   if (info.units == "metal" && units == "real")
     return utils::get_conversion_factor(utils::ENERGY, utils::METAL2REAL);
@@ -172,36 +135,29 @@ double PairPWMLFF::unit_of_energy() const
              info.file, info.units, units, info.units == "lj" ? "units lj" : "units metal or real");
 }
 
-/* ---------------------------------------------------------------------- */
-
 void PairPWMLFF::log_models()
 {
-  const bool on_gpu = std::any_of(impl->models.begin(), impl->models.end(),
-                                  [](const auto &model) { return model->on_gpu(); });
+  const bool on_gpu =
+      std::any_of(models.begin(), models.end(), [](const auto &model) { return model->on_gpu(); });
   // Each rank on its own may have had to take something else than the others.
-  const std::string idle_because = on_gpu ? "" : "engine " + impl->models.front()->engine();
-  const DeviceReport devices = report_devices(world, impl->device, idle_because, comm->nthreads);
+  const std::string idle_because = on_gpu ? "" : "engine " + models.front()->engine();
+  const DeviceReport devices = report_devices(world, device, idle_because, comm->nthreads);
   if (comm->me != 0) return;
-  utils::logmesg(lmp, describe(impl->models, style, impl->species_of_type, impl->options.out_freq,
-                               impl->options.out_file) +
-                          devices.table);
+  utils::logmesg(lmp, summary(models, style, species_of_type, options) + devices.table);
   for (const auto &warning : devices.warnings)
     error->warning(FLERR, "Pair style pwmlff: {}", warning);
-  const std::string alone = one_of_many(universe->nprocs);
-  if (!alone.empty()) error->warning(FLERR, "Pair style pwmlff: {}", alone);
-  check_masses(lmp, impl->models.front()->info(), impl->species_of_type);
+  const std::string separate = separate_simulations(universe->nprocs);
+  if (!separate.empty()) error->warning(FLERR, "Pair style pwmlff: {}", separate);
+  check_masses(lmp, models.front()->info(), species_of_type);
 }
 
-/* ----------------------------------------------------------------------
-   pair_coeff * * element ...    one per atom type, symbol or atomic number or NULL
-------------------------------------------------------------------------- */
-
+// pair_coeff * * element ...    one per atom type, symbol or atomic number or NULL.
 void PairPWMLFF::coeff(int narg, char **arg)
 {
-  if (impl->models.empty())
+  if (models.empty())
     error->all(FLERR, "Pair style pwmlff: the last pair_style command failed; repeat it first");
   if (!allocated) allocate();
-  const ModelInfo &info = impl->models.front()->info();
+  const ModelInfo &info = models.front()->info();
   if (narg - 2 != atom->ntypes)
     error->all(
         FLERR,
@@ -210,7 +166,7 @@ void PairPWMLFF::coeff(int narg, char **arg)
         narg - 2, atom->ntypes, symbols(info.atom_type));
 
   // What holds now is changed last, when nothing can fail any more.
-  std::vector<int> species_of_type(atom->ntypes + 1, -1);
+  std::vector<int> mapping(atom->ntypes + 1, -1);
   for (int type = 1; type <= atom->ntypes; ++type) {
     const std::string name = arg[type + 1];
     if (name == "NULL") continue;
@@ -220,31 +176,29 @@ void PairPWMLFF::coeff(int narg, char **arg)
           FLERR,
           "Pair style pwmlff: element '{}' of atom type {} is not in model '{}', which has {}",
           name, type, info.file, symbols(info.atom_type));
-    species_of_type[type] = static_cast<int>(found - info.atom_type.begin());
+    mapping[type] = static_cast<int>(found - info.atom_type.begin());
   }
-  if (*std::max_element(species_of_type.begin(), species_of_type.end()) < 0)
+  if (*std::max_element(mapping.begin(), mapping.end()) < 0)
     error->all(FLERR,
                "Pair style pwmlff: pair_coeff maps no atom type to an element; name one of '{}'",
                symbols(info.atom_type));
-  const double energy_unit = unit_of_energy();
-  const std::string unusable = select_species(species_of_type);
+  const double unit = unit_of_energy();
+  const std::string unusable = select_species(mapping);
   if (!unusable.empty()) {
     // Models that were ready for the elements before get ready for them again.
-    if (!impl->species_of_type.empty() && !select_species(impl->species_of_type).empty())
-      forget_mapping();
+    if (!species_of_type.empty() && !select_species(species_of_type).empty()) clear_mapping();
     error->all(FLERR, "Pair style pwmlff: " + unusable);
   }
 
   for (int i = 1; i <= atom->ntypes; ++i)
-    for (int j = i; j <= atom->ntypes; ++j)
-      setflag[i][j] = species_of_type[i] >= 0 && species_of_type[j] >= 0;
-  impl->species_of_type = std::move(species_of_type);
-  impl->energy_unit = energy_unit;
-  impl->has_atom_virial = on_all_ranks(world, impl->models.front()->has_atom_virial());
-  centroidstressflag = impl->has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
-  impl->source.forget();
-  impl->announced = false;
-  const bool tensors = std::any_of(impl->models.begin(), impl->models.end(), [](const auto &model) {
+    for (int j = i; j <= atom->ntypes; ++j) setflag[i][j] = mapping[i] >= 0 && mapping[j] >= 0;
+  species_of_type = std::move(mapping);
+  energy_unit = unit;
+  has_atom_virial = on_all_ranks(world, models.front()->has_atom_virial());
+  centroidstressflag = has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
+  source->invalidate();
+  logged = false;
+  const bool tensors = std::any_of(models.begin(), models.end(), [](const auto &model) {
     return !model->on_gpu() && model->name() != "fused";
   });
   if (tensors) {
@@ -253,35 +207,27 @@ void PairPWMLFF::coeff(int narg, char **arg)
   }
 }
 
-/* ----------------------------------------------------------------------
-   let all models get ready for the elements of a mapping; returns what failed, on all ranks
-------------------------------------------------------------------------- */
-
-std::string PairPWMLFF::select_species(const std::vector<int> &species_of_type)
+// Let all models get ready for the elements of a mapping; returns what failed, on all ranks.
+std::string PairPWMLFF::select_species(const std::vector<int> &mapping)
 {
-  std::vector<bool> present(impl->models.front()->info().atom_type.size(), false);
-  for (const int species : species_of_type)
+  std::vector<bool> present(models.front()->info().atom_type.size(), false);
+  for (const int species : mapping)
     if (species >= 0) present[species] = true;
   return first_failure(world, [&] {
     try {
-      for (auto &model : impl->models) model->select_species(present);
+      for (auto &model : models) model->select_species(present);
     } catch (const std::exception &failure) {
-      throw std::runtime_error(failure.what() + place());
+      throw std::runtime_error(failure.what() + device_label());
     }
   });
 }
 
-/* ----------------------------------------------------------------------
-   where this rank computes, for errors that others need not see
-------------------------------------------------------------------------- */
-
-std::string PairPWMLFF::place() const
+// Where this rank computes, for errors; empty on the CPU.
+std::string PairPWMLFF::device_label() const
 {
-  if (impl->device.gpu == pwmlff::CPU) return {};
-  return " [" + rank_on_host(world) + ", " + describe(impl->device.visible, impl->device.gpu) + "]";
+  if (device.gpu == pwmlff::CPU) return {};
+  return " [" + rank_on_host(world) + ", " + gpu_label(device.visible, device.gpu) + "]";
 }
-
-/* ---------------------------------------------------------------------- */
 
 void PairPWMLFF::init_style()
 {
@@ -298,47 +244,39 @@ void PairPWMLFF::init_style()
       break;
     }
   }
-  if (hops(impl->models) > 0 && comm->mode != Comm::SINGLE)
+  if (hops(models) > 0 && comm->mode != Comm::SINGLE)
     error->all(FLERR,
                "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
                "use comm_modify mode single");
   set_num_threads(comm->nthreads);
 
-  if (impl->recorder) impl->recorder->init();
-  if (!impl->announced) log_models();
-  impl->announced = true;
-  impl->supervision.init();
-  impl->source.request(
-      this, impl->models);    // last: after an error it would stay, and outlive this style
+  if (recorder) recorder->init();
+  if (!logged) log_models();
+  logged = true;
+  supervision->init();
+  source->request(this, models);    // last: after an error it would stay, and outlive this style
 }
 
 double PairPWMLFF::init_one(int i, int j)
 {
   // Only a hybrid style asks for types that are NULL here: where it does not forget what they were
   // before.
-  const double cutoff = impl->models.front()->info().cutoff;
-  cutghost[i][j] = cutghost[j][i] = cutoff;
-  return cutoff;
+  cutghost[i][j] = cutghost[j][i] = models.front()->info().cutoff;
+  return models.front()->info().cutoff;
 }
 
-/* ----------------------------------------------------------------------
-   end the run for what this rank alone has found
-------------------------------------------------------------------------- */
-
+// End the run for what this rank alone has found.
 void PairPWMLFF::stop_rank(const std::string &text)
 {
-  impl->source.discard();    // a model that failed may have left anything in its inputs
+  source->discard();    // a model that failed may have left anything in its inputs
   stop_when_printed([&] { error->one(FLERR, "Pair style pwmlff: " + text); });
 }
 
-/* ----------------------------------------------------------------------
-   evaluate one model and refuse results that are not numbers
-------------------------------------------------------------------------- */
-
+// Evaluate one model and refuse results that are not numbers.
 const Evaluation &PairPWMLFF::evaluate(int model)
 {
-  Model &m = *impl->models[model];
-  Neighbors &neighbors = impl->source.get();
+  Model &m = *models[model];
+  Neighbors &neighbors = source->get();
   Request request;
   request.nthreads = comm->nthreads;
   request.atom_virial = model == 0 && vflag_atom;
@@ -354,7 +292,7 @@ const Evaluation &PairPWMLFF::evaluate(int model)
                           symbol(m.info().atom_type[excess.species]), m.info().cutoff,
                           m.info().file, excess.limit));
   } catch (const std::exception &failure) {
-    stop_rank(failure.what() + (m.on_gpu() ? place() : ""));
+    stop_rank(failure.what() + (m.on_gpu() ? device_label() : ""));
   }
 
   const Evaluation &result = *evaluation;
@@ -379,54 +317,56 @@ const Evaluation &PairPWMLFF::evaluate(int model)
   return result;
 }
 
-/* ---------------------------------------------------------------------- */
-
 void PairPWMLFF::compute(int eflag, int vflag)
 {
   ev_init(eflag, vflag);
-  if ((vflag_atom || cvflag_atom) && !impl->has_atom_virial)
+  if ((vflag_atom || cvflag_atom) && !has_atom_virial)
     error->all(
         FLERR,
         "Pair style pwmlff: model '{}' runs with engine {}, which gives no per-atom virial; take "
         "the pair contribution out of the compute that asks for it",
-        impl->models.front()->info().file, impl->models.front()->engine());
+        models.front()->info().file, models.front()->engine());
   try {
-    impl->source.bring_up_to_date(list, impl->models, impl->species_of_type);
+    source->refresh(list, models, species_of_type);
   } catch (const LAMMPSException &) {
     throw;    // already said
   } catch (const std::exception &failure) {
     stop_rank(failure.what());
   }
 
-  const Neighbors &neighbors = impl->source.get();
-  const bool deviation = impl->recorder && impl->recorder->due();
-  const int nmodels = deviation ? static_cast<int>(impl->models.size()) : 1;
+  const Neighbors &neighbors = source->get();
+  const bool deviation = recorder && recorder->due(force_deviation_flag || energy_deviation_flag);
+  const int nmodels = deviation ? static_cast<int>(models.size()) : 1;
+  if (wants_atom_energy) {
+    atom_energy.reserve(1);    // a rank without atoms has an array too
+    atom_energy.assign(atom->nlocal, 0.0);
+    atom_energy_step = update->ntimestep;
+  }
   for (int model = 0; model < nmodels; ++model) {
     // A rank without atoms still takes part below.
     const Evaluation *const result = neighbors.ncenters() > 0 ? &evaluate(model) : nullptr;
     if (model == 0 && result) tally(*result);
-    if (deviation) impl->recorder->keep(model, neighbors, result, impl->energy_unit);
+    if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }
-  if (deviation) impl->recorder->write(this, neighbors);
-  impl->supervision.look();
+  if (deviation) recorder->compare(this, neighbors);
+  supervision->poll();
 }
 
-/* ----------------------------------------------------------------------
-   add energies, forces and virials to LAMMPS's, in its units
-------------------------------------------------------------------------- */
-
+// Add energies, forces and virials to LAMMPS's, in its units.
 void PairPWMLFF::tally(const Evaluation &result)
 {
-  const Neighbors &neighbors = impl->source.get();
-  const double unit = impl->energy_unit;
+  const Neighbors &neighbors = source->get();
+  const double unit = energy_unit;
   for (int row = 0; row < neighbors.nrows(); ++row) {
     double *const f = atom->f[neighbors.atom()[row]];
     for (int k = 0; k < 3; ++k) f[k] += unit * result.force[3 * row + k];
   }
   if (eflag_global) eng_vdwl += unit * result.energy;
-  if (eflag_atom)
-    for (int row = 0; row < neighbors.ncenters(); ++row)
-      eatom[neighbors.atom()[row]] += unit * result.atom_energy[row];
+  for (int row = 0; (eflag_atom || wants_atom_energy) && row < neighbors.ncenters(); ++row) {
+    const int i = neighbors.atom()[row];
+    if (eflag_atom) eatom[i] += unit * result.atom_energy[row];
+    if (wants_atom_energy) atom_energy[i] = unit * result.atom_energy[row];
+  }
   if (vflag_global)
     for (int k = 0; k < 6; ++k) virial[k] += unit * result.virial[k];
   for (int row = 0; (vflag_atom || cvflag_atom) && row < neighbors.nrows(); ++row) {
@@ -437,22 +377,51 @@ void PairPWMLFF::tally(const Evaluation &result)
   }
 }
 
-/* ---------------------------------------------------------------------- */
-
 int PairPWMLFF::pack_reverse_comm(int n, int first, double *buf)
 {
-  return impl->recorder->pack(n, first, buf);
+  return recorder->pack(n, first, buf);
 }
 
 void PairPWMLFF::unpack_reverse_comm(int n, int *list, double *buf)
 {
-  impl->recorder->unpack(n, list, buf);
+  recorder->unpack(n, list, buf);
 }
 
-/* ----------------------------------------------------------------------
-   what pwmlffplugin.so looks up after it has opened this library
-------------------------------------------------------------------------- */
+void *PairPWMLFF::extract(const char *name, int &dim)
+{
+  dim = 0;
+  const std::string asked = name;
+  if (asked == "cutoff") return &cutoff;
+  if (asked == "energy_flag") return &energy_flag;
+  if (recorder && asked == "force_deviation_flag") return &force_deviation_flag;
+  if (recorder && asked == "energy_deviation_flag") return &energy_deviation_flag;
+  return nullptr;
+}
 
+void *PairPWMLFF::extract_peratom(const char *name, int &ncol)
+{
+  ncol = 0;
+  const std::string asked = name;
+  if (recorder && asked == "force_deviation") return recorder->force_deviation();
+  if (recorder && asked == "energy_deviation") return recorder->energy_deviation();
+  if (asked != "energy") return nullptr;
+  wants_atom_energy = true;    // from the next evaluation on
+  const bool is_current =
+      atom_energy_step == update->ntimestep && static_cast<int>(atom_energy.size()) == atom->nlocal;
+  return is_current ? atom_energy.data() : nullptr;
+}
+
+double PairPWMLFF::memory_usage()
+{
+  const double n = atom->ntypes + 1;
+  double bytes = Pair::memory_usage() + source->memory_usage();
+  if (allocated) bytes += n * n * (sizeof(int) + 2 * sizeof(double));
+  if (recorder) bytes += recorder->memory_usage();
+  for (const auto &model : models) bytes += model->info().nparameters * sizeof(double);
+  return bytes + atom_energy.capacity() * sizeof(double);
+}
+
+// What pwmlffplugin.so looks up after it has opened this library.
 extern "C" __attribute__((visibility("default"))) void *pwmlff_create_pair(void *lmp,
                                                                            const char *style)
 {

@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
+// Pair style pwmlff: its commands, and the sums into LAMMPS's arrays.
+
 #ifndef LMP_PAIR_PWMLFF_H
 #define LMP_PAIR_PWMLFF_H
+
+#include "deviation_recorder.h"
+#include "ensemble.h"
+#include "neighbor_source.h"
+#include "pair_settings.h"
+#include "rank_placement.h"
+#include "supervision.h"
 
 #include "pair.h"
 
@@ -9,14 +18,10 @@
 #include <string>
 #include <vector>
 
-namespace pwmlff::models {
-struct Evaluation;
-}
-
 namespace LAMMPS_NS {
 
-/// Pair style pwmlff: energy, forces and virial from one TorchScript model, and the deviation of
-/// further models from it. The commands are described in docs/pair_pwmlff.md.
+/// Energy, forces and virial from one TorchScript model, and the deviation of further models from
+/// it. The commands are described in docs/pair_pwmlff.md.
 class PairPWMLFF : public Pair {
  public:
   /// @param style  its name in the input; the names of MatPL's styles come with MatPL's defaults
@@ -32,19 +37,54 @@ class PairPWMLFF : public Pair {
   int pack_reverse_comm(int n, int first, double *buf) override;
   void unpack_reverse_comm(int n, int *list, double *buf) override;
 
+  /// Scalars: "cutoff" (double, of the models; a copy), and for fix pair the flags (int)
+  /// "energy_flag", "force_deviation_flag" and "energy_deviation_flag": where one of the last two
+  /// is 1, the models are compared at the next evaluation whatever out_freq is. The flags live as
+  /// long as this object.
+  /// @return null for another name, or where there is no such quantity
+  void *extract(const char *name, int &dim) override;
+
+  /// [nlocal] in LAMMPS's units: "energy" of each atom at the last evaluation, from the first
+  /// model; "force_deviation" and "energy_deviation" (DeviationRecorder).
+  /// @return null for another name, or where it has not been computed on this step
+  void *extract_peratom(const char *name, int &ncol) override;
+
+  /// Bytes on this rank: the arrays of the pair style, the list of neighbors, the ensemble's
+  /// arrays, parameters as float64. Tables and scratch of engines, torch and GPUs are not counted.
+  double memory_usage() override;
+
  private:
-  struct Impl;    // keeps torch and the model classes out of this header
-  std::unique_ptr<Impl> impl;
-  std::string style;
+  const std::string style;
+
+  // From pair_style; all of it anew with each.
+  pair_pwmlff::Settings options;
+  pair_pwmlff::DeviceChoice device;
+  pair_pwmlff::Ensemble models;
+  std::unique_ptr<pair_pwmlff::NeighborSource> source;
+  std::unique_ptr<pair_pwmlff::DeviationRecorder> recorder;    // of several models
+  std::unique_ptr<pair_pwmlff::Supervision> supervision;
+
+  // From pair_coeff.
+  std::vector<int> species_of_type;    // [ntypes+1] -1 for NULL
+  double energy_unit = 1.0;            // LAMMPS's unit of energy in the model's
+  bool has_atom_virial = false;        // on all ranks
+  bool logged = false;                 // models and devices are in the log
+
+  // What extract() and extract_peratom() give out.
+  double cutoff = 0.0;
+  int energy_flag = 0, force_deviation_flag = 0, energy_deviation_flag = 0;
+  bool wants_atom_energy = false;
+  std::vector<double> atom_energy;    // [nlocal]
+  bigint atom_energy_step = -1;
 
   void allocate();
-  void reset();
-  void forget_mapping();
+  void reset(pair_pwmlff::Settings with = {});
+  void clear_mapping();
   void choose_device();
   double unit_of_energy() const;
-  std::string select_species(const std::vector<int> &species_of_type);
+  std::string select_species(const std::vector<int> &mapping);
   void log_models();
-  std::string place() const;
+  std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);
   const pwmlff::models::Evaluation &evaluate(int model);
   void tally(const pwmlff::models::Evaluation &result);

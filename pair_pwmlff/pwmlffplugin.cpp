@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "host.h"
-#include "lammpsplugin.h"
+// What LAMMPS loads at its start: registers the pair style, where this process is what the plugin
+// was compiled for.
+//
+// The classes of LAMMPS change from release to release and from update to update, and the handles
+// of MPI are numbers in one family and pointers in the other. Code that was compiled for another of
+// them crashes at its first call. So this file uses C interfaces alone, and compares before
+// anything of either is touched.
+
 #include "loader.h"
 
 #include <dlfcn.h>
@@ -9,15 +15,160 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <system_error>
 
+// The C interface between LAMMPS and a plugin, as documented on LAMMPS's page "Writing plugins".
+// Declared here because installations of LAMMPS do not carry the header.
+extern "C" {
+
+using lammpsplugin_factory1 = void *(void *lmp);
+using lammpsplugin_factory2 = void *(void *lmp, int narg, char **arg);
+
+struct lammpsplugin_t {
+  const char *version;    // release of LAMMPS that the plugin was compiled for, as "22 Jul 2025"
+  const char *style;      // category: "pair"
+  const char *name;       // name of the style in the input
+  const char *info;       // one line for the log
+  const char *author;
+  union {
+    lammpsplugin_factory1 *v1;    // pair, bond, ... styles
+    lammpsplugin_factory2 *v2;    // fix, compute, ... styles
+  } creator;
+  void *handle;
+};
+
+using lammpsplugin_regfunc = void(lammpsplugin_t *, void *lmp);
+}
+
 namespace {
 
 using namespace pair_pwmlff;
+
+using Settings = int(void *lmp, const char *name);
+
+// LAMMPS::git_descriptor(), a static function: its name and call are as stable as one in C. The
+// function of the C interface that should tell, lammps_extract_global, returns the address of this
+// one in place of the text.
+constexpr const char *DESCRIPTOR = "_ZN9LAMMPS_NS6LAMMPS14git_descriptorEv";
+
+// What the plugin's own calls of this function would reach; null where the process has none.
+template <class Function> Function *in_process(const char *name)
+{
+  return reinterpret_cast<Function *>(dlsym(RTLD_DEFAULT, name));
+}
+
+int setting(void *lmp, const char *name)
+{
+  const auto extract = in_process<Settings>("lammps_extract_setting");
+  return extract ? extract(lmp, name) : -1;
+}
+
+std::string full_version(const std::string &date, const std::string &update)
+{
+  return update.empty() ? date : date + " - " + update;
+}
+
+const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                              "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+
+// "22 Jul 2025" for 20250722
+std::string date_of(int version)
+{
+  const int month = version / 100 % 100;
+  if (month < 1 || month > 12) return std::to_string(version);
+  return std::to_string(version % 100) + " " + months[month - 1] + " " +
+         std::to_string(version / 10000);
+}
+
+// "Update 4" for stable_22Jul2025_update4, empty for stable_22Jul2025. False where the descriptor
+// is of no release: LAMMPS was compiled from an archive, or from something between two releases.
+bool update_of(const char *descriptor, std::string &update)
+{
+  if (!descriptor || std::strncmp(descriptor, "stable_", 7) != 0) return false;
+  const std::string tag(descriptor);
+  if (tag.find('-') != std::string::npos)
+    return false;    // stable_...-12-gabcdef: commits after it
+  const auto mark = tag.find("_update");
+  update = mark == std::string::npos ? "" : "Update " + tag.substr(mark + 7);
+  return true;
+}
+
+void compare_version(void *lmp, std::string &text)
+{
+  const auto version = in_process<int(void *)>("lammps_version");
+  if (!version) return;
+  const std::string date = date_of(version(lmp)), expected = PWMLFF_LAMMPS_VERSION;
+  const auto descriptor = in_process<const char *()>(DESCRIPTOR);
+  std::string update;
+  const bool known = descriptor && update_of(descriptor(), update);
+  if (date == expected && (!known || update == PWMLFF_LAMMPS_UPDATE)) return;
+  text += "; LAMMPS is " + full_version(date, known ? update : "") + ", expected " +
+          full_version(expected, PWMLFF_LAMMPS_UPDATE);
+}
+
+std::string sizes_of(int tagint, int bigint)
+{
+  if (bigint == 4) return "SMALLSMALL";
+  return tagint == 8 ? "BIGBIG" : "SMALLBIG";
+}
+
+void compare_sizes(void *lmp, std::string &text)
+{
+  const int tagint = setting(lmp, "tagint"), bigint = setting(lmp, "bigint");
+  if (tagint <= 0 || bigint <= 0) return;
+  const std::string found = sizes_of(tagint, bigint);
+  if (found == PWMLFF_LAMMPS_SIZES) return;
+  text += "; integer sizes are " + found + ", expected " PWMLFF_LAMMPS_SIZES;
+}
+
+void compare_mpi(std::string &text)
+{
+  const std::string expected = PWMLFF_MPI_FAMILY;
+  const auto has_mpi = in_process<int()>("lammps_config_has_mpi_support");
+  if (expected.empty()) return;
+  if (has_mpi && !has_mpi()) {
+    text += "; LAMMPS was built without MPI, expected " + expected;
+    return;
+  }
+  const auto describe = in_process<int(char *, int *)>("MPI_Get_library_version");
+  if (!describe) return;
+  char words[8192];    // more than any MPI_MAX_LIBRARY_VERSION_STRING
+  int length = 0;
+  if (describe(words, &length) != 0) return;
+  const bool open_mpi = std::strstr(words, "Open MPI") != nullptr;
+  if (open_mpi == (expected == "Open MPI")) return;
+  std::string first;    // of several lines; with one blank where there are many
+  for (const char *c = words; *c && *c != '\n' && *c != ','; ++c) {
+    const bool blank = *c == ' ' || *c == '\t';
+    if (!blank || (!first.empty() && first.back() != ' ')) first += blank ? ' ' : *c;
+  }
+  text += "; MPI is " + first + ", expected " + expected;
+}
+
+// What differs between this process and what the plugin was compiled for, in words; empty where
+// nothing does. What the process cannot be asked (its program does not export the function) is not
+// a difference.
+std::string difference_from_process(void *lmp)
+{
+  std::string text;
+  compare_version(lmp, text);
+  compare_sizes(lmp, text);
+  compare_mpi(text);
+  return text.empty() ? text : text.substr(2);
+}
+
+// Write a line to stderr, on the first rank where the ranks can be told apart, else on all.
+void print_once(void *lmp, const std::string &text)
+{
+  if (setting(lmp, "universe_rank") > 0) return;
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
 
 // Path of this file, symbolic links followed, as what it needs lies beside the real one.
 std::filesystem::path this_file()
@@ -79,9 +230,9 @@ extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *l
   end_with_launcher();
   const auto file = this_file();
   const auto stay_out = [&](const std::string &reason) {
-    say_once(lmp, "WARNING: there is no pair_style pwmlff here, as " + reason);
+    print_once(lmp, "WARNING: there is no pair_style pwmlff here, as " + reason);
   };
-  const std::string difference = difference_from_host(lmp);
+  const std::string difference = difference_from_process(lmp);
   if (!difference.empty()) {
     stay_out(file.string() + " was compiled for another LAMMPS or MPI: " + difference +
              ". Compile it for this one (pwmlff build --lammps DIR --mpi MPICXX, see "

@@ -26,10 +26,10 @@ using namespace LAMMPS_NS;
 namespace pair_pwmlff {
 namespace {
 
-constexpr const char *VARIABLE = "PWMLFF_SUPERVISED", *GOES_ON = "PWMLFF_GOES_ON";
-constexpr double BETWEEN_LOOKS = 1.0;    // seconds
+constexpr const char *VARIABLE = "PWMLFF_SUPERVISED", *CONTINUATION_VARIABLE = "PWMLFF_GOES_ON";
+constexpr double BETWEEN_CHECKS = 1.0;    // seconds
 constexpr std::chrono::seconds BETWEEN_BEATS(2);
-constexpr double MOST_CALLS = 1e6, MOST_GROWTH = 2.0;    // between two looks
+constexpr double MOST_CALLS = 1e6, MOST_GROWTH = 2.0;    // between two checks
 
 // A string of JSON. Bytes above 127 stay as they are: names of files need not be UTF-8.
 std::string quoted(const std::string &text)
@@ -75,12 +75,12 @@ void add_restarts(std::vector<std::string> &list, const Output &output)
 
 }    // namespace
 
-bool goes_on() { return std::getenv(GOES_ON) != nullptr; }
+bool is_continuation() { return std::getenv(CONTINUATION_VARIABLE) != nullptr; }
 
 Supervision::Supervision(LAMMPS *lmp) : Pointers(lmp)
 {
   if (const char *value = std::getenv(VARIABLE)) folder = value;
-  tells = !folder.empty() && comm->me == 0;
+  writes = !folder.empty() && comm->me == 0;
   file = fmt::format("{}/heartbeat.{}", folder, universe->iworld);
 }
 
@@ -88,20 +88,20 @@ Supervision::Supervision(LAMMPS *lmp) : Pointers(lmp)
 // What Pointers point to may be gone.
 Supervision::~Supervision()
 {
-  if (!computes || !tells) return;
+  if (!computes || !writes) return;
   computes = false;
-  write();
+  write_heartbeat();
 }
 
 void Supervision::init()
 {
-  if (tells) tell();
+  if (writes) update_heartbeat();
 }
 
-void Supervision::look()
+void Supervision::poll()
 {
   if (folder.empty()) return;
-  if (tells) {
+  if (writes) {
     step = update->ntimestep;
     // Rows that a buffer holds would be lost where another rank dies.
     for (std::FILE *const rows : {lmp->logfile, lmp->screen})
@@ -110,36 +110,36 @@ void Supervision::look()
     if (!computes || update->firststep != first) {
       if (!computes) wrote = {};    // due, even where nothing else is new
       computes = true;
-      tell();
+      update_heartbeat();
     }
   }
-  if (calls++ < next_look) return;
-  // Rank 0 looks, and says after how many calls to look again: those of about a second, approached
-  // in steps, as the first calls, or some, may be far faster than the rest.
-  std::array<std::int64_t, 2> said = {0, 0};
+  if (calls++ < next_check) return;
+  // Rank 0 checks, and broadcasts after how many calls to check again: those of about a second,
+  // approached in steps, as the first calls, or some, may be far faster than the rest.
+  std::array<std::int64_t, 2> answer = {0, 0};    // whether to stop, the next check
   if (comm->me == 0) {
     const Clock::time_point now = Clock::now();
-    const double elapsed = std::chrono::duration<double>(now - looked).count();
-    const double growth = BETWEEN_LOOKS / std::max(elapsed, 1e-6);
-    looked = now;
+    const double elapsed = std::chrono::duration<double>(now - checked).count();
+    const double growth = BETWEEN_CHECKS / std::max(elapsed, 1e-6);
+    checked = now;
     interval = std::clamp(interval * std::min(growth, MOST_GROWTH), 1.0, MOST_CALLS);
-    said = {asked_to_stop() ? 1 : 0, calls + static_cast<std::int64_t>(interval) - 1};
+    answer = {stop_is_requested() ? 1 : 0, calls + static_cast<std::int64_t>(interval) - 1};
   }
-  MPI_Bcast(said.data(), 2, MPI_INT64_T, 0, world);
-  next_look = said[1];
+  MPI_Bcast(answer.data(), 2, MPI_INT64_T, 0, world);
+  next_check = answer[1];
   // The forces of a setup are those of the step that the run begins with.
-  if (said[0] && !stopping && update->ntimestep > update->firststep) stop();
+  if (answer[0] && !stopping && update->ntimestep > update->firststep) stop();
 }
 
-bool Supervision::asked_to_stop()
+bool Supervision::stop_is_requested()
 {
   std::error_code ignored;
-  tell();
+  update_heartbeat();
   return std::filesystem::exists(folder + "/stop", ignored);
 }
 
-// Write the file where it is due.
-void Supervision::tell()
+// Write the heartbeat where it is due.
+void Supervision::update_heartbeat()
 {
   step = update->ntimestep;
   first = update->firststep;
@@ -153,11 +153,11 @@ void Supervision::tell()
   if (found == settings && Clock::now() - wrote < BETWEEN_BEATS) return;
   settings = found;
   progress = fmt::format(R"("last": {}, "timestep": {}, )", update->endstep, update->dt);
-  write();
+  write_heartbeat();
 }
 
 // Under another name first, so that a reader finds it whole.
-void Supervision::write()
+void Supervision::write_heartbeat()
 {
   std::error_code ignored;
   wrote = Clock::now();
@@ -166,7 +166,7 @@ void Supervision::write()
   stream << fmt::format("{{\"computes\": {}, \"step\": {}, {}{}}}\n", computes, step, progress,
                         settings);
   stream.close();
-  // Where the disk is full, what was told before stays, and its time tells of life.
+  // Where the disk is full, the last one stays, and its time is the sign of life.
   if (stream) std::filesystem::rename(draft, file, ignored);
   else
     std::filesystem::last_write_time(file, std::filesystem::file_time_type::clock::now(), ignored);
@@ -183,7 +183,7 @@ void Supervision::stop()
     output->next_restart = output->next = update->ntimestep;
   }
   if (comm->me != 0) return;
-  tell();
+  update_heartbeat();
   utils::logmesg(lmp, "Pair style pwmlff: asked to stop, after step {}{}\n", update->ntimestep,
                  output->restart_flag
                      ? ", with a restart file"

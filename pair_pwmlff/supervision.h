@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// What `pwmlff run` and a simulation tell each other through files in a folder that all ranks see:
-// signs of life and the state of LAMMPS from the one, the request to stop from the other.
+// How a simulation and `pwmlff run` communicate, through files in a folder that all ranks see: the
+// one writes a heartbeat with the state of LAMMPS, the other requests to stop.
 
 #ifndef PWMLFF_SUPERVISION_H
 #define PWMLFF_SUPERVISION_H
@@ -18,7 +18,7 @@ namespace pair_pwmlff {
 /// The environment variable PWMLFF_SUPERVISED names the folder; without it nothing happens.
 ///
 /// `heartbeat.N` in it, of partition N (0 where there is one), is replaced every few seconds, and
-/// when a run begins with other settings than it tells of. It is an object of JSON:
+/// when a run begins with other settings than are in it. It is an object of JSON:
 ///   computes  whether the style is still there and forces of a run have been asked for
 ///   step, last  of the run: now, and where it will end
 ///   timestep, units  in LAMMPS's terms
@@ -38,35 +38,36 @@ class Supervision : protected LAMMPS_NS::Pointers {
   Supervision(const Supervision &) = delete;
   Supervision &operator=(const Supervision &) = delete;
 
-  /// Before a run: tell of its settings.
+  /// Before a run: write its settings.
   void init();
 
-  /// To be called at each evaluation of forces. Collective, now and then.
-  void look();
+  /// To be called at each evaluation of forces: write the heartbeat that is due, and look for the
+  /// request to stop. Collective, now and then.
+  void poll();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void tell();
-  void write();
-  bool asked_to_stop();
+  void update_heartbeat();
+  void write_heartbeat();
+  bool stop_is_requested();
   void stop();
 
   std::string folder;
-  bool tells = false;                       // on rank 0 of a partition that is supervised
-  std::int64_t calls = 0, next_look = 0;    // the same on all ranks
-  double interval = 1.0;                    // calls between two looks, of rank 0
-  Clock::time_point looked, wrote;
+  bool writes = false;                       // on rank 0 of a partition that is supervised
+  std::int64_t calls = 0, next_check = 0;    // the same on all ranks
+  double interval = 1.0;                     // calls between two checks, of rank 0
+  Clock::time_point checked, wrote;
   bool computes = false, stopping = false;
-  // What was told last, and the name of the file.
+  // Contents and name of the heartbeat.
   std::int64_t step = 0, first = -1, stopped = -1;
   std::vector<std::string> restarts, files;    // all so far
   std::string progress, settings, file;
 };
 
-/// Whether `pwmlff run` has started this LAMMPS to go on with what an earlier one left
-/// (environment variable PWMLFF_GOES_ON).
-bool goes_on();
+/// Whether `pwmlff run` has started this LAMMPS to continue what an earlier one began (environment
+/// variable PWMLFF_GOES_ON).
+bool is_continuation();
 
 }    // namespace pair_pwmlff
 

@@ -22,7 +22,7 @@ DPPrecision dp_precision(const std::string &name)
   if (name == "exact") return DPPrecision::exact;
   if (name == "double") return DPPrecision::double_table;
   if (name == "mixed") return DPPrecision::mixed;
-  throw std::invalid_argument("precision is '" + name + "'; choose exact, double or mixed");
+  throw std::invalid_argument("precision is '" + name + "', expected exact, double or mixed");
 }
 
 DPTables::DPTables(const DPNetwork &network, DPPrecision precision,

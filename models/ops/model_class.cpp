@@ -32,6 +32,7 @@
 
 #include "../messages.h"
 #include "../model.h"
+#include "../model_file.h"
 #include "../neighbors.h"
 #include "../verification.h"
 #include "checks.h"
@@ -46,15 +47,6 @@ namespace {
 
 using at::Tensor;
 
-Engine engine_of(const std::string &name)
-{
-  if (name == "auto") return Engine::automatic;
-  if (name == "fused") return Engine::fused;
-  TORCH_CHECK_VALUE(name == "torchscript", "engine is '", name,
-                    "', expected auto, fused or torchscript");
-  return Engine::torchscript;
-}
-
 std::vector<int> integers(const Tensor &tensor)
 {
   return {tensor.const_data_ptr<int>(), tensor.const_data_ptr<int>() + tensor.numel()};
@@ -67,12 +59,11 @@ class ModelClass : public torch::CustomClassHolder {
   {
     const std::string contents = contents_of(model_file);
     EngineOptions options;
-    options.engine = engine_of(engine);
-    options.precision = precision;
     options.gpu = static_cast<int>(gpu);
     options.gpu_demanded = gpu_demanded;
     translated([&] {
-      gate_of(precision);
+      options.engine = parse_engine(engine);
+      options.precision = checked_precision(precision);
       model = load_model(model_file, contents, options);
       TORCH_CHECK_VALUE(present.size() == model->info().atom_type.size(), "present has ",
                         present.size(), " entries, the model has ", model->info().atom_type.size(),

@@ -8,7 +8,7 @@
 // cannot use its own. Each partition prints its report, in their order.
 
 #include "pair_pwmlff/collective.h"
-#include "pair_pwmlff/placement.h"
+#include "pair_pwmlff/rank_placement.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -23,7 +23,7 @@ def program(tmp_path_factory) -> Path:
     header = next(file for file in files if file.name == "mpi.h").locate().resolve()
     library = next(file for file in files if file.name.startswith("libmpi.so")).locate().resolve()
     target = tmp_path_factory.mktemp("report") / "report_devices"
-    sources = ["kernels/placement/device_mapping.cpp", "pair_pwmlff/placement.cpp"]
+    sources = ["kernels/placement/device_mapping.cpp", "pair_pwmlff/rank_placement.cpp"]
     subprocess.run(
         [
             "c++", "-std=c++20", "-I.", "-Ikernels", f"-I{header.parent}",

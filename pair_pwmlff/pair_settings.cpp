@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "options.h"
+#include "pair_settings.h"
 
 #include "error.h"
 #include "lammps.h"
@@ -26,41 +26,31 @@ bool is_keyword(const std::string &word)
   return std::find(KEYWORDS.begin(), KEYWORDS.end(), word) != KEYWORDS.end();
 }
 
-void set(LAMMPS *lmp, Options &options, const std::string &keyword, const std::string &value)
-{
-  using pwmlff::models::Engine;
+void set(LAMMPS *lmp, Settings &settings, const std::string &keyword, const std::string &value)
+try {
   Error *const error = lmp->error;
   if (keyword == "out_freq") {
-    options.out_freq = utils::inumeric(FLERR, value, false, lmp);
-    if (options.out_freq < 1)
-      error->all(FLERR, "Pair style pwmlff: out_freq is {}, expected at least 1", options.out_freq);
+    settings.out_freq = utils::inumeric(FLERR, value, false, lmp);
+    if (settings.out_freq < 1)
+      error->all(FLERR, "Pair style pwmlff: out_freq is {}, expected at least 1",
+                 settings.out_freq);
   } else if (keyword == "out_file") {
-    options.out_file = value;
+    settings.out_file = value;
   } else if (keyword == "out_append") {
-    options.out_append = utils::logical(FLERR, value, false, lmp) != 0;
+    settings.out_append = utils::logical(FLERR, value, false, lmp) != 0;
   } else if (keyword == "engine") {
-    if (value == "auto") options.engine.engine = Engine::automatic;
-    else if (value == "fused") options.engine.engine = Engine::fused;
-    else if (value == "torchscript") options.engine.engine = Engine::torchscript;
-    else
-      error->all(FLERR, "Pair style pwmlff: engine is '{}', expected auto, fused or torchscript",
-                 value);
-  } else if (keyword == "neighbors") {
+    settings.engine.engine = pwmlff::models::parse_engine(value);
+  } else if (keyword == "precision") {
+    settings.engine.precision = pwmlff::models::checked_precision(value);
+  } else if (keyword == "device") {
+    settings.device = pwmlff::parse_device_policy(value);
+  } else {
     if (value != "auto" && value != "lammps")
       error->all(FLERR, "Pair style pwmlff: neighbors is '{}', expected auto or lammps", value);
-    options.lammps_list = value == "lammps";
-  } else if (keyword == "device") {
-    try {
-      options.device = pwmlff::parse_device_policy(value);
-    } catch (const std::invalid_argument &unknown) {
-      error->all(FLERR, "Pair style pwmlff: {}", unknown.what());
-    }
-  } else {
-    if (value != "exact" && value != "double" && value != "mixed")
-      error->all(FLERR, "Pair style pwmlff: precision is '{}', expected exact, double or mixed",
-                 value);
-    options.engine.precision = value;
+    settings.lammps_list = value == "lammps";
   }
+} catch (const std::invalid_argument &unknown) {
+  lmp->error->all(FLERR, "Pair style pwmlff: {}", unknown.what());
 }
 
 }    // namespace
@@ -73,16 +63,16 @@ const std::string &keywords()
 
 bool is_matpl(const std::string &style) { return style.rfind("matpl", 0) == 0; }
 
-Options read_options(LAMMPS *lmp, const std::string &style, int narg, char **arg)
+Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **arg)
 {
   Error *const error = lmp->error;
   if (narg < 1) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
-  Options options;
+  Settings settings;
   if (is_matpl(style)) {
-    options.out_freq = 1;
-    options.out_file = "explr.error";
+    settings.out_freq = 1;
+    settings.out_file = "explr.error";
   }
-  const std::string default_out_file = options.out_file;
+  const std::string default_out_file = settings.out_file;
 
   int iarg = 0;
   std::optional<int> nmodels;
@@ -90,9 +80,9 @@ Options read_options(LAMMPS *lmp, const std::string &style, int narg, char **arg
   if (nmodels && *nmodels < 1)
     error->all(FLERR, "Pair style pwmlff: number of models is {}, expected at least 1", *nmodels);
   while (iarg < narg && !is_keyword(arg[iarg]) &&
-         (!nmodels || static_cast<int>(options.files.size()) < *nmodels))
-    options.files.emplace_back(arg[iarg++]);
-  const int found = static_cast<int>(options.files.size());
+         (!nmodels || static_cast<int>(settings.files.size()) < *nmodels))
+    settings.files.emplace_back(arg[iarg++]);
+  const int found = static_cast<int>(settings.files.size());
   if (found == 0) error->all(FLERR, "Pair style pwmlff: found no model file before the keywords");
   if (nmodels && found != *nmodels)
     error->all(FLERR, "Pair style pwmlff: number of models is {}, but {} model file(s) follow",
@@ -108,13 +98,13 @@ Options read_options(LAMMPS *lmp, const std::string &style, int narg, char **arg
     const std::string value = arg[iarg + 1];
     if (is_keyword(value))
       error->all(FLERR, "Pair style pwmlff: keyword {} has no value, '{}' follows", keyword, value);
-    set(lmp, options, keyword, value);
+    set(lmp, settings, keyword, value);
   }
 
   // Replicas of a multi-partition run share a folder and, by default, would share this file.
-  if (lmp->universe->existflag && options.out_file == default_out_file)
-    options.out_file += fmt::format(".{}", lmp->universe->iworld);
-  return options;
+  if (lmp->universe->existflag && settings.out_file == default_out_file)
+    settings.out_file += fmt::format(".{}", lmp->universe->iworld);
+  return settings;
 }
 
 }    // namespace pair_pwmlff

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "deviation.h"
+#include "deviation_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -21,104 +20,76 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+namespace fs = std::filesystem;
+
 namespace pair_pwmlff {
 
 static constexpr const char *FIRST_WORD = "#    step";
 static constexpr int TRIES = 20;    // for a process that is about to end
 static constexpr std::chrono::milliseconds BETWEEN_TRIES(100);
 
-Spread ensemble_deviation(const std::vector<std::vector<double>> &values, int natoms, int width,
-                          MPI_Comm comm)
-{
-  const auto nmodels = static_cast<double>(values.size());
-  double sum[2] = {0.0, static_cast<double>(natoms)};
-  double extreme[2] = {-std::numeric_limits<double>::infinity(), 0.0};    // of -sigma and sigma
-  for (int i = 0; i < natoms; ++i) {
-    double variance = 0.0;
-    for (std::size_t k = 0; k < static_cast<std::size_t>(width); ++k) {
-      const std::size_t index = static_cast<std::size_t>(i) * width + k;
-      double mean = 0.0;
-      for (const auto &model : values) mean += model[index];
-      mean /= nmodels;
-      for (const auto &model : values) variance += (model[index] - mean) * (model[index] - mean);
-    }
-    const double sigma = std::sqrt(variance / nmodels);
-    sum[0] += sigma;
-    extreme[0] = std::max(extreme[0], -sigma);
-    extreme[1] = std::max(extreme[1], sigma);
-  }
-  MPI_Allreduce(MPI_IN_PLACE, sum, 2, MPI_DOUBLE, MPI_SUM, comm);
-  MPI_Allreduce(MPI_IN_PLACE, extreme, 2, MPI_DOUBLE, MPI_MAX, comm);
-  if (sum[1] == 0.0) return {0.0, 0.0, 0.0};
-  return {sum[0] / sum[1], -extreme[0], extreme[1]};
-}
-
-// Of all styles and all LAMMPS instances of this process, which may have a thread each.
+// Files of all styles and all LAMMPS instances of this process, which may have a thread each.
 static std::mutex claims_mutex;
 static std::set<std::string> claims;
 
-FileClaim::FileClaim(const std::string &path)
+DeviationFile::DeviationFile(const std::string &name) : path(fs::absolute(name).string())
 {
   std::error_code failure;
-  path_ = std::filesystem::absolute(path).string();
-  const auto status = std::filesystem::status(path_, failure);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) return;
-  std::string real = std::filesystem::weakly_canonical(path_, failure).string();
-  if (failure) real = path_;
-  const std::lock_guard lock(claims_mutex);
+  const auto status = fs::status(path, failure);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;
+  std::string real = fs::weakly_canonical(path, failure).string();
+  if (failure) real = path;
+  const std::lock_guard guard(claims_mutex);
   if (!claims.insert(real).second)
-    throw std::runtime_error("two ensembles write to '" + path + "'; give each its own out_file");
+    throw std::runtime_error("two ensembles write to '" + name + "'; give each its own out_file");
   claimed = real;
 }
 
-FileClaim::~FileClaim()
+DeviationFile::~DeviationFile()
 {
-  const std::lock_guard lock(claims_mutex);
+  if (file) std::fclose(file);
+  if (lock >= 0) close(lock);
+  const std::lock_guard guard(claims_mutex);
   claims.erase(claimed);
 }
 
 void DeviationFile::fail(const std::string &what) const
 {
-  throw std::runtime_error("cannot " + what + " the model deviation file " + path_ + ": " +
+  throw std::runtime_error("cannot " + what + " the model deviation file " + path + ": " +
                            std::strerror(errno) + "; choose another one with out_file");
 }
 
-// Let no other process write to a regular file.
-void DeviationFile::take(const std::string &path)
+void DeviationFile::lock_out_other_processes()
 {
-  close();
-  path_ = path;
-  std::error_code none;
-  const auto status = std::filesystem::status(path, none);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) return;
-  lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (claimed.empty()) return;
+  if (lock < 0) lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock < 0) fail("write");
   for (int k = 0; flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++k) {
     if (k == TRIES)
-      throw std::runtime_error("another process writes to the model deviation file " + path_ +
+      throw std::runtime_error("another process writes to the model deviation file " + path +
                                "; let it end, or choose another file with out_file");
     std::this_thread::sleep_for(BETWEEN_TRIES);
   }
 }
 
-void DeviationFile::open(const std::string &path)
+void DeviationFile::open()
 {
-  take(path);
+  lock_out_other_processes();
   start();
 }
 
 void DeviationFile::start()
 {
-  file = std::fopen(path_.c_str(), "w");
+  file = std::fopen(path.c_str(), "w");
   if (!file) fail("write");
   std::fprintf(file, "%9s %16s %16s %16s %16s %16s %16s\n", FIRST_WORD, "avg_devi_f", "min_devi_f",
                "max_devi_f", "avg_devi_e", "min_devi_e", "max_devi_e");
   std::fflush(file);
 }
 
-void DeviationFile::resume(const std::string &path, std::int64_t first)
+void DeviationFile::resume(std::int64_t first)
 {
-  take(path);
+  lock_out_other_processes();
   std::ifstream old(path);
   std::string line;
   if (!std::getline(old, line) || old.eof()) return start();    // no file, or no header
@@ -126,12 +97,12 @@ void DeviationFile::resume(const std::string &path, std::int64_t first)
     throw std::runtime_error(
         "file " + path + " starts with '" + line.substr(0, 40) +
         "', so it is no model deviation file; choose another one with out_file");
-  auto keep = old.tellg();
+  auto end = old.tellg();
   // getline meets the end of the file before the end of an incomplete line
   while (std::getline(old, line) && !old.eof() && std::strtoll(line.c_str(), nullptr, 10) < first)
-    keep = old.tellg();
+    end = old.tellg();
   old.close();
-  if (truncate(path.c_str(), keep) != 0) fail("shorten");
+  if (truncate(path.c_str(), end) != 0) fail("shorten");
   file = std::fopen(path.c_str(), "a");
   if (!file) fail("write");
 }
@@ -158,15 +129,6 @@ void DeviationFile::write(std::int64_t step, const Spread &force, const Spread &
                                    step, force.average, force.minimum, force.maximum,
                                    energy.average, energy.minimum, energy.maximum);
   if (written < 0 || std::fflush(file) != 0) fail("write");
-}
-
-void DeviationFile::close()
-{
-  if (file) std::fclose(file);
-  if (lock >= 0) ::close(lock);
-  file = nullptr;
-  lock = -1;
-  last = {};
 }
 
 }    // namespace pair_pwmlff

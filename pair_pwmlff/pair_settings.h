@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// What a pair_style command asks for.
+// The arguments of a pair_style command.
 
-#ifndef PWMLFF_OPTIONS_H
-#define PWMLFF_OPTIONS_H
+#ifndef PWMLFF_PAIR_SETTINGS_H
+#define PWMLFF_PAIR_SETTINGS_H
 
 #include "models/model.h"
 #include "placement/device_mapping.h"
@@ -18,7 +18,7 @@ class LAMMPS;
 namespace pair_pwmlff {
 
 /// pair_style pwmlff [N] file ... keyword value ..., with the defaults of the keywords.
-struct Options {
+struct Settings {
   std::vector<std::string> files;
   pwmlff::models::EngineOptions engine;    // without the GPU, which is the rank's own
   pwmlff::DevicePolicy device;
@@ -31,10 +31,10 @@ struct Options {
 /// Whether a style goes by a name of MatPL's, and so by MatPL's defaults.
 bool is_matpl(const std::string &style);
 
-/// Read the arguments of the command, or stop LAMMPS on all ranks.
+/// Parse the arguments of the command, or stop LAMMPS on all ranks.
 /// @param style  its name in the input
 /// @param arg    [narg] what follows it
-Options read_options(LAMMPS_NS::LAMMPS *lmp, const std::string &style, int narg, char **arg);
+Settings parse_settings(LAMMPS_NS::LAMMPS *lmp, const std::string &style, int narg, char **arg);
 
 /// "out_freq, out_file, ..."
 const std::string &keywords();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "placement.h"
+#include "rank_placement.h"
 
 #include <algorithm>
 #include <array>
@@ -51,8 +51,8 @@ std::vector<pwmlff_gpu> list_gpus(pwmlff_cuda &cuda)
   return gpus;
 }
 
-// Place of this rank that the launcher told it, -1 where it told nothing.
-int local_rank_of_launcher()
+// Number of this rank on its node by the launcher's environment; -1 where that says nothing.
+int local_rank_from_launcher()
 {
   for (const char *name : LOCAL_RANK_VARIABLES) {
     const char *value = std::getenv(name);
@@ -76,11 +76,11 @@ bool all_different(MPI_Comm comm, int value)
   return static_cast<int>(distinct.size()) == size && *distinct.begin() >= 0;
 }
 
-struct Place {
+struct NodeRank {
   int rank, size;
 };
 
-Place place_of(const Ranks &ranks, const std::vector<pwmlff_gpu> &visible, std::string &note)
+NodeRank rank_on_node(const Ranks &ranks, const std::vector<pwmlff_gpu> &visible, std::string &note)
 {
   int rank, size, in_job;
   MPI_Comm_rank(ranks.world, &rank);
@@ -95,22 +95,22 @@ Place place_of(const Ranks &ranks, const std::vector<pwmlff_gpu> &visible, std::
   MPI_Comm node, peers;
   MPI_Comm_split_type(ranks.world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
   MPI_Comm_split(node, static_cast<int>(color & 0x7fffffffU), rank, &peers);
-  Place place{};
-  MPI_Comm_rank(peers, &place.rank);
-  MPI_Comm_size(peers, &place.size);
-  const int told = local_rank_of_launcher();
-  int usable = all_different(node, told);
+  NodeRank node_rank{};
+  MPI_Comm_rank(peers, &node_rank.rank);
+  MPI_Comm_size(peers, &node_rank.size);
+  const int local_rank = local_rank_from_launcher();
+  int usable = all_different(node, local_rank);
   MPI_Allreduce(MPI_IN_PLACE, &usable, 1, MPI_INT, MPI_MIN, ranks.world);
   MPI_Comm_free(&peers);
   MPI_Comm_free(&node);
 
-  if (ranks.npartitions == 1 && size == in_job) return place;
-  if (usable) return {told, std::max(told + 1, place.size)};
+  if (ranks.npartitions == 1 && size == in_job) return node_rank;
+  if (usable) return {local_rank, std::max(local_rank + 1, node_rank.size)};
   note = "the launcher does not tell ranks their place on the node, so GPUs are dealt out by rank "
          "number in the whole run: check that the nodes have equally many ranks";
-  place.rank += ranks.first_in_run;
-  place.size += ranks.first_in_run;
-  return place;
+  node_rank.rank += ranks.first_in_run;
+  node_rank.size += ranks.first_in_run;
+  return node_rank;
 }
 
 // Texts of all ranks on rank 0.
@@ -135,7 +135,7 @@ std::string plural(std::size_t n, const std::string &word) { return word + (n > 
 
 }    // namespace
 
-std::string describe(const std::vector<pwmlff_gpu> &visible, int gpu)
+std::string gpu_label(const std::vector<pwmlff_gpu> &visible, int gpu)
 {
   return "GPU " + std::to_string(gpu) + " (" + visible[gpu].name + ", " + visible[gpu].pci_bus_id +
          ")";
@@ -156,18 +156,18 @@ DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &polic
   pwmlff_cuda cuda{};
   choice.warn_of_idle = policy.mode != pwmlff::DevicePolicy::Mode::list && ranks.npartitions == 1;
   choice.visible = list_gpus(cuda);
-  const Place place = place_of(ranks, choice.visible, choice.note);
+  const NodeRank node_rank = rank_on_node(ranks, choice.visible, choice.note);
 
   std::string problem = cuda.reason;
   try {
-    choice.gpu = pwmlff::device_of_rank(place.rank, place.size,
+    choice.gpu = pwmlff::device_of_rank(node_rank.rank, node_rank.size,
                                         static_cast<int>(choice.visible.size()), policy);
   } catch (const std::exception &error) {
     problem = error.what() + (problem.empty() ? "" : " (" + problem + ")");
   }
   if (choice.gpu != pwmlff::CPU && !choice.visible[choice.gpu].supported) {
     const pwmlff_gpu &gpu = choice.visible[choice.gpu];
-    problem = describe(choice.visible, choice.gpu) + " has compute capability " +
+    problem = gpu_label(choice.visible, choice.gpu) + " has compute capability " +
               std::to_string(gpu.major) + "." + std::to_string(gpu.minor) +
               ", and this build has kernels from " + std::to_string(cuda.oldest_supported / 10) +
               "." + std::to_string(cuda.oldest_supported % 10) +
@@ -181,12 +181,12 @@ DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &polic
   return choice;
 }
 
-std::string one_of_many(int nprocs)
+std::string separate_simulations(int nprocs)
 {
   const char *const tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   if (nprocs > 1 || !tasks || std::strtol(tasks, nullptr, 10) <= 1) return {};
-  for (const char *of_mpi : {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
-    if (std::getenv(of_mpi)) return {};
+  for (const char *variable : {"PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"})
+    if (std::getenv(variable)) return {};
   return std::string("srun has started lmp ") + tasks +
          " times, and each is a simulation of its own over the same files; srun --mpi=pmi2 makes "
          "them ranks of one (srun --mpi=list)";
@@ -198,12 +198,12 @@ DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice,
   // One line each: host, device, its UUID, why not a GPU; then one line for each visible GPU.
   const bool has_gpu = choice.gpu != pwmlff::CPU, on_gpu = has_gpu && idle_because.empty();
   std::string record = host_name() + "\n" +
-                       (on_gpu ? describe(choice.visible, choice.gpu) : "cpu") + "\n" +
+                       (on_gpu ? gpu_label(choice.visible, choice.gpu) : "cpu") + "\n" +
                        (on_gpu ? choice.visible[choice.gpu].uuid : "") + "\n" +
                        (has_gpu ? idle_because : choice.reason) + "\n";
   for (std::size_t k = 0; on_gpu && k < choice.visible.size(); ++k)
     record += std::string(choice.visible[k].uuid) + " " +
-              describe(choice.visible, static_cast<int>(k)) + "\n";
+              gpu_label(choice.visible, static_cast<int>(k)) + "\n";
 
   struct Use {
     std::string device, uuid;

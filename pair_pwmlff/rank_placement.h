@@ -3,8 +3,8 @@
 // Which rank runs where: the MPI calls that feed kernels/placement/device_mapping.h, and the table
 // in the log.
 
-#ifndef PWMLFF_PLACEMENT_H
-#define PWMLFF_PLACEMENT_H
+#ifndef PWMLFF_RANK_PLACEMENT_H
+#define PWMLFF_RANK_PLACEMENT_H
 
 #include "placement/device_mapping.h"
 #include "placement/inventory.h"
@@ -32,28 +32,28 @@ struct DeviceChoice {
   std::vector<pwmlff_gpu> visible;    // empty where the user asks for the CPU: none was looked for
 };
 
-/// Choose by the rank's place on its node. Ranks of several partitions spread over the GPUs of a
+/// Choose by the rank's number on its node. Ranks of several partitions spread over the GPUs of a
 /// node like those of one. Collective over ranks.world, and over nothing else: partitions reach
 /// this at different times, or not at all.
 ///
-/// The place is counted by MPI (MPI_COMM_TYPE_SHARED) where this LAMMPS has all ranks of the job,
+/// That number is counted by MPI (MPI_COMM_TYPE_SHARED) where this LAMMPS has all ranks of the job,
 /// and read from the launcher's environment where it has not (MPI_LOCALRANKID,
-/// OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, PMI_LOCAL_RANK, SLURM_LOCALID). A
-/// launcher that says nothing, or gives two ranks of a node one place, is made up for by the rank's
-/// number in the run, with a note.
+/// OMPI_COMM_WORLD_LOCAL_RANK, MV2_COMM_WORLD_LOCAL_RANK, PMI_LOCAL_RANK, SLURM_LOCALID). Where
+/// the launcher says nothing, or gives two ranks of a node one number, the rank's number in the run
+/// is taken, with a note.
 ///
 /// @throws std::runtime_error, on the ranks concerned, where a GPU is demanded and cannot be used
 DeviceChoice choose_device(const Ranks &ranks, const pwmlff::DevicePolicy &policy);
 
 /// "GPU 0 (NVIDIA H200, 0000:18:00.0)"
-std::string describe(const std::vector<pwmlff_gpu> &visible, int gpu);
+std::string gpu_label(const std::vector<pwmlff_gpu> &visible, int gpu);
 
 /// "rank 3 on host n1", for messages.
 std::string rank_on_host(MPI_Comm comm);
 
 /// Whether srun has started several lmp that know nothing of each other: a warning, or empty.
-/// @param nprocs  of which this one knows
-std::string one_of_many(int nprocs);
+/// @param nprocs  ranks of which this one knows
+std::string separate_simulations(int nprocs);
 
 /// What the log says about devices.
 struct DeviceReport {
