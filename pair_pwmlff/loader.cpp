@@ -19,6 +19,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fs = std::filesystem;
@@ -30,7 +31,6 @@ using CreatePair = void *(void *, const char *);
 using Release = const char *();
 
 constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
-constexpr const char *LOADER_LIBRARY = "libpwmlff_loader.so";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
 // What that is linked to, each after those that it needs itself.
 constexpr const char *STYLE_DEPENDENCIES[] = {
@@ -43,12 +43,9 @@ constexpr const char *TIMEOUT_VARIABLE = "PWMLFF_LOAD_TIMEOUT";
 constexpr double LOAD_TIMEOUT = 60.0;                             // seconds
 constexpr const char *TORCH_LIB_VARIABLE = "PWMLFF_TORCH_LIB";    // set by pwmlff.plugin.folder()
 
-// The folder of the shared library that this function is part of.
 fs::path plugin_folder()
 {
-  Dl_info info{};
-  dladdr(reinterpret_cast<const void *>(&pwmlff_load_pair), &info);
-  return fs::canonical(info.dli_fname).parent_path();
+  return library_path(reinterpret_cast<const void *>(&pwmlff_load_pair)).parent_path();
 }
 
 // The folder of a torch that this process has loaded already (a Python with "import torch").
@@ -116,20 +113,18 @@ void *open_library(const fs::path &path)
 // The libraries of this process whose names begin like this.
 std::vector<fs::path> loaded_libraries(const std::string &name)
 {
-  std::vector<fs::path> paths;
-  const auto visit = [&](const char *path) {
-    if (fs::path(path).filename().string().rfind(name, 0) == 0) paths.emplace_back(path);
+  std::pair<std::string, std::vector<fs::path>> found{name, {}};
+  const auto visit = [](dl_phdr_info *library, std::size_t, void *data) {
+    auto &[start, paths] = *static_cast<decltype(found) *>(data);
+    const fs::path path = library->dlpi_name;
+    if (path.filename().string().starts_with(start)) paths.push_back(path);
+    return 0;
   };
-  dl_iterate_phdr(
-      [](dl_phdr_info *library, std::size_t, void *data) {
-        (*static_cast<decltype(visit) *>(data))(library->dlpi_name);
-        return 0;
-      },
-      const_cast<void *>(static_cast<const void *>(&visit)));
-  return paths;
+  dl_iterate_phdr(visit, &found);
+  return found.second;
 }
 
-// What a library that is open says of itself. What one says that it is linked to is of no use.
+// The release in a library that is open. One in a library that it is linked to does not count.
 std::string embedded_release(const fs::path &path)
 {
   void *const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
