@@ -75,6 +75,7 @@ void PairPWMLFF::reset(Settings with)
   supervision.reset();    // its end is written before the next begins
   supervision = std::make_unique<Supervision>(lmp);
   logged = false;
+  atom_energy_step = -1;
   clear_mapping();
 }
 
