@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -261,18 +262,15 @@ CreatePair *open_style()
   return reinterpret_cast<CreatePair *>(symbol);
 }
 
-// Seconds by which ranks may come here one after the other, from the environment; false where that
-// is no such number.
-bool load_timeout(double &seconds)
+// Seconds by which ranks may come here one after the other, from the environment; nothing where
+// that is no such number.
+std::optional<double> load_timeout()
 {
   const char *const text = std::getenv(TIMEOUT_VARIABLE);
-  seconds = LOAD_TIMEOUT;
-  if (!text || !*text) return true;
+  if (!text || !*text) return LOAD_TIMEOUT;
   char *end = nullptr;
   const double value = std::strtod(text, &end);
-  if (*end || !(value > 0.0)) return false;
-  seconds = value;
-  return true;
+  return *end || !(value > 0.0) ? std::nullopt : std::optional(value);
 }
 
 }    // namespace
@@ -285,8 +283,8 @@ extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *p
   auto *lmp = static_cast<LAMMPS_NS::LAMMPS *>(ptr);
   CreatePair *create = nullptr;
 
-  double seconds;
-  const bool valid = load_timeout(seconds);
+  const std::optional<double> timeout = load_timeout();
+  const double seconds = timeout.value_or(LOAD_TIMEOUT);
   const std::string missing = missing_ranks(lmp->world, seconds);
   if (!missing.empty())
     stop_when_printed([&] {
@@ -300,13 +298,12 @@ extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *p
                      TIMEOUT_VARIABLE + " to more seconds");
     });
 
-  const std::string failure = first_failure(lmp->world, [&] {
-    if (!valid)
+  all_or_stop(lmp, [&] {
+    if (!timeout)
       throw std::runtime_error(std::string("environment variable ") + TIMEOUT_VARIABLE + " is '" +
                                std::getenv(TIMEOUT_VARIABLE) +
                                "', expected a number of seconds above zero");
     create = open_style();
   });
-  if (!failure.empty()) lmp->error->all(FLERR, "Pair style pwmlff: " + failure);
   return create(ptr, style);
 }
