@@ -62,38 +62,32 @@ template <typename Lammps, typename Work> void all_or_stop(Lammps *lmp, Work &&w
 ///         Messages are then left pending: all that can follow is the end of the run.
 inline std::string missing_ranks(MPI_Comm comm, double seconds)
 {
-  constexpr int HERE = 20617, ALL_HERE = 20618;    // tags
+  constexpr int TAG = 20617;
   int rank, size;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
-  if (size == 1) return {};
   const double deadline = MPI_Wtime() + seconds + (rank == 0 ? 0.0 : 5.0);
 
-  std::vector<MPI_Request> requests(rank == 0 ? size - 1 : 2);
-  if (rank == 0) {
-    for (int other = 1; other < size; ++other)
-      MPI_Irecv(nullptr, 0, MPI_BYTE, other, HERE, comm, &requests[other - 1]);
-  } else {
-    MPI_Isend(nullptr, 0, MPI_BYTE, 0, HERE, comm, requests.data());
-    MPI_Irecv(nullptr, 0, MPI_BYTE, 0, ALL_HERE, comm, &requests[1]);
-  }
-  for (int done = 0; !done;) {
-    MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-    if (done) break;
-    if (MPI_Wtime() > deadline) {
-      if (rank != 0) return "rank 0, or one that it waits for,";
-      std::string text;
-      for (int other = 1; other < size; ++other) {
-        MPI_Test(&requests[other - 1], &done, MPI_STATUS_IGNORE);
-        if (!done) text += (text.empty() ? "" : ", ") + std::to_string(other);
-      }
-      return "of " + std::to_string(size) + " ranks, " + text;
-    }
+  // On rank 0 the arrival of each other rank, elsewhere the own one.
+  std::vector<MPI_Request> arrivals(size, MPI_REQUEST_NULL);
+  for (int other = 1; rank == 0 && other < size; ++other)
+    MPI_Irecv(nullptr, 0, MPI_BYTE, other, TAG, comm, &arrivals[other]);
+  if (rank > 0) MPI_Isend(nullptr, 0, MPI_BYTE, 0, TAG, comm, &arrivals[rank]);
+  MPI_Request all;
+  MPI_Ibarrier(comm, &all);
+  int done = 0;
+  while (MPI_Test(&all, &done, MPI_STATUS_IGNORE), !done) {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (MPI_Wtime() < deadline) continue;
+    if (rank != 0) return "rank 0, or one that it waits for,";
+    std::string missing;
+    for (int other = 1; other < size; ++other) {
+      MPI_Test(&arrivals[other], &done, MPI_STATUS_IGNORE);
+      if (!done) missing += (missing.empty() ? "" : ", ") + std::to_string(other);
+    }
+    return "of " + std::to_string(size) + " ranks, " + missing;
   }
-  if (rank == 0)
-    for (int other = 1; other < size; ++other)
-      MPI_Send(nullptr, 0, MPI_BYTE, other, ALL_HERE, comm);
+  MPI_Waitall(size, arrivals.data(), MPI_STATUSES_IGNORE);
   return {};
 }
 

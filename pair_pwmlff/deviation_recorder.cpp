@@ -14,14 +14,173 @@
 #include "update.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
 #include <utility>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
 using namespace LAMMPS_NS;
 using namespace pwmlff::models;
 
 namespace pair_pwmlff {
+
+/// Average, minimum and maximum over all atoms of all ranks.
+struct DeviationRecorder::Spread {
+  double average, minimum, maximum;
+
+  /// Whether it is of the same structure, up to the order of sums in single precision.
+  bool is_close_to(const Spread &other) const
+  {
+    const double allowed = 1e-3 * std::max(maximum, other.maximum);
+    return std::abs(average - other.average) <= allowed &&
+           std::abs(minimum - other.minimum) <= allowed &&
+           std::abs(maximum - other.maximum) <= allowed;
+  }
+};
+
+// Files of all styles and all LAMMPS instances of this process, which may have a thread each.
+static std::mutex claims_mutex;
+static std::set<std::string> claims;
+
+/// Writes one line per step, in the columns that MatPL writes:
+///   step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e
+/// Where a step is computed more than once (line searches, Monte Carlo), the last one counts. A
+/// file has one writer: one object in this process, from its construction on, and one process
+/// (flock, where the file system has it), once it is open. What is no regular file may have many.
+class DeviationRecorder::File {
+ public:
+  /// @param name  relative to the folder where the process is now; the file need not exist
+  /// @throws std::runtime_error where another object of this process has it
+  explicit File(const std::string &name) : path(fs::absolute(name).string())
+  {
+    std::error_code failure;
+    const auto status = fs::status(path, failure);
+    if (fs::exists(status) && !fs::is_regular_file(status)) return;
+    std::string real = fs::weakly_canonical(path, failure).string();
+    if (failure) real = path;
+    const std::lock_guard guard(claims_mutex);
+    if (!claims.insert(real).second)
+      throw std::runtime_error("two ensembles write to '" + name + "'; give each its own out_file");
+    claimed = real;
+  }
+
+  ~File()
+  {
+    if (file) std::fclose(file);
+    if (lock >= 0) close(lock);
+    const std::lock_guard guard(claims_mutex);
+    claims.erase(claimed);
+  }
+
+  File(const File &) = delete;
+  File &operator=(const File &) = delete;
+
+  /// Start the file anew, or go on with one that is there: lines of step `first` and later, which
+  /// are about to be computed again, and a last line that is not complete are removed then.
+  /// @throws std::runtime_error where it cannot be read or written, is no such file, or another
+  ///         process has it
+  void open(bool append, std::int64_t first)
+  {
+    lock_out_other_processes();
+    const auto end = append ? end_of_lines_before(first) : 0;
+    if (end > 0 && truncate(path.c_str(), end) != 0) fail("shorten");
+    file = std::fopen(path.c_str(), end > 0 ? "a" : "w");
+    if (!file) fail("write");
+    if (end > 0) return;
+    std::fprintf(file, "%9s %16s %16s %16s %16s %16s %16s\n", FIRST_WORD, "avg_devi_f",
+                 "min_devi_f", "max_devi_f", "avg_devi_e", "min_devi_e", "max_devi_e");
+    std::fflush(file);
+  }
+
+  /// Write a line; it takes the place of the last one if that is of the same step.
+  /// @param begins  a run begins: the same step is then either the end of the run before, and
+  ///                nothing is written, or another structure, which gets a line of its own
+  /// @throws std::runtime_error where the line cannot be written
+  void write(std::int64_t step, const Spread &force, const Spread &energy, bool begins)
+  {
+    const bool again = step == last.step;
+    if (again && begins && force.is_close_to(last.force) && energy.is_close_to(last.energy)) return;
+    if (again && !begins) {
+      // What is no regular file cannot be shortened, and gets one line more.
+      [[maybe_unused]] const int failure = ftruncate(fileno(file), last.start);
+    }
+    std::fseek(file, 0, SEEK_END);
+    last = {step, force, energy, std::ftell(file)};
+    const int written = std::fprintf(
+        file, "%9" PRId64 " %16.9f %16.9f %16.9f %16.9f %16.9f %16.9f\n", step, force.average,
+        force.minimum, force.maximum, energy.average, energy.minimum, energy.maximum);
+    if (written < 0 || std::fflush(file) != 0) fail("write");
+  }
+
+ private:
+  static constexpr const char *FIRST_WORD = "#    step";
+  static constexpr int TRIES = 20;    // for a process that is about to end
+  static constexpr std::chrono::milliseconds BETWEEN_TRIES{100};
+
+  [[noreturn]] void fail(const std::string &what) const
+  {
+    throw std::runtime_error("cannot " + what + " the model deviation file " + path + ": " +
+                             std::strerror(errno) + "; choose another one with out_file");
+  }
+
+  void lock_out_other_processes()
+  {
+    if (claimed.empty()) return;
+    if (lock < 0) lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0) fail("write");
+    for (int k = 0; flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++k) {
+      if (k == TRIES)
+        throw std::runtime_error("another process writes to the model deviation file " + path +
+                                 "; let it end, or choose another file with out_file");
+      std::this_thread::sleep_for(BETWEEN_TRIES);
+    }
+  }
+
+  /// Offset in the file; 0 where there is no file, or no header.
+  std::streamoff end_of_lines_before(std::int64_t step) const
+  {
+    std::ifstream old(path);
+    std::string line;
+    if (!std::getline(old, line) || old.eof()) return 0;
+    if (line.rfind(FIRST_WORD, 0) != 0)
+      throw std::runtime_error(
+          "file " + path + " starts with '" + line.substr(0, 40) +
+          "', so it is no model deviation file; choose another one with out_file");
+    std::streamoff end = old.tellg();
+    // getline meets the end of the file before the end of an incomplete line
+    while (std::getline(old, line) && !old.eof() && std::strtoll(line.c_str(), nullptr, 10) < step)
+      end = old.tellg();
+    return end;
+  }
+
+  struct Line {
+    std::int64_t step = -1;
+    Spread force{}, energy{};
+    long start = 0;    // offset in the file
+  };
+
+  std::string path;       // absolute
+  std::string claimed;    // the same without links; empty where many may write
+  std::FILE *file = nullptr;
+  int lock = -1;    // descriptor of the same file
+  Line last;
+};
 
 /// Distinguishes the forces that a run goes on with from those of a structure that is only tried.
 ///
@@ -83,7 +242,7 @@ DeviationRecorder::DeviationRecorder(LAMMPS *lmp, const Settings &settings) :
     energies(settings.files.size())
 {
   all_or_stop(lmp, [&] {
-    if (comm->me == 0) file.emplace(out_file);
+    if (comm->me == 0) file = std::make_unique<File>(out_file);
   });
 }
 
@@ -97,9 +256,7 @@ void DeviationRecorder::init()
   if (!announced_forces) AnnouncedForces::add(lmp, announced_forces);
   if (opened) return;
   all_or_stop(lmp, [&] {
-    if (!file) return;
-    if (append) file->resume(update->ntimestep);
-    else file->open();
+    if (file) file->open(append, update->ntimestep);
   });
   opened = true;
 }
@@ -157,8 +314,9 @@ void DeviationRecorder::compare(Pair *pair, const Neighbors &neighbors)
 
 // Of each local atom, and its spread over all atoms of all ranks, which may have none. Collective.
 // values: a per-atom array for each model, `width` numbers for an atom.
-Spread DeviationRecorder::deviation(const PerModel &values, int width, const Neighbors &neighbors,
-                                    std::vector<double> &sigma) const
+DeviationRecorder::Spread DeviationRecorder::deviation(const PerModel &values, int width,
+                                                       const Neighbors &neighbors,
+                                                       std::vector<double> &sigma) const
 {
   const auto nmodels = static_cast<double>(values.size());
   double sum[2] = {0.0, static_cast<double>(neighbors.ncenters())};

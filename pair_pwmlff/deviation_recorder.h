@@ -5,14 +5,14 @@
 #ifndef PWMLFF_DEVIATION_RECORDER_H
 #define PWMLFF_DEVIATION_RECORDER_H
 
-#include "deviation_file.h"
 #include "models/model.h"
 #include "models/neighbors.h"
 #include "pair_settings.h"
 
 #include "pointers.h"
 
-#include <optional>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -64,6 +64,8 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
   double memory_usage() const;    // bytes
 
  private:
+  class File;
+  struct Spread;
   using PerModel = std::vector<std::vector<double>>;
 
   void warn_of_skipped_frames();
@@ -74,7 +76,7 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
   int every;
   std::string out_file;
   bool append;
-  std::optional<DeviationFile> file;              // on rank 0
+  std::unique_ptr<File> file;                     // on rank 0
   AnnouncedForces *announced_forces = nullptr;    // null where a user removed it
   bool opened = false, warned_of_skipped_frames = false, line_is_due = false;
   PerModel forces, energies;    // [nall, 3], [nlocal]

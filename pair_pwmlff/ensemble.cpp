@@ -3,17 +3,17 @@
 #include "ensemble.h"
 
 #include "collective.h"
-#include "elements.h"
+#include "periodic_table.h"
 
 #include "atom.h"
 #include "comm.h"
 #include "error.h"
 #include "lammps.h"
+#include "platform.h"
 #include "utils.h"
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -27,10 +27,8 @@ namespace {
 /// @throws std::runtime_error
 std::string read_file(const std::string &file)
 {
-  const std::string found = utils::get_potential_file_path(file);
-  const std::string &path = found.empty() ? file : found;
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
+  const std::string path = utils::get_potential_file_path(file);
+  if (platform::path_is_directory(path))
     throw std::runtime_error(fmt::format("model file '{}' is a folder; name the file in it", file));
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream buffer;

@@ -17,8 +17,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fs = std::filesystem;
@@ -30,7 +32,6 @@ using CreatePair = void *(void *, const char *);
 using Release = const char *();
 
 constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
-constexpr const char *LOADER_LIBRARY = "libpwmlff_loader.so";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
 // What that is linked to, each after those that it needs itself.
 constexpr const char *STYLE_DEPENDENCIES[] = {
@@ -43,12 +44,9 @@ constexpr const char *TIMEOUT_VARIABLE = "PWMLFF_LOAD_TIMEOUT";
 constexpr double LOAD_TIMEOUT = 60.0;                             // seconds
 constexpr const char *TORCH_LIB_VARIABLE = "PWMLFF_TORCH_LIB";    // set by pwmlff.plugin.folder()
 
-// The folder of the shared library that this function is part of.
 fs::path plugin_folder()
 {
-  Dl_info info{};
-  dladdr(reinterpret_cast<const void *>(&pwmlff_load_pair), &info);
-  return fs::canonical(info.dli_fname).parent_path();
+  return library_path(reinterpret_cast<const void *>(&pwmlff_load_pair)).parent_path();
 }
 
 // The folder of a torch that this process has loaded already (a Python with "import torch").
@@ -116,20 +114,18 @@ void *open_library(const fs::path &path)
 // The libraries of this process whose names begin like this.
 std::vector<fs::path> loaded_libraries(const std::string &name)
 {
-  std::vector<fs::path> paths;
-  const auto visit = [&](const char *path) {
-    if (fs::path(path).filename().string().rfind(name, 0) == 0) paths.emplace_back(path);
+  std::pair<std::string, std::vector<fs::path>> found{name, {}};
+  const auto visit = [](dl_phdr_info *library, std::size_t, void *data) {
+    auto &[start, paths] = *static_cast<decltype(found) *>(data);
+    const fs::path path = library->dlpi_name;
+    if (path.filename().string().starts_with(start)) paths.push_back(path);
+    return 0;
   };
-  dl_iterate_phdr(
-      [](dl_phdr_info *library, std::size_t, void *data) {
-        (*static_cast<decltype(visit) *>(data))(library->dlpi_name);
-        return 0;
-      },
-      const_cast<void *>(static_cast<const void *>(&visit)));
-  return paths;
+  dl_iterate_phdr(visit, &found);
+  return found.second;
 }
 
-// What a library that is open says of itself. What one says that it is linked to is of no use.
+// The release in a library that is open. One in a library that it is linked to does not count.
 std::string embedded_release(const fs::path &path)
 {
   void *const handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
@@ -266,18 +262,15 @@ CreatePair *open_style()
   return reinterpret_cast<CreatePair *>(symbol);
 }
 
-// Seconds by which ranks may come here one after the other, from the environment; false where that
-// is no such number.
-bool load_timeout(double &seconds)
+// Seconds by which ranks may come here one after the other, from the environment; nothing where
+// that is no such number.
+std::optional<double> load_timeout()
 {
   const char *const text = std::getenv(TIMEOUT_VARIABLE);
-  seconds = LOAD_TIMEOUT;
-  if (!text || !*text) return true;
+  if (!text || !*text) return LOAD_TIMEOUT;
   char *end = nullptr;
   const double value = std::strtod(text, &end);
-  if (*end || !(value > 0.0)) return false;
-  seconds = value;
-  return true;
+  return *end || !(value > 0.0) ? std::nullopt : std::optional(value);
 }
 
 }    // namespace
@@ -290,8 +283,8 @@ extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *p
   auto *lmp = static_cast<LAMMPS_NS::LAMMPS *>(ptr);
   CreatePair *create = nullptr;
 
-  double seconds;
-  const bool valid = load_timeout(seconds);
+  const std::optional<double> timeout = load_timeout();
+  const double seconds = timeout.value_or(LOAD_TIMEOUT);
   const std::string missing = missing_ranks(lmp->world, seconds);
   if (!missing.empty())
     stop_when_printed([&] {
@@ -305,13 +298,12 @@ extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *p
                      TIMEOUT_VARIABLE + " to more seconds");
     });
 
-  const std::string failure = first_failure(lmp->world, [&] {
-    if (!valid)
+  all_or_stop(lmp, [&] {
+    if (!timeout)
       throw std::runtime_error(std::string("environment variable ") + TIMEOUT_VARIABLE + " is '" +
                                std::getenv(TIMEOUT_VARIABLE) +
                                "', expected a number of seconds above zero");
     create = open_style();
   });
-  if (!failure.empty()) lmp->error->all(FLERR, "Pair style pwmlff: " + failure);
   return create(ptr, style);
 }

@@ -12,10 +12,26 @@
 #ifndef PWMLFF_LOADER_H
 #define PWMLFF_LOADER_H
 
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <system_error>
+
 namespace pair_pwmlff {
 
 constexpr const char *LOADER_LIBRARY = "libpwmlff_loader.so";
 constexpr const char *LOADER_SYMBOL = "pwmlff_load_pair";
+
+/// Path of the shared library that a function is part of, symbolic links followed, as what it needs
+/// lies beside the real one.
+inline std::filesystem::path library_path(const void *function)
+{
+  Dl_info info{};
+  dladdr(function, &info);
+  std::error_code ignored;
+  const auto real = std::filesystem::canonical(info.dli_fname, ignored);
+  return real.empty() ? std::filesystem::path(info.dli_fname) : real;
+}
 
 }    // namespace pair_pwmlff
 

@@ -29,42 +29,34 @@ using namespace pwmlff::models;
 
 namespace pair_pwmlff {
 
-namespace {
-
 struct GhostCutoffs {
   double user = 0.0;        // comm_modify cutoff
   double applied = -1.0;    // what LAMMPS was given last
-  std::map<const GhostCutoff *, double> styles;
-
-  void apply(Comm &comm)
-  {
-    if (comm.cutghostuser != applied) user = comm.cutghostuser;    // the user has changed it since
-    applied = user;
-    for (const auto &[style, cutoff] : styles) applied = std::max(applied, cutoff);
-    comm.cutghostuser = applied;
-  }
+  std::map<const NeighborSource *, double> sources;
 };
 
-std::mutex cutoffs_mutex;    // LAMMPS instances may have a thread each
-std::map<const LAMMPS *, GhostCutoffs> cutoffs_of_instance;
+static std::mutex ghost_cutoffs_mutex;    // LAMMPS instances may have a thread each
+static std::map<const LAMMPS *, GhostCutoffs> ghost_cutoffs;
 
-}    // namespace
-
-GhostCutoff::GhostCutoff(LAMMPS *instance, double cutoff) : lmp(instance)
+// LAMMPS's cutoff for ghosts is the largest of all sources' and of what the user has said, also
+// when sources end in another order than they began in, and whatever comm_style makes of its Comm.
+void NeighborSource::set_ghost_cutoff(double cutoff)
 {
-  const std::lock_guard lock(cutoffs_mutex);
-  GhostCutoffs &cutoffs = cutoffs_of_instance[lmp];
-  cutoffs.styles[this] = cutoff;
-  cutoffs.apply(*lmp->comm);
+  const std::lock_guard lock(ghost_cutoffs_mutex);
+  GhostCutoffs &all = ghost_cutoffs[lmp];
+  all.sources.erase(this);
+  if (cutoff > 0.0) all.sources[this] = cutoff;
+  if (comm->cutghostuser != all.applied) all.user = comm->cutghostuser;    // changed by the user
+  all.applied = all.user;
+  for (const auto &[source, needed] : all.sources) all.applied = std::max(all.applied, needed);
+  comm->cutghostuser = all.applied;
+  if (all.sources.empty()) ghost_cutoffs.erase(lmp);
+  has_ghost_cutoff = cutoff > 0.0;
 }
 
-GhostCutoff::~GhostCutoff()
+NeighborSource::~NeighborSource()
 {
-  const std::lock_guard lock(cutoffs_mutex);
-  GhostCutoffs &cutoffs = cutoffs_of_instance[lmp];
-  cutoffs.styles.erase(this);
-  cutoffs.apply(*lmp->comm);
-  if (cutoffs.styles.empty()) cutoffs_of_instance.erase(lmp);
+  if (has_ghost_cutoff) set_ghost_cutoff(0.0);
 }
 
 bool on_all_ranks(MPI_Comm comm, bool condition)
@@ -79,7 +71,7 @@ bool on_all_ranks(MPI_Comm comm, bool condition)
 void NeighborSource::request(Pair *pair, const Ensemble &models)
 {
   valid = false;
-  ghost_cutoff.reset();
+  if (has_ghost_cutoff) set_ghost_cutoff(0.0);
   on_device = on_all_ranks(world, needs_no_list(pair, models));
   if (!on_device) require_room(models.front()->info());
   pair->ghostneigh = hops(models) > 0 && comm->nprocs > 1;
@@ -90,7 +82,7 @@ void NeighborSource::request(Pair *pair, const Ensemble &models)
   if (!pair->ghostneigh) return;
   double range = 0.0;
   for (const auto &model : models) range = std::max(range, model->info().interaction_range);
-  ghost_cutoff.emplace(lmp, range + neighbor->skin);
+  set_ghost_cutoff(range + neighbor->skin);
 }
 
 // A list is needed where not all pairs within the cutoff count, or not all atoms.

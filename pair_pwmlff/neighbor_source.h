@@ -11,7 +11,6 @@
 
 #include "pointers.h"
 
-#include <optional>
 #include <vector>
 
 namespace LAMMPS_NS {
@@ -21,27 +20,15 @@ class Pair;
 
 namespace pair_pwmlff {
 
-/// How far the ghosts of a LAMMPS instance must reach for one style. LAMMPS's cutoff is the largest
-/// of all styles' and of what the user has said (comm_modify cutoff), also when styles end in
-/// another order than they began in, and whatever comm_style makes of its Comm.
-class GhostCutoff {
- public:
-  /// Ghosts as far as this from now on, until it is destroyed.
-  GhostCutoff(LAMMPS_NS::LAMMPS *lmp, double cutoff);
-  ~GhostCutoff();
-  GhostCutoff(const GhostCutoff &) = delete;
-  GhostCutoff &operator=(const GhostCutoff &) = delete;
-
- private:
-  LAMMPS_NS::LAMMPS *lmp;
-};
-
 class NeighborSource : private LAMMPS_NS::Pointers {
  public:
   /// @param lammps_list  take LAMMPS's list in any case
   NeighborSource(LAMMPS_NS::LAMMPS *lmp, bool lammps_list) : Pointers(lmp), lammps_list(lammps_list)
   {
   }
+  ~NeighborSource() override;
+  NeighborSource(const NeighborSource &) = delete;
+  NeighborSource &operator=(const NeighborSource &) = delete;
 
   /// Before a run: ask LAMMPS for the list and the ghosts that the models need. Collective.
   /// @throws LAMMPS_NS::LAMMPSException where the list could not hold the neighbors of an atom
@@ -76,12 +63,13 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   void require_room(const pwmlff::models::ModelInfo &info) const;
   void build_occasional(LAMMPS_NS::NeighList *list) const;
   std::vector<int> owners() const;
+  void set_ghost_cutoff(double cutoff);
 
   pwmlff::models::Neighbors neighbors;
   bool lammps_list;
   bool valid = false;
-  bool on_device = false;                     // LAMMPS makes a list only where atoms are left out
-  std::optional<GhostCutoff> ghost_cutoff;    // for message passing
+  bool has_ghost_cutoff = false;    // for message passing
+  bool on_device = false;           // LAMMPS makes a list only where atoms are left out
 };
 
 /// Whether it is so on all ranks. They may run on different devices; where LAMMPS is told one

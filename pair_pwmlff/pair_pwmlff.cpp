@@ -3,7 +3,7 @@
 #include "pair_pwmlff.h"
 
 #include "collective.h"
-#include "elements.h"
+#include "periodic_table.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -75,6 +75,7 @@ void PairPWMLFF::reset(Settings with)
   supervision.reset();    // its end is written before the next begins
   supervision = std::make_unique<Supervision>(lmp);
   logged = false;
+  atom_energy_step = -1;
   clear_mapping();
 }
 
@@ -236,14 +237,11 @@ void PairPWMLFF::init_style()
   if (atom->tag_enable == 0)
     error->all(FLERR,
                "Pair style pwmlff needs atom IDs: remove 'atom_modify id no' from the input");
-  for (int i = 1; atom->molecular != Atom::ATOMIC && i <= 3; ++i) {
-    if (force->special_lj[i] == 0.0 && comm->me == 0) {
-      error->warning(
-          FLERR, "Pair style pwmlff sees no neighbors that special_bonds leaves out; models of all "
-                 "interactions need 'special_bonds lj/coul 1.0 1.0 1.0'");
-      break;
-    }
-  }
+  if (comm->me == 0 && atom->molecular != Atom::ATOMIC &&
+      std::count(&force->special_lj[1], &force->special_lj[4], 0.0) > 0)
+    error->warning(FLERR,
+                   "Pair style pwmlff sees no neighbors that special_bonds leaves out; models of "
+                   "all interactions need 'special_bonds lj/coul 1.0 1.0 1.0'");
   if (hops(models) > 0 && comm->mode != Comm::SINGLE)
     error->all(FLERR,
                "Pair style pwmlff: message passing needs ghosts of all types within one distance; "

@@ -21,14 +21,10 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <system_error>
 
 // The C interface between LAMMPS and a plugin, as documented on LAMMPS's page "Writing plugins".
 // Declared here because installations of LAMMPS do not carry the header.
 extern "C" {
-
-using lammpsplugin_factory1 = void *(void *lmp);
-using lammpsplugin_factory2 = void *(void *lmp, int narg, char **arg);
 
 struct lammpsplugin_t {
   const char *version;    // release of LAMMPS that the plugin was compiled for, as "22 Jul 2025"
@@ -36,10 +32,7 @@ struct lammpsplugin_t {
   const char *name;       // name of the style in the input
   const char *info;       // one line for the log
   const char *author;
-  union {
-    lammpsplugin_factory1 *v1;    // pair, bond, ... styles
-    lammpsplugin_factory2 *v2;    // fix, compute, ... styles
-  } creator;
+  void *(*creator)(void *lmp);    // of pair styles; other styles have more arguments
   void *handle;
 };
 
@@ -52,9 +45,8 @@ using namespace pair_pwmlff;
 
 using Settings = int(void *lmp, const char *name);
 
-// LAMMPS::git_descriptor(), a static function: its name and call are as stable as one in C. The
-// function of the C interface that should tell, lammps_extract_global, returns the address of this
-// one in place of the text.
+// LAMMPS::git_descriptor(), a static function: its name and call are as stable as one in C. (The C
+// interface's lammps_extract_global returns the address of this function in place of the text.)
 constexpr const char *DESCRIPTOR = "_ZN9LAMMPS_NS6LAMMPS14git_descriptorEv";
 
 // What the plugin's own calls of this function would reach; null where the process has none.
@@ -69,17 +61,11 @@ int setting(void *lmp, const char *name)
   return extract ? extract(lmp, name) : -1;
 }
 
-std::string full_version(const std::string &date, const std::string &update)
-{
-  return update.empty() ? date : date + " - " + update;
-}
-
-const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                              "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-
 // "22 Jul 2025" for 20250722
-std::string date_of(int version)
+std::string release_date(int version)
 {
+  static const char *const months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                       "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
   const int month = version / 100 % 100;
   if (month < 1 || month > 12) return std::to_string(version);
   return std::to_string(version % 100) + " " + months[month - 1] + " " +
@@ -103,26 +89,23 @@ void compare_version(void *lmp, std::string &text)
 {
   const auto version = in_process<int(void *)>("lammps_version");
   if (!version) return;
-  const std::string date = date_of(version(lmp)), expected = PWMLFF_LAMMPS_VERSION;
+  const std::string date = release_date(version(lmp)), expected = PWMLFF_LAMMPS_VERSION;
   const auto descriptor = in_process<const char *()>(DESCRIPTOR);
   std::string update;
   const bool known = descriptor && update_of(descriptor(), update);
   if (date == expected && (!known || update == PWMLFF_LAMMPS_UPDATE)) return;
-  text += "; LAMMPS is " + full_version(date, known ? update : "") + ", expected " +
-          full_version(expected, PWMLFF_LAMMPS_UPDATE);
-}
-
-std::string sizes_of(int tagint, int bigint)
-{
-  if (bigint == 4) return "SMALLSMALL";
-  return tagint == 8 ? "BIGBIG" : "SMALLBIG";
+  const auto full = [](const std::string &release, const std::string &its_update) {
+    return release + (its_update.empty() ? "" : " - " + its_update);
+  };
+  text += "; LAMMPS is " + full(date, known ? update : "") + ", expected " +
+          full(expected, PWMLFF_LAMMPS_UPDATE);
 }
 
 void compare_sizes(void *lmp, std::string &text)
 {
   const int tagint = setting(lmp, "tagint"), bigint = setting(lmp, "bigint");
   if (tagint <= 0 || bigint <= 0) return;
-  const std::string found = sizes_of(tagint, bigint);
+  const std::string found = bigint == 4 ? "SMALLSMALL" : tagint == 8 ? "BIGBIG" : "SMALLBIG";
   if (found == PWMLFF_LAMMPS_SIZES) return;
   text += "; integer sizes are " + found + ", expected " PWMLFF_LAMMPS_SIZES;
 }
@@ -170,17 +153,7 @@ void print_once(void *lmp, const std::string &text)
   std::fprintf(stderr, "%s\n", text.c_str());
 }
 
-// Path of this file, symbolic links followed, as what it needs lies beside the real one.
-std::filesystem::path this_file()
-{
-  Dl_info info{};
-  dladdr(reinterpret_cast<const void *>(&this_file), &info);
-  std::error_code ignored;
-  const auto real = std::filesystem::canonical(info.dli_fname, ignored);
-  return real.empty() ? std::filesystem::path(info.dli_fname) : real;
-}
-
-// What makes an instance, once the library with it is open.
+// Makes an instance of the style; null until the library with it is open.
 LoadPair *load_pair = nullptr;
 
 // Open that library; returns why it cannot be opened.
@@ -189,8 +162,8 @@ std::string open_loader(const std::filesystem::path &folder)
   void *library = dlopen((folder / LOADER_LIBRARY).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   load_pair = reinterpret_cast<LoadPair *>(library ? dlsym(library, LOADER_SYMBOL) : nullptr);
   if (load_pair) return {};
-  const char *said = dlerror();
-  return said ? said : std::string("no ") + LOADER_SYMBOL + " is in it";
+  const char *reason = dlerror();
+  return reason ? reason : std::string("no ") + LOADER_SYMBOL + " is in it";
 }
 
 // What `pwmlff run` has started ends with the process of MPICH's mpirun that has started it on this
@@ -213,7 +186,7 @@ template <const char *name> void add(void *lmp, void *handle, void *regfunc)
   plugin.name = name;
   plugin.info = "machine-learned potentials stored as TorchScript";
   plugin.author = "the pair_style pwmlff developers";
-  plugin.creator.v1 = [](void *instance) { return load_pair(instance, name); };
+  plugin.creator = [](void *instance) { return load_pair(instance, name); };
   plugin.handle = handle;
   (*reinterpret_cast<lammpsplugin_regfunc *>(regfunc))(&plugin, lmp);
 }
@@ -228,21 +201,22 @@ extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *l
                                                                          void *regfunc)
 {
   end_with_launcher();
-  const auto file = this_file();
-  const auto stay_out = [&](const std::string &reason) {
+  // Of a function that no other copy of this file in the process has in its place.
+  const auto file = library_path(reinterpret_cast<const void *>(&open_loader));
+  const auto warn = [&](const std::string &reason) {
     print_once(lmp, "WARNING: there is no pair_style pwmlff here, as " + reason);
   };
   const std::string difference = difference_from_process(lmp);
   if (!difference.empty()) {
-    stay_out(file.string() + " was compiled for another LAMMPS or MPI: " + difference +
-             ". Compile it for this one (pwmlff build --lammps DIR --mpi MPICXX, see "
-             "docs/install.md), or use the lmp that it was compiled for");
+    warn(file.string() + " was compiled for another LAMMPS or MPI: " + difference +
+         ". Compile it for this one (pwmlff build --lammps DIR --mpi MPICXX, see "
+         "docs/install.md), or use the lmp that it was compiled for");
     return;
   }
   const std::string error = open_loader(file.parent_path());
   if (!error.empty()) {
-    stay_out((file.parent_path() / LOADER_LIBRARY).string() + " cannot be opened: " + error +
-             ". Install the plugin again, with all its files (see docs/install.md)");
+    warn((file.parent_path() / LOADER_LIBRARY).string() + " cannot be opened: " + error +
+         ". Install the plugin again, with all its files (see docs/install.md)");
     return;
   }
   add<PWMLFF>(lmp, handle, regfunc);

@@ -17,7 +17,7 @@ units metal
 atom_modify map yes
 read_data atoms.data
 pair_style {pair}
-pair_coeff * * {style}O Hf
+pair_coeff * * {coeff}
 compute peatom all pe/atom pair
 velocity all create 300 1
 fix move all nve
@@ -34,8 +34,8 @@ def binary(lammps: Lammps) -> Lammps:
     return lammps
 
 
-def text(pair: str, rest: str, style: str = "") -> str:
-    return INPUT.format(pair=pair, style=style) + rest
+def text(pair: str, rest: str, coeff: str = "O Hf") -> str:
+    return INPUT.format(pair=pair, coeff=coeff) + rest
 
 
 def dump(columns: str) -> str:
@@ -66,7 +66,7 @@ def test_energies_of_fix_pair_in_a_hybrid_style(binary: Lammps):
     """They are those of this style alone."""
     pair = "hybrid/overlay pwmlff model.pt lj/cut 3.0\npair_coeff * * lj/cut 0.01 2.0"
     fixes = "fix own all pair 1 pwmlff energy 0\n"
-    both = binary.run(text(pair, fixes + dump("f_own") + "run 0\n", "pwmlff ")).atoms()
+    both = binary.run(text(pair, fixes + dump("f_own") + "run 0\n", "pwmlff O Hf")).atoms()
     alone = binary.run(text("pwmlff model.pt", dump("") + "run 0\n")).atoms()
     np.testing.assert_allclose(both.f_own, alone.c_peatom, rtol=1e-12, atol=1e-12)
     assert np.abs(both.c_peatom - both.f_own).max() > 1e-6
@@ -101,6 +101,47 @@ def test_deviations_of_fix_pair(binary: Lammps):
     line = np.loadtxt(run.folder / "model_devi.out")
     expected = [f(sigma) for sigma in (force, energy) for f in (np.mean, np.min, np.max)]
     np.testing.assert_allclose(line[1:], expected, atol=1e-9)
+
+
+FIELDS = "energy 1 force_deviation 1 energy_deviation 1"
+
+
+def test_fix_pair_where_ranks_have_no_atoms(binary: Lammps):
+    """Three atoms on four ranks: each rank has an array, some of length 0."""
+    sparse = SYSTEMS["no neighbors"]
+    binary.save(sparse.model(isotropic=True))
+    binary.save(sparse.model(seed=1, isotropic=True), "other.pt")
+    binary.data(sparse.atoms(), [8, 72])
+    fixes = f"fix own all pair 1 pwmlff {FIELDS}\n"
+    run = binary.run(
+        text("pwmlff model.pt other.pt", fixes + dump("f_own[1] f_own[2] f_own[3]") + "run 2\n"),
+        ranks=4,
+    )
+    found = run.atoms()
+    np.testing.assert_array_equal(found["f_own[1]"], found.c_peatom)
+    assert not found["f_own[2]"].any() and found["f_own[3]"].min() > 0
+
+
+def test_fix_pair_where_types_are_null(binary: Lammps):
+    """Atoms that the style does not compute have zeros, the others what they are."""
+    atoms = crystal(2)
+    strange = np.arange(len(atoms)) % 5 == 0
+    atoms.numbers[strange] = 18
+    binary.data(atoms, [8, 18, 72])
+    pair = (
+        "hybrid pwmlff model.pt other.pt zero 3.0 nocoeff\npair_coeff 2 * zero\npair_coeff 1 2 zero"
+    )
+    fixes = f"fix own all pair 1 pwmlff {FIELDS}\n"
+    run = binary.run(
+        text(
+            pair, fixes + dump("f_own[1] f_own[2] f_own[3]") + "run 0\n", "pwmlff O NULL Hf"
+        ),
+        ranks=2,
+    )  # fmt: skip
+    found = run.atoms()
+    np.testing.assert_array_equal(found["f_own[1]"], found.c_peatom)
+    for column in ("f_own[1]", "f_own[2]", "f_own[3]"):
+        assert not found[column][strange].any() and found[column][~strange].all()
 
 
 def test_flag_of_fix_pair_compares_models_between_lines(binary: Lammps):

@@ -2,8 +2,8 @@
 
 // Chemical symbols, atomic numbers and weights.
 
-#ifndef PWMLFF_ELEMENTS_H
-#define PWMLFF_ELEMENTS_H
+#ifndef PWMLFF_PERIODIC_TABLE_H
+#define PWMLFF_PERIODIC_TABLE_H
 
 #include <algorithm>
 #include <array>
