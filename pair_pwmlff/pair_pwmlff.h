@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace pwmlff::models {
+namespace pwmlff {
 struct Evaluation;
 }
 
@@ -46,8 +46,8 @@ class PairPWMLFF : public Pair {
   void log_models();
   std::string place() const;
   [[noreturn]] void stop_rank(const std::string &text);
-  const pwmlff::models::Evaluation &evaluate(int model);
-  void tally(const pwmlff::models::Evaluation &result);
+  const pwmlff::Evaluation &evaluate(int model);
+  void tally(const pwmlff::Evaluation &result);
 };
 
 }    // namespace LAMMPS_NS

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// torch.classes.pwmlff.DPEngine: the DP engine (engine.h) for Python and TorchScript.
+// torch.classes.pwmlff.DPEngine: the DP engine (cpu/engine.h) for Python and TorchScript.
 //
 //   DPEngine(str model_file, str precision, int[] present)
 //       model_file: a TorchScript DP; precision: exact, double or mixed;
@@ -44,6 +44,7 @@
 #include "cpu/engine.h"
 #include "cpu/instruction_set.h"
 #include "gpu/engine.h"
+#include "pair_terms.h"
 
 #include <torch/custom_class.h>
 #include <torch/script.h>
@@ -81,12 +82,47 @@ DPNetwork network_of(const std::string &model_file)
   return read_network(torch::jit::load(contents, at::kCPU));
 }
 
-class DPEngineBinding : public torch::CustomClassHolder {
+/// What both engines have in common.
+class EngineBinding : public torch::CustomClassHolder {
+ public:
+  double cutoff() const { return engine->network().rmax; }
+  std::int64_t nspecies() const { return engine->network().nspecies(); }
+  std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine->table_bytes()); }
+  std::tuple<double, double> table_error() const
+  {
+    return {engine->value_error(), engine->slope_error()};
+  }
+  std::string processor() const { return engine->processor(); }
+
+ protected:
+  explicit EngineBinding(std::unique_ptr<DPEngine> engine) : engine(std::move(engine)) {}
+
+  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Input &input)
+  {
+    const Evaluation *found = nullptr;
+    try {
+      found = &engine->evaluate(input);
+    } catch (const std::invalid_argument &error) {
+      TORCH_CHECK_VALUE(false, error.what());
+    }
+    double virial[9];
+    for (int k = 0; k < 9; ++k) virial[virial_component(k)] = found->virial[k];
+    return {tensor(found->atom_energy, {input.ncenters}), tensor(found->force, {input.nrows, 3}),
+            tensor(virial, {9}),
+            tensor(found->atom_virial, {input.want_atom_virial ? input.nrows : 0, 6}),
+            tensor(found->centroid_virial, {input.want_centroid_virial ? input.nrows : 0, 9})};
+  }
+
+  std::mutex in_use;
+  const std::unique_ptr<DPEngine> engine;
+};
+
+class DPEngineBinding : public EngineBinding {
  public:
   DPEngineBinding(const std::string &model_file, const std::string &precision,
                   const std::vector<std::int64_t> &present) :
-      engine(network_of(model_file), dp_precision(precision),
-             std::vector<bool>(present.begin(), present.end()))
+      EngineBinding(make_cpu_engine(network_of(model_file), dp_precision(precision),
+                                    std::vector<bool>(present.begin(), present.end())))
   {
   }
 
@@ -96,60 +132,28 @@ class DPEngineBinding : public torch::CustomClassHolder {
   {
     const OneCaller caller(in_use, "DPEngine");
     const std::int64_t nrows = x.dim() == 2 ? x.size(0) : -1;
-    const std::int64_t nspecies = engine.network().nspecies();
     check_array("x", x, at::kDouble, {nrows, 3});
     check_array("species", species, at::kInt, {nrows});
-    const std::int64_t ncenters = check_list(first, candidate, nrows, nspecies);
+    const std::int64_t ncenters = check_list(first, candidate, nrows, nspecies());
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
-
-    DPInput input{};
-    input.ncenters = static_cast<int>(ncenters);
-    input.nrows = static_cast<int>(nrows);
-    input.x = x.const_data_ptr<double>();
-    input.species = species.const_data_ptr<int>();
-    input.first = first.const_data_ptr<int>();
-    input.candidate = candidate.const_data_ptr<int>();
-    input.nthreads = static_cast<int>(nthreads);
-    input.want_atom_virial = want_atom_virial;
-    input.want_centroid_virial = want_centroid_virial;
-    try {
-      engine.evaluate(input, output);
-    } catch (const DPOverflow &error) {
-      TORCH_CHECK_VALUE(false, error.what());
-    } catch (const std::invalid_argument &error) {
-      TORCH_CHECK_VALUE(false, error.what());
-    }
-    return {tensor(output.atom_energy.data(), {ncenters}), tensor(output.force.data(), {nrows, 3}),
-            tensor(output.virial, {9}),
-            tensor(output.atom_virial.data(), {want_atom_virial ? nrows : 0, 6}),
-            tensor(output.centroid_virial.data(), {want_centroid_virial ? nrows : 0, 9})};
+    return EngineBinding::evaluate({static_cast<int>(ncenters), static_cast<int>(nrows),
+                                    x.const_data_ptr<double>(), species.const_data_ptr<int>(),
+                                    first.const_data_ptr<int>(), candidate.const_data_ptr<int>(),
+                                    static_cast<int>(nthreads), want_atom_virial,
+                                    want_centroid_virial});
   }
-
-  double cutoff() const { return engine.network().rmax; }
-  std::int64_t nspecies() const { return engine.network().nspecies(); }
-  std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine.table_bytes()); }
-  std::tuple<double, double> table_error() const
-  {
-    return {engine.value_error(), engine.slope_error()};
-  }
-  std::string isa() const { return engine.isa(); }
-
- private:
-  std::mutex in_use;
-  DPEngine engine;
-  DPOutput output;
 };
 
-class DPGpuEngineBinding : public torch::CustomClassHolder {
+class DPGpuEngineBinding : public EngineBinding {
  public:
   DPGpuEngineBinding(const std::string &model_file, const std::string &precision,
                      const std::vector<std::int64_t> &present, const std::string &device,
                      std::int64_t chunk_bytes) :
-      network(network_of(model_file)),
-      engine(Device::make(device), network, dp_precision(precision),
-             std::vector<bool>(present.begin(), present.end()),
-             static_cast<std::size_t>(chunk_bytes)),
-      neighbors(engine.device())
+      EngineBinding(make_gpu_engine(Device::make(device), network_of(model_file),
+                                    dp_precision(precision),
+                                    std::vector<bool>(present.begin(), present.end()),
+                                    static_cast<std::size_t>(chunk_bytes))),
+      neighbors(engine->device())
   {
   }
 
@@ -185,69 +189,63 @@ class DPGpuEngineBinding : public torch::CustomClassHolder {
     const std::int64_t nrows = neighbors.nrows(), ncenters = neighbors.ncenters();
     check_array("x", x, at::kDouble, {nrows, 3});
     neighbors.update(x.const_data_ptr<double>());
-    const DPGpuOutput *output = nullptr;
-    try {
-      output = &engine.evaluate(neighbors, want_atom_virial, want_centroid_virial);
-    } catch (const DPOverflow &error) {
-      TORCH_CHECK_VALUE(false, error.what());
-    } catch (const std::invalid_argument &error) {
-      TORCH_CHECK_VALUE(false, error.what());
-    }
-    return {tensor(output->atom_energy, {ncenters}), tensor(output->force, {nrows, 3}),
-            tensor(output->virial, {9}),
-            tensor(output->atom_virial, {want_atom_virial ? nrows : 0, 6}),
-            tensor(output->centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
+    Input input{static_cast<int>(ncenters), static_cast<int>(nrows)};
+    input.want_atom_virial = want_atom_virial;
+    input.want_centroid_virial = want_centroid_virial;
+    input.on_device = &neighbors;
+    return EngineBinding::evaluate(input);
   }
 
-  double cutoff() const { return network.rmax; }
-  std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine.table_bytes()); }
-  std::string device() const { return engine.device()->name(); }
-  void measure(bool enabled) { engine.device()->measure(enabled); }
+  void measure(bool enabled) { engine->device()->measure(enabled); }
   c10::Dict<std::string, double> seconds() const
   {
     c10::Dict<std::string, double> result;
-    for (const auto &[kernel, seconds] : engine.device()->seconds()) result.insert(kernel, seconds);
+    for (const auto &[kernel, seconds] : engine->device()->seconds())
+      result.insert(kernel, seconds);
     return result;
   }
 
  private:
-  int nspecies() const { return network.nspecies(); }
-
-  DPNetwork network;
-  DPGpuEngine engine;
   GpuNeighbors neighbors;
 };
+
+/// @param processor  the name of the method that tells it
+template <class Binding>
+void define_common(torch::class_<Binding> library_class, const std::string &processor)
+{
+  using Self = const c10::intrusive_ptr<Binding> &;
+  library_class.def("cutoff", [](Self self) { return self->cutoff(); })
+      .def("nspecies", [](Self self) { return self->nspecies(); })
+      .def("table_bytes", [](Self self) { return self->table_bytes(); })
+      .def("table_error", [](Self self) { return self->table_error(); })
+      .def(processor, [](Self self) { return self->processor(); });
+}
 
 }    // namespace
 
 void register_dp_engine(torch::Library &library)
 {
-  library.class_<DPEngineBinding>("DPEngine")
-      .def(torch::init<std::string, std::string, std::vector<std::int64_t>>())
+  auto on_cpu = library.class_<DPEngineBinding>("DPEngine");
+  define_common(on_cpu, "isa");
+  on_cpu.def(torch::init<std::string, std::string, std::vector<std::int64_t>>())
       .def("evaluate", &DPEngineBinding::evaluate, "",
            {torch::arg("x"), torch::arg("species"), torch::arg("first"), torch::arg("candidate"),
             torch::arg("nthreads"), torch::arg("want_atom_virial") = true,
-            torch::arg("want_centroid_virial") = true})
-      .def("cutoff", &DPEngineBinding::cutoff)
-      .def("nspecies", &DPEngineBinding::nspecies)
-      .def("table_bytes", &DPEngineBinding::table_bytes)
-      .def("table_error", &DPEngineBinding::table_error)
-      .def("isa", &DPEngineBinding::isa);
-  library.class_<DPGpuEngineBinding>("DPGpuEngine")
+            torch::arg("want_centroid_virial") = true});
+  auto on_gpu = library.class_<DPGpuEngineBinding>("DPGpuEngine");
+  define_common(on_gpu, "device");
+  on_gpu
       .def(torch::init<std::string, std::string, std::vector<std::int64_t>, std::string,
                        std::int64_t>(),
            "",
            {torch::arg("model_file"), torch::arg("precision"), torch::arg("present"),
             torch::arg("device"),
-            torch::arg("chunk_bytes") = static_cast<std::int64_t>(DPGpuEngine::CHUNK_BYTES)})
+            torch::arg("chunk_bytes") = static_cast<std::int64_t>(CHUNK_BYTES)})
       .def("set_neighbors", &DPGpuEngineBinding::set_neighbors)
       .def("find_neighbors", &DPGpuEngineBinding::find_neighbors)
       .def("evaluate", &DPGpuEngineBinding::evaluate, "",
            {torch::arg("x"), torch::arg("want_atom_virial") = true,
             torch::arg("want_centroid_virial") = true})
-      .def("cutoff", &DPGpuEngineBinding::cutoff)
-      .def("table_bytes", &DPGpuEngineBinding::table_bytes)
-      .def("device", &DPGpuEngineBinding::device)
       .def("measure", &DPGpuEngineBinding::measure)
       .def("seconds", &DPGpuEngineBinding::seconds);
 }

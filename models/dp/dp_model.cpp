@@ -2,7 +2,6 @@
 
 #include "dp_model.h"
 
-#include "../neighbors.h"
 #include "../on_gpu.h"
 #include "../verification.h"
 #include "common/attributes.h"
@@ -53,33 +52,21 @@ void DPTorchScript::select_species(const std::vector<bool> &present)
   atom_type = torch::tensor(numbers, torch::kInt32).to(code.device());
 }
 
-const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
+const Evaluation &DPTorchScript::evaluate(const Input &input)
 {
-  const std::int64_t ncenters = neighbors.ncenters();
-  const std::int64_t nrows = neighbors.nrows();
-  PaddedNeighbors &padded = neighbors.padded(info_.max_neighbor, info_.cutoff);
-  const std::int64_t nslots = padded.nslots();
-  std::vector<int> species_of_row(neighbors.species().begin(),
-                                  neighbors.species().begin() + ncenters);
-
+  const std::int64_t ncenters = input.ncenters, nrows = input.nrows, nslots = input.nslots;
+  std::vector<int> species_of_row(input.species, input.species + ncenters);
   const c10::IValue output = code.forward({
-      code.upload(0, torch::from_blob(padded.list(), {1, ncenters, nslots}, torch::kInt32)),
+      code.upload(0, torch::from_blob(input.slot_row, {1, ncenters, nslots}, torch::kInt32)),
       code.upload(1, torch::from_blob(species_of_row.data(), {ncenters}, torch::kInt32)),
       atom_type,
-      code.upload(2, torch::from_blob(padded.rij(), {1, ncenters, nslots, 4}, torch::kFloat64)),
+      code.upload(2, torch::from_blob(input.slot_rij, {1, ncenters, nslots, 4}, torch::kFloat64)),
       nrows - ncenters,
   });
-  unpack(output, neighbors);
-  return result;
-}
-
-void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors)
-{
-  const std::int64_t ncenters = neighbors.ncenters();
   const std::vector<c10::IValue> elements = output.toTupleRef().elements().vec();
   const at::Tensor etot = code.download(elements[0], "Etot", {1, 1});
   const at::Tensor ei = code.download(elements[1], "Ei", {1, ncenters});
-  force = code.download(elements[2], "Force", {1, neighbors.nrows(), 3});
+  force = code.download(elements[2], "Force", {1, nrows, 3});
   const at::Tensor virial = code.download(elements[4], "Virial", {1, 9});
 
   result.energy = *etot.data_ptr<double>();
@@ -91,8 +78,9 @@ void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors
   const double *energy = ei.data_ptr<double>();
   for (const int s : species)
     for (std::int64_t row = 0; row < ncenters; ++row)
-      if (neighbors.species()[row] == s) atom_energy[row] = *energy++;
+      if (input.species[row] == s) atom_energy[row] = *energy++;
   result.atom_energy = atom_energy.data();
+  return result;
 }
 
 /* ---- DPModel ---- */
@@ -149,8 +137,8 @@ void DPModel::select_species(const std::vector<bool> &present)
   const bool gpu = options.gpu != pwmlff::CPU;
   if (gpu || gpu_has_stand_in())
     attempt_fused("fused on the GPU", [&](const std::string &precision) {
-      return std::make_unique<FusedDPGpu>(info_, *network, precision, present,
-                                          shared_device(options.gpu));
+      return std::make_unique<FusedDP>(info_, *network, precision, present,
+                                       shared_device(options.gpu));
     });
   if (gpu && options.engine != Engine::fused)
     attempt("torchscript on the GPU", gate_of("exact"), [&] {
@@ -172,9 +160,9 @@ std::string DPModel::engine() const
          (reasons.empty() ? "" : " (" + reasons + ")");
 }
 
-const Evaluation &DPModel::evaluate(Neighbors &neighbors, const Request &request)
+const Evaluation &DPModel::evaluate(const Input &input)
 {
-  return active ? active->evaluate(neighbors, request) : original.evaluate(neighbors, request);
+  return active ? active->evaluate(input) : original.evaluate(input);
 }
 
 }    // namespace pwmlff::models

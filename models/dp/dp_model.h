@@ -27,12 +27,11 @@ class DPTorchScript : public Model {
   std::string name() const override { return "torchscript"; }
   std::string engine() const override { return "torchscript, float64"; }
   bool on_gpu() const override { return !code.device().is_cpu(); }
+  Needs needs() const override { return {info_.cutoff, info_.max_neighbor, -1, nullptr}; }
   bool has_atom_virial() const override { return false; }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+  const Evaluation &evaluate(const Input &input) override;
 
  private:
-  void unpack(const c10::IValue &output, const Neighbors &neighbors);
-
   Scripted code;
   at::Tensor atom_type;        // [species that take part] atomic numbers, int32, on the device
   std::vector<int> species;    // their indices in info().atom_type
@@ -54,9 +53,9 @@ class DPModel : public Model {
   std::string engine() const override;
   std::string passed_over() const override { return reasons; }
   bool on_gpu() const override { return chosen().on_gpu(); }
-  bool finds_neighbors() const override { return chosen().finds_neighbors(); }
+  Needs needs() const override { return chosen().needs(); }
   bool has_atom_virial() const override { return chosen().has_atom_virial(); }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+  const Evaluation &evaluate(const Input &input) override;
 
  private:
   const Model &chosen() const { return active ? *active : static_cast<const Model &>(original); }

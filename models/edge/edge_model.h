@@ -31,10 +31,11 @@ class EdgeTorchScript : public Model {
     return type_ == at::kFloat ? "torchscript, float32" : "torchscript, float64";
   }
   bool on_gpu() const override { return !code.device().is_cpu(); }
+  Needs needs() const override { return {info_.cutoff, 0, hops(info_), nullptr}; }
   bool has_atom_virial() const override { return true; }
   /// By which two devices may differ.
   Gate gate() const { return gate_of(type_ == at::kFloat ? "mixed" : "exact"); }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+  const Evaluation &evaluate(const Input &input) override;
 
  protected:
   /// In which it computes.
@@ -73,8 +74,9 @@ class EdgeModel : public Model {
   std::string engine() const override;
   std::string passed_over() const override { return why_not; }
   bool on_gpu() const override { return better && better->on_gpu(); }
+  Needs needs() const override { return {info_.cutoff, 0, hops(info_), nullptr}; }
   bool has_atom_virial() const override { return true; }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+  const Evaluation &evaluate(const Input &input) override;
 
  private:
   const Model &in_use() const { return better ? *better : static_cast<const Model &>(original); }
