@@ -49,7 +49,7 @@ struct Input {
   double *slot_rij = nullptr;    // [ncenters, nslots, 4] r, dx, dy, dz
 
   // For models that take edges, those shorter than the cutoff in ascending order of their first
-  // node. A node is a row, and all its periodic images that a center stands for; centers come first.
+  // node. A node is a row, or a center for all its periodic images; centers come first.
   std::int64_t nedges = 0, nnodes = 0;
   std::int64_t *edge_index = nullptr;    // [2, nedges] nodes of centers, of neighbors
   double *edge_vec = nullptr;            // [nedges, 3] x_j - x_i
