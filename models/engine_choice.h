@@ -48,12 +48,9 @@ class EngineChoice : public Model {
   std::string engine() const override;
   std::string passed_over() const override { return reasons; }
   bool on_gpu() const override { return in_use().on_gpu(); }
-  bool finds_neighbors() const override { return in_use().finds_neighbors(); }
+  Needs needs() const override { return in_use().needs(); }
   bool has_atom_virial() const override { return in_use().has_atom_virial(); }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override
-  {
-    return in_use().evaluate(neighbors, request);
-  }
+  const Evaluation &evaluate(const Input &input) override { return in_use().evaluate(input); }
 
  protected:
   /// An engine that is faster than the file's own code.

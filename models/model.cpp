@@ -4,7 +4,6 @@
 
 #include "common/threads.h"
 #include "dp/dp_model.h"
-#include "dp/pair_terms.h"
 #include "dp/tables.h"
 #include "edge/edge_model.h"
 #include "model_file.h"
@@ -60,13 +59,6 @@ try {
 } catch (const c10::Error &error) {
   throw std::runtime_error("model file " + in_quotes(file) +
                            " cannot be used: " + first_line(error));
-}
-
-std::array<double, 9> in_order_of_lammps(const double *matrix)
-{
-  std::array<double, 9> result;
-  for (int k = 0; k < 9; ++k) result[k] = matrix[pwmlff::virial_component(k)];
-  return result;
 }
 
 int hops(const ModelInfo &info)

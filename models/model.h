@@ -8,7 +8,8 @@
 #ifndef PWMLFF_MODEL_H
 #define PWMLFF_MODEL_H
 
-#include <array>
+#include "neighbors.h"
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,8 +17,9 @@
 
 namespace pwmlff::models {
 
+using pwmlff::Evaluation, pwmlff::Input, pwmlff::TooManyNeighbors;
+
 class ModelFile;
-class Neighbors;
 
 /// What evaluates a model.
 enum class Engine {
@@ -57,26 +59,6 @@ struct ModelInfo {
   std::string dtype;    // of the parameters as stored in the file
 };
 
-/// What an evaluation is asked for besides energies, forces and virial.
-struct Request {
-  int nthreads = 1;
-  bool atom_virial = false, centroid_virial = false;    // only where has_atom_virial()
-};
-
-/// The nine components of a matrix [3, 3], row by row, in LAMMPS's order: xx yy zz xy xz yz yx zx
-/// zy.
-std::array<double, 9> in_order_of_lammps(const double *matrix);
-
-/// The result of an evaluation; the arrays stay valid until the model is evaluated again.
-struct Evaluation {
-  double energy;                   // of all centers
-  const double *atom_energy;       // [ncenters]
-  const double *force;             // [nrows, 3] minus the gradient of energy
-  std::array<double, 9> virial;    // xx yy zz xy xz yz yx zx zy of sum r_ij (x) f_ij, LAMMPS's sign
-  const double *atom_virial;       // [nrows, 6] in that order, half to each end of an edge
-  const double *centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, all to the neighbor
-};
-
 /// How many edges away from an atom those edges start that its energy depends on; -1 for a kind
 /// that takes no edges.
 int hops(const ModelInfo &info);
@@ -104,15 +86,19 @@ class Model {
   /// Whether it is evaluated on the GPU of the options; complete after select_species().
   virtual bool on_gpu() const = 0;
 
-  /// Whether it finds neighbors itself, so that no list of LAMMPS is needed; likewise.
-  virtual bool finds_neighbors() const { return false; }
+  /// What it takes; likewise.
+  virtual Needs needs() const { return {}; }
+
+  /// Whether its device finds the neighbors, so that no list of LAMMPS is needed; likewise.
+  bool finds_neighbors() const { return needs().device != nullptr; }
 
   /// Whether evaluations can give the virials of atoms.
   virtual bool has_atom_virial() const = 0;
 
   /// Energy, forces and virial. There must be at least one center.
+  /// @param input  with all that it needs; virials of atoms only where has_atom_virial()
   /// @throws TooManyNeighbors, std::runtime_error
-  virtual const Evaluation &evaluate(Neighbors &neighbors, const Request &request) = 0;
+  virtual const Evaluation &evaluate(const Input &input) = 0;
 
  protected:
   explicit Model(ModelInfo info) : info_(std::move(info)) {}

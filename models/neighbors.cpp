@@ -63,13 +63,13 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   // that order, so that edges are in the order of the nodes that they start from.
   candidate_edges.clear();
   candidate_edges_end.clear();
-  edge_lists.clear();
+  edges.clear();
   std::vector<bool> has_list(nall, false);
   for (int k = 0; hops > 0 && k < atoms.inum + atoms.gnum; ++k)
     has_list[row[atoms.ilist[k]]] = true;
   std::vector<int> front(ncenters_);
   std::iota(front.begin(), front.end(), 0);
-  nodes_ = front;
+  nodes = front;
   node.assign(nall, -1);
   std::iota(node.begin(), node.begin() + ncenters_, 0);
   // Messages pass through the boundaries of a cell where a copy of a center is that center.
@@ -97,8 +97,8 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     std::sort(entered.begin(), entered.end());
     front.clear();
     for (const int j : entered) {
-      node[j] = static_cast<int>(nodes_.size());
-      nodes_.push_back(j);
+      node[j] = static_cast<int>(nodes.size());
+      nodes.push_back(j);
       if (has_list[j]) front.push_back(j);
     }
     candidate_edges_end.push_back(candidate_edges.size());
@@ -134,8 +134,8 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
   first_ = std::move(first);
   candidate_ = std::move(candidate);
   node = std::move(home);
-  nodes_.resize(ncenters);
-  std::iota(nodes_.begin(), nodes_.end(), 0);
+  nodes.resize(ncenters);
+  std::iota(nodes.begin(), nodes.end(), 0);
   candidate_edges.clear();
   for (int k = 0; hops >= 0 && k < ncenters * nspecies; ++k)
     for (int c = first_[k]; c < first_[k + 1]; ++c) {
@@ -143,7 +143,7 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
       candidate_edges.push_back(candidate_[c]);
     }
   candidate_edges_end.assign(hops + 1, candidate_edges.size());    // all that there is
-  edge_lists.clear();
+  edges.clear();
   reach = 0.0;
   gpu_has_list = false;
 }
@@ -162,8 +162,8 @@ void Neighbors::update(const double *const *x)
 void Neighbors::update(const double *x)
 {
   x_ = x;
-  for (auto &[max_neighbor, padding] : paddings) padding.current = false;
-  for (auto &[hops, list] : edge_lists) list.current = false;
+  for (auto &[max_neighbor, made] : slots) made.current = false;
+  for (auto &[hops, made] : edges) made.current = false;
   gpu_has_positions = false;
 }
 
@@ -187,82 +187,97 @@ const pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::De
   return *gpu_neighbors;
 }
 
-PaddedNeighbors &Neighbors::padded(int max_neighbor, double cutoff)
+pwmlff::Input Neighbors::input(const Needs &needs)
 {
-  Padding &padding = paddings[max_neighbor];
-  if (!padding.slots) padding.slots = std::make_unique<PaddedNeighbors>(nspecies_, max_neighbor);
-  if (!padding.current) padding.slots->fill(*this, cutoff);
-  padding.current = true;
-  return *padding.slots;
+  pwmlff::Input input;
+  input.ncenters = ncenters_;
+  input.nrows = nrows();
+  input.x = x_;
+  input.species = species_.data();
+  if (reach == 0.0) {
+    input.first = first_.data();
+    input.candidate = candidate_.data();
+  }
+  if (needs.device) input.on_device = &gpu_list(needs.device);
+  if (needs.max_neighbor > 0) {
+    Slots &made = slots[needs.max_neighbor];
+    if (!made.current) fill(made, needs.max_neighbor, needs.cutoff);
+    made.current = true;
+    input.nslots = nspecies_ * needs.max_neighbor;
+    input.slot_row = made.row.data();
+    input.slot_rij = made.rij.data();
+  }
+  if (needs.hops >= 0) {
+    Edges &made = edges[needs.hops];
+    if (!made.current) fill(made, needs.hops, needs.cutoff);
+    made.current = true;
+    input.nedges = static_cast<std::int64_t>(made.vec.size()) / 3;
+    input.nnodes = static_cast<std::int64_t>(nodes.size());
+    input.edge_index = made.index.data();
+    input.edge_vec = made.vec.data();
+    input.node_row = nodes.data();
+  }
+  return input;
 }
 
-Edges &Neighbors::edges(int hops, double cutoff)
-{
-  EdgeCache &list = edge_lists[hops];
-  if (!list.current)
-    list.edges.fill(*this, {candidate_edges.data(), candidate_edges_end[hops]}, node, cutoff);
-  list.current = true;
-  return list.edges;
-}
-
-void Edges::fill(const Neighbors &neighbors, std::span<const int> candidate_edges,
-                 std::span<const int> node, double cutoff)
+void Neighbors::fill(Edges &made, int hops, double cutoff) const
 {
   const double cutsq = cutoff * cutoff;
-  index_.clear();
-  second.clear();
-  vec_.clear();
-  for (std::size_t k = 0; k < candidate_edges.size(); k += 2) {
-    const double *const xi = neighbors.x() + 3 * static_cast<std::size_t>(candidate_edges[k]);
-    const double *const xj = neighbors.x() + 3 * static_cast<std::size_t>(candidate_edges[k + 1]);
+  std::vector<std::int64_t> second;
+  made.index.clear();
+  made.vec.clear();
+  for (std::size_t k = 0; k < candidate_edges_end[hops]; k += 2) {
+    const double *const xi = x_ + 3 * static_cast<std::size_t>(candidate_edges[k]);
+    const double *const xj = x_ + 3 * static_cast<std::size_t>(candidate_edges[k + 1]);
     const double rij[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
     if (rij[0] * rij[0] + rij[1] * rij[1] + rij[2] * rij[2] >= cutsq) continue;
-    index_.push_back(node[candidate_edges[k]]);
+    made.index.push_back(node[candidate_edges[k]]);
     second.push_back(node[candidate_edges[k + 1]]);
-    vec_.insert(vec_.end(), rij, rij + 3);
+    made.vec.insert(made.vec.end(), rij, rij + 3);
   }
-  index_.insert(index_.end(), second.begin(), second.end());
+  made.index.insert(made.index.end(), second.begin(), second.end());
 }
 
-void PaddedNeighbors::fill(const Neighbors &neighbors, double cutoff)
+void Neighbors::fill(Slots &made, int max_neighbor, double cutoff) const
 {
   const double cutsq = cutoff * cutoff;
-  const std::size_t nsublists = static_cast<std::size_t>(neighbors.ncenters()) * nspecies;
-  if (used.size() < nsublists) {
-    list_.resize(nsublists * max_neighbor, 0);
-    rij_.resize(nsublists * max_neighbor * 4, 0.0);
-    used.resize(nsublists, 0);
+  const std::size_t nsublists = static_cast<std::size_t>(ncenters_) * nspecies_;
+  if (made.used.size() < nsublists) {
+    made.row.resize(nsublists * max_neighbor, 0);
+    made.rij.resize(nsublists * max_neighbor * 4, 0.0);
+    made.used.resize(nsublists, 0);
   }
 
   for (std::size_t sublist = 0; sublist < nsublists; ++sublist) {
-    const int row = static_cast<int>(sublist / nspecies);
-    const double *const xi = neighbors.x() + 3 * static_cast<std::size_t>(row);
+    const int row = static_cast<int>(sublist / nspecies_);
+    const double *const xi = x_ + 3 * static_cast<std::size_t>(row);
     int count = 0;
-    for (int k = neighbors.first()[sublist]; k < neighbors.first()[sublist + 1]; ++k) {
-      const int j = neighbors.candidate()[k];
-      const double *const xj = neighbors.x() + 3 * static_cast<std::size_t>(j);
+    for (int k = first_[sublist]; k < first_[sublist + 1]; ++k) {
+      const int j = candidate_[k];
+      const double *const xj = x_ + 3 * static_cast<std::size_t>(j);
       const double dx = xj[0] - xi[0], dy = xj[1] - xi[1], dz = xj[2] - xi[2];
       const double rsq = dx * dx + dy * dy + dz * dz;
       if (rsq >= cutsq) continue;
       if (count < max_neighbor) {    // counted to the end for the message below
         const std::size_t slot = sublist * max_neighbor + count;
-        list_[slot] = j + 1;
+        made.row[slot] = j + 1;
         const double rij[4] = {std::sqrt(rsq), dx, dy, dz};
-        std::copy_n(rij, 4, &rij_[4 * slot]);
+        std::copy_n(rij, 4, &made.rij[4 * slot]);
       }
       ++count;
     }
+    int &used = made.used[sublist];
     if (count > max_neighbor) {
-      used[sublist] = max_neighbor;
-      throw TooManyNeighbors(row, static_cast<int>(sublist % nspecies), count, max_neighbor);
+      used = max_neighbor;
+      throw pwmlff::TooManyNeighbors(
+          {row, static_cast<int>(sublist % nspecies_), count, max_neighbor});
     }
-    if (used[sublist] > count) {
-      const std::size_t begin = sublist * max_neighbor + count;
-      const std::size_t stale = used[sublist] - count;
-      std::fill_n(&list_[begin], stale, 0);
-      std::fill_n(&rij_[4 * begin], 4 * stale, 0.0);
+    for (int k = count; k < used; ++k) {
+      const std::size_t slot = sublist * max_neighbor + k;
+      made.row[slot] = 0;
+      std::fill_n(&made.rij[4 * slot], 4, 0.0);
     }
-    used[sublist] = count;
+    used = count;
   }
 }
 

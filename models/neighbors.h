@@ -17,14 +17,13 @@
 #ifndef PWMLFF_NEIGHBORS_H
 #define PWMLFF_NEIGHBORS_H
 
+#include "dp/evaluation.h"
 #include "neighbors/gpu_neighbors.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <map>
 #include <memory>
-#include <span>
 #include <vector>
 
 namespace pwmlff::models {
@@ -58,58 +57,13 @@ struct LocalAtoms {
   }
 };
 
-/// An atom has more neighbors of one species than the model has room for.
-struct TooManyNeighbors : std::exception {
-  TooManyNeighbors(int row_, int species_, int count_, int limit_) :
-      row(row_), species(species_), count(count_), limit(limit_)
-  {
-  }
-  const char *what() const noexcept override { return "too many neighbors"; }
-  int row, species, count, limit;
-};
-
-class Neighbors;
-
-/// Fixed-size slots per center, grouped by species: species s has slots s*max_neighbor ..
-/// (s+1)*max_neighbor-1. Empty slots hold zeros.
-class PaddedNeighbors {
- public:
-  PaddedNeighbors(int nspecies, int max_neighbor) : nspecies(nspecies), max_neighbor(max_neighbor)
-  {
-  }
-
-  /// Take over the candidates that are closer than the cutoff now. Memory is kept between calls,
-  /// and only slots that were in use and are no longer are cleared.
-  /// @throws TooManyNeighbors
-  void fill(const Neighbors &neighbors, double cutoff);
-
-  int nslots() const { return nspecies * max_neighbor; }
-  int *list() { return list_.data(); }     // [ncenters, nslots] row of the neighbor + 1, or 0
-  double *rij() { return rij_.data(); }    // [ncenters, nslots, 4] r, dx, dy, dz
-
- private:
-  int nspecies, max_neighbor;
-  std::vector<int> list_;
-  std::vector<double> rij_;
-  std::vector<int> used;    // [centers so far, nspecies] slots in use
-};
-
-/// Directed edges i -> j that are shorter than the cutoff, in ascending order of the node i.
-class Edges {
- public:
-  /// Take over the candidates that are shorter than the cutoff now. Memory is kept between calls.
-  /// @param candidate_edges  rows of center and neighbor, alternating
-  /// @param node  [nrows] of each row
-  void fill(const Neighbors &neighbors, std::span<const int> candidate_edges,
-            std::span<const int> node, double cutoff);
-
-  std::int64_t count() const { return static_cast<std::int64_t>(vec_.size()) / 3; }
-  std::int64_t *index() { return index_.data(); }    // [2, count] nodes of centers, of neighbors
-  double *vec() { return vec_.data(); }              // [count, 3] x_j - x_i
-
- private:
-  std::vector<std::int64_t> index_, second;
-  std::vector<double> vec_;
+/// What a model takes beside positions and the list of candidates.
+struct Needs {
+  double cutoff = 0.0;     // of slots and edges
+  int max_neighbor = 0;    // slots for each species; 0 where it takes none
+  int hops = -1;           // how far from a center edges start; -1: none
+  std::shared_ptr<pwmlff::Device>
+      device;    // where it takes the list, which it finds there; or null
 };
 
 /// The candidates for neighbors of this rank's centers: all pairs within the cutoff plus the skin,
@@ -118,8 +72,8 @@ class Neighbors {
  public:
   /// Take over a list that LAMMPS has just built.
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
-  /// @param hops  how far from the centers edges() may start, which needs the lists of ghosts where
-  ///              above 0; -1 where no edges are asked for
+  /// @param hops  the most that a Needs has, which needs the lists of ghosts where
+  ///              above 0
   /// @throws std::runtime_error where the list is too long for 32-bit indices
   void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies,
                int hops);
@@ -155,47 +109,47 @@ class Neighbors {
   const std::vector<int> &first() const { return first_; }    // [ncenters*nspecies + 1]
   const std::vector<int> &candidate() const { return candidate_; }
 
-  /// The neighbors closer than the cutoff in padded form; made at the first call after an update.
-  PaddedNeighbors &padded(int max_neighbor, double cutoff);
-
-  /// The same atoms and candidates on a device; brought up to date at the first call after an
-  /// update.
-  const pwmlff::GpuNeighbors &gpu_list(const std::shared_ptr<pwmlff::Device> &device);
-
-  /// The edges of all atoms that are at most `hops` edges away from a center, which are the edges
-  /// that a model with hops + 1 rounds of message passing sees; made at the first call after an
-  /// update.
-  /// @param hops  at most that of rebuild()
-  Edges &edges(int hops, double cutoff);
-  const std::vector<int> &nodes() const { return nodes_; }    // their rows
+  /// All that a model needs, which is made at the first call after an update. Memory is this
+  /// object's, and models leave it as it is.
+  /// @throws TooManyNeighbors where there are more than slots
+  pwmlff::Input input(const Needs &needs);
 
  private:
   int ncenters_ = 0, nspecies_ = 0, nknown_ = 0;
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;
-  std::vector<int> nodes_, node;    // the row of each node; [nrows] the node of each row, or -1
-  double reach = 0.0;               // of a list that devices make; 0 where LAMMPS made one
+  std::vector<int> nodes, node;    // the row of each node; [nrows] the node of each row, or -1
+  double reach = 0.0;              // of a list that devices make; 0 where LAMMPS made one
   const double *x_ = nullptr;
   std::vector<double> gathered;    // [nrows, 3] positions where rows are not atoms
 
-  struct Padding {
-    std::unique_ptr<PaddedNeighbors> slots;
+  /// Slots in use are filled anew, and those that were and no longer are cleared.
+  struct Slots {
     bool current = false;
+    std::vector<int> row;       // [ncenters so far, nspecies, max_neighbor]
+    std::vector<double> rij;    // [.., 4]
+    std::vector<int> used;      // [ncenters so far, nspecies]
   };
-  std::map<int, Padding> paddings;    // by max_neighbor
+  void fill(Slots &slots, int max_neighbor, double cutoff) const;
+  std::map<int, Slots> slots;    // by max_neighbor
 
+  const pwmlff::GpuNeighbors &gpu_list(const std::shared_ptr<pwmlff::Device> &device);
   std::unique_ptr<pwmlff::GpuNeighbors> gpu_neighbors;
   bool gpu_has_list = false, gpu_has_positions = false;
 
-  struct EdgeCache {
-    Edges edges;
+  /// The edges of all atoms that are at most `hops` edges away from a center, which are the edges
+  /// that a model with hops + 1 rounds of message passing sees.
+  struct Edges {
     bool current = false;
+    std::vector<std::int64_t> index;    // [2, n]
+    std::vector<double> vec;            // [n, 3]
   };
+  void fill(Edges &edges, int hops, double cutoff) const;
   std::vector<int> candidate_edges;    // candidates of edges: center and neighbor, alternating
   std::vector<std::size_t>
-      candidate_edges_end;                // [hops+1] length of `candidate_edges` for so many hops
-  std::map<int, EdgeCache> edge_lists;    // by hops
+      candidate_edges_end;       // [hops+1] length of `candidate_edges` for so many hops
+  std::map<int, Edges> edges;    // by hops
 };
 
 }    // namespace pwmlff::models

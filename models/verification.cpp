@@ -5,7 +5,6 @@
 #include "archive/time_limit.h"
 #include "dp/tables.h"
 #include "messages.h"
-#include "neighbors.h"
 
 #include <algorithm>
 #include <array>
@@ -104,6 +103,11 @@ class Cluster {
     neighbors.update(positions.data());
   }
 
+  const Evaluation &evaluate(Model &model)
+  {
+    return model.evaluate(neighbors.input(model.needs()));
+  }
+
   /// Leave it to the model to find neighbors.
   void forget_list(double reach)
   {
@@ -151,6 +155,7 @@ std::string compare(const char *what, std::span<const double> expected, const do
 
 // An evaluation that stays when the model evaluates again.
 struct Values {
+  Values(Model &model, Cluster &cluster) : Values(cluster.evaluate(model), cluster.neighbors) {}
   Values(const Evaluation &found, const Neighbors &neighbors) :
       energy(found.energy),
       atom_energy(found.atom_energy, found.atom_energy + neighbors.ncenters()),
@@ -216,7 +221,7 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
   const pwmlff::TimeLimit limit(trial_of(model));
   const Shape &shape = SHAPES[0];
   Cluster whole(model.info(), present, shape);
-  const Values all(model.evaluate(whole.neighbors, {}), whole.neighbors);
+  const Values all(model, whole);
   if (!all.finite()) return "its forward gives no numbers on a test cluster";
   // Energies of the centers of another cluster of the same atoms are what they were.
   const auto same = [&](double fraction, bool shuffled) {
@@ -224,7 +229,7 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
     std::vector<double> expected;
     for (int i = 0; i < other.neighbors.ncenters(); ++i)
       expected.push_back(all.energies_of_atoms()[other.order[i]]);
-    const Evaluation &found = model.evaluate(other.neighbors, {});
+    const Evaluation &found = other.evaluate(model);
     return compare("energies", expected, found.atom_energy, gate).empty();
   };
   if (!same(HALF, false)) {
@@ -245,17 +250,16 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
   const pwmlff::TimeLimit limit(trial_of(expected));
   for (const Shape &shape : SHAPES) {
     Cluster cluster(expected.info(), present, shape);
-    Neighbors &neighbors = cluster.neighbors;
-    const Values wanted(expected.evaluate(neighbors, {}), neighbors);
+    const Values wanted(expected, cluster);
     if (!wanted.finite()) {
       if (shape.must_be_finite) return "the file's own code gives no numbers on a test cluster";
       continue;
     }
-    std::string text = wanted.difference(found.evaluate(neighbors, {}), gate);
+    std::string text = wanted.difference(cluster.evaluate(found), gate);
     if (!text.empty()) return text;
     if (!found.finds_neighbors()) continue;
     cluster.forget_list(REACH * expected.info().cutoff);
-    text = wanted.difference(found.evaluate(neighbors, {}), gate);
+    text = wanted.difference(cluster.evaluate(found), gate);
     if (!text.empty()) return text + ", with the neighbors that it finds by itself";
   }
   return {};

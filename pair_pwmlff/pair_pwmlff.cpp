@@ -275,20 +275,18 @@ const Evaluation &PairPWMLFF::evaluate(int model)
 {
   Model &m = *models[model];
   Neighbors &neighbors = source->get();
-  Request request;
-  request.nthreads = comm->nthreads;
-  request.atom_virial = model == 0 && vflag_atom;
-  request.centroid_virial = model == 0 && cvflag_atom;
   const Evaluation *evaluation = nullptr;
   try {
-    evaluation = &m.evaluate(neighbors, request);
+    pwmlff::Input input = neighbors.input(m.needs());
+    input.nthreads = comm->nthreads;
+    input.want_atom_virial = model == 0 && vflag_atom;
+    input.want_centroid_virial = model == 0 && cvflag_atom;
+    evaluation = &m.evaluate(input);
   } catch (const TooManyNeighbors &excess) {
-    stop_rank(fmt::format("atom {} has {} neighbors of element {} within the cutoff of {}, but "
-                          "model '{}' takes at most "
-                          "{}; such a density is outside of what it was trained for",
-                          atom->tag[neighbors.atom()[excess.row]], excess.count,
-                          symbol(m.info().atom_type[excess.species]), m.info().cutoff,
-                          m.info().file, excess.limit));
+    stop_rank(fmt::format(
+        "model '{}': {}", m.info().file,
+        excess.text(fmt::format("atom {}", atom->tag[neighbors.atom()[excess.row]]),
+                    fmt::format("element {}", symbol(m.info().atom_type[excess.species])))));
   } catch (const std::exception &failure) {
     stop_rank(failure.what() + (m.on_gpu() ? device_label() : ""));
   }

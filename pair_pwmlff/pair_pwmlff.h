@@ -18,6 +18,10 @@
 #include <string>
 #include <vector>
 
+namespace pwmlff {
+struct Evaluation;
+}
+
 namespace LAMMPS_NS {
 
 /// Energy, forces and virial from one TorchScript model, and the deviation of further models from
@@ -86,8 +90,8 @@ class PairPWMLFF : public Pair {
   void log_models();
   std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);
-  const pwmlff::models::Evaluation &evaluate(int model);
-  void tally(const pwmlff::models::Evaluation &result);
+  const pwmlff::Evaluation &evaluate(int model);
+  void tally(const pwmlff::Evaluation &result);
 };
 
 }    // namespace LAMMPS_NS

@@ -2,22 +2,51 @@
 
 #include "evaluation.h"
 
-#include <stdexcept>
-#include <string>
+#include "pair_terms.h"
 
 namespace pwmlff {
 
-DPOverflow::DPOverflow(int row_, int species_, int count_, int limit_) :
-    row(row_),
-    species(species_),
-    count(count_),
-    limit(limit_),
-    text("row " + std::to_string(row) + " has " + std::to_string(count) + " neighbors of species " +
-         std::to_string(species) + " within the cutoff; the model allows " + std::to_string(limit))
+RowSums::RowSums(const Input &input, double *memory) : force(memory)
+{
+  const std::size_t nrows = input.nrows;
+  memory += 3 * nrows;
+  if (input.want_atom_virial) atom_virial = memory, memory += 6 * nrows;
+  if (input.want_centroid_virial) centroid_virial = memory;
+}
+
+std::size_t RowSums::size(const Input &input)
+{
+  return static_cast<std::size_t>(input.nrows) *
+         (3 + (input.want_atom_virial ? 6 : 0) + (input.want_centroid_virial ? 9 : 0));
+}
+
+std::array<double, 9> in_order_of_lammps(const double *matrix)
+{
+  std::array<double, 9> result;
+  for (int k = 0; k < 9; ++k) result[k] = matrix[virial_component(k)];
+  return result;
+}
+
+static std::string text_of(const Excess &excess, const std::string &center,
+                           const std::string &species)
+{
+  return center + " has " + std::to_string(excess.count) + " neighbors of " + species +
+         " within the cutoff; the model allows " + std::to_string(excess.limit) +
+         "; such a density is outside of what it was trained for: use a model with more slots, or "
+         "look for atoms on top of each other";
+}
+
+TooManyNeighbors::TooManyNeighbors(const Excess &excess) :
+    std::invalid_argument(text_of(excess, "row " + std::to_string(excess.row),
+                                  "species " + std::to_string(excess.species))),
+    Excess(excess)
 {
 }
 
-const char *DPOverflow::what() const noexcept { return text.c_str(); }
+std::string TooManyNeighbors::text(const std::string &center, const std::string &species) const
+{
+  return text_of(*this, center, species);
+}
 
 DPCenters::DPCenters(const int *species, int ncenters, const std::vector<bool> &present) :
     first(present.size() + 1, 0)

@@ -1,65 +1,105 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// What engines for Deep Potentials take and give.
+// What engines and models take and give.
 //
-// Signs: with r_ij = x_j - x_i and E the sum of atomic energies E_i,
+// Energies and lengths are in the units of the model. With r_ij = x_j - x_i and E the sum of atomic
+// energies E_i,
 //   force_k  = -dE/dx_k
 //   virial   = -sum over i, j of r_ij (x) dE_i/dr_ij, the sign of LAMMPS's virial
 //   atom_virial: each term of that sum half to i and half to j, as LAMMPS's compute stress/atom
 //   centroid_virial: each term to j, where E_i depends on the position of j
 //     (Fan et al. 2015, doi:10.1103/PhysRevB.92.094301)
+// Components of virials are in LAMMPS's order, xx yy zz xy xz yz yx zx zy; six are the first six.
 
 #ifndef PWMLFF_DP_EVALUATION_H
 #define PWMLFF_DP_EVALUATION_H
 
 #include "../common/export.h"
 
-#include <exception>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace pwmlff {
 
+class GpuNeighbors;
+
 /// Rows are atoms; the first ncenters of them are those whose energies are wanted.
-struct DPInput {
-  int ncenters, nrows;
-  const double *x;         // [nrows, 3]
-  const int *species;      // [nrows] index into the model's elements, or -1: takes no part
-  const int *first;        // [ncenters*nspecies + 1]
-  const int *candidate;    // rows of species s near center i, from first[i*nspecies+s] up to
-                           // first[i*nspecies+s+1]; all within the cutoff, and any beyond it
+struct Input {
+  int ncenters = 0, nrows = 0;
+  const double *x = nullptr;       // [nrows, 3]
+  const int *species = nullptr;    // [nrows] index into the model's elements, or -1: takes no part
+  /// Rows of species s near center i are candidate[first[i*nspecies+s]] up to
+  /// candidate[first[i*nspecies+s+1]]: all within the cutoff, and any beyond it. Null where the
+  /// device has made the list.
+  const int *first = nullptr, *candidate = nullptr;
   int nthreads = 1;
   bool want_atom_virial = false, want_centroid_virial = false;
+
+  /// The same atoms and candidates on the device of an engine, with x up to date; else null.
+  const GpuNeighbors *on_device = nullptr;
+
+  // For models that take slots, the neighbors within the cutoff in a fixed number of them for each
+  // center and species. Empty slots hold zeros.
+  int nslots = 0;                // of a center
+  int *slot_row = nullptr;       // [ncenters, nslots] row of the neighbor + 1, or 0
+  double *slot_rij = nullptr;    // [ncenters, nslots, 4] r, dx, dy, dz
+
+  // For models that take edges, those shorter than the cutoff in ascending order of their first
+  // node. A node is a row, or a center for all its periodic images; centers come first.
+  std::int64_t nedges = 0, nnodes = 0;
+  std::int64_t *edge_index = nullptr;    // [2, nedges] nodes of centers, of neighbors
+  double *edge_vec = nullptr;            // [nedges, 3] x_j - x_i
+  const int *node_row = nullptr;         // [nnodes]
+};
+
+/// What an evaluation adds up for each row, in one block of memory. Another such quantity has its
+/// place here and in evaluation.cpp, and is added where forces are (cpu/edges.h, gpu/forces.h).
+struct RowSums {
+  double *force = nullptr;              // [nrows, 3]
+  double *atom_virial = nullptr;        // [nrows, 6] or null
+  double *centroid_virial = nullptr;    // [nrows, 9] or null
+
+  RowSums() = default;
+  /// @param memory size(input) numbers
+  RowSums(const Input &input, double *memory);
+  static std::size_t size(const Input &input);
+};
+
+/// Arrays belong to what has evaluated, and hold until it evaluates again.
+struct Evaluation : RowSums {
+  double energy = 0.0;                    // of all centers
+  const double *atom_energy = nullptr;    // [ncenters] zero for centers that take no part
+  std::array<double, 9> virial{};
+};
+
+/// The components of a matrix [3, 3], row by row, in the order of an Evaluation.
+PWMLFF_KERNELS_API std::array<double, 9> in_order_of_lammps(const double *matrix);
+
+/// A center with more neighbors of one species within the cutoff than a model has slots.
+struct Excess {
+  int row, species, count, limit;
+};
+
+struct PWMLFF_KERNELS_API TooManyNeighbors : std::invalid_argument, Excess {
+  explicit TooManyNeighbors(const Excess &excess);
+  /// what(), with better names.
+  /// @param center "atom 17"
+  /// @param species "element Hf"
+  std::string text(const std::string &center, const std::string &species) const;
 };
 
 /// Centers that take part: order[first[s]] .. order[first[s+1]-1] are those of species s.
 struct DPCenters {
-  /// @param species [ncenters] as in DPInput
+  /// @param species [ncenters] as in Input
   /// @param present [nspecies]
   /// @throws std::invalid_argument for a center of a species that does not take part
   DPCenters(const int *species, int ncenters, const std::vector<bool> &present);
 
   std::vector<int> order, first;
-};
-
-/// Everything is overwritten; arrays keep their memory between evaluations.
-struct DPOutput {
-  double energy;
-  double virial[9];                       // xx xy xz yx yy yz zx zy zz
-  std::vector<double> atom_energy;        // [ncenters] zero for centers that take no part
-  std::vector<double> force;              // [nrows, 3]
-  std::vector<double> atom_virial;        // [nrows, 6] xx yy zz xy xz yz, or empty
-  std::vector<double> centroid_virial;    // [nrows, 9] xx yy zz xy xz yz yx zx zy, or empty
-};
-
-/// A center has more neighbors of one species within the cutoff than the model has slots.
-struct PWMLFF_KERNELS_API DPOverflow : std::exception {
-  DPOverflow(int row_, int species_, int count_, int limit_);
-  const char *what() const noexcept override;
-  int row, species, count, limit;
-
- private:
-  std::string text;
 };
 
 }    // namespace pwmlff

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "tables.h"
+#include "engine.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -45,5 +45,17 @@ DPTables::DPTables(const DPNetwork &network, DPPrecision precision,
       slope_error = std::max(slope_error, table.slope_error);
     }
 }
+
+DPEngine::DPEngine(DPNetwork network, DPPrecision precision, const std::vector<bool> &present,
+                   std::shared_ptr<Device> device, std::string processor) :
+    network_(std::move(network)),
+    present(network_.with_slots(present)),
+    device_(std::move(device)),
+    processor_(std::move(processor)),
+    splines(network_, precision, this->present)
+{
+}
+
+DPEngine::~DPEngine() = default;
 
 }    // namespace pwmlff

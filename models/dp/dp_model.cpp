@@ -2,7 +2,6 @@
 
 #include "dp_model.h"
 
-#include "../neighbors.h"
 #include "dp/cpu/instruction_set.h"
 #include "fused_dp.h"
 #include "placement/device_mapping.h"
@@ -48,33 +47,21 @@ void DPTorchScript::select_species(const std::vector<bool> &present)
   atom_type = torch::tensor(numbers, torch::kInt32).to(code.device());
 }
 
-const Evaluation &DPTorchScript::evaluate(Neighbors &neighbors, const Request &)
+const Evaluation &DPTorchScript::evaluate(const Input &input)
 {
-  const std::int64_t ncenters = neighbors.ncenters();
-  const std::int64_t nrows = neighbors.nrows();
-  PaddedNeighbors &padded = neighbors.padded(info_.max_neighbor, info_.cutoff);
-  const std::int64_t nslots = padded.nslots();
-  std::vector<int> species_of_row(neighbors.species().begin(),
-                                  neighbors.species().begin() + ncenters);
-
+  const std::int64_t ncenters = input.ncenters, nrows = input.nrows, nslots = input.nslots;
+  std::vector<int> species_of_row(input.species, input.species + ncenters);
   const c10::IValue output = code.forward({
-      code.upload(0, torch::from_blob(padded.list(), {1, ncenters, nslots}, torch::kInt32)),
+      code.upload(0, torch::from_blob(input.slot_row, {1, ncenters, nslots}, torch::kInt32)),
       code.upload(1, torch::from_blob(species_of_row.data(), {ncenters}, torch::kInt32)),
       atom_type,
-      code.upload(2, torch::from_blob(padded.rij(), {1, ncenters, nslots, 4}, torch::kFloat64)),
+      code.upload(2, torch::from_blob(input.slot_rij, {1, ncenters, nslots, 4}, torch::kFloat64)),
       nrows - ncenters,
   });
-  unpack(output, neighbors);
-  return result;
-}
-
-void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors)
-{
-  const std::int64_t ncenters = neighbors.ncenters();
   const std::vector<c10::IValue> elements = output.toTupleRef().elements().vec();
   const at::Tensor etot = code.download(elements[0], "Etot", {1, 1});
   const at::Tensor ei = code.download(elements[1], "Ei", {1, ncenters});
-  force = code.download(elements[2], "Force", {1, neighbors.nrows(), 3});
+  force = code.download(elements[2], "Force", {1, nrows, 3});
   const at::Tensor virial = code.download(elements[4], "Virial", {1, 9});
 
   result.energy = *etot.data_ptr<double>();
@@ -86,8 +73,9 @@ void DPTorchScript::unpack(const c10::IValue &output, const Neighbors &neighbors
   const double *energy = ei.data_ptr<double>();
   for (const int s : species)
     for (std::int64_t row = 0; row < ncenters; ++row)
-      if (neighbors.species()[row] == s) atom_energy[row] = *energy++;
+      if (input.species[row] == s) atom_energy[row] = *energy++;
   result.atom_energy = atom_energy.data();
+  return result;
 }
 
 /* ---- DPModel ---- */
@@ -125,17 +113,14 @@ std::vector<EngineChoice::Candidate> DPModel::candidates(const std::vector<bool>
   const bool gpu = options.gpu != pwmlff::CPU || gpu_has_stand_in();
   for (const std::string &precision : precisions) {
     const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
-    const auto readable = [this]() -> const pwmlff::DPNetwork & {
-      return network ? *network : throw std::runtime_error(unreadable);
+    const auto fused = [=, this](std::shared_ptr<pwmlff::Device> device) {
+      if (!network) throw std::runtime_error(unreadable);
+      return std::make_unique<FusedDP>(info_, *network, precision, present, std::move(device));
     };
     if (gpu)
-      result.push_back({"fused on the GPU" + suffix, true, gate_of(precision), [=, this] {
-                          return std::make_unique<FusedDPGpu>(info_, readable(), precision, present,
-                                                              shared_device(options.gpu));
-                        }});
-    result.push_back({"fused" + suffix, false, gate_of(precision), [=, this] {
-                        return std::make_unique<FusedDP>(info_, readable(), precision, present);
-                      }});
+      result.push_back({"fused on the GPU" + suffix, true, gate_of(precision),
+                        [=, this] { return fused(shared_device(options.gpu)); }});
+    result.push_back({"fused" + suffix, false, gate_of(precision), [=] { return fused(nullptr); }});
   }
   return result;
 }

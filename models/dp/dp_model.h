@@ -23,12 +23,11 @@ class DPTorchScript : public FileCode {
   Gate gate() const override { return gate_of("exact"); }
   void select_species(const std::vector<bool> &present) override;
   std::string engine() const override { return "torchscript, float64"; }
+  Needs needs() const override { return {info_.cutoff, info_.max_neighbor, -1, nullptr}; }
   bool has_atom_virial() const override { return false; }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+  const Evaluation &evaluate(const Input &input) override;
 
  private:
-  void unpack(const c10::IValue &output, const Neighbors &neighbors);
-
   at::Tensor atom_type;        // [species that take part] atomic numbers, int32, on the device
   std::vector<int> species;    // their indices in info().atom_type
   at::Tensor force;            // [1, nrows, 3] keeps result.force alive

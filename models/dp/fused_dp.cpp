@@ -2,7 +2,8 @@
 
 #include "fused_dp.h"
 
-#include "../neighbors.h"
+#include "dp/cpu/cpu_engine.h"
+#include "dp/gpu/gpu_engine.h"
 
 #include <cstdlib>
 #include <map>
@@ -18,82 +19,28 @@ std::string stand_in()
   return name ? name : "";
 }
 
-std::string tables(std::size_t bytes)
-{
-  return bytes > 0 ? ", tables of " + std::to_string(bytes / 1024) + " KiB" : "";
-}
-
 }    // namespace
 
 FusedDP::FusedDP(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
-                 const std::vector<bool> &present) :
+                 const std::vector<bool> &present, std::shared_ptr<pwmlff::Device> device) :
     Model(std::move(info)),
     precision(precision),
-    fused(network, pwmlff::dp_precision(precision), present)
+    fused(device ? pwmlff::make_gpu_engine(std::move(device), network,
+                                           pwmlff::dp_precision(precision), present)
+                 : pwmlff::make_cpu_engine(network, pwmlff::dp_precision(precision), present))
 {
 }
 
 std::string FusedDP::engine() const
 {
-  return "fused, precision " + precision + ", " + fused.isa() + tables(fused.table_bytes());
+  const std::size_t bytes = fused->table_bytes();
+  return "fused, precision " + precision + ", " + fused->processor() +
+         (bytes > 0 ? ", tables of " + std::to_string(bytes / 1024) + " KiB" : "");
 }
 
-const Evaluation &FusedDP::evaluate(Neighbors &neighbors, const Request &request)
+bool FusedDP::on_gpu() const
 {
-  pwmlff::DPInput input{};
-  input.ncenters = neighbors.ncenters();
-  input.nrows = neighbors.nrows();
-  input.x = neighbors.x();
-  input.species = neighbors.species().data();
-  input.first = neighbors.first().data();
-  input.candidate = neighbors.candidate().data();
-  input.nthreads = request.nthreads;
-  input.want_atom_virial = request.atom_virial;
-  input.want_centroid_virial = request.centroid_virial;
-  try {
-    fused.evaluate(input, output);
-  } catch (const pwmlff::DPOverflow &excess) {
-    throw TooManyNeighbors(excess.row, excess.species, excess.count, excess.limit);
-  }
-  result.energy = output.energy;
-  result.atom_energy = output.atom_energy.data();
-  result.force = output.force.data();
-  result.virial = in_order_of_lammps(output.virial);
-  result.atom_virial = output.atom_virial.data();
-  result.centroid_virial = output.centroid_virial.data();
-  return result;
-}
-
-FusedDPGpu::FusedDPGpu(ModelInfo info, const pwmlff::DPNetwork &network,
-                       const std::string &precision, const std::vector<bool> &present,
-                       std::shared_ptr<pwmlff::Device> device) :
-    Model(std::move(info)),
-    precision(precision),
-    fused(std::move(device), network, pwmlff::dp_precision(precision), present)
-{
-}
-
-std::string FusedDPGpu::engine() const
-{
-  return "fused, precision " + precision + ", " + fused.device()->name() +
-         tables(fused.table_bytes());
-}
-
-const Evaluation &FusedDPGpu::evaluate(Neighbors &neighbors, const Request &request)
-{
-  try {
-    const pwmlff::DPGpuOutput &output = fused.evaluate(
-        neighbors.gpu_list(fused.device()), request.atom_virial, request.centroid_virial);
-    result.energy = output.energy;
-    result.atom_energy = output.atom_energy;
-    result.force = output.force;
-    result.virial = in_order_of_lammps(output.virial);
-    result.atom_virial = output.atom_virial;
-    result.centroid_virial = output.centroid_virial;
-  } catch (const pwmlff::DPOverflow &excess) {
-    throw TooManyNeighbors(excess.row, excess.species, excess.count, excess.limit);
-  }
-  return result;
+  return fused->device() && fused->device()->mode() == pwmlff::Device::Mode::cuda;
 }
 
 bool gpu_has_stand_in() { return !stand_in().empty(); }

@@ -34,21 +34,18 @@ std::unique_ptr<FileCode> EdgeTorchScript::copy_to(c10::Device device) const
   return copy;
 }
 
-const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request &request)
+const Evaluation &EdgeTorchScript::evaluate(const Input &input)
 {
-  const std::int64_t nlocal = neighbors.ncenters();
-  Edges &edges = neighbors.edges(hops(info_), info_.cutoff);
-  const std::int64_t nedges = edges.count();
-  const std::vector<int> &nodes = neighbors.nodes();
-  const auto nnodes = static_cast<std::int64_t>(nodes.size());
+  const std::int64_t nlocal = input.ncenters, nedges = input.nedges, nnodes = input.nnodes;
+  const std::vector<std::int64_t> rows(input.node_row, input.node_row + nnodes);
   std::vector<std::int64_t> species;
-  for (const int row : nodes) species.push_back(neighbors.species()[row]);
+  for (const std::int64_t row : rows) species.push_back(input.species[row]);
 
   const c10::DeviceGuard guard(code.device());
   const at::Tensor edge_vec =
-      code.upload(0, torch::from_blob(edges.vec(), {nedges, 3}, torch::kFloat64));
+      code.upload(0, torch::from_blob(input.edge_vec, {nedges, 3}, torch::kFloat64));
   const at::Tensor edge_index =
-      code.upload(1, torch::from_blob(edges.index(), {2, nedges}, torch::kInt64));
+      code.upload(1, torch::from_blob(input.edge_index, {2, nedges}, torch::kInt64));
   const at::Tensor types =
       code.upload(2, torch::from_blob(species.data(), {nnodes}, torch::kInt64));
   const Energies found = energies(edge_vec.to(type_), edge_index, types, nlocal);
@@ -57,13 +54,12 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
   result.atom_energy = atom_energy.const_data_ptr<double>();
 
   const at::Tensor edge_grad = found.derivative.to(at::kDouble);
-  const std::vector<std::int64_t> rows(nodes.begin(), nodes.end());
   const auto by_row = [&](const at::Tensor &values) {
-    const at::Tensor all = at::zeros({neighbors.nrows(), values.size(1)}, at::kDouble);
+    const at::Tensor all = at::zeros({input.nrows, values.size(1)}, at::kDouble);
     return all.index_copy_(0, torch::tensor(rows, torch::kInt64), values.to(at::kCPU));
   };
   force = by_row(edge_force(edge_grad, edge_index, nnodes));
-  result.force = force.const_data_ptr<double>();
+  result.force = force.data_ptr<double>();
   const at::Tensor virial = edge_virial(edge_vec, edge_grad).to(at::kCPU).contiguous();
   result.virial = in_order_of_lammps(virial.const_data_ptr<double>());
 
@@ -73,11 +69,11 @@ const Evaluation &EdgeTorchScript::evaluate(Neighbors &neighbors, const Request 
     const at::Tensor virials = edge_atom_virial(edge_vec, edge_grad, edge_index, nnodes, centroid);
     return by_row(virials.reshape({nnodes, 9})).index_select(1, torch::tensor(order));
   };
-  if (request.atom_virial) atom_virial = components(false, 6);
-  if (request.centroid_virial) centroid_virial = components(true, 9);
-  result.atom_virial = request.atom_virial ? atom_virial.const_data_ptr<double>() : nullptr;
+  if (input.want_atom_virial) atom_virial = components(false, 6);
+  if (input.want_centroid_virial) centroid_virial = components(true, 9);
+  result.atom_virial = input.want_atom_virial ? atom_virial.data_ptr<double>() : nullptr;
   result.centroid_virial =
-      request.centroid_virial ? centroid_virial.const_data_ptr<double>() : nullptr;
+      input.want_centroid_virial ? centroid_virial.data_ptr<double>() : nullptr;
   return result;
 }
 

@@ -26,8 +26,9 @@ class EdgeTorchScript : public FileCode {
   {
     return name() + (type_ == at::kFloat ? ", float32" : ", float64");
   }
+  Needs needs() const override { return {info_.cutoff, 0, hops(info_), nullptr}; }
   bool has_atom_virial() const override { return true; }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &request) override;
+  const Evaluation &evaluate(const Input &input) override;
 
  protected:
   struct Energies {

@@ -31,8 +31,9 @@
 //       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
 //       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
 //   cutoff() -> float
-//   table_bytes() -> int, table_error() -> (float, float), isa() -> str
-//       of the engine for CPUs; the largest error of G and of dG/dr between the nodes
+//   table_bytes() -> int, table_error() -> (float, float)
+//       of the tables; the largest error of G and of dG/dr between the nodes
+//   processor() -> str    the instruction set in use, or the name of the device
 //   measure(bool enabled), seconds() -> Dict(str, float)    time of each kernel of a device so far
 //
 // One thread may call them at a time.
@@ -42,6 +43,7 @@
 #include "common/threads.h"
 #include "dp/cpu/cpu_engine.h"
 #include "dp/gpu/gpu_engine.h"
+#include "dp/pair_terms.h"
 
 #include <torch/custom_class.h>
 
@@ -67,16 +69,10 @@ class DPEngineClass : public torch::CustomClassHolder {
   DPEngineClass(const std::string &model_file, const std::string &precision,
                 const std::vector<std::int64_t> &flags, const std::string &device,
                 std::int64_t chunk_bytes) :
-      network(network_of(model_file))
+      engine(make(model_file, dp_precision(precision), {flags.begin(), flags.end()}, device,
+                  static_cast<std::size_t>(chunk_bytes)))
   {
-    const std::vector<bool> present(flags.begin(), flags.end());
-    if (device.empty()) {
-      host = std::make_unique<DPEngine>(network, dp_precision(precision), present);
-      return;
-    }
-    gpu = std::make_unique<DPGpuEngine>(Device::make(device), network, dp_precision(precision),
-                                        present, static_cast<std::size_t>(chunk_bytes));
-    on_device = std::make_unique<GpuNeighbors>(gpu->device());
+    if (engine->device()) on_device = std::make_unique<GpuNeighbors>(engine->device());
   }
 
   void set_neighbors(const Tensor &species, const Tensor &first, const Tensor &candidate)
@@ -84,9 +80,10 @@ class DPEngineClass : public torch::CustomClassHolder {
     const OneCaller caller(in_use, "DPEngine");
     nrows = species.numel();
     check_array("species", species, at::kInt, {nrows});
-    ncenters = check_list(first, candidate, nrows, network.nspecies());
-    if (gpu)
-      on_device->assign(static_cast<int>(ncenters), static_cast<int>(nrows), network.nspecies(),
+    const int nspecies = engine->network().nspecies();
+    ncenters = check_list(first, candidate, nrows, nspecies);
+    if (on_device)
+      on_device->assign(static_cast<int>(ncenters), static_cast<int>(nrows), nspecies,
                         species.const_data_ptr<int>(), first.const_data_ptr<int>(),
                         candidate.const_data_ptr<int>());
     else list = {species, first, candidate};
@@ -96,16 +93,17 @@ class DPEngineClass : public torch::CustomClassHolder {
                                             std::int64_t ncenters_, double reach)
   {
     const OneCaller caller(in_use, "DPEngine");
-    TORCH_CHECK_VALUE(gpu, "the engine for CPUs finds no neighbors, expected a call of "
-                           "set_neighbors");
+    TORCH_CHECK_VALUE(on_device, "the engine for CPUs finds no neighbors, expected a call of "
+                                 "set_neighbors");
     nrows = species.numel();
     ncenters = ncenters_;
     check_array("x", x, at::kDouble, {nrows, 3});
     check_array("species", species, at::kInt, {nrows});
     TORCH_CHECK_VALUE(ncenters >= 0 && ncenters <= nrows && reach > 0.0, "ncenters is ", ncenters,
                       " and reach ", reach, ", expected 0 to ", nrows, " and a distance");
-    on_device->build(static_cast<int>(ncenters), static_cast<int>(nrows), network.nspecies(),
-                     x.const_data_ptr<double>(), species.const_data_ptr<int>(), reach);
+    on_device->build(static_cast<int>(ncenters), static_cast<int>(nrows),
+                     engine->network().nspecies(), x.const_data_ptr<double>(),
+                     species.const_data_ptr<int>(), reach);
     std::vector<int> first, candidate;
     on_device->download(first, candidate);
     return {torch::tensor(first, torch::kInt), torch::tensor(candidate, torch::kInt)};
@@ -117,69 +115,67 @@ class DPEngineClass : public torch::CustomClassHolder {
     const OneCaller caller(in_use, "DPEngine");
     check_array("x", x, at::kDouble, {nrows, 3});
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
-    const auto values = [&](const double *atom_energy, const double *force, const double *virial,
-                            const double *atom_virial, const double *centroid_virial) -> Values {
-      return {tensor(atom_energy, {ncenters}), tensor(force, {nrows, 3}), tensor(virial, {9}),
-              tensor(atom_virial, {want_atom_virial ? nrows : 0, 6}),
-              tensor(centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
+    const auto integers = [&](std::size_t k) {
+      return list.empty() ? nullptr : list[k].const_data_ptr<int>();
     };
+    Input input{static_cast<int>(ncenters),
+                static_cast<int>(nrows),
+                x.const_data_ptr<double>(),
+                integers(0),
+                integers(1),
+                integers(2),
+                static_cast<int>(nthreads),
+                want_atom_virial,
+                want_centroid_virial};
+    if (on_device) on_device->update(input.x);
+    input.on_device = on_device.get();
+    const Evaluation *found = nullptr;
     try {
-      if (gpu) {
-        on_device->update(x.const_data_ptr<double>());
-        const DPGpuOutput &found =
-            gpu->evaluate(*on_device, want_atom_virial, want_centroid_virial);
-        return values(found.atom_energy, found.force, found.virial, found.atom_virial,
-                      found.centroid_virial);
-      }
-      const auto integers = [&](std::size_t k) {
-        return list.empty() ? nullptr : list[k].const_data_ptr<int>();
-      };
-      host->evaluate({static_cast<int>(ncenters), static_cast<int>(nrows),
-                      x.const_data_ptr<double>(), integers(0), integers(1), integers(2),
-                      static_cast<int>(nthreads), want_atom_virial, want_centroid_virial},
-                     output);
-      return values(output.atom_energy.data(), output.force.data(), output.virial,
-                    output.atom_virial.data(), output.centroid_virial.data());
-    } catch (const DPOverflow &error) {
-      TORCH_CHECK_VALUE(false, error.what());
+      found = &engine->evaluate(input);
     } catch (const std::invalid_argument &error) {
       TORCH_CHECK_VALUE(false, error.what());
     }
+    double virial[9];
+    for (int k = 0; k < 9; ++k) virial[virial_component(k)] = found->virial[k];
+    return {tensor(found->atom_energy, {ncenters}), tensor(found->force, {nrows, 3}),
+            tensor(virial, {9}), tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
+            tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
   }
 
-  double cutoff() const { return network.rmax; }
-  std::int64_t table_bytes() const { return static_cast<std::int64_t>(on_cpu().table_bytes()); }
+  double cutoff() const { return engine->network().rmax; }
+  std::int64_t table_bytes() const { return static_cast<std::int64_t>(engine->table_bytes()); }
   std::tuple<double, double> table_error() const
   {
-    return {on_cpu().value_error(), on_cpu().slope_error()};
+    return {engine->value_error(), engine->slope_error()};
   }
-  std::string isa() const { return on_cpu().isa(); }
+  std::string processor() const { return engine->processor(); }
   void measure(bool enabled)
   {
-    if (gpu) gpu->device()->measure(enabled);
+    if (on_device) engine->device()->measure(enabled);
   }
   c10::Dict<std::string, double> seconds() const
   {
     c10::Dict<std::string, double> result;
-    if (!gpu) return result;
-    for (const auto &[kernel, seconds] : gpu->device()->seconds()) result.insert(kernel, seconds);
+    if (!on_device) return result;
+    for (const auto &[kernel, seconds] : engine->device()->seconds())
+      result.insert(kernel, seconds);
     return result;
   }
 
  private:
-  const DPEngine &on_cpu() const
+  static std::unique_ptr<DPEngine> make(const std::string &model_file, DPPrecision precision,
+                                        const std::vector<bool> &present, const std::string &device,
+                                        std::size_t chunk_bytes)
   {
-    TORCH_CHECK_VALUE(host, "this is the engine for GPUs");
-    return *host;
+    const DPNetwork network = network_of(model_file);
+    if (device.empty()) return make_cpu_engine(network, precision, present);
+    return make_gpu_engine(Device::make(device), network, precision, present, chunk_bytes);
   }
 
   std::mutex in_use;
-  DPNetwork network;
-  std::unique_ptr<DPEngine> host;    // either this
-  std::vector<Tensor> list;          // species, first, candidate
-  DPOutput output;
-  std::unique_ptr<DPGpuEngine> gpu;    // or this
-  std::unique_ptr<GpuNeighbors> on_device;
+  std::unique_ptr<DPEngine> engine;
+  std::vector<Tensor> list;                   // species, first, candidate; of an engine for CPUs
+  std::unique_ptr<GpuNeighbors> on_device;    // the same of one for GPUs
   std::int64_t nrows = 0, ncenters = 0;
 };
 
@@ -193,7 +189,7 @@ TORCH_LIBRARY_FRAGMENT(pwmlff, library)
            "",
            {torch::arg("model_file"), torch::arg("precision"), torch::arg("present"),
             torch::arg("device") = "",
-            torch::arg("chunk_bytes") = static_cast<std::int64_t>(DPGpuEngine::CHUNK_BYTES)})
+            torch::arg("chunk_bytes") = static_cast<std::int64_t>(CHUNK_BYTES)})
       .def("set_neighbors", &DPEngineClass::set_neighbors)
       .def("find_neighbors", &DPEngineClass::find_neighbors)
       .def("evaluate", &DPEngineClass::evaluate, "",
@@ -202,7 +198,7 @@ TORCH_LIBRARY_FRAGMENT(pwmlff, library)
       .def("cutoff", &DPEngineClass::cutoff)
       .def("table_bytes", &DPEngineClass::table_bytes)
       .def("table_error", &DPEngineClass::table_error)
-      .def("isa", &DPEngineClass::isa)
+      .def("processor", &DPEngineClass::processor)
       .def("measure", &DPEngineClass::measure)
       .def("seconds", &DPEngineClass::seconds);
 }

@@ -33,7 +33,6 @@
 #include "../messages.h"
 #include "../model.h"
 #include "../model_file.h"
-#include "../neighbors.h"
 #include "../verification.h"
 #include "checks.h"
 #include "common/threads.h"
@@ -107,8 +106,11 @@ class ModelClass : public torch::CustomClassHolder {
     neighbors.update(x.const_data_ptr<double>());
     const Evaluation *found = nullptr;
     translated([&] {
-      found = &model->evaluate(
-          neighbors, {static_cast<int>(nthreads), want_atom_virial, want_centroid_virial});
+      Input input = neighbors.input(model->needs());
+      input.nthreads = static_cast<int>(nthreads);
+      input.want_atom_virial = want_atom_virial;
+      input.want_centroid_virial = want_centroid_virial;
+      found = &model->evaluate(input);
     });
     return {found->energy,
             tensor(found->atom_energy, {ncenters}),
@@ -132,12 +134,9 @@ class ModelClass : public torch::CustomClassHolder {
       work();
       return;
     } catch (const TooManyNeighbors &excess) {
-      const ModelInfo &info = model->info();
-      text = "atom " + std::to_string(excess.row) + " has " + std::to_string(excess.count) +
-             " neighbors of species " + std::to_string(excess.species) + " (atomic number " +
-             std::to_string(info.atom_type[excess.species]) +
-             ") inside the cutoff; the model allows " + std::to_string(excess.limit) +
-             ": use a model with more slots, or look for atoms on top of each other";
+      text = excess.text("atom " + std::to_string(excess.row),
+                         "species " + std::to_string(excess.species) + " (atomic number " +
+                             std::to_string(model->info().atom_type[excess.species]) + ")");
     } catch (const std::exception &error) {
       text = first_line(error);
     }

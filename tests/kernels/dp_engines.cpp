@@ -179,7 +179,7 @@ void test_engines()
     return sum;
   };
   const std::vector<double> energy = energies(network, atoms.x, atoms.species);
-  std::vector<double> force, virial;
+  std::vector<double> force, by_row;
   for (int k = 0; k < 3 * NROWS; ++k)
     force.push_back(-slope([&](double h) {
       std::vector<double> x(atoms.x);
@@ -187,11 +187,12 @@ void test_engines()
       return total(x);
     }));
   for (int k = 0; k < 9; ++k)
-    virial.push_back(-slope([&](double h) {
+    by_row.push_back(-slope([&](double h) {
       std::vector<double> x(atoms.x);
       for (int i = 0; i < NROWS; ++i) x[3 * i + k % 3] += h * atoms.x[3 * i + k / 3];
       return total(x);
     }));
+  const std::array<double, 9> virial = in_order_of_lammps(by_row.data());
   const std::vector<bool> present(NSPECIES, true);
   const struct {
     const char *name;
@@ -201,17 +202,16 @@ void test_engines()
   for (const char *const set : {"baseline", "avx2", "avx512"}) {
     setenv("PWMLFF_CPU", set, 1);
     for (const auto &precision : precisions) try {
-        DPEngine engine(network, dp_precision(precision.name), present);
-        DPOutput found;
-        engine.evaluate({NCENTERS, NROWS, atoms.x.data(), atoms.species.data(), atoms.first.data(),
-                         atoms.candidate.data(), 2, true, true},
-                        found);
+        const auto engine = make_cpu_engine(network, dp_precision(precision.name), present);
+        const Evaluation &found =
+            engine->evaluate({NCENTERS, NROWS, atoms.x.data(), atoms.species.data(),
+                              atoms.first.data(), atoms.candidate.data(), 2, true, true});
         const std::string name = std::string(set) + ", " + precision.name;
-        expect_close(name + ": energies", found.atom_energy.data(), energy.data(), NCENTERS,
+        expect_close(name + ": energies", found.atom_energy, energy.data(), NCENTERS,
                      precision.energy);
-        expect_close(name + ": forces", found.force.data(), force.data(), 3 * NROWS,
-                     precision.force);
-        expect_close(name + ": virials", found.virial, virial.data(), 9, 10 * precision.force);
+        expect_close(name + ": forces", found.force, force.data(), 3 * NROWS, precision.force);
+        expect_close(name + ": virials", found.virial.data(), virial.data(), 9,
+                     10 * precision.force);
         ++sets;
       } catch (const std::runtime_error &) {    // this processor does not run it
       }
@@ -221,16 +221,19 @@ void test_engines()
 
   for (const char *const device : {"cpu", "cpu:lanes"})
     for (const auto &precision : precisions) {
-      DPGpuEngine engine(Device::make(device), network, dp_precision(precision.name), present);
-      GpuNeighbors neighbors(engine.device());
+      const auto engine =
+          make_gpu_engine(Device::make(device), network, dp_precision(precision.name), present);
+      GpuNeighbors neighbors(engine->device());
       neighbors.build(NCENTERS, NROWS, NSPECIES, atoms.x.data(), atoms.species.data(), 5.0);
       neighbors.update(atoms.x.data());
-      const DPGpuOutput &found = engine.evaluate(neighbors, false, false);
+      Input input{NCENTERS, NROWS};
+      input.on_device = &neighbors;
+      const Evaluation &found = engine->evaluate(input);
       const std::string name = std::string(device) + ", " + precision.name;
       expect_close(name + ": energies", found.atom_energy, energy.data(), NCENTERS,
                    precision.energy);
       expect_close(name + ": forces", found.force, force.data(), 3 * NROWS, precision.force);
-      expect_close(name + ": virials", found.virial, virial.data(), 9, 10 * precision.force);
+      expect_close(name + ": virials", found.virial.data(), virial.data(), 9, 10 * precision.force);
     }
 
   DPNetwork wrong = network;

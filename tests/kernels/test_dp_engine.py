@@ -371,7 +371,7 @@ def test_instruction_sets(engine, isa, tmp_path, monkeypatch):
         pytest.skip(f"this processor does not run {isa}")
     wanted = evaluate(model, atoms)
     for precision, run in zip(PRECISIONS, runs, strict=True):
-        assert run.core.isa() == isa
+        assert run.core.processor() == isa
         check(run(atoms), wanted, precision)
 
 
@@ -382,7 +382,7 @@ def test_best_instruction_set(engine, monkeypatch):
     said = subprocess.run([linker, "--help"], capture_output=True, text=True, check=True).stdout
     levels = re.findall(r"x86-64-v(\d) \(supported", said)
     best = {"4": "avx512", "3": "avx2"}.get(max(levels, default=""), "baseline")
-    assert engine(random_model((8,), 8, 0), "double").core.isa() == best
+    assert engine(random_model((8,), 8, 0), "double").core.processor() == best
 
 
 def test_unknown_instruction_set(engine, monkeypatch):

@@ -288,7 +288,7 @@ def test_more_neighbors_than_the_list_of_lammps_holds(folder: Lammps):
     fails(folder, text, "'wide.pt' has a cutoff of 100", "neigh_modify one ", " page ")
     # With room for them, that there are too many of one element for the model.
     room = "neigh_modify one 1000000 page 10000000\nrun 0"
-    fails(folder, text.replace("run 0", room), "takes at most 10000", "density")
+    fails(folder, text.replace("run 0", room), "allows 10000", "density")
 
 
 def test_overlapping_atoms_are_named(folder: Lammps):
@@ -315,7 +315,7 @@ def test_reduced_model_in_metal_units(folder: Lammps):
 
 def test_too_many_neighbors(folder: Lammps):
     folder.save(replace(BINARY, max_neighbor=4).model())
-    fails(folder, SETUP, "atom ", "neighbors of element", "at most 4")
+    fails(folder, SETUP, "atom ", "neighbors of element", "allows 4")
 
 
 def test_deviation_file_not_writable(folder: Lammps):

@@ -5,7 +5,6 @@
 
 #include "models/model.h"
 #include "models/model_file.h"
-#include "models/neighbors.h"
 
 namespace pwmlff::models {
 namespace {
@@ -25,18 +24,17 @@ class LennardJones : public Model {
   bool on_gpu() const override { return false; }
   bool has_atom_virial() const override { return false; }
 
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &) override
+  const Evaluation &evaluate(const Input &input) override
   {
-    const int ncenters = neighbors.ncenters(), nspecies = neighbors.nspecies();
+    const int ncenters = input.ncenters, nspecies = static_cast<int>(info_.atom_type.size());
     energies.assign(ncenters, 0.0);
-    forces.assign(3 * static_cast<std::size_t>(neighbors.nrows()), 0.0);
+    forces.assign(3 * static_cast<std::size_t>(input.nrows), 0.0);
     result = {};
     double virial[9] = {};
     for (int i = 0; i < ncenters; ++i)
-      for (int k = neighbors.first()[i * nspecies]; k < neighbors.first()[(i + 1) * nspecies];
-           ++k) {
-        const int j = neighbors.candidate()[k];
-        const double *const xi = neighbors.x() + 3 * i, *const xj = neighbors.x() + 3 * j;
+      for (int k = input.first[i * nspecies]; k < input.first[(i + 1) * nspecies]; ++k) {
+        const int j = input.candidate[k];
+        const double *const xi = input.x + 3 * i, *const xj = input.x + 3 * j;
         const double r[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
         const double square = r[0] * r[0] + r[1] * r[1] + r[2] * r[2];
         if (square >= info_.cutoff * info_.cutoff) continue;

@@ -2,7 +2,6 @@
 
 // Verifies models that differ in one number against each other, and prints what that gives.
 
-#include "models/neighbors.h"
 #include "models/verification.h"
 
 #include <iostream>
@@ -27,9 +26,9 @@ struct Constant : Model {
   std::string engine() const override { return "constant"; }
   bool on_gpu() const override { return false; }
   bool has_atom_virial() const override { return false; }
-  const Evaluation &evaluate(Neighbors &neighbors, const Request &) override
+  const Evaluation &evaluate(const Input &input) override
   {
-    const std::size_t n = neighbors.ncenters();
+    const std::size_t n = input.ncenters;
     energies.assign(n, 1.0);
     forces.assign(3 * n, 1.0);
     result.energy = static_cast<double>(n);

@@ -150,7 +150,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
 
   bool find_edges(const DPPlan &plan, DPPartialSums &sums)
   {
-    const DPInput &input = *plan.input;
+    const Input &input = *plan.input;
     int begin = 0;
     for (int l = 0; l < block->count; ++l) {
       const int i = center(plan, l);
@@ -164,10 +164,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
             edges.filter(input.x, input.x + 3 * static_cast<std::ptrdiff_t>(i),
                          input.candidate + first[0], first[1] - first[0], model.rmax, begin);
         if (run.count > pairs[b]->sel) {
-          sums.overflow = true;
-          sums.row = i;
-          sums.species = b;
-          sums.count = run.count;
+          sums.excess = {i, b, run.count, pairs[b]->sel};
           return false;
         }
         if (!edges.locate(run, pairs[b]->geometry)) tabulated[l] = false;

@@ -21,7 +21,7 @@ struct DPBlock {
 
 /// Work that the threads share.
 struct DPPlan {
-  const DPInput *input;
+  const Input *input;
   const int *order;       // centers by species
   int largest_slice;      // most candidates of one center and species
   int most_edges;         // bound on the neighbors of one center within the cutoff
@@ -29,13 +29,9 @@ struct DPPlan {
 };
 
 /// What one thread adds to.
-struct DPPartialSums {
-  double *force;              // [nrows, 3]
-  double *atom_virial;        // [nrows, 6] or null
-  double *centroid_virial;    // [nrows, 9] or null
-  double virial[9];
-  bool overflow;              // too many neighbors; the sums stops at the first such center
-  int row, species, count;    // of that center
+struct DPPartialSums : RowSums {
+  double virial[9];    // xx xy xz yx yy yz zx zy zz
+  Excess excess;       // of the first center that has too many neighbors, where the sums stop
 };
 
 /// Scratch of one thread.

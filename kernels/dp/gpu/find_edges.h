@@ -20,7 +20,7 @@ template <class T> struct FindEdges {
   GpuModel<T> model;
   GpuList list;
   GpuChunk<T> chunk;
-  long long *overflow;    // GpuOverflow of the first center
+  long long *overflow;    // key of the Excess of the first center
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
@@ -56,7 +56,7 @@ template <class T> struct FindEdges {
         chunk.count[sublist] = n;
         for (int c = 0; c < 4; ++c)
           chunk.slots[4 * sublist + c] = sum[c] + pair.sel * pair.geometry.shift[c];
-        if (n > pair.sel) team.raise(overflow, GpuOverflow{i, b, n}.key());
+        if (n > pair.sel) team.raise(overflow, key_of({i, b, n, pair.sel}));
       }
       begin += n;
     }

@@ -20,10 +20,8 @@ template <class T> struct Forces {
   GpuModel<T> model;
   GpuList list;
   GpuChunk<T> chunk;
-  double *force;              // [nrows, 3] added to
-  double *virial;             // [ncenters, 9] by item
-  double *atom_virial;        // [nrows, 6] added to, or null
-  double *centroid_virial;    // [nrows, 9] added to, or null
+  double *virial;    // [ncenters, 9] by item, xx xy xz yx yy yz zx zy zz
+  RowSums sums;      // added to
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
@@ -51,7 +49,7 @@ template <class T> struct Forces {
     for (int c = 0; c < 3; ++c) own[c] = team.sum(own[c]);
     for (int c = 0; c < 9; ++c) v[c] = team.sum(v[c]);
     if (team.lane() != 0) return;
-    for (int c = 0; c < 3; ++c) team.add(force + 3 * static_cast<std::int64_t>(i) + c, own[c]);
+    for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * static_cast<std::int64_t>(i) + c, own[c]);
     for (int c = 0; c < 9; ++c) virial[9 * (chunk.base + item) + c] = v[c];
   }
 
@@ -73,10 +71,10 @@ template <class T> struct Forces {
     for (int c = 0; c < 3; ++c) {
       f[c] = -f[c];
       own[c] -= f[c];
-      team.add(force + 3 * j + c, f[c]);
+      team.add(sums.force + 3 * j + c, f[c]);
     }
     for (int c = 0; c < 9; ++c) v[c] += d[c / 3] * f[c % 3];
-    spread_virial(team, d, f, i, j, atom_virial, centroid_virial);
+    spread_virial(team, d, f, i, j, sums.atom_virial, sums.centroid_virial);
   }
 };
 

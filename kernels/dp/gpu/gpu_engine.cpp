@@ -34,110 +34,81 @@ class Constants {
   std::vector<std::shared_ptr<void>> arrays;
 };
 
-}    // namespace
-
-/// Both types of tables behind one interface.
-struct DPGpuEngine::Implementation {
-  explicit Implementation(std::shared_ptr<Device> device) : device(std::move(device)) {}
-  virtual ~Implementation() = default;
-  virtual const DPGpuOutput &evaluate(const GpuNeighbors &neighbors, bool want_atom_virial,
-                                      bool want_centroid_virial) = 0;
-
-  std::shared_ptr<Device> device;
-  std::size_t table_bytes = 0;
-  double value_error = 0.0, slope_error = 0.0;
-};
-
-namespace {
-
-template <class T> class Engine : public DPGpuEngine::Implementation {
+template <class T> class GpuEngine : public DPEngine {
  public:
-  Engine(std::shared_ptr<Device> device, const DPNetwork &network, const DPTables &splines,
-         const std::vector<bool> &present, std::size_t chunk_bytes) :
-      Implementation(std::move(device)),
-      present(present),
-      sel(network.sel),
+  GpuEngine(std::shared_ptr<Device> device, const DPNetwork &network, DPPrecision precision,
+            const std::vector<bool> &present, std::size_t chunk_bytes) :
+      DPEngine(network, precision, present, device, device->name()),
       chunk_bytes(chunk_bytes),
-      constants(this->device),
-      order(this->device),
-      blocks_on_device(this->device),
-      count(this->device),
-      neighbor(this->device),
-      row(this->device),
-      slots(this->device),
-      moments(this->device),
-      place(this->device),
-      environment(this->device),
-      derivative(this->device),
-      moment_gradient(this->device),
-      atom_energy(this->device),
-      force(this->device),
-      virial(this->device),
-      atom_virial(this->device),
-      centroid_virial(this->device),
-      sums(this->device),
-      overflow(this->device),
-      host_overflow(this->device),
-      host_sums(this->device),
-      host_energy(this->device),
-      host_force(this->device),
-      host_atom_virial(this->device),
-      host_centroid_virial(this->device)
+      constants(device),
+      order(device),
+      blocks_on_device(device),
+      count(device),
+      neighbor(device),
+      row(device),
+      slots(device),
+      moments(device),
+      place(device),
+      environment(device),
+      derivative(device),
+      moment_gradient(device),
+      atom_energy(device),
+      row_sums(device),
+      virial(device),
+      sums(device),
+      overflow(device),
+      host_overflow(device),
+      host_sums(device),
+      host_energy(device),
+      host_row_sums(device)
   {
-    value_error = splines.value_error;
-    slope_error = splines.slope_error;
     model.nspecies = network.nspecies();
     model.width = network.width;
     model.padded = round_up(network.width, 16 / sizeof(T));
     model.m2 = network.m2;
     model.widest_embedding = 1;
     model.cutsq = network.rmax * network.rmax;
-    model.scale = network.scale(present);
-    keep_pairs(network, splines);
-    keep_fittings(network);
+    model.scale = network.scale(this->present);
+    keep_pairs();
+    keep_fittings();
     choose_most_fit_atoms();
+    splines.tables.clear();
   }
 
-  const DPGpuOutput &evaluate(const GpuNeighbors &neighbors, bool want_atom_virial,
-                              bool want_centroid_virial) override
+  const Evaluation &evaluate(const Input &input) override
   {
-    if (neighbors.device() != device)
+    const GpuNeighbors &neighbors = *input.on_device;
+    if (neighbors.device() != device_)
       throw std::invalid_argument("the neighbors are on " + neighbors.device()->name() +
-                                  ", the model is on " + device->name());
+                                  ", the model is on " + processor_);
     if (generation != neighbors.generation()) make_blocks(neighbors);
-    const std::size_t nrows = neighbors.nrows(), ncenters = neighbors.ncenters();
+    const std::size_t nsums = RowSums::size(input), ncenters = input.ncenters;
     atom_energy.clear(ncenters);
-    force.clear(3 * nrows);
+    row_sums.clear(nsums);
     overflow.clear(1);
-    if (want_atom_virial) atom_virial.clear(6 * nrows);
-    if (want_centroid_virial) centroid_virial.clear(9 * nrows);
     virial.reserve(9 * ncenters);
 
-    for (const Chunk &chunk : chunks)
-      run_chunk(neighbors, chunk, want_atom_virial, want_centroid_virial);
+    const RowSums on_rows(input, row_sums.get());
+    for (const Chunk &chunk : chunks) run_chunk(neighbors, chunk, on_rows);
     sum(nitems, 9, virial.get(), 0);
     sum(ncenters, 1, atom_energy.get(), 9);
 
     overflow.download(host_overflow.reserve(1), 1);
     sums.download(host_sums.reserve(10), 10);
     atom_energy.download(host_energy.reserve(ncenters), ncenters);
-    force.download(host_force.reserve(3 * nrows), 3 * nrows);
-    if (want_atom_virial) atom_virial.download(host_atom_virial.reserve(6 * nrows), 6 * nrows);
-    if (want_centroid_virial)
-      centroid_virial.download(host_centroid_virial.reserve(9 * nrows), 9 * nrows);
-    device->synchronize();
+    row_sums.download(host_row_sums.reserve(nsums), nsums);
+    device_->synchronize();
 
     if (const long long key = *host_overflow.get()) {
-      const GpuOverflow found = GpuOverflow::from_key(key);
-      throw DPOverflow(found.row, found.species, found.count, sel[found.species]);
+      Excess excess = excess_of(key);
+      excess.limit = network_.sel[excess.species];
+      throw TooManyNeighbors(excess);
     }
-    std::copy_n(host_sums.get(), 9, output.virial);
-    output.energy = host_sums.get()[9];
-    output.atom_energy = host_energy.get();
-    output.force = host_force.get();
-    output.atom_virial = want_atom_virial ? host_atom_virial.get() : nullptr;
-    output.centroid_virial = want_centroid_virial ? host_centroid_virial.get() : nullptr;
-    return output;
+    static_cast<RowSums &>(result) = RowSums(input, host_row_sums.get());
+    result.energy = host_sums.get()[9];
+    result.atom_energy = host_energy.get();
+    result.virial = in_order_of_lammps(host_sums.get());
+    return result;
   }
 
  private:
@@ -162,8 +133,9 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
             constants.keep(layer.step)};
   }
 
-  void keep_pairs(const DPNetwork &network, const DPTables &splines)
+  void keep_pairs()
   {
+    const DPNetwork &network = network_;
     const int nspecies = network.nspecies(), width = network.width;
     std::vector<GpuPair<T>> pairs(nspecies * nspecies);
     for (int p = 0; p < nspecies * nspecies; ++p) {
@@ -181,7 +153,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
             coef[r * model.padded + m] =
                 static_cast<T>(table->coef[r * width + m] - table->g_rmax[m]);
         pair.table = constants.keep(coef);
-        table_bytes += coef.size() * sizeof(T);
+        table_bytes_ += coef.size() * sizeof(T);
       }
       const DPNet &net = network.embedding[p];
       EmbeddingJets jets(net);
@@ -200,8 +172,9 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
     model.pairs = constants.keep(pairs);
   }
 
-  void keep_fittings(const DPNetwork &network)
+  void keep_fittings()
   {
+    const DPNetwork &network = network_;
     std::vector<GpuFitting> fittings(network.nspecies());
     for (int a = 0; a < network.nspecies(); ++a) {
       GpuFitting &fitting = fittings[a] = {};
@@ -236,7 +209,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
     constexpr std::size_t reserved = 1024;    // of each block, by the hardware
     for (const int atoms : {16, 8, 4, 1}) {
       most_fit_atoms = atoms;
-      if (2 * fit_scratch(atoms) + reserved <= device->largest_scratch()) break;
+      if (2 * fit_scratch(atoms) + reserved <= device_->largest_scratch()) break;
     }
     const auto block = [](int lanes, std::size_t team_bytes) {
       return BlockShape::make(lanes, team_bytes).scratch;
@@ -245,10 +218,10 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
         {fit_scratch(most_fit_atoms),
          block(EdgeMoments<T>::lanes, EdgeMoments<T>::Tile::bytes(model.widest_embedding)),
          block(Differentiate<T>::lanes, Differentiate<T>::Tile::bytes(model.widest_embedding))});
-    if (needed > device->largest_scratch())
+    if (needed > device_->largest_scratch())
       throw std::runtime_error("the nets of this DP model need " + std::to_string(needed) +
-                               " bytes of shared memory, " + device->name() + " has " +
-                               std::to_string(device->largest_scratch()) + "; use device cpu");
+                               " bytes of shared memory, " + processor_ + " has " +
+                               std::to_string(device_->largest_scratch()) + "; use device cpu");
   }
 
   // As many as there can be, or fewer where whole multiprocessors would have nothing to do.
@@ -256,7 +229,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
   {
     fit_atoms = most_fit_atoms;
     while (fit_atoms > FIT_REGISTERS &&
-           natoms / fit_atoms < 2 * static_cast<std::size_t>(device->multiprocessors()))
+           natoms / fit_atoms < 2 * static_cast<std::size_t>(device_->multiprocessors()))
       fit_atoms /= 2;
   }
 
@@ -290,7 +263,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
     nitems = static_cast<std::int64_t>(centers.order.size());
     order.assign(centers.order);
     blocks_on_device.assign(blocks);
-    device->synchronize();    // the vectors are gone after this
+    device_->synchronize();    // the vectors are gone after this
 
     const std::size_t n = std::min(chunk_items, nitems), edges = n * stride;
     count.reserve(n * model.nspecies);
@@ -305,8 +278,7 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
     generation = neighbors.generation();
   }
 
-  void run_chunk(const GpuNeighbors &neighbors, const Chunk &part, bool want_atom_virial,
-                 bool want_centroid_virial)
+  void run_chunk(const GpuNeighbors &neighbors, const Chunk &part, const RowSums &on_rows)
   {
     const std::int64_t n = part.nitems;
     const GpuList list{neighbors.x(), neighbors.species(), neighbors.first(),
@@ -324,24 +296,22 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
                             moment_gradient.get(),
                             part.first_item};
     const int widest_net = model.widest_embedding;
-    device->run(n, FindEdges<T>{model, list, chunk, overflow.get()});
-    device->run(n, EdgeMoments<T>{model, neighbors.species(), chunk},
-                EdgeMoments<T>::Tile::bytes(widest_net));
+    device_->run(n, FindEdges<T>{model, list, chunk, overflow.get()});
+    device_->run(n, EdgeMoments<T>{model, neighbors.species(), chunk},
+                 EdgeMoments<T>::Tile::bytes(widest_net));
     const GpuBlock *const fitted = blocks_on_device.get() + part.first_block;
     if (fit_atoms % FIT_REGISTERS == 0)
-      device->run(
+      device_->run(
           part.nblocks,
           Fit<T, FIT_REGISTERS>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
           fit_scratch(fit_atoms));
     else
-      device->run(part.nblocks,
-                  Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
-                  fit_scratch(fit_atoms));
-    device->run(n, Differentiate<T>{model, neighbors.species(), chunk},
-                Differentiate<T>::Tile::bytes(widest_net));
-    device->run(n, Forces<T>{model, list, chunk, force.get(), virial.get(),
-                             want_atom_virial ? atom_virial.get() : nullptr,
-                             want_centroid_virial ? centroid_virial.get() : nullptr});
+      device_->run(part.nblocks,
+                   Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
+                   fit_scratch(fit_atoms));
+    device_->run(n, Differentiate<T>{model, neighbors.species(), chunk},
+                 Differentiate<T>::Tile::bytes(widest_net));
+    device_->run(n, Forces<T>{model, list, chunk, virial.get(), on_rows});
   }
 
   // Sums of columns to sums[offset ..].
@@ -351,14 +321,12 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
     const std::int64_t enough = (nrows + SumRows::lanes - 1) / SumRows::lanes;
     const int nteams = static_cast<int>(std::clamp<std::int64_t>(enough, 1, SUM_TEAMS));
     double *const result = sums.reserve(10 + 9 * SUM_TEAMS), *const partial = result + 10;
-    device->run(nteams, SumRows{nrows, ncolumns, nteams, values, partial}, scratch);
-    device->run(1, SumRows{nteams, ncolumns, 1, partial, result + offset}, scratch);
+    device_->run(nteams, SumRows{nrows, ncolumns, nteams, values, partial}, scratch);
+    device_->run(1, SumRows{nteams, ncolumns, 1, partial, result + offset}, scratch);
   }
 
   static constexpr int FIT_REGISTERS = 4;
 
-  const std::vector<bool> present;
-  const std::vector<int> sel;    // [nspecies] slots
   const std::size_t chunk_bytes;
   GpuModel<T> model{};
   int widest = 1, depth = 0;    // of the hidden layers of the fitting nets
@@ -375,40 +343,23 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
   DeviceArray<int> count, neighbor, row;
   DeviceArray<double> slots, moments;
   DeviceArray<T> place, environment, derivative, moment_gradient;
-  DeviceArray<double> atom_energy, force, virial, atom_virial, centroid_virial, sums;
-  DeviceArray<long long> overflow;    // GpuOverflow
+  DeviceArray<double> atom_energy, row_sums, virial, sums;
+  DeviceArray<long long> overflow;    // key of an Excess
   HostArray<long long> host_overflow;
-  HostArray<double> host_sums, host_energy, host_force, host_atom_virial, host_centroid_virial;
-  DPGpuOutput output{};
+  HostArray<double> host_sums, host_energy, host_row_sums;
 };
 
 }    // namespace
 
-DPGpuEngine::DPGpuEngine(std::shared_ptr<Device> device, const DPNetwork &network,
-                         DPPrecision precision, const std::vector<bool> &present,
-                         std::size_t chunk_bytes)
+std::unique_ptr<DPEngine> make_gpu_engine(std::shared_ptr<Device> device, const DPNetwork &network,
+                                          DPPrecision precision, const std::vector<bool> &present,
+                                          std::size_t chunk_bytes)
 {
-  const std::vector<bool> with_slots = network.with_slots(present);
-  const DPTables splines(network, precision, with_slots);
   if (precision == DPPrecision::mixed)
-    implementation = std::make_unique<Engine<float>>(std::move(device), network, splines,
-                                                     with_slots, chunk_bytes);
-  else
-    implementation = std::make_unique<Engine<double>>(std::move(device), network, splines,
-                                                      with_slots, chunk_bytes);
+    return std::make_unique<GpuEngine<float>>(std::move(device), network, precision, present,
+                                              chunk_bytes);
+  return std::make_unique<GpuEngine<double>>(std::move(device), network, precision, present,
+                                             chunk_bytes);
 }
-
-DPGpuEngine::~DPGpuEngine() = default;
-
-const DPGpuOutput &DPGpuEngine::evaluate(const GpuNeighbors &neighbors, bool want_atom_virial,
-                                         bool want_centroid_virial)
-{
-  return implementation->evaluate(neighbors, want_atom_virial, want_centroid_virial);
-}
-
-std::size_t DPGpuEngine::table_bytes() const { return implementation->table_bytes; }
-double DPGpuEngine::value_error() const { return implementation->value_error; }
-double DPGpuEngine::slope_error() const { return implementation->slope_error; }
-const std::shared_ptr<Device> &DPGpuEngine::device() const { return implementation->device; }
 
 }    // namespace pwmlff

@@ -6,6 +6,7 @@
 #define PWMLFF_DP_GPU_TYPES_H
 
 #include "../../common/host_device.h"
+#include "../evaluation.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
 
@@ -51,7 +52,7 @@ template <class T> struct GpuModel {
   const GpuFitting *fittings;    // [nspecies]
 };
 
-/// Atoms and candidates on the device, as in DPInput.
+/// Atoms and candidates on the device, as in Input.
 struct GpuList {
   const double *x;       // [nrows, 3]
   const int *species;    // [nrows]
@@ -76,25 +77,20 @@ template <class T> struct GpuChunk {
   std::int64_t base;     // items of earlier chunks
 };
 
-/// A center with too many neighbors, as a number that is the larger the earlier its row is; 0:
-/// none.
-struct GpuOverflow {
-  static constexpr int MOST_ROWS = 0x7fffffff, MOST_SPECIES = 0xff, MOST_COUNT = 0xffffff;
-  int row, species, count;
-
-  PWMLFF_HOST_DEVICE long long key() const
-  {
-    return (static_cast<long long>(MOST_ROWS - row) << 32) |
-           (static_cast<long long>(MOST_SPECIES - species) << 24) |
-           (count < MOST_COUNT ? count : MOST_COUNT);
-  }
-  static GpuOverflow from_key(long long key)
-  {
-    return {MOST_ROWS - static_cast<int>(key >> 32),
-            MOST_SPECIES - static_cast<int>(key >> 24 & MOST_SPECIES),
-            static_cast<int>(key & MOST_COUNT)};
-  }
-};
+/// An Excess as a number that is the larger the earlier its row is; 0: none. Its limit is not kept.
+constexpr int MOST_ROWS = 0x7fffffff, MOST_SPECIES = 0xff, MOST_COUNT = 0xffffff;
+PWMLFF_FORMULA long long key_of(const Excess &excess)
+{
+  return (static_cast<long long>(MOST_ROWS - excess.row) << 32) |
+         (static_cast<long long>(MOST_SPECIES - excess.species) << 24) |
+         (excess.count < MOST_COUNT ? excess.count : MOST_COUNT);
+}
+inline Excess excess_of(long long key)
+{
+  return {MOST_ROWS - static_cast<int>(key >> 32),
+          MOST_SPECIES - static_cast<int>(key >> 24 & MOST_SPECIES),
+          static_cast<int>(key & MOST_COUNT), 0};
+}
 
 /// Centers of one species that are fitted together.
 struct GpuBlock {
