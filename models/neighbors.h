@@ -120,9 +120,10 @@ class Neighbors {
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
   /// @param hops  how far from the centers edges() may start, which needs the lists of ghosts where
   ///              above 0; -1 where no edges are asked for
+  /// @param by_species  whether more than edges is asked for, namely candidate() or padded()
   /// @throws std::runtime_error where the list is too long for 32-bit indices
   void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies,
-               int hops);
+               int hops, bool by_species);
 
   /// Take over atoms that LAMMPS has just distributed, without a list: all local atoms are centers,
   /// rows are atoms, and candidates are found on the device that asks for them.

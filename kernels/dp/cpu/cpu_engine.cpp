@@ -49,7 +49,6 @@ DPEngine::DPEngine(DPNetwork network, DPPrecision precision, const std::vector<b
 
 DPEngine::~DPEngine() = default;
 
-const DPNetwork &DPEngine::network() const { return implementation->network; }
 std::size_t DPEngine::table_bytes() const { return implementation->backend->table_bytes(); }
 double DPEngine::value_error() const { return implementation->value_error; }
 double DPEngine::slope_error() const { return implementation->slope_error; }

@@ -37,7 +37,6 @@ class PWMLFF_KERNELS_API DPEngine {
   /// @throws DPOverflow, std::invalid_argument
   void evaluate(const DPInput &input, DPOutput &output);
 
-  const DPNetwork &network() const;
   std::size_t table_bytes() const;    // of all tables together; 0 in precision exact
   double value_error() const;         // largest error of the tables before rounding (spline.h), of
   double slope_error() const;         // G and dG/dr

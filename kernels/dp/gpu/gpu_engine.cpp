@@ -45,7 +45,6 @@ struct DPGpuEngine::Implementation {
 
   std::shared_ptr<Device> device;
   std::size_t table_bytes = 0;
-  double value_error = 0.0, slope_error = 0.0;
 };
 
 namespace {
@@ -84,8 +83,6 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
       host_atom_virial(this->device),
       host_centroid_virial(this->device)
   {
-    value_error = splines.value_error;
-    slope_error = splines.slope_error;
     model.nspecies = network.nspecies();
     model.width = network.width;
     model.padded = round_up(network.width, 16 / sizeof(T));
@@ -148,16 +145,11 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
 
   GpuLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight)
   {
-    std::vector<double> transposed(weight.size());
-    for (int i = 0; i < in; ++i)
-      for (int o = 0; o < layer.out; ++o)
-        transposed[static_cast<std::size_t>(o) * in + i] =
-            weight[static_cast<std::size_t>(i) * layer.out + o];
     return {in,
             layer.out,
             layer.residual,
             constants.keep(weight),
-            constants.keep(transposed),
+            nullptr,
             constants.keep(layer.bias),
             constants.keep(layer.step)};
   }
@@ -218,7 +210,12 @@ template <class T> class Engine : public DPGpuEngine::Implementation {
           fitting.last_bias = layers[l].bias[0];
           break;
         }
+        std::vector<double> transposed;    // only these nets go backwards by it
+        for (int o = 0; o < layers[l].out; ++o)
+          for (int i = 0; i < in; ++i)
+            transposed.push_back(weight[static_cast<std::size_t>(i) * layers[l].out + o]);
         hidden.push_back(keep_layer(layers[l], in, weight));
+        hidden.back().transposed = constants.keep(transposed);
         in = layers[l].out;
         total += in;
         widest = std::max(widest, in);
@@ -407,8 +404,6 @@ const DPGpuOutput &DPGpuEngine::evaluate(const GpuNeighbors &neighbors, bool wan
 }
 
 std::size_t DPGpuEngine::table_bytes() const { return implementation->table_bytes; }
-double DPGpuEngine::value_error() const { return implementation->value_error; }
-double DPGpuEngine::slope_error() const { return implementation->slope_error; }
 const std::shared_ptr<Device> &DPGpuEngine::device() const { return implementation->device; }
 
 }    // namespace pwmlff

@@ -53,8 +53,6 @@ class PWMLFF_KERNELS_API DPGpuEngine {
                               bool want_centroid_virial);
 
   std::size_t table_bytes() const;    // of all tables together; 0 in precision exact
-  double value_error() const;         // largest error of the tables, as in DPEngine
-  double slope_error() const;
   const std::shared_ptr<Device> &device() const;
 
   struct Implementation;
