@@ -4,13 +4,41 @@
 
 #include "archive/model_archive.h"
 #include "archive/time_limit.h"
-#include "attributes.h"
 
 #include <set>
 #include <sstream>
 #include <stdexcept>
 
 namespace pwmlff::models {
+namespace {
+
+// A float or an int; nothing where the value is of another type.
+std::optional<double> number_of(const c10::IValue &value)
+{
+  if (!value.isDouble() && !value.isInt()) return {};
+  return value.toScalar().toDouble();
+}
+
+// A list, a tuple (what a list becomes that is declared Final) or a tensor of integers, likewise.
+std::optional<std::vector<std::int64_t>> integers_of(const c10::IValue &value)
+{
+  if (value.isIntList()) return value.toIntVector();
+  std::vector<std::int64_t> result;
+  if (value.isTuple()) {
+    for (const c10::IValue &element : value.toTupleRef().elements()) {
+      if (!element.isInt()) return {};
+      result.push_back(element.toInt());
+    }
+    return result;
+  }
+  if (!value.isTensor() || !at::isIntegralType(value.toTensor().scalar_type(), true)) return {};
+  const at::Tensor tensor = value.toTensor().to(at::kCPU, at::kLong).contiguous().flatten();
+  const std::int64_t *const first = tensor.const_data_ptr<std::int64_t>();
+  result.assign(first, first + tensor.numel());
+  return result;
+}
+
+}    // namespace
 
 ModelFile::ModelFile(const std::string &file, const std::string &contents) :
     file(file), contents(contents)
@@ -83,8 +111,9 @@ void ModelFile::require(const std::vector<std::string> &names, const std::string
   for (const auto &name : names)
     if (!has(name)) missing += (missing.empty() ? "" : ", ") + name;
   if (!missing.empty())
-    throw std::runtime_error("model file " + in_quotes(file) + ", of class " + class_name() +
-                             ", has no attribute " + missing + ", which " + kind +
+    throw std::runtime_error("model file " + in_quotes(file) + ", of class " +
+                             pwmlff::model_class(contents) + ", has no attribute " + missing +
+                             ", which " + kind +
                              " needs; see the model contract in the documentation, or 'pwmlff "
                              "wrap' for files of other programs");
 }
@@ -94,19 +123,12 @@ std::map<std::string, std::string> ModelFile::extra_files(const std::string &pre
   return pwmlff::extra_files(contents, prefix);
 }
 
-double ModelFile::number(const std::string &name) const
+double ModelFile::number(const std::string &name, std::optional<double> fallback) const
 {
+  if (fallback && !has(name)) return *fallback;
   const c10::IValue value = module_.attr(name);
   if (const auto found = number_of(value)) return *found;
-  wrong_type(name, value, "a number");
-}
-
-double ModelFile::number(const std::string &name, double fallback) const
-{
-  if (!has(name)) return fallback;
-  const c10::IValue value = module_.attr(name);
-  if (const auto found = number_of(value)) return *found;
-  if (of_other_programs || value.isNone()) return fallback;
+  if (fallback && (of_other_programs || value.isNone())) return *fallback;
   wrong_type(name, value, "a number");
 }
 
@@ -119,10 +141,13 @@ std::string ModelFile::text(const std::string &name, const std::string &fallback
   wrong_type(name, value, "a string");
 }
 
-std::vector<std::int64_t> ModelFile::integers(const std::string &name) const
+std::vector<std::int64_t> ModelFile::integers(
+    const std::string &name, const std::optional<std::vector<std::int64_t>> &fallback) const
 {
+  if (fallback && !has(name)) return *fallback;
   const c10::IValue value = module_.attr(name);
   if (const auto found = integers_of(value)) return *found;
+  if (fallback) return *fallback;
   wrong_type(name, value, "a list of integers");
 }
 
@@ -168,12 +193,6 @@ void ModelFile::describe_limits(ModelInfo &info, const LimitNames &names) const
   info.interaction_range = limits.interaction_range;
   info.max_neighbor = static_cast<int>(limits.max_neighbor.value_or(0.0));
   info.atom_type.assign(limits.atom_type.begin(), limits.atom_type.end());
-}
-
-std::string ModelFile::class_name() const
-{
-  const auto name = module_.type()->name();
-  return name ? pwmlff::python_class(name->qualifiedName()) : "unknown";
 }
 
 }    // namespace pwmlff::models

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,13 +50,13 @@ class ModelFile {
   /// @throws std::runtime_error where `dtype`, if it is an attribute of the kind, is another type
   void prepare(const Kind &kind);
 
-  /// The value of an attribute. @throws std::runtime_error where it has another type
-  double number(const std::string &attribute) const;
-  std::vector<std::int64_t> integers(const std::string &attribute) const;
-
-  /// The same of one that is optional; the fallback where it is absent or None, and for a kind of
-  /// other programs also where it has another type.
-  double number(const std::string &attribute, double fallback) const;
+  /// The value of an attribute, which is optional where there is a fallback: that is taken where it
+  /// is absent or None, and where it has another type in a kind of other programs or is a list.
+  /// @throws std::runtime_error where it has another type
+  double number(const std::string &attribute, std::optional<double> fallback = {}) const;
+  std::vector<std::int64_t> integers(
+      const std::string &attribute,
+      const std::optional<std::vector<std::int64_t>> &fallback = {}) const;
   std::string text(const std::string &attribute, const std::string &fallback) const;
 
   /// Extra files of the archive whose names begin with a prefix, by name.
@@ -75,7 +76,6 @@ class ModelFile {
   void describe_limits(ModelInfo &info, const LimitNames &names) const;
 
  private:
-  std::string class_name() const;
   at::ScalarType declared_type() const;
   [[noreturn]] void wrong_type(const std::string &attribute, const c10::IValue &value,
                                const std::string &expected) const;

@@ -10,7 +10,7 @@
 namespace pwmlff::models {
 
 void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type,
-                        int nspecies, int hops)
+                        int nspecies, int hops, bool by_species)
 {
   const int nall = atoms.nall;
   std::vector<int> row(nall, -1);
@@ -41,7 +41,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   nspecies_ = nspecies;
   first_.assign(static_cast<std::size_t>(ncenters_) * nspecies + 1, 0);
   const auto for_each_candidate = [&](auto &&visit) {
-    for (int r = 0; r < ncenters_; ++r) {
+    for (int r = 0; by_species && r < ncenters_; ++r) {
       const int i = atom_[r];
       for (int k = 0; k < atoms.numneigh[i]; ++k) {
         const int atom = atoms.neighbor(i, k);

@@ -74,9 +74,10 @@ class Neighbors {
   /// @param species_of_type [ntypes+1] species of each LAMMPS type, -1 for none
   /// @param hops  the most that a Needs has, which needs the lists of ghosts where
   ///              above 0
+  /// @param by_species  whether more than edges is asked for
   /// @throws std::runtime_error where the list is too long for 32-bit indices
   void rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type, int nspecies,
-               int hops);
+               int hops, bool by_species);
 
   /// Take over atoms that LAMMPS has just distributed, without a list: all local atoms are centers,
   /// rows are atoms, and candidates are found on the device that asks for them.

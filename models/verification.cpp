@@ -56,35 +56,29 @@ class Cluster {
     const auto uniform = [&generator] { return generator() / 4294967296.0; };
     const double rc = info.cutoff;
     const double edge = shape.edge * rc * std::cbrt(std::max(1.0, 1.0 * wanted / shape.natoms));
-    while (static_cast<int>(x.size()) < natoms) {
+    std::vector<std::array<double, 3>> places;
+    while (static_cast<int>(places.size()) < natoms) {
       const std::array<double, 3> trial = {edge * uniform(), edge * uniform(), edge * uniform()};
-      const bool close = std::any_of(x.begin(), x.end(), [&](const auto &other) {
+      const bool close = std::any_of(places.begin(), places.end(), [&](const auto &other) {
         return std::hypot(trial[0] - other[0], trial[1] - other[1], trial[2] - other[2]) <
                shape.shortest * rc;
       });
-      if (!close) x.push_back(trial);
+      if (!close) places.push_back(trial);
     }
-    x.push_back({FAR * rc, FAR * rc, FAR * rc});
+    places.push_back({FAR * rc, FAR * rc, FAR * rc});
 
-    const int nall = static_cast<int>(x.size());
-    for (int i = 0; i < nall; ++i) type.push_back(species[i % species.size()] + 1);
+    const int nall = static_cast<int>(places.size());
     const auto shuffle = [&uniform](std::vector<int> &values) {
       for (std::size_t n = values.size(); n > 1; --n)
         std::swap(values[n - 1], values[static_cast<std::size_t>(uniform() * n)]);
     };
     order.resize(nall);
     std::iota(order.begin(), order.end(), 0);
-    if (shuffled) {
-      shuffle(order);
-      const auto plain_x = x;
-      const auto plain_type = type;
-      for (int i = 0; i < nall; ++i) {
-        x[i] = plain_x[order[i]];
-        type[i] = plain_type[order[i]];
-      }
-    }
+    if (shuffled) shuffle(order);
     for (int i = 0; i < nall; ++i) {
-      positions.push_back(x[i].data());
+      const auto &place = places[order[i]];
+      x.insert(x.end(), place.begin(), place.end());
+      type.push_back(species[order[i] % species.size()] + 1);
       ilist.push_back(i);
       numneigh.push_back(nall - 1);
       list.emplace_back();
@@ -99,8 +93,9 @@ class Cluster {
     const int centers = static_cast<int>(fraction * nall);
     neighbors.rebuild({nall, type.data(), centers, nall - centers, ilist.data(), numneigh.data(),
                        firstneigh.data(), ~0},
-                      species_of_type, static_cast<int>(present.size()), hops(info));
-    neighbors.update(positions.data());
+                      species_of_type, static_cast<int>(present.size()), hops(info),
+                      !info.takes_edges);
+    neighbors.update(x.data());
   }
 
   const Evaluation &evaluate(Model &model)
@@ -111,19 +106,18 @@ class Cluster {
   /// Leave it to the model to find neighbors.
   void forget_list(double reach)
   {
-    const int nall = static_cast<int>(x.size());
+    const int nall = static_cast<int>(type.size());
     neighbors.rebuild(nall, nall, type.data(), species_of_type,
                       static_cast<int>(species_of_type.size()) - 1, reach);
-    neighbors.update(positions.data());
+    neighbors.update(x.data());
   }
 
   Neighbors neighbors;
   std::vector<int> order;    // [atoms] which atom of the cluster that is not shuffled each one is
 
  private:
-  std::vector<std::array<double, 3>> x;
+  std::vector<double> x;    // [atoms, 3]; all of them are rows, in their order
   std::vector<int> species_of_type;
-  std::vector<const double *> positions;
   std::vector<int> type, ilist, numneigh;
   std::vector<std::vector<int>> list;
   std::vector<const int *> firstneigh;
@@ -164,8 +158,6 @@ struct Values {
   {
   }
 
-  const std::vector<double> &energies_of_atoms() const { return atom_energy; }
-
   bool finite() const
   {
     const auto all = [](const auto &values) {
@@ -190,7 +182,6 @@ struct Values {
     return text;
   }
 
- private:
   double energy;
   std::vector<double> atom_energy, force;
   std::array<double, 9> virial;
@@ -228,7 +219,7 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
     Cluster other(model.info(), present, shape, fraction, shuffled);
     std::vector<double> expected;
     for (int i = 0; i < other.neighbors.ncenters(); ++i)
-      expected.push_back(all.energies_of_atoms()[other.order[i]]);
+      expected.push_back(all.atom_energy[other.order[i]]);
     const Evaluation &found = other.evaluate(model);
     return compare("energies", expected, found.atom_energy, gate).empty();
   };

@@ -216,7 +216,10 @@ void NeighborSource::refresh(NeighList *list, const Ensemble &models,
                        absent_groups(),
                        owner.empty() ? nullptr : owner.data()};
       atoms.left_out = excluded_bonds(atoms, models, species_of_type);
-      neighbors.rebuild(atoms, species_of_type, nspecies, hops(models));
+      const bool by_species = std::any_of(models.begin(), models.end(), [](const auto &model) {
+        return !model->info().takes_edges;
+      });
+      neighbors.rebuild(atoms, species_of_type, nspecies, hops(models), by_species);
     }
     valid = true;
   }

@@ -301,6 +301,20 @@ std::string root_folder(const Zip &zip)
   return std::string(zip.first().substr(0, zip.first().find('/'))) + "/";
 }
 
+/// "module.Name" of what TorchScript calls "__torch__.module.___torch_mangle_7.Name".
+std::string python_class(const std::string &name)
+{
+  std::string result;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    if (part != "__torch__" && !starts(part, "___torch_mangle_"))
+      result += (result.empty() ? "" : ".") + part;
+    begin = end + 1;
+  }
+  return result;
+}
+
 }    // namespace
 
 void check_model_archive(std::string_view bytes)
@@ -348,19 +362,6 @@ void check_model_archive(std::string_view bytes)
   } catch (const std::exception &error) {
     fail(std::string("is damaged: ") + error.what() + "; copy or export it again");
   }
-}
-
-std::string python_class(const std::string &name)
-{
-  std::string result;
-  for (std::size_t begin = 0; begin <= name.size();) {
-    const std::size_t end = std::min(name.find('.', begin), name.size());
-    const std::string part = name.substr(begin, end - begin);
-    if (part != "__torch__" && !starts(part, "___torch_mangle_"))
-      result += (result.empty() ? "" : ".") + part;
-    begin = end + 1;
-  }
-  return result;
 }
 
 std::string model_class(std::string_view bytes)

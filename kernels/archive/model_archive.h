@@ -25,11 +25,7 @@ namespace pwmlff {
 /// @throws std::invalid_argument likewise, for a zip file that is sound but something else
 void check_model_archive(std::string_view bytes);
 
-/// The Python class that TorchScript calls "__torch__.module.___torch_mangle_7.Name":
-/// "module.Name".
-std::string python_class(const std::string &name);
-
-/// Name of the Python class of the module in an archive that is sound.
+/// Name of the Python class of the module in an archive that is sound: "module.Name".
 /// @throws std::runtime_error for a zip file that holds no module
 std::string model_class(std::string_view bytes);
 

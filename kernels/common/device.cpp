@@ -42,7 +42,7 @@ class HostDevice : public Device {
   int multiprocessors() const override { return 2; }
 
  private:
-  void launch(const Launch &) override {}    // only for kernels on GPUs
+  void launch(const std::function<void(void *, const char **)> &) override {}    // of GPUs
 
   void mark_begin(const char *kernel) override
   {
@@ -60,6 +60,15 @@ class HostDevice : public Device {
 };
 
 }    // namespace
+
+#ifndef PWMLFF_HAVE_CUDA
+std::shared_ptr<Device> make_cuda_device(int)
+{
+  throw std::runtime_error(
+      "this build of pair-pwmlff has no CUDA kernels: reinstall it where nvcc is "
+      "on the PATH, or with -DPWMLFF_CUDA=ON to see what is missing");
+}
+#endif
 
 std::shared_ptr<Device> Device::make(const std::string &name)
 {

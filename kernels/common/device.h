@@ -13,6 +13,7 @@
 #include "export.h"
 #include "team.h"
 
+#include <functional>
 #include <future>
 #include <limits>
 #include <map>
@@ -69,41 +70,27 @@ class PWMLFF_KERNELS_API Device {
     if (measuring) mark_begin(Kernel::name);
     if (mode_ == Mode::serial) run_serial(nitems, scratch, kernel);
     else if (mode_ == Mode::threads) run_threads(nitems, scratch, kernel);
+#ifdef PWMLFF_HAVE_CUDA
     else
-      run_cuda([&](void *stream, const char **running) {
+      launch([&](void *stream, const char **running) {
         launch_teams_cuda(nitems, scratch, kernel, stream, running);
       });
+#endif
     if (measuring) mark_end();
   }
 
  protected:
   Device(Mode mode, std::string name) : mode_(mode), name_(std::move(name)) {}
 
-  /// A call that launches a kernel on a stream (cudaStream_t), as launch_teams_cuda.
-  struct Launch {
-    virtual void operator()(void *stream, const char **running) const = 0;
-    virtual ~Launch() = default;
-  };
-
   std::map<std::string, double> seconds_;
 
  private:
-  /// Make the call with the device set.
-  virtual void launch(const Launch &call) = 0;
+  /// Launch a kernel on a stream (cudaStream_t), as launch_teams_cuda, with the device set.
+  virtual void launch(const std::function<void(void *stream, const char **running)> &call) = 0;
 
   /// Before and after a kernel that is to be measured.
   virtual void mark_begin(const char *kernel) = 0;
   virtual void mark_end() = 0;
-
-  template <class Call> void run_cuda(const Call &call)
-  {
-    struct Wrapped : Launch {
-      explicit Wrapped(const Call &call) : call(call) {}
-      void operator()(void *stream, const char **running) const override { call(stream, running); }
-      const Call &call;
-    };
-    launch(Wrapped(call));
-  }
 
   template <class Kernel>
   static void run_serial(std::int64_t nitems, std::size_t scratch, const Kernel &kernel)

@@ -132,7 +132,7 @@ class CudaDevice : public Device {
   int multiprocessors() const override { return nprocessors; }
 
  private:
-  void launch(const Launch &call) override
+  void launch(const std::function<void(void *, const char **)> &call) override
   {
     const DeviceGuard guard(index);
     try {

@@ -174,7 +174,7 @@ struct BlockShape {
 /// @param scratch bytes of scratch of a team
 /// @param running where the GPU writes Kernel::name when it begins, in host memory that it sees, or
 ///        null
-/// @throws std::runtime_error where the launch is refused, or where there is no CUDA in this build
+/// @throws std::runtime_error where the launch is refused
 template <class Kernel>
 void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &kernel, void *stream,
                        const char **running);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Teams on a GPU and the definition of launch_teams_cuda, for .cu files.
+// Teams on a GPU and the definition of launch_teams_cuda, for .cu files. Each of them names the
+// kernels that a GPU can be asked to run.
 
 #ifndef PWMLFF_TEAM_CUDA_H
 #define PWMLFF_TEAM_CUDA_H
@@ -103,6 +104,10 @@ void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &k
     throw std::runtime_error(std::string("CUDA did not start kernel ") + Kernel::name + ": " +
                              cudaGetErrorString(status));
 }
+
+#define PWMLFF_RUNS_ON_GPU(...)                                                           \
+  template void launch_teams_cuda(std::int64_t, std::size_t, const __VA_ARGS__ &, void *, \
+                                  const char **)
 
 }    // namespace pwmlff
 

@@ -2,7 +2,6 @@
 
 #include "read_network.h"
 
-#include "../attributes.h"
 #include "dp/pair_terms.h"
 
 #include <torch/script.h>
@@ -218,8 +217,10 @@ void describe_dp(const ModelFile &file, ModelInfo &info)
 {
   info.kind = "DP";
   file.describe_limits(info, {"Rmax", "", "maxNeighborNum", "ntypes"});
-  if (file.has("sel"))
-    info.sel = slots_by_type(file.module().attr("sel"), info.atom_type.size(), info.max_neighbor);
+  const std::vector<std::int64_t> sel = file.integers("sel", std::vector<std::int64_t>());
+  const bool fits = std::ranges::all_of(
+      sel, [&](std::int64_t slots) { return slots >= 1 && slots <= info.max_neighbor; });
+  if (fits && sel.size() == info.atom_type.size()) info.sel.assign(sel.begin(), sel.end());
 }
 
 DPNetwork read_network(const ModelFile &file, const ModelInfo &info, PlainLayers plain_layers)

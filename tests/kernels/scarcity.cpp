@@ -44,11 +44,6 @@ extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
   return create(thread, attributes, start, argument);
 }
 
-template <class Kernel>
-void pwmlff::launch_teams_cuda(std::int64_t, std::size_t, const Kernel &, void *, const char **)
-{
-}
-
 namespace {
 
 struct Count {

@@ -119,16 +119,11 @@ template <class T> class GpuEngine : public DPEngine {
 
   GpuLayer keep_layer(const DPLayer &layer, int in, const std::vector<double> &weight)
   {
-    std::vector<double> transposed(weight.size());
-    for (int i = 0; i < in; ++i)
-      for (int o = 0; o < layer.out; ++o)
-        transposed[static_cast<std::size_t>(o) * in + i] =
-            weight[static_cast<std::size_t>(i) * layer.out + o];
     return {in,
             layer.out,
             layer.residual,
             constants.keep(weight),
-            constants.keep(transposed),
+            nullptr,
             constants.keep(layer.bias),
             constants.keep(layer.step)};
   }
@@ -191,7 +186,12 @@ template <class T> class GpuEngine : public DPEngine {
           fitting.last_bias = layers[l].bias[0];
           break;
         }
+        std::vector<double> transposed;    // only these nets go backwards by it
+        for (int o = 0; o < layers[l].out; ++o)
+          for (int i = 0; i < in; ++i)
+            transposed.push_back(weight[static_cast<std::size_t>(i) * layers[l].out + o]);
         hidden.push_back(keep_layer(layers[l], in, weight));
+        hidden.back().transposed = constants.keep(transposed);
         in = layers[l].out;
         total += in;
         widest = std::max(widest, in);
