@@ -307,7 +307,7 @@ def test_a_killed_writer_leaves_no_entry_and_its_rest_goes(data, tmp_path, monke
     place = tmp_path / "cache"
     program = (
         "import os, numpy as np\n"
-        "from pwmlff.train import cache\n"
+        "from pwmlff.data import cache\n"
         "real = np.save\n"
         "def save(path, array, **options):\n"
         "    real(path, array, **options)\n"

@@ -38,7 +38,7 @@ from pwmlff.data.frames import Frames
 from pwmlff.data.labels import collected_warnings
 from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
-from pwmlff.train.checkpoint import subset
+from pwmlff.threads import allowed_threads
 
 log = logging.getLogger(__name__)
 
@@ -184,22 +184,23 @@ def _opened(
     try:
         if description["options"] != options:
             raise ValueError("it was made with other options")
-        arrays: dict[str, np.ndarray] = {}
-        with ThreadPoolExecutor(threads or neighbors.allowed_threads()) as pool:
+        arrays: dict[str, dict[str, np.ndarray]] = {"frames": {}, "edges": {}}
+        with ThreadPoolExecutor(threads or allowed_threads()) as pool:
             for name, expected in description["arrays"].items():
                 # An empty file cannot be mapped.
                 mode: Literal["r"] | None = "r" if all(expected[1]) else None
                 array = np.load(entry / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
                 if _described(array, pool) != expected:
                     raise ValueError(f"'{name}' is not what was written")
-                arrays[name] = np.asarray(array)
-                arrays[name].flags.writeable = False
+                kind, _, attribute = name.partition(".")
+                arrays[kind][attribute] = np.asarray(array)
+                arrays[kind][attribute].flags.writeable = False
         frames = Frames(
-            **subset("frames.", arrays),
+            **arrays["frames"],
             group_names=tuple(description["group_names"]),
             files=_moved(description["files"], description["paths"], paths),
         )
-        edges = Edges(**subset("edges.", arrays), cutoff=float(description["cutoff"]))
+        edges = Edges(**arrays["edges"], cutoff=float(description["cutoff"]))
         moved = list(zip(map(repr, description["files"]), map(repr, frames.files), strict=True))
         found = []
         for warning, text in description["findings"]:
@@ -246,7 +247,7 @@ def _keep(
             **{f"frames.{name}": array for name, array in _arrays(frames).items()},
             **{f"edges.{name}": array for name, array in _arrays(edges).items()},
         }
-        with ThreadPoolExecutor(neighbors.allowed_threads()) as pool:
+        with ThreadPoolExecutor(allowed_threads()) as pool:
             described = {name: _described(array, pool) for name, array in arrays.items()}
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,11 +13,10 @@ import numpy as np
 from ase import Atoms
 from ase.data import chemical_symbols
 
-from pwmlff.commands.options import openmp_threads
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import structures
 from pwmlff.report import Failure
-from pwmlff.train.comm import TORCHRUN
+from pwmlff.threads import allowed_threads
 
 CLOSEST = 0.3  # atoms nearer than this overlap
 
@@ -61,25 +59,6 @@ class Edges:
         """Length of each edge, float64 [E]."""
         lengths: np.ndarray = np.sqrt(np.einsum("ek,ek->e", self.rij, self.rij))
         return lengths
-
-
-def available() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def allowed_threads(local_size: int = 1) -> int:
-    """Threads for a process: OMP_NUM_THREADS, or its share of the cores where that is not set.
-
-    Args:
-        local_size: processes that share the cores of this machine.
-    """
-    value = os.environ.get("OMP_NUM_THREADS")
-    # torchrun sets 1 for every rank where its user has set nothing.
-    if value == "1" and TORCHRUN in os.environ:
-        value = None
-    given = openmp_threads(value) if value is not None else None
-    return given or max(1, available() // local_size)
 
 
 def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:

@@ -21,8 +21,9 @@ import numpy as np
 from ase.data import chemical_symbols
 
 from pwmlff.data.frames import Frames
-from pwmlff.data.neighbors import Edges, allowed_threads
+from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
+from pwmlff.threads import allowed_threads
 
 log = logging.getLogger(__name__)
 

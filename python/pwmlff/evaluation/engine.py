@@ -36,13 +36,9 @@ PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Energies and derivatives of one structure, float64, in the units of the model."""
+class Evaluation(reference.Result):
+    """What an engine gives: a result with all numbers finite, and perhaps virials of atoms."""
 
-    energy: float  # of the whole
-    atom_energy: np.ndarray  # [n] in atom order
-    forces: np.ndarray  # [n, 3] -dE/dx
-    virial: np.ndarray  # [3, 3] sum of r_ij (x) f_ij, the sign of LAMMPS's virial
     #: [n, 6] xx yy zz xy xz yz, half to each end of a pair; None where not wanted or not known
     atom_virial: np.ndarray | None = None
 
@@ -82,7 +78,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Rows:
+class AtomsAndGhosts:
     """Atoms and those of their periodic images that are neighbors, as NativeModel wants them.
 
     All stand inside the cell or near it, wherever the structure has its atoms.
@@ -98,7 +94,7 @@ class Rows:
     natoms: int
 
     @classmethod
-    def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> Rows:
+    def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> AtomsAndGhosts:
         """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
         species = np.full(len(atoms), -1)
         for index, number in enumerate(elements):
@@ -131,7 +127,7 @@ class Rows:
             len(atoms),
         )
 
-    def moved(self, atoms: Atoms) -> Rows:
+    def moved(self, atoms: Atoms) -> AtomsAndGhosts:
         """The same rows where the atoms are now, in the same cell."""
         x = atoms.positions[self.atom] + self.image @ np.asarray(atoms.cell)
         return replace(self, x=torch.from_numpy(x))
@@ -238,7 +234,7 @@ class OpenModel:
         """Shared by copies: it keeps nothing of a structure."""
         return self
 
-    def evaluate(self, rows: Rows, nthreads: int, atom_virial: bool) -> tuple[Any, ...]:
+    def evaluate(self, rows: AtomsAndGhosts, nthreads: int, atom_virial: bool) -> tuple[Any, ...]:
         """Energy, energies of atoms, forces of rows, virial and, where wanted, virials of rows.
 
         Raises:
@@ -300,7 +296,9 @@ class NativeModel:
         self.has_atom_virial: bool = core.has_atom_virial()
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
         self.nthreads, self.skin = nthreads, skin
-        self.built: tuple[Atoms, Rows] | None = None  # the structure that rows were made for
+        self.built: tuple[Atoms, AtomsAndGhosts] | None = (
+            None  # the structure that rows were made for
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is for another structure."""
@@ -310,11 +308,11 @@ class NativeModel:
         """The same model, not loaded again, for another structure, whose neighbors it keeps."""
         return copy(self)
 
-    def compute(self, rows: Rows, atom_virial: bool) -> tuple[Any, ...]:
+    def compute(self, rows: AtomsAndGhosts, atom_virial: bool) -> tuple[Any, ...]:
         """What :meth:`OpenModel.evaluate` gives."""
         return self._model.evaluate(rows, self.nthreads, atom_virial)
 
-    def rows(self, atoms: Atoms) -> Rows:
+    def rows(self, atoms: Atoms) -> AtomsAndGhosts:
         """Rows that hold for the structure as it is now."""
         if self.built is not None:
             old, rows = self.built
@@ -327,7 +325,7 @@ class NativeModel:
                 < self.skin
             ):
                 return rows.moved(atoms)
-        rows = Rows.find(atoms, self.atom_type, self.cutoff + self.skin)
+        rows = AtomsAndGhosts.find(atoms, self.atom_type, self.cutoff + self.skin)
         # The constructor copies; atoms.copy() would take constraints and arrays along.
         old = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
         self.built = old, rows

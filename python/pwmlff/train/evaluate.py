@@ -28,6 +28,7 @@ from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
 from pwmlff.report import Failure, console
+from pwmlff.threads import allowed_threads
 from pwmlff.train import charts, edge
 from pwmlff.train.errors import (
     UNITS,
@@ -270,7 +271,7 @@ def test(options: Options) -> TestReport:
     _require_labels(frames)
     for info, numbers in zip(every, elements, strict=True):
         _require_elements(frames, numbers, info)
-    threads = options.threads or neighbors.allowed_threads()
+    threads = options.threads or allowed_threads()
     models, predictions = [], []
     for path, info, numbers in zip(options.models, every, elements, strict=True):
         if info.kind == "EDGE":

@@ -25,15 +25,15 @@ from ase import Atoms
 from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
+from pwmlff.evaluation.padding import pad_neighbors
 from pwmlff.evaluation.structures import neighbor_list
-from pwmlff.models import pad_neighbors
 
 #: By which atomic energies of the module's own forward may differ, as a share of the largest (at
 #: least 1), by the type of its parameters.
 SAME = {torch.float64: 1e-8, torch.float32: 1e-4}
 
 
-class Potential:
+class DPReference:
     """Parameters of a DP module and the elements that take part.
 
     Args:

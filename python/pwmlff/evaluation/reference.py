@@ -1,4 +1,4 @@
-"""What all model kinds share: neighbors, forces and virial by autograd, results.
+"""Plain float64 PyTorch evaluation of model files: what every other engine is compared with.
 
 A model kind gives energies of atoms as a function of edge vectors r_ij = x_j - x_i; forces are the
 negative gradient of their sum with respect to positions, and the virial is its negative gradient
@@ -7,10 +7,11 @@ with respect to a strain of positions and cell. Nothing here is padded, fused or
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from ase import Atoms
 from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
-from pwmlff.evaluation.reference import dp, edge
+from pwmlff.evaluation.dp_reference import DPReference
 from pwmlff.evaluation.structures import neighbor_list, require_finite
 
 
@@ -53,9 +54,57 @@ class Kind(Protocol):
         """
 
 
+class EdgeReference:
+    """A module of kind EDGE, in the type in which it computes, on all edges of a structure.
+
+    There are no ghosts: an edge that crosses a periodic boundary ends at the atom itself, so a model
+    with message passing sees what it would see in an infinite crystal.
+
+    Args:
+        module: with `cutoff`, `atom_type` and forward(edge_vec, edge_index, types, nlocal).
+        elements: atomic numbers that take part, for checks only; all of the model's when None.
+
+    Raises:
+        ValueError: an element is not one of the model's.
+    """
+
+    def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
+        contract: Any = module  # of whose attributes torch says that they are tensors or modules
+        self.cutoff = float(contract.cutoff)
+        self.known = [int(z) for z in contract.atom_type]
+        unknown = sorted(set(elements or ()) - set(self.known))
+        if unknown:
+            raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
+        with torch.no_grad():  # else the copies of parameters are no leaves, of which torch warns
+            self.module = copy.deepcopy(module).to("cpu").eval()
+            self.dtype = model_file.to_its_dtype(self.module)
+
+    def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
+        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
+
+        Raises:
+            ValueError: an atom is of no element of the model, or the model returns another shape.
+        """
+        missing = [n for n, z in enumerate(numbers.tolist()) if z not in self.known]
+        if missing:
+            raise ValueError(
+                f"atom {missing[0]} has atomic number {int(numbers[missing[0]])}; "
+                f"the elements of this model are {self.known}"
+            )
+        types = torch.tensor([self.known.index(z) for z in numbers.tolist()])
+        with torch.enable_grad():  # afterwards as before, whatever the module leaves
+            energies: Tensor = self.module(edge_vec.to(self.dtype), edge_index, types, len(numbers))
+        if energies.shape != numbers.shape:
+            raise ValueError(
+                f"the model returns energies of shape {tuple(energies.shape)}; expected one for "
+                f"each of {len(numbers)} atoms"
+            )
+        return energies.to(torch.float64)
+
+
 KINDS: dict[str, Callable[[nn.Module, Sequence[int] | None], Kind]] = {
-    "DP": dp.Potential,
-    "EDGE": edge.Potential,
+    "DP": DPReference,
+    "EDGE": EdgeReference,
 }
 
 
