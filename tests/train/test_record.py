@@ -143,7 +143,8 @@ def test_foreign_file(tmp_path: Path):
 def test_killed_while_writing(tmp_path: Path):
     """A process that only writes rows is killed; all but the last line are whole."""
     code = (
-        "import sys; from itertools import count; from pwmlff.train.record import TrainingLog, LogRow\n"
+        "import sys; from itertools import count\n"
+        "from pwmlff.train.record import TrainingLog, LogRow\n"
         "log = TrainingLog(sys.argv[1]); print(flush=True)\n"
         "for step in count(1): log.add(LogRow(step=step, epoch=step / 10, time=1.0))\n"
     )

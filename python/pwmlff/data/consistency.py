@@ -133,7 +133,7 @@ def _of_law(found: virials.Judgement, file: str) -> list[Finding]:
 def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> list[Finding]:
     """Virials that were never computed."""
     zero = chosen[(frames.virials[chosen] == 0.0).all(axis=(1, 2))]
-    forces = [np.abs(frames.forces[frames.first[k] : frames.first[k + 1]]) for k in zero]
+    forces = [np.abs(frames.forces[frames.rows(k)]) for k in zero]
     zero = zero[[len(f) > 1 and bool(f.max() > NO_FORCE) for f in forces]]
     if not len(zero):
         return []
@@ -159,23 +159,22 @@ def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:
             end < len(chosen)
             and end - begin < MOST_FRAMES
             and frames.index[chosen[end]] > frames.index[chosen[end - 1]]
-            and np.array_equal(_numbers(frames, chosen[end]), _numbers(frames, chosen[end - 1]))
+            and np.array_equal(
+                frames.numbers[frames.rows(chosen[end])],
+                frames.numbers[frames.rows(chosen[end - 1])],
+            )
         ):
             continue
         # The last frame of a piece is the first one of the next.
         last = min(end + 1, len(chosen)) if end - begin == MOST_FRAMES else end
         piece = chosen[begin:last]
         if last > end and not np.array_equal(
-            _numbers(frames, piece[-1]), _numbers(frames, piece[-2])
+            frames.numbers[frames.rows(piece[-1])], frames.numbers[frames.rows(piece[-2])]
         ):
             piece = piece[:-1]
         if len(piece) > 1 and frames.natoms[piece[0]]:
             yield _steps(frames, piece)
         begin = end
-
-
-def _numbers(frames: Frames, k: int) -> np.ndarray:
-    return frames.numbers[frames.first[k] : frames.first[k + 1]]
 
 
 def _steps(frames: Frames, piece: np.ndarray) -> Steps:

@@ -85,10 +85,7 @@ class Offset:
 def describe(frames: Frames, edges: Edges) -> Description:
     """Describe frames by their neighbors, of all elements that any source has."""
     n, nframes = edges.ntypes, len(frames)
-    counts = edges.count.ravel()
-    pair = np.repeat((edges.types[:, None] * n + np.arange(n)).ravel(), counts)
-    frame = np.repeat(np.arange(nframes), np.diff(edges.first))
-    r = edges.distances
+    pair, frame, r = edges.pairs, edges.frames, edges.distances
     weight = (1.0 - (r / edges.cutoff) ** 2) ** 3
     phi = np.empty((nframes, n * n, POWERS))
     natoms = np.maximum(frames.natoms, 1)[:, None]

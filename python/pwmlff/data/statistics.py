@@ -144,7 +144,7 @@ def require_slots(
     most = int(count.max(initial=0))
     if most > max_neighbor:
         atom, species = np.unravel_index(count.argmax(), count.shape)
-        k = int(np.searchsorted(frames.first, atom, side="right")) - 1
+        k = frames.frame_of(int(atom))
         raise Failure(
             f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbors of "
             f"{chemical_symbols[edges.elements[species]]} within {rmax:g}, and the model has "

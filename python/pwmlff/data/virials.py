@@ -291,9 +291,8 @@ class _Functions:
         f = -dphi/dr is a Gaussian times what ends it smoothly at the cutoff.
         """
         natoms, nframes = len(frames.numbers), len(frames)
-        center = np.repeat(np.arange(natoms), edges.count.sum(axis=1))
-        frame = np.repeat(np.arange(nframes), np.diff(edges.first))
-        kinds = edges.types[center], edges.types[edges.j + frames.first[frame]]
+        center, frame = edges.centers, edges.frames
+        kinds = divmod(edges.pairs, edges.ntypes)
         pair = np.minimum(*kinds) * edges.ntypes + np.maximum(*kinds)
         pairs = np.unique(pair)
         n = len(pairs) * FUNCTIONS

@@ -38,27 +38,24 @@ class DPReference:
 
     Args:
         module: any module with the attributes and parameter names of the DP contract.
-        elements: atomic numbers passed as `atom_type`; their number divides the descriptor.
-            All of the model's when None.
+        elements: those of the model that are passed as `atom_type`, atomic numbers; how many they
+            are divides the descriptor.
 
     Raises:
-        ValueError: an element is not one of the model's; davg and dstd differ between the slots of
+        ValueError: davg and dstd differ between the slots of
             one pair of types, which has no meaning without slots; a parameter is missing or has
             another shape, or a parameter or tensor is not one of the contract; or fitting layers
             are of neither form.
     """
 
-    def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
+    def __init__(self, module: nn.Module, elements: Sequence[int]) -> None:
         contract: Any = module  # of whose attributes torch says that they are tensors or modules
         self.cutoff = float(contract.Rmax)
         self.rmin = float(contract.Rmin)
         self.max_neighbor = int(contract.maxNeighborNum)
         self.axis = int(contract.M2)
         self.known = [int(z) for z in contract.atom_type]
-        self.elements = self.known if elements is None else [int(z) for z in elements]
-        unknown = sorted(set(self.elements) - set(self.known))
-        if unknown:
-            raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
+        self.elements = list(elements)
         self.arrays: dict[str, Tensor] = {
             name: values.detach().to("cpu", torch.float64)
             for name, values in module.state_dict().items()
@@ -182,15 +179,8 @@ class DPReference:
         """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
 
         Raises:
-            ValueError: an atom is of no element that takes part, or has more than maxNeighborNum
-                neighbors of one type.
+            ValueError: an atom has more than maxNeighborNum neighbors of one type.
         """
-        missing = [n for n, z in enumerate(numbers.tolist()) if z not in self.elements]
-        if missing:
-            raise ValueError(
-                f"atom {missing[0]} has atomic number {int(numbers[missing[0]])}; "
-                f"the elements that take part are {self.elements}"
-            )
         environment = self._environment(edge_vec)
         energies = torch.zeros(len(numbers), dtype=torch.float64)
         for a in dict.fromkeys(self.elements):

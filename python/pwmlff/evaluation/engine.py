@@ -25,7 +25,14 @@ from ase import Atoms
 
 from pwmlff import devices, plugin
 from pwmlff.evaluation import model_file, reference
-from pwmlff.evaluation.structures import cells_away, neighbor_list, require_finite, require_usable
+from pwmlff.evaluation.structures import (
+    cells_away,
+    neighbor_list,
+    require_elements,
+    require_finite,
+    require_usable,
+    types_of,
+)
 from pwmlff.report import Failure, last_line
 
 #: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
@@ -96,9 +103,7 @@ class AtomsAndGhosts:
     @classmethod
     def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> AtomsAndGhosts:
         """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
-        species = np.full(len(atoms), -1)
-        for index, number in enumerate(elements):
-            species[atoms.numbers == number] = index
+        species = types_of(atoms.numbers, elements)
         cells = cells_away(atoms)
         wrapped = Atoms(
             atoms.numbers,
@@ -380,16 +385,6 @@ class Reference:
 
 def _reference(path: str, elements: Sequence[int]) -> Reference:
     return Reference(path, model_file.open_model(path)[0], elements)
-
-
-def require_elements(atoms: Atoms, elements: Sequence[int]) -> None:
-    """Raise ValueError for an atom of another element."""
-    other = np.flatnonzero(~np.isin(atoms.numbers, elements))
-    if len(other):
-        raise ValueError(
-            f"atom {other[0]} has atomic number {atoms.numbers[other[0]]}; the elements that take "
-            f"part are {list(elements)}"
-        )
 
 
 @dataclass(frozen=True)

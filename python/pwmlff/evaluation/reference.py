@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.dp_reference import DPReference
-from pwmlff.evaluation.structures import neighbor_list, require_finite
+from pwmlff.evaluation.structures import neighbor_list, require_elements, require_finite
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,16 @@ class Result:
     virial: np.ndarray
 
 
+def _attributes(module: nn.Module) -> Any:
+    """The module, of whose attributes torch says that they are tensors or modules."""
+    return module
+
+
 class Kind(Protocol):
     """What a model kind provides."""
 
     cutoff: float
+    elements: list[int]  # atomic numbers that a structure may have
 
     def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
         """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
@@ -57,24 +63,18 @@ class Kind(Protocol):
 class EdgeReference:
     """A module of kind EDGE, in the type in which it computes, on all edges of a structure.
 
-    There are no ghosts: an edge that crosses a periodic boundary ends at the atom itself, so a model
-    with message passing sees what it would see in an infinite crystal.
+    There are no ghosts: an edge that crosses a periodic boundary ends at the atom itself, so a
+    model with message passing sees what it would see in an infinite crystal.
 
     Args:
         module: with `cutoff`, `atom_type` and forward(edge_vec, edge_index, types, nlocal).
-        elements: atomic numbers that take part, for checks only; all of the model's when None.
-
-    Raises:
-        ValueError: an element is not one of the model's.
     """
 
-    def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
-        contract: Any = module  # of whose attributes torch says that they are tensors or modules
-        self.cutoff = float(contract.cutoff)
-        self.known = [int(z) for z in contract.atom_type]
-        unknown = sorted(set(elements or ()) - set(self.known))
-        if unknown:
-            raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
+    def __init__(self, module: nn.Module, _: Sequence[int]) -> None:
+        self.cutoff = float(_attributes(module).cutoff)
+        self.elements = [
+            int(z) for z in _attributes(module).atom_type
+        ]  # types are counted among all
         with torch.no_grad():  # else the copies of parameters are no leaves, of which torch warns
             self.module = copy.deepcopy(module).to("cpu").eval()
             self.dtype = model_file.to_its_dtype(self.module)
@@ -83,15 +83,9 @@ class EdgeReference:
         """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
 
         Raises:
-            ValueError: an atom is of no element of the model, or the model returns another shape.
+            ValueError: the model returns another shape.
         """
-        missing = [n for n, z in enumerate(numbers.tolist()) if z not in self.known]
-        if missing:
-            raise ValueError(
-                f"atom {missing[0]} has atomic number {int(numbers[missing[0]])}; "
-                f"the elements of this model are {self.known}"
-            )
-        types = torch.tensor([self.known.index(z) for z in numbers.tolist()])
+        types = torch.tensor([self.elements.index(z) for z in numbers.tolist()])
         with torch.enable_grad():  # afterwards as before, whatever the module leaves
             energies: Tensor = self.module(edge_vec.to(self.dtype), edge_index, types, len(numbers))
         if energies.shape != numbers.shape:
@@ -102,7 +96,7 @@ class EdgeReference:
         return energies.to(torch.float64)
 
 
-KINDS: dict[str, Callable[[nn.Module, Sequence[int] | None], Kind]] = {
+KINDS: dict[str, Callable[[nn.Module, Sequence[int]], Kind]] = {
     "DP": DPReference,
     "EDGE": EdgeReference,
 }
@@ -135,8 +129,13 @@ def evaluate(
     name = model_file.kind_of(module)
     if name not in KINDS:
         raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
-    kind = KINDS[name](module, elements)
+    known = [int(z) for z in _attributes(module).atom_type]
+    unknown = sorted(set(elements or ()) - set(known))
+    if unknown:
+        raise ValueError(f"elements holds {unknown}; this model knows {known}")
+    kind = KINDS[name](module, known if elements is None else elements)
     i, j, images = neighbor_list("ijS", atoms, kind.cutoff)
+    require_elements(atoms, kind.elements)
     if len(atoms) == 0:
         return Result(0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)))
 

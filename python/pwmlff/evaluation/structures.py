@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import vesin
 from ase import Atoms
@@ -162,6 +164,24 @@ def _search_space(atoms: Atoms, cutoff: float) -> tuple[np.ndarray, float, np.nd
         reach *= 2.0
         bins = np.maximum(np.floor(thickness / reach), 1.0)
     return cell, reach, thickness
+
+
+def types_of(numbers: np.ndarray, elements: Sequence[int]) -> np.ndarray:
+    """Index of each atomic number [n] among the elements, int64 [n]; -1 for others."""
+    types = np.full(len(numbers), -1)
+    for index, element in enumerate(elements):
+        types[numbers == element] = index
+    return types
+
+
+def require_elements(atoms: Atoms, elements: Sequence[int]) -> None:
+    """Raise ValueError for an atom of another element."""
+    other = np.flatnonzero(~np.isin(atoms.numbers, elements))
+    if len(other):
+        raise ValueError(
+            f"atom {other[0]} has atomic number {atoms.numbers[other[0]]}; the elements that take "
+            f"part are {list(elements)}"
+        )
 
 
 def require_finite(atom_energy: np.ndarray, forces: np.ndarray) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pwmlff.models.nets import make_embedding_net, make_fitting_net, members
+from pwmlff.models.nets import make_net, members
 from pwmlff.models.saving import save_model
 
 UNITS = ("metal", "lj")
@@ -210,24 +210,13 @@ class DP(nn.Module):
         pairs = list(range(self.ntypes**2))
         self.pairs = [pairs] if vectors else [[pair] for pair in pairs]
         n_in = 1 + len(next(iter(vectors.values()), ()))
+        of_embedding = {"bias": config.embedding_bias, "resnet_dt": config.embedding_resnet_dt}
+        of_fitting = {"bias": config.fitting_bias, "resnet_dt": config.fitting_resnet_dt}
         self.embedding_net = members(
-            make_embedding_net(
-                n_in,
-                embedding,
-                generator,
-                bias=config.embedding_bias,
-                resnet_dt=config.embedding_resnet_dt,
-            )
-            for _ in self.pairs
+            make_net(n_in, embedding, generator, fitting=False, **of_embedding) for _ in self.pairs
         )
         self.fitting_net = members(
-            make_fitting_net(
-                embedding[-1] * self.M2,
-                fitting,
-                generator,
-                bias=config.fitting_bias,
-                resnet_dt=config.fitting_resnet_dt,
-            )
+            make_net(embedding[-1] * self.M2, fitting, generator, fitting=True, **of_fitting)
             for _ in range(self.ntypes)
         )
         shift = np.zeros(self.ntypes) if energy_shift is None else np.asarray(energy_shift, float)

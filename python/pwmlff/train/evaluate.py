@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from ase import Atoms
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.progress import track
@@ -338,15 +337,11 @@ def predict(
     for k in track(
         range(len(frames)), escape(label), console=screen, transient=True, disable=hidden
     ):
-        rows = slice(frames.first[k], frames.first[k + 1])
-        atoms = Atoms(
-            frames.numbers[rows], frames.positions[rows], cell=frames.cells[k], pbc=frames.pbc[k]
-        )
         try:
-            found = engine(atoms)
+            result = engine(frames.structure(k))
         except ValueError as error:
             raise Failure(f"{frames.where(k)}: {error}") from error
-        energy[k], forces[rows], virial[k] = found.energy, found.forces, found.virial
+        energy[k], forces[frames.rows(k)], virial[k] = result.energy, result.forces, result.virial
     return energy, forces, virial
 
 
@@ -377,7 +372,7 @@ def _require_elements(frames: Frames, elements: Sequence[int], info: model_file.
     other = ~np.isin(frames.numbers, elements)
     if other.any():
         row = int(np.argmax(other))
-        k = int(np.searchsorted(frames.first, row, side="right")) - 1
+        k = frames.frame_of(row)
         raise Failure(
             f"{frames.where(k)}: atom {row - frames.first[k]} has atomic number "
             f"{frames.numbers[row]}, expected one of {list(elements)}, the elements of "
