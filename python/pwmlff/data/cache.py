@@ -120,21 +120,21 @@ def load(
     with collected_warnings() as texts:
         frames = readers.read(specs, format, group_by, energy)
     edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
-    found = [(True, text) for text in texts]
-    found += [(f.warning, f.text) for f in consistency.findings(frames)]
+    remarks = [(True, text) for text in texts]
+    remarks += [(f.warning, f.text) for f in consistency.findings(frames)]
     offsets = sources.offsets(frames, sources.describe(frames, edges))
-    found += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
+    remarks += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
     for array in (*_arrays(frames).values(), *_arrays(edges).values()):
         array.flags.writeable = False
     if entry is not None:
-        _keep(entry, options, paths, frames, edges, found, damaged)
-    return _announced(frames, edges, found)
+        _keep(entry, options, paths, frames, edges, remarks, damaged)
+    return _announced(frames, edges, remarks)
 
 
 def _announced(
-    frames: Frames, edges: Edges, found: Sequence[tuple[bool, str]]
+    frames: Frames, edges: Edges, remarks: Sequence[tuple[bool, str]]
 ) -> tuple[Frames, Edges]:
-    for warning, text in found:
+    for warning, text in remarks:
         log.log(logging.WARNING if warning else logging.INFO, "%s", text)
     return frames, edges
 
@@ -202,17 +202,17 @@ def _opened(
         )
         edges = Edges(**arrays["edges"], cutoff=float(description["cutoff"]))
         moved = list(zip(map(repr, description["files"]), map(repr, frames.files), strict=True))
-        found = []
+        remarks = []
         for warning, text in description["findings"]:
             for old, new in moved:
                 text = text.replace(old, new)  # noqa: PLW2901
-            found.append((bool(warning), text))
+            remarks.append((bool(warning), text))
         with suppress(OSError):
             os.utime(entry / DESCRIPTION)  # when it was used last
     except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
         log.warning("the cache '%s' is damaged (%s): it is made anew", entry, error)
         return None
-    return frames, edges, found
+    return frames, edges, remarks
 
 
 def _moved(files: Sequence[str], places: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
@@ -234,7 +234,7 @@ def _keep(
     paths: Sequence[str],
     frames: Frames,
     edges: Edges,
-    found: Sequence[tuple[bool, str]],
+    remarks: Sequence[tuple[bool, str]],
     damaged: int | None,
 ) -> None:
     """Write an entry; where that fails, say so and leave nothing behind."""
@@ -258,7 +258,7 @@ def _keep(
             "files": frames.files,
             "paths": paths,
             "cutoff": edges.cutoff,
-            "findings": found,
+            "findings": remarks,
         }
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
         _put(folder, entry, damaged)
@@ -423,10 +423,10 @@ def survey(options: Options) -> CacheReport:
         Failure: an entry cannot be removed.
     """
     folder = folder_of(options.folder)
-    found = entries(folder)
-    for entry in found if options.clear else ():
+    kept = entries(folder)
+    for entry in kept if options.clear else ():
         try:
             shutil.rmtree(entry.folder)
         except OSError as error:
             raise Failure(f"cannot remove '{entry.folder}': {error.strerror or error}") from error
-    return CacheReport(str(folder), limit(), options.clear, found)
+    return CacheReport(str(folder), limit(), options.clear, kept)

@@ -103,26 +103,26 @@ def findings(frames: Frames) -> list[Finding]:
     return result
 
 
-def _of_law(found: virials.Judgement, file: str) -> list[Finding]:
+def _of_law(judged: virials.Judgement, file: str) -> list[Finding]:
     """Sign, unit and offset of virials against forces."""
-    evidence = f"correlation {found.correlation:.2f}, {found.nframes} frames, by {found.law}"
-    if not found.fits:
+    evidence = f"correlation {judged.correlation:.2f}, {judged.nframes} frames, by {judged.law}"
+    if not judged.fits:
         return [
             Finding(
-                f"the virials of '{file}' are {found.slope:.3g} times what the forces say "
-                f"({evidence}): {virials.likely_mistake(found)}; expected virials in eV that are "
+                f"the virials of '{file}' are {judged.slope:.3g} times what the forces say "
+                f"({evidence}): {virials.likely_mistake(judged)}; expected virials in eV that are "
                 "positive when compressed, or stresses in eV/angstrom^3 that are negative then",
                 "stress",
             )
         ]
-    if not found.shifted:
+    if not judged.shifted:
         return []
     pressure = ""
-    if np.isfinite(found.pressure):
-        pressure = f", {found.pressure / GPa:.3g} GPa"
+    if np.isfinite(judged.pressure):
+        pressure = f", {judged.pressure / GPa:.3g} GPa"
     return [
         Finding(
-            f"the virials of '{file}' hold a constant of {found.offset:.3g} eV per atom in each "
+            f"the virials of '{file}' hold a constant of {judged.offset:.3g} eV per atom in each "
             f"direction{pressure}, which is no derivative of the energy ({evidence}): training "
             "takes it off or leaves them out, as [data] virial_offset says",
             "virial offset",

@@ -96,15 +96,15 @@ def _uncertainty(frames: Frames, k: int) -> float:
     """How far positions of a frame are off by their digits and those of the cell, angstrom."""
     x = frames.positions[frames.rows(k)][:LOOKED_AT]
     cell = frames.cells[k]
-    found, of_cell = _decimals(x), _decimals(cell)
+    decimals, of_cell = _decimals(x), _decimals(cell)
     # A cell of few decimals may well be meant.
     result = 0.0 if of_cell in {None, DECIMALS[0]} else 0.5 * 10.0**-of_cell
-    if found is not None:
-        return max(result, 0.5 * 10.0**-found)
+    if decimals is not None:
+        return max(result, 0.5 * 10.0**-decimals)
     if frames.pbc[k].all() and abs(np.linalg.det(cell)) > 0.0:
-        found = _decimals(x @ np.linalg.inv(cell))
-        if found is not None:
-            result = max(result, 0.5 * 10.0**-found * float(np.linalg.norm(cell, axis=1).max()))
+        decimals = _decimals(x @ np.linalg.inv(cell))
+        if decimals is not None:
+            result = max(result, 0.5 * 10.0**-decimals * float(np.linalg.norm(cell, axis=1).max()))
     if np.array_equal(x, x.astype(np.float32)):
         result = max(result, float(np.finfo(np.float32).eps * np.abs(x).max(initial=1.0)))
     return max(result, FINEST)

@@ -19,7 +19,7 @@ from pwmlff.data import deepmd_npy as deepmd
 from pwmlff.data import extxyz, movement
 from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, element_numbers, gathered
-from pwmlff.data.labels import found, labels_of, one_warning_for_all, warn
+from pwmlff.data.labels import labels_of, one_warning_for_all, value_of, warn
 from pwmlff.report import Failure
 
 DPDATA = "dpdata:"
@@ -268,7 +268,7 @@ def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
 
 
 def _only(results: dict[str, Any], *labels: str) -> dict[str, Any]:
-    values = {label: found(results, label) for label in labels}
+    values = {label: value_of(results, label) for label in labels}
     return {label: value for label, value in values.items() if value is not None}
 
 

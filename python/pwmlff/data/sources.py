@@ -102,10 +102,10 @@ def describe(frames: Frames, edges: Edges) -> Description:
     return Description(phi, np.where(np.isfinite(work), work, np.nan))
 
 
-def findings(frames: Frames, found: Sequence[Offset]) -> list[Finding]:
+def findings(frames: Frames, shifted: Sequence[Offset]) -> list[Finding]:
     """One line for each source whose energies have another zero."""
     result = []
-    for offset in found:
+    for offset in shifted:
         side = "above" if offset.mean > 0 else "below"
         result.append(
             Finding(
@@ -120,7 +120,7 @@ def findings(frames: Frames, found: Sequence[Offset]) -> list[Finding]:
     return result
 
 
-def aligned(frames: Frames, found: Sequence[Offset]) -> tuple[Frames, list[str]]:
+def aligned(frames: Frames, shifted: Sequence[Offset]) -> tuple[Frames, list[str]]:
     """Frames with energies that have the zero of the first source, and what was done, in words.
 
     Sources whose structures are like none of the others, and those of the same zero, stay as they
@@ -128,7 +128,7 @@ def aligned(frames: Frames, found: Sequence[Offset]) -> tuple[Frames, list[str]]
     """
     energies = frames.energies.copy()
     texts = []
-    for offset in found:
+    for offset in shifted:
         energies[offset.source] -= frames.counts[offset.source] @ offset.energies
         texts.append(
             f"{_listed(frames, offset)} are taken off the energies of {offset.name} "
@@ -188,24 +188,24 @@ def offsets(frames: Frames, description: Description) -> list[Offset]:
         compared = _compared(every, clusters, chosen)
         compared.sort(key=lambda pair: pair[0].distance)
         offset = None
-        home = next((cluster for found, cluster in compared if found.one_zero), None)
+        home = next((cluster for comparison, cluster in compared if comparison.one_zero), None)
         if home is not None:
             home.frames = np.r_[home.frames, chosen]
             offset = home.offset and replace(home.offset, source=chosen, name=name)
         else:
             if compared and compared[0][0].significant:
-                found, cluster = compared[0]
+                comparison, cluster = compared[0]
                 others = 0.0 if cluster.offset is None else cluster.offset.energies
                 offset = Offset(
                     chosen,
                     name,
                     cluster.name,
-                    others + found.energies,
-                    found.elements,
-                    found.by_element,
-                    found.mean,
-                    found.deviation,
-                    found.nframes,
+                    others + comparison.energies,
+                    comparison.elements,
+                    comparison.by_element,
+                    comparison.mean,
+                    comparison.deviation,
+                    comparison.nframes,
                 )
             clusters.append(_Cluster(name, chosen, offset))
         if offset is not None:
@@ -225,9 +225,9 @@ def _compared(
     here = middle(chosen)
     result: list[tuple[_Comparison, _Cluster]] = []
     for cluster in sorted(clusters, key=lambda c: float(((middle(c.frames) - here) ** 2).sum())):
-        found = _compare(every, cluster.frames, chosen)
-        if found:
-            result.append((found, cluster))
+        comparison = _compare(every, cluster.frames, chosen)
+        if comparison:
+            result.append((comparison, cluster))
         if len(result) == CANDIDATES:
             break
     return result
@@ -268,8 +268,8 @@ def _pieces(every: _Set, name: str, chosen: np.ndarray) -> list[tuple[str, np.nd
     low, high = np.sort(chosen[order[:cut]]), np.sort(chosen[order[cut:]])
     # The larger part is the source.
     one, other = (low, high) if len(low) >= len(high) else (high, low)
-    found = _compare(every, one, other)
-    if found is None or not found.significant or found.distance > ALIKE:
+    comparison = _compare(every, one, other)
+    if comparison is None or not comparison.significant or comparison.distance > ALIKE:
         return whole
     return [(name, one), (named(every.frames, other), other)]
 

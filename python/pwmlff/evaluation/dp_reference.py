@@ -148,7 +148,7 @@ class DPReference:
         inputs = inputs._replace(atom_type=torch.tensor(elements, dtype=torch.int32))
         try:
             with torch.jit.optimized_execution(False):
-                found = module(*inputs)[1].detach().to("cpu", torch.float64).flatten()
+                theirs = module(*inputs)[1].detach().to("cpu", torch.float64).flatten()
         except RuntimeError as error:
             raise ValueError(
                 "the model's own forward, which has to say what fitting layers without resnet_dt "
@@ -161,7 +161,7 @@ class DPReference:
             torch.from_numpy(chain.numbers),
         )
         gate = SAME[next(iter(module.parameters())).dtype]
-        return bool((found - own).abs().max() <= gate * max(1.0, float(own.abs().max())))
+        return bool((theirs - own).abs().max() <= gate * max(1.0, float(own.abs().max())))
 
     def _per_pair(self, module: nn.Module, name: str) -> Tensor:
         """davg or dstd as [center type, neighbor type, 4], from [ntypes, slots*4]."""
@@ -280,7 +280,7 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
 
     Elements of lists, tuples and dictionaries have their index or key as another part of the name.
     """
-    found: dict[str, Tensor] = {}
+    named: dict[str, Tensor] = {}
     for path, part in module.named_modules(remove_duplicate=False):
         if isinstance(part, torch.jit.ScriptModule):
             names = [*part._concrete_type.get_attributes()]  # noqa: SLF001  no other way
@@ -288,8 +288,8 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
             own = vars(part).keys() - vars(nn.Module()).keys()
             names = [*part._parameters, *part._buffers, *own]  # noqa: SLF001  all, tensors or None
         for name in names:
-            found.update(_tensors_of(f"{path}.{name}".lstrip("."), getattr(part, name)))
-    return found
+            named.update(_tensors_of(f"{path}.{name}".lstrip("."), getattr(part, name)))
+    return named
 
 
 def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:

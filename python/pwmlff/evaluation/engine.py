@@ -257,8 +257,8 @@ class OpenModel:
                 self._sent = None
                 self.core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
                 self._sent = rows.candidate, self.lock.forks
-            found: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, atom_virial)
-            return found[:5]
+            results: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, atom_virial)
+            return results[:5]
 
 
 class NativeModel:
@@ -461,12 +461,12 @@ def usable_gpu(device: str) -> tuple[int, bool]:
         raise Failure(f"device is '{device}', expected cpu, cuda or cuda:N")
     if os.environ.get("PWMLFF_GPU_STAND_IN"):
         return -1, True
-    index, found = int(match[1] or 0), devices.inventory()
+    index, inventory = int(match[1] or 0), devices.inventory()
     why = ""
-    if index >= len(found.gpus):
-        why = found.reason or f"{len(found.gpus)} GPU(s) are visible"
-    elif not found.gpus[index].supported:
-        why = f"the kernels were not compiled for {found.gpus[index].name}"
+    if index >= len(inventory.gpus):
+        why = inventory.reason or f"{len(inventory.gpus)} GPU(s) are visible"
+    elif not inventory.gpus[index].supported:
+        why = f"the kernels were not compiled for {inventory.gpus[index].name}"
     if why:
         raise Failure(f"device '{device}' cannot be used: {why}; choose another or device='cpu'")
     return index, True

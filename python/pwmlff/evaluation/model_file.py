@@ -399,10 +399,10 @@ def ensemble_conflicts(models: list[ModelInfo]) -> list[str]:
     conflicts = []
     for other in models[1:]:
         for what in ("elements", "cutoff", "units"):
-            found, expected = getattr(other, what), getattr(first, what)
-            if found != expected:
+            value, expected = getattr(other, what), getattr(first, what)
+            if value != expected:
                 conflicts.append(
-                    f"{what}: '{other.file}' has {_text(found)}, '{first.file}' has "
+                    f"{what}: '{other.file}' has {_text(value)}, '{first.file}' has "
                     f"{_text(expected)}"
                 )
     return conflicts

@@ -110,10 +110,10 @@ def neighbor_list(
     search = vesin.NeighborList(cutoff=reach, full_list=False, n_threads=threads)
     # vesin counts cells in 32 bits; images of wrapped atoms are few, which helps the sorting too.
     home = np.floor(atoms.positions @ np.linalg.inv(box)).astype(np.int64)
-    found = search.compute(atoms.positions - home @ box, box, True, "PSdD", copy=False)
+    half = search.compute(atoms.positions - home @ box, box, True, "PSdD", copy=False)
     if reach > cutoff:
-        found = [a[found[2] < cutoff] for a in found]
-    pairs, image, d, rij = found
+        half = [a[half[2] < cutoff] for a in half]
+    pairs, image, d, rij = half
     i, j = pairs.astype(np.int64).T
     steps = image.astype(np.int64)
     image = steps + home[i] - home[j]

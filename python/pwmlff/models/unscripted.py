@@ -73,16 +73,16 @@ class _Run:
         if kind in ("prim::ListUnpack", "prim::TupleUnpack"):
             return list(arguments[0])
         if kind == "prim::Constant":
-            found = node.output().toIValue()
+            result = node.output().toIValue()
         elif kind == "prim::GetAttr":
-            found = getattr(arguments[0], node.s("name"))
+            result = getattr(arguments[0], node.s("name"))
         elif kind in PLAIN and (kind.startswith("prim::") or not _takes_tensors(node.schema())):
-            found = PLAIN[kind](*arguments)
+            result = PLAIN[kind](*arguments)
         elif kind.startswith("aten::") and _takes_tensors(node.schema()):
-            found = _call(node.schema(), arguments)
+            result = _call(node.schema(), arguments)
         else:
             raise CannotRun(f"has an operator that cannot be compiled: {node.schema()} of {kind}")
-        return found if len(list(node.outputs())) > 1 else [found]
+        return result if len(list(node.outputs())) > 1 else [result]
 
     def _loop(self, node: Any, most: int, goes_on: bool, *carried: Any) -> Sequence[Any]:
         (body,), step = node.blocks(), 0

@@ -47,9 +47,9 @@ def parity(
     every = figure.subplots(1, max(len(measures), 1), squeeze=False)[0]
     for (name, measure), axes in zip(measures.items(), every, strict=False):
         axes.set_label(name)
-        label, found = (np.ravel(values) for values in pairs[name])
-        there = np.isfinite(label) & np.isfinite(found)
-        _draw_parity(axes, label[there], found[there])
+        label, predicted = (np.ravel(values) for values in pairs[name])
+        there = np.isfinite(label) & np.isfinite(predicted)
+        _draw_parity(axes, label[there], predicted[there])
         _name_axes(axes, name, measure, errors.units)
     first, *others = frames.files
     more = f" and {len(others)} more file{'s' * (len(others) > 1)}" if others else ""
@@ -58,17 +58,17 @@ def parity(
     return figure
 
 
-def _draw_parity(axes: Axes, label: np.ndarray, found: np.ndarray) -> None:
+def _draw_parity(axes: Axes, label: np.ndarray, predicted: np.ndarray) -> None:
     if not len(label):
         return
-    low, high = (f(np.r_[label, found]) for f in (np.min, np.max))
+    low, high = (f(np.r_[label, predicted]) for f in (np.min, np.max))
     margin = 0.03 * (high - low) or 0.5
     ends: tuple[Any, Any] = (low - margin, high + margin)
     axes.plot(ends, ends, "-", color="0.7", linewidth=0.8, zorder=0)
     if len(label) > MOST_POINTS:
-        axes.hexbin(label, found, gridsize=80, extent=(*ends, *ends), bins="log", mincnt=1)
+        axes.hexbin(label, predicted, gridsize=80, extent=(*ends, *ends), bins="log", mincnt=1)
     else:
-        axes.plot(label, found, ".", markersize=3, alpha=0.6)
+        axes.plot(label, predicted, ".", markersize=3, alpha=0.6)
     axes.set_xlim(ends)
     axes.set_ylim(ends)
     axes.set_aspect("equal")

@@ -275,26 +275,26 @@ def test(options: Options) -> TestReport:
     for path, info, numbers in zip(options.models, every, elements, strict=True):
         if info.kind == "EDGE":
             engine, reason = "torchscript", f"kind {info.kind}"
-            found = _predict_edge(path, frames, threads)
+            predicted = _predict_edge(path, frames, threads)
         else:
             choice = choose(path, "auto", "exact", numbers, threads, skin=0.0)
             engine, reason = choice.engine.name, choice.reason
-            found = predict(choice.engine, frames, f"testing {path.name}")
-        models.append(_tested(str(path), engine, reason, frames, found, units))
-        predictions.append(found)
+            predicted = predict(choice.engine, frames, f"testing {path.name}")
+        models.append(_tested(str(path), engine, reason, frames, predicted, units))
+        predictions.append(predicted)
     judged = models[0]
     if len(models) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
-        found = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
-        judged = _tested(MEAN, "", "", frames, found, units)
+        predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
+        judged = _tested(MEAN, "", "", frames, predicted, units)
     if plot:
-        drawn = charts.parity(frames, *found, judged.errors, judged.model)
+        drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
         picture.save(drawn, plot, dpi=150)
     return TestReport(
         models,
         judged,
-        worst_frames(frames, found[0], options.worst, units),
-        worst_atoms(frames, found[1], options.worst, units),
+        worst_frames(frames, predicted[0], options.worst, units),
+        worst_atoms(frames, predicted[1], options.worst, units),
         str(plot or ""),
     )
 
@@ -303,10 +303,10 @@ Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _tested(
-    model: str, engine: str, reason: str, frames: Frames, found: Predictions, units: str
+    model: str, engine: str, reason: str, frames: Frames, predicted: Predictions, units: str
 ) -> Tested:
-    energy, _, _ = found
-    errors = compute(frames, *found, units)
+    energy, _, _ = predicted
+    errors = compute(frames, *predicted, units)
     return Tested(model, engine, reason, errors, shifted(frames, energy, units))
 
 
