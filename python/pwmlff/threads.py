@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 TORCHRUN = "TORCHELASTIC_RUN_ID"  # a variable of each rank that torchrun has started
 
@@ -32,3 +34,16 @@ def openmp_threads(value: str) -> int | None:
     # A list is for nested levels; nothing here has more than one.
     first = re.fullmatch(r"\s*\+?0*([1-9][0-9]*)\s*(,\s*\+?0*[1-9][0-9]*\s*)*", value)
     return int(first[1]) if first else None
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use so many threads here, and as many as before afterwards."""
+    import torch  # noqa: PLC0415  slow to import
+
+    previous = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(previous)

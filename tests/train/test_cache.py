@@ -72,14 +72,14 @@ def test_anything_else_makes_another_entry(data, tmp_path, reads):
     place = tmp_path / "cache"
     cache.load(data, cache=place, **OPTIONS)
     others = [
-        {"elements": (10, 18)}, {"cutoff": 4.5}, {"closest": 0.2}, {"group_by": "file"},
+        {"elements": (10, 18)}, {"cutoff": 4.5}, {"closest": 0.2},
         {"format": "extxyz"}, {"energy": "zero"},
     ]  # fmt: skip
     for n, other in enumerate(others, 2):
         cache.load(data, cache=place, **{**OPTIONS, **other})
         assert len(reads) == n
     cache.load(f"{data}@:3", cache=place, **OPTIONS)
-    assert len(reads) == 8
+    assert len(reads) == 7
     # The contents count, not the time of the file.
     times = data.stat()
     text = data.read_text()

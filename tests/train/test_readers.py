@@ -205,7 +205,6 @@ def test_missing_labels_are_nan_and_groups_are_named(tmp_path):
     np.testing.assert_array_equal(frames.energies, [-1, np.nan, np.nan])
     np.testing.assert_array_equal(np.isnan(frames.forces).all(axis=1), [True, False, True, True])
     assert frames.natoms.tolist() == [1, 1, 2]
-    assert readers.read(path, group_by="file").group_names == ("set",)
 
 
 def test_slices(tmp_path):

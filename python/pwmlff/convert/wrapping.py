@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from ase import Atoms
 from rich.console import RenderableType
 from rich.table import Table
@@ -26,6 +25,7 @@ from pwmlff.files import drafted, write_whole
 from pwmlff.models import save_model
 from pwmlff.models.saving import origin, without_source_paths
 from pwmlff.report import Failure, last_line
+from pwmlff.threads import torch_threads
 
 #: In the order in which they are asked: what they make of a TorchScript archive, None for files of
 #: others.
@@ -220,17 +220,12 @@ def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, s
     atoms, neighbors = crystal(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
     if not len(atoms):
         return {}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with archive.time_limit(f"'{source}': its forward on a crystal"):
-            times = [
-                min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
-                for choice in (chosen, scripted)
-                if choice
-            ]
-    finally:
-        torch.set_num_threads(threads)
+    with torch_threads(1), archive.time_limit(f"'{source}': its forward on a crystal"):
+        times = [
+            min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
+            for choice in (chosen, scripted)
+            if choice
+        ]
     text = (
         f"{1e3 * times[0]:.3g} ms for {len(atoms)} atoms with {neighbors} neighbors each, on one "
         "thread"

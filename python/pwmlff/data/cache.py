@@ -71,7 +71,6 @@ def load(
     elements: Sequence[int],
     cutoff: float,
     format: str | None = None,
-    group_by: str | None = None,
     energy: str = readers.FREE,
     closest: float = neighbors.CLOSEST,
     cache: str | PathLike[str] | None = AUTO,
@@ -83,7 +82,7 @@ def load(
     :mod:`pwmlff.data.sources` find, is logged as warnings, one line each, either way.
 
     Args:
-        files, format, group_by, energy: as :func:`pwmlff.data.readers.read` takes them.
+        files, format, energy: as :func:`pwmlff.data.readers.read` takes them.
         elements, cutoff, closest, threads: as :func:`pwmlff.data.neighbors.find_edges` takes them.
         cache: folder of the cache, "auto" for the default one, None or "none" for none.
 
@@ -101,7 +100,6 @@ def load(
         "cutoff": float(cutoff),
         "closest": float(closest),
         "format": format,
-        "group_by": group_by,
         "energy": energy,
     }
     entry = damaged = None
@@ -118,7 +116,7 @@ def load(
         if kept is not None:
             return _announced(*kept)
     with collected_warnings() as texts:
-        frames = readers.read(specs, format, group_by, energy)
+        frames = readers.read(specs, format, energy)
     edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
     remarks = [(True, text) for text in texts]
     remarks += [(f.warning, f.text) for f in consistency.findings(frames)]

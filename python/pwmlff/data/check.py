@@ -176,7 +176,7 @@ def check(options: Options) -> CheckReport:
         raise Failure(f"--cutoff is {options.cutoff:g}, expected a positive number")
     allowed = set(_known(options.elements))
     with collected_warnings() as texts:
-        frames = readers.read(list(options.files), options.format, None, options.energy)
+        frames = readers.read(list(options.files), options.format, options.energy)
     problems = [Problem("ambiguous labels", text) for text in texts]
     problems += _labels(frames)
     survey = _survey(frames, options, allowed, problems)
@@ -377,8 +377,7 @@ def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
 def _outliers(frames: Frames) -> list[Problem]:
     """Energies per atom far from those of the composition, and forces far larger than usual."""
     result = []
-    natoms = np.maximum(frames.natoms, 1)
-    energy = frames.energies / natoms
+    energy = frames.energies_per_atom
     for chosen in consistency.compositions(frames).values():
         for k, score, middle in _far(energy[chosen]):
             frame = int(chosen[k])
@@ -415,9 +414,7 @@ def _far(values: np.ndarray) -> list[tuple[int, float, float]]:
 
 def _largest_force(frames: Frames) -> np.ndarray:
     """Largest force on an atom of each frame, [nframes]; NaN where there is none."""
-    with np.errstate(invalid="ignore"):
-        size = np.sqrt((frames.forces**2).sum(axis=1))
-    return _per_frame(frames, size, np.maximum, np.nan)
+    return _per_frame(frames, frames.force_sizes, np.maximum, np.nan)
 
 
 def _volumes(frames: Frames) -> np.ndarray:
@@ -444,13 +441,12 @@ def _counts(frames: Frames) -> dict[str, Any]:
             "forces": int(labelled[here].sum()),
             "virials": int((~np.isnan(frames.virials[here]).all(axis=(1, 2))).sum()),
         }
-    groups = np.bincount(frames.group, minlength=len(frames.group_names))
     return {
         "frames": len(frames),
         "atoms": int(frames.first[-1]),
         "elements": [chemical_symbols[z] for z in frames.elements],
         "files": files,
-        "groups": {name: int(n) for name, n in zip(frames.group_names, groups, strict=True)},
+        "groups": frames.group_sizes,
         "compositions": {
             " ".join(f"{chemical_symbols[z]}{count}" for z, count in composition)
             or "no atoms": len(which)
@@ -461,7 +457,7 @@ def _counts(frames: Frames) -> dict[str, Any]:
 
 def _ranges(frames: Frames) -> dict[str, tuple[float, float]]:
     values = {
-        "energy per atom": frames.energies / np.maximum(frames.natoms, 1),
+        "energy per atom": frames.energies_per_atom,
         "largest force of a frame": _largest_force(frames),
         "volume per atom": _volumes(frames),
         "pressure, GPa of eV and angstrom": np.trace(frames.virials, axis1=1, axis2=2)
@@ -479,10 +475,9 @@ def draw(frames: Frames, survey: Survey) -> Figure:
     """Histograms of energies, forces, volumes and shortest distances."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
-    with np.errstate(invalid="ignore"):
-        forces = np.sqrt((frames.forces**2).sum(axis=1))
+    forces = frames.force_sizes
     panels = {
-        "energy per atom (eV)": frames.energies / np.maximum(frames.natoms, 1),
+        "energy per atom (eV)": frames.energies_per_atom,
         "force on an atom (eV/Å)": forces,
         "volume per atom (Å³)": _volumes(frames),
         "shortest distance of a frame (Å)": survey.nearest,

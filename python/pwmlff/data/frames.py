@@ -84,6 +84,31 @@ class Frames:
         """Atoms of each frame, int64 [nframes]."""
         return np.diff(self.first)
 
+    @property
+    def energies_per_atom(self) -> np.ndarray:
+        """Energy over the number of atoms of each frame [nframes]."""
+        per_atom: np.ndarray = self.energies / np.maximum(self.natoms, 1)
+        return per_atom
+
+    @property
+    def volumes(self) -> np.ndarray:
+        """Volume of the cell of each frame [nframes]; zero where it has none."""
+        volumes: np.ndarray = np.abs(np.linalg.det(self.cells))
+        return volumes
+
+    @property
+    def force_sizes(self) -> np.ndarray:
+        """Length of the force on each atom [natoms]."""
+        with np.errstate(invalid="ignore"):
+            sizes: np.ndarray = np.sqrt((self.forces**2).sum(axis=1))
+        return sizes
+
+    @property
+    def group_sizes(self) -> dict[str, int]:
+        """Frames of each group by its name."""
+        sizes = np.bincount(self.group, minlength=len(self.group_names))
+        return dict(zip(self.group_names, sizes.tolist(), strict=True))
+
     @cached_property
     def counts(self) -> np.ndarray:
         """Atoms of each of `elements` in each frame, int64 [nframes, nelements]."""

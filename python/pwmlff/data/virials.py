@@ -145,7 +145,7 @@ def _compared(frames: Frames, law: Law) -> Judgement:
     label, expected = frames.virials / natoms, law.virials / natoms
     y, x = ((v - _mean(frames, v * natoms) * np.eye(3)).ravel() for v in (label, expected))
     xx, yy, xy = float(x @ x), float(y @ y), float(x @ y)
-    volume = np.abs(np.linalg.det(frames.cells))
+    volume = frames.volumes
     whole = bool((volume > 0.0).all())
     offset = _mean(frames, frames.virials) - law.isotropic
     return Judgement(
@@ -246,7 +246,7 @@ def pair_law(frames: Frames) -> Law | None:
     by_forces = _fitted(frames, functions, False)
     if by_forces is None:
         return None
-    volumes = np.abs(np.linalg.det(frames.cells))
+    volumes = frames.volumes
     best = None
     if (
         len(frames) >= FEWEST_ENERGIES
@@ -325,7 +325,7 @@ class _Functions:
     def with_volumes(self, frames: Frames) -> _Functions:
         """The same with energies that are linear and quadratic in the volume per atom."""
         natoms = frames.natoms[:, None]
-        volume = np.abs(np.linalg.det(frames.cells)) / frames.natoms
+        volume = frames.volumes / frames.natoms
         u = volume / volume.mean()
         energy = np.stack([u - 1.0, (u - 1.0) ** 2], axis=1) * natoms
         slope = -np.stack([u, 2.0 * (u - 1.0) * u], axis=1) * natoms  # W = -V dE/dV
@@ -409,7 +409,7 @@ def _beside_compositions(frames: Frames, values: np.ndarray) -> np.ndarray:
 
 def _cutoff(frames: Frames) -> float:
     """Where about so many neighbors are, by the volumes."""
-    volumes = np.abs(np.linalg.det(frames.cells))
+    volumes = frames.volumes
     if not (volumes > 0.0).all():
         return CUTOFF
     density = float(np.max(frames.natoms / volumes))

@@ -38,7 +38,7 @@ def parity(
     natoms = np.maximum(frames.natoms, 1)
     per_atom = natoms[:, None, None]
     pairs = {
-        "energy": (frames.energies / natoms, energy / natoms),
+        "energy": (frames.energies_per_atom, energy / natoms),
         "force": (frames.forces, forces),
         "virial": (frames.virials / per_atom, virial / per_atom),
     }

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.progress import track
@@ -27,7 +26,7 @@ from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
 from pwmlff.report import Failure, console
-from pwmlff.threads import allowed_threads
+from pwmlff.threads import allowed_threads, torch_threads
 from pwmlff.train import charts, edge
 from pwmlff.train.errors import (
     UNITS,
@@ -174,61 +173,49 @@ class TestReport:
                 parts.append(Text(remark, "yellow"))
         if several:
             parts.append(Text(f"of the mean of {len(self.models)} models:"))
-        force = f"force ({units.force})"
+        force, unit = f"force ({units.force})", units.magnitude
+        tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]] = []
         if len(errors.by_element) > 1:
-            parts.append(
-                _table(
-                    (force, "RMSE", "MAE", "largest"),
-                    [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()],
-                )
-            )
+            by_element = [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()]
+            tables.append(((force, "RMSE", "MAE", "largest"), by_element))
         if len(errors.by_group) > 1:
             names = (f"{name} RMSE\n({units.unit_of(name)})" for name in errors.measures)
-            parts.append(
-                _table(
-                    ("group", *names),
-                    [
-                        (name, *(f"{m[q].rmse:.4g}" if q in m else "" for q in errors.measures))
-                        for name, m in errors.by_group.items()
-                    ],
-                )
-            )
+            by_group = [
+                (name, *(f"{m[q].rmse:.4g}" if q in m else "" for q in errors.measures))
+                for name, m in errors.by_group.items()
+            ]
+            tables.append((("group", *names), by_group))
         if errors.by_magnitude:
-            parts.append(
-                _table(
-                    (f"reference force ({units.magnitude})", "RMSE", "MAE", "largest", "atoms"),
-                    [
-                        (
-                            f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
-                            *_numbers(b.measure),
-                            str(b.atoms),
-                        )
-                        for b in errors.by_magnitude
-                    ],
+            by_magnitude = [
+                (
+                    f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
+                    *_numbers(b.measure),
+                    str(b.atoms),
                 )
-            )
+                for b in errors.by_magnitude
+            ]
+            columns = (f"reference force ({unit})", "RMSE", "MAE", "largest", "atoms")
+            tables.append((columns, by_magnitude))
         if self.worst_frames:
-            parts.append(
-                _table(
-                    (f"energy\n({units.energy})", "frame", "atoms", "file"),
-                    [
-                        (f"{w.error:.4g}", str(w.index), str(w.atoms), w.file)
-                        for w in self.worst_frames
-                    ],
-                )
-            )
+            worst = [
+                (f"{w.error:.4g}", str(w.index), str(w.atoms), w.file) for w in self.worst_frames
+            ]
+            tables.append(((f"energy\n({units.energy})", "frame", "atoms", "file"), worst))
         if self.worst_atoms:
-            columns = (f"force\n({units.force})", f"reference\n({units.magnitude})")
-            parts.append(
-                _table(
-                    (*columns, "element", "atom", "frame", "file"),
-                    [
-                        (f"{w.error:.4g}", f"{w.magnitude:.4g}", w.element, str(w.atom),
-                         str(w.index), w.file)
-                        for w in self.worst_atoms
-                    ],
+            pair = (f"force\n({units.force})", f"reference\n({unit})")
+            atoms = [
+                (
+                    f"{w.error:.4g}",
+                    f"{w.magnitude:.4g}",
+                    w.element,
+                    str(w.atom),
+                    str(w.index),
+                    w.file,
                 )
-            )  # fmt: skip
+                for w in self.worst_atoms
+            ]
+            tables.append(((*pair, "element", "atom", "frame", "file"), atoms))
+        parts += [_table(names, rows) for names, rows in tables]
         if self.plot:
             parts.append(Text(f"parity plot: {self.plot}"))
         return Group(*parts)
@@ -266,7 +253,7 @@ def test(options: Options) -> TestReport:
                 "expected models of the same units"
             )
     elements = [info.numbers_of(options.elements) for info in every]
-    frames = read(options.data, options.format, None, options.energy)
+    frames = read(options.data, options.format, options.energy)
     _require_labels(frames)
     for info, numbers in zip(every, elements, strict=True):
         _require_elements(frames, numbers, info)
@@ -351,12 +338,8 @@ def _predict_edge(
     """The same by the file's own code, in its precision, many frames at a time."""
     module, info = model_file.open_model(path)
     edges = neighbors.find_edges(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)
-    previous = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with torch_threads(threads):
         return edge.predict(module, frames, edges, model_file.to_its_dtype(module))
-    finally:
-        torch.set_num_threads(previous)
 
 
 def _require_labels(frames: Frames) -> None:
