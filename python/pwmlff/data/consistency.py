@@ -86,9 +86,8 @@ def findings(frames: Frames) -> list[Finding]:
         parts = list(_runs(frames, chosen))
         of_forces, of_stress = [], None
         if parts:
-            steps = Steps(
-                *(np.concatenate(arrays) for arrays in zip(*map(_values, parts), strict=True))
-            )
+            arrays = zip(*(vars(part).values() for part in parts), strict=True)
+            steps = Steps(*map(np.concatenate, arrays))
             of_forces, of_stress = _of_forces(frames, steps, name), _of_strain(steps, name)
         if not any(finding.frame is None for finding in of_forces):
             judged = virials.judge(frames, chosen)
@@ -145,10 +144,6 @@ def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> list[Finding]:
             "stress",
         )
     ]
-
-
-def _values(steps: Steps) -> tuple[np.ndarray, ...]:
-    return tuple(vars(steps).values())
 
 
 def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:

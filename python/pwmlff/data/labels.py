@@ -112,17 +112,13 @@ def value_of(values: Mapping[str, Any], label: str, where: str = "") -> Any:
         return None
     taken = values[names[0]]
     for other in names[1:]:
-        if not _same(taken, values[other]):
+        if not np.array_equal(taken, values[other]):
             warn(
                 where,
                 f"has '{names[0]}' and '{other}', which differ: '{names[0]}' is taken; leave the "
                 "other one out if that is right",
             )
     return taken
-
-
-def _same(a: Any, b: Any) -> bool:
-    return np.array_equal(np.asarray(a), np.asarray(b))
 
 
 def labels_of(

@@ -125,11 +125,6 @@ def _widths(arrays: Mapping[str, np.ndarray], net: str) -> tuple[int, ...]:
     return tuple(widths)
 
 
-def _in_float32(vector: Sequence[float]) -> list[float]:
-    rounded: list[float] = np.asarray(vector, np.float32).tolist()
-    return rounded
-
-
 def _has_steps(arrays: Mapping[str, np.ndarray], net: str) -> bool:
     return any(name.startswith(net + ".") and name.endswith("resnet_dt") for name in arrays)
 
@@ -184,7 +179,9 @@ class DP(nn.Module):
         self.units: str = config.units
         self.sel = [int(n) for n in config.sel]
         vectors = config.type_vector or {}
-        self.type_vector = {z: _in_float32(vectors[z]) for z in self.atom_type if vectors}
+        self.type_vector = {
+            z: np.asarray(vectors[z], np.float32).tolist() for z in self.atom_type if vectors
+        }
         self.davg = self._statistics("davg", davg, 0.0)
         self.dstd = self._statistics("dstd", dstd, 1.0)
         if self.sel:
