@@ -41,11 +41,6 @@ class Result:
     virial: np.ndarray
 
 
-def _attributes(module: nn.Module) -> Any:
-    """The module, of whose attributes torch says that they are tensors or modules."""
-    return module
-
-
 class Kind(Protocol):
     """What a model kind provides."""
 
@@ -71,10 +66,9 @@ class EdgeReference:
     """
 
     def __init__(self, module: nn.Module, _: Sequence[int]) -> None:
-        self.cutoff = float(_attributes(module).cutoff)
-        self.elements = [
-            int(z) for z in _attributes(module).atom_type
-        ]  # types are counted among all
+        contract: Any = module  # of whose attributes torch says that they are tensors or modules
+        self.cutoff = float(contract.cutoff)
+        self.elements = [int(z) for z in contract.atom_type]
         with torch.no_grad():  # else the copies of parameters are no leaves, of which torch warns
             self.module = copy.deepcopy(module).to("cpu").eval()
             self.dtype = model_file.to_its_dtype(self.module)
@@ -125,11 +119,11 @@ def evaluate(
             structure or a result that is not finite.
         Failure: there is no such file, or it is damaged or something else (model_file.load).
     """
-    module = model if isinstance(model, nn.Module) else model_file.load(model)
+    module: Any = model if isinstance(model, nn.Module) else model_file.load(model)
     name = model_file.kind_of(module)
     if name not in KINDS:
         raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
-    known = [int(z) for z in _attributes(module).atom_type]
+    known = [int(z) for z in module.atom_type]
     unknown = sorted(set(elements or ()) - set(known))
     if unknown:
         raise ValueError(f"elements holds {unknown}; this model knows {known}")
