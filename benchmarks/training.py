@@ -28,7 +28,7 @@ from rich.table import Table
 
 from pwmlff.commands.bench import PaddedDP
 from pwmlff.data import cache
-from pwmlff.evaluation.engine import Rows, choose
+from pwmlff.evaluation.engine import AtomsAndGhosts, choose
 from pwmlff.models import pad_neighbors
 from pwmlff.train import comm, config, potential
 from pwmlff.train.learners import ByAdam
@@ -94,7 +94,7 @@ class Bench:
         self.model.save(path)
         engine = choose(path, "fused", precision).engine
         atoms = self.frames.atoms(0)
-        rows = Rows.find(atoms, self.numbers, self.model.Rmax)
+        rows = AtomsAndGhosts.find(atoms, self.numbers, self.model.Rmax)
 
         def work() -> int:
             engine.compute(rows, False)

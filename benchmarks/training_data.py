@@ -16,6 +16,7 @@ from ase.data import atomic_numbers
 from rich.console import Console
 from rich.table import Table
 
+from pwmlff import threads
 from pwmlff.data import cache, neighbors, readers, statistics
 
 RMIN = 0.5
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("data", nargs="+", help="files as pwmlff data check takes them")
     parser.add_argument("--elements", default="", help="all that occur, when not given")
     parser.add_argument("--cutoff", type=float, default=6.0)
-    parser.add_argument("--threads", type=int, default=neighbors.available())
+    parser.add_argument("--threads", type=int, default=threads.available())
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
 

@@ -153,7 +153,7 @@ def test_tables_say_what_the_loaded_module_says(tmp_path: Path):
     path = tmp_path / "parts.pt"
     torch.jit.script(Parts()).save(path)
     found = model_file.describe_unopened(path)
-    assert found == model_file.describe(path, model_file.load(path))
+    assert found == model_file.open_model(path)[1]
     assert found.atom_type == (72, 8)
     assert (found.cutoff, found.interaction_range) == (4.0, 8.0)
     assert (found.nparameters, found.dtype) == (3 + 3 + 6 + 2, "float32, float64")
@@ -456,7 +456,7 @@ def test_attributes_of_other_types(pwmlff, tmp_path: Path, kind: str, value: str
         messages: list[object] = []
         for describe in (
             model_file.describe_unopened,
-            lambda path: model_file.describe(path, model_file.load(path)),
+            lambda path: model_file.open_model(path)[1],
         ):
             try:
                 described = describe(path)

@@ -14,7 +14,7 @@ from torch import nn
 import dp_oracle
 import foreign_models
 from foreign_models import save
-from pwmlff.convert import command, wrap
+from pwmlff.convert import wrap, wrapping
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.trial import random_cluster
 from pwmlff.report import Failure
@@ -429,11 +429,11 @@ def test_other_numbers_are_not_written(tmp_path, monkeypatch):
     path = save(foreign_models.mace(), tmp_path / "mace.pt")
 
     def read(source):
-        foreign = command.mace.read(source)
+        foreign = wrapping.mace.read(source)
         foreign.module.cutoff, foreign.module.interaction_range = 3.9, 7.8
         return foreign
 
-    monkeypatch.setattr(command, "READERS", {"MACE": read})
+    monkeypatch.setattr(wrapping, "READERS", {"MACE": read})
     with pytest.raises(Failure, match=r"energies of atoms differ by .*nothing was written"):
         wrap(path, tmp_path / "a.pt")
     assert not (tmp_path / "a.pt").exists()

@@ -19,7 +19,7 @@ from ase import Atoms
 import pwmlff.kernels
 from harness import thorough
 from pwmlff import devices
-from pwmlff.evaluation.engine import Rows
+from pwmlff.evaluation.engine import AtomsAndGhosts
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.models import DP, DPConfig
 from systems import SYSTEMS
@@ -62,12 +62,12 @@ class Engine:
         name = "" if device == "host" else device
         self.core = torch.classes.pwmlff.DPEngine(path, precision, flags, name)
 
-    def evaluate(self, rows: Rows, nthreads: int = 1, *virials: bool):
+    def evaluate(self, rows: AtomsAndGhosts, nthreads: int = 1, *virials: bool):
         self.core.set_neighbors(rows.species, rows.first, rows.candidate)
         return self.core.evaluate(rows.x, nthreads, *virials)
 
     def __call__(self, atoms: Atoms, nthreads: int = 1) -> Result:
-        rows = Rows.find(atoms, self.elements, self.core.cutoff() + SKIN)
+        rows = AtomsAndGhosts.find(atoms, self.elements, self.core.cutoff() + SKIN)
         atom_energy, force, virial, atom_virial, centroid = self.evaluate(rows, nthreads)
 
         def fold(values):
@@ -261,7 +261,9 @@ def test_threads_and_repetition(engine, precision):
 def test_two_callers(engine):
     """torch lets go of Python's lock in a call: a second one is right, or refused by an error."""
     run = engine(random_model((8, 72), 100, 7), "exact")
-    rows = Rows.find(random_atoms((8, 72), 500, 7, length=20.0), run.elements, run.core.cutoff())
+    rows = AtomsAndGhosts.find(
+        random_atoms((8, 72), 500, 7, length=20.0), run.elements, run.core.cutoff()
+    )
     wanted = run.evaluate(rows)
     start, refused = threading.Barrier(2), threading.Event()
 
@@ -291,7 +293,7 @@ def test_block_of_an_atom_does_not_matter(engine, precision):
     atoms = random_atoms((8, 72), 19, 8)
     run = engine(model, precision)
     whole = run(atoms).atom_energy
-    rows = Rows.find(atoms, run.elements, run.core.cutoff() + SKIN)
+    rows = AtomsAndGhosts.find(atoms, run.elements, run.core.cutoff() + SKIN)
     part = run.evaluate(replace(rows, first=rows.first[: 7 * 2 + 1]))[0]
     assert np.array_equal(part.numpy(), whole[:7])
 
@@ -327,7 +329,7 @@ def test_virials(any_engine, precision):
         total = xx_yy_zz_xy_xz_yz_yx_zx_zy[: virial.shape[1]]
         np.testing.assert_allclose(virial.sum(0), total, rtol=0, atol=1e-12 * scale)
 
-    rows = Rows.find(random_atoms((8, 72), 12, 10), run.elements, run.core.cutoff())
+    rows = AtomsAndGhosts.find(random_atoms((8, 72), 12, 10), run.elements, run.core.cutoff())
     everything = run.evaluate(rows)
     for wanted in ((False, False), (True, False), (False, True)):
         found = run.evaluate(rows, 1, *wanted)
@@ -336,7 +338,7 @@ def test_virials(any_engine, precision):
             torch.testing.assert_close(one, other[: sizes[k] * len(other)])
 
     pair = Atoms((8, 72), positions=[(0, 0, 0), (1.2, 0.4, -0.9)])
-    rows = Rows.find(pair, run.elements, run.core.cutoff())
+    rows = AtomsAndGhosts.find(pair, run.elements, run.core.cutoff())
     half = replace(rows, first=rows.first[:3], candidate=rows.candidate[:1])  # one has an energy
     _, force, virial, atom_virial, centroid = run.evaluate(half)
     expected = torch.outer(rows.x[1] - rows.x[0], force[1])
@@ -433,7 +435,7 @@ def test_wrong_arguments(engine):
     with pytest.raises(ValueError, match="at least one of them"):
         engine(model, "double", elements=())
     run = engine(model, "double")
-    good = Rows.find(random_atoms((8, 72), 5, 0), run.elements, 5.0)
+    good = AtomsAndGhosts.find(random_atoms((8, 72), 5, 0), run.elements, 5.0)
     for change, message in (
         ({"x": good.x.float()}, "x is"),
         ({"species": good.species.long()}, "species is"),
@@ -530,7 +532,7 @@ def test_found_list_and_moving_atoms(engine, device):
     atoms = random_atoms((8, 72), 30, 12, length=8.0)
     host = engine(model, "double")
     run = engine(model, "double", device=device)
-    rows = Rows.find(atoms, run.elements, run.core.cutoff() + SKIN)
+    rows = AtomsAndGhosts.find(atoms, run.elements, run.core.cutoff() + SKIN)
     run.core.find_neighbors(rows.x, rows.species, len(atoms), run.core.cutoff() + SKIN)
     rng = np.random.default_rng(12)
     for _ in range(3):

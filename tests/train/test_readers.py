@@ -160,7 +160,7 @@ def test_the_energy_is_the_one_that_forces_belong_to(tmp_path, caplog):
     for file, count in ((path, 3), (tmp_path / "a.traj", 1)):
         for wanted, expected in (("free", -1.25), ("zero", -1.0)):
             caplog.clear()
-            found = readers.read(file, None, None, wanted).energies
+            found = readers.read(file, None, wanted).energies
             np.testing.assert_array_equal(found, [expected] * count)
             (warning,) = [record.getMessage() for record in caplog.records]
             assert warning.startswith(f"frame 0 of '{file}'") and "up to 0.25 per atom" in warning
@@ -174,14 +174,14 @@ def test_the_energy_is_the_one_that_forces_belong_to(tmp_path, caplog):
         assert readers.read(path).energies.tolist() == [-2.0, -3.0, -4.0]
     assert "free energy" not in caplog.text
     with pytest.raises(Failure, match="energy is 'any', expected free or zero"):
-        readers.read(path, None, None, "any")
+        readers.read(path, None, "any")
 
 
 def test_both_energies_of_vasp(tmp_path, caplog):
     """ase and dpdata read the same free energy of a vasprun.xml; dpdata has no other."""
     path = tmp_path / "vasprun.xml"
     path.write_text(VASPRUN)
-    by_ase = {energy: readers.read(path, "vasp-xml", None, energy) for energy in ("free", "zero")}
+    by_ase = {energy: readers.read(path, "vasp-xml", energy) for energy in ("free", "zero")}
     assert [by_ase[energy].energies.tolist() for energy in by_ase] == [[-6.5], [-6.25]]
     assert "up to 0.125 per atom" in caplog.text
     np.testing.assert_array_equal(by_ase["free"].forces, by_ase["zero"].forces)
@@ -189,7 +189,7 @@ def test_both_energies_of_vasp(tmp_path, caplog):
     pytest.importorskip("dpdata")
     assert readers.read(path, "dpdata:vasp/xml").energies.tolist() == [-6.5]
     with pytest.raises(Failure, match="let ase read it"):
-        readers.read(path, "dpdata:vasp/xml", None, "zero")
+        readers.read(path, "dpdata:vasp/xml", "zero")
     assert not caplog.text
 
 
@@ -205,7 +205,6 @@ def test_missing_labels_are_nan_and_groups_are_named(tmp_path):
     np.testing.assert_array_equal(frames.energies, [-1, np.nan, np.nan])
     np.testing.assert_array_equal(np.isnan(frames.forces).all(axis=1), [True, False, True, True])
     assert frames.natoms.tolist() == [1, 1, 2]
-    assert readers.read(path, group_by="file").group_names == ("set",)
 
 
 def test_slices(tmp_path):

@@ -23,14 +23,14 @@ from rich.console import Console
 from labelled_structures import frames_of
 from pwmlff import files, report
 from pwmlff.report import Failure
-from pwmlff.train import charts, record
+from pwmlff.train import record
 from pwmlff.train.errors import QUANTITIES, compute
-from pwmlff.train.record import Display, Record, Row
+from pwmlff.train.record import Display, LogRow, TrainingLog
 
 
-def row(step: int, **values) -> Row:
+def row(step: int, **values) -> LogRow:
     values = {"energy_valid": 5.0 / step, "force_train": 100.0 / step, **values}
-    return Row(step=step, epoch=step / 10, time=1.5 * step, loss=0.1 + step / 3, **values)
+    return LogRow(step=step, epoch=step / 10, time=1.5 * step, loss=0.1 + step / 3, **values)
 
 
 def on_disk(folder: Path) -> tuple[list[dict], list[dict]]:
@@ -42,7 +42,7 @@ def on_disk(folder: Path) -> tuple[list[dict], list[dict]]:
 
 
 def test_rows_are_in_both_files(tmp_path: Path):
-    log = Record(tmp_path)
+    log = TrainingLog(tmp_path)
     for step in (1, 2, 5):
         log.add(row(step))
         table, lines = on_disk(tmp_path)  # while it is open
@@ -50,7 +50,7 @@ def test_rows_are_in_both_files(tmp_path: Path):
     assert [float(entry["loss"]) for entry in table] == [0.1 + step / 3 for step in (1, 2, 5)]
     assert [entry["loss"] for entry in lines] == [0.1 + step / 3 for step in (1, 2, 5)]
     assert table[0]["force_valid"] == "" and lines[0]["force_valid"] is None
-    assert list(table[0]) == list(lines[0]) == [field.name for field in fields(Row)]
+    assert list(table[0]) == list(lines[0]) == [field.name for field in fields(LogRow)]
     log.add(row(6, energy_train=np.nan))
     table, lines = on_disk(tmp_path)
     assert table[-1]["energy_train"] == "nan" and lines[-1]["energy_train"] is None
@@ -59,7 +59,7 @@ def test_rows_are_in_both_files(tmp_path: Path):
 def test_errors_become_columns():
     frames = frames_of([Atoms("O2"), Atoms("O")], [1.0, 2.0], [np.ones((2, 3)), np.ones((1, 3))])
     found = compute(frames, np.array([1.2, 2.0]), np.zeros((3, 3)), np.zeros((2, 3, 3)))
-    made = Row.from_errors(step=3, epoch=0.5, time=2.0, valid=found)
+    made = LogRow.from_errors(step=3, epoch=0.5, time=2.0, valid=found)
     assert made.energy_valid == pytest.approx(100.0 / np.sqrt(2))
     assert made.force_valid == pytest.approx(1000.0)
     assert made.virial_valid is None and made.energy_train is None
@@ -68,10 +68,10 @@ def test_errors_become_columns():
 
 
 def test_resume_cuts_what_came_after_the_checkpoint(tmp_path: Path):
-    with Record(tmp_path) as log:
+    with TrainingLog(tmp_path) as log:
         for step in range(1, 8):
             log.add(row(step))
-    with Record(tmp_path, step=4) as log:
+    with TrainingLog(tmp_path, step=4) as log:
         assert [r.step for r in log.rows] == [1, 2, 3, 4]
         log.add(row(4, energy_train=1.0))  # told again: it is there
         for step in (5, 6):
@@ -84,24 +84,24 @@ def test_resume_cuts_what_came_after_the_checkpoint(tmp_path: Path):
 
 
 def test_another_training_is_not_overwritten(tmp_path: Path):
-    with Record(tmp_path) as log:
+    with TrainingLog(tmp_path) as log:
         log.add(row(1))
     before = on_disk(tmp_path)
     with pytest.raises(Failure, match=r"the log of another training.*--resume"):
-        Record(tmp_path)
+        TrainingLog(tmp_path)
     assert on_disk(tmp_path) == before
 
 
 @pytest.mark.parametrize("cut", [1, 10, 80])
 def test_torn_last_line(tmp_path: Path, cut: int):
     """As a kill leaves it: any part of the last line in either file."""
-    with Record(tmp_path) as log:
+    with TrainingLog(tmp_path) as log:
         for step in (1, 2, 3):
             log.add(row(step))
     for name in ("log.jsonl", "log.csv"):
         data = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(data[: -min(cut, len(data.splitlines()[-1]))])
-    with Record(tmp_path, step=3) as log:
+    with TrainingLog(tmp_path, step=3) as log:
         assert [r.step for r in log.rows] == [1, 2]
         log.add(row(3))
     table, lines = on_disk(tmp_path)
@@ -111,13 +111,13 @@ def test_torn_last_line(tmp_path: Path, cut: int):
 @pytest.mark.parametrize("name", ["log.jsonl", "log.csv"])
 def test_rows_of_one_file_are_enough(tmp_path: Path, name: str):
     """That of the other was cut, or is gone."""
-    with Record(tmp_path) as log:
+    with TrainingLog(tmp_path) as log:
         for step in (2, 4, 6):
             log.add(row(step))
     whole = [(tmp_path / file).read_bytes() for file in ("log.jsonl", "log.csv")]
     for left in (whole[name == "log.csv"][:-150], b""):
         (tmp_path / name).write_bytes(left)
-        with Record(tmp_path, step=6) as log:
+        with TrainingLog(tmp_path, step=6) as log:
             assert [r.step for r in log.rows] == [2, 4, 6]
         assert [(tmp_path / file).read_bytes() for file in ("log.jsonl", "log.csv")] == whole
 
@@ -136,16 +136,17 @@ def test_foreign_file(tmp_path: Path):
     for line in (b"hello", b'{"step": "x"}', b'{"epoch": 1}', b"[1]", b'{"step": 1.5, "epoch": 1}'):
         (tmp_path / "log.jsonl").write_bytes(line + b"\n")
         with pytest.raises(Failure, match=r"line 1 of '.*log\.jsonl' is .*, expected a row"):
-            Record(tmp_path, step=3)
+            TrainingLog(tmp_path, step=3)
         assert (tmp_path / "log.jsonl").read_bytes() == line + b"\n"
 
 
 def test_killed_while_writing(tmp_path: Path):
     """A process that only writes rows is killed; all but the last line are whole."""
     code = (
-        "import sys; from itertools import count; from pwmlff.train.record import Record, Row\n"
-        "log = Record(sys.argv[1]); print(flush=True)\n"
-        "for step in count(1): log.add(Row(step=step, epoch=step / 10, time=1.0))\n"
+        "import sys; from itertools import count\n"
+        "from pwmlff.train.record import TrainingLog, LogRow\n"
+        "log = TrainingLog(sys.argv[1]); print(flush=True)\n"
+        "for step in count(1): log.add(LogRow(step=step, epoch=step / 10, time=1.0))\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -156,7 +157,7 @@ def test_killed_while_writing(tmp_path: Path):
         process.kill()
     rows = record.read(tmp_path / "log.jsonl")
     assert [r.step for r in rows] == [*range(1, len(rows) + 1)] and len(rows) > 50
-    with Record(tmp_path, step=40) as log:
+    with TrainingLog(tmp_path, step=40) as log:
         assert [r.step for r in log.rows] == [*range(1, 41)]
 
 
@@ -175,7 +176,7 @@ class FullDisk(io.FileIO):
 
 def test_full_disk(tmp_path: Path, caplog):
     """Training goes on, no half row is left behind, and nothing is lost once there is room."""
-    log = Record(tmp_path)
+    log = TrainingLog(tmp_path)
     log.add(row(1))
     for lines in (log._json, log._csv):
         lines._file = FullDisk(str(lines._path), "ab")
@@ -194,7 +195,7 @@ def test_full_disk(tmp_path: Path, caplog):
 
 def test_folder_that_cannot_be_written(tmp_path: Path):
     with pytest.raises(Failure, match=r"cannot write '.*absent.*': No such file"):
-        Record(tmp_path / "absent")
+        TrainingLog(tmp_path / "absent")
 
 
 def test_tensorboard(tmp_path: Path, monkeypatch, caplog):
@@ -216,13 +217,13 @@ def test_tensorboard(tmp_path: Path, monkeypatch, caplog):
     module = type(sys)("torch.utils.tensorboard")
     module.SummaryWriter = SummaryWriter
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    with Record(tmp_path, tensorboard=True) as log:
+    with TrainingLog(tmp_path, tensorboard=True) as log:
         log.add(row(2))
     assert told[0] == (str(tmp_path / "tensorboard"), None)
     assert ("energy/valid", 2.5, 2) in told and ("force/train", 50.0, 2) in told
     assert ("loss", 0.1 + 2 / 3, 2) in told
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with caplog.at_level(logging.WARNING), Record(tmp_path, step=2, tensorboard=True) as log:
+    with caplog.at_level(logging.WARNING), TrainingLog(tmp_path, step=2, tensorboard=True) as log:
         log.add(row(3))
     assert "pip install tensorboard" in caplog.text
     assert [entry["step"] for entry in on_disk(tmp_path)[1]] == [2, 3]
@@ -230,7 +231,7 @@ def test_tensorboard(tmp_path: Path, monkeypatch, caplog):
 
 def test_learning_curve(tmp_path: Path):
     rows = [row(step, energy_valid=None if step == 2 else 5.0 / step) for step in (1, 2, 5)]
-    figure = charts.learning_curve(rows)
+    figure = record.learning_curve(rows)
     axes = {a.get_label(): a for a in figure.axes}
     assert list(axes) == ["energy", "force", "loss"]
     (energy,) = axes["energy"].lines
@@ -241,21 +242,21 @@ def test_learning_curve(tmp_path: Path):
     assert force.get_label() == "train" and force.get_color() != energy.get_color()
     assert axes["force"].get_ylabel() == "force RMSE\n(meV/Å)"
     assert axes["loss"].get_xscale() == "linear"
-    with Record(tmp_path) as log:
+    with TrainingLog(tmp_path) as log:
         with pytest.raises(Failure, match="no row"):
             log.draw()
         for entry in rows:
             log.add(entry)
         assert log.draw() == tmp_path / "learning_curve.png"
     assert (tmp_path / "learning_curve.png").read_bytes()[:4] == b"\x89PNG"
-    charts.learning_curve([Row(step=0, epoch=0.0, time=0.0)]).canvas.draw()  # nothing to show
+    record.learning_curve([LogRow(step=0, epoch=0.0, time=0.0)]).canvas.draw()  # nothing to show
 
 
 @pytest.mark.parametrize("last", [99.0, 60.0, 30.0, 8.0, 1.0, 0.001])
 def test_ticks_of_the_learning_curve(last: float):
     """At least two numbers on each axis, plain ones, none over another."""
     energies = np.geomspace(100.0, last, 8)
-    figure = charts.learning_curve([row(k + 1, energy_valid=e) for k, e in enumerate(energies)])
+    figure = record.learning_curve([row(k + 1, energy_valid=e) for k, e in enumerate(energies)])
     FigureCanvasAgg(figure).draw()
     renderer = figure.canvas.get_renderer()
     axes = next(a for a in figure.axes if a.get_label() == "energy")
@@ -303,7 +304,7 @@ def test_table_on_the_screen():
     with Display(screen=Console(file=text, width=140)) as display:
         for size in (1.0, 1e-7, 12345.678, 9.99e15):
             errors = {f"{q}_{name}": size for q in QUANTITIES for name in ("train", "valid")}
-            display.row(Row(1234567, 12345.6, 1e5, 1.234e-4, 0.1, **errors))
+            display.row(LogRow(1234567, 12345.6, 1e5, 1.234e-4, 0.1, **errors))
     names, units, *rows = text.getvalue().splitlines()
     words = names.replace("E ", "E_").replace("F ", "F_").replace("V ", "V_").split()
     assert words[3:] == [f"{q}_{n}" for q in "EFV" for n in ("train", "valid")] + ["rate"]

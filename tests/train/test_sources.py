@@ -95,7 +95,7 @@ def test_the_energy_of_each_element(read):
     )
     one, other = sources.offsets(frames, description)
     elements = dict(zip(frames.elements, one.energies, strict=True))
-    assert elements == pytest.approx({29: 1.5, 79: -0.7}, abs=0.02) and one.by_element
+    assert elements == pytest.approx({29: 1.5, 79: -0.7}, abs=0.02) and one.compared.by_element
     assert "c.xyz" in other.name
     moved, _ = sources.aligned(frames, sources.offsets(frames, description))
     gold = gold_of(frames)

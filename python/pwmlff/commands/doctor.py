@@ -23,9 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import devices, plugin
-from pwmlff.commands.options import openmp_threads
 from pwmlff.launch import interpreter, lmp, mpirun, ranks
 from pwmlff.report import Failure
+from pwmlff.threads import openmp_threads
 
 TIMEOUT = 60  # seconds for one program to answer
 OK, WARNING, ERROR = "ok", "warning", "error"

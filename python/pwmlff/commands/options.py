@@ -61,10 +61,3 @@ def with_elements_joined(arguments: Sequence[str]) -> list[str]:
         gathering |= word.startswith("--elements=")
         result.append(word)
     return result
-
-
-def openmp_threads(value: str) -> int | None:
-    """Threads that OMP_NUM_THREADS asks for; None where OpenMP ignores the value."""
-    # A list is for nested levels; nothing here has more than one.
-    first = re.fullmatch(r"\s*\+?0*([1-9][0-9]*)\s*(,\s*\+?0*[1-9][0-9]*\s*)*", value)
-    return int(first[1]) if first else None

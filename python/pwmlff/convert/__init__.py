@@ -4,6 +4,6 @@
 verifies it against the code of the original.
 """
 
-from pwmlff.convert.command import WrapReport, wrap
+from pwmlff.convert.wrapping import WrapReport, wrap
 
 __all__ = ["WrapReport", "wrap"]

@@ -98,11 +98,8 @@ def read(source: Source) -> Foreign | None:
 def _evaluate(model: Any, atoms: Atoms) -> Numbers:
     types = [model.atomic_model.type_map.index(symbol) for symbol in atoms.symbols]
     with torch.jit.optimized_execution(False):
-        found = model(torch.from_numpy(atoms.positions)[None], torch.tensor([types]), None)
-    return Numbers(
-        found["atom_energy"].detach().double().flatten().numpy(),
-        found["force"].detach().double()[0].numpy(),
-    )
+        results = model(torch.from_numpy(atoms.positions)[None], torch.tensor([types]), None)
+    return Numbers.made(results["atom_energy"], results["force"][0])
 
 
 def _excludes(mask: Any) -> bool:

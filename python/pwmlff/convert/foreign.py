@@ -43,6 +43,12 @@ class Numbers(NamedTuple):
     atom_energy: np.ndarray  # [n] eV
     forces: np.ndarray  # [n, 3] -dE/dx, eV/angstrom
 
+    @classmethod
+    def made(cls, energies: torch.Tensor, forces: torch.Tensor) -> Numbers:
+        """From tensors of any type, of n and of [n, 3] numbers."""
+        flat, vectors = (values.detach().double() for values in (energies, forces))
+        return cls(flat.flatten().numpy(), vectors.numpy())
+
 
 @dataclass(frozen=True)
 class Source:

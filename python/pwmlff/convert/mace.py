@@ -105,7 +105,5 @@ def _evaluate(module: Any, elements: list[int], atoms: Atoms) -> Numbers:
         "ptr": torch.tensor([0, n]),
     }
     with torch.jit.optimized_execution(False):
-        found = module(data, torch.ones(n, dtype=dtype), False)
-    return Numbers(
-        found["node_energy"].detach().double().numpy(), found["forces"].detach().double().numpy()
-    )
+        results = module(data, torch.ones(n, dtype=dtype), False)
+    return Numbers.made(results["node_energy"], results["forces"])

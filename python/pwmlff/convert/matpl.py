@@ -28,13 +28,13 @@ RMAX, RMIN, AXIS, SLOTS = 6.0, 0.5, 16, 100
 EMBEDDED = ("atomic_number", "atom_radius", "atom_mass", "electron_affin", "pauling")
 
 
-def read(path: str, contents: bytes, found: Saved) -> Foreign | None:
+def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
     """The model of a checkpoint; None for other files.
 
     Raises:
         Failure: it is a checkpoint of another kind of model, or not what the trainings write.
     """
-    checkpoint = _load(path, contents) if b"json_file" in found.table else None
+    checkpoint = _load(path, contents) if b"json_file" in content.table else None
     if checkpoint is None:
         return None
     try:
@@ -63,14 +63,14 @@ def _load(path: str, contents: bytes) -> dict[str, Any] | None:
     dtypes = [type(np.dtype(name)) for name in ("f8", "f4", "i8", "i4")]
     try:
         with torch.serialization.safe_globals([np.ndarray, np.dtype, *named, *dtypes]):
-            found = torch.load(io.BytesIO(contents), map_location="cpu", weights_only=True)
+            checkpoint = torch.load(io.BytesIO(contents), map_location="cpu", weights_only=True)
     except (*UNEXPECTED, EOFError, pickle.UnpicklingError) as error:
         raise Failure(
             f"'{path}' is a checkpoint of MatPL or PWMLFF with more than data in it, which is not "
             f"read: {str(error).splitlines()[0]}"
         ) from error
-    if isinstance(found, dict) and {"json_file", "state_dict"} <= found.keys():
-        return found
+    if isinstance(checkpoint, dict) and {"json_file", "state_dict"} <= checkpoint.keys():
+        return checkpoint
     return None
 
 

@@ -163,8 +163,5 @@ def _evaluate(module: Any, cutoff: float, elements: list[int], atoms: Atoms) -> 
         "atom_types": torch.tensor([elements.index(z) for z in atoms.numbers]),
     }
     with torch.jit.optimized_execution(False):
-        found = module(data)
-    return Numbers(
-        found["atomic_energy"].detach().double().flatten().numpy(),
-        found["forces"].detach().double().numpy(),
-    )
+        results = module(data)
+    return Numbers.made(results["atomic_energy"], results["forces"])

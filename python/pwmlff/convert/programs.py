@@ -71,20 +71,20 @@ def _nequip(path: Path, head: str) -> tuple[Sequence[object], Path]:
     return [path, target, "--mode", "torchscript", "--device", "cpu", "--target", "ase"], target
 
 
-def translate(path: str, contents: bytes, found: Saved, head: str = "") -> bytes | None:
+def translate(path: str, contents: bytes, content: Saved, head: str = "") -> bytes | None:
     """What the program that wrote a file makes of it; None for files that are read without.
 
     Args:
         path: a model that MACE pickled (.model), or a package or checkpoint of NequIP; for messages
             and for the name that the program is given.
         contents: of it, without damage.
-        found: what is in it.
+        content: what is in it.
         head: of a MACE model that has several.
 
     Raises:
         Failure: the program is not there, or does not make a file of it.
     """
-    program = _program_of(path, found)
+    program = _program_of(path, content)
     if program is None:
         require_no_head(path, head)
         return None
@@ -155,18 +155,18 @@ def _heads(said: str) -> list[str]:
     return [quoted[1:-1] for quoted in listed[1].split(", ")] if listed else []
 
 
-def _program_of(path: str, found: Saved) -> _Program | None:
-    if OF_PACKAGES in found.names:
-        of_nequip = any(name.startswith(PACKAGED) for name in found.names)
+def _program_of(path: str, content: Saved) -> _Program | None:
+    if OF_PACKAGES in content.names:
+        of_nequip = any(name.startswith(PACKAGED) for name in content.names)
         return _of_nequip("a package of NequIP") if of_nequip else None
-    if LIGHTNING in found.table and NEQUIP in found.table:
+    if LIGHTNING in content.table and NEQUIP in content.table:
         return _of_nequip("a checkpoint of NequIP")
-    if MLIAP in found.table:
+    if MLIAP in content.table:
         raise Failure(
             f"'{path}' is a model of MACE for pair_style mliap; wrap the .model that it was made of"
         )
-    if MACE in found.table:
-        dtype = "float64" if DOUBLE in found.table else "float32"
+    if MACE in content.table:
+        dtype = "float64" if DOUBLE in content.table else "float32"
         return _Program("a pickled model of MACE", "mace-torch", "mace_create_lammps_model",
                         _mace(dtype))  # fmt: skip
     return None

@@ -38,7 +38,7 @@ from pwmlff.data.frames import Frames
 from pwmlff.data.labels import collected_warnings
 from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
-from pwmlff.train.checkpoint import subset
+from pwmlff.threads import allowed_threads
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,6 @@ def load(
     elements: Sequence[int],
     cutoff: float,
     format: str | None = None,
-    group_by: str | None = None,
     energy: str = readers.FREE,
     closest: float = neighbors.CLOSEST,
     cache: str | PathLike[str] | None = AUTO,
@@ -83,7 +82,7 @@ def load(
     :mod:`pwmlff.data.sources` find, is logged as warnings, one line each, either way.
 
     Args:
-        files, format, group_by, energy: as :func:`pwmlff.data.readers.read` takes them.
+        files, format, energy: as :func:`pwmlff.data.readers.read` takes them.
         elements, cutoff, closest, threads: as :func:`pwmlff.data.neighbors.find_edges` takes them.
         cache: folder of the cache, "auto" for the default one, None or "none" for none.
 
@@ -101,7 +100,6 @@ def load(
         "cutoff": float(cutoff),
         "closest": float(closest),
         "format": format,
-        "group_by": group_by,
         "energy": energy,
     }
     entry = damaged = None
@@ -118,23 +116,23 @@ def load(
         if kept is not None:
             return _announced(*kept)
     with collected_warnings() as texts:
-        frames = readers.read(specs, format, group_by, energy)
+        frames = readers.read(specs, format, energy)
     edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
-    found = [(True, text) for text in texts]
-    found += [(f.warning, f.text) for f in consistency.findings(frames)]
+    remarks = [(True, text) for text in texts]
+    remarks += [(f.warning, f.text) for f in consistency.findings(frames)]
     offsets = sources.offsets(frames, sources.describe(frames, edges))
-    found += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
+    remarks += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
     for array in (*_arrays(frames).values(), *_arrays(edges).values()):
         array.flags.writeable = False
     if entry is not None:
-        _keep(entry, options, paths, frames, edges, found, damaged)
-    return _announced(frames, edges, found)
+        _keep(entry, options, paths, frames, edges, remarks, damaged)
+    return _announced(frames, edges, remarks)
 
 
 def _announced(
-    frames: Frames, edges: Edges, found: Sequence[tuple[bool, str]]
+    frames: Frames, edges: Edges, remarks: Sequence[tuple[bool, str]]
 ) -> tuple[Frames, Edges]:
-    for warning, text in found:
+    for warning, text in remarks:
         log.log(logging.WARNING if warning else logging.INFO, "%s", text)
     return frames, edges
 
@@ -184,34 +182,35 @@ def _opened(
     try:
         if description["options"] != options:
             raise ValueError("it was made with other options")
-        arrays: dict[str, np.ndarray] = {}
-        with ThreadPoolExecutor(threads or neighbors.allowed_threads()) as pool:
+        arrays: dict[str, dict[str, np.ndarray]] = {"frames": {}, "edges": {}}
+        with ThreadPoolExecutor(threads or allowed_threads()) as pool:
             for name, expected in description["arrays"].items():
                 # An empty file cannot be mapped.
                 mode: Literal["r"] | None = "r" if all(expected[1]) else None
                 array = np.load(entry / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
                 if _described(array, pool) != expected:
                     raise ValueError(f"'{name}' is not what was written")
-                arrays[name] = np.asarray(array)
-                arrays[name].flags.writeable = False
+                kind, _, attribute = name.partition(".")
+                arrays[kind][attribute] = np.asarray(array)
+                arrays[kind][attribute].flags.writeable = False
         frames = Frames(
-            **subset("frames.", arrays),
+            **arrays["frames"],
             group_names=tuple(description["group_names"]),
             files=_moved(description["files"], description["paths"], paths),
         )
-        edges = Edges(**subset("edges.", arrays), cutoff=float(description["cutoff"]))
+        edges = Edges(**arrays["edges"], cutoff=float(description["cutoff"]))
         moved = list(zip(map(repr, description["files"]), map(repr, frames.files), strict=True))
-        found = []
+        remarks = []
         for warning, text in description["findings"]:
             for old, new in moved:
                 text = text.replace(old, new)  # noqa: PLW2901
-            found.append((bool(warning), text))
+            remarks.append((bool(warning), text))
         with suppress(OSError):
             os.utime(entry / DESCRIPTION)  # when it was used last
     except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
         log.warning("the cache '%s' is damaged (%s): it is made anew", entry, error)
         return None
-    return frames, edges, found
+    return frames, edges, remarks
 
 
 def _moved(files: Sequence[str], places: Sequence[str], paths: Sequence[str]) -> tuple[str, ...]:
@@ -233,7 +232,7 @@ def _keep(
     paths: Sequence[str],
     frames: Frames,
     edges: Edges,
-    found: Sequence[tuple[bool, str]],
+    remarks: Sequence[tuple[bool, str]],
     damaged: int | None,
 ) -> None:
     """Write an entry; where that fails, say so and leave nothing behind."""
@@ -246,7 +245,7 @@ def _keep(
             **{f"frames.{name}": array for name, array in _arrays(frames).items()},
             **{f"edges.{name}": array for name, array in _arrays(edges).items()},
         }
-        with ThreadPoolExecutor(neighbors.allowed_threads()) as pool:
+        with ThreadPoolExecutor(allowed_threads()) as pool:
             described = {name: _described(array, pool) for name, array in arrays.items()}
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
@@ -257,7 +256,7 @@ def _keep(
             "files": frames.files,
             "paths": paths,
             "cutoff": edges.cutoff,
-            "findings": found,
+            "findings": remarks,
         }
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
         _put(folder, entry, damaged)
@@ -422,10 +421,10 @@ def survey(options: Options) -> CacheReport:
         Failure: an entry cannot be removed.
     """
     folder = folder_of(options.folder)
-    found = entries(folder)
-    for entry in found if options.clear else ():
+    kept = entries(folder)
+    for entry in kept if options.clear else ():
         try:
             shutil.rmtree(entry.folder)
         except OSError as error:
             raise Failure(f"cannot remove '{entry.folder}': {error.strerror or error}") from error
-    return CacheReport(str(folder), limit(), options.clear, found)
+    return CacheReport(str(folder), limit(), options.clear, kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,16 +107,7 @@ class CheckReport:
             "shortest": self.shortest,
             "most_neighbors": self.most_neighbors,
             "cutoff": self.cutoff,
-            "problems": [
-                {
-                    "kind": p.kind,
-                    "error": p.error,
-                    "file": p.file,
-                    "index": p.index,
-                    "text": p.text,
-                }
-                for p in self.problems
-            ],
+            "problems": [{**asdict(p), "error": p.error} for p in self.problems],
             "notes": self.notes,
             "picture": self.picture,
         }
@@ -185,7 +176,7 @@ def check(options: Options) -> CheckReport:
         raise Failure(f"--cutoff is {options.cutoff:g}, expected a positive number")
     allowed = set(_known(options.elements))
     with collected_warnings() as texts:
-        frames = readers.read(list(options.files), options.format, None, options.energy)
+        frames = readers.read(list(options.files), options.format, options.energy)
     problems = [Problem("ambiguous labels", text) for text in texts]
     problems += _labels(frames)
     survey = _survey(frames, options, allowed, problems)
@@ -201,7 +192,8 @@ def check(options: Options) -> CheckReport:
         elif finding.frame is None:
             problems.append(Problem(finding.kind, finding.text))
         else:
-            problems.append(_problem(frames, finding.frame, finding.kind, finding.text))
+            rest = finding.text.removeprefix(frames.where(finding.frame))
+            problems.append(_problem(frames, finding.frame, finding.kind, rest))
     if output:
         picture.save(draw(frames, survey), output, dpi=120)
     pairs = sorted(survey.shortest.items())
@@ -245,6 +237,10 @@ def _joined(problems: Sequence[Problem]) -> list[str]:
     return result
 
 
+def _symbols(numbers: set[int]) -> str:
+    return " ".join(chemical_symbols[z] for z in sorted(numbers))
+
+
 def _known(symbols: Sequence[str]) -> list[int]:
     for symbol in symbols:
         if symbol not in atomic_numbers or symbol == "X":
@@ -252,7 +248,9 @@ def _known(symbols: Sequence[str]) -> list[int]:
     return [atomic_numbers[symbol] for symbol in symbols]
 
 
-def _problem(frames: Frames, k: int, kind: str, text: str) -> Problem:
+def _problem(frames: Frames, k: int, kind: str, rest: str) -> Problem:
+    """A problem of frame k, which the text begins with."""
+    text = f"{frames.where(k)}{rest}"
     return Problem(kind, text, frames.files[frames.file[k]], int(frames.index[k]))
 
 
@@ -278,44 +276,22 @@ def _labels(frames: Frames) -> list[Problem]:
     }
     for k in np.flatnonzero(frames.natoms).tolist():
         if not has["energy"][k] and not has["forces"][k]:
-            result.append(
-                _problem(frames, k, "no labels", f"{frames.where(k)} has neither energy nor forces")
-            )
+            result.append(_problem(frames, k, "no labels", " has neither energy nor forces"))
             continue
         lacking = [name for name, present in has.items() if present.any() and not present[k]]
         if lacking:
-            result.append(
-                _problem(
-                    frames,
-                    k,
-                    "missing labels",
-                    f"{frames.where(k)} has no {' and no '.join(lacking)}, others have",
-                )
-            )
+            rest = f" has no {' and no '.join(lacking)}, others have"
+            result.append(_problem(frames, k, "missing labels", rest))
+        infinite = []
         if np.isinf(frames.energies[k]):
-            result.append(
-                _problem(frames, k, "not finite", f"{frames.where(k)}: energy {frames.energies[k]}")
-            )
+            infinite.append(f": energy {frames.energies[k]}")
         if has["forces"][k] and not finite[k]:
-            forces = frames.forces[frames.first[k] : frames.first[k + 1]]
+            forces = frames.forces[frames.rows(k)]
             atom = int(np.flatnonzero(~np.isfinite(forces).all(axis=1))[0])
-            result.append(
-                _problem(
-                    frames,
-                    k,
-                    "not finite",
-                    f"{frames.where(k)}: the force of atom {atom} is {forces[atom].tolist()}",
-                )
-            )
+            infinite.append(f": the force of atom {atom} is {forces[atom].tolist()}")
         if has["virial"][k] and not np.isfinite(frames.virials[k]).all():
-            result.append(
-                _problem(
-                    frames,
-                    k,
-                    "not finite",
-                    f"{frames.where(k)}: the virial is {frames.virials[k].tolist()}",
-                )
-            )
+            infinite.append(f": the virial is {frames.virials[k].tolist()}")
+        result += [_problem(frames, k, "not finite", rest) for rest in infinite]
     return result
 
 
@@ -333,27 +309,18 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
         usable=np.ones(len(frames), dtype=bool),
     )
     for k in range(len(frames)):
-        other = sorted(
-            set(frames.numbers[frames.first[k] : frames.first[k + 1]].tolist()) - allowed
-        )
+        other = set(frames.numbers[frames.rows(k)].tolist()) - allowed
         if allowed and other:
-            names = " ".join(chemical_symbols[z] for z in other)
-            problems.append(
-                _problem(
-                    frames,
-                    k,
-                    "unknown element",
-                    f"{frames.where(k)} holds {names}, expected "
-                    f"{' '.join(chemical_symbols[z] for z in sorted(allowed))}",
-                )
-            )
+            rest = f" holds {_symbols(other)}, expected {_symbols(allowed)}"
+            problems.append(_problem(frames, k, "unknown element", rest))
         try:
             if not frames.natoms[k]:
                 raise Failure(f"{frames.where(k)} has no atoms, expected at least one")
             neighbors.require_usable(frames, k, options.cutoff)
         except Failure as failure:
             survey.usable[k] = False
-            problems.append(_problem(frames, k, "cannot be used", str(failure)))
+            rest = str(failure).removeprefix(frames.where(k))
+            problems.append(_problem(frames, k, "cannot be used", rest))
     chosen = np.flatnonzero(survey.usable)
     for begin in range(0, len(chosen), BLOCK):
         block = chosen[begin : begin + BLOCK]
@@ -369,8 +336,7 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
             frames,
             k,
             "overlapping atoms",
-            f"{frames.where(k)}: atoms are {survey.nearest[k]:.3g} apart, expected at least "
-            f"{options.closest:g}",
+            f": atoms are {survey.nearest[k]:.3g} apart, expected at least {options.closest:g}",
         )
         for k in np.flatnonzero(survey.nearest < options.closest).tolist()
     )
@@ -381,12 +347,8 @@ def _survey_block(part: Frames, edges: neighbors.Edges, block: np.ndarray, surve
     elements = edges.elements.tolist()
     n = len(elements)
     survey.most = max(survey.most, int(edges.count.max(initial=0)))
-    species = np.tile(np.arange(n), len(edges.types))
-    pair = np.repeat(np.repeat(edges.types, n) * n + species, edges.count.ravel())
-    frame = np.repeat(np.arange(len(part)), np.diff(edges.first))
-    r = edges.distances
     nearest = np.full((len(part), n * n), np.inf)
-    np.minimum.at(nearest, (frame, pair), r)
+    np.minimum.at(nearest, (edges.frames, edges.pairs), edges.distances)
     for (a, b), old in survey.shortest.items():
         column = elements.index(a) * n + elements.index(b)
         survey.shortest[a, b] = min(old, float(nearest[:, column].min()))
@@ -404,12 +366,10 @@ def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
         k, first = int(usable[place]), int(usable[same[place]])
         natoms = max(1, frames.natoms[k])
         difference = abs(frames.energies[k] - frames.energies[first]) / natoms
-        text = f"{frames.where(k)} is the structure of {frames.where(first)}"
+        kind, text = "duplicate", f" is the structure of {frames.where(first)}"
         if difference > SAME_ENERGY:
             kind = "duplicate with another energy"
             text += f", with an energy that is {difference:.3g} per atom off"
-        else:
-            kind = "duplicate"
         result.append(_problem(frames, k, kind, text))
     return result
 
@@ -417,34 +377,25 @@ def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
 def _outliers(frames: Frames) -> list[Problem]:
     """Energies per atom far from those of the composition, and forces far larger than usual."""
     result = []
-    natoms = np.maximum(frames.natoms, 1)
-    energy = frames.energies / natoms
+    energy = frames.energies_per_atom
     for chosen in consistency.compositions(frames).values():
         for k, score, middle in _far(energy[chosen]):
             frame = int(chosen[k])
-            result.append(
-                _problem(
-                    frames,
-                    frame,
-                    "energy outlier",
-                    f"{frames.where(frame)}: energy {energy[frame]:.6g} per atom, {score:.0f} "
-                    f"deviations from the median {middle:.6g} of its composition",
-                )
+            rest = (
+                f": energy {energy[frame]:.6g} per atom, {score:.0f} deviations from the median "
+                f"{middle:.6g} of its composition"
             )
+            result.append(_problem(frames, frame, "energy outlier", rest))
     largest = _largest_force(frames)
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.where(largest > 0.0, np.log(largest), np.nan)
     for frame, score, middle in _far(logarithm):
         if logarithm[frame] > middle:
-            result.append(
-                _problem(
-                    frames,
-                    frame,
-                    "force outlier",
-                    f"{frames.where(frame)}: a force of {largest[frame]:.4g}, where "
-                    f"{np.exp(middle):.4g} is the usual largest one ({score:.0f} deviations)",
-                )
+            rest = (
+                f": a force of {largest[frame]:.4g}, where {np.exp(middle):.4g} is the usual "
+                f"largest one ({score:.0f} deviations)"
             )
+            result.append(_problem(frames, frame, "force outlier", rest))
     return result
 
 
@@ -463,9 +414,7 @@ def _far(values: np.ndarray) -> list[tuple[int, float, float]]:
 
 def _largest_force(frames: Frames) -> np.ndarray:
     """Largest force on an atom of each frame, [nframes]; NaN where there is none."""
-    with np.errstate(invalid="ignore"):
-        size = np.sqrt((frames.forces**2).sum(axis=1))
-    return _per_frame(frames, size, np.maximum, np.nan)
+    return _per_frame(frames, frames.force_sizes, np.maximum, np.nan)
 
 
 def _volumes(frames: Frames) -> np.ndarray:
@@ -492,13 +441,12 @@ def _counts(frames: Frames) -> dict[str, Any]:
             "forces": int(labelled[here].sum()),
             "virials": int((~np.isnan(frames.virials[here]).all(axis=(1, 2))).sum()),
         }
-    groups = np.bincount(frames.group, minlength=len(frames.group_names))
     return {
         "frames": len(frames),
         "atoms": int(frames.first[-1]),
         "elements": [chemical_symbols[z] for z in frames.elements],
         "files": files,
-        "groups": {name: int(n) for name, n in zip(frames.group_names, groups, strict=True)},
+        "groups": frames.group_sizes,
         "compositions": {
             " ".join(f"{chemical_symbols[z]}{count}" for z, count in composition)
             or "no atoms": len(which)
@@ -509,7 +457,7 @@ def _counts(frames: Frames) -> dict[str, Any]:
 
 def _ranges(frames: Frames) -> dict[str, tuple[float, float]]:
     values = {
-        "energy per atom": frames.energies / np.maximum(frames.natoms, 1),
+        "energy per atom": frames.energies_per_atom,
         "largest force of a frame": _largest_force(frames),
         "volume per atom": _volumes(frames),
         "pressure, GPa of eV and angstrom": np.trace(frames.virials, axis1=1, axis2=2)
@@ -527,10 +475,9 @@ def draw(frames: Frames, survey: Survey) -> Figure:
     """Histograms of energies, forces, volumes and shortest distances."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
-    with np.errstate(invalid="ignore"):
-        forces = np.sqrt((frames.forces**2).sum(axis=1))
+    forces = frames.force_sizes
     panels = {
-        "energy per atom (eV)": frames.energies / np.maximum(frames.natoms, 1),
+        "energy per atom (eV)": frames.energies_per_atom,
         "force on an atom (eV/Å)": forces,
         "volume per atom (Å³)": _volumes(frames),
         "shortest distance of a frame (Å)": survey.nearest,

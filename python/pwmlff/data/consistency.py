@@ -86,9 +86,8 @@ def findings(frames: Frames) -> list[Finding]:
         parts = list(_runs(frames, chosen))
         of_forces, of_stress = [], None
         if parts:
-            steps = Steps(
-                *(np.concatenate(arrays) for arrays in zip(*map(_values, parts), strict=True))
-            )
+            arrays = zip(*(vars(part).values() for part in parts), strict=True)
+            steps = Steps(*map(np.concatenate, arrays))
             of_forces, of_stress = _of_forces(frames, steps, name), _of_strain(steps, name)
         if not any(finding.frame is None for finding in of_forces):
             judged = virials.judge(frames, chosen)
@@ -103,26 +102,26 @@ def findings(frames: Frames) -> list[Finding]:
     return result
 
 
-def _of_law(found: virials.Judgement, file: str) -> list[Finding]:
+def _of_law(judged: virials.Judgement, file: str) -> list[Finding]:
     """Sign, unit and offset of virials against forces."""
-    evidence = f"correlation {found.correlation:.2f}, {found.nframes} frames, by {found.law}"
-    if not found.fits:
+    evidence = f"correlation {judged.correlation:.2f}, {judged.nframes} frames, by {judged.law}"
+    if not judged.fits:
         return [
             Finding(
-                f"the virials of '{file}' are {found.slope:.3g} times what the forces say "
-                f"({evidence}): {virials.likely_mistake(found)}; expected virials in eV that are "
+                f"the virials of '{file}' are {judged.slope:.3g} times what the forces say "
+                f"({evidence}): {virials.likely_mistake(judged)}; expected virials in eV that are "
                 "positive when compressed, or stresses in eV/angstrom^3 that are negative then",
                 "stress",
             )
         ]
-    if not found.shifted:
+    if not judged.shifted:
         return []
     pressure = ""
-    if np.isfinite(found.pressure):
-        pressure = f", {found.pressure / GPa:.3g} GPa"
+    if np.isfinite(judged.pressure):
+        pressure = f", {judged.pressure / GPa:.3g} GPa"
     return [
         Finding(
-            f"the virials of '{file}' hold a constant of {found.offset:.3g} eV per atom in each "
+            f"the virials of '{file}' hold a constant of {judged.offset:.3g} eV per atom in each "
             f"direction{pressure}, which is no derivative of the energy ({evidence}): training "
             "takes it off or leaves them out, as [data] virial_offset says",
             "virial offset",
@@ -133,7 +132,7 @@ def _of_law(found: virials.Judgement, file: str) -> list[Finding]:
 def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> list[Finding]:
     """Virials that were never computed."""
     zero = chosen[(frames.virials[chosen] == 0.0).all(axis=(1, 2))]
-    forces = [np.abs(frames.forces[frames.first[k] : frames.first[k + 1]]) for k in zero]
+    forces = [np.abs(frames.forces[frames.rows(k)]) for k in zero]
     zero = zero[[len(f) > 1 and bool(f.max() > NO_FORCE) for f in forces]]
     if not len(zero):
         return []
@@ -147,10 +146,6 @@ def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> list[Finding]:
     ]
 
 
-def _values(steps: Steps) -> tuple[np.ndarray, ...]:
-    return tuple(vars(steps).values())
-
-
 def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:
     """Steps between frames of one file with the same atoms, some hundred at a time."""
     begin = 0
@@ -159,23 +154,22 @@ def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:
             end < len(chosen)
             and end - begin < MOST_FRAMES
             and frames.index[chosen[end]] > frames.index[chosen[end - 1]]
-            and np.array_equal(_numbers(frames, chosen[end]), _numbers(frames, chosen[end - 1]))
+            and np.array_equal(
+                frames.numbers[frames.rows(chosen[end])],
+                frames.numbers[frames.rows(chosen[end - 1])],
+            )
         ):
             continue
         # The last frame of a piece is the first one of the next.
         last = min(end + 1, len(chosen)) if end - begin == MOST_FRAMES else end
         piece = chosen[begin:last]
         if last > end and not np.array_equal(
-            _numbers(frames, piece[-1]), _numbers(frames, piece[-2])
+            frames.numbers[frames.rows(piece[-1])], frames.numbers[frames.rows(piece[-2])]
         ):
             piece = piece[:-1]
         if len(piece) > 1 and frames.natoms[piece[0]]:
             yield _steps(frames, piece)
         begin = end
-
-
-def _numbers(frames: Frames, k: int) -> np.ndarray:
-    return frames.numbers[frames.first[k] : frames.first[k + 1]]
 
 
 def _steps(frames: Frames, piece: np.ndarray) -> Steps:

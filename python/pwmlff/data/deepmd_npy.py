@@ -25,13 +25,13 @@ def systems(folder: Path) -> list[Path]:
     Raises:
         Failure: there is none.
     """
-    found = sorted(path.parent for path in folder.rglob("type.raw"))
-    if not found:
+    folders = sorted(path.parent for path in folder.rglob("type.raw"))
+    if not folders:
         raise Failure(
             f"found no type.raw in the folder '{folder}' or below, expected systems of DeePMD-kit; "
             "give files, not folders, of other formats"
         )
-    return found
+    return folders
 
 
 def frames(folder: Path) -> Iterator[Labelled]:

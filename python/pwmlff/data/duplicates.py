@@ -38,12 +38,13 @@ def atom_numbers(frames: Frames, edges: Edges) -> np.ndarray:
         edges: their neighbors, of any cutoff.
     """
     weight = np.sqrt(frames.numbers) / 10.0
-    start = np.repeat(frames.first[:-1], np.diff(edges.first))
-    parts = weight[start + edges.j] * (1.0 - (edges.distances / edges.cutoff) ** 2) ** 3
-    center = np.repeat(np.arange(len(edges.types)), edges.count.sum(axis=1))
-    result: np.ndarray = np.bincount(center, parts, len(edges.types))
-    for k in np.flatnonzero(~frames.pbc.any(axis=1) & (frames.natoms <= MOST_ATOMS)):
-        rows = slice(frames.first[k], frames.first[k + 1])
+    parts = (
+        weight[frames.first[edges.frames] + edges.j]
+        * (1.0 - (edges.distances / edges.cutoff) ** 2) ** 3
+    )
+    result: np.ndarray = np.bincount(edges.centers, parts, len(edges.types))
+    for k in np.flatnonzero(~frames.pbc.any(axis=1) & (frames.natoms <= MOST_ATOMS)).tolist():
+        rows = frames.rows(k)
         x = frames.positions[rows]
         inverse = 1.0 / (1.0 + np.linalg.norm(x[:, None] - x, axis=2))
         np.fill_diagonal(inverse, 0.0)
@@ -93,17 +94,17 @@ def first_of_each(frames: Frames, numbers: np.ndarray) -> np.ndarray:
 
 def _uncertainty(frames: Frames, k: int) -> float:
     """How far positions of a frame are off by their digits and those of the cell, angstrom."""
-    x = frames.positions[frames.first[k] : frames.first[k + 1]][:LOOKED_AT]
+    x = frames.positions[frames.rows(k)][:LOOKED_AT]
     cell = frames.cells[k]
-    found, of_cell = _decimals(x), _decimals(cell)
+    decimals, of_cell = _decimals(x), _decimals(cell)
     # A cell of few decimals may well be meant.
     result = 0.0 if of_cell in {None, DECIMALS[0]} else 0.5 * 10.0**-of_cell
-    if found is not None:
-        return max(result, 0.5 * 10.0**-found)
+    if decimals is not None:
+        return max(result, 0.5 * 10.0**-decimals)
     if frames.pbc[k].all() and abs(np.linalg.det(cell)) > 0.0:
-        found = _decimals(x @ np.linalg.inv(cell))
-        if found is not None:
-            result = max(result, 0.5 * 10.0**-found * float(np.linalg.norm(cell, axis=1).max()))
+        decimals = _decimals(x @ np.linalg.inv(cell))
+        if decimals is not None:
+            result = max(result, 0.5 * 10.0**-decimals * float(np.linalg.norm(cell, axis=1).max()))
     if np.array_equal(x, x.astype(np.float32)):
         result = max(result, float(np.finfo(np.float32).eps * np.abs(x).max(initial=1.0)))
     return max(result, FINEST)

@@ -84,6 +84,31 @@ class Frames:
         """Atoms of each frame, int64 [nframes]."""
         return np.diff(self.first)
 
+    @property
+    def energies_per_atom(self) -> np.ndarray:
+        """Energy over the number of atoms of each frame [nframes]."""
+        per_atom: np.ndarray = self.energies / np.maximum(self.natoms, 1)
+        return per_atom
+
+    @property
+    def volumes(self) -> np.ndarray:
+        """Volume of the cell of each frame [nframes]; zero where it has none."""
+        volumes: np.ndarray = np.abs(np.linalg.det(self.cells))
+        return volumes
+
+    @property
+    def force_sizes(self) -> np.ndarray:
+        """Length of the force on each atom [natoms]."""
+        with np.errstate(invalid="ignore"):
+            sizes: np.ndarray = np.sqrt((self.forces**2).sum(axis=1))
+        return sizes
+
+    @property
+    def group_sizes(self) -> dict[str, int]:
+        """Frames of each group by its name."""
+        sizes = np.bincount(self.group, minlength=len(self.group_names))
+        return dict(zip(self.group_names, sizes.tolist(), strict=True))
+
     @cached_property
     def counts(self) -> np.ndarray:
         """Atoms of each of `elements` in each frame, int64 [nframes, nelements]."""
@@ -144,13 +169,25 @@ class Frames:
         """Name frame k for a message."""
         return f"frame {self.index[k]} of '{self.files[self.file[k]]}'"
 
+    def rows(self, k: int) -> slice:
+        """Where the atoms of frame k are."""
+        return slice(self.first[k], self.first[k + 1])
+
+    def frame_of(self, atom: int) -> int:
+        """The frame that holds an atom of the set."""
+        return int(np.searchsorted(self.first, atom, side="right")) - 1
+
+    def structure(self, k: int) -> Atoms:
+        """Frame k for ase, without its labels."""
+        rows = self.rows(k)
+        return Atoms(self.numbers[rows], self.positions[rows], cell=self.cells[k], pbc=self.pbc[k])
+
     def atoms(self, k: int) -> Atoms:
         """Frame k for ase, with its labels in a SinglePointCalculator.
 
         A virial becomes a stress, which only a cell with a volume has.
         """
-        rows = slice(self.first[k], self.first[k + 1])
-        atoms = Atoms(self.numbers[rows], self.positions[rows], cell=self.cells[k], pbc=self.pbc[k])
+        rows, atoms = self.rows(k), self.structure(k)
         labels: dict[str, Any] = {}
         if not np.isnan(self.energies[k]):
             labels["energy"] = float(self.energies[k])
@@ -182,33 +219,18 @@ class Frames:
     def joined(cls, parts: Iterable[Frames]) -> Frames:
         """Frames of several sets, one after another; groups and files of one name are one."""
         parts = list(parts)
-        group_names = tuple(dict.fromkeys(name for p in parts for name in p.group_names))
-        files = tuple(dict.fromkeys(name for p in parts for name in p.files))
-
-        def all_of(name: str) -> np.ndarray:
-            return np.concatenate([getattr(p, name) for p in parts])
-
-        def renumbered(name: str, names: str, all_names: tuple[str, ...]) -> np.ndarray:
-            return np.concatenate(
-                [
-                    np.array([all_names.index(n) for n in getattr(p, names)], dtype=np.int32)[
-                        getattr(p, name)
-                    ]
-                    for p in parts
-                ]
+        counts = np.concatenate([p.natoms for p in parts])
+        values: dict[str, Any] = {"first": np.r_[0, np.cumsum(counts)].astype(np.int64)}
+        for number, names in (("group", "group_names"), ("file", "files")):
+            every = tuple(dict.fromkeys(name for p in parts for name in getattr(p, names)))
+            renumbered = [
+                np.array([every.index(name) for name in getattr(p, names)], dtype=np.int32)
+                for p in parts
+            ]
+            values[names] = every
+            values[number] = np.concatenate(
+                [new[getattr(p, number)] for new, p in zip(renumbered, parts, strict=True)]
             )
-
-        return cls(
-            **{
-                name: all_of(name)
-                for name in (
-                    *("numbers", "positions", "cells", "pbc"),
-                    *("energies", "forces", "virials", "index"),
-                )
-            },
-            first=np.r_[0, np.cumsum(np.concatenate([p.natoms for p in parts]))].astype(np.int64),
-            group=renumbered("group", "group_names", group_names),
-            group_names=group_names,
-            file=renumbered("file", "files", files),
-            files=files,
-        )
+        for name in {entry.name for entry in fields(cls)} - values.keys():
+            values[name] = np.concatenate([getattr(p, name) for p in parts])
+        return cls(**values)

@@ -57,13 +57,13 @@ def collected_warnings() -> Iterator[list[str]]:
 @contextmanager
 def one_warning_for_all() -> Iterator[None]:
     """What is odd in many structures that are read here is one warning at the end."""
-    found: dict[str, tuple[str, int]] = {}
-    token = _told.set(found)
+    told: dict[str, tuple[str, int]] = {}
+    token = _told.set(told)
     try:
         yield
     finally:
         _told.reset(token)
-        for text, (where, count) in found.items():
+        for text, (where, count) in told.items():
             others = f" ({count} structures)" if count > 1 else ""
             _say(f"{where}{others} {text}")
 
@@ -102,7 +102,7 @@ def _names(values: Mapping[str, Any], label: str) -> list[tuple[int, Any]]:
     ]
 
 
-def found(values: Mapping[str, Any], label: str, where: str = "") -> Any:
+def value_of(values: Mapping[str, Any], label: str, where: str = "") -> Any:
     """The value of a label under any of its names, or None.
 
     A value that is there under two names with different numbers is warned of.
@@ -112,17 +112,13 @@ def found(values: Mapping[str, Any], label: str, where: str = "") -> Any:
         return None
     taken = values[names[0]]
     for other in names[1:]:
-        if not _same(taken, values[other]):
+        if not np.array_equal(taken, values[other]):
             warn(
                 where,
                 f"has '{names[0]}' and '{other}', which differ: '{names[0]}' is taken; leave the "
                 "other one out if that is right",
             )
     return taken
-
-
-def _same(a: Any, b: Any) -> bool:
-    return np.array_equal(np.asarray(a), np.asarray(b))
 
 
 def labels_of(
@@ -148,13 +144,13 @@ def labels_of(
     # A free energy without a prefix is none of an energy that has one.
     ranks = [min(_names(info, name), default=(len(PREFIXES), ""))[0] for name in ENERGIES]
     for name, rank in zip(ENERGIES, ranks, strict=True):
-        value = found(info, name, where) if rank == min(ranks) else None
+        value = value_of(info, name, where) if rank == min(ranks) else None
         if value is not None:
             result[name] = float(_numbers(value, (), name, where))
-    forces = found(arrays, "forces", where)
+    forces = value_of(arrays, "forces", where)
     if forces is not None:
         result["forces"] = _numbers(forces, (natoms, 3), "forces", where)
-    virial, stress = found(info, "virial", where), found(info, "stress", where)
+    virial, stress = value_of(info, "virial", where), value_of(info, "stress", where)
     volume = abs(np.linalg.det(cell))
     if stress is not None:
         if volume == 0.0:
@@ -173,7 +169,7 @@ def labels_of(
                 "taken; leave the other one out if that is right",
             )
         result["virial"] = tensor
-    group = found(info, "group", where)
+    group = value_of(info, "group", where)
     if group is not None:
         result["group"] = str(group)
     return result

@@ -151,8 +151,8 @@ def _energy(header: str, where: str) -> float | None:
     energies = ENERGIES.search(header)
     if energies is not None:
         return None if energies[1] is None else float(_numbers([energies[1]], where)[0])
-    found = HEADER.match(header)
-    if found is not None and NO_ENERGIES.fullmatch(header, found.end()):
+    match = HEADER.match(header)
+    if match is not None and NO_ENERGIES.fullmatch(header, match.end()):
         return None
     raise Failure(
         f"{where} begins with '{header.strip()}', expected three numbers after "
@@ -235,16 +235,16 @@ def _rows(rows: list[str], natoms: int, name: str, where: str) -> tuple[np.ndarr
             f"{where}: the block '{name}' has {len(rows)} lines, expected {natoms}, one for each "
             "atom that the first line of the frame says"
         )
-    found = [ROW.fullmatch(row) for row in rows]
+    matches = [ROW.fullmatch(row) for row in rows]
     # Columns of what may move are those of all atoms or of none.
-    flags = name == "Position" and any(match is not None and match[5] for match in found[:1])
-    for atom, match in enumerate(found):
+    flags = name == "Position" and any(match is not None and match[5] for match in matches[:1])
+    for atom, match in enumerate(matches):
         if match is None or bool(match[5]) != flags:
             more = ", and three for what may move" if flags else ""
             raise Failure(
                 f"{where}: line {atom} of the block '{name}' is '{rows[atom].strip()}', expected "
                 f"an atomic number and three numbers{more}"
             )
-    sound = [match for match in found if match]
+    sound = [match for match in matches if match]
     vectors = _numbers((word for match in sound for word in match.group(2, 3, 4)), where)
     return np.array([int(match[1]) for match in sound], dtype=np.int64), vectors.reshape(-1, 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,14 +10,12 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from ase import Atoms
 from ase.data import chemical_symbols
 
-from pwmlff.commands.options import openmp_threads
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import structures
 from pwmlff.report import Failure
-from pwmlff.train.comm import TORCHRUN
+from pwmlff.threads import allowed_threads
 
 CLOSEST = 0.3  # atoms nearer than this overlap
 
@@ -47,6 +44,22 @@ class Edges:
         """Number of types."""
         return len(self.elements)
 
+    @property
+    def centers(self) -> np.ndarray:
+        """The atom of the set that is the center of each edge, int64 [E]."""
+        return np.repeat(np.arange(len(self.types)), self.count.sum(axis=1))
+
+    @property
+    def frames(self) -> np.ndarray:
+        """The frame of each edge, int64 [E]."""
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
+    @property
+    def pairs(self) -> np.ndarray:
+        """Type of the center times ntypes plus that of the neighbor, of each edge, int64 [E]."""
+        pairs = self.types[:, None].astype(np.int64) * self.ntypes + np.arange(self.ntypes)
+        return np.repeat(pairs.ravel(), self.count.ravel())
+
     def chunks(self, most: int) -> Iterator[range]:
         """Frames one after another, as many at a time as have `most` edges, or one."""
         begin, nframes = 0, len(self.first) - 1
@@ -63,25 +76,6 @@ class Edges:
         return lengths
 
 
-def available() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def allowed_threads(local_size: int = 1) -> int:
-    """Threads for a process: OMP_NUM_THREADS, or its share of the cores where that is not set.
-
-    Args:
-        local_size: processes that share the cores of this machine.
-    """
-    value = os.environ.get("OMP_NUM_THREADS")
-    # torchrun sets 1 for every rank where its user has set nothing.
-    if value == "1" and TORCHRUN in os.environ:
-        value = None
-    given = openmp_threads(value) if value is not None else None
-    return given or max(1, available() // local_size)
-
-
 def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     """Type of each atom, int32 [natoms], by the order of the elements.
 
@@ -96,7 +90,7 @@ def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     types: np.ndarray = type_of[frames.numbers]
     other = np.flatnonzero(types < 0)
     if len(other):
-        k = int(np.searchsorted(frames.first, other[0], side="right")) - 1
+        k = frames.frame_of(other[0])
         raise Failure(
             f"{frames.where(k)} holds {chemical_symbols[frames.numbers[other[0]]]}, expected "
             f"{' '.join(chemical_symbols[z] for z in numbers)}: name all elements, or leave the "
@@ -157,7 +151,7 @@ def require_usable(frames: Frames, k: int, cutoff: float) -> None:
             the frame.
     """
     with _naming(frames, k):
-        structures.require_usable(_bare(frames, k), cutoff)
+        structures.require_usable(frames.structure(k), cutoff)
 
 
 @contextmanager
@@ -168,27 +162,20 @@ def _naming(frames: Frames, k: int) -> Iterator[None]:
         raise Failure(f"{frames.where(k)}: {error}") from None
 
 
-def _bare(frames: Frames, k: int) -> Atoms:
-    """Frame k without its labels."""
-    rows = slice(frames.first[k], frames.first[k + 1])
-    return Atoms(
-        frames.numbers[rows], frames.positions[rows], cell=frames.cells[k], pbc=frames.pbc[k]
-    )
-
-
 def _chunk(
     frames: Frames, types: np.ndarray, ntypes: int, cutoff: float, closest: float, chosen: range
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Vectors, neighbors and counts of some frames, sorted."""
     result = []
     for k in chosen:
-        species = types[frames.first[k] : frames.first[k + 1]]
+        species = types[frames.rows(k)]
         with _naming(frames, k):
-            atoms = _bare(frames, k)
-            i, j, d, rij = structures.neighbor_list("ijdD", atoms, cutoff, species, threads=1)
+            i, j, d, rij = structures.neighbor_list(
+                "ijdD", frames.structure(k), cutoff, species, threads=1
+            )
         _require_apart(frames, k, i, j, d, closest)
-        count = np.bincount(i * ntypes + species[j], minlength=len(atoms) * ntypes)
-        count = count.reshape(len(atoms), ntypes)
+        count = np.bincount(i * ntypes + species[j], minlength=len(species) * ntypes)
+        count = count.reshape(len(species), ntypes)
         result.append((rij, j.astype(np.int32), count.astype(np.int32)))
     return result
 

@@ -52,15 +52,15 @@ class Offsets:
             diagonal = (source[frames.file] * frames.natoms)[:, None, None] * np.eye(3)
             np.subtract(labels, diagonal, out=frames.virials)
 
-    def moved(self, found: Iterable[tuple[Frames, np.ndarray]]) -> dict[str, float]:
+    def moved(self, predictions: Iterable[tuple[Frames, np.ndarray]]) -> dict[str, float]:
         """Values that are nearer to what a model leaves.
 
         Args:
-            found: frames with virials as they are here, and those of the model [nframes, 3, 3]; of
-                several with frames of one source the first counts.
+            predictions: frames with virials as they are here, and those of the model
+                [nframes, 3, 3]; of several with frames of one source the first counts.
         """
         result: dict[str, float] = {}
-        for frames, predicted in found:
+        for frames, predicted in predictions:
             left = np.trace(frames.virials - predicted, axis1=1, axis2=2) / 3.0
             left /= np.maximum(frames.natoms, 1)
             for file, name in enumerate(frames.files):
@@ -94,16 +94,16 @@ def decide(
         )
         if np.isnan(frames.virials).all() or (mode == "auto" and name not in suspects):
             continue
-        found = virials.judge(frames, np.arange(len(frames)))
-        shifted = found is not None and found.shifted
+        judged = virials.judge(frames, np.arange(len(frames)))
+        shifted = judged is not None and judged.shifted
         if mode == "fit" or (mode == "auto" and shifted):
-            start[name] = found.offset if found is not None and found.fits else 0.0
+            start[name] = judged.offset if judged is not None and judged.fits else 0.0
             log.info(
                 "%.4g eV per atom are taken off the diagonal of the virials of '%s', and learned "
                 "along ([data] virial_offset)",
                 *(start[name], name),
             )
-        elif shifted or (mode == "auto" and found is not None and found.told and not found.fits):
+        elif shifted or (mode == "auto" and judged is not None and judged.told and not judged.fits):
             left_out.append(name)
             log.warning("the virials of '%s' are left out ([data] virial_offset)", name)
     return start, left_out

@@ -19,7 +19,7 @@ from pwmlff.data import deepmd_npy as deepmd
 from pwmlff.data import extxyz, movement
 from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, element_numbers, gathered
-from pwmlff.data.labels import found, labels_of, one_warning_for_all, warn
+from pwmlff.data.labels import labels_of, one_warning_for_all, value_of, warn
 from pwmlff.report import Failure
 
 DPDATA = "dpdata:"
@@ -49,7 +49,6 @@ REPLACED = {
 def read(
     files: str | PathLike[str] | Sequence[str | PathLike[str]],
     format: str | None = None,
-    group_by: str | None = None,
     energy: str = FREE,
 ) -> Frames:
     """Read labelled structures.
@@ -59,19 +58,16 @@ def read(
             the frames and `FILE@-1` one of them, as ase has it.
         format: extxyz, movement, deepmd, a format of ase's, or `dpdata:` and one of dpdata's;
             by the file when None.
-        group_by: what frames are grouped by: "file", or "group" for the key `group` or
-            `config_type` of a frame and its file where it has none, which is the default.
         energy: which one is taken of frames that have two: "free" for the free energy, which
             forces belong to, or "zero" for that at sigma -> 0.
 
     Returns:
-        All frames, in the order of the files.
+        All frames, in the order of the files; the group of one is its key `group` or `config_type`,
+        or its file where it has none.
 
     Raises:
         Failure: a file cannot be read; the text names it and the frame.
     """
-    if group_by not in {None, "group", "file"}:
-        raise Failure(f"group_by is '{group_by}', expected group or file")
     if energy not in {FREE, ZERO}:
         raise Failure(f"energy is '{energy}', expected {FREE} or {ZERO}")
     specs = [files] if isinstance(files, str | PathLike) else list(files)
@@ -89,9 +85,6 @@ def read(
                 structures = _taken(_frames(source, kind), wanted, fspath(spec))
                 name = source.name if kind == "deepmd" else source.stem
                 differing += _with_energy(structures, energy, source)
-                if group_by == "file":
-                    for structure in structures:
-                        structure.group = None
                 parts.append(gathered(structures, str(source), name))
         if differing:
             _warn_of_two_energies(differing, energy)
@@ -268,7 +261,7 @@ def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
 
 
 def _only(results: dict[str, Any], *labels: str) -> dict[str, Any]:
-    values = {label: found(results, label) for label in labels}
+    values = {label: value_of(results, label) for label in labels}
     return {label: value for label, value in values.items() if value is not None}
 
 

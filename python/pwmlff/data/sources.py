@@ -68,6 +68,21 @@ class Description:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """Energies of atoms in one source above those in another."""
+
+    energies: np.ndarray  # [nelements] eV
+    elements: tuple[int, ...]  # of the first of the two
+    by_element: bool  # whether its compositions tell the elements apart
+    mean: float  # eV/atom of its frames
+    deviation: float  # of the mean
+    distance: float  # of the nearest structures
+    significant: bool
+    one_zero: bool  # whether they are alike and their energies are, too
+    nframes: int  # of both, that told
+
+
+@dataclass(frozen=True)
 class Offset:
     """How far the energies of a source are from those of the ones before it."""
 
@@ -75,20 +90,13 @@ class Offset:
     name: str
     reference: str  # the source that it was compared with
     energies: np.ndarray  # [nelements] eV for each atom, above those of the first source
-    elements: tuple[int, ...]  # of the source
-    by_element: bool  # whether its compositions tell the elements apart
-    mean: float  # eV/atom, above those of the reference
-    deviation: float
-    nframes: int  # of it and the reference that told
+    compared: Comparison  # with the reference
 
 
 def describe(frames: Frames, edges: Edges) -> Description:
     """Describe frames by their neighbors, of all elements that any source has."""
     n, nframes = edges.ntypes, len(frames)
-    counts = edges.count.ravel()
-    pair = np.repeat((edges.types[:, None] * n + np.arange(n)).ravel(), counts)
-    frame = np.repeat(np.arange(nframes), np.diff(edges.first))
-    r = edges.distances
+    pair, frame, r = edges.pairs, edges.frames, edges.distances
     weight = (1.0 - (r / edges.cutoff) ** 2) ** 3
     phi = np.empty((nframes, n * n, POWERS))
     natoms = np.maximum(frames.natoms, 1)[:, None]
@@ -105,25 +113,26 @@ def describe(frames: Frames, edges: Edges) -> Description:
     return Description(phi, np.where(np.isfinite(work), work, np.nan))
 
 
-def findings(frames: Frames, found: Sequence[Offset]) -> list[Finding]:
+def findings(frames: Frames, shifted: Sequence[Offset]) -> list[Finding]:
     """One line for each source whose energies have another zero."""
     result = []
-    for offset in found:
-        side = "above" if offset.mean > 0 else "below"
+    for offset in shifted:
+        compared = offset.compared
+        side = "above" if compared.mean > 0 else "below"
         result.append(
             Finding(
-                f"the energies of {offset.name} are {abs(offset.mean):.4g} +- "
-                f"{offset.deviation:.1g} per atom {side} those of {offset.reference} in structures "
-                f"that are alike ({offset.nframes} frames): another program, pseudopotential or "
-                f"reference of energies; {_listed(frames, offset)}, to be taken off by "
-                "--shift-sources of pwmlff train ([data] shift_sources)",
+                f"the energies of {offset.name} are {abs(compared.mean):.4g} +- "
+                f"{compared.deviation:.1g} per atom {side} those of {offset.reference} in "
+                f"structures that are alike ({compared.nframes} frames): another program, "
+                f"pseudopotential or reference of energies; {_listed(frames, offset)}, to be taken "
+                "off by --shift-sources of pwmlff train ([data] shift_sources)",
                 "sources",
             )
         )
     return result
 
 
-def aligned(frames: Frames, found: Sequence[Offset]) -> tuple[Frames, list[str]]:
+def aligned(frames: Frames, shifted: Sequence[Offset]) -> tuple[Frames, list[str]]:
     """Frames with energies that have the zero of the first source, and what was done, in words.
 
     Sources whose structures are like none of the others, and those of the same zero, stay as they
@@ -131,7 +140,7 @@ def aligned(frames: Frames, found: Sequence[Offset]) -> tuple[Frames, list[str]]
     """
     energies = frames.energies.copy()
     texts = []
-    for offset in found:
+    for offset in shifted:
         energies[offset.source] -= frames.counts[offset.source] @ offset.energies
         texts.append(
             f"{_listed(frames, offset)} are taken off the energies of {offset.name} "
@@ -143,8 +152,12 @@ def aligned(frames: Frames, found: Sequence[Offset]) -> tuple[Frames, list[str]]
 def _listed(frames: Frames, offset: Offset) -> str:
     """Energies of atoms in words."""
     of_atoms = dict(zip(frames.elements, offset.energies, strict=True))
-    listed = ", ".join(f"{chemical_symbols[z]} {of_atoms[z]:+.6g}" for z in offset.elements)
-    unclear = "" if offset.by_element else " (alike, as the compositions do not tell them apart)"
+    listed = ", ".join(
+        f"{chemical_symbols[z]} {of_atoms[z]:+.6g}" for z in offset.compared.elements
+    )
+    unclear = (
+        "" if offset.compared.by_element else " (alike, as the compositions do not tell them apart)"
+    )
     return f"energies of atoms {listed} eV{unclear}"
 
 
@@ -157,16 +170,9 @@ class _Set:
 
     frames: Frames
     description: Description
+    most: int  # frames of a source that are looked at
     share: np.ndarray  # [nframes, nelements]
     energy: np.ndarray  # [nframes] per atom
-    most: int = MOST  # frames of a source that are looked at
-
-    @classmethod
-    def made(cls, frames: Frames, description: Description) -> _Set:
-        """Put together what there is of each frame."""
-        natoms = np.maximum(frames.natoms, 1)
-        share = frames.counts / natoms[:, None]
-        return cls(frames, description, share, frames.energies / natoms)
 
 
 @dataclass
@@ -183,7 +189,8 @@ def offsets(frames: Frames, description: Description) -> list[Offset]:
     known = np.isfinite(frames.energies) & (frames.natoms > 0)
     named_sources = _sources(frames, known)
     most = max(3 * FEWEST, min(MOST, MOST_OF_ALL // max(1, len(named_sources))))
-    every = replace(_Set.made(frames, description), most=most)
+    share = frames.counts / np.maximum(frames.natoms, 1)[:, None]
+    every = _Set(frames, description, most, share, frames.energies_per_atom)
     sources = [part for name, chosen in named_sources for part in _pieces(every, name, chosen)]
     clusters: list[_Cluster] = []
     result = []
@@ -191,25 +198,16 @@ def offsets(frames: Frames, description: Description) -> list[Offset]:
         compared = _compared(every, clusters, chosen)
         compared.sort(key=lambda pair: pair[0].distance)
         offset = None
-        home = next((cluster for found, cluster in compared if found.one_zero), None)
+        home = next((cluster for comparison, cluster in compared if comparison.one_zero), None)
         if home is not None:
             home.frames = np.r_[home.frames, chosen]
             offset = home.offset and replace(home.offset, source=chosen, name=name)
         else:
             if compared and compared[0][0].significant:
-                found, cluster = compared[0]
+                comparison, cluster = compared[0]
                 others = 0.0 if cluster.offset is None else cluster.offset.energies
-                offset = Offset(
-                    chosen,
-                    name,
-                    cluster.name,
-                    others + found.energies,
-                    found.elements,
-                    found.by_element,
-                    found.mean,
-                    found.deviation,
-                    found.nframes,
-                )
+                energies = others + comparison.energies
+                offset = Offset(chosen, name, cluster.name, energies, comparison)
             clusters.append(_Cluster(name, chosen, offset))
         if offset is not None:
             result.append(offset)
@@ -218,7 +216,7 @@ def offsets(frames: Frames, description: Description) -> list[Offset]:
 
 def _compared(
     every: _Set, clusters: Sequence[_Cluster], chosen: np.ndarray
-) -> list[tuple[_Comparison, _Cluster]]:
+) -> list[tuple[Comparison, _Cluster]]:
     """A source with those that are the likest by the means of their frames."""
 
     def middle(part: np.ndarray) -> np.ndarray:
@@ -226,11 +224,11 @@ def _compared(
         return mean
 
     here = middle(chosen)
-    result: list[tuple[_Comparison, _Cluster]] = []
+    result: list[tuple[Comparison, _Cluster]] = []
     for cluster in sorted(clusters, key=lambda c: float(((middle(c.frames) - here) ** 2).sum())):
-        found = _compare(every, cluster.frames, chosen)
-        if found:
-            result.append((found, cluster))
+        comparison = _compare(every, cluster.frames, chosen)
+        if comparison:
+            result.append((comparison, cluster))
         if len(result) == CANDIDATES:
             break
     return result
@@ -271,8 +269,8 @@ def _pieces(every: _Set, name: str, chosen: np.ndarray) -> list[tuple[str, np.nd
     low, high = np.sort(chosen[order[:cut]]), np.sort(chosen[order[cut:]])
     # The larger part is the source.
     one, other = (low, high) if len(low) >= len(high) else (high, low)
-    found = _compare(every, one, other)
-    if found is None or not found.significant or found.distance > ALIKE:
+    comparison = _compare(every, one, other)
+    if comparison is None or not comparison.significant or comparison.distance > ALIKE:
         return whole
     return [(name, one), (named(every.frames, other), other)]
 
@@ -280,22 +278,7 @@ def _pieces(every: _Set, name: str, chosen: np.ndarray) -> list[tuple[str, np.nd
 # ---- two of them
 
 
-@dataclass(frozen=True)
-class _Comparison:
-    """Energies of atoms in one source above those in another."""
-
-    energies: np.ndarray  # [nelements]
-    elements: tuple[int, ...]
-    by_element: bool
-    mean: float  # per atom of the frames
-    deviation: float
-    distance: float  # of the nearest structures
-    significant: bool
-    one_zero: bool  # whether they are alike and their energies are, too
-    nframes: int
-
-
-def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> _Comparison | None:
+def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> Comparison | None:
     """None where the compositions, or too few frames, tell nothing."""
     share, energy, description = every.share, every.energy, every.description
     one, other = _sample(one, every.most), _sample(other, every.most)
@@ -334,7 +317,7 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> _Comparison | N
     of_frames = share[other] @ energies
     largest = float(np.sqrt((of_frames**2).mean()))
     bound = STEEPEST * work * distance + DEVIATIONS * deviation + LEAST
-    return _Comparison(
+    return Comparison(
         energies,
         tuple(np.array(every.frames.elements)[present].tolist()),
         bool(np.linalg.matrix_rank(share[other], tol=SPANNED) == present.sum()),

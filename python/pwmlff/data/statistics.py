@@ -21,8 +21,9 @@ import numpy as np
 from ase.data import chemical_symbols
 
 from pwmlff.data.frames import Frames
-from pwmlff.data.neighbors import Edges, allowed_threads
+from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
+from pwmlff.threads import allowed_threads
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ def require_slots(
     most = int(count.max(initial=0))
     if most > max_neighbor:
         atom, species = np.unravel_index(count.argmax(), count.shape)
-        k = int(np.searchsorted(frames.first, atom, side="right")) - 1
+        k = frames.frame_of(int(atom))
         raise Failure(
             f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbors of "
             f"{chemical_symbols[edges.elements[species]]} within {rmax:g}, and the model has "

@@ -142,10 +142,10 @@ def _law(frames: Frames) -> tuple[Law | None, Frames]:
 
 def _compared(frames: Frames, law: Law) -> Judgement:
     natoms = frames.natoms[:, None, None]
-    label, found = frames.virials / natoms, law.virials / natoms
-    y, x = ((v - _mean(frames, v * natoms) * np.eye(3)).ravel() for v in (label, found))
+    label, expected = frames.virials / natoms, law.virials / natoms
+    y, x = ((v - _mean(frames, v * natoms) * np.eye(3)).ravel() for v in (label, expected))
     xx, yy, xy = float(x @ x), float(y @ y), float(x @ y)
-    volume = np.abs(np.linalg.det(frames.cells))
+    volume = frames.volumes
     whole = bool((volume > 0.0).all())
     offset = _mean(frames, frames.virials) - law.isotropic
     return Judgement(
@@ -176,24 +176,24 @@ PRESSURE_UNITS = {
 }  # fmt: skip
 
 
-def likely_mistake(found: Judgement) -> str:
+def likely_mistake(judged: Judgement) -> str:
     """What may be behind a slope that is not 1, in words."""
-    sign = "the sign of the virials or of the forces is wrong" if found.slope < 0.0 else ""
-    size = abs(found.slope)
-    if 1.0 / found.tolerance < size < found.tolerance:
+    sign = "the sign of the virials or of the forces is wrong" if judged.slope < 0.0 else ""
+    size = abs(judged.slope)
+    if 1.0 / judged.tolerance < size < judged.tolerance:
         return sign
     causes = {f"{name} for eV": 1.0 / unit for name, unit in ENERGY_UNITS.items()}
     causes |= {f"{name} for eV/angstrom^3": 1.0 / unit for name, unit in PRESSURE_UNITS.items()}
-    if np.isfinite(found.volume):
+    if np.isfinite(judged.volume):
         stresses = {"eV/angstrom^3": 1.0} | PRESSURE_UNITS
         causes |= {
-            f"a stress in {name} for a virial": 1.0 / (unit * found.volume)
+            f"a stress in {name} for a virial": 1.0 / (unit * judged.volume)
             for name, unit in stresses.items()
         }
-        causes["a virial for a stress"] = found.volume
+        causes["a virial for a stress"] = judged.volume
     distance = {cause: abs(np.log(size / factor)) for cause, factor in causes.items()}
     best = min(distance, key=lambda cause: distance[cause])
-    perhaps = f", perhaps {best}" if distance[best] < np.log(found.tolerance) / 2.0 else ""
+    perhaps = f", perhaps {best}" if distance[best] < np.log(judged.tolerance) / 2.0 else ""
     return f"{sign}{' and ' * bool(sign)}the unit of the virials or stresses is wrong{perhaps}"
 
 
@@ -243,10 +243,10 @@ def pair_law(frames: Frames) -> Law | None:
     if not len(edges) or not frames.forces.any():
         return None
     functions = _Functions.of_pairs(frames, edges)
-    found = _fitted(frames, functions, False)
-    if found is None:
+    by_forces = _fitted(frames, functions, False)
+    if by_forces is None:
         return None
-    volumes = np.abs(np.linalg.det(frames.cells))
+    volumes = frames.volumes
     best = None
     if (
         len(frames) >= FEWEST_ENERGIES
@@ -254,16 +254,16 @@ def pair_law(frames: Frames) -> Law | None:
         and np.isfinite(frames.energies).all()
         and np.ptp(volumes / frames.natoms) > SPREAD * (volumes / frames.natoms).mean()
     ):
-        best = _fitted(frames, functions.with_volumes(frames), True, found.left)
-    told = best or found
+        best = _fitted(frames, functions.with_volumes(frames), True, by_forces.left)
+    told = best or by_forces
     means = [_mean(frames, virials) for virials in told.virials]
-    doubt = ROUGH if best else OF_STIFFNESS * abs(found.stiffness)
+    doubt = ROUGH if best else OF_STIFFNESS * abs(by_forces.stiffness)
     doubt += OF_LEFT * told.left + float(np.ptp(means))
     name = (
         f"the pair potential nearest to the forces{' and energies' if best else ''} (it leaves "
         f"{100 * told.left:.0f} % of forces that it has not seen)"
     )
-    return Law(name, found.virials[0], means[0], 2.5, doubt)
+    return Law(name, by_forces.virials[0], means[0], 2.5, doubt)
 
 
 @dataclass(frozen=True)
@@ -291,9 +291,8 @@ class _Functions:
         f = -dphi/dr is a Gaussian times what ends it smoothly at the cutoff.
         """
         natoms, nframes = len(frames.numbers), len(frames)
-        center = np.repeat(np.arange(natoms), edges.count.sum(axis=1))
-        frame = np.repeat(np.arange(nframes), np.diff(edges.first))
-        kinds = edges.types[center], edges.types[edges.j + frames.first[frame]]
+        center, frame = edges.centers, edges.frames
+        kinds = divmod(edges.pairs, edges.ntypes)
         pair = np.minimum(*kinds) * edges.ntypes + np.maximum(*kinds)
         pairs = np.unique(pair)
         n = len(pairs) * FUNCTIONS
@@ -326,7 +325,7 @@ class _Functions:
     def with_volumes(self, frames: Frames) -> _Functions:
         """The same with energies that are linear and quadratic in the volume per atom."""
         natoms = frames.natoms[:, None]
-        volume = np.abs(np.linalg.det(frames.cells)) / frames.natoms
+        volume = frames.volumes / frames.natoms
         u = volume / volume.mean()
         energy = np.stack([u - 1.0, (u - 1.0) ** 2], axis=1) * natoms
         slope = -np.stack([u, 2.0 * (u - 1.0) * u], axis=1) * natoms  # W = -V dE/dV
@@ -385,17 +384,17 @@ def _fitted(
     if not least <= min(USEFUL, WORSE * alone):
         return None
     matrix, vector = (parts[0][k] + parts[1][k] + whole[k] for k in range(2))
-    found = [
+    solutions = [
         _solved(matrix, vector, ridge)
         for ridge, rest in zip(RIDGES, left, strict=True)
         if rest <= AS_GOOD * least
     ]
-    if by_energies and np.std(energies - rows @ found[0]) > EXPLAINED * np.std(energies):
+    if by_energies and np.std(energies - rows @ solutions[0]) > EXPLAINED * np.std(energies):
         return None
     return _Fitted(
-        [functions.virial @ (one / scale) for one in found],
+        [functions.virial @ (one / scale) for one in solutions],
         least,
-        float(functions.stiffness @ (found[0] / scale)),
+        float(functions.stiffness @ (solutions[0] / scale)),
     )
 
 
@@ -410,7 +409,7 @@ def _beside_compositions(frames: Frames, values: np.ndarray) -> np.ndarray:
 
 def _cutoff(frames: Frames) -> float:
     """Where about so many neighbors are, by the volumes."""
-    volumes = np.abs(np.linalg.det(frames.cells))
+    volumes = frames.volumes
     if not (volumes > 0.0).all():
         return CUTOFF
     density = float(np.max(frames.natoms / volumes))
@@ -418,5 +417,5 @@ def _cutoff(frames: Frames) -> float:
 
 
 def _solved(matrix: np.ndarray, vector: np.ndarray, ridge: float) -> np.ndarray:
-    found: np.ndarray = np.linalg.solve(matrix + ridge * np.eye(len(matrix)), vector)
-    return found
+    solution: np.ndarray = np.linalg.solve(matrix + ridge * np.eye(len(matrix)), vector)
+    return solution

@@ -176,18 +176,18 @@ class Calculator(AseCalculator):
             structure: Atoms | None = self.atoms
             if structure is None:
                 raise ValueError("found no structure to evaluate, expected atoms: calculate(atoms)")
-            found = self._choice.engine(structure, atom_virial="stresses" in properties)
+            evaluation = self._choice.engine(structure, atom_virial="stresses" in properties)
             self.results = {
-                "energy": found.energy,
-                "free_energy": found.energy,
-                "energies": found.atom_energy,
-                "forces": found.forces,
+                "energy": evaluation.energy,
+                "free_energy": evaluation.energy,
+                "energies": evaluation.atom_energy,
+                "forces": evaluation.forces,
             }
             if structure.cell.rank == 3:  # stress is per volume
                 volume = structure.get_volume()
-                self.results["stress"] = -full_3x3_to_voigt_6_stress(found.virial) / volume
-                if found.atom_virial is not None:
-                    self.results["stresses"] = -found.atom_virial[:, VOIGT_OF_LAMMPS] / volume
+                self.results["stress"] = -full_3x3_to_voigt_6_stress(evaluation.virial) / volume
+                if evaluation.atom_virial is not None:
+                    self.results["stresses"] = -evaluation.atom_virial[:, VOIGT_OF_LAMMPS] / volume
 
 
 register_calculator_class(Calculator.name, Calculator)

@@ -25,7 +25,14 @@ from ase import Atoms
 
 from pwmlff import devices
 from pwmlff.evaluation import model_file, reference
-from pwmlff.evaluation.structures import cells_away, neighbor_list, require_finite, require_usable
+from pwmlff.evaluation.structures import (
+    cells_away,
+    neighbor_list,
+    require_elements,
+    require_finite,
+    require_usable,
+    types_of,
+)
 from pwmlff.report import Failure, last_line
 
 #: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
@@ -36,13 +43,9 @@ PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Energies and derivatives of one structure, float64, in the units of the model."""
+class Evaluation(reference.Result):
+    """What an engine gives: a result with all numbers finite, and perhaps virials of atoms."""
 
-    energy: float  # of the whole
-    atom_energy: np.ndarray  # [n] in atom order
-    forces: np.ndarray  # [n, 3] -dE/dx
-    virial: np.ndarray  # [3, 3] sum of r_ij (x) f_ij, the sign of LAMMPS's virial
     #: [n, 6] xx yy zz xy xz yz, half to each end of a pair; None where not wanted or not known
     atom_virial: np.ndarray | None = None
 
@@ -82,7 +85,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Rows:
+class AtomsAndGhosts:
     """Atoms and those of their periodic images that are neighbors, as NativeModel wants them.
 
     All stand inside the cell or near it, wherever the structure has its atoms.
@@ -98,11 +101,9 @@ class Rows:
     natoms: int
 
     @classmethod
-    def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> Rows:
+    def find(cls, atoms: Atoms, elements: Sequence[int], reach: float) -> AtomsAndGhosts:
         """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
-        species = np.full(len(atoms), -1)
-        for index, number in enumerate(elements):
-            species[atoms.numbers == number] = index
+        species = types_of(atoms.numbers, elements)
         cells = cells_away(atoms)
         wrapped = Atoms(
             atoms.numbers,
@@ -131,7 +132,7 @@ class Rows:
             len(atoms),
         )
 
-    def moved(self, atoms: Atoms) -> Rows:
+    def moved(self, atoms: Atoms) -> AtomsAndGhosts:
         """The same rows where the atoms are now, in the same cell."""
         x = atoms.positions[self.atom] + self.image @ np.asarray(atoms.cell)
         return replace(self, x=torch.from_numpy(x))
@@ -234,7 +235,7 @@ class OpenModel:
         """Shared by copies: it keeps nothing of a structure."""
         return self
 
-    def evaluate(self, rows: Rows, nthreads: int, atom_virial: bool) -> tuple[Any, ...]:
+    def evaluate(self, rows: AtomsAndGhosts, nthreads: int, atom_virial: bool) -> tuple[Any, ...]:
         """Energy, energies of atoms, forces of rows, virial and, where wanted, virials of rows.
 
         Raises:
@@ -252,8 +253,8 @@ class OpenModel:
                 self._sent = None
                 self.core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
                 self._sent = rows.candidate, self.lock.forks
-            found: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, atom_virial)
-            return found[:5]
+            results: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, atom_virial)
+            return results[:5]
 
 
 class NativeModel:
@@ -296,7 +297,9 @@ class NativeModel:
         self.has_atom_virial: bool = core.has_atom_virial()
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
         self.nthreads, self.skin = nthreads, skin
-        self.built: tuple[Atoms, Rows] | None = None  # the structure that rows were made for
+        self.built: tuple[Atoms, AtomsAndGhosts] | None = (
+            None  # the structure that rows were made for
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is for another structure."""
@@ -306,11 +309,11 @@ class NativeModel:
         """The same model, not loaded again, for another structure, whose neighbors it keeps."""
         return copy(self)
 
-    def compute(self, rows: Rows, atom_virial: bool) -> tuple[Any, ...]:
+    def compute(self, rows: AtomsAndGhosts, atom_virial: bool) -> tuple[Any, ...]:
         """What :meth:`OpenModel.evaluate` gives."""
         return self._model.evaluate(rows, self.nthreads, atom_virial)
 
-    def rows(self, atoms: Atoms) -> Rows:
+    def rows(self, atoms: Atoms) -> AtomsAndGhosts:
         """Rows that hold for the structure as it is now."""
         if self.built is not None:
             old, rows = self.built
@@ -323,7 +326,7 @@ class NativeModel:
                 < self.skin
             ):
                 return rows.moved(atoms)
-        rows = Rows.find(atoms, self.atom_type, self.cutoff + self.skin)
+        rows = AtomsAndGhosts.find(atoms, self.atom_type, self.cutoff + self.skin)
         # The constructor copies; atoms.copy() would take constraints and arrays along.
         old = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
         self.built = old, rows
@@ -378,16 +381,6 @@ class Reference:
 
 def _reference(path: str, elements: Sequence[int]) -> Reference:
     return Reference(path, model_file.open_model(path)[0], elements)
-
-
-def require_elements(atoms: Atoms, elements: Sequence[int]) -> None:
-    """Raise ValueError for an atom of another element."""
-    other = np.flatnonzero(~np.isin(atoms.numbers, elements))
-    if len(other):
-        raise ValueError(
-            f"atom {other[0]} has atomic number {atoms.numbers[other[0]]}; the elements that take "
-            f"part are {list(elements)}"
-        )
 
 
 @dataclass(frozen=True)
@@ -464,12 +457,12 @@ def usable_gpu(device: str) -> tuple[int, bool]:
         raise Failure(f"device is '{device}', expected cpu, cuda or cuda:N")
     if os.environ.get("PWMLFF_GPU_STAND_IN"):
         return -1, True
-    index, found = int(match[1] or 0), devices.inventory()
+    index, inventory = int(match[1] or 0), devices.inventory()
     why = ""
-    if index >= len(found.gpus):
-        why = found.reason or f"{len(found.gpus)} GPU(s) are visible"
-    elif not found.gpus[index].supported:
-        why = f"the kernels were not compiled for {found.gpus[index].name}"
+    if index >= len(inventory.gpus):
+        why = inventory.reason or f"{len(inventory.gpus)} GPU(s) are visible"
+    elif not inventory.gpus[index].supported:
+        why = f"the kernels were not compiled for {inventory.gpus[index].name}"
     if why:
         raise Failure(f"device '{device}' cannot be used: {why}; choose another or device='cpu'")
     return index, True

@@ -101,17 +101,6 @@ def load(path: str | PathLike[str]) -> torch.jit.ScriptModule:
     return load_contents(path, read(path))
 
 
-def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, ModelInfo]:
-    """Load a file and read its attributes, all of the same contents.
-
-    Raises:
-        Failure: as :func:`load` and :func:`describe`.
-    """
-    contents = read(path)
-    module = load_contents(path, contents)
-    return module, _describe_loaded(path, contents, module)
-
-
 def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.ScriptModule:
     """The same from what :func:`read` has given; path is for messages.
 
@@ -162,7 +151,7 @@ def dtype_of(module: torch.nn.Module) -> torch.dtype:
     """The type in which a module computes: what its attribute `dtype` says, else float64.
 
     It is an attribute of the kinds that are written for this project alone; what else may be in it
-    is for :func:`describe` to refuse.
+    is for :func:`open_model` to refuse.
     """
     if kind_of(module) in OF_OTHER_PROGRAMS:
         return torch.float64
@@ -288,25 +277,21 @@ class _Attributes:
         )
 
 
-def describe(path: str | PathLike[str], module: torch.jit.ScriptModule) -> ModelInfo:
-    """Read the attributes of a loaded file.
+def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, ModelInfo]:
+    """Load a file and read its attributes, all of the same contents.
 
     Raises:
-        Failure: the kind is unknown, or an attribute is missing or is not what a simulation can
-            have.
+        Failure: as :func:`load`, or the kind is unknown, or an attribute is missing or is not what
+            a simulation can have.
     """
-    return _describe_loaded(path, Path(path).read_bytes(), module)
+    path, contents = fspath(path), read(path)
+    module = load_contents(path, contents)
 
-
-def _describe_loaded(
-    path: str | PathLike[str], contents: bytes, module: torch.jit.ScriptModule
-) -> ModelInfo:
     def integers(tensor: torch.Tensor) -> list[int]:
         if tensor.is_floating_point() or tensor.is_complex():
             raise ValueError(f"found a tensor of {tensor.dtype}, expected one of integers")
         return [int(value) for value in tensor.flatten().tolist()]
 
-    path = fspath(path)
     attributes = _Attributes(
         path,
         archive.class_name(contents),
@@ -317,14 +302,14 @@ def _describe_loaded(
         name: (tuple(value.shape), str(value.dtype).removeprefix("torch."))
         for name, value in module.named_parameters()
     }
-    return _describe(path, contents, attributes, parameters)
+    return module, _describe(path, contents, attributes, parameters)
 
 
 def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
     """Read the attributes of a file from its own tables, without running code of it.
 
     Raises:
-        Failure: as :func:`load` and :func:`describe`, or only its own code could tell.
+        Failure: as :func:`open_model`, or only its own code could tell.
     """
     path, contents = fspath(path), read(path)
     try:
@@ -414,10 +399,10 @@ def ensemble_conflicts(models: list[ModelInfo]) -> list[str]:
     conflicts = []
     for other in models[1:]:
         for what in ("elements", "cutoff", "units"):
-            found, expected = getattr(other, what), getattr(first, what)
-            if found != expected:
+            value, expected = getattr(other, what), getattr(first, what)
+            if value != expected:
                 conflicts.append(
-                    f"{what}: '{other.file}' has {_text(found)}, '{first.file}' has "
+                    f"{what}: '{other.file}' has {_text(value)}, '{first.file}' has "
                     f"{_text(expected)}"
                 )
     return conflicts

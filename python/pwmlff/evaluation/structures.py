@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import vesin
 from ase import Atoms
@@ -108,10 +110,10 @@ def neighbor_list(
     search = vesin.NeighborList(cutoff=reach, full_list=False, n_threads=threads)
     # vesin counts cells in 32 bits; images of wrapped atoms are few, which helps the sorting too.
     home = np.floor(atoms.positions @ np.linalg.inv(box)).astype(np.int64)
-    found = search.compute(atoms.positions - home @ box, box, True, "PSdD", copy=False)
+    half = search.compute(atoms.positions - home @ box, box, True, "PSdD", copy=False)
     if reach > cutoff:
-        found = [a[found[2] < cutoff] for a in found]
-    pairs, image, d, rij = found
+        half = [a[half[2] < cutoff] for a in half]
+    pairs, image, d, rij = half
     i, j = pairs.astype(np.int64).T
     steps = image.astype(np.int64)
     image = steps + home[i] - home[j]
@@ -162,6 +164,24 @@ def _search_space(atoms: Atoms, cutoff: float) -> tuple[np.ndarray, float, np.nd
         reach *= 2.0
         bins = np.maximum(np.floor(thickness / reach), 1.0)
     return cell, reach, thickness
+
+
+def types_of(numbers: np.ndarray, elements: Sequence[int]) -> np.ndarray:
+    """Index of each atomic number [n] among the elements, int64 [n]; -1 for others."""
+    types = np.full(len(numbers), -1)
+    for index, element in enumerate(elements):
+        types[numbers == element] = index
+    return types
+
+
+def require_elements(atoms: Atoms, elements: Sequence[int]) -> None:
+    """Raise ValueError for an atom of another element."""
+    other = np.flatnonzero(~np.isin(atoms.numbers, elements))
+    if len(other):
+        raise ValueError(
+            f"atom {other[0]} has atomic number {atoms.numbers[other[0]]}; the elements that take "
+            f"part are {list(elements)}"
+        )
 
 
 def require_finite(atom_energy: np.ndarray, forces: np.ndarray) -> None:

@@ -61,10 +61,10 @@ def padded(engine: Engine, info: ModelInfo) -> str:
     """What keeps the forward of a DP from running; empty where nothing does."""
     try:
         with archive.time_limit(f"'{info.file}': its forward on a test cluster"):
-            found = engine(random_cluster(info.cutoff, info.atom_type, info.limit))
+            evaluation = engine(random_cluster(info.cutoff, info.atom_type, info.limit))
     except (RuntimeError, ValueError, TypeError, torch.jit.Error) as error:
         return f"its forward failed on a test cluster: {last_line(error)}"
-    if not np.isfinite(found.atom_energy).all() or not np.isfinite(found.forces).all():
+    if not np.isfinite(evaluation.atom_energy).all() or not np.isfinite(evaluation.forces).all():
         return "its forward gives energies or forces that are no numbers on a test cluster"
     return ""
 
@@ -176,10 +176,10 @@ def _check_order(
     edge_vec, edge_index = _edges(shuffled, info, nlocal, rng)
     dtype = to_its_dtype(module)
     with torch.no_grad():
-        found = module(edge_vec.to(dtype), edge_index, types, nlocal)
+        again = module(edge_vec.to(dtype), edge_index, types, nlocal)
     expected = energies[torch.from_numpy(order[:nlocal])]
     gate = ORDER_GATES[dtype] * max(1.0, float(expected.abs().max()))
-    if not (found - expected).abs().max() <= gate:
+    if not (again - expected).abs().max() <= gate:
         raise _Wrong(
             "its energies depend on the order of the atoms; look for indices of atoms or edges in "
             "its forward"

@@ -95,9 +95,9 @@ def _exported(module: torch.jit.ScriptModule) -> torch.export.ExportedProgram:
     def evaluate(edge_vec: Tensor, edge_index: Tensor, types: Tensor, weight: Tensor) -> Any:
         with torch.enable_grad():
             vectors = edge_vec.detach().clone().requires_grad_()
-            found = energies(vectors, edge_index, types, types.size(0))
-            (derivative,) = torch.autograd.grad(found, vectors, weight.to(found.dtype))
-        return found.detach(), derivative
+            of_atoms = energies(vectors, edge_index, types, types.size(0))
+            (derivative,) = torch.autograd.grad(of_atoms, vectors, weight.to(of_atoms.dtype))
+        return of_atoms.detach(), derivative
 
     generator = torch.Generator().manual_seed(0)
     atom_type: Any = module.atom_type

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pwmlff.models.nets import make_embedding_net, make_fitting_net, members
+from pwmlff.models.nets import make_net, members
 from pwmlff.models.saving import save_model
 
 UNITS = ("metal", "lj")
@@ -125,11 +125,6 @@ def _widths(arrays: Mapping[str, np.ndarray], net: str) -> tuple[int, ...]:
     return tuple(widths)
 
 
-def _in_float32(vector: Sequence[float]) -> list[float]:
-    rounded: list[float] = np.asarray(vector, np.float32).tolist()
-    return rounded
-
-
 def _has_steps(arrays: Mapping[str, np.ndarray], net: str) -> bool:
     return any(name.startswith(net + ".") and name.endswith("resnet_dt") for name in arrays)
 
@@ -184,7 +179,9 @@ class DP(nn.Module):
         self.units: str = config.units
         self.sel = [int(n) for n in config.sel]
         vectors = config.type_vector or {}
-        self.type_vector = {z: _in_float32(vectors[z]) for z in self.atom_type if vectors}
+        self.type_vector = {
+            z: np.asarray(vectors[z], np.float32).tolist() for z in self.atom_type if vectors
+        }
         self.davg = self._statistics("davg", davg, 0.0)
         self.dstd = self._statistics("dstd", dstd, 1.0)
         if self.sel:
@@ -210,24 +207,13 @@ class DP(nn.Module):
         pairs = list(range(self.ntypes**2))
         self.pairs = [pairs] if vectors else [[pair] for pair in pairs]
         n_in = 1 + len(next(iter(vectors.values()), ()))
+        of_embedding = {"bias": config.embedding_bias, "resnet_dt": config.embedding_resnet_dt}
+        of_fitting = {"bias": config.fitting_bias, "resnet_dt": config.fitting_resnet_dt}
         self.embedding_net = members(
-            make_embedding_net(
-                n_in,
-                embedding,
-                generator,
-                bias=config.embedding_bias,
-                resnet_dt=config.embedding_resnet_dt,
-            )
-            for _ in self.pairs
+            make_net(n_in, embedding, generator, fitting=False, **of_embedding) for _ in self.pairs
         )
         self.fitting_net = members(
-            make_fitting_net(
-                embedding[-1] * self.M2,
-                fitting,
-                generator,
-                bias=config.fitting_bias,
-                resnet_dt=config.fitting_resnet_dt,
-            )
+            make_net(embedding[-1] * self.M2, fitting, generator, fitting=True, **of_fitting)
             for _ in range(self.ntypes)
         )
         shift = np.zeros(self.ntypes) if energy_shift is None else np.asarray(energy_shift, float)

@@ -105,47 +105,32 @@ def _normal(rows: int, cols: int, generator: torch.Generator) -> Tensor:
     return torch.randn(rows, cols, dtype=torch.float64, generator=generator)
 
 
-def make_embedding_net(
+def make_net(
     n_in: int,
     widths: Sequence[int],
     generator: torch.Generator,
     *,
-    bias: bool = True,
-    resnet_dt: bool = False,
+    fitting: bool,
+    bias: bool,
+    resnet_dt: bool,
 ) -> Net:
     """A net of n_in numbers with random parameters, float64.
 
-    Args:
-        resnet_dt: learn steps of the layers where the width stays or doubles.
-    """
-    layers: list[Affine] = []
-    for n_out in widths:
-        copies = {n_in: 1, 2 * n_in: 2}.get(n_out, 0)
-        step = 1.0 if resnet_dt and copies else None
-        layers.append(Tanh(n_in, n_out, generator, bias=bias, copies=copies, step=step))
-        n_in = n_out
-    return Net(layers)
-
-
-def make_fitting_net(
-    n_in: int,
-    widths: Sequence[int],
-    generator: torch.Generator,
-    *,
-    bias: bool = True,
-    resnet_dt: bool = True,
-) -> Net:
-    """A net of n_in numbers with random parameters, float64, and a linear layer at the end.
+    Layers of an embedding net have a residual where the width stays or doubles; those of a fitting
+    net where it stays, but for the first one.
 
     Args:
-        bias: of the hidden layers; the last one always has it.
-        resnet_dt: learn steps of the layers after the first where the width stays.
+        fitting: whether a linear layer with a bias ends it in one number.
+        bias: of the hidden layers.
+        resnet_dt: learn steps of the layers with a residual.
     """
     layers: list[Affine] = []
     for k, n_out in enumerate(widths):
-        copies = int(k > 0 and n_in == n_out)
-        step = 0.1 if resnet_dt and copies else None
+        copies = int(k > 0 and n_in == n_out) if fitting else {n_in: 1, 2 * n_in: 2}.get(n_out, 0)
+        mean = 0.1 if fitting else 1.0
+        step = mean if resnet_dt and copies else None
         layers.append(Tanh(n_in, n_out, generator, bias=bias, copies=copies, step=step))
         n_in = n_out
-    layers.append(Affine(n_in, 1, generator))
+    if fitting:
+        layers.append(Affine(n_in, 1, generator))
     return Net(layers)

@@ -73,16 +73,16 @@ class _Run:
         if kind in ("prim::ListUnpack", "prim::TupleUnpack"):
             return list(arguments[0])
         if kind == "prim::Constant":
-            found = node.output().toIValue()
+            result = node.output().toIValue()
         elif kind == "prim::GetAttr":
-            found = getattr(arguments[0], node.s("name"))
+            result = getattr(arguments[0], node.s("name"))
         elif kind in PLAIN and (kind.startswith("prim::") or not _takes_tensors(node.schema())):
-            found = PLAIN[kind](*arguments)
+            result = PLAIN[kind](*arguments)
         elif kind.startswith("aten::") and _takes_tensors(node.schema()):
-            found = _call(node.schema(), arguments)
+            result = _call(node.schema(), arguments)
         else:
             raise CannotRun(f"has an operator that cannot be compiled: {node.schema()} of {kind}")
-        return found if len(list(node.outputs())) > 1 else [found]
+        return result if len(list(node.outputs())) > 1 else [result]
 
     def _loop(self, node: Any, most: int, goes_on: bool, *carried: Any) -> Sequence[Any]:
         (body,), step = node.blocks(), 0
@@ -146,41 +146,25 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "aten::Bool": bool,
     "aten::Float": float,
     "aten::Int": int,
-    "aten::__and__": operator.and_,
-    "aten::__contains__": operator.contains,
     "aten::__derive_index": lambda index, start, step: start + index * step,
-    "aten::__getitem__": operator.getitem,
     "aten::__is__": operator.is_,
     "aten::__isnot__": operator.is_not,
-    "aten::__not__": operator.not_,
-    "aten::__or__": operator.or_,
     "aten::__range_length": lambda start, stop, step: len(range(start, stop, step)),
     "aten::_set_item": operator.setitem,
-    "aten::add": operator.add,
     "aten::append": list.append,
     "aten::dim": torch.Tensor.dim,
     "aten::div": operator.truediv,
-    "aten::eq": operator.eq,
-    "aten::floordiv": operator.floordiv,
     "aten::format": lambda text, *values: text.format(*values),
-    "aten::ge": operator.ge,
-    "aten::gt": operator.gt,
     "aten::items": lambda table: list(table.items()),
     "aten::keys": list,
-    "aten::le": operator.le,
     "aten::len": len,
     "aten::list": list,
-    "aten::lt": operator.lt,
-    "aten::mul": operator.mul,
-    "aten::ne": operator.ne,
-    "aten::neg": operator.neg,
     "aten::numel": torch.Tensor.numel,
     "aten::remainder": operator.mod,
     "aten::size": lambda tensor, axis=None: (
         tensor.shape[axis] if axis is not None else list(tensor.shape)
     ),
     "aten::slice": lambda values, start=None, stop=None, step=1: values[start:stop:step],
-    "aten::sub": operator.sub,
     "aten::tensor": _tensor,
     "aten::values": lambda table: list(table.values()),
     "aten::warn": lambda *_: None,
@@ -196,6 +180,9 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "prim::max": max,
     "prim::min": min,
     "prim::unchecked_cast": lambda value: value,
+    **{f"aten::{name}": getattr(operator, name)
+       for name in ("__and__", "__contains__", "__getitem__", "__not__", "__or__", "add", "eq",
+                    "floordiv", "ge", "gt", "le", "lt", "mul", "ne", "neg", "sub")},
     **{f"aten::{name}": getattr(math, name)
        for name in ("acos", "asin", "atan", "ceil", "cos", "exp", "floor", "log", "pow", "sin",
                     "sqrt", "tan", "tanh", "trunc")},

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 from ase.data import chemical_symbols
 
 from pwmlff.data.frames import Frames
@@ -52,14 +51,13 @@ def make(
 def _described(frames: Frames | None) -> dict[str, Any] | None:
     if frames is None:
         return None
-    counts = np.bincount(frames.group, minlength=len(frames.group_names))
     return {
         "sha256": frames.fingerprint,
         "frames": len(frames),
         "atoms": len(frames.numbers),
         "elements": [chemical_symbols[z] for z in frames.elements],
         "files": list(frames.files),
-        "groups": {n: int(c) for n, c in zip(frames.group_names, counts, strict=True) if c},
+        "groups": {name: count for name, count in frames.group_sizes.items() if count},
     }
 
 

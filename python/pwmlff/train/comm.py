@@ -24,6 +24,7 @@ import numpy as np
 from pwmlff import plugin, report
 from pwmlff.launch import ranks
 from pwmlff.report import Failure
+from pwmlff.threads import TORCHRUN
 from pwmlff.train import steps
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 #: How many ranks a launcher of MPI has started, as it says it.
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-#: Set by torchrun alone.
-TORCHRUN = "TORCHELASTIC_RUN_ID"
 #: What torch.distributed needs to know, where another launcher than torchrun says it.
 TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 KINDS = ("auto", "serial", "mpi", "torch")

@@ -29,10 +29,10 @@ from rich.text import Text
 from pwmlff import files, picture
 from pwmlff.data import cache, duplicates, offsets, readers, sources, split
 from pwmlff.data.frames import Frames, named
-from pwmlff.data.neighbors import allowed_threads, available
 from pwmlff.data.offsets import Offsets
 from pwmlff.launch import interpreter
 from pwmlff.report import CONTINUE, INTERRUPTED, Failure, console, typed
+from pwmlff.threads import allowed_threads, available
 from pwmlff.train import card, charts, comm, errors, kalman, loop, potential, record
 from pwmlff.train.config import Config, MissingElements, from_command
 from pwmlff.train.edge import EdgeTrainee, load_module
@@ -356,7 +356,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     logged = comm.agreed(
         ranks,
         lambda: (
-            record.Record(
+            record.TrainingLog(
                 folder,
                 step=step,
                 units=config.model.units,
@@ -402,7 +402,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     return TrainReport([trained], {}, config.model.units, str(folder))
 
 
-def _of_row(row: record.Row, which: str) -> dict[str, float]:
+def _of_row(row: record.LogRow, which: str) -> dict[str, float]:
     values = {name: getattr(row, f"{name}_{which}") for name in errors.QUANTITIES}
     return {name: value for name, value in values.items() if value is not None}
 

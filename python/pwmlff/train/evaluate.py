@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from ase import Atoms
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.progress import track
@@ -28,6 +26,7 @@ from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
 from pwmlff.report import Failure, console
+from pwmlff.threads import allowed_threads, torch_threads
 from pwmlff.train import charts, edge
 from pwmlff.train.errors import (
     UNITS,
@@ -174,61 +173,49 @@ class TestReport:
                 parts.append(Text(remark, "yellow"))
         if several:
             parts.append(Text(f"of the mean of {len(self.models)} models:"))
-        force = f"force ({units.force})"
+        force, unit = f"force ({units.force})", units.magnitude
+        tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]] = []
         if len(errors.by_element) > 1:
-            parts.append(
-                _table(
-                    (force, "RMSE", "MAE", "largest"),
-                    [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()],
-                )
-            )
+            by_element = [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()]
+            tables.append(((force, "RMSE", "MAE", "largest"), by_element))
         if len(errors.by_group) > 1:
             names = (f"{name} RMSE\n({units.unit_of(name)})" for name in errors.measures)
-            parts.append(
-                _table(
-                    ("group", *names),
-                    [
-                        (name, *(f"{m[q].rmse:.4g}" if q in m else "" for q in errors.measures))
-                        for name, m in errors.by_group.items()
-                    ],
-                )
-            )
+            by_group = [
+                (name, *(f"{m[q].rmse:.4g}" if q in m else "" for q in errors.measures))
+                for name, m in errors.by_group.items()
+            ]
+            tables.append((("group", *names), by_group))
         if errors.by_magnitude:
-            parts.append(
-                _table(
-                    (f"reference force ({units.magnitude})", "RMSE", "MAE", "largest", "atoms"),
-                    [
-                        (
-                            f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
-                            *_numbers(b.measure),
-                            str(b.atoms),
-                        )
-                        for b in errors.by_magnitude
-                    ],
+            by_magnitude = [
+                (
+                    f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
+                    *_numbers(b.measure),
+                    str(b.atoms),
                 )
-            )
+                for b in errors.by_magnitude
+            ]
+            columns = (f"reference force ({unit})", "RMSE", "MAE", "largest", "atoms")
+            tables.append((columns, by_magnitude))
         if self.worst_frames:
-            parts.append(
-                _table(
-                    (f"energy\n({units.energy})", "frame", "atoms", "file"),
-                    [
-                        (f"{w.error:.4g}", str(w.index), str(w.atoms), w.file)
-                        for w in self.worst_frames
-                    ],
-                )
-            )
+            worst = [
+                (f"{w.error:.4g}", str(w.index), str(w.atoms), w.file) for w in self.worst_frames
+            ]
+            tables.append(((f"energy\n({units.energy})", "frame", "atoms", "file"), worst))
         if self.worst_atoms:
-            columns = (f"force\n({units.force})", f"reference\n({units.magnitude})")
-            parts.append(
-                _table(
-                    (*columns, "element", "atom", "frame", "file"),
-                    [
-                        (f"{w.error:.4g}", f"{w.magnitude:.4g}", w.element, str(w.atom),
-                         str(w.index), w.file)
-                        for w in self.worst_atoms
-                    ],
+            pair = (f"force\n({units.force})", f"reference\n({unit})")
+            atoms = [
+                (
+                    f"{w.error:.4g}",
+                    f"{w.magnitude:.4g}",
+                    w.element,
+                    str(w.atom),
+                    str(w.index),
+                    w.file,
                 )
-            )  # fmt: skip
+                for w in self.worst_atoms
+            ]
+            tables.append(((*pair, "element", "atom", "frame", "file"), atoms))
+        parts += [_table(names, rows) for names, rows in tables]
         if self.plot:
             parts.append(Text(f"parity plot: {self.plot}"))
         return Group(*parts)
@@ -266,35 +253,35 @@ def test(options: Options) -> TestReport:
                 "expected models of the same units"
             )
     elements = [info.numbers_of(options.elements) for info in every]
-    frames = read(options.data, options.format, None, options.energy)
+    frames = read(options.data, options.format, options.energy)
     _require_labels(frames)
     for info, numbers in zip(every, elements, strict=True):
         _require_elements(frames, numbers, info)
-    threads = options.threads or neighbors.allowed_threads()
+    threads = options.threads or allowed_threads()
     models, predictions = [], []
     for path, info, numbers in zip(options.models, every, elements, strict=True):
         if info.kind == "EDGE":
             engine, reason = "torchscript", f"kind {info.kind}"
-            found = _predict_edge(path, frames, threads)
+            predicted = _predict_edge(path, frames, threads)
         else:
             choice = choose(path, "auto", "exact", numbers, threads, skin=0.0)
             engine, reason = choice.engine.name, choice.reason
-            found = predict(choice.engine, frames, f"testing {path.name}")
-        models.append(_tested(str(path), engine, reason, frames, found, units))
-        predictions.append(found)
+            predicted = predict(choice.engine, frames, f"testing {path.name}")
+        models.append(_tested(str(path), engine, reason, frames, predicted, units))
+        predictions.append(predicted)
     judged = models[0]
     if len(models) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
-        found = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
-        judged = _tested(MEAN, "", "", frames, found, units)
+        predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
+        judged = _tested(MEAN, "", "", frames, predicted, units)
     if plot:
-        drawn = charts.parity(frames, *found, judged.errors, judged.model)
+        drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
         picture.save(drawn, plot, dpi=150)
     return TestReport(
         models,
         judged,
-        worst_frames(frames, found[0], options.worst, units),
-        worst_atoms(frames, found[1], options.worst, units),
+        worst_frames(frames, predicted[0], options.worst, units),
+        worst_atoms(frames, predicted[1], options.worst, units),
         str(plot or ""),
     )
 
@@ -303,10 +290,10 @@ Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _tested(
-    model: str, engine: str, reason: str, frames: Frames, found: Predictions, units: str
+    model: str, engine: str, reason: str, frames: Frames, predicted: Predictions, units: str
 ) -> Tested:
-    energy, _, _ = found
-    errors = compute(frames, *found, units)
+    energy, _, _ = predicted
+    errors = compute(frames, *predicted, units)
     return Tested(model, engine, reason, errors, shifted(frames, energy, units))
 
 
@@ -337,15 +324,11 @@ def predict(
     for k in track(
         range(len(frames)), escape(label), console=screen, transient=True, disable=hidden
     ):
-        rows = slice(frames.first[k], frames.first[k + 1])
-        atoms = Atoms(
-            frames.numbers[rows], frames.positions[rows], cell=frames.cells[k], pbc=frames.pbc[k]
-        )
         try:
-            found = engine(atoms)
+            result = engine(frames.structure(k))
         except ValueError as error:
             raise Failure(f"{frames.where(k)}: {error}") from error
-        energy[k], forces[rows], virial[k] = found.energy, found.forces, found.virial
+        energy[k], forces[frames.rows(k)], virial[k] = result.energy, result.forces, result.virial
     return energy, forces, virial
 
 
@@ -355,12 +338,8 @@ def _predict_edge(
     """The same by the file's own code, in its precision, many frames at a time."""
     module, info = model_file.open_model(path)
     edges = neighbors.find_edges(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)
-    previous = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with torch_threads(threads):
         return edge.predict(module, frames, edges, model_file.to_its_dtype(module))
-    finally:
-        torch.set_num_threads(previous)
 
 
 def _require_labels(frames: Frames) -> None:
@@ -376,7 +355,7 @@ def _require_elements(frames: Frames, elements: Sequence[int], info: model_file.
     other = ~np.isin(frames.numbers, elements)
     if other.any():
         row = int(np.argmax(other))
-        k = int(np.searchsorted(frames.first, row, side="right")) - 1
+        k = frames.frame_of(row)
         raise Failure(
             f"{frames.where(k)}: atom {row - frames.first[k]} has atomic number "
             f"{frames.numbers[row]}, expected one of {list(elements)}, the elements of "

@@ -25,7 +25,7 @@ from pwmlff.report import Failure
 from pwmlff.train import checkpoint, comm, errors
 from pwmlff.train.config import Config
 from pwmlff.train.learners import Learner, Predictions
-from pwmlff.train.record import Display, Record, Row, duration
+from pwmlff.train.record import Display, LogRow, TrainingLog, duration
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +177,7 @@ class Training:
 
     # ---- what it does
 
-    def run(self, record: Record | None, display: Display | None) -> Outcome:
+    def run(self, record: TrainingLog | None, display: Display | None) -> Outcome:
         """Train to the end.
 
         Args:
@@ -293,7 +293,9 @@ class Training:
         seconds = self.progress.stepping - self.progress.validated
         return self.progress.atoms / seconds if seconds > 0.0 else None
 
-    def validate(self, record: Record | None, display: Display | None, last: bool = False) -> None:
+    def validate(
+        self, record: TrainingLog | None, display: Display | None, last: bool = False
+    ) -> None:
         """Judge the model, keep it, and see whether steps are computed closely enough.
 
         Args:
@@ -328,7 +330,7 @@ class Training:
         if better:
             progress.kept = progress.step
         if self.ranks.rank == 0:
-            row = Row.from_errors(
+            row = LogRow.from_errors(
                 train=train,
                 valid=valid,
                 step=progress.step,

@@ -18,8 +18,9 @@ from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
@@ -27,18 +28,23 @@ from rich.text import Text
 from pwmlff import picture
 from pwmlff.files import write_whole
 from pwmlff.report import Failure, console, plain
-from pwmlff.train import charts
 from pwmlff.train.errors import QUANTITIES, UNITS, Errors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
 
 CSV, JSON, CURVE, TENSORBOARD = "log.csv", "log.jsonl", "learning_curve.png", "tensorboard"
+#: Sets of frames that there are errors of, and the colors of their curves.
+SETS = {"train": "C0", "valid": "C1"}
 #: Seconds without a row after which there is a line of progress where there is no terminal.
 PLAIN_INTERVAL = 300.0
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """One validation; None for what was not computed."""
 
     step: int
@@ -57,8 +63,8 @@ class Row:
     @classmethod
     def from_errors(
         cls, *, train: Errors | None = None, valid: Errors | None = None, **values: Any
-    ) -> Row:
-        """Row with the RMSEs of both sets; the other values by name."""
+    ) -> LogRow:
+        """LogRow with the RMSEs of both sets; the other values by name."""
         for name, errors in (("train", train), ("valid", valid)):
             for quantity, measure in (errors.measures if errors else {}).items():
                 values[f"{quantity}_{name}"] = measure.rmse
@@ -110,7 +116,7 @@ def short(value: float | None, digits: int = 3) -> str:
     return text
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[LogRow]:
     """Rows of a log.jsonl, up to a line that was cut short; none where there is no file.
 
     Raises:
@@ -126,14 +132,14 @@ def read(path: Path) -> list[Row]:
     return [_row(path, number, line) for number, line in enumerate(lines[:-1], 1)]
 
 
-def _of_csv(path: Path) -> list[Row]:
+def _of_csv(path: Path) -> list[LogRow]:
     """Rows of a log.csv as long as they are whole; none where there is no file of this layout."""
-    known = [field.name for field in fields(Row)]
+    known = [field.name for field in fields(LogRow)]
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
     except OSError:
         return []
-    rows: list[Row] = []
+    rows: list[LogRow] = []
     for number, words in enumerate(csv.reader(lines)):
         if number == 0 and words != known:
             break
@@ -143,20 +149,20 @@ def _of_csv(path: Path) -> list[Row]:
                 for name, word in zip(known, words, strict=True)
                 if word and number
             }
-            rows += [Row(**values)] if number else []
+            rows += [LogRow(**values)] if number else []
         except (ValueError, TypeError):
             break
     return rows
 
 
-def _row(path: Path, number: int, line: bytes) -> Row:
-    known = [field.name for field in fields(Row)]
+def _row(path: Path, number: int, line: bytes) -> LogRow:
+    known = [field.name for field in fields(LogRow)]
     try:
         values = json.loads(line)
         kept = {name: values[name] for name in known if name in values}
         numeric = all(v is None or type(v) in (int, float) for v in kept.values())
         if numeric and type(kept["step"]) is int:
-            return Row(**kept)
+            return LogRow(**kept)
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
     raise Failure(
@@ -179,7 +185,7 @@ def require_unused(folder: Path) -> None:
             )
 
 
-class Record:
+class TrainingLog:
     """The log of a training in its folder, one row for each validation.
 
     A row is in the files when `add` returns. Where one cannot be written (a full disk), training
@@ -213,12 +219,12 @@ class Record:
         if step is not None:  # one of the files may have been cut
             kept += [row for row in _of_csv(self.folder / CSV) if row.step > last]
         self.rows = [row for row in kept if row.step <= (step or 0)]
-        header = ",".join(field.name for field in fields(Row))
+        header = ",".join(field.name for field in fields(LogRow))
         self._json = _Lines(self.folder / JSON, [_json(row) for row in self.rows])
         self._csv = _Lines(self.folder / CSV, [header, *map(_csv, self.rows)])
         self._events = _events(self.folder / TENSORBOARD, step) if tensorboard else None
 
-    def add(self, row: Row) -> None:
+    def add(self, row: LogRow) -> None:
         """Write a row, unless it is of a step that is in the log already."""
         if self.rows and row.step <= self.rows[-1].step:
             return
@@ -229,7 +235,7 @@ class Record:
             for name, value in asdict(row).items():
                 if name != "step" and value is not None:
                     quantity, _, which = name.rpartition("_")
-                    tag = f"{quantity}/{which}" if which in charts.SETS else name
+                    tag = f"{quantity}/{which}" if which in SETS else name
                     self._events.add_scalar(tag, value, row.step)
             self._events.flush()
 
@@ -242,7 +248,7 @@ class Record:
         if not self.rows:
             raise Failure(f"'{self.folder / JSON}' has no row to draw a learning curve of")
         path = picture.destination(self.folder / CURVE)
-        picture.save(charts.learning_curve(self.rows, self.units), path, dpi=120)
+        picture.save(learning_curve(self.rows, self.units), path, dpi=120)
         return path
 
     def close(self) -> None:
@@ -252,7 +258,7 @@ class Record:
         if self._events is not None:
             self._events.close()
 
-    def __enter__(self) -> Record:
+    def __enter__(self) -> TrainingLog:
         """Itself."""
         return self
 
@@ -261,11 +267,11 @@ class Record:
         self.close()
 
 
-def _json(row: Row) -> str:
+def _json(row: LogRow) -> str:
     return json.dumps(plain(asdict(row)), allow_nan=False)
 
 
-def _csv(row: Row) -> str:
+def _csv(row: LogRow) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(astuple(row))
     return text.getvalue()
@@ -312,6 +318,56 @@ def _events(folder: Path, step: int | None) -> Any:
         log.warning("TensorBoard is not installed (pip install tensorboard): no events for it")
         return None
     return SummaryWriter(str(folder), purge_step=None if step is None else step + 1)
+
+
+def learning_curve(rows: Sequence[LogRow], units: str = "metal") -> Figure:
+    """RMSE of each quantity over the step, of both sets, and the loss.
+
+    Args:
+        rows: of a log, in the order of their steps; one or more.
+        units: of the structures, a key of UNITS.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
+
+    panels: dict[str, dict[str, list[float | None]]] = {}
+    for quantity in QUANTITIES:
+        curves = {name: [getattr(row, f"{quantity}_{name}") for row in rows] for name in SETS}
+        if any(value is not None for values in curves.values() for value in values):
+            panels[quantity] = curves
+    if any(row.loss is not None for row in rows):
+        panels["loss"] = {"train": [row.loss for row in rows]}
+    figure = Figure(figsize=(6.4, 0.8 + 1.9 * max(len(panels), 1)), layout="constrained")
+    every = figure.subplots(max(len(panels), 1), sharex=True, squeeze=False)[:, 0]
+    steps = [row.step for row in rows]
+    for (name, curves), axes in zip(panels.items(), every, strict=False):
+        axes.set_label(name)
+        for which, values in curves.items():
+            # Only errors above 0 have a place on a logarithmic axis.
+            shown = [np.nan if v is None or not v > 0.0 else v for v in values]
+            if not np.isnan(shown).all():
+                marker = "." if len(rows) < 50 else ""
+                axes.plot(steps, shown, color=SETS[which], label=which, marker=marker)
+        unit = "" if name == "loss" else f"\n({UNITS[units].unit_of(name)})"
+        axes.set_ylabel(("loss" if name == "loss" else f"{name} RMSE") + unit)
+        if axes.lines:
+            axes.legend(fontsize="small")
+            _scale(axes)
+    every[-1].set_xlabel("step")
+    return figure
+
+
+def _scale(axes: Axes) -> None:
+    """Make the y axis logarithmic where it spans a decade, and so has ticks enough."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415  slow
+
+    values = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
+    if np.nanmax(values) < 10.0 * np.nanmin(values):
+        return
+    axes.set_yscale("log")
+    decades = np.log10(np.nanmax(values) / np.nanmin(values))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 class Display:
@@ -373,7 +429,7 @@ class Display:
 
         Args:
             fraction: of the training that is done, 0 to 1.
-            epoch, step, loss, atoms_per_second: as in Row.
+            epoch, step, loss, atoms_per_second: as in LogRow.
         """
         now = self._clock()
         self._begin = self._begin or (fraction, now)
@@ -394,7 +450,7 @@ class Display:
         else:
             self._screen.print(Text(f"{100.0 * fraction:.0f} %, {text}"))
 
-    def row(self, row: Row) -> None:
+    def row(self, row: LogRow) -> None:
         """Show a validation, in a line that stays."""
         self._shown = self._clock()
         lines = [row.line(row.quantities)]

@@ -25,40 +25,37 @@ from ase import Atoms
 from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
+from pwmlff.evaluation.padding import pad_neighbors
 from pwmlff.evaluation.structures import neighbor_list
-from pwmlff.models import pad_neighbors
 
 #: By which atomic energies of the module's own forward may differ, as a share of the largest (at
 #: least 1), by the type of its parameters.
 SAME = {torch.float64: 1e-8, torch.float32: 1e-4}
 
 
-class Potential:
+class DPReference:
     """Parameters of a DP module and the elements that take part.
 
     Args:
         module: any module with the attributes and parameter names of the DP contract.
-        elements: atomic numbers passed as `atom_type`; their number divides the descriptor.
-            All of the model's when None.
+        elements: those of the model that are passed as `atom_type`, atomic numbers; how many they
+            are divides the descriptor.
 
     Raises:
-        ValueError: an element is not one of the model's; davg and dstd differ between the slots of
+        ValueError: davg and dstd differ between the slots of
             one pair of types, which has no meaning without slots; a parameter is missing or has
             another shape, or a parameter or tensor is not one of the contract; or fitting layers
             are of neither form.
     """
 
-    def __init__(self, module: nn.Module, elements: Sequence[int] | None = None) -> None:
+    def __init__(self, module: nn.Module, elements: Sequence[int]) -> None:
         contract: Any = module  # of whose attributes torch says that they are tensors or modules
         self.cutoff = float(contract.Rmax)
         self.rmin = float(contract.Rmin)
         self.max_neighbor = int(contract.maxNeighborNum)
         self.axis = int(contract.M2)
         self.known = [int(z) for z in contract.atom_type]
-        self.elements = self.known if elements is None else [int(z) for z in elements]
-        unknown = sorted(set(self.elements) - set(self.known))
-        if unknown:
-            raise ValueError(f"elements holds {unknown}; this model knows {self.known}")
+        self.elements = list(elements)
         self.arrays: dict[str, Tensor] = {
             name: values.detach().to("cpu", torch.float64)
             for name, values in module.state_dict().items()
@@ -151,7 +148,7 @@ class Potential:
         inputs = inputs._replace(atom_type=torch.tensor(elements, dtype=torch.int32))
         try:
             with torch.jit.optimized_execution(False):
-                found = module(*inputs)[1].detach().to("cpu", torch.float64).flatten()
+                theirs = module(*inputs)[1].detach().to("cpu", torch.float64).flatten()
         except RuntimeError as error:
             raise ValueError(
                 "the model's own forward, which has to say what fitting layers without resnet_dt "
@@ -164,7 +161,7 @@ class Potential:
             torch.from_numpy(chain.numbers),
         )
         gate = SAME[next(iter(module.parameters())).dtype]
-        return bool((found - own).abs().max() <= gate * max(1.0, float(own.abs().max())))
+        return bool((theirs - own).abs().max() <= gate * max(1.0, float(own.abs().max())))
 
     def _per_pair(self, module: nn.Module, name: str) -> Tensor:
         """davg or dstd as [center type, neighbor type, 4], from [ntypes, slots*4]."""
@@ -182,15 +179,8 @@ class Potential:
         """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
 
         Raises:
-            ValueError: an atom is of no element that takes part, or has more than maxNeighborNum
-                neighbors of one type.
+            ValueError: an atom has more than maxNeighborNum neighbors of one type.
         """
-        missing = [n for n, z in enumerate(numbers.tolist()) if z not in self.elements]
-        if missing:
-            raise ValueError(
-                f"atom {missing[0]} has atomic number {int(numbers[missing[0]])}; "
-                f"the elements that take part are {self.elements}"
-            )
         environment = self._environment(edge_vec)
         energies = torch.zeros(len(numbers), dtype=torch.float64)
         for a in dict.fromkeys(self.elements):
@@ -290,7 +280,7 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
 
     Elements of lists, tuples and dictionaries have their index or key as another part of the name.
     """
-    found: dict[str, Tensor] = {}
+    named: dict[str, Tensor] = {}
     for path, part in module.named_modules(remove_duplicate=False):
         if isinstance(part, torch.jit.ScriptModule):
             names = [*part._concrete_type.get_attributes()]  # noqa: SLF001  no other way
@@ -298,8 +288,8 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
             own = vars(part).keys() - vars(nn.Module()).keys()
             names = [*part._parameters, *part._buffers, *own]  # noqa: SLF001  all, tensors or None
         for name in names:
-            found.update(_tensors_of(f"{path}.{name}".lstrip("."), getattr(part, name)))
-    return found
+            named.update(_tensors_of(f"{path}.{name}".lstrip("."), getattr(part, name)))
+    return named
 
 
 def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""What all model kinds share: neighbors, forces and virial by autograd, results.
+"""Plain float64 PyTorch evaluation of model files: what every other engine is compared with.
 
 A model kind gives energies of atoms as a function of edge vectors r_ij = x_j - x_i; forces are the
 negative gradient of their sum with respect to positions, and the virial is its negative gradient
@@ -7,10 +7,11 @@ with respect to a strain of positions and cell. Nothing here is padded, fused or
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,8 +19,8 @@ from ase import Atoms
 from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
-from pwmlff.evaluation.reference import dp, edge
-from pwmlff.evaluation.structures import neighbor_list, require_finite
+from pwmlff.evaluation.dp_reference import DPReference
+from pwmlff.evaluation.structures import neighbor_list, require_elements, require_finite
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Kind(Protocol):
     """What a model kind provides."""
 
     cutoff: float
+    elements: list[int]  # atomic numbers that a structure may have
 
     def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
         """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
@@ -53,9 +55,44 @@ class Kind(Protocol):
         """
 
 
-KINDS: dict[str, Callable[[nn.Module, Sequence[int] | None], Kind]] = {
-    "DP": dp.Potential,
-    "EDGE": edge.Potential,
+class EdgeReference:
+    """A module of kind EDGE, in the type in which it computes, on all edges of a structure.
+
+    There are no ghosts: an edge that crosses a periodic boundary ends at the atom itself, so a
+    model with message passing sees what it would see in an infinite crystal.
+
+    Args:
+        module: with `cutoff`, `atom_type` and forward(edge_vec, edge_index, types, nlocal).
+    """
+
+    def __init__(self, module: nn.Module, _: Sequence[int]) -> None:
+        contract: Any = module  # of whose attributes torch says that they are tensors or modules
+        self.cutoff = float(contract.cutoff)
+        self.elements = [int(z) for z in contract.atom_type]
+        with torch.no_grad():  # else the copies of parameters are no leaves, of which torch warns
+            self.module = copy.deepcopy(module).to("cpu").eval()
+            self.dtype = model_file.to_its_dtype(self.module)
+
+    def atom_energies(self, edge_vec: Tensor, edge_index: Tensor, numbers: Tensor) -> Tensor:
+        """Energies [n] from edge_vec [E, 3], edge_index [2, E] (center, neighbor), numbers [n].
+
+        Raises:
+            ValueError: the model returns another shape.
+        """
+        types = torch.tensor([self.elements.index(z) for z in numbers.tolist()])
+        with torch.enable_grad():  # afterwards as before, whatever the module leaves
+            energies: Tensor = self.module(edge_vec.to(self.dtype), edge_index, types, len(numbers))
+        if energies.shape != numbers.shape:
+            raise ValueError(
+                f"the model returns energies of shape {tuple(energies.shape)}; expected one for "
+                f"each of {len(numbers)} atoms"
+            )
+        return energies.to(torch.float64)
+
+
+KINDS: dict[str, Callable[[nn.Module, Sequence[int]], Kind]] = {
+    "DP": DPReference,
+    "EDGE": EdgeReference,
 }
 
 
@@ -82,12 +119,17 @@ def evaluate(
             structure or a result that is not finite.
         Failure: there is no such file, or it is damaged or something else (model_file.load).
     """
-    module = model if isinstance(model, nn.Module) else model_file.load(model)
+    module: Any = model if isinstance(model, nn.Module) else model_file.load(model)
     name = model_file.kind_of(module)
     if name not in KINDS:
         raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
-    kind = KINDS[name](module, elements)
+    known = [int(z) for z in module.atom_type]
+    unknown = sorted(set(elements or ()) - set(known))
+    if unknown:
+        raise ValueError(f"elements holds {unknown}; this model knows {known}")
+    kind = KINDS[name](module, known if elements is None else elements)
     i, j, images = neighbor_list("ijS", atoms, kind.cutoff)
+    require_elements(atoms, kind.elements)
     if len(atoms) == 0:
         return Result(0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)))
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from ase import Atoms
 from rich.console import RenderableType
 from rich.table import Table
@@ -26,6 +25,7 @@ from pwmlff.files import drafted, write_whole
 from pwmlff.models import save_model
 from pwmlff.models.saving import origin, without_source_paths
 from pwmlff.report import Failure, last_line
+from pwmlff.threads import torch_threads
 
 #: In the order in which they are asked: what they make of a TorchScript archive, None for files of
 #: others.
@@ -54,10 +54,7 @@ class WrapReport:
     force_difference: float  # likewise, eV/angstrom
     told: dict[str, str]
 
-    @property
-    def ok(self) -> bool:
-        """Always: what fails the verification is not written."""
-        return True
+    ok = True  # what fails the verification is not written
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
@@ -129,8 +126,8 @@ def wrap(
             if compiled and chosen.engine.name != "compiled":
                 raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
             with archive.time_limit(f"'{source}': its forward on a random cluster"):
-                found = chosen.engine(cluster)
-            energy, force = _differences(source, foreign, found, expected)
+                evaluation = chosen.engine(cluster)
+            energy, force = _differences(source, foreign, evaluation, expected)
             told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
         write_whole(target, draft.read_bytes())
     return WrapReport(
@@ -154,9 +151,9 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         try:
             archive.check(contents)
         except archive.OtherFileError:
-            found = saved(contents)
-            made = programs.translate(path, contents, found, head)
-            if made is None and (foreign := matpl.read(path, contents, found)):
+            content = saved(contents)
+            made = programs.translate(path, contents, content, head)
+            if made is None and (foreign := matpl.read(path, contents, content)):
                 return foreign
             contents = contents if made is None else made
             archive.check(contents)
@@ -220,17 +217,12 @@ def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, s
     atoms, neighbors = crystal(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
     if not len(atoms):
         return {}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with archive.time_limit(f"'{source}': its forward on a crystal"):
-            times = [
-                min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
-                for choice in (chosen, scripted)
-                if choice
-            ]
-    finally:
-        torch.set_num_threads(threads)
+    with torch_threads(1), archive.time_limit(f"'{source}': its forward on a crystal"):
+        times = [
+            min(timeit.repeat(partial(choice.engine, atoms), number=1, repeat=EVALUATIONS))
+            for choice in (chosen, scripted)
+            if choice
+        ]
     text = (
         f"{1e3 * times[0]:.3g} ms for {len(atoms)} atoms with {neighbors} neighbors each, on one "
         "thread"
@@ -266,19 +258,19 @@ def _original(source: str, draft: Path, foreign: Foreign) -> tuple[Atoms, Number
     )
     try:
         with archive.time_limit(f"'{source}': its forward on a random cluster"):
-            found = evaluate(cluster)
-        if not (np.isfinite(found.atom_energy).all() and np.isfinite(found.forces).all()):
+            numbers = evaluate(cluster)
+        if not (np.isfinite(numbers.atom_energy).all() and np.isfinite(numbers.forces).all()):
             raise ValueError("it gives energies or forces that are no numbers")
     except UNEXPECTED as error:
         raise Failure(
             f"'{source}' is a model of {foreign.family} that cannot be evaluated on a random "
             f"cluster: {last_line(error)}"
         ) from error
-    return cluster, Numbers(found.atom_energy, found.forces)
+    return cluster, Numbers(numbers.atom_energy, numbers.forces)
 
 
 def _differences(
-    source: str, foreign: Foreign, found: Evaluation, expected: Numbers
+    source: str, foreign: Foreign, evaluation: Evaluation, expected: Numbers
 ) -> tuple[float, float]:
     """The largest of atomic energies and forces on a random cluster.
 
@@ -287,8 +279,8 @@ def _differences(
     """
     differences = []
     for what, ours, theirs in (
-        ("energies of atoms", found.atom_energy, expected.atom_energy),
-        ("forces", found.forces, expected.forces),
+        ("energies of atoms", evaluation.atom_energy, expected.atom_energy),
+        ("forces", evaluation.forces, expected.forces),
     ):
         difference = float(np.abs(ours - theirs).max())
         gate = GATES[foreign.single] * max(1.0, float(np.abs(theirs).max()))

@@ -10,7 +10,7 @@ import torch
 from ase import Atoms
 from torch import Tensor
 
-from pwmlff.evaluation.structures import neighbor_list
+from pwmlff.evaluation.structures import neighbor_list, require_elements, types_of
 
 
 class DPInputs(NamedTuple):
@@ -50,16 +50,8 @@ def pad_neighbors(
     """
     elements = np.asarray(atom_type, dtype=np.int64)
     nlocal, ntypes = len(atoms), len(elements)
-    species = np.full(nlocal, -1)
-    for t, number in enumerate(elements):
-        species[atoms.numbers == number] = t
-    if (species < 0).any():
-        atom = int(np.argmax(species < 0))
-        raise ValueError(
-            f"atom {atom} has atomic number {atoms.numbers[atom]}; the model knows "
-            f"{elements.tolist()}"
-        )
-
+    require_elements(atoms, elements.tolist())
+    species = types_of(atoms.numbers, elements.tolist())
     i, j, r, d = neighbor_list("ijdD", atoms, rmax, species)
     block = i * ntypes + species[j]
     counts = np.bincount(block, minlength=nlocal * ntypes)

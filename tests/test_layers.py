@@ -1,0 +1,99 @@
+"""How the Python package is layered: which module imports which, and what things are called."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1] / "python" / "pwmlff"
+#: From below: a module imports from layers below its own, and from its own folder. What stands in
+#: one layer knows nothing of the others there.
+LAYERS = (
+    ("plugin", "report", "threads"),
+    ("devices", "files", "kernels", "picture"),
+    ("launch",),
+    ("evaluation",),
+    ("models",),
+    ("convert", "data"),
+    ("train",),
+    ("commands", "torch_sim"),
+    ("__init__",),
+    ("cli",),
+    ("__main__",),
+)
+#: Before a simulation starts, the machine is examined as `pwmlff doctor` does it.
+EXCEPTIONS = {("launch.supervisor", "commands.doctor")}
+#: Each command has its options, and some parts a word of their own for what they handle.
+SHARED_NAMES = {"Case", "Options", "Outcome", "Progress", "Run", "Units"}
+LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def module_name(path: Path) -> str:
+    """Dotted name below the package; that of the folder for its `__init__`."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Modules of this package that a module imports, wherever in it and for whatever purpose."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("pwmlff.")]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pwmlff":
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            whole = name.removeprefix("pwmlff.")
+            yield next(m for m in (whole, whole.rpartition(".")[0], "__init__") if m in MODULES)
+
+
+def graph() -> dict[str, set[str]]:
+    return {name: set(imports(ast.parse(path.read_text()))) for name, path in MODULES.items()}
+
+
+def folder(module: str) -> str:
+    return module.split(".", maxsplit=1)[0]
+
+
+def test_every_module_has_a_layer():
+    assert {folder(module) for module in MODULES} == LEVELS.keys()
+
+
+def test_imports_go_downwards():
+    upwards = {
+        (module, other)
+        for module, others in graph().items()
+        for other in others
+        if folder(module) != folder(other) and LEVELS[folder(other)] >= LEVELS[folder(module)]
+    }
+    assert upwards <= EXCEPTIONS
+
+
+def test_no_circle_of_imports():
+    arrows = graph()
+    for module, other in EXCEPTIONS:
+        arrows[module].discard(other)
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        raise AssertionError(" <- ".join(error.args[1])) from None
+
+
+def test_no_two_things_have_one_name():
+    """Modules, wherever they lie, and public classes."""
+    places = defaultdict(list)
+    for module, path in MODULES.items():
+        if path.stem != "__init__":
+            places[path.stem].append(module)
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module)
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: shared[name] for name in shared.keys() - SHARED_NAMES} == {}
