@@ -271,6 +271,7 @@ class Run:
         "of a rank; 0: `OMP_NUM_THREADS`, else the cores of the node, shared by its ranks",
         least=0,
     )
+    device: str = _key("cpu", "of steps: cpu, cuda (GPUs in turn), cuda:N, or auto")
     validate_every: int = _key(0, "epochs between validations; 0: as is worth it", least=0)
     patience: int = _key(0, "validations without gain before the end; 0: any number", least=0)
     checkpoint_every: float = _key(5.0, "minutes", exclusive_least=0.0)
@@ -338,6 +339,7 @@ def from_command(
     models: int | None = None,
     finetune: str | PathLike[str] | None = None,
     module: str = "",
+    device: str = "",
 ) -> Config:
     """The configuration that a command asks for.
 
@@ -345,7 +347,7 @@ def from_command(
         toml: a file; nothing but defaults when None.
         settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
         data, valid, energy, shift_sources, elements, output, max_time, epochs, models, finetune,
-        module: options of the command; each that is given stands above the file, and `settings`
+        module, device: options of the command; each that is given stands above the file, and `settings`
             above all.
 
     Raises:
@@ -365,6 +367,7 @@ def from_command(
         ("run", "models"): models,
         ("model", "finetune"): "" if finetune is None else fspath(finetune),
         ("model", "module"): module,
+        ("run", "device"): device,
     }
     for path, value in options.items():
         if value not in (None, "", []):
@@ -615,6 +618,8 @@ def _resolved(config: Config) -> Config:
         _check_network(model)
     if loss.energy == loss.force == loss.virial == (0.0, 0.0):
         raise Failure("[loss] has no weight above 0, expected one to learn by")
+    if not re.fullmatch(r"cpu|auto|cuda(:\d+)?", run.device):
+        raise Failure(f"[run] device is '{run.device}', expected cpu, cuda, cuda:N or auto")
     if run.epochs == 0 and run.max_time == 0.0:
         run = replace(run, max_time=DEFAULT_MINUTES)
     optimizer = config.optimizer
