@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from ase.io import write
+from typer.testing import CliRunner
 
-from labelled_structures import frames_of
+from labelled_structures import frames_of, labelled, trajectory
+from pwmlff.cli import app
 from pwmlff.data import neighbors
+from pwmlff.report import Failure
+from pwmlff.train import comm, place
+from pwmlff.train.config import Run
 from pwmlff.train.gradient import DPGradient
 from systems import SYSTEMS, TRICLINIC, System
 
@@ -123,3 +130,53 @@ def test_other_nodes_and_parameters() -> None:
             found.append(core.evaluate(np.array([0, 3])))
         for one, other in zip(*found, strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("name", ["muon", "kalman"])
+def test_the_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six steps, with validations and last layers, on a GPU's stand-in and by the kernels."""
+    monkeypatch.setenv("PWMLFF_GPU_STAND_IN", "cpu")
+    write(tmp_path / "frames.xyz", [labelled(a) for a in trajectory(6)], format="extxyz")
+    settings = [
+        *("model.rmax=4.0", "model.rmin=1.5", "model.embedding=[3, 6]", "model.fitting=[5, 5]"),
+        *("model.m2=3", "run.batch=2", "run.precision=float64", "data.cache=none"),
+        *("loss.virial=[1, 1]", f"optimizer.name={name}", "data.valid_fraction=0.3"),
+        *("model.elements=Ne Ar", "run.epochs=3"),
+    ]
+    words = [word for setting in settings for word in ("--set", setting)]
+    parameters = []
+    for device in ("cpu", "cuda"):
+        folder = tmp_path / device
+        done = CliRunner().invoke(
+            app,
+            ["train", str(tmp_path / "frames.xyz"), "-o", str(folder), "--device", device, *words],
+        )
+        assert done.exit_code == 0, done.output
+        assert (folder / "best.pt").is_file() and (folder / "last.pt").is_file()
+        # Those of the steps: the last layers of so few frames are not well defined.
+        with np.load(max(folder.glob("checkpoint-*.npz"))) as arrays:
+            parameters.append(next(arrays[k] for k in arrays if k.endswith("parameters")))
+    kernels, by_torch = parameters
+    assert np.abs(kernels - by_torch).max() < 1e-9 * np.abs(kernels).max()
+    assert not np.array_equal(kernels, by_torch)  # it was another code
+
+
+def test_which_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = comm.Serial()
+    ranks.local_rank, ranks.local_size = 3, 4
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for word, index in (("cuda", 1), ("auto", 1), ("cuda:0", 0)):
+        assert place.place_of(Run(device=word), ranks).device == torch.device("cuda", index)
+    assert place.place_of(Run(device="cpu", threads=3), ranks) == place.Place(None, 3)
+    assert [place.device_of_member("cuda", k) for k in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    for word, message in (
+        ("cuda:2", r"sees 2 GPU\(s\)|without CUDA"),
+        ("gpu", "expected cpu, cuda"),
+    ):
+        with pytest.raises(Failure, match=message):
+            place.place_of(Run(device=word), ranks)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert place.place_of(Run(device="auto"), ranks).device is None
+    assert place.device_of_member("cuda", 1) == "cuda"
+    with pytest.raises(Failure, match=r"nvidia-smi.*or leave out --device"):
+        place.place_of(Run(device="cuda"), ranks)

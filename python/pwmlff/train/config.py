@@ -347,8 +347,8 @@ def from_command(
         toml: a file; nothing but defaults when None.
         settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
         data, valid, energy, shift_sources, elements, output, max_time, epochs, models, finetune,
-        module, device: options of the command; each that is given stands above the file, and `settings`
-            above all.
+        module, device: options of the command; each that is given stands above the file, and
+            `settings` above all.
 
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
@@ -618,8 +618,6 @@ def _resolved(config: Config) -> Config:
         _check_network(model)
     if loss.energy == loss.force == loss.virial == (0.0, 0.0):
         raise Failure("[loss] has no weight above 0, expected one to learn by")
-    if not re.fullmatch(r"cpu|auto|cuda(:\d+)?", run.device):
-        raise Failure(f"[run] device is '{run.device}', expected cpu, cuda, cuda:N or auto")
     if run.epochs == 0 and run.max_time == 0.0:
         run = replace(run, max_time=DEFAULT_MINUTES)
     optimizer = config.optimizer

@@ -39,9 +39,11 @@ def place_of(run: Run, ranks: comm.Communicator) -> Place:
     The environment variable PWMLFF_GPU_STAND_IN names what stands in for a GPU, for tests.
 
     Raises:
-        Failure: a GPU is asked for that torch does not see.
+        Failure: it is another word, or a GPU is asked for that torch does not see.
     """
     threads = threads_of(run, ranks)
+    if not re.fullmatch(r"cpu|auto|cuda(:\d+)?", run.device):
+        raise Failure(f"[run] device is '{run.device}', expected cpu, cuda, cuda:N or auto")
     if run.device == "cpu":
         return Place(None, threads)
     if stand_in := os.environ.get("PWMLFF_GPU_STAND_IN"):
