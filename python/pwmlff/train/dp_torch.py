@@ -91,14 +91,14 @@ class DPTraining:
         self._parameters = parameters.detach().to(self.device, copy=True).requires_grad_()
         # Of the embedding nets of all pairs, a row for each; they are evaluated together.
         widths, npairs = [1, *self.shape.embedding], self.ntypes**2
-        sizes = [n for in_, out in pairwise(widths) for n in (in_ * out, out)]
+        sizes = [n for rows, columns in pairwise(widths) for n in (rows * columns, columns)]
         embedding = self._parameters[: npairs * sum(sizes)].view(npairs, -1)
         parts = iter(embedding.split(sizes, dim=1))
         y = self._x.unsqueeze(2)
-        for in_, out in pairwise(widths):
-            weight = next(parts).reshape(npairs, in_, out)
+        for rows, columns in pairwise(widths):
+            weight = next(parts).reshape(npairs, rows, columns)
             h = torch.tanh(torch.baddbmm(next(parts).unsqueeze(1), y, weight))
-            y = h + y.repeat(1, 1, out // in_) if out in (in_, 2 * in_) else h
+            y = h + y.repeat(1, 1, columns // rows) if columns in (rows, 2 * rows) else h
         coefficients = torch.matmul(self._to_coefficients, y)
         fitting = self._parameters[embedding.numel() :]
         self._packed = torch.cat((coefficients.flatten(), fitting))
@@ -214,8 +214,8 @@ class DPTraining:
         row = self.ntypes * self.ncoef
         widths = [shape.width * shape.m2, *shape.widths]
         fitting: list[int] = []
-        for (in_, out), scaled in zip(pairwise(widths), shape.scaled, strict=True):
-            fitting += [in_ * out, out] + [out] * bool(scaled)
+        for (height, columns), scaled in zip(pairwise(widths), shape.scaled, strict=True):
+            fitting += [height * columns, columns] + [columns] * bool(scaled)
         fitting += [widths[-1], 1]
         sizes = [row * shape.width] * self.ntypes + fitting * self.ntypes
         parts = iter(rows.split(sizes, dim=1))
@@ -228,8 +228,8 @@ class DPTraining:
             of_atoms = moments[a].reshape(n, most * 4, row)
             t = torch.bmm(of_atoms, coefficients[a]).view(n, most, 4, shape.width)
             x = torch.matmul(t.transpose(2, 3), t[..., : shape.m2]).flatten(2)
-            for k, (in_, out) in enumerate(pairwise(widths)):
-                weight = next(parts).view(n, in_, out)
+            for k, (height, columns) in enumerate(pairwise(widths)):
+                weight = next(parts).view(n, height, columns)
                 h = torch.tanh(torch.baddbmm(next(parts).unsqueeze(1), x, weight))
                 if shape.scaled[k]:
                     h = h * next(parts).unsqueeze(1)
