@@ -548,6 +548,9 @@ def train(
     module: Annotated[
         str, typer.Option(help="A module of kind EDGE to train, like my_model.py:Model.")
     ] = "",
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:N, or auto: a GPU where there is one; cpu.")
+    ] = "",
     set: Annotated[
         list[str] | None,
         typer.Option("--set", help="A key of run.toml, like optimizer.name=kalman; several times."),
@@ -589,6 +592,7 @@ def train(
         "models": models,
         "finetune": finetune,
         "module": module,
+        "device": device,
     }
     options = work.Options(resume, dry_run, communication, report.began())
     with work.Stop(leaves=True) as stop:

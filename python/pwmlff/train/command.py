@@ -46,6 +46,7 @@ from pwmlff.train.learners import (
     frame_weights,
 )
 from pwmlff.train.loop import BEST, LAST, Dataset, Training
+from pwmlff.train.place import device_of_member, place_of, threads_of
 
 log = logging.getLogger(__name__)
 
@@ -444,7 +445,7 @@ def _labelled(
                     format=data.format or None,
                     energy=data.energy,
                     cache=None if data.cache == "none" else data.cache,
-                    threads=_threads(config, ranks),
+                    threads=threads_of(config.run, ranks),
                 )
             )
             for names in (data.train, data.valid)
@@ -567,15 +568,12 @@ def _require_labels(frames: Frames, name: str, config: Config) -> None:
             log.warning("%d of %d %s have no %s", missing, has[quantity].size, what, quantity)
 
 
-def _threads(config: Config, ranks: comm.Communicator) -> int:
-    return config.run.threads or allowed_threads(ranks.local_size)
-
-
 def _learner(
     config: Config, ranks: comm.Communicator
 ) -> tuple[Config, Learner, Dataset | None, Offsets]:
     """The configuration with the units of the model; that in training; what validates; offsets."""
     settings = config.model
+    place = comm.agreed(ranks, lambda: place_of(config.run, ranks))
     if settings.module:
         module, info = comm.agreed(
             ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
@@ -592,7 +590,8 @@ def _learner(
                 precision=config.run.precision,
                 freeze=settings.freeze,
                 of_frame=frame_weights(learned.frames, config),
-                threads=_threads(config, ranks),
+                device=place.device or "cpu",
+                threads=place.threads,
             )
         )
         if settings.finetune:
@@ -624,7 +623,8 @@ def _learner(
             learned.edges,
             config.run.nodes,
             config.run.precision,
-            _threads(config, ranks),
+            place.threads,
+            place.device,
         ),
     )
     if settings.finetune:
@@ -673,7 +673,8 @@ def _plan(
         "parameters": f"{len(learner.parameters)}, {len(learner.names)} arrays",
         "steps": f"{batches} of {config.run.batch} frames in an epoch; ends after "
         + " or ".join(limits),
-        "ranks": f"{ranks.size} ({ranks.name}), {_threads(config, ranks)} threads each",
+        "ranks": f"{ranks.size} ({ranks.name}), {threads_of(config.run, ranks)} threads each, "
+        f"device {config.run.device}",
         "memory of neighbors": f"{learner.edges.rij.nbytes / 2**20:.0f} MiB on a rank",
         "models": f"{config.run.models} like this, with other seeds"
         if config.run.models > 1
@@ -722,7 +723,12 @@ def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
         config,
         model=replace(config.model, seed=config.model.seed + k),
         run=replace(
-            config.run, seed=config.run.seed + k, models=1, threads=threads, max_time=max_time
+            config.run,
+            seed=config.run.seed + k,
+            models=1,
+            threads=threads,
+            max_time=max_time,
+            device=device_of_member(config.run.device, k),
         ),
         output=replace(config.output, folder=str(Path(config.output.folder) / member_name(k))),
     )

@@ -271,6 +271,7 @@ class Run:
         "of a rank; 0: `OMP_NUM_THREADS`, else the cores of the node, shared by its ranks",
         least=0,
     )
+    device: str = _key("cpu", "of steps: cpu, cuda (GPUs in turn), cuda:N, or auto")
     validate_every: int = _key(0, "epochs between validations; 0: as is worth it", least=0)
     patience: int = _key(0, "validations without gain before the end; 0: any number", least=0)
     checkpoint_every: float = _key(5.0, "minutes", exclusive_least=0.0)
@@ -338,6 +339,7 @@ def from_command(
     models: int | None = None,
     finetune: str | PathLike[str] | None = None,
     module: str = "",
+    device: str = "",
 ) -> Config:
     """The configuration that a command asks for.
 
@@ -345,8 +347,8 @@ def from_command(
         toml: a file; nothing but defaults when None.
         settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
         data, valid, energy, shift_sources, elements, output, max_time, epochs, models, finetune,
-        module: options of the command; each that is given stands above the file, and `settings`
-            above all.
+        module, device: options of the command; each that is given stands above the file, and
+            `settings` above all.
 
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
@@ -365,6 +367,7 @@ def from_command(
         ("run", "models"): models,
         ("model", "finetune"): "" if finetune is None else fspath(finetune),
         ("model", "module"): module,
+        ("run", "device"): device,
     }
     for path, value in options.items():
         if value not in (None, "", []):

@@ -362,7 +362,7 @@ class EdgeTrainee:
         freeze: Sequence[str] = (),
         of_frame: np.ndarray | None = None,
         energy_shift: np.ndarray | None = None,
-        device: str = "cpu",
+        device: str | torch.device = "cpu",
         threads: int = 1,
     ) -> None:
         self.info = require_contract(module, type(module).__name__)

@@ -1,15 +1,17 @@
 """Energies, forces and gradients of a Deep Potential over frames whose positions never change.
 
-The kernels are `torch.classes.pwmlff.DPTraining`; kernels/training/training.h has the formulas. In
-short: embedding nets are cubic splines of the distance through their values at `nodes` places, so
-energies and forces of a frame are functions of spline coefficients that are linear in those values.
-Once for a step they go from the parameters to those values and coefficients, and from the gradient
-by the coefficients back to that by the parameters.
+The kernels are `torch.classes.pwmlff.DPTraining`, on a GPU :mod:`pwmlff.train.dp_torch`;
+kernels/training/training.h has the formulas. In short: embedding nets are cubic splines of the
+distance through their values at `nodes` places, so energies and forces of a frame are functions of
+spline coefficients that are linear in those values. Once for a step they go from the parameters to
+those values and coefficients, and from the gradient by the coefficients back to that by the
+parameters.
 """
 
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +22,7 @@ from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.models import DP
+from pwmlff.train import dp_torch
 
 #: The first node of a pair of types, as a share of the shortest distance in the data.
 FIRST_NODE = 0.98
@@ -68,6 +71,7 @@ class DPGradient:
         nodes: of the splines, for each pair of types.
         precision: of the kernels, "float32" or "float64".
         threads: that frames are spread over; they change no bit of a result.
+        device: where torch computes all; the compiled kernels, on the CPU, when None.
 
     Raises:
         ValueError: the statistics of the model differ between the slots of a pair of types.
@@ -81,9 +85,10 @@ class DPGradient:
         nodes: int = 64,
         precision: str = "float32",
         threads: int = 1,
+        device: torch.device | None = None,
     ) -> None:
         self.model, self.frames, self.edges = model, frames, edges
-        self.precision, self.threads = precision, threads
+        self.precision, self.threads, self.device = precision, threads, device
         self.names = [name for name, _ in model.named_parameters()]
         self.shapes = [tuple(p.shape) for p in model.parameters()]
         shortest = np.minimum(statistics.shortest(edges, model.Rmax), model.Rmax)
@@ -94,22 +99,23 @@ class DPGradient:
         """Take another number of nodes."""
         model = self.model
         self.nodes = nodes
-        of_pairs = [_by_pair(t, model.ntypes) for t in (model.davg, model.dstd)]
+        davg, dstd = (_by_pair(t, model.ntypes) for t in (model.davg, model.dstd))
         scale = 1.0 / (model.maxNeighborNum * model.ntypes)
         embedding = [layer.weight.shape[1] for layer in model.embedding_net[0].layers]
         hidden = model.fitting_net[0].layers[:-1]
         residual = [int(layer.resnet_dt is not None) for layer in hidden]
         r = self.low[..., None] + (model.Rmax - self.low[..., None]) * np.linspace(0, 1, nodes)
-        mean, deviation = (t[:, :, :1].numpy() for t in of_pairs)
+        mean, deviation = (t[:, :, :1].numpy() for t in (davg, dstd))
         x = (statistics.switched(r, model.Rmin, model.Rmax) - mean) / deviation
-        self._core = torch.classes.pwmlff.DPTraining(
+        shape = dp_torch.Shape(
             model.M2,
             embedding[-1],
             model.maxNeighborNum,
             nodes,
             model.Rmin,
             model.Rmax,
-            *of_pairs,
+            davg,
+            dstd,
             torch.from_numpy(self.low),
             [layer.weight.shape[1] for layer in hidden],
             residual,
@@ -120,6 +126,11 @@ class DPGradient:
             self.precision == "float32",
         )
         e = self.edges
+        self._core: Any
+        if self.device is not None:
+            self._core = dp_torch.DPTraining(shape, self.frames, e, self.device)
+            return
+        self._core = torch.classes.pwmlff.DPTraining(*shape)
         self._core.set_frames(
             *(_tensor(x) for x in (self.frames.first, e.types, e.count, e.first, e.rij, e.j))
         )

@@ -172,16 +172,23 @@ class Potential:
     Args:
         model: in float64.
         frames, edges: all that it learns from.
-        nodes, precision, threads: as :class:`DPGradient` takes them.
+        nodes, precision, threads, device: as :class:`DPGradient` takes them.
     """
 
     def __init__(
-        self, model: DP, frames: Frames, edges: Edges, nodes: int, precision: str, threads: int
+        self,
+        model: DP,
+        frames: Frames,
+        edges: Edges,
+        nodes: int,
+        precision: str,
+        threads: int,
+        device: torch.device | None = None,
     ) -> None:
         require_slots(model, frames, edges)
         self.frames, self.edges = frames, edges
         try:
-            self.core = DPGradient(model, frames, edges, nodes, precision, threads)
+            self.core = DPGradient(model, frames, edges, nodes, precision, threads, device)
         except ValueError as error:
             raise Failure(f"cannot train this model: {error}") from error
         self.model, self.threads = model, threads
