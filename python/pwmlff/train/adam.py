@@ -1,4 +1,4 @@
-"""Adam on one flat vector of parameters, with a schedule of rates and an average of the path.
+"""Adam on one flat vector of parameters, a schedule of learning rates, an average of the path.
 
 Per step t = 1, 2, ... with gradient g and rate r, element by element
 (doi:10.48550/arXiv.1412.6980; decay of weights as in doi:10.48550/arXiv.1711.05101):
@@ -8,9 +8,6 @@ Per step t = 1, 2, ... with gradient g and rate r, element by element
     m <- beta1 m + (1 - beta1) g
     v <- beta2 v + (1 - beta2) g^2
     x <- x - r / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps)
-    y <- a y + (1 - a) x,  a = min(average, (t - 1) / (t + 8))
-
-and the averaged parameters are y, see :class:`Average`.
 """
 
 from __future__ import annotations
@@ -93,13 +90,12 @@ class AdamOptions:
     eps: float = 1e-8
     weight_decay: float = 0.0  # of a step, over its rate
     clip: float | None = None  # largest norm of the whole gradient; None: any
-    average: float | None = None  # decay of the moving average by step, like 0.999; None: none
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name in ("beta1", "beta2", "average"):
+        for name in ("beta1", "beta2"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
+            if not 0 <= value < 1:
                 raise ValueError(f"found {name} = {value}, expected 0 or more, and less than 1")
         for name, least in (("eps", False), ("weight_decay", True), ("clip", False)):
             value = getattr(self, name)
@@ -108,18 +104,11 @@ class AdamOptions:
                 raise ValueError(f"found {name} = {value}, expected {kind}")
 
 
-def averaging(decay: float, step: int) -> float:
-    """Decay of the average in a step, from 1 on: at most that of the last ninth of the path.
-
-    So the beginning is forgotten in short runs too, and there is no bias to it.
-    """
-    return min(decay, (step - 1) / (step - 1 + WINDOW))
-
-
 class Average:
     """Moving average of the parameters along the path of any optimizer.
 
-    In step t it is y <- a y + (1 - a) x with the decay a of :func:`averaging`.
+    In step t it is y <- a y + (1 - a) x, a = min(decay, (t - 1) / (t + 8)): at most that of the
+    last ninth of the path, so the beginning is forgotten in short runs too, without a bias to it.
 
     Args:
         n: how many parameters.
@@ -138,8 +127,9 @@ class Average:
 
     def add(self, parameters: np.ndarray) -> None:
         """Take in the parameters [n] after a step."""
+        decay = min(self.decay, self._steps / (self._steps + WINDOW))
         self._steps += 1
-        steps.average(self._path, parameters, averaging(self.decay, self._steps))
+        steps.average(self._path, parameters, decay)
 
     def value(self, parameters: np.ndarray) -> np.ndarray:
         """The average [n]; a copy of the present parameters before the first step."""
@@ -147,7 +137,7 @@ class Average:
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs; copies."""
-        return {"average.steps": np.array(self._steps), "average.path": self._path.copy()}
+        return {"steps": np.array(self._steps), "path": self._path.copy()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from :meth:`state`, to the last bit.
@@ -155,15 +145,15 @@ class Average:
         Raises:
             ValueError: it is of another number of parameters, or lacks something.
         """
-        path = state.get("average.path")
-        if path is None or "average.steps" not in state or path.shape != self._path.shape:
+        path = state.get("path")
+        if path is None or "steps" not in state or path.shape != self._path.shape:
             found = "none" if path is None else list(path.shape)
             raise ValueError(
                 f"found a state of the average with the path {found}, expected "
                 f"{list(self._path.shape)}: the checkpoint is of another model, or was written "
                 "without an average of the parameters"
             )
-        self._steps = int(state["average.steps"])
+        self._steps = int(state["steps"])
         self._path[:] = path
 
 
@@ -191,8 +181,6 @@ class Adam:
         self._free = None if free is None or free.all() else free.copy()
         self._m = np.zeros(n)
         self._v = np.zeros(n)
-        decay = self.options.average
-        self._average = None if decay is None else Average(n, decay)
 
     def step(self, parameters: np.ndarray, gradient: np.ndarray, rate: float) -> float:
         """Change the parameters in place.
@@ -237,8 +225,6 @@ class Adam:
         )
         self._change(parameters, g, constants, rate)
         parameters[frozen] = kept  # from the decay of the weights
-        if self._average is not None:
-            self._average.add(parameters)
         return norm
 
     def _change(
@@ -251,20 +237,9 @@ class Adam:
         """Change the parameters and the moments in place, also what is frozen."""
         steps.adam(parameters, gradient, self._m, self._v, constants)
 
-    def averaged(self, parameters: np.ndarray) -> np.ndarray:
-        """Moving average of the parameters [n]; a copy of the present ones before the first step.
-
-        What is frozen is as it is, and so is all without `average`.
-        """
-        result = parameters.copy() if self._average is None else self._average.value(parameters)
-        if self._free is not None:
-            result[~self._free] = parameters[~self._free]
-        return result
-
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs; copies."""
-        state = {"steps": np.array(self.steps), "m": self._m.copy(), "v": self._v.copy()}
-        return state if self._average is None else state | self._average.state()
+        return {"steps": np.array(self.steps), "m": self._m.copy(), "v": self._v.copy()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from :meth:`state`, to the last bit.
@@ -279,8 +254,6 @@ class Adam:
                 f"found a state of Adam with {shapes}, expected arrays [{self.n}]: the checkpoint "
                 "is of another model or optimizer"
             )
-        if self._average is not None:
-            self._average.restore(state)
         self.steps = int(state["steps"])
         for name, array in wanted.items():
             array[:] = state[name]

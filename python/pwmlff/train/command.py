@@ -33,19 +33,13 @@ from pwmlff.data.neighbors import allowed_threads, available
 from pwmlff.data.offsets import Offsets
 from pwmlff.launch import interpreter
 from pwmlff.report import CONTINUE, INTERRUPTED, Failure, console, typed
-from pwmlff.train import card, charts, comm, errors, kalman, loop, potential, record
+from pwmlff.train import card, charts, comm, errors, loop, potential, record
 from pwmlff.train.config import Config, MissingElements, from_command
-from pwmlff.train.edge import EdgeTrainee, load_module
-from pwmlff.train.learners import (
-    ByAdam,
-    ByKalman,
-    EdgeByAdam,
-    Learner,
-    Predictions,
-    adam_of,
-    frame_weights,
-)
-from pwmlff.train.loop import BEST, LAST, Dataset, Training
+from pwmlff.train.edge import EdgeModel, load_module
+from pwmlff.train.kalman import Kalman
+from pwmlff.train.learner import Learner
+from pwmlff.train.loop import BEST, LAST, Dataset, Trainer
+from pwmlff.train.trainable import Predictions, Trainable
 
 log = logging.getLogger(__name__)
 
@@ -339,7 +333,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
 
     own = ranks.rank == 0
     stop.listen()
-    training = Training(
+    training = Trainer(
         config, learner, valid, ranks, folder, keep, stop.asked, draw, options.began, constants
     )
     resumed = training.resume() if options.resume else False
@@ -395,7 +389,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         outcome.stopped,
         _of_row(row, "train"),
         _of_row(row, "valid"),
-        [chemical_symbols[z] for z in learner.edges.elements],
+        [chemical_symbols[z] for z in learner.model.edges.elements],
         str(folder),
         row.step,
     )
@@ -575,29 +569,34 @@ def _learner(
     config: Config, ranks: comm.Communicator
 ) -> tuple[Config, Learner, Dataset | None, Offsets]:
     """The configuration with the units of the model; that in training; what validates; offsets."""
-    settings = config.model
-    if settings.module:
-        module, info = comm.agreed(
-            ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
-        )
-        config = replace(config, model=replace(settings, units=info.units))
-        learned, valid, constants = _labelled(config, info.atom_type, info.cutoff, ranks)
-        trainee = _shared(
-            lambda: EdgeTrainee(
-                module,
-                learned.frames,
-                learned.edges,
-                ranks=ranks,
-                options=adam_of(config),
-                precision=config.run.precision,
-                freeze=settings.freeze,
-                of_frame=frame_weights(learned.frames, config),
-                threads=_threads(config, ranks),
-            )
-        )
-        if settings.finetune:
-            comm.agreed(ranks, lambda: trainee.start_from(settings.finetune))
-        return config, EdgeByAdam(trainee, config), valid, constants
+    of_kind = _edge_model if config.model.module else _deep_potential
+    config, model, valid, constants = of_kind(config, ranks)
+    return config, _shared(lambda: Learner(model, config, ranks)), valid, constants
+
+
+_Prepared = tuple[Config, Trainable, Dataset | None, Offsets]
+
+
+def _edge_model(config: Config, ranks: comm.Communicator) -> _Prepared:
+    """A module of kind EDGE and its data."""
+    settings, run = config.model, config.run
+    module, info = comm.agreed(
+        ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
+    )
+    config = replace(config, model=replace(settings, units=info.units))
+    learned, valid, constants = _labelled(config, info.atom_type, info.cutoff, ranks)
+    threads = _threads(config, ranks)
+    model = _shared(
+        lambda: EdgeModel(module, learned.frames, learned.edges, run.precision, threads, ranks)
+    )
+    if settings.finetune:
+        comm.agreed(ranks, lambda: model.start_from(settings.finetune))
+    return config, model, valid, constants
+
+
+def _deep_potential(config: Config, ranks: comm.Communicator) -> _Prepared:
+    """A Deep Potential, new or from a file, and its data."""
+    settings, run = config.model, config.run
     if settings.finetune:
         model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
         _shared(lambda: _require_same_elements(config, model.atom_type))
@@ -606,33 +605,23 @@ def _learner(
     else:
         elements = [atomic_numbers[symbol] for symbol in settings.elements]
         learned, valid, constants = _labelled(config, elements, settings.rmax, ranks)
+        others = valid.edges if valid else None
         model = comm.agreed(
             ranks,
-            lambda: potential.new(
-                config,
-                learned.frames,
-                learned.edges,
-                settings.seed,
-                valid.edges if valid else None,
-            ),
+            lambda: potential.new(config, learned.frames, learned.edges, settings.seed, others),
         )
+    threads = _threads(config, ranks)
     trained = comm.agreed(
         ranks,
         lambda: potential.Potential(
-            model,
-            learned.frames,
-            learned.edges,
-            config.run.nodes,
-            config.run.precision,
-            _threads(config, ranks),
+            model, learned.frames, learned.edges, run.nodes, run.precision, threads, ranks
         ),
     )
     if settings.finetune:
         comm.agreed(ranks, lambda: potential.shift(trained))
     if valid is not None:
         _shared(lambda: potential.require_slots(model, valid.frames, valid.edges))
-    way = ByKalman if config.optimizer.name == "kalman" else ByAdam
-    return config, _shared(lambda: way(trained, config, ranks)), valid, constants
+    return config, trained, valid, constants
 
 
 def _shared(work: Callable[[], Result]) -> Result:
@@ -668,23 +657,21 @@ def _plan(
     groups = f"groups {', '.join(names)}" if len(names) <= MOST_GROUPS else f"{len(names)} groups"
     plan = {
         "learns from": f"{len(frames)} frames, {len(frames.numbers)} atoms, "
-        f"{len(learner.edges)} neighbors, {groups}",
+        f"{len(learner.model.edges)} neighbors, {groups}",
         "validates with": f"{len(valid.frames)} frames" if valid else "nothing",
-        "parameters": f"{len(learner.parameters)}, {len(learner.names)} arrays",
+        "parameters": f"{len(learner.parameters)}, {len(learner.model.names)} arrays",
         "steps": f"{batches} of {config.run.batch} frames in an epoch; ends after "
         + " or ".join(limits),
         "ranks": f"{ranks.size} ({ranks.name}), {_threads(config, ranks)} threads each",
-        "memory of neighbors": f"{learner.edges.rij.nbytes / 2**20:.0f} MiB on a rank",
+        "memory of neighbors": f"{learner.model.edges.rij.nbytes / 2**20:.0f} MiB on a rank",
         "models": f"{config.run.models} like this, with other seeds"
         if config.run.models > 1
         else "1",
         "results": f"in {config.output.folder}",
     }
-    if isinstance(learner, ByKalman):
-        needed = kalman.memory_of(learner.kalman.sizes, ranks.size)
-        plan["memory of the filter"] = (
-            f"{max(needed) / 2**20:.0f} MiB on a rank, {len(learner.kalman.sizes)} blocks"
-        )
+    if isinstance(learner.optimizer, Kalman):
+        needed, blocks = max(learner.optimizer.memory()), len(learner.optimizer.sizes)
+        plan["memory of the filter"] = f"{needed / 2**20:.0f} MiB on a rank, {blocks} blocks"
     return plan
 
 

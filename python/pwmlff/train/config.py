@@ -645,10 +645,10 @@ def _resolved(config: Config) -> Config:
             "[optimizer] name is 'kalman', and [loss] huber or [data] group_weights is given: the "
             "filter weighs by its noises alone; leave them out, or choose muon"
         )
-    if model.module and name != "adam":
+    if model.module and name == "muon":
         raise Failure(
-            f"[optimizer] name is '{name}' and [model] module is given: a module of kind EDGE "
-            "trains with adam"
+            "[optimizer] name is 'muon' and [model] module is given: a module of kind EDGE trains "
+            "with adam or kalman"
         )
     return replace(config, data=data, model=model, run=run, optimizer=optimizer)
 

@@ -24,8 +24,9 @@ from pwmlff.data.offsets import Offsets
 from pwmlff.report import Failure
 from pwmlff.train import checkpoint, comm, errors
 from pwmlff.train.config import Config
-from pwmlff.train.learners import Learner, Predictions
+from pwmlff.train.learner import Learner
 from pwmlff.train.record import Display, Record, Row, duration
+from pwmlff.train.trainable import Predictions
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class Outcome:
 Keep = Callable[[Sequence[str], errors.Errors | None, errors.Errors | None], None]
 
 
-class Training:
+class Trainer:
     """One model in training.
 
     Args:
@@ -121,7 +122,7 @@ class Training:
         self.batches = -(-nframes // config.run.batch)
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
         self.sample = np.sort(chosen)
-        self._edges_of_sample = select_edges(learner.edges, learner.frames, self.sample)
+        self._edges_of_sample = select_edges(learner.model.edges, learner.frames, self.sample)
 
     # ---- where it is
 
@@ -334,7 +335,7 @@ class Training:
                 step=progress.step,
                 epoch=self.epoch,
                 time=progress.seconds,
-                learning_rate=self.learner.rate,
+                learning_rate=self.learner.learning_rate,
                 loss=progress.loss / max(1, progress.steps),
                 atoms_per_second=self._speed(),
             )
@@ -359,12 +360,12 @@ class Training:
         sampled = self.sampled
         of_sample = of_valid = None
         if self.ranks.rank == 0:
-            of_sample = self.learner.evaluate(sampled.frames, sampled.edges)
+            of_sample = self.learner.predict(sampled.frames, sampled.edges)
         energies = self.learner.align(self.sample, None if of_sample is None else of_sample[0])
         if of_sample is not None and energies is not None:
             of_sample = (energies, *of_sample[1:])
             if self.valid is not None:
-                of_valid = self.learner.evaluate(self.valid.frames, self.valid.edges)
+                of_valid = self.learner.predict(self.valid.frames, self.valid.edges)
         if self.offsets.values:
             pairs = (sampled, of_sample), (self.valid, of_valid)
             given = ((data.frames, p[2]) for data, p in pairs if data is not None and p is not None)
@@ -411,7 +412,7 @@ class Training:
 
     def _identity(self) -> dict[str, Any]:
         """What a model is beside its parameters, as a checkpoint says it."""
-        model, edges = self.config.model, self.learner.edges
+        model, edges = self.config.model, self.learner.model.edges
         return {
             "elements": [int(z) for z in edges.elements],
             "cutoff": edges.cutoff,
@@ -429,7 +430,7 @@ class Training:
         """Write a checkpoint. Collective."""
         meta = {
             "progress": vars(self.progress),
-            "names": self.learner.names,
+            "names": self.learner.model.names,
             "model": self._identity(),
             "data": self.learner.frames.fingerprint,
             "valid": self._validates(),
@@ -451,7 +452,7 @@ class Training:
                 log.warning("%s", text)
         meta = saved.meta
         for what, there, here in (
-            ("the parameters", meta["names"], self.learner.names),
+            ("the parameters", meta["names"], self.learner.model.names),
             ("the model", meta["model"], self._identity()),
             (
                 "the data to learn from, with the hash",
