@@ -352,12 +352,12 @@ class EdgeModel:
 
     def free(self, freeze: Sequence[str]) -> np.ndarray:
         """Which parameters learn: all that the module lets, but what is told to stay."""
-        free = free_parameters(self, freeze) & np.concatenate(
-            [np.full(p.numel(), p.requires_grad) for p in self.module.parameters()]
-        )
-        parts = np.split(free, np.cumsum([p.numel() for p in self.module.parameters()])[:-1])
-        for parameter, part in zip(self.module.parameters(), parts, strict=True):
-            parameter.requires_grad_(bool(part.any()))
+        free = free_parameters(self, freeze)
+        end = 0
+        for parameter in self.module.parameters():
+            begin, end = end, end + parameter.numel()
+            free[begin:end] &= parameter.requires_grad
+            parameter.requires_grad_(bool(free[begin:end].any()))
         return free
 
     def _read(self) -> np.ndarray:
