@@ -31,7 +31,7 @@ def test_equals_torch(weight_decay: float, clip: float | None):
     oracle = torch.optim.AdamW([theirs], betas=(0.85, 0.99), weight_decay=weight_decay)
     clipped = 0
     for step in range(300):
-        rate = schedule.rate(step / 300)
+        rate = schedule.learning_rate(step / 300)
         norm = adam.step(x, a.T @ (a @ x - b), rate)
         oracle.param_groups[0]["lr"] = rate
         theirs.grad = torch.tensor(a.T @ (a @ theirs.detach().numpy() - b))
@@ -107,13 +107,13 @@ def test_ten_and_ten_steps_are_twenty():
 
 def test_schedule():
     linear = Schedule(peak=2.0, warmup=0.1, decay=0.4, start=0.5, final=0.1)
-    found = [linear.rate(f) for f in (-1, 0, 0.05, 0.1, 0.3, 0.6, 0.8, 1, 2)]
+    found = [linear.learning_rate(f) for f in (-1, 0, 0.05, 0.1, 0.3, 0.6, 0.8, 1, 2)]
     assert found == pytest.approx([1, 1, 1.5, 2, 2, 2, 1.1, 0.2, 0.2])
     cosine = Schedule(peak=2.0, warmup=0, decay=0.5, final=0.0, shape="cosine")
-    assert cosine.rate(0) == 2.0
-    assert cosine.rate(0.625) == pytest.approx(1 + math.sqrt(0.5))
-    assert cosine.rate(1) == 0.0
-    assert [Schedule(decay=0, warmup=0).rate(f) for f in (0, 0.5, 1)] == [2e-3] * 3
+    assert cosine.learning_rate(0) == 2.0
+    assert cosine.learning_rate(0.625) == pytest.approx(1 + math.sqrt(0.5))
+    assert cosine.learning_rate(1) == 0.0
+    assert [Schedule(decay=0, warmup=0).learning_rate(f) for f in (0, 0.5, 1)] == [2e-3] * 3
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from pwmlff.data import cache, readers
 from pwmlff.evaluation import reference
 from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
-from pwmlff.train import comm, command, config, loop, potential, record
+from pwmlff.train import comm, command, config, loop, potential, prepare, record
 from pwmlff.train.learner import Learner, measurements_of, schedule_of
 from pwmlff.train.loss import LossWeights, slopes
 from systems import SYSTEMS
@@ -137,7 +137,7 @@ def test_a_constant_beside_the_stress_is_taken_off(
     )
 
     def learned(ranks: comm.Communicator, folder: Path, n: int, resume: bool = False):
-        _, learner, valid, offsets = command._learner(asked, ranks)
+        _, learner, valid, offsets = prepare.learner(asked, ranks)
         one = loop.Trainer(asked, learner, valid, ranks, folder, lambda *_: None, offsets=offsets)
         assert one.resume() is resume
         for _ in range(n):
@@ -176,7 +176,7 @@ def test_the_constant_is_learned_along(movement_file: Path, tmp_path: Path) -> N
         settings=[*SMALL, "run.epochs=160", "loss.energy=[50, 50]", "data.valid_fraction=0",
                   "optimizer.learning_rate=0.01", "optimizer.ema=0"],
     )  # fmt: skip
-    _, learner, valid, offsets = command._learner(asked, comm.Serial())
+    _, learner, valid, offsets = prepare.learner(asked, comm.Serial())
     (source,) = offsets.values
     offsets.put({source: -6.5})
     one = loop.Trainer(

@@ -26,7 +26,7 @@ WINDOW = 9.0  # steps so far over those that an average remembers at most
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rate of learning over a run: warm up, stay, decay.
+    """Learning rate over a run: warm up, stay, decay.
 
     With f in [0, 1] the part of the run that is done, by steps or by time:
 
@@ -61,7 +61,7 @@ class Schedule:
         if self.shape not in SHAPES:
             raise ValueError(f"found shape = '{self.shape}', expected {' or '.join(SHAPES)}")
 
-    def rate(self, done: float) -> float:
+    def learning_rate(self, done: float) -> float:
         """Rate of the next step, where a part of the run is done; beyond 1 as at 1.
 
         On several ranks all must give the same number: what one of them has read from a clock.
@@ -188,7 +188,7 @@ class Adam:
         Args:
             parameters: float64 [n].
             gradient: [n] of the loss; not changed.
-            rate: of :meth:`Schedule.rate`.
+            rate: of :meth:`Schedule.learning_rate`.
 
         Returns:
             Norm of the gradient before it is clipped.

@@ -194,7 +194,7 @@ class Learner:
     def _descend(self, batch: np.ndarray, done: float, adam: Adam) -> tuple[float, np.ndarray]:
         """Move against the gradient of the loss; the loss, and what energies are to move by."""
         model, mine = self.model, comm.owned(self.ranks, len(batch))
-        self.learning_rate = self.schedule.rate(done)
+        self.learning_rate = self.schedule.learning_rate(done)
         weights = LossWeights.scheduled(self.config.loss, self.schedule, done)
         found = slopes(model.frames, batch, mine, model.evaluate(batch), weights, self.of_frame)
         gradient = model.pullback(found.a, found.v, found.w)

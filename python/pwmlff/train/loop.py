@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from pwmlff.data import statistics
-from pwmlff.data.frames import Frames, rows_of
-from pwmlff.data.neighbors import Edges
 from pwmlff.data.offsets import Offsets
 from pwmlff.report import Failure
 from pwmlff.train import checkpoint, comm, errors
 from pwmlff.train.config import Config
 from pwmlff.train.learner import Learner
+from pwmlff.train.prepare import Dataset, select_edges
 from pwmlff.train.record import Display, Record, Row, duration
 from pwmlff.train.trainable import Predictions
 
@@ -36,14 +35,6 @@ COSTLIEST = 0.1  # share of the time that validations may take then
 LEAVING = 2.0  # seconds to load the command, before its clock runs, to report and to leave
 BEST, LAST = "best", "last"
 TINY = 1e-12  # least ratio of errors that a score tells from 0
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Frames and their neighbors."""
-
-    frames: Frames
-    edges: Edges
 
 
 @dataclass
@@ -484,21 +475,6 @@ class Trainer:
             progress.fraction *= min(1.0, progress.max_time / limit) if limit else 0.0
             progress.max_time = limit
         return True
-
-
-def select_edges(edges: Edges, frames: Frames, chosen: np.ndarray) -> Edges:
-    """Edges of some frames."""
-    rows, atoms = rows_of(edges.first, chosen), rows_of(frames.first, chosen)
-    sizes = np.diff(edges.first)[chosen]
-    return Edges(
-        rij=edges.rij[rows],
-        j=edges.j[rows],
-        count=edges.count[atoms],
-        first=np.r_[0, np.cumsum(sizes)].astype(np.int64),
-        types=edges.types[atoms],
-        elements=edges.elements,
-        cutoff=edges.cutoff,
-    )
 
 
 def score_of(rmse: Mapping[str, float], untaught: Mapping[str, float]) -> float:

@@ -42,7 +42,7 @@ class LossWeights:
         Zhang et al. 2018 (doi:10.1103/PhysRevLett.120.143001). While steps are large, energies
         swing with each of them, and forces are lost to what follows these swings.
         """
-        lost = 0.0 if done < schedule.warmup else 1.0 - schedule.rate(done) / schedule.peak
+        lost = 0.0 if done < schedule.warmup else 1.0 - schedule.learning_rate(done) / schedule.peak
 
         def mixed(weights: Pair) -> float:
             start, end = weights
