@@ -24,7 +24,7 @@ def problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("clip", [None, 0.05])
 def test_equals_torch(weight_decay: float, clip: float | None):
     a, b, start = problem()
-    schedule = Schedule(peak=3e-3, warmup=0.1, shape="cosine")
+    schedule = Schedule(peak=3e-3, warmup=0.1)
     options = AdamOptions(beta1=0.85, beta2=0.99, weight_decay=weight_decay, clip=clip)
     adam, x = Adam(N, options), start.copy()
     theirs = torch.nn.Parameter(torch.tensor(start))
@@ -109,10 +109,10 @@ def test_schedule():
     linear = Schedule(peak=2.0, warmup=0.1, decay=0.4, start=0.5, final=0.1)
     found = [linear.learning_rate(f) for f in (-1, 0, 0.05, 0.1, 0.3, 0.6, 0.8, 1, 2)]
     assert found == pytest.approx([1, 1, 1.5, 2, 2, 2, 1.1, 0.2, 0.2])
-    cosine = Schedule(peak=2.0, warmup=0, decay=0.5, final=0.0, shape="cosine")
-    assert cosine.learning_rate(0) == 2.0
-    assert cosine.learning_rate(0.625) == pytest.approx(1 + math.sqrt(0.5))
-    assert cosine.learning_rate(1) == 0.0
+    to_zero = Schedule(peak=2.0, warmup=0, decay=0.5, final=0.0)
+    assert to_zero.learning_rate(0) == 2.0
+    assert to_zero.learning_rate(0.625) == pytest.approx(1.5)
+    assert to_zero.learning_rate(1) == 0.0
     assert [Schedule(decay=0, warmup=0).learning_rate(f) for f in (0, 0.5, 1)] == [2e-3] * 3
 
 
@@ -123,7 +123,7 @@ def test_schedule():
         ({"peak": math.nan}, "peak = nan"),
         ({"decay": 1.5}, "decay = 1.5, expected 0 to 1"),
         ({"warmup": 0.7}, "warmup = 0.7 and decay = 0.6"),
-        ({"shape": "step"}, "shape = 'step', expected linear or cosine"),
+        ({"final": -0.1}, "final = -0.1, expected 0 to 1"),
     ],
 )
 def test_schedules_that_are_none(wrong: dict, text: str):

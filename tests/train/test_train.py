@@ -515,7 +515,7 @@ def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monk
         one.learner.predict = lambda *given: (clock.take(6.0), evaluate(*given))[-1]
         one.learner.refine = lambda *_: None
         one.learner.refit = lambda: clock.take(2.0)
-        stopped = one.run(None, None).stopped
+        stopped = one.run(None, None)
         one.draw()
         assert stopped == ("asked" if end < 300.0 else "time")
         return one

@@ -20,7 +20,6 @@ import numpy as np
 
 from pwmlff.train import steps
 
-SHAPES = ("linear", "cosine")
 WINDOW = 9.0  # steps so far over those that an average remembers at most
 
 
@@ -32,8 +31,7 @@ class Schedule:
 
     - f < warmup: peak (start + (1 - start) f / warmup);
     - f <= 1 - decay: peak;
-    - beyond, with u = (f - 1 + decay) / decay from 0 to 1: peak (final + (1 - final) s(u)), where
-      s(u) = 1 - u for shape "linear" and (1 + cos(pi u)) / 2 for "cosine".
+    - beyond, with u = (f - 1 + decay) / decay from 0 to 1: peak (final + (1 - final) (1 - u)).
 
     Raises:
         ValueError: a value is out of its range.
@@ -44,7 +42,6 @@ class Schedule:
     decay: float = 0.6  # part of the run, at its end
     start: float = 0.1  # first rate over the peak
     final: float = 0.005  # last rate over the peak
-    shape: str = "linear"
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -58,8 +55,6 @@ class Schedule:
                 f"found warmup = {self.warmup} and decay = {self.decay}, parts of a run, expected "
                 "at most 1 together"
             )
-        if self.shape not in SHAPES:
-            raise ValueError(f"found shape = '{self.shape}', expected {' or '.join(SHAPES)}")
 
     def learning_rate(self, done: float) -> float:
         """Rate of the next step, where a part of the run is done; beyond 1 as at 1.
@@ -72,9 +67,8 @@ class Schedule:
         decayed = done - (1 - self.decay)
         if decayed <= 0:
             return self.peak
-        u = min(decayed / self.decay, 1.0)
-        s = 1 - u if self.shape == "linear" else (1 + math.cos(math.pi * u)) / 2
-        return self.peak * (self.final + (1 - self.final) * s)
+        left = 1 - min(decayed / self.decay, 1.0)
+        return self.peak * (self.final + (1 - self.final) * left)
 
 
 @dataclass(frozen=True)
@@ -102,6 +96,22 @@ class AdamOptions:
             if value is not None and not (math.isfinite(value) and value >= 0 and (least or value)):
                 kind = "a number that is not negative" if least else "a positive number"
                 raise ValueError(f"found {name} = {value}, expected {kind}")
+
+
+def free_mask(free: np.ndarray | None, n: int) -> np.ndarray:
+    """Which of n parameters may change, bool [n], a copy; all when None.
+
+    Raises:
+        ValueError: it has another shape or type.
+    """
+    if free is None:
+        return np.ones(n, bool)
+    if free.shape != (n,) or free.dtype != bool:
+        raise ValueError(
+            f"found free {free.dtype} {list(free.shape)}, expected bool [{n}], one for each "
+            "parameter"
+        )
+    return free.copy()
 
 
 class Average:
@@ -173,12 +183,8 @@ class Adam:
         self.options = options or AdamOptions()
         self.n = n
         self.steps = 0
-        if free is not None and (free.shape != (n,) or free.dtype != bool):
-            raise ValueError(
-                f"found free {free.dtype} {list(free.shape)}, expected bool [{n}], one for each "
-                "parameter"
-            )
-        self._free = None if free is None or free.all() else free.copy()
+        free = free_mask(free, n)
+        self._free = None if free.all() else free
         self._m = np.zeros(n)
         self._v = np.zeros(n)
 

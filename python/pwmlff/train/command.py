@@ -185,7 +185,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     shown = record.Display(config.model.units) if own else None
     try:
         with logged or nullcontext(), shown or nullcontext():
-            outcome = training.run(logged, shown)
+            stopped = training.run(logged, shown)
         for source, value in constants.values.items():
             log.info("the virials of '%s' had %.4g eV per atom too much in the end", source, value)
     except Failure:
@@ -204,10 +204,10 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     row = rows[-1]
     trained = Trained(
         str(folder / f"{BEST}.pt"),
-        outcome.epochs,
-        outcome.step,
-        outcome.seconds,
-        outcome.stopped,
+        training.epoch,
+        training.progress.step,
+        training.progress.seconds,
+        stopped,
         _of_row(row, "train"),
         _of_row(row, "valid"),
         [chemical_symbols[z] for z in learner.model.edges.elements],

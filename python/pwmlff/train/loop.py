@@ -57,16 +57,6 @@ class Progress:
     steps: int = 0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a training came to."""
-
-    step: int
-    epochs: float
-    seconds: float
-    stopped: str  # why: "epochs", "time", "patience" or "asked"
-
-
 #: Called on rank 0 with what a model is now, of BEST and LAST, and its errors on frames that it
 #: learned from and on the others.
 Keep = Callable[[Sequence[str], errors.Errors | None, errors.Errors | None], None]
@@ -169,11 +159,14 @@ class Trainer:
 
     # ---- what it does
 
-    def run(self, record: Record | None, display: Display | None) -> Outcome:
+    def run(self, record: Record | None, display: Display | None) -> str:
         """Train to the end.
 
         Args:
             record, display: of rank 0; None on the others.
+
+        Returns:
+            Why it is the end: "epochs", "time", "patience" or "asked".
         """
         progress, run = self.progress, self.config.run
         # One clock for all, that of rank 0: the rate of learning depends on it.
@@ -205,7 +198,7 @@ class Trainer:
         self.save()
         if stopped == "asked" and progress.steps and self.ranks.rank == 0:
             self.keep((LAST,), None, None)
-        return Outcome(progress.step, self.epoch, progress.seconds, stopped)
+        return stopped
 
     def _end_of_run(self) -> str:
         """Why the step that was done was the last one that nobody has asked for; empty if not."""
@@ -220,7 +213,7 @@ class Trainer:
         """Whether to validate after a step.
 
         Args:
-            stopped: as Outcome has it; empty where the training goes on.
+            stopped: as `run` returns it; empty where the training goes on.
         """
         next_validation = self.progress.next_validation
         if stopped == "asked":
