@@ -135,8 +135,8 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             valid.frames if valid else None,
             train_errors=found,
             valid_errors=judged,
-            step=training.progress.step,
-            epochs=training.epoch,
+            step=trainer.progress.step,
+            epochs=trainer.epoch,
         )
         first, *others = (folder / f"{name}.pt" for name in names)
         learner.save(first, contents)
@@ -147,27 +147,27 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         assert logged is not None  # on rank 0
         try:
             logged.draw()
-            if valid is not None and training.judged is not None:
-                _draw_parity(config, valid.frames, training.judged)
+            if valid is not None and trainer.judged is not None:
+                _draw_parity(config, valid.frames, trainer.judged)
         except (Failure, OSError) as error:  # the model is there
             log.warning("%s", error)
 
     own = ranks.rank == 0
     stop.listen()
-    training = Trainer(
+    trainer = Trainer(
         config, learner, valid, ranks, folder, keep, stop.asked, draw, options.began, constants
     )
-    resumed = training.resume() if options.resume else False
+    resumed = trainer.resume() if options.resume else False
     if own and options.resume:
         log.info(
             "going on from step %d" if resumed else "found no checkpoint: from step %d",
-            training.progress.step,
+            trainer.progress.step,
         )
     if own:
         plan = _plan(config, learner, valid, ranks)
         for name in ("learns from", "validates with", "steps", "ranks"):
             log.info("%s: %s", name, plan[name])
-    step = training.progress.step if options.resume else None
+    step = trainer.progress.step if options.resume else None
     logged = comm.agreed(
         ranks,
         lambda: (
@@ -185,7 +185,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     shown = record.Display(config.model.units) if own else None
     try:
         with logged or nullcontext(), shown or nullcontext():
-            stopped = training.run(logged, shown)
+            stopped = trainer.run(logged, shown)
         for source, value in constants.values.items():
             log.info("the virials of '%s' had %.4g eV per atom too much in the end", source, value)
     except Failure:
@@ -200,13 +200,13 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             f"found no row in the log of '{folder}': the training was stopped before its first "
             "validation, or the log was removed; --resume goes on"
         )
-    rows = [row for row in logged.rows if row.step == training.progress.kept] or logged.rows
+    rows = [row for row in logged.rows if row.step == trainer.progress.kept] or logged.rows
     row = rows[-1]
     trained = Trained(
         str(folder / f"{BEST}.pt"),
-        training.epoch,
-        training.progress.step,
-        training.progress.seconds,
+        trainer.epoch,
+        trainer.progress.step,
+        trainer.progress.seconds,
         stopped,
         _of_row(row, "train"),
         _of_row(row, "valid"),

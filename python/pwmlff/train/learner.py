@@ -26,6 +26,8 @@ from pwmlff.train.loss import LossWeights, slopes
 from pwmlff.train.muon import Muon
 from pwmlff.train.trainable import Predictions, Trainable
 
+#: What moves parameters; Muon is one of Adam's kind.
+Optimizer = Adam | Kalman
 #: Part of what energies of single atoms have too much that a step takes at the largest rate.
 GAIN = 0.2
 #: Times the usual error of an energy beyond which a frame does not count there.
@@ -145,7 +147,7 @@ class Learner:
         self.usual = 0.0  # error of an energy, eV/atom, by the last validation
         self.refitted = np.zeros(n)  # what `refit` has changed; void after a step
 
-    def _optimizer(self) -> Adam | Kalman:
+    def _optimizer(self) -> Optimizer:
         model, o, shared = self.model, self.config.optimizer, (self.ranks, self.model.threads)
         if o.name == "kalman":
             layers = list(zip(model.names, model.shapes, strict=True))
