@@ -23,7 +23,7 @@ from pwmlff.report import Failure
 from pwmlff.train import checkpoint, comm, errors
 from pwmlff.train.config import Config
 from pwmlff.train.learner import Learner
-from pwmlff.train.prepare import Dataset, select_edges
+from pwmlff.train.prepare import Dataset
 from pwmlff.train.record import Display, Record, Row, duration
 from pwmlff.train.trainable import Predictions
 
@@ -103,7 +103,8 @@ class Trainer:
         self.batches = -(-nframes // config.run.batch)
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
         self.sample = np.sort(chosen)
-        self._edges_of_sample = select_edges(learner.model.edges, learner.frames, self.sample)
+        every = Dataset(learner.frames, learner.model.edges)
+        self._edges_of_sample = every.select(self.sample).edges
 
     # ---- where it is
 

@@ -37,20 +37,20 @@ class Dataset:
     frames: Frames
     edges: Edges
 
-
-def select_edges(edges: Edges, frames: Frames, chosen: np.ndarray) -> Edges:
-    """Edges of some frames."""
-    rows, atoms = rows_of(edges.first, chosen), rows_of(frames.first, chosen)
-    sizes = np.diff(edges.first)[chosen]
-    return Edges(
-        rij=edges.rij[rows],
-        j=edges.j[rows],
-        count=edges.count[atoms],
-        first=np.r_[0, np.cumsum(sizes)].astype(np.int64),
-        types=edges.types[atoms],
-        elements=edges.elements,
-        cutoff=edges.cutoff,
-    )
+    def select(self, chosen: np.ndarray) -> Dataset:
+        """Some of the frames, by their numbers."""
+        edges = self.edges
+        rows, atoms = rows_of(edges.first, chosen), rows_of(self.frames.first, chosen)
+        sizes = np.diff(edges.first)[chosen]
+        some = replace(
+            edges,
+            rij=edges.rij[rows],
+            j=edges.j[rows],
+            count=edges.count[atoms],
+            first=np.r_[0, np.cumsum(sizes)].astype(np.int64),
+            types=edges.types[atoms],
+        )
+        return Dataset(self.frames.select(chosen), some)
 
 
 def labelled(
@@ -89,8 +89,7 @@ def labelled(
         same = duplicates.first_of_each(learned.frames, numbers)
         chosen = split.validating(learned.frames, same, data.valid_fraction, data.seed)
         if chosen.any():
-            valid = _chosen(learned, np.flatnonzero(chosen))
-            learned = _chosen(learned, np.flatnonzero(~chosen))
+            valid, learned = (learned.select(np.flatnonzero(x)) for x in (chosen, ~chosen))
     elif valid is not None:
         _warn_of_both(learned, valid)
     learned, valid, constants = _corrected(config, learned, valid, ranks)
@@ -164,12 +163,6 @@ def _warn_of_both(learned: Dataset, valid: Dataset) -> None:
             "nothing of frames that are not learned from; leave them out of one of the two",
             *(len(known), len(valid.frames), named(valid.frames, known)),
         )
-
-
-def _chosen(dataset: Dataset, frames: np.ndarray) -> Dataset:
-    return Dataset(
-        dataset.frames.select(frames), select_edges(dataset.edges, dataset.frames, frames)
-    )
 
 
 def _require_labels(frames: Frames, name: str, config: Config) -> None:
