@@ -44,7 +44,7 @@ def main() -> None:
     def row(what: str, work: Callable[[np.ndarray], object]) -> None:
         times = []
         for dtype in (np.float32, np.float64):
-            rows = np.ones((max(len(slots), 1), options.parameters), dtype)
+            rows = np.ones((max(slots.stop - slots.start, 1), options.parameters), dtype)
             times.append(median(comm, lambda rows=rows: work(rows), options.repeat))
         table.add_row(what, *(f"{t:.0f}" for t in times))
 

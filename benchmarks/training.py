@@ -31,7 +31,8 @@ from pwmlff.data import cache
 from pwmlff.evaluation.engine import AtomsAndGhosts, choose
 from pwmlff.models import pad_neighbors
 from pwmlff.train import comm, config, potential
-from pwmlff.train.learners import ByAdam
+from pwmlff.train.learner import Learner
+from pwmlff.train.loss import LossWeights, slopes
 
 FRAMES, NODES, PRECISIONS = (1, 8), (64, 128), ("float64", "float32")
 
@@ -51,13 +52,12 @@ class Bench:
     def gradients(self, nodes: int, precision: str, n: int) -> Callable[[], int]:
         """A step but for the optimizer; returns the number of atoms."""
         trained = potential.Potential(self.model, self.frames, self.edges, nodes, precision, 1)
-        weights = potential.LossWeights(1.0, 1.0, 0.0)
-        parameters, batch = trained.core.read(), np.arange(n)
-        ones = np.ones(len(self.frames))
+        weights, batch, ones = LossWeights(1.0, 1.0, 0.0), np.arange(n), np.ones(len(self.frames))
 
         def work() -> int:
-            rows, _ = trained.losses(parameters, batch, range(n), weights, ones)
-            trained.core.finish(comm.ordered_sum(comm.Serial(), n, rows))
+            found = trained.evaluate(batch)
+            of_batch = slopes(self.frames, batch, slice(n), found, weights, ones)
+            trained.pullback(of_batch.a, of_batch.v, of_batch.w)
             return int(self.frames.natoms[batch].sum())
 
         return work
@@ -127,8 +127,10 @@ def steps(bench: Bench, seconds: float, rounds: int) -> None:
     ranks = comm.connect()
     cases = {}
     for precision in PRECISIONS:
-        trained = potential.Potential(bench.model, bench.frames, bench.edges, 64, precision, 1)
-        learner = ByAdam(trained, bench.config, ranks)
+        trained = potential.Potential(
+            bench.model, bench.frames, bench.edges, 64, precision, 1, ranks
+        )
+        learner = Learner(trained, bench.config, ranks)
         cases |= {(precision, batch): (learner, batch) for batch in (8, 8 * ranks.size)}
     rates = dict.fromkeys(cases, 0.0)
     for _ in range(rounds):

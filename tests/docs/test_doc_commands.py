@@ -147,7 +147,7 @@ def shell(block: Block) -> list[list[str]]:
         words = line[: line.index(">")] if ">" in line else line
         while re.match(r"\w+=", words[0]):
             words = words[1:]
-        if words[0] in {"mpirun", "torchrun", "setarch"}:
+        if words[0] in {"mpirun", "srun", "torchrun", "setarch"}:
             programs = {"lmp", "pwmlff", "python", "pytest"} & set(words)
             words = words[min(map(words.index, programs)) :] if programs else words[:1]
         found.append(words)

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +22,24 @@ from pwmlff.data.frames import Frames
 from pwmlff.evaluation import reference
 from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
-from pwmlff.train import errors
-from pwmlff.train.adam import AdamOptions
-from pwmlff.train.edge import EdgeTrainee, load_module
+from pwmlff.train import comm, config, errors
+from pwmlff.train.edge import EdgeModel, load_module
+from pwmlff.train.kalman import atom_groups
+from pwmlff.train.learner import Learner
+from pwmlff.train.loss import LossWeights, slopes
 from systems import SYSTEMS
+from thread_ranks import on_ranks
 
 ELEMENTS, CUTOFF = [8, 72], 3.0
 
 
-@dataclass(frozen=True)
-class Weights:
-    energy: float = 2.0
-    force: float = 1.0
-    virial: float = 0.5
-    huber: float = 0.0
+WEIGHTS = LossWeights(2.0, 1.0, 0.5)
+#: The same at all rates, which stay where they are; parameters as they are after each step.
+SETTINGS = (
+    "loss.energy=2.0", "loss.force=1.0", "loss.virial=0.5", "optimizer.warmup=0",
+    "optimizer.decay=0", "optimizer.ema=0", "optimizer.learning_rate=0.01",
+)  # fmt: skip
+EVERY = np.arange(5)
 
 
 def structures(seed: int = 0) -> list[Atoms]:
@@ -45,12 +49,17 @@ def structures(seed: int = 0) -> list[Atoms]:
     return [binary.atoms(seed), binary.atoms(seed + 1), slab.atoms(seed), cluster, Atoms("O")]
 
 
-def taught(seed: int = 0, missing: bool = False) -> tuple[Frames, neighbors.Edges]:
+#: Energies of single atoms; where differences are taken they would cost digits.
+SINGLE, NONE = {8: -400.0, 72: -1300.0}, {8: 0.0, 72: 0.0}
+
+
+def taught(
+    seed: int = 0, missing: bool = False, single: dict[int, float] = SINGLE
+) -> tuple[Frames, neighbors.Edges]:
     """Labels of another module of the same class, with energies of single atoms added."""
     teacher = MessagePassing(ELEMENTS, CUTOFF, seed=7)
     every = structures(seed)
     found = [reference.evaluate(teacher, atoms) for atoms in every]
-    single = {8: -400.0, 72: -1300.0}
     energies = [
         f.energy + sum(single[z] for z in atoms.numbers)
         for f, atoms in zip(found, every, strict=True)
@@ -62,21 +71,30 @@ def taught(seed: int = 0, missing: bool = False) -> tuple[Frames, neighbors.Edge
     return frames, neighbors.find_edges(frames, ELEMENTS, CUTOFF)
 
 
-def trainee(data: tuple[Frames, neighbors.Edges], **options) -> EdgeTrainee:
+def model_of(data: tuple[Frames, neighbors.Edges], **options) -> EdgeModel:
     """A module that differs from the teacher in its parameters."""
     module = MessagePassing(ELEMENTS, CUTOFF, seed=7)
     with torch.no_grad():
         module.charge += torch.tensor([0.5, -0.3])
-    return EdgeTrainee(module, *data, **{"precision": "float64", **options})
+    return EdgeModel(module, *data, **{"precision": "float64", **options})
+
+
+def learner(data: tuple[Frames, neighbors.Edges], *settings: str, **options) -> Learner:
+    """The same in training."""
+    asked = config.from_command(
+        data=["unused"], module="unused.py:Model", settings=[*SETTINGS, *settings]
+    )
+    ranks = options.get("ranks") or comm.Serial()
+    return Learner(model_of(data, **options), asked, ranks)
 
 
 def test_evaluates_as_the_reference_does(tmp_path: Path):
     """ase's neighbors, autograd by positions and strain, the saved file."""
     frames, edges = taught()
-    trained = trainee((frames, edges), precision="float32")
+    trained = learner((frames, edges), precision="float32")
     for _ in range(3):
-        trained.step(range(5), 1e-2, Weights())
-    energy, forces, virial = trained.evaluate(frames, edges)
+        trained.step(EVERY, 0.0)
+    energy, forces, virial = trained.predict(frames, edges)
     path = tmp_path / "model.pt"
     trained.save(path, {"made": "today"})
     for k, atoms in enumerate(structures()):
@@ -92,17 +110,17 @@ def test_evaluates_as_the_reference_does(tmp_path: Path):
 
 def test_many_frames_are_evaluated_in_parts(monkeypatch):
     frames, edges = taught()
-    trained = trainee((frames, edges))
-    whole = trained.evaluate(frames, edges)
+    trained = learner((frames, edges))
+    whole = trained.predict(frames, edges)
     monkeypatch.setattr("pwmlff.train.edge.CHUNK_EDGES", 150)
-    for one, other in zip(whole, trained.evaluate(frames, edges), strict=True):
+    for one, other in zip(whole, trained.predict(frames, edges), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13)
 
 
-def expected_loss(trained: EdgeTrainee, batch, weights: Weights, of_frame) -> float:
+def expected_loss(trained: EdgeModel, batch, weights: LossWeights, of_frame) -> float:
     """Of the configuration's documentation, frame by frame, in NumPy."""
     frames, edges = trained.frames, trained.edges
-    energy, forces, virial = trained.evaluate(frames, edges)
+    energy, forces, virial = trained.predict(trained.parameters, frames, edges)
 
     def mean(error: np.ndarray) -> float:
         size, delta = np.abs(error), weights.huber or np.inf
@@ -130,139 +148,213 @@ def expected_loss(trained: EdgeTrainee, batch, weights: Weights, of_frame) -> fl
 @pytest.mark.parametrize("huber", [0.0, 0.02])
 def test_loss_and_gradient(huber: float):
     """Value by NumPy, gradient by central differences; labels that are missing, weights."""
-    weights = Weights(huber=huber)
+    weights = replace(WEIGHTS, huber=huber)
     of_frame = np.array([1.0, 3.0, 0.5, 2.0, 1.0])
-    trained = trainee(taught(missing=True), of_frame=of_frame)
+    trained = learner(taught(missing=True, single=NONE), f"loss.huber={huber}")
+    trained.of_frame = of_frame
     batch = np.array([4, 0, 1, 3, 2])
-    slots = np.arange(5)
+    model = trained.model
+
+    def found():
+        return slopes(model.frames, batch, slice(5), model.evaluate(batch), weights, of_frame)
 
     def loss() -> float:
-        return float(trained._loss(batch, slots, weights)[0].detach())
+        return float(found().loss.sum())
 
-    assert loss() == pytest.approx(expected_loss(trained, batch, weights, of_frame), rel=1e-9)
-    trained._loss(batch, slots, weights)[0].backward()
-    gradient = torch.cat([p.grad.flatten() for p in trained.module.parameters()]).numpy()
-    start = trained.parameters
-    assert trained.names == ["energy_shift", "charge"] and len(start) == 4
+    assert loss() == pytest.approx(expected_loss(model, batch, weights, of_frame), rel=1e-9)
+    gradient = model.pullback(*found()[1:4])
+    start = trained.parameters.copy()
+    assert model.names == ["energy_shift", "charge"] and len(start) == 4
     for k in range(len(start)):
         values = []
         for sign in (1, -1):
-            moved = start.copy()
-            moved[k] += sign * 1e-5
-            trained.parameters = moved
+            model.parameters = start + sign * 1e-5 * np.eye(4)[k]
             values.append(loss())
-        trained.parameters = start
         assert gradient[k] == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-6)
+    model.parameters = start.copy()
     # The first step of Adam is the rate, against the gradient.
-    trained.step(batch, 1e-3, weights)
-    moved = -1e-3 * gradient / (np.abs(gradient) + 1e-8)
+    before = loss()
+    assert trained.step(batch, 0.5) == pytest.approx(before, rel=1e-12)
+    moved = -1e-2 * gradient / (np.abs(gradient) + 1e-8)
     np.testing.assert_allclose(trained.parameters - start, moved, rtol=1e-6)
+
+
+def test_slopes_of_single_numbers_are_pulled_back():
+    """Of an energy, a component of a force and one of a virial, by central differences."""
+    model = model_of(taught())
+    start = model.parameters.copy()
+    for place, chosen in ((0, 1), (1, (4, 2)), (2, (2, 0, 1))):
+
+        def value(parameters: np.ndarray, place=place, chosen=chosen) -> float:
+            model.parameters = parameters
+            return float(model.evaluate(EVERY)[place][chosen])
+
+        zeros = [np.zeros_like(x) for x in model.evaluate(EVERY)]
+        zeros[place][chosen] = 1.0
+        gradient = model.pullback(*zeros)
+        for k, h in enumerate(1e-5 * np.eye(len(start))):
+            expected = (value(start + h) - value(start - h)) / 2e-5
+            assert gradient[k] == pytest.approx(expected, rel=1e-6, abs=1e-7)
+        model.parameters = start
 
 
 def test_learns():
     """A module of the same class comes to the numbers of its teacher, single atoms included."""
     frames, edges = taught()
-    trained = trainee((frames, edges), precision="float32", options=AdamOptions(average=0.9))
-    before = errors.compute(frames, *trained.evaluate(frames, edges))
-    sums = [trained.step(range(5), 0.1 * 0.97**k, Weights()) for k in range(120)]
-    after = errors.compute(frames, *trained.evaluate(frames, edges))
+    trained = learner(
+        (frames, edges), "optimizer.learning_rate=0.1", "optimizer.decay=1.0", "optimizer.ema=0.9",
+        precision="float32",
+    )  # fmt: skip
+    before = errors.compute(frames, *trained.predict(frames, edges))
+    losses = [trained.step(EVERY, k / 120) for k in range(120)]
+    after = errors.compute(frames, *trained.predict(frames, edges))
     assert after.force.rmse < 0.02 * before.force.rmse
-    assert sums[-1].loss < 1e-3 * sums[0].loss
-    assert (sums[0].energies, sums[0].forces, sums[0].virials) == (5, 3 * len(frames.numbers), 45)
-    # What a step tells is what the errors of the model before it are.
-    assert np.sqrt(sums[0].force / sums[0].forces) == pytest.approx(
-        before.force.rmse / 1000, rel=1e-4
-    )
-    assert np.sqrt(sums[0].energy / 5) == pytest.approx(before.energy.rmse / 1000, rel=1e-3)
+    assert losses[-1] < 1e-3 * losses[0]
 
 
-def test_state_goes_on_to_the_last_bit():
+def first_update(trained: Learner, noise: float, kind: str, atoms: np.ndarray) -> np.ndarray:
+    """The change of the parameters by a measurement, in plain NumPy, from the filter's definition.
+
+    The gradient of each prediction is by central differences; P is one, and lambda one.
+    """
+    model, start = trained.model, trained.parameters.copy()
+    frames = model.frames
+
+    def predicted(parameters: np.ndarray) -> np.ndarray:
+        model.parameters = parameters
+        energy, forces, _ = model.evaluate(EVERY)
+        return energy / frames.natoms if kind == "energy" else forces[atoms].ravel()
+
+    label = frames.energies / frames.natoms if kind == "energy" else frames.forces[atoms].ravel()
+    error = label - predicted(start)
+    columns = [
+        (predicted(start + h) - predicted(start - h)) / 2e-5 for h in 1e-5 * np.eye(len(start))
+    ]
+    h = np.array([np.mean(np.sign(error) * column) for column in columns])
+    model.parameters = start
+    return h * np.mean(np.abs(error)) / (noise + h @ h)
+
+
+def test_first_updates_of_the_filter():
+    """Those by energies and by one group of all forces, against plain NumPy."""
+    off = ("optimizer.name=kalman", "optimizer.noise_energy=0.3", "optimizer.noise_force=0.2",
+           "optimizer.groups=1", "loss.virial=0")  # fmt: skip
+    (atoms,) = atom_groups(taught()[0].first, 1, None, np.random.default_rng(0))
+    for kind, other, noise in (("energy", "force", 0.3), ("force", "energy", 0.2)):
+        trained = learner(taught(single=NONE), *off, f"loss.{other}=0")
+        expected = first_update(trained, noise, kind, atoms)
+        start = trained.parameters.copy()
+        trained.step(EVERY, 0.0)
+        np.testing.assert_allclose(trained.parameters - start, expected, rtol=1e-6)
+        assert np.abs(expected).max() > 1e-5
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_the_filter_learns(precision: str):
+    """In few passes, on one rank and on two, to rounding."""
+    data, kinds = taught(), ("energy", "force", "virial")
+    settings = ["optimizer.name=kalman", *(f"optimizer.noise_{kind}=1e-6" for kind in kinds)]
+
+    def trained(ranks: comm.Communicator) -> tuple[np.ndarray, list[float]]:
+        one = learner(data, *settings, precision=precision, ranks=ranks)
+        batches = [np.random.default_rng(k).permutation(5)[:3] for k in range(30)]
+        losses = [one.step(batch, 0.0) for batch in batches]
+        assert one.predict(*data)[1].shape == data[0].forces.shape
+        return one.parameters.copy(), losses
+
+    (parameters, losses) = trained(comm.Serial())
+    assert np.mean(losses[-5:]) < 0.05 * np.mean(losses[:5])
+    tolerance = 1e-9 if precision == "float64" else 1e-3
+    for other, _ in on_ranks(2, trained):
+        np.testing.assert_allclose(other, parameters, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["adam", "kalman"])
+def test_state_goes_on_to_the_last_bit(name: str):
     """Six steps are three and three, in another object, float32, with an average and clipping."""
     data = taught()
-    options = {"precision": "float32", "options": AdamOptions(average=0.9, clip=0.1)}
-    one, first, second = (trainee(data, **options) for _ in range(3))
-    batches = [[0, 1], [2, 3], [4, 0], [1, 2], [3, 4], [0, 2]]
+    settings = ("optimizer.ema=0.9", "optimizer.clip=0.1", f"optimizer.name={name}")
+    one, first, second = (learner(data, *settings, precision="float32") for _ in range(3))
+    batches = np.array([[0, 1], [2, 3], [4, 0], [1, 2], [3, 4], [0, 2]])
     for batch in batches:
-        one.step(batch, 1e-2, Weights())
+        one.step(batch, 0.0)
     for batch in batches[:3]:
-        first.step(batch, 1e-2, Weights())
+        first.step(batch, 0.0)
     state = first.state()
     assert all(isinstance(value, np.ndarray) for value in state.values())
     second.restore(state)
     for batch in batches[3:]:
-        second.step(batch, 1e-2, Weights())
-    for name, value in one.state().items():
-        assert value.tobytes() == second.state()[name].tobytes(), name
+        second.step(batch, 0.0)
+    for key, value in one.state().items():
+        assert value.tobytes() == second.state()[key].tobytes(), key
     assert (one.averaged() == second.averaged()).all()
-    other = dict(state)
-    other["module/model.charge"] = np.zeros(3, np.float32)
+    with pytest.raises(Failure, match="of a model of other widths or elements"):
+        second.restore({**state, "parameters": np.zeros(3)})
     with pytest.raises(Failure, match="of another module"):
-        second.restore(other)
+        second.restore({**state, "model/buffer/mean": np.zeros(3)})
 
 
 def test_average_and_clip():
     data = taught()
-    plain = trainee(data)
-    averaged = trainee(data, options=AdamOptions(average=0.5))
+    plain, averaged = learner(data), learner(data, "optimizer.ema=0.5")
     path = []
     for _ in range(3):
         for each in (plain, averaged):
-            each.step([0, 1, 2], 1e-2, Weights())
-        path.append(plain.parameters)
+            each.step(EVERY[:3], 0.0)
+        path.append(plain.parameters.copy())
     expected = np.average(path, axis=0, weights=[0.1 * 2 / 11, 0.9 * 2 / 11, 9 / 11])
     np.testing.assert_allclose(averaged.averaged(), expected, rtol=1e-12)
     assert (plain.averaged() == plain.parameters).all()
-    clipped = trainee(data, options=AdamOptions(clip=1e-5))
-    clipped._loss(np.arange(3), np.arange(3), Weights())[0].backward()
-    clipped._require_finite()
-    norm = np.sqrt(sum(float(p.grad.square().sum()) for p in clipped.module.parameters()))
-    assert norm == pytest.approx(1e-5, rel=1e-3)
+    # A gradient of 1e-9 is no longer large beside Adam's epsilon of 1e-8.
+    clipped = learner(data, "optimizer.clip=1e-9")
+    clipped.step(EVERY[:3], 0.0)
+    assert np.abs(clipped.parameters - learner(data).parameters).max() < 0.1 * 1e-2
 
 
 def test_frozen_parameters_stay():
     data = taught()
     with pytest.raises(Failure, match="no parameter that may change"):
-        trainee(data, freeze=["*"])
+        learner(data, "model.freeze=['*']")
     with pytest.raises(Failure, match=r"'fitting', which no parameter is called; .* charge"):
-        trainee(data, freeze=["fitting"])
-    trained = trainee(data, freeze=["energy_*"])
-    start = trained.parameters
-    trained.step(range(5), 1e-2, Weights())
+        learner(data, "model.freeze=['fitting']")
+    trained = learner(data, "model.freeze=['energy_*']")
+    start = trained.parameters.copy()
+    trained.step(EVERY, 0.0)
     assert list(trained.parameters != start) == [False, False, True, True]
 
 
 def test_gradients_that_are_no_numbers():
     data = taught()
-    trained = trainee(data)
-    trained.parameters = np.array([0.0, 0.0, np.nan, 1.0])
-    with pytest.raises(Failure, match="step 1: the gradient of the loss is nan"):
-        trained.step([0], 1e-2, Weights())
+    trained = learner(data)
+    trained.parameters[2] = np.nan
+    with pytest.raises(Failure, match="a gradient of norm nan in step 1"):
+        trained.step(EVERY[:1], 0.0)
     with pytest.raises(Failure, match=r"frame 0 of 'file\.xyz': .* no number"):
-        trained.evaluate(*data)
+        trained.predict(*data)
 
 
 def test_edges_of_another_model():
     frames, _ = taught()
     for elements, cutoff in (([72, 8], CUTOFF), (ELEMENTS, 2.5)):
         with pytest.raises(ValueError, match=r"expected \[8, 72\] and 3\.0"):
-            trainee((frames, neighbors.find_edges(frames, elements, cutoff)))
+            model_of((frames, neighbors.find_edges(frames, elements, cutoff)))
 
 
 def test_fine_tuning(tmp_path: Path):
     """From a file of ours, and from one of the bare module; the energies of other data."""
     data = taught()
-    first = trainee(data)
+    first = learner(data, "optimizer.learning_rate=0.03")
     for _ in range(20):
-        first.step(range(5), 0.03, Weights())
+        first.step(EVERY, 0.0)
     path = tmp_path / "first.pt"
-    first.save(path)
+    first.save(path, None)
     frames, edges = data
     moved = replace(frames, energies=frames.energies + 5.0 * frames.natoms)
-    again = trainee((moved, edges))
+    again = model_of((moved, edges))
     again.start_from(path)
     assert (again.parameters[2:] == first.parameters[2:]).all()
-    old = errors.compute(frames, *first.evaluate(frames, edges))
-    new = errors.compute(moved, *again.evaluate(moved, edges))
+    old = errors.compute(frames, *first.predict(frames, edges))
+    new = errors.compute(moved, *again.predict(again.parameters, moved, edges))
     assert new.force.rmse == pytest.approx(old.force.rmse, rel=1e-9)
     assert new.energy.rmse < 1.01 * old.energy.rmse
     bare = tmp_path / "bare.pt"
@@ -353,18 +445,19 @@ def test_modules_that_cannot_be_used(module_file: Path, monkeypatch, spec, argum
 def test_threads_take_frames_side_by_side():
     """As many as asked for are in the module at once, and change nothing but rounding."""
     data = taught(missing=True)
-    alone, several = trainee(data), trainee(data, threads=3)
+    alone, several = learner(data), learner(data, threads=3)
     # Nobody gets on before all three are there.
     meeting = threading.Barrier(3, timeout=TIMEOUT)
-    several.module.register_forward_pre_hook(lambda *_: print(meeting.wait()))
+    several.model.module.register_forward_pre_hook(lambda *_: print(meeting.wait()))
     for trained in (alone, several):
         for batch in ([0, 1, 2, 3, 4], [2, 4, 3]):
-            trained.step(batch, 1e-2, Weights())
+            trained.step(np.array(batch), 0.0)
     np.testing.assert_allclose(several.parameters, alone.parameters, rtol=1e-12)
-    for one, other in zip(alone.evaluate(*data), several.evaluate(*data), strict=True):
+    for one, other in zip(alone.predict(*data), several.predict(*data), strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-11, atol=1e-11)
 
 
+BATCHES = [np.array(batch) for batch in ([0, 1, 2, 3, 4], [2], [4, 3], [1, 0, 2])]
 RANKS = """
 import sys
 sys.path.insert(0, sys.argv[2])
@@ -373,13 +466,12 @@ import torch
 from pwmlff.train import comm
 torch.set_num_threads(1)
 ranks = comm.connect()
-from test_edge_training import Weights, taught, trainee
-trained = trainee(taught(missing=True), ranks=ranks, threads=2)
-sums = [trained.step(batch, 1e-2, Weights()) for batch in ([0, 1, 2, 3, 4], [2], [4, 3], [1, 0, 2])]
+from test_edge_training import BATCHES, learner, taught
+trained = learner(taught(missing=True), ranks=ranks, threads=2)
+losses = [trained.step(batch, 0.0) for batch in BATCHES]
 comm.same_everywhere(ranks, trained.parameters)
 if ranks.rank == 0:
-    np.savez(sys.argv[1], parameters=trained.parameters, losses=[s.loss for s in sums],
-             forces=[s.forces for s in sums], force=[s.force for s in sums])
+    np.savez(sys.argv[1], parameters=trained.parameters, losses=losses)
 """
 
 
@@ -402,11 +494,8 @@ def test_two_ranks_are_as_good_as_one(tmp_path: Path):
         capture_output=True, text=True, timeout=TIMEOUT, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    alone = trainee(taught(missing=True))
-    batches = ([0, 1, 2, 3, 4], [2], [4, 3], [1, 0, 2])
-    sums = [alone.step(batch, 1e-2, Weights()) for batch in batches]
+    alone = learner(taught(missing=True))
+    losses = [alone.step(batch, 0.0) for batch in BATCHES]
     with np.load(tmp_path / "two.npz") as found:
         np.testing.assert_allclose(found["parameters"], alone.parameters, rtol=1e-12)
-        np.testing.assert_allclose(found["losses"], [s.loss for s in sums], rtol=1e-10)
-        np.testing.assert_array_equal(found["forces"], [s.forces for s in sums])
-        np.testing.assert_allclose(found["force"], [s.force for s in sums], rtol=1e-10)
+        np.testing.assert_allclose(found["losses"], losses, rtol=1e-10)

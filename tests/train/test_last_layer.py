@@ -15,7 +15,7 @@ from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.train import comm, config, last_layer, potential
 from pwmlff.train.last_layer import Equations, solve
-from pwmlff.train.learners import ByAdam
+from pwmlff.train.learner import Learner
 from thread_ranks import on_ranks
 
 SETTINGS = (*SMALL, "run.epochs=1")
@@ -34,18 +34,18 @@ def frames_and_edges(tmp_path_factory: pytest.TempPathFactory) -> tuple[Frames, 
 
 def learner(
     frames: Frames, edges: Edges, *settings: str, ranks: comm.Communicator | None = None
-) -> ByAdam:
+) -> Learner:
     asked = config.from_command(
         data=["unused.xyz"], elements=ELEMENTS, settings=[*SETTINGS, *settings], output="unused"
     )
     model = potential.new(asked, frames, edges, 1)
     trained = potential.Potential(model, frames, edges, 64, asked.run.precision, 1)
-    return ByAdam(trained, asked, ranks or comm.Serial())
+    return Learner(trained, asked, ranks or comm.Serial())
 
 
-def lacks(one: ByAdam, frames: Frames, edges: Edges) -> dict[str, np.ndarray]:
+def lacks(one: Learner, frames: Frames, edges: Edges) -> dict[str, np.ndarray]:
     """Label - prediction of the nets themselves, energies and virials per atom."""
-    energies, forces, virials = one.evaluate(frames, edges)
+    energies, forces, virials = one.predict(frames, edges)
     n = frames.natoms
     return {
         "energy": (frames.energies - energies) / n,
@@ -126,12 +126,12 @@ def test_all_quantities_by_the_nets_themselves(frames_and_edges) -> None:
     frames, edges = frames_and_edges
     one = learner(frames, edges)
     before = lacks(one, frames, edges)
-    places = one.potential.last_layers
+    places = one.model.last_layers
     assert len(places) == 2 * (WIDTH + 1)
     designs: dict[str, list[np.ndarray]] = {name: [] for name in QUANTITIES}
     for place in places:
-        one.solved[:] = 0.0
-        one.solved[place] = 1.0
+        one.refitted[:] = 0.0
+        one.refitted[place] = 1.0
         for name, column in lacks(one, frames, edges).items():
             designs[name].append(before[name] - column)
     given = {
@@ -139,8 +139,8 @@ def test_all_quantities_by_the_nets_themselves(frames_and_edges) -> None:
         for name, columns in designs.items()
     }
     one.refit()
-    found = one.solved[places]
-    assert not np.delete(one.solved, places).any()
+    found = one.refitted[places]
+    assert not np.delete(one.refitted, places).any()
     # The nets are linear in them: what the equations promise is what the saved model gives.
     after = lacks(one, frames, edges)
     for name, promised in given.items():
@@ -170,9 +170,9 @@ def test_until_the_next_step(frames_and_edges) -> None:
 def test_frozen_layers_stay(frames_and_edges) -> None:
     one = learner(*frames_and_edges, "model.freeze=['fitting_net.0.*']")
     one.refit()
-    places = one.potential.last_layers
-    assert not one.solved[places[: WIDTH + 1]].any()
-    assert one.solved[places[WIDTH + 1 :]].any()
+    places = one.model.last_layers
+    assert not one.refitted[places[: WIDTH + 1]].any()
+    assert one.refitted[places[WIDTH + 1 :]].any()
 
 
 def test_quantities_without_weight_do_not_count(frames_and_edges) -> None:
@@ -180,14 +180,14 @@ def test_quantities_without_weight_do_not_count(frames_and_edges) -> None:
     frames, edges = frames_and_edges
     one = learner(frames, edges, "loss.energy=[0.0, 0.0]", "loss.virial=[0.0, 0.0]")
     one.refit()
-    sound = one.solved
+    sound = one.refitted
     assert sound.any()
-    one.potential.frames = replace(frames, energies=-frames.energies, virials=frames.virials + 1e3)
+    one.model.frames = replace(frames, energies=-frames.energies, virials=frames.virials + 1e3)
     one.refit()
-    assert (one.solved == sound).all()
+    assert (one.refitted == sound).all()
     one = learner(frames, edges, "loss.force=[0.0, 0.0]")
     one.refit()
-    assert not one.solved.any()
+    assert not one.refitted.any()
 
 
 def test_too_few_forces_change_nothing(frames_and_edges, monkeypatch) -> None:
@@ -195,13 +195,13 @@ def test_too_few_forces_change_nothing(frames_and_edges, monkeypatch) -> None:
     one = learner(frames, edges)
     monkeypatch.setattr(last_layer, "ROWS", 3 * frames.natoms.sum() / 22 + 1)
     one.refit()
-    assert not one.solved.any()
+    assert not one.refitted.any()
     monkeypatch.setattr(last_layer, "ROWS", 3 * frames.natoms.sum() / 22)
     one.refit()
-    assert one.solved.any()
+    assert one.refitted.any()
     one.of_frame[:] = 0.0
     one.refit()
-    assert not one.solved.any()
+    assert not one.refitted.any()
 
 
 def test_the_same_on_all_ranks(frames_and_edges) -> None:
@@ -212,7 +212,7 @@ def test_the_same_on_all_ranks(frames_and_edges) -> None:
     def on_rank(ranks: comm.Communicator) -> np.ndarray:
         one = learner(frames, edges, ranks=ranks)
         one.refit()
-        return one.solved
+        return one.refitted
 
     for found in on_ranks(2, on_rank):
-        assert (found == alone.solved).all()
+        assert (found == alone.refitted).all()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pwmlff.train import steps
-from pwmlff.train.adam import Adam, AdamOptions
+from pwmlff.train.adam import Adam, AdamOptions, Average
 from pwmlff.train.muon import Muon
 
 SHAPES = [(1, 9), (40, 12), (12,), (8, 30), (7, 30), (25, 25)]
@@ -127,7 +127,7 @@ def test_equals_torch(weight_decay: float, clip: float | None):
 def test_a_step_by_the_formula():
     """In double, with the moment of Adam, to the digits of float."""
     x = np.random.default_rng(1).normal(size=N)
-    muon, adam = Muon(SHAPES, AdamOptions(average=0.9)), Adam(N)
+    muon, adam, average = Muon(SHAPES), Adam(N), Average(N, 0.9)
     moment, expected = np.zeros(N), x.copy()
     by_adam = x.copy()
     path = []
@@ -145,24 +145,24 @@ def test_a_step_by_the_formula():
             else:
                 expected[place] = by_adam[place]
                 assert np.array_equal(x[place], by_adam[place])
+        average.add(x)
         path.append(x.copy())
     np.testing.assert_allclose(x, expected, rtol=0.0, atol=1e-6)
     weights = [
         9 / (t + 8) * np.prod([(k - 1) / (k + 8) for k in range(t + 1, 7)]) for t in range(1, 7)
     ]
-    np.testing.assert_allclose(muon.averaged(x), np.average(path, axis=0, weights=weights))
+    np.testing.assert_allclose(average.value(x), np.average(path, axis=0, weights=weights))
 
 
 def test_frozen_parameters_stay():
     x = np.random.default_rng(1).normal(size=N)
     free = np.arange(N) % 3 > 0
     start = x.copy()
-    muon = Muon(SHAPES, AdamOptions(weight_decay=0.1, average=0.9), free)
+    muon = Muon(SHAPES, AdamOptions(weight_decay=0.1), free)
     for step in range(3):
         muon.step(x, gradient_of(x, step), 1e-2)
     assert np.array_equal(x[~free], start[~free])
     assert (x[free] != start[free]).all()
-    assert np.array_equal(muon.averaged(x)[~free], start[~free])
 
 
 def test_no_matrix_is_adam():

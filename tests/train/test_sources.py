@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from pwmlff.cli import app
 from pwmlff.data import neighbors, readers, sources
 from pwmlff.data.frames import Frames
-from pwmlff.train import command
+from pwmlff.train import comm, command, prepare
 from wrong_data import raised, rattled
 
 COPPER = bulk("Cu", "fcc", a=3.61, cubic=True).repeat((2, 2, 1))
@@ -133,7 +133,7 @@ def test_a_training_on_sources_with_other_zeros(tmp_path, caplog):
              "settings": ["run.epochs=1", "data.cache=none", "model.rmax=4.0"]}  # fmt: skip
     asked = command._configured(None, given, command.Options())
     caplog.set_level(logging.INFO)
-    learned, valid, _ = command._labelled(asked, [29], 4.0, command.comm.Serial())
+    learned, valid, _ = prepare.labelled(asked, [29], 4.0, comm.Serial())
     assert "shift_sources: energies of atoms Cu +" in caplog.text
     for part in (learned.frames, valid.frames):
         np.testing.assert_allclose(part.energies / part.natoms, 0.1, atol=0.15)

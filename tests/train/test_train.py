@@ -29,8 +29,9 @@ from pwmlff.data import cache, readers
 from pwmlff.evaluation import reference
 from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
-from pwmlff.train import comm, command, config, loop, potential, record
-from pwmlff.train.learners import ByAdam, ByKalman, schedule_of, weights_of
+from pwmlff.train import comm, command, config, loop, potential, prepare, record
+from pwmlff.train.learner import Learner, measurements_of, schedule_of
+from pwmlff.train.loss import LossWeights, slopes
 from systems import SYSTEMS
 from thread_ranks import on_ranks
 
@@ -64,11 +65,11 @@ def configured(data: Path, folder: Path, *settings: str) -> config.Config:
 
 def training(
     asked: config.Config, ranks: comm.Communicator, folder: Path, frames, edges, threads: int = 1
-) -> loop.Training:
+) -> loop.Trainer:
     model = potential.new(asked, frames, edges, asked.model.seed)
-    trained = potential.Potential(model, frames, edges, 32, asked.run.precision, threads)
-    way = ByKalman if asked.optimizer.name == "kalman" else ByAdam
-    return loop.Training(asked, way(trained, asked, ranks), None, ranks, folder, lambda *_: None)
+    trained = potential.Potential(model, frames, edges, 32, asked.run.precision, threads, ranks)
+    learner = Learner(trained, asked, ranks)
+    return loop.Trainer(asked, learner, None, ranks, folder, lambda *_: None)
 
 
 KALMAN = ("optimizer.name=kalman", "optimizer.block=200")
@@ -136,8 +137,8 @@ def test_a_constant_beside_the_stress_is_taken_off(
     )
 
     def learned(ranks: comm.Communicator, folder: Path, n: int, resume: bool = False):
-        _, learner, valid, offsets = command._learner(asked, ranks)
-        one = loop.Training(asked, learner, valid, ranks, folder, lambda *_: None, offsets=offsets)
+        _, learner, valid, offsets = prepare.learner(asked, ranks)
+        one = loop.Trainer(asked, learner, valid, ranks, folder, lambda *_: None, offsets=offsets)
         assert one.resume() is resume
         for _ in range(n):
             one.step()
@@ -175,10 +176,10 @@ def test_the_constant_is_learned_along(movement_file: Path, tmp_path: Path) -> N
         settings=[*SMALL, "run.epochs=160", "loss.energy=[50, 50]", "data.valid_fraction=0",
                   "optimizer.learning_rate=0.01", "optimizer.ema=0"],
     )  # fmt: skip
-    _, learner, valid, offsets = command._learner(asked, comm.Serial())
+    _, learner, valid, offsets = prepare.learner(asked, comm.Serial())
     (source,) = offsets.values
     offsets.put({source: -6.5})
-    one = loop.Training(
+    one = loop.Trainer(
         asked, learner, valid, comm.Serial(), tmp_path, lambda *_: None, offsets=offsets
     )
     one.run(None, None)
@@ -187,12 +188,10 @@ def test_the_constant_is_learned_along(movement_file: Path, tmp_path: Path) -> N
 
 def test_noises_of_the_filter(data: Path, tmp_path: Path) -> None:
     """Each kind of measurement has the noise of its own key."""
-    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
     noises = {"energy": 1.0, "force": 2.0, "virial": 3.0}
     settings = (f"optimizer.noise_{kind}={value}" for kind, value in noises.items())
     asked = configured(data, tmp_path, *KALMAN, *settings)
-    learner = training(asked, comm.Serial(), tmp_path, frames, edges).learner
-    assert learner.options.noises == noises
+    assert measurements_of(asked).noises == noises
 
 
 def test_gradient_of_a_batch(data: Path, tmp_path: Path) -> None:
@@ -210,14 +209,14 @@ def test_gradient_of_a_batch(data: Path, tmp_path: Path) -> None:
     one = training(asked, comm.Serial(), tmp_path, frames, edges).learner
     batch = np.array([4, 5, 6, 0])
     weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 0.25, 1.0, 1.0, 1.0])
-    weights = potential.LossWeights.interpolated(asked, 0.5)
+    weights = LossWeights.scheduled(asked.loss, schedule_of(asked), 0.5)
 
     def huber(error: np.ndarray) -> np.ndarray:
         size = np.abs(error)
         return np.where(size < 0.05, size**2, 0.05 * (2 * size - 0.05))
 
     def loss(parameters: np.ndarray) -> float:
-        core = one.potential.core
+        core = one.model.core
         core.prepare(parameters)
         energy, force, virial = core.evaluate(np.arange(len(frames)))
         total, sums = {}, {}
@@ -235,9 +234,9 @@ def test_gradient_of_a_batch(data: Path, tmp_path: Path) -> None:
         return sum(getattr(weights, name) * sums[name] / total[name] for name in sums)
 
     start = one.parameters.copy()
-    rows, losses, _ = one.potential.losses(start, batch, range(4), weights, weight)
-    assert losses.sum() == pytest.approx(loss(start), rel=1e-12)
-    gradient = one.potential.core.finish(rows.sum(0))
+    found = slopes(frames, batch, slice(4), one.model.evaluate(batch), weights, weight)
+    gradient = one.model.pullback(found.a, found.v, found.w)
+    assert found.loss.sum() == pytest.approx(loss(start), rel=1e-12)
     rng = np.random.default_rng(0)
     for _ in range(4):
         direction = rng.normal(size=len(start))
@@ -252,7 +251,7 @@ def test_what_is_told_is_of_the_nets(data: Path, tmp_path: Path) -> None:
     frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
     asked = configured(data, tmp_path, "run.epochs=1")
     one = training(asked, comm.Serial(), tmp_path, frames, edges).learner
-    energy, forces, virial = one.evaluate(frames, edges)
+    energy, forces, virial = one.predict(frames, edges)
     one.save(tmp_path / "model.pt", None)
     module = torch.jit.load(str(tmp_path / "model.pt"))
     for k in (0, 7):
@@ -262,11 +261,11 @@ def test_what_is_told_is_of_the_nets(data: Path, tmp_path: Path) -> None:
         assert forces[rows] == pytest.approx(expected.forces, abs=1e-10)
         assert virial[k] == pytest.approx(expected.virial, abs=1e-9)
     # Too few nodes are told by what the nets give.
-    core, steep = one.potential.core, 8.0 * one.averaged()
-    forces = one.potential.predict(steep, frames, edges)[1]
+    core, steep = one.model.core, 8.0 * one.averaged()
+    forces = one.model.predict(steep, frames, edges)[1]
     for nodes, wanted in ((8, 16), (512, 512)):
         core.set_nodes(nodes)
-        assert one.potential.nodes_for(steep, np.arange(len(frames)), forces) == wanted
+        assert one.model.nodes_for(steep, np.arange(len(frames)), forces) == wanted
 
 
 def test_weights_of_the_loss_follow_the_falling_rate(data: Path, tmp_path: Path) -> None:
@@ -274,7 +273,8 @@ def test_weights_of_the_loss_follow_the_falling_rate(data: Path, tmp_path: Path)
                        "optimizer.warmup=0.1", "optimizer.decay=0.5")  # fmt: skip
     schedule = schedule_of(asked)
     found = [
-        weights_of(asked, schedule, done).energy for done in (0, 0.05, 0.1, 0.5, 0.75, 0.96, 1)
+        LossWeights.scheduled(asked.loss, schedule, done).energy
+        for done in (0, 0.05, 0.1, 0.5, 0.75, 0.96, 1)
     ]
     assert found[:4] == [1.0] * 4
     # The rate ends at 0.005 of the largest, so the weight is 0.995^12 of the way there.
@@ -291,6 +291,8 @@ def test_frozen_parameters_stay(data: Path, tmp_path: Path) -> None:
         changed = one.learner.parameters != before
         assert changed[one.learner.free].mean() > 0.5
         assert not changed[~one.learner.free].any()
+        moved = one.learner.averaged() != before  # the average of rounding is none of a constant
+        assert not moved[~one.learner.free].any()
         assert 0 < one.learner.free.sum() < len(before)
     asked = configured(data, tmp_path, "run.epochs=1", "model.freeze=['embeding']")
     with pytest.raises(Failure, match=r"freeze has 'embeding'.*embedding_net\.0"):
@@ -304,7 +306,7 @@ def test_energies_of_single_atoms_follow_the_data(data: Path, tmp_path: Path) ->
     energies = frames.energies.copy()
     energies[3] += 1000.0
     one = training(asked, comm.Serial(), tmp_path, replace(frames, energies=energies), edges)
-    found = one.learner.evaluate(frames, edges)[0]
+    found = one.learner.predict(frames, edges)[0]
     counts = np.array(
         [np.bincount(n, minlength=2) for n in np.split(edges.types, frames.first[1:-1])]
     )
@@ -317,7 +319,7 @@ def test_energies_of_single_atoms_follow_the_data(data: Path, tmp_path: Path) ->
     )[0]
     aligned = one.learner.align(np.arange(len(frames)), found)
     np.testing.assert_allclose(aligned, found + counts @ wanted, atol=1e-6)
-    np.testing.assert_allclose(one.learner.evaluate(frames, edges)[0], aligned, atol=1e-9)
+    np.testing.assert_allclose(one.learner.predict(frames, edges)[0], aligned, atol=1e-9)
     asked = configured(data, tmp_path, "run.epochs=1", "model.freeze=['fitting']")
     one = training(asked, comm.Serial(), tmp_path, frames, edges)
     assert (one.learner.align(np.arange(len(frames)), found) == found).all()
@@ -430,7 +432,7 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
         edges, 32, "float64", 1,
     )  # fmt: skip
     potential.shift(trained)
-    energy, forces, _ = trained.predict(trained.core.read(), frames, edges)
+    energy, forces, _ = trained.predict(trained.parameters, frames, edges)
     assert np.abs((energy - frames.energies) / frames.natoms - 3.0).max() < 0.05
     assert np.sqrt(np.square(forces - frames.forces).mean()) < 2e-3 * rows[-1]["force_train"]
 
@@ -501,19 +503,19 @@ def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monk
     monkeypatch.setattr(loop.checkpoint, "save", lambda *_: clock.take(3.0))
     asked_for = configured(data, tmp_path, "run.max_time=5")
 
-    def train(before: loop.Progress | None, end: float) -> loop.Training:
+    def train(before: loop.Progress | None, end: float) -> loop.Trainer:
         began = clock.now
         clock.take(20.0)
         one = training(asked_for, comm.Serial(), tmp_path, frames, edges)
         one.began, one.draw = began, lambda: clock.take(4.0)
         one.asked = lambda: clock.now - began > end
         one.progress = before or one.progress
-        evaluate = one.learner.evaluate
+        evaluate = one.learner.predict
         one.learner.step = lambda batch, done: (told.append(done), clock.take(1.0), 0.5)[-1]
-        one.learner.evaluate = lambda *given: (clock.take(6.0), evaluate(*given))[-1]
+        one.learner.predict = lambda *given: (clock.take(6.0), evaluate(*given))[-1]
         one.learner.refine = lambda *_: None
         one.learner.refit = lambda: clock.take(2.0)
-        stopped = one.run(None, None).stopped
+        stopped = one.run(None, None)
         one.draw()
         assert stopped == ("asked" if end < 300.0 else "time")
         return one
@@ -560,15 +562,15 @@ def test_threads_are_those_of_openmp(data: Path, tmp_path: Path, monkeypatch) ->
 
 def test_what_an_error_leaves_is_named(data: Path, tmp_path: Path, monkeypatch, caplog) -> None:
     """As a full disk is met, after the first validation."""
-    validate = loop.Training.validate
+    validate = loop.Trainer.validate
 
-    def fails(self: loop.Training, *given) -> None:
+    def fails(self: loop.Trainer, *given) -> None:
         if self.progress.next_validation:
             raise Failure("cannot write a checkpoint: No space left on device")
         validate(self, *given)
         self.save()
 
-    monkeypatch.setattr(loop.Training, "validate", fails)
+    monkeypatch.setattr(loop.Trainer, "validate", fails)
     given = {"settings": [*SMALL, "run.epochs=3"], "data": [data], "elements": ELEMENTS,
              "output": tmp_path}  # fmt: skip
     with pytest.raises(Failure, match="No space left"):

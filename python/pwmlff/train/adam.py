@@ -1,4 +1,4 @@
-"""Adam on one flat vector of parameters, with a schedule of rates and an average of the path.
+"""Adam on one flat vector of parameters, a schedule of learning rates, an average of the path.
 
 Per step t = 1, 2, ... with gradient g and rate r, element by element
 (doi:10.48550/arXiv.1412.6980; decay of weights as in doi:10.48550/arXiv.1711.05101):
@@ -8,9 +8,6 @@ Per step t = 1, 2, ... with gradient g and rate r, element by element
     m <- beta1 m + (1 - beta1) g
     v <- beta2 v + (1 - beta2) g^2
     x <- x - r / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps)
-    y <- a y + (1 - a) x,  a = min(average, (t - 1) / (t + 8))
-
-and the averaged parameters are y, see :class:`Average`.
 """
 
 from __future__ import annotations
@@ -23,20 +20,18 @@ import numpy as np
 
 from pwmlff.train import steps
 
-SHAPES = ("linear", "cosine")
 WINDOW = 9.0  # steps so far over those that an average remembers at most
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rate of learning over a run: warm up, stay, decay.
+    """Learning rate over a run: warm up, stay, decay.
 
     With f in [0, 1] the part of the run that is done, by steps or by time:
 
     - f < warmup: peak (start + (1 - start) f / warmup);
     - f <= 1 - decay: peak;
-    - beyond, with u = (f - 1 + decay) / decay from 0 to 1: peak (final + (1 - final) s(u)), where
-      s(u) = 1 - u for shape "linear" and (1 + cos(pi u)) / 2 for "cosine".
+    - beyond, with u = (f - 1 + decay) / decay from 0 to 1: peak (final + (1 - final) (1 - u)).
 
     Raises:
         ValueError: a value is out of its range.
@@ -47,7 +42,6 @@ class Schedule:
     decay: float = 0.6  # part of the run, at its end
     start: float = 0.1  # first rate over the peak
     final: float = 0.005  # last rate over the peak
-    shape: str = "linear"
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -61,10 +55,8 @@ class Schedule:
                 f"found warmup = {self.warmup} and decay = {self.decay}, parts of a run, expected "
                 "at most 1 together"
             )
-        if self.shape not in SHAPES:
-            raise ValueError(f"found shape = '{self.shape}', expected {' or '.join(SHAPES)}")
 
-    def rate(self, done: float) -> float:
+    def learning_rate(self, done: float) -> float:
         """Rate of the next step, where a part of the run is done; beyond 1 as at 1.
 
         On several ranks all must give the same number: what one of them has read from a clock.
@@ -75,9 +67,8 @@ class Schedule:
         decayed = done - (1 - self.decay)
         if decayed <= 0:
             return self.peak
-        u = min(decayed / self.decay, 1.0)
-        s = 1 - u if self.shape == "linear" else (1 + math.cos(math.pi * u)) / 2
-        return self.peak * (self.final + (1 - self.final) * s)
+        left = 1 - min(decayed / self.decay, 1.0)
+        return self.peak * (self.final + (1 - self.final) * left)
 
 
 @dataclass(frozen=True)
@@ -93,13 +84,12 @@ class AdamOptions:
     eps: float = 1e-8
     weight_decay: float = 0.0  # of a step, over its rate
     clip: float | None = None  # largest norm of the whole gradient; None: any
-    average: float | None = None  # decay of the moving average by step, like 0.999; None: none
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name in ("beta1", "beta2", "average"):
+        for name in ("beta1", "beta2"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
+            if not 0 <= value < 1:
                 raise ValueError(f"found {name} = {value}, expected 0 or more, and less than 1")
         for name, least in (("eps", False), ("weight_decay", True), ("clip", False)):
             value = getattr(self, name)
@@ -108,18 +98,27 @@ class AdamOptions:
                 raise ValueError(f"found {name} = {value}, expected {kind}")
 
 
-def averaging(decay: float, step: int) -> float:
-    """Decay of the average in a step, from 1 on: at most that of the last ninth of the path.
+def free_mask(free: np.ndarray | None, n: int) -> np.ndarray:
+    """Which of n parameters may change, bool [n], a copy; all when None.
 
-    So the beginning is forgotten in short runs too, and there is no bias to it.
+    Raises:
+        ValueError: it has another shape or type.
     """
-    return min(decay, (step - 1) / (step - 1 + WINDOW))
+    if free is None:
+        return np.ones(n, bool)
+    if free.shape != (n,) or free.dtype != bool:
+        raise ValueError(
+            f"found free {free.dtype} {list(free.shape)}, expected bool [{n}], one for each "
+            "parameter"
+        )
+    return free.copy()
 
 
 class Average:
     """Moving average of the parameters along the path of any optimizer.
 
-    In step t it is y <- a y + (1 - a) x with the decay a of :func:`averaging`.
+    In step t it is y <- a y + (1 - a) x, a = min(decay, (t - 1) / (t + 8)): at most that of the
+    last ninth of the path, so the beginning is forgotten in short runs too, without a bias to it.
 
     Args:
         n: how many parameters.
@@ -138,8 +137,9 @@ class Average:
 
     def add(self, parameters: np.ndarray) -> None:
         """Take in the parameters [n] after a step."""
+        decay = min(self.decay, self._steps / (self._steps + WINDOW))
         self._steps += 1
-        steps.average(self._path, parameters, averaging(self.decay, self._steps))
+        steps.average(self._path, parameters, decay)
 
     def value(self, parameters: np.ndarray) -> np.ndarray:
         """The average [n]; a copy of the present parameters before the first step."""
@@ -147,7 +147,7 @@ class Average:
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs; copies."""
-        return {"average.steps": np.array(self._steps), "average.path": self._path.copy()}
+        return {"steps": np.array(self._steps), "path": self._path.copy()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from :meth:`state`, to the last bit.
@@ -155,15 +155,15 @@ class Average:
         Raises:
             ValueError: it is of another number of parameters, or lacks something.
         """
-        path = state.get("average.path")
-        if path is None or "average.steps" not in state or path.shape != self._path.shape:
+        path = state.get("path")
+        if path is None or "steps" not in state or path.shape != self._path.shape:
             found = "none" if path is None else list(path.shape)
             raise ValueError(
                 f"found a state of the average with the path {found}, expected "
                 f"{list(self._path.shape)}: the checkpoint is of another model, or was written "
                 "without an average of the parameters"
             )
-        self._steps = int(state["average.steps"])
+        self._steps = int(state["steps"])
         self._path[:] = path
 
 
@@ -183,16 +183,10 @@ class Adam:
         self.options = options or AdamOptions()
         self.n = n
         self.steps = 0
-        if free is not None and (free.shape != (n,) or free.dtype != bool):
-            raise ValueError(
-                f"found free {free.dtype} {list(free.shape)}, expected bool [{n}], one for each "
-                "parameter"
-            )
-        self._free = None if free is None or free.all() else free.copy()
+        free = free_mask(free, n)
+        self._free = None if free.all() else free
         self._m = np.zeros(n)
         self._v = np.zeros(n)
-        decay = self.options.average
-        self._average = None if decay is None else Average(n, decay)
 
     def step(self, parameters: np.ndarray, gradient: np.ndarray, rate: float) -> float:
         """Change the parameters in place.
@@ -200,7 +194,7 @@ class Adam:
         Args:
             parameters: float64 [n].
             gradient: [n] of the loss; not changed.
-            rate: of :meth:`Schedule.rate`.
+            rate: of :meth:`Schedule.learning_rate`.
 
         Returns:
             Norm of the gradient before it is clipped.
@@ -237,8 +231,6 @@ class Adam:
         )
         self._change(parameters, g, constants, rate)
         parameters[frozen] = kept  # from the decay of the weights
-        if self._average is not None:
-            self._average.add(parameters)
         return norm
 
     def _change(
@@ -251,20 +243,9 @@ class Adam:
         """Change the parameters and the moments in place, also what is frozen."""
         steps.adam(parameters, gradient, self._m, self._v, constants)
 
-    def averaged(self, parameters: np.ndarray) -> np.ndarray:
-        """Moving average of the parameters [n]; a copy of the present ones before the first step.
-
-        What is frozen is as it is, and so is all without `average`.
-        """
-        result = parameters.copy() if self._average is None else self._average.value(parameters)
-        if self._free is not None:
-            result[~self._free] = parameters[~self._free]
-        return result
-
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs; copies."""
-        state = {"steps": np.array(self.steps), "m": self._m.copy(), "v": self._v.copy()}
-        return state if self._average is None else state | self._average.state()
+        return {"steps": np.array(self.steps), "m": self._m.copy(), "v": self._v.copy()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from :meth:`state`, to the last bit.
@@ -279,8 +260,6 @@ class Adam:
                 f"found a state of Adam with {shapes}, expected arrays [{self.n}]: the checkpoint "
                 "is of another model or optimizer"
             )
-        if self._average is not None:
-            self._average.restore(state)
         self.steps = int(state["steps"])
         for name, array in wanted.items():
             array[:] = state[name]

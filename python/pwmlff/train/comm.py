@@ -390,9 +390,10 @@ def together(comm: Communicator) -> Iterator[None]:
         comm.abort(f"rank {comm.rank} of {comm.size}: {text}", code)
 
 
-def owned(comm: Communicator, nslots: int) -> range:
+def owned(comm: Communicator, nslots: int) -> slice:
     """Slots of this rank: [rank * nslots // size, (rank + 1) * nslots // size)."""
-    return _owned(comm.rank, comm.size, nslots)
+    slots = _owned(comm.rank, comm.size, nslots)
+    return slice(slots.start, slots.stop)
 
 
 def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray:
@@ -419,7 +420,7 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
     Raises:
         ValueError: mine has another shape or type than that.
     """
-    slots = owned(comm, nslots)
+    slots = _owned(comm.rank, comm.size, nslots)
     if mine.ndim != 2 or len(mine) != len(slots) or mine.dtype not in (np.float32, np.float64):
         raise ValueError(
             f"found rows {mine.dtype} {list(mine.shape)}, expected float32 or float64 "

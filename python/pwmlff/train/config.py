@@ -324,54 +324,52 @@ class Config:
         return "\n".join(lines)
 
 
+#: Options of the command, and the keys that they stand for.
+OPTIONS = {
+    "data": "data.train",
+    "valid": "data.valid",
+    "energy": "data.energy",
+    "shift_sources": "data.shift_sources",
+    "elements": "model.elements",
+    "output": "output.folder",
+    "max_time": "run.max_time",
+    "epochs": "run.epochs",
+    "models": "run.models",
+    "finetune": "model.finetune",
+    "module": "model.module",
+    "device": "run.device",
+}
+
+
+def _plain(value: Any) -> Any:
+    """A value as TOML has it: names of files are strings."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return fspath(value) if isinstance(value, PathLike) else value
+
+
 def from_command(
     *,
     toml: str | PathLike[str] | None = None,
     settings: Sequence[str] = (),
-    data: Sequence[str | PathLike[str]] = (),
-    valid: Sequence[str | PathLike[str]] = (),
-    energy: str = "",
-    shift_sources: bool = False,
-    elements: str = "",
-    output: str | PathLike[str] | None = None,
-    max_time: float | None = None,
-    epochs: int | None = None,
-    models: int | None = None,
-    finetune: str | PathLike[str] | None = None,
-    module: str = "",
-    device: str = "",
+    **options: Any,
 ) -> Config:
     """The configuration that a command asks for.
 
     Args:
         toml: a file; nothing but defaults when None.
         settings: of `--set`, as `section.key=value`, the value as in TOML; a bare word is a string.
-        data, valid, energy, shift_sources, elements, output, max_time, epochs, models, finetune,
-        module, device: options of the command; each that is given stands above the file, and
-            `settings` above all.
+        options: of the command, by their names in OPTIONS; each that is given stands above the
+            file, and `settings` above all.
 
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
     """
     tables, source = ({}, "the command") if toml is None else (_parsed(toml), f"'{fspath(toml)}'")
     given = _Given(tables, source)
-    options = {
-        ("data", "train"): [fspath(name) for name in data],
-        ("data", "valid"): [fspath(name) for name in valid],
-        ("data", "energy"): energy,
-        ("data", "shift_sources"): shift_sources or None,
-        ("model", "elements"): elements,
-        ("output", "folder"): "" if output is None else fspath(output),
-        ("run", "max_time"): max_time,
-        ("run", "epochs"): epochs,
-        ("run", "models"): models,
-        ("model", "finetune"): "" if finetune is None else fspath(finetune),
-        ("model", "module"): module,
-        ("run", "device"): device,
-    }
-    for path, value in options.items():
-        if value not in (None, "", []):
-            given.put(path, value, "the command")
+    for name, value in options.items():
+        if value is not None and value is not False and value not in ("", [], ()):
+            given.put(OPTIONS[name].split("."), _plain(value), "the command")
     for setting in settings:
         given.put(*_setting(setting), f"--set {setting}")
     return _resolved(given.config())
@@ -648,10 +646,10 @@ def _resolved(config: Config) -> Config:
             "[optimizer] name is 'kalman', and [loss] huber or [data] group_weights is given: the "
             "filter weighs by its noises alone; leave them out, or choose muon"
         )
-    if model.module and name != "adam":
+    if model.module and name == "muon":
         raise Failure(
-            f"[optimizer] name is '{name}' and [model] module is given: a module of kind EDGE "
-            "trains with adam"
+            "[optimizer] name is 'muon' and [model] module is given: a module of kind EDGE trains "
+            "with adam or kalman"
         )
     return replace(config, data=data, model=model, run=run, optimizer=optimizer)
 

@@ -1,8 +1,9 @@
 """Training of a module of kind EDGE, whatever is in it: autograd, twice, through its forward.
 
-    module = load_module("my_model.py:Model", {"width": 16})
-    trainee = EdgeTrainee(module, frames, edges, precision="float32")
-    trainee.step(batch, rate, weights)
+    module, info = load_module("my_model.py:Model", {"width": 16})
+    model = EdgeModel(module, frames, edges)
+    energies, forces, virials = model.evaluate(batch)
+    gradient = model.pullback(a, v, w)
 
 Frames of a batch are one graph without edges between them, and images are folded onto the atoms, so
 forces are complete. With g_ij = dE/dr_ij, r_ij = x_j - x_i: F_k = sum_j g_kj - sum_i g_ik, and the
@@ -17,16 +18,16 @@ Ranks, and the threads of each, take the gradients of their frames of a batch, w
 from __future__ import annotations
 
 import copy
-import fnmatch
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -39,48 +40,13 @@ from pwmlff.evaluation import model_file, trial
 from pwmlff.models import save_model
 from pwmlff.report import Failure
 from pwmlff.train import comm
-from pwmlff.train.adam import AdamOptions, averaging
+from pwmlff.train.checkpoint import subset
+from pwmlff.train.trainable import Predictions, free_parameters
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
 #: Edges that are evaluated together where no gradient by parameters is wanted.
 CHUNK_EDGES = 500_000
-
-
-class Weights(Protocol):
-    """Weights of the squared errors in the loss, as [loss] of run.toml says."""
-
-    @property
-    def energy(self) -> float:
-        """Of energies per atom."""
-
-    @property
-    def force(self) -> float:
-        """Of components of forces."""
-
-    @property
-    def virial(self) -> float:
-        """Of components of virials per atom."""
-
-    @property
-    def huber(self) -> float:
-        """Error beyond which the loss goes on as a line; 0 for never."""
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Of one step over all ranks: the loss, and squared errors with the number of each."""
-
-    loss: float
-    energy: float  # of energies per atom, (eV/atom)^2
-    force: float  # of components, (eV/angstrom)^2
-    virial: float  # of components per atom, (eV/atom)^2
-    energies: int
-    forces: int
-    virials: int
-
-
-NSUMS = len(fields(Sums))
 
 
 # ---- modules
@@ -285,7 +251,7 @@ def predict(
     edges: Edges,
     dtype: torch.dtype = torch.float64,
     threads: int = 1,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Predictions:
     """Evaluate a module of kind EDGE; energies of atoms and slopes are added up in float64.
 
     Args:
@@ -330,24 +296,24 @@ def predict(
 # ---- training
 
 
-class EdgeTrainee:
-    """A module of kind EDGE, the frames that it learns from, and AdamW that moves it.
+class EdgeModel:
+    """A module of kind EDGE, the frames that it learns from, and its parameters as one vector.
+
+    The vector begins with the change of the energies of single atoms (`energy_shift`). Steps are
+    computed in the precision and on the device that are asked for; what is judged and saved is
+    float64. It is a :class:`pwmlff.train.trainable.Trainable`.
 
     Args:
         module: what learns; a copy of it is trained.
         frames, edges: all that it learns from, with neighbors by its elements and cutoff.
-        ranks: who takes part; all have the same frames.
-        options: of AdamW and of the average of the parameters.
-        precision: of the steps, "float32" or "float64"; what is judged and saved is float64.
-        freeze: names of parameters that stay as they are; `*` stands for any letters.
-        of_frame: [nframes] weights of the frames; 1 when None.
-        energy_shift: [ntypes] energies of single atoms to start from; from the data when None.
-        device: where steps are computed.
+        precision: of the steps, "float32" or "float64".
         threads: of this rank, each of which takes some frames of a batch.
+        ranks: who takes part, all with the same frames; this one alone when None.
+        device: where steps are computed.
 
     Raises:
-        Failure: the module does not keep to the contract, a name to freeze is of no parameter, or
-            there is nothing to learn.
+        Failure: the module does not keep to the contract.
+        ValueError: the edges are those of another one.
     """
 
     def __init__(
@@ -355,15 +321,10 @@ class EdgeTrainee:
         module: nn.Module,
         frames: Frames,
         edges: Edges,
-        *,
-        ranks: comm.Communicator | None = None,
-        options: AdamOptions | None = None,
         precision: str = "float32",
-        freeze: Sequence[str] = (),
-        of_frame: np.ndarray | None = None,
-        energy_shift: np.ndarray | None = None,
-        device: str | torch.device = "cpu",
         threads: int = 1,
+        ranks: comm.Communicator | None = None,
+        device: str | torch.device = "cpu",
     ) -> None:
         self.info = require_contract(module, type(module).__name__)
         if list(edges.elements) != list(self.info.atom_type) or edges.cutoff != self.info.cutoff:
@@ -371,237 +332,148 @@ class EdgeTrainee:
                 f"edges are for the elements {list(edges.elements)} and the cutoff {edges.cutoff}, "
                 f"expected {list(self.info.atom_type)} and {self.info.cutoff}"
             )
-        self.frames, self.edges = frames, edges
-        self.ranks = ranks or comm.Serial()
-        self.options, self.device = options or AdamOptions(), torch.device(device)
-        self.threads, self._pool = threads, ThreadPoolExecutor(threads)
+        self.frames, self.edges, self.threads = frames, edges, threads
+        self.ranks, self.device = ranks or comm.Serial(), torch.device(device)
         self.dtype = getattr(torch, precision)
-        self.of_frame = np.ones(len(frames)) if of_frame is None else np.asarray(of_frame, float)
-        if energy_shift is None:
-            energy_shift = statistics.shifts(frames, edges)[0]
-        self.energy_shift = np.asarray(energy_shift, dtype=np.float64)
+        self.energy_biases = np.zeros(0, int)
+        self.energy_shift = statistics.shifts(frames, edges)[0]  # [ntypes] of single atoms
+        self._pool = ThreadPoolExecutor(threads)
         # Whatever the steps are computed in, the model that is judged is this one.
         self._judged = WithEnergyShift(copy.deepcopy(module), self.info).to(torch.float64).eval()
         # That of this one is the change of the energies of single atoms.
         learning = WithEnergyShift(copy.deepcopy(module), self.info)
         self.module = _converted(learning, self.device, self.dtype).train()
-        self._freeze(freeze)
         self._derivatives = Derivatives(self.module).train()
-        self.optimizer = torch.optim.AdamW(
-            self._free,
-            lr=0.0,
-            betas=(self.options.beta1, self.options.beta2),
-            eps=self.options.eps,
-            weight_decay=self.options.weight_decay,
-        )
-        self.steps = 0
-        self._path = torch.zeros(self._vector().numel(), dtype=torch.float64)
+        named = list(self.module.named_parameters())
+        self.names = [name.removeprefix("model.") for name, _ in named]
+        self.shapes = [tuple(p.shape) for _, p in named]
+        self.parameters = self._read()
+        self._found: list[tuple[Tensor, Tensor, Tensor]] = []  # of each thread, by `evaluate`
 
-    def _freeze(self, patterns: Sequence[str]) -> None:
-        for pattern in patterns:
-            if not fnmatch.filter(self.names, pattern):
-                raise Failure(
-                    f"[model] freeze has '{pattern}', which no parameter is called; they are named "
-                    f"{', '.join(self.names[:8])}"
-                )
-        for name, parameter in zip(self.names, self.module.parameters(), strict=True):
-            free = not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-            parameter.requires_grad_(free and parameter.requires_grad)
-        if not self._free:
-            raise Failure("found no parameter that may change, expected one or more to learn")
+    def free(self, freeze: Sequence[str]) -> np.ndarray:
+        """Which parameters learn: all that the module lets, but what is told to stay."""
+        free = free_parameters(self, freeze)
+        end = 0
+        for parameter in self.module.parameters():
+            begin, end = end, end + parameter.numel()
+            free[begin:end] &= parameter.requires_grad
+            parameter.requires_grad_(bool(free[begin:end].any()))
+        return free
 
-    @property
-    def _free(self) -> list[nn.Parameter]:
-        return [p for p in self.module.parameters() if p.requires_grad]
-
-    # ---- parameters
-
-    @property
-    def names(self) -> list[str]:
-        """Of the parameters, in the order of the vector: `energy_shift`, then the module's own."""
-        return [name.removeprefix("model.") for name, _ in self.module.named_parameters()]
-
-    @property
-    def parameters(self) -> np.ndarray:
-        """All parameters, float64 [nparameters]; `energy_shift` is the change that was learned."""
-        return self._vector().numpy()
-
-    @parameters.setter
-    def parameters(self, values: np.ndarray) -> None:
-        self._put(self.module, torch.from_numpy(np.array(values, dtype=np.float64)))
-
-    def averaged(self) -> np.ndarray:
-        """The parameters that are judged and saved: their average, where that is asked for."""
-        if self.options.average is None or self.steps == 0:
-            return self.parameters
-        return self._path.numpy().copy()
-
-    def _vector(self) -> Tensor:
+    def _read(self) -> np.ndarray:
         parts = [p.detach().double().flatten() for p in self.module.parameters()]
-        return torch.cat(parts).cpu()
+        values: np.ndarray = torch.cat(parts).cpu().numpy()
+        return values
 
-    @staticmethod
-    def _put(module: nn.Module, values: Tensor) -> None:
+    def _write(self, module: nn.Module, values: np.ndarray) -> None:
         parameters = list(module.parameters())
-        sizes = [p.numel() for p in parameters]
+        parts = torch.from_numpy(values).split([p.numel() for p in parameters])
         with torch.no_grad():
-            for parameter, part in zip(parameters, values.split(sizes), strict=True):
+            for parameter, part in zip(parameters, parts, strict=True):
                 parameter.copy_(part.view_as(parameter))
 
     # ---- steps
 
-    def step(self, batch: Sequence[int] | np.ndarray, rate: float, weights: Weights) -> Sums:
-        """Move the parameters once. Collective.
+    def evaluate(self, batch: np.ndarray) -> Predictions:
+        """Predictions for this rank's part of a batch, whose frames the threads share."""
+        chosen = np.asarray(batch, dtype=np.int64)[comm.owned(self.ranks, len(batch))]
+        self._write(self.module, self.parameters)
+        parts = [part for part in np.array_split(chosen, self.threads) if len(part)]
+        self._found = list(self._pool.map(self._evaluated, parts))
+        empty = np.zeros(0), np.zeros((0, 3)), np.zeros((0, 3, 3))
+        of_parts = [[x.detach().cpu().numpy() for x in found] for found in self._found]
+        energy, forces, virials = map(np.concatenate, zip(empty, *of_parts, strict=True))
+        return energy + self._of_single_atoms(chosen), forces, virials
 
-        The loss of a frame is the sum of its errors as [loss] of run.toml has them; that of the
-        batch is, for each quantity, the mean over the frames that have the label, by their weights.
-
-        Args:
-            batch: frames of the step on all ranks.
-            rate: of learning.
-            weights: of the errors, the same on all ranks.
-
-        Raises:
-            Failure: the gradient is no number; on all ranks.
-        """
-        batch = np.asarray(batch, dtype=np.int64)
-        slots = comm.owned(self.ranks, len(batch))
-        mine = np.arange(slots.start, slots.stop)
-        parts = [part for part in np.array_split(mine, self.threads) if len(part)]
-        rows = list(self._pool.map(lambda part: self._row(batch, part, weights), parts))
-        sizes = [p.numel() for p in self._free]
-        row = np.sum(rows, axis=0) if rows else np.zeros(sum(sizes) + NSUMS)
-        row = comm.ordered_sum(self.ranks, self.ranks.size, row[None])
-        gradient = torch.from_numpy(row[:-NSUMS]).to(self.device, self.dtype)
-        for parameter, part in zip(self._free, gradient.split(sizes), strict=True):
-            parameter.grad = part.view_as(parameter).clone()
-        self._require_finite()
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        self.steps += 1
-        if self.options.average is not None:
-            self._path.lerp_(self._vector(), 1.0 - averaging(self.options.average, self.steps))
-        of_batch, energy, force, virial, *numbers = row[-NSUMS:].tolist()
-        return Sums(of_batch, energy, force, virial, *map(int, numbers))
-
-    def _row(self, batch: np.ndarray, mine: np.ndarray, weights: Weights) -> np.ndarray:
-        """The gradient of some frames' share in the loss of a batch, and the numbers of Sums.
-
-        Args:
-            batch, mine, weights: as `_loss` takes them.
-
-        Returns:
-            float64 [nfree + NSUMS], to be added up over all frames.
-        """
-        loss, sums = self._loss(batch, mine, weights)
-        gradients = torch.autograd.grad(loss, self._free, allow_unused=True)
-        parts = [
-            torch.zeros(p.numel()) if g is None else g.flatten().cpu()
-            for p, g in zip(self._free, gradients, strict=True)
-        ]
-        return np.concatenate([torch.cat(parts).double().numpy(), sums])
-
-    def _loss(
-        self, batch: np.ndarray, mine: np.ndarray, weights: Weights
-    ) -> tuple[Tensor, np.ndarray]:
-        """Share of some frames in the loss of a batch, and the numbers of Sums.
-
-        Args:
-            batch: frames of the step on all ranks.
-            mine: places in it that are computed here.
-            weights: of the errors.
-        """
-        chosen = batch[mine]
-        graph = self._moved(graph_of(self.frames, self.edges, chosen, self.dtype))
-        energy, forces, virial = self._derivatives(graph)
-        labels = self._labels(chosen)
-        natoms = torch.from_numpy(self.frames.natoms[chosen]).double().to(self.device)
-        frame = graph.frame
-        differences = {
-            "energy": (energy.double() - labels["energy"]) / natoms,
-            "force": forces.double() - labels["force"],
-            "virial": (virial.double() - labels["virial"]) / natoms[:, None, None],
-        }
-        loss = torch.zeros((), dtype=torch.float64, device=self.device)
-        squares, numbers = [], []
-        for quantity, difference in differences.items():
-            weight = getattr(weights, quantity)
-            factor = self.frames.shares(quantity, batch, self.of_frame, weight)[mine]
-            factor = torch.from_numpy(factor).to(self.device)
-            there = labels[quantity].isfinite()
-            if quantity == "force":
-                factor = (factor / natoms)[frame]
-            # Where there is no label, 0 and not 0 times NaN, whose gradient would be NaN.
-            error = torch.where(there, difference, 0.0)
-            value = _huber(error, weights.huber).reshape(len(error), -1).mean(1)
-            loss = loss + (factor * value).sum()
-            squares.append(float(error.detach().square().sum()))
-            numbers.append(int(there.sum()))
-        return loss, np.array([float(loss.detach()), *squares, *numbers])
-
-    def _labels(self, chosen: np.ndarray) -> dict[str, Tensor]:
-        """Labels of some frames, NaN where there is none; energies less those of atoms."""
-        frames = self.frames
-        atoms = rows_of(frames.first, chosen)
-        frame = np.repeat(np.arange(len(chosen)), frames.natoms[chosen])
-        shift = np.bincount(frame, self.energy_shift[self.edges.types[atoms]], len(chosen))
-        labels = {
-            "energy": frames.energies[chosen] - shift,
-            "force": frames.forces[atoms],
-            "virial": frames.virials[chosen],
-        }
-        return {name: torch.from_numpy(values).to(self.device) for name, values in labels.items()}
-
-    def _moved(self, graph: Graph) -> Graph:
+    def _evaluated(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        graph = graph_of(self.frames, self.edges, chosen, self.dtype)
         edge_vec, edge_index, types, frame = (x.to(self.device) for x in graph[:4])
-        return Graph(edge_vec, edge_index, types, frame, graph.nframes)
+        moved = Graph(edge_vec, edge_index, types, frame, graph.nframes)
+        energy, forces, virials = self._derivatives(moved)
+        return energy.double(), forces.double(), virials.double()
 
-    def _require_finite(self) -> None:
-        """Clip the gradient; refuse one that is no number."""
-        gradients = [p.grad for p in self._free if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if not norm.isfinite():
-            raise Failure(
-                f"step {self.steps + 1}: the gradient of the loss is {float(norm)}; learn at a "
-                "lower rate, in float64, or look for a division by zero in the module"
+    def _of_single_atoms(self, chosen: np.ndarray) -> np.ndarray:
+        """What the energies of single atoms are in those of frames, before they change."""
+        atoms = rows_of(self.frames.first, chosen)
+        frame = np.repeat(np.arange(len(chosen)), self.frames.natoms[chosen])
+        energies = self.energy_shift[self.edges.types[atoms]]
+        result: np.ndarray = np.bincount(frame, energies, len(chosen))
+        return result
+
+    def pullback(self, a: np.ndarray, v: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
+        """Gradient of S over all ranks, by autograd in the threads that have evaluated."""
+        frames = np.cumsum([0, *(len(energy) for energy, _, _ in self._found)])
+        atoms = np.cumsum([0, *(len(forces) for _, forces, _ in self._found)])
+        work = [
+            (found, (a[i:j], v[k:m], None if w is None else w[i:j]))
+            for found, (i, j), (k, m) in zip(
+                self._found, pairwise(frames), pairwise(atoms), strict=True
             )
-        if self.options.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self._free, self.options.clip, norm)
+        ]
+        self._found = []
+        rows = self._pool.map(lambda pair: self._gradient(*pair), work)
+        total = np.sum([np.zeros(len(self.parameters)), *rows], axis=0)
+        return comm.ordered_sum(self.ranks, self.ranks.size, total[None])
+
+    def _gradient(
+        self, predictions: Sequence[Tensor], slopes: Sequence[np.ndarray | None]
+    ) -> np.ndarray:
+        """Gradient of S of the frames of one thread, zero for what is frozen."""
+        s = torch.zeros((), dtype=torch.float64, device=self.device)
+        for values, slope in zip(predictions, slopes, strict=True):
+            if slope is not None:
+                s = s + (torch.from_numpy(slope).to(self.device) * values).sum()
+        gradient, parameters = np.zeros(len(self.parameters)), list(self.module.parameters())
+        ends = np.cumsum([p.numel() for p in parameters])
+        free = [(end, p) for end, p in zip(ends, parameters, strict=True) if p.requires_grad]
+        found = torch.autograd.grad(s, [p for _, p in free], allow_unused=True)
+        for (end, p), part in zip(free, found, strict=True):
+            if part is not None:
+                gradient[end - p.numel() : end] = part.double().flatten().cpu().numpy()
+        return gradient
+
+    def solved(
+        self,
+        parameters: np.ndarray,
+        free: np.ndarray,
+        of_frame: np.ndarray,
+        quantities: Collection[str],
+    ) -> np.ndarray:
+        """Zeros: its energies are any function of its parameters."""
+        return np.zeros(len(parameters))
+
+    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
+        """Nothing: steps are computed with the module itself."""
 
     # ---- what comes of it
 
-    def judged(self) -> nn.Module:
-        """The averaged model in float64 and eval mode, energies of single atoms included."""
+    def judged(self, parameters: np.ndarray) -> nn.Module:
+        """The model in float64 and eval mode, energies of single atoms included."""
         buffers = dict(self.module.named_buffers())
         with torch.no_grad():
             for name, buffer in self._judged.named_buffers():
                 buffer.copy_(buffers[name])
-            self._put(self._judged, torch.from_numpy(self.averaged()))
+            self._write(self._judged, parameters)
             self._judged.energy_shift.add_(torch.from_numpy(self.energy_shift))
         return self._judged
 
-    def evaluate(self, frames: Frames, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Energies, forces and virials of the model that would be saved now, as :func:`predict`."""
-        return predict(self.judged(), frames, edges, threads=self.threads)
+    def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
+        """Predictions of the model that would be saved, as :func:`predict`."""
+        return predict(self.judged(parameters), frames, edges, threads=self.threads)
 
     def save(
-        self, path: str | PathLike[str], card: Mapping[str, Any] | None = None
-    ) -> str | PathLike[str]:
+        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
+    ) -> None:
         """Write the model file, as :func:`pwmlff.models.save_model` does."""
-        return save_model(self.judged(), path, card)
+        save_model(self.judged(parameters), path, card)
 
     # ---- checkpoints
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that steps depend on, as arrays; the same on all ranks."""
-        found = {f"module/{k}": v for k, v in self.module.state_dict().items()}
-        for index, moments in self.optimizer.state_dict()["state"].items():
-            found |= {f"optimizer/{index}/{k}": v for k, v in moments.items()}
-        found["average"] = self._path
-        arrays = {name: value.detach().cpu().numpy().copy() for name, value in found.items()}
-        shift = self.energy_shift.copy()
-        return {**arrays, "energy_shift": shift, "steps": np.array(self.steps)}
+        """The buffers of the module, and the energies of single atoms at first; copies."""
+        buffers = self.module.named_buffers()
+        found = {f"buffer/{name}": value.detach().cpu().numpy().copy() for name, value in buffers}
+        return {**found, "energy_shift": self.energy_shift.copy()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from a state.
@@ -609,25 +481,16 @@ class EdgeTrainee:
         Raises:
             Failure: it is one of another module.
         """
-        own = self.module.state_dict()
-        saved = {k.removeprefix("module/"): v for k, v in arrays.items() if k.startswith("module/")}
+        saved, own = subset("buffer/", arrays), dict(self.module.named_buffers())
         shapes = {name: tuple(value.shape) for name, value in own.items()}
         if {name: value.shape for name, value in saved.items()} != shapes:
             raise Failure(
-                f"the checkpoint holds {', '.join(sorted(saved))}, expected {', '.join(own)} with "
-                "the same shapes: it is of another module"
+                f"the checkpoint holds the buffers {', '.join(sorted(saved)) or 'none'}, expected "
+                f"{', '.join(own) or 'none'} with the same shapes: it is of another module"
             )
-        self.module.load_state_dict({k: torch.tensor(v) for k, v in saved.items()})
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in arrays.items():
-            if name.startswith("optimizer/"):
-                _, index, key = name.split("/")
-                moments.setdefault(int(index), {})[key] = torch.tensor(value)
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-        self._path = torch.tensor(arrays["average"])
+        for name, buffer in own.items():
+            buffer.copy_(torch.tensor(saved[name]))
         self.energy_shift = np.array(arrays["energy_shift"])
-        self.steps = int(arrays["steps"])
 
     def start_from(self, path: str | PathLike[str]) -> None:
         """Take parameters and buffers of a model file of the same module, for fine-tuning.
@@ -655,7 +518,8 @@ class EdgeTrainee:
                 f"{' '.join(self.info.elements)}: it is of another module"
             )
         # Another setting of the calculation behind the data moves the energies of all atoms.
-        left = self.frames.energies - self.evaluate(self.frames, self.edges)[0]
+        self.parameters = self._read()
+        left = self.frames.energies - self.predict(self.parameters, self.frames, self.edges)[0]
         change, _ = statistics.shifts(replace(self.frames, energies=left), self.edges)
         self.energy_shift = self.energy_shift + change
 
@@ -667,11 +531,3 @@ def _converted(module: _Module, device: torch.device, dtype: torch.dtype) -> _Mo
             if isinstance(value, Tensor) and value.is_floating_point():
                 setattr(part, name, value.to(device, dtype))
     return module
-
-
-def _huber(error: Tensor, delta: float) -> Tensor:
-    """error^2, or beyond delta the line that goes on there."""
-    if delta <= 0.0:
-        return error.square()
-    size = error.abs()
-    return torch.where(size <= delta, error.square(), delta * (2.0 * size - delta))

@@ -26,6 +26,7 @@ from pwmlff.train import dp_torch
 
 #: The first node of a pair of types, as a share of the shortest distance in the data.
 FIRST_NODE = 0.98
+FEW = 8  # frames that splines are evaluated for together, as they keep much of each
 
 
 def spline_coefficients(nodes: int) -> np.ndarray:

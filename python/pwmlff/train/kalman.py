@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pwmlff.train import steps
+from pwmlff.train.adam import free_mask
 from pwmlff.train.comm import Communicator, Serial, SharedFailure
 from pwmlff.train.steps import pointer
 
@@ -150,13 +151,7 @@ class Kalman:
         self._comm = comm or Serial()
         sizes = [math.prod(shape) for _, shape in layers]
         self.n = sum(sizes)
-        if free is None:
-            free = np.ones(self.n, bool)
-        if free.shape != (self.n,) or free.dtype != bool:
-            raise ValueError(
-                f"found free {free.dtype} {list(free.shape)}, expected bool [{self.n}], one for "
-                "each parameter"
-            )
+        free = free_mask(free, self.n)
         self._free = np.flatnonzero(free)
         bounds = np.r_[0, np.cumsum(sizes)]
         counts = [int(free[a:b].sum()) for a, b in itertools.pairwise(bounds)]
@@ -444,13 +439,12 @@ class GroupOptions:
     kinds: tuple[str, ...] = ("energy", "force")  # in their order; "virial" too
     groups: int = 4  # of atoms, one measurement of forces each
     group_size: int | None = None  # atoms of a group in each frame; None: all are shared out
-    weights: Mapping[str, float] = field(default_factory=dict)  # of a kind; 1 where it says none
     noises: Mapping[str, float] = field(default_factory=dict)  # R of a kind; 1 where it says none
     matpl: bool = False  # MatPL's scaling; its group_size is 6
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name in ("kinds", "weights", "noises"):
+        for name in ("kinds", "noises"):
             unknown = sorted({*getattr(self, name)} - {*KINDS})
             if unknown:
                 raise ValueError(f"found {name} of '{unknown[0]}', expected {', '.join(KINDS)}")
@@ -458,9 +452,6 @@ class GroupOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"found {name} = {value}, expected 1 or more")
-        for kind, weight in self.weights.items():
-            if not (math.isfinite(weight) and weight > 0):
-                raise ValueError(f"found the weight {weight} of {kind}, expected a positive number")
         for kind, noise in self.noises.items():
             if not (math.isfinite(noise) and noise >= 0):
                 raise ValueError(f"found the noise {noise} of {kind}, expected no negative number")
@@ -497,8 +488,8 @@ def group_updates(
     With `matpl` the error is the mean over frames of those of a frame, times sqrt(B), but the
     gradient is the sum over frames; forces are divided by n too, as if they were energies.
 
-    The weight of a kind scales all its w_i. Labels that are missing (NaN) are left out, and
-    measurements without labels too. Each one is predicted after the update before it.
+    Labels that are missing (NaN) are left out, and measurements without labels too. Each one is
+    predicted after the update before it.
 
     Args:
         frames: the batch, with labels.
@@ -591,7 +582,6 @@ def _measurement(
     else:
         weights = 1 / (per_row.size * divisor)
         nframes = 1
-    weights *= options.weights.get(kind, 1.0)
     vectors[kind][rows] = (np.where(per_row < 0, -1.0, 1.0) * weights[:, None]).reshape(
         len(rows), *labels.shape[1:]
     )

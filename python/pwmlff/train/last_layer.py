@@ -19,11 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pwmlff.data.frames import rows_of
-from pwmlff.train.potential import FEW, Potential
+from pwmlff.train.gradient import FEW
+
+if TYPE_CHECKING:
+    from pwmlff.train.potential import Potential
 
 ATOMS = 3000  # whose forces are looked at, in whole frames
 FRAMES = 1024  # whose energies are

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from pwmlff.data import statistics
-from pwmlff.data.frames import Frames, rows_of
-from pwmlff.data.neighbors import Edges
 from pwmlff.data.offsets import Offsets
 from pwmlff.report import Failure
 from pwmlff.train import checkpoint, comm, errors
 from pwmlff.train.config import Config
-from pwmlff.train.learners import Learner, Predictions
+from pwmlff.train.learner import Learner
+from pwmlff.train.prepare import Dataset
 from pwmlff.train.record import Display, LogRow, TrainingLog, duration
+from pwmlff.train.trainable import Predictions
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,6 @@ COSTLIEST = 0.1  # share of the time that validations may take then
 LEAVING = 2.0  # seconds to load the command, before its clock runs, to report and to leave
 BEST, LAST = "best", "last"
 TINY = 1e-12  # least ratio of errors that a score tells from 0
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Frames and their neighbors."""
-
-    frames: Frames
-    edges: Edges
 
 
 @dataclass
@@ -65,22 +57,12 @@ class Progress:
     steps: int = 0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a training came to."""
-
-    step: int
-    epochs: float
-    seconds: float
-    stopped: str  # why: "epochs", "time", "patience" or "asked"
-
-
 #: Called on rank 0 with what a model is now, of BEST and LAST, and its errors on frames that it
 #: learned from and on the others.
 Keep = Callable[[Sequence[str], errors.Errors | None, errors.Errors | None], None]
 
 
-class Training:
+class Trainer:
     """One model in training.
 
     Args:
@@ -121,7 +103,8 @@ class Training:
         self.batches = -(-nframes // config.run.batch)
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
         self.sample = np.sort(chosen)
-        self._edges_of_sample = select_edges(learner.edges, learner.frames, self.sample)
+        every = Dataset(learner.frames, learner.model.edges)
+        self._edges_of_sample = every.select(self.sample).edges
 
     # ---- where it is
 
@@ -177,11 +160,14 @@ class Training:
 
     # ---- what it does
 
-    def run(self, record: TrainingLog | None, display: Display | None) -> Outcome:
+    def run(self, record: TrainingLog | None, display: Display | None) -> str:
         """Train to the end.
 
         Args:
             record, display: of rank 0; None on the others.
+
+        Returns:
+            Why it is the end: "epochs", "time", "patience" or "asked".
         """
         progress, run = self.progress, self.config.run
         # One clock for all, that of rank 0: the rate of learning depends on it.
@@ -213,7 +199,7 @@ class Training:
         self.save()
         if stopped == "asked" and progress.steps and self.ranks.rank == 0:
             self.keep((LAST,), None, None)
-        return Outcome(progress.step, self.epoch, progress.seconds, stopped)
+        return stopped
 
     def _end_of_run(self) -> str:
         """Why the step that was done was the last one that nobody has asked for; empty if not."""
@@ -228,7 +214,7 @@ class Training:
         """Whether to validate after a step.
 
         Args:
-            stopped: as Outcome has it; empty where the training goes on.
+            stopped: as `run` returns it; empty where the training goes on.
         """
         next_validation = self.progress.next_validation
         if stopped == "asked":
@@ -336,7 +322,7 @@ class Training:
                 step=progress.step,
                 epoch=self.epoch,
                 time=progress.seconds,
-                learning_rate=self.learner.rate,
+                learning_rate=self.learner.learning_rate,
                 loss=progress.loss / max(1, progress.steps),
                 atoms_per_second=self._speed(),
             )
@@ -361,12 +347,12 @@ class Training:
         sampled = self.sampled
         of_sample = of_valid = None
         if self.ranks.rank == 0:
-            of_sample = self.learner.evaluate(sampled.frames, sampled.edges)
+            of_sample = self.learner.predict(sampled.frames, sampled.edges)
         energies = self.learner.align(self.sample, None if of_sample is None else of_sample[0])
         if of_sample is not None and energies is not None:
             of_sample = (energies, *of_sample[1:])
             if self.valid is not None:
-                of_valid = self.learner.evaluate(self.valid.frames, self.valid.edges)
+                of_valid = self.learner.predict(self.valid.frames, self.valid.edges)
         if self.offsets.values:
             pairs = (sampled, of_sample), (self.valid, of_valid)
             given = ((data.frames, p[2]) for data, p in pairs if data is not None and p is not None)
@@ -413,7 +399,7 @@ class Training:
 
     def _identity(self) -> dict[str, Any]:
         """What a model is beside its parameters, as a checkpoint says it."""
-        model, edges = self.config.model, self.learner.edges
+        model, edges = self.config.model, self.learner.model.edges
         return {
             "elements": [int(z) for z in edges.elements],
             "cutoff": edges.cutoff,
@@ -431,7 +417,7 @@ class Training:
         """Write a checkpoint. Collective."""
         meta = {
             "progress": vars(self.progress),
-            "names": self.learner.names,
+            "names": self.learner.model.names,
             "model": self._identity(),
             "data": self.learner.frames.fingerprint,
             "valid": self._validates(),
@@ -453,7 +439,7 @@ class Training:
                 log.warning("%s", text)
         meta = saved.meta
         for what, there, here in (
-            ("the parameters", meta["names"], self.learner.names),
+            ("the parameters", meta["names"], self.learner.model.names),
             ("the model", meta["model"], self._identity()),
             (
                 "the data to learn from, with the hash",
@@ -485,21 +471,6 @@ class Training:
             progress.fraction *= min(1.0, progress.max_time / limit) if limit else 0.0
             progress.max_time = limit
         return True
-
-
-def select_edges(edges: Edges, frames: Frames, chosen: np.ndarray) -> Edges:
-    """Edges of some frames."""
-    rows, atoms = rows_of(edges.first, chosen), rows_of(frames.first, chosen)
-    sizes = np.diff(edges.first)[chosen]
-    return Edges(
-        rij=edges.rij[rows],
-        j=edges.j[rows],
-        count=edges.count[atoms],
-        first=np.r_[0, np.cumsum(sizes)].astype(np.int64),
-        types=edges.types[atoms],
-        elements=edges.elements,
-        cutoff=edges.cutoff,
-    )
 
 
 def score_of(rmse: Mapping[str, float], untaught: Mapping[str, float]) -> float:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from pwmlff import devices
-from pwmlff.data.neighbors import allowed_threads
 from pwmlff.report import Failure
+from pwmlff.threads import allowed_threads
 from pwmlff.train import comm
 from pwmlff.train.config import Run
 
@@ -28,9 +28,13 @@ class Place:
     threads: int
 
 
-def threads_of(run: Run, ranks: comm.Communicator) -> int:
-    """Threads of a rank, as [run] threads or the environment has them."""
-    return run.threads or allowed_threads(ranks.local_size)
+def threads_of(run: Run, ranks: comm.Communicator, together: int = 1) -> int:
+    """Threads of a rank, as [run] threads or the environment has them.
+
+    Args:
+        together: how many trainings share the rank.
+    """
+    return run.threads or max(1, allowed_threads(ranks.local_size) // together)
 
 
 def place_of(run: Run, ranks: comm.Communicator) -> Place:

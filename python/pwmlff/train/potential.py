@@ -6,11 +6,10 @@ and every file, comes from the embedding nets themselves: :meth:`Potential.predi
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,51 +18,23 @@ import numpy as np
 import torch
 
 from pwmlff.data import statistics
-from pwmlff.data.frames import Frames, rows_of
+from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.evaluation import model_file
 from pwmlff.models import DP, DPConfig
 from pwmlff.models.nets import Tanh
 from pwmlff.report import Failure
-from pwmlff.train.config import Config, Pair
-from pwmlff.train.gradient import DPGradient
+from pwmlff.train import comm, last_layer
+from pwmlff.train.config import Config
+from pwmlff.train.gradient import FEW, DPGradient
+from pwmlff.train.trainable import Predictions, free_parameters
 
 log = logging.getLogger(__name__)
 
 CHUNK_EDGES = 500_000  # that the nets are evaluated for together, unless a frame has more
-FEW = 8  # frames that splines are evaluated for together, as they keep much of each
 #: RMS of forces, eV/angstrom, by which splines may differ from the nets that they stand for.
 SPLINE_GATE = 0.5e-3
 MOST_NODES = 1024
-#: Power by which weights of the loss follow what the rate of learning has lost.
-LATENESS = 12
-
-
-@dataclass(frozen=True)
-class LossWeights:
-    """Weights of the squared errors, as in [loss] of run.toml, and where Huber's loss begins."""
-
-    energy: float
-    force: float
-    virial: float
-    huber: float = 0.0
-
-    @classmethod
-    def interpolated(cls, config: Config, rate: float) -> LossWeights:
-        """Those of a step whose rate of learning is this share of the largest one.
-
-        They go from the first number p of [loss] to the second one q as the rate falls to r times
-        the largest, p + (q - p) (1 - r)^LATENESS, with 1 - r in Zhang et al. 2018
-        (doi:10.1103/PhysRevLett.120.143001). While steps are large, energies swing with each of
-        them, and forces are lost to what follows these swings.
-        """
-
-        def mixed(weights: Pair) -> float:
-            start, end = weights
-            return start + (end - start) * (1.0 - rate) ** LATENESS
-
-        loss = config.loss
-        return cls(mixed(loss.energy), mixed(loss.force), mixed(loss.virial), loss.huber)
 
 
 def of_file(path: str | PathLike[str]) -> DP:
@@ -173,6 +144,7 @@ class Potential:
         model: in float64.
         frames, edges: all that it learns from.
         nodes, precision, threads, device: as :class:`DPGradient` takes them.
+        ranks: who takes part; this one alone when None.
     """
 
     def __init__(
@@ -183,6 +155,7 @@ class Potential:
         nodes: int,
         precision: str,
         threads: int,
+        ranks: comm.Communicator | None = None,
         device: torch.device | None = None,
     ) -> None:
         require_slots(model, frames, edges)
@@ -191,8 +164,9 @@ class Potential:
             self.core = DPGradient(model, frames, edges, nodes, precision, threads, device)
         except ValueError as error:
             raise Failure(f"cannot train this model: {error}") from error
-        self.model, self.threads = model, threads
-        self.shares = statistics.shares(frames, edges)  # [nframes, ntypes] of the types
+        self.model, self.threads, self.ranks = model, threads, ranks or comm.Serial()
+        self.names, self.shapes = self.core.names, self.core.shapes
+        self.parameters = self.core.read()
         self.energy_biases, self.last_layers = self._last_layers()
         # The scripted module shares its numbers with the model.
         self._scripted = torch.jit.script(model.eval())
@@ -203,8 +177,8 @@ class Potential:
         Returns:
             Of the energies of single atoms [ntypes], and of these and the weights beside them.
         """
-        first = np.cumsum([0, *(int(np.prod(shape)) for shape in self.core.shapes)])
-        place = dict(zip(self.core.names, first, strict=False))
+        first = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
+        place = dict(zip(self.names, first, strict=False))
         biases, every = [], []
         for k, net in enumerate(self.model.fitting_net):
             layer = f"fitting_net.{k}.layers.{len(net.layers) - 1}"
@@ -213,98 +187,62 @@ class Potential:
             every += [*range(weights, weights + net.layers[-1].weight.numel()), biases[-1]]
         return np.array(biases), np.array(every)
 
-    def free(self, freeze: tuple[str, ...]) -> np.ndarray:
-        """Which parameters learn [nparameters], where some are told to stay.
-
-        Raises:
-            Failure: a pattern fits no parameter.
-        """
+    def free(self, freeze: Sequence[str]) -> np.ndarray:
+        """Which parameters learn; `embedding` and `fitting` stand for all of these nets."""
         groups = {"embedding": "embedding_net.*", "fitting": "fitting_net.*"}
-        names = self.core.names
-        frozen: set[str] = set()
-        for word in freeze:
-            found = fnmatch.filter(names, groups.get(word, word))
-            if not found:
-                raise Failure(
-                    f"[model] freeze has '{word}', which no parameter is called; they are named "
-                    f"like {names[0]} and {names[-1]}"
-                )
-            frozen.update(found)
-        return np.concatenate(
-            [
-                np.full(int(np.prod(shape)), name not in frozen)
-                for name, shape in zip(names, self.core.shapes, strict=True)
-            ]
-        )
+        return free_parameters(self, freeze, groups)
 
-    def losses(
+    def evaluate(self, batch: np.ndarray) -> Predictions:
+        """Predictions for this rank's part of a batch, by splines."""
+        self._nbatch = len(batch)
+        self.core.prepare(self.parameters)
+        return self.core.evaluate(batch[comm.owned(self.ranks, self._nbatch)])
+
+    def pullback(self, a: np.ndarray, v: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
+        """Gradient of S over all ranks: rows of frames, added up in one order."""
+        rows = self.core.gradients(a, v, w)
+        return self.core.finish(comm.ordered_sum(self.ranks, self._nbatch, rows))
+
+    def solved(
         self,
         parameters: np.ndarray,
-        batch: np.ndarray,
-        mine: range,
-        weights: LossWeights,
+        free: np.ndarray,
         of_frame: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Gradients of the loss of a batch by what the kernels know, one row for each frame.
-
-        Args:
-            parameters: [nparameters].
-            batch: frames of the step on all ranks; the loss is the mean over those with labels.
-            mine: the part of them that is evaluated here.
-            weights: of the errors.
-            of_frame: [nframes] weights of the frames.
-
-        Returns:
-            Rows for `finish` once they are added up, the loss of each frame, and what the
-            energy of each is above its label, per atom; zero without one.
-        """
-        frames = self.frames
-        self.core.prepare(parameters)
-        chosen = batch[mine.start : mine.stop]
-        energy, force, virial = self.core.evaluate(chosen)
-        natoms = np.maximum(frames.natoms[chosen], 1)
-
-        def share(name: str) -> np.ndarray:
-            every = frames.shares(name, batch, of_frame, getattr(weights, name))
-            return every[mine.start : mine.stop]
-
-        excess = _difference(energy, frames.energies[chosen]) / natoms
-        slope, loss = huber(excess, weights.huber)
-        of_energy = share("energy")
-        loss *= of_energy
-        a = of_energy * slope / natoms
-
-        difference = _difference(force, frames.forces[rows_of(frames.first, chosen)])
-        slope, of_atoms = huber(difference, weights.huber)
-        frame = np.repeat(np.arange(len(chosen)), frames.natoms[chosen])
-        per_atom = (share("force") / (3.0 * natoms))[frame]
-        loss += np.bincount(frame, per_atom * of_atoms.sum(1), len(chosen))
-        v = per_atom[:, None] * slope
-
-        w = None
-        if weights.virial:
-            per_frame = natoms[:, None, None]
-            difference = _difference(virial, frames.virials[chosen]) / per_frame
-            slope, of_frames = huber(difference, weights.huber)
-            of_virial = share("virial")
-            loss += of_virial * of_frames.mean((1, 2))
-            w = (of_virial / 9.0)[:, None, None] * slope / per_frame
-        return self.core.gradients(a, v, w), loss, excess
-
-    def write(self, parameters: np.ndarray) -> None:
-        """Put parameters into the model."""
-        self.core.write(parameters)
+        quantities: Collection[str],
+    ) -> np.ndarray:
+        """The change that is best for the last layers, as :mod:`pwmlff.train.last_layer` says."""
+        places = self.last_layers[free[self.last_layers]]
+        change = np.zeros(len(parameters))
+        change[places] = last_layer.fitted(self, parameters, places, of_frame, quantities)
+        return change
 
     def save(
         self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
     ) -> None:
-        """Write a file for pair_style pwmlff, with a card (:mod:`pwmlff.train.card`)."""
-        self.write(parameters)
+        """Write a file for pair_style pwmlff, with a card."""
+        self.core.write(parameters)
         self.model.save(path, card)
 
-    def predict(
-        self, parameters: np.ndarray, frames: Frames, edges: Edges
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def state(self) -> dict[str, np.ndarray]:
+        """How many nodes the splines have."""
+        return {"nodes": np.array(self.core.nodes)}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take the nodes of a state."""
+        self._set_nodes(int(arrays["nodes"]))
+
+    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
+        """Take twice the nodes where splines are too far from the nets."""
+        nodes = self.core.nodes
+        if self.ranks.rank == 0 and forces is not None:
+            nodes = self.nodes_for(parameters, sample, forces)
+        self._set_nodes(self.ranks.broadcast(nodes))
+
+    def _set_nodes(self, nodes: int) -> None:
+        if nodes != self.core.nodes:
+            self.core.set_nodes(nodes)
+
+    def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Energies [nframes], forces [natoms, 3], virials [nframes, 3, 3] of the nets themselves.
 
         The fused engine in precision exact evaluates them; a row of its input is the neighbor at
@@ -314,7 +252,7 @@ class Potential:
             Failure: an atom has more neighbors than the model has slots, or there is no room for a
                 temporary file.
         """
-        self.write(parameters)
+        self.core.write(parameters)
         present = [1] * self.model.ntypes
         # In memory first: where torch itself finds a disk full, it ends the process.
         contents = self._scripted.save_to_buffer()
@@ -397,25 +335,9 @@ def shift(potential: Potential) -> None:
     frames, edges = potential.frames, potential.edges
     if np.isnan(frames.energies).all():
         return
-    energy, _, _ = potential.predict(potential.core.read(), frames, edges)
+    energy, _, _ = potential.predict(potential.parameters, frames, edges)
     change, _ = statistics.shifts(replace(frames, energies=frames.energies - energy), edges)
     with torch.no_grad():
         for net, value in zip(potential.model.fitting_net, change, strict=True):
             net.energy_bias().add_(float(value))
-
-
-def _difference(found: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Found - label, zero where there is no label."""
-    return np.where(np.isnan(label), 0.0, found - label)
-
-
-def huber(error: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Slope and value of error^2, or beyond delta of the line that goes on there."""
-    if delta <= 0.0:
-        return 2.0 * error, error**2
-    size = np.abs(error)
-    quadratic = size <= delta
-    return (
-        np.where(quadratic, 2.0 * error, 2.0 * delta * np.sign(error)),
-        np.where(quadratic, error**2, delta * (2.0 * size - delta)),
-    )
+    potential.parameters = potential.core.read()

@@ -1,0 +1,197 @@
+"""The models of an ensemble, each trained by a command of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import string
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.text import Text
+
+from pwmlff import files
+from pwmlff.launch import interpreter
+from pwmlff.report import INTERRUPTED, console
+from pwmlff.threads import available
+from pwmlff.train import comm
+from pwmlff.train.config import Config
+from pwmlff.train.outcome import Trained, TrainReport
+from pwmlff.train.place import device_of_member, threads_of
+from pwmlff.train.start import CONFIGURATION, Options, Stop, claim, write_configuration
+
+LEAVING = 1.0  # seconds for what remains to be done when all models of an ensemble are there
+#: Exit codes of a process that a signal has ended.
+ENDED_BY_SIGNAL = (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
+
+
+def member_name(k: int) -> str:
+    """a, b, ..., z, aa, ab, ..."""
+    letters = string.ascii_lowercase
+    name = ""
+    k += 1
+    while k:
+        k, digit = divmod(k - 1, len(letters))
+        name = letters[digit] + name
+    return name
+
+
+def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
+    """The configuration of one model of an ensemble: other seeds, a folder and a time of its own.
+
+    Args:
+        config: of all.
+        k: which one.
+        threads, max_time: of one.
+    """
+    return replace(
+        config,
+        model=replace(config.model, seed=config.model.seed + k),
+        run=replace(
+            config.run,
+            seed=config.run.seed + k,
+            models=1,
+            threads=threads,
+            max_time=max_time,
+            device=device_of_member(config.run.device, k),
+        ),
+        output=replace(config.output, folder=str(Path(config.output.folder) / member_name(k))),
+    )
+
+
+def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop) -> TrainReport:
+    """Train models side by side, each in a process of its own: none needs to know of the others.
+
+    On one rank the processes are started here; on several each rank trains its share.
+    """
+    n = config.run.models
+    if ranks.size > n:
+        raise comm.SharedFailure(
+            f"found {ranks.size} ranks for {n} models, expected at most {n}: each model of an "
+            "ensemble trains on one rank; start fewer, or train one model on all (--models 1)"
+        )
+    folder = Path(config.output.folder)
+    comm.agreed(ranks, lambda: _begin(config, options) if ranks.rank == 0 else None)
+    mine = range(ranks.rank, n, ranks.size)
+    together = min(n, available()) if ranks.size == 1 else 1
+    threads = threads_of(config.run, ranks, together)
+    members = [_member(config, k, threads, _share(config, options, ranks, together)) for k in mine]
+    found = _in_processes(members, options, together, stop)
+    parts = ranks.allgather(list(zip(mine, found, strict=True)))
+    trained, failures, unbegun = [], [], []
+    for k, result in sorted((pair for part in parts for pair in part), key=lambda pair: pair[0]):
+        name = member_name(k)
+        if isinstance(result, Trained):
+            trained.append(result)
+        elif result is None:
+            unbegun.append(name)
+        else:
+            failures.append(f"model {name}: {result}")
+    if ranks.rank == 0:
+        for k, one in enumerate(trained):
+            target = folder / f"{Path(one.file).parent.name}.pt"
+            files.write_whole(target, Path(one.file).read_bytes())
+            trained[k] = replace(one, file=str(target))
+    units, failed = config.model.units, tuple(failures)
+    return TrainReport(trained, {}, units, str(folder), failed, tuple(unbegun))
+
+
+def _share(config: Config, options: Options, ranks: comm.Communicator, together: int) -> float:
+    """Minutes of one model of an ensemble, of which some train at a time; 0 for no limit."""
+    if not config.run.max_time:
+        return 0.0
+    assert options.began is not None
+    turns = -(-config.run.models // (ranks.size * together))
+    spent = time.monotonic() - options.began + LEAVING
+    return max(1e-3, (config.run.max_time - spent / 60.0) / turns)
+
+
+def _begin(config: Config, options: Options) -> None:
+    """Folders of the members, and the configuration of all."""
+    folder = Path(config.output.folder)
+    for k in range(config.run.models):
+        claim(folder / member_name(k), options)
+    write_configuration(config)
+
+
+def _in_processes(
+    members: Sequence[Config], options: Options, together: int, stop: Stop
+) -> list[Trained | str | None]:
+    """Train each member by a command of its own, some at a time.
+
+    Returns:
+        What came of each, or its error, or None where the end was asked for before it began.
+    """
+    results: list[Trained | str | None] = [None] * len(members)
+    turn = threading.Semaphore(together)
+    lock = threading.Lock()
+    running: list[subprocess.Popen[str]] = []
+    said: set[str] = set()  # lines: the head of the table stands above the rows of all
+    ended = False  # somebody asked to stop
+
+    def started(member: Config) -> subprocess.Popen[str] | None:
+        command = interpreter.pwmlff("train", "--json", "--communication", "serial")
+        command += ["--resume"] if options.resume else []
+        with lock:  # all that run are told to stop, and none begins after that
+            if ended:
+                return None
+            path = Path(member.output.folder) / CONFIGURATION
+            files.write_whole(path, member.as_toml().encode())
+            process = subprocess.Popen(
+                [*command, str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            running.append(process)
+            return process
+
+    def one(k: int, member: Config) -> None:
+        with turn:
+            try:
+                process = started(member)
+            except OSError as error:
+                results[k] = str(error)
+                return
+            if process is not None:
+                found = _result(process, Path(member.output.folder).name, said)
+                # One that was still reading has nothing to keep, and ends at once.
+                early = stop.asked() and process.returncode in ENDED_BY_SIGNAL
+                results[k] = None if early and isinstance(found, str) else found
+
+    threads = [threading.Thread(target=one, args=pair) for pair in enumerate(members)]
+    stop.listen()
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        for thread in threads:
+            thread.join(0.2)
+        if stop.asked() and not ended:
+            with lock:
+                ended = True
+                for process in running:
+                    process.send_signal(signal.SIGTERM)
+    return results
+
+
+def _result(process: subprocess.Popen[str], name: str, said: set[str]) -> Trained | str:
+    """Show what a member says that none has said yet; what came of it, or its error."""
+    screen = console(stderr=True)
+    assert process.stdout is not None and process.stderr is not None  # both are pipes
+    for line in process.stderr:
+        if line not in said:
+            said.add(line)
+            screen.print(Text(f"{name}: {line.rstrip()}"))
+    output = process.stdout.read()
+    code = process.wait()
+    try:
+        found = json.loads(output)
+    except ValueError:
+        return f"ended with {code}"
+    models = found.get("models") or []
+    return Trained(**models[0]) if models else found.get("error", f"ended with {code}")

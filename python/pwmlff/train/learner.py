@@ -1,0 +1,349 @@
+"""A model in training: what moves its parameters, and the average of their path.
+
+Whatever is trained (:class:`pwmlff.train.trainable.Trainable`), by whichever optimizer, a step is
+one of :class:`Learner`. The training itself is in :mod:`pwmlff.train.loop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from pwmlff.data import statistics
+from pwmlff.data.frames import Frames
+from pwmlff.data.neighbors import Edges
+from pwmlff.report import Failure
+from pwmlff.train import comm, errors
+from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
+from pwmlff.train.checkpoint import subset
+from pwmlff.train.config import Config
+from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions, Measurement, group_updates
+from pwmlff.train.loss import LossWeights, slopes
+from pwmlff.train.muon import Muon
+from pwmlff.train.trainable import Predictions, Trainable
+
+#: What moves parameters; Muon is one of Adam's kind.
+Optimizer = Adam | Kalman
+#: Part of what energies of single atoms have too much that a step takes at the largest rate.
+GAIN = 0.2
+#: Times the usual error of an energy beyond which a frame does not count there.
+FAR = 8.0
+#: Passes to the smallest sum of sizes, and the size, eV/atom, below which errors are alike.
+REWEIGHTED, SMALLEST = 30, 1e-6
+
+
+def schedule_of(config: Config) -> Schedule:
+    """Learning rates, as [optimizer] has them."""
+    o = config.optimizer
+    return Schedule(
+        peak=o.learning_rate,
+        warmup=o.warmup,
+        decay=o.decay,
+        final=min(1.0, o.final_learning_rate / o.learning_rate),
+    )
+
+
+def adam_of(config: Config) -> AdamOptions:
+    """Constants of Adam, as [optimizer] has them."""
+    o = config.optimizer
+    return AdamOptions(
+        beta1=o.betas[0], beta2=o.betas[1], weight_decay=o.weight_decay, clip=o.clip or None
+    )
+
+
+def measurements_of(config: Config) -> GroupOptions:
+    """How the Kalman filter measures a batch, as [optimizer] and [loss] have it."""
+    o = config.optimizer
+    kinds = tuple(kind for kind in errors.QUANTITIES if max(getattr(config.loss, kind)))
+    return GroupOptions(
+        kinds=kinds,
+        groups=o.groups,
+        group_size=6 if o.matpl else None,
+        noises={} if o.matpl else {kind: getattr(o, f"noise_{kind}") for kind in kinds},
+        matpl=o.matpl,
+    )
+
+
+def frame_weights(frames: Frames, config: Config) -> np.ndarray:
+    """Weights of the frames [nframes], by their groups.
+
+    Raises:
+        Failure: a group is named that is not there.
+    """
+    given = config.data.group_weights
+    unknown = [name for name in given if name not in frames.group_names]
+    if unknown:
+        raise Failure(
+            f"[data] group_weights has '{unknown[0]}', the groups of the data are "
+            f"{', '.join(frames.group_names)}"
+        )
+    of_group = np.array([given.get(name, 1.0) for name in frames.group_names])
+    weights: np.ndarray = of_group[frames.group]
+    return weights
+
+
+def _alignment(shares: np.ndarray, lacks: np.ndarray) -> tuple[np.ndarray, float]:
+    """Change of the energies of single atoms [ntypes], and the usual error that is left.
+
+    By least squares over what is not far off by the smallest sum of sizes, which a few wrong labels
+    do not change (reweighted, Schlossmacher 1973, doi:10.1080/01621459.1973.10481438).
+
+    Args:
+        shares: [k, ntypes] of the types in the atoms of each frame.
+        lacks: [k] energies per atom that the model is to have more.
+    """
+    change = statistics.fitted(shares, lacks)
+    for _ in range(REWEIGHTED):
+        size = np.abs(lacks - shares @ change)
+        root = 1.0 / np.sqrt(np.maximum(size, SMALLEST))
+        change = statistics.fitted(root[:, None] * shares, root * lacks)
+    left = np.abs(lacks - shares @ change)
+    kept = left <= FAR * np.median(left) + SMALLEST
+    change = statistics.fitted(shares[kept], lacks[kept])
+    return change, float(np.median(np.abs(lacks - shares @ change)))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What an optimizer refuses, as a failure."""
+    try:
+        yield
+    except ValueError as error:
+        raise Failure(str(error)) from error
+
+
+class Learner:
+    """A model, its optimizer, learning rates and moving average. All but `predict` is collective.
+
+    Args:
+        model: with the frames that it learns from.
+        config: all that was asked for.
+        ranks: who takes part.
+
+    Raises:
+        Failure: what is asked for fits neither the model nor the data, or nothing may change.
+    """
+
+    def __init__(self, model: Trainable, config: Config, ranks: comm.Communicator) -> None:
+        self.model, self.config, self.ranks = model, config, ranks
+        self.free = model.free(config.model.freeze)
+        if not self.free.any():
+            raise Failure("found no parameter that may change, expected one or more to learn")
+        self.of_frame = frame_weights(model.frames, config)
+        self.shares = statistics.shares(model.frames, model.edges)  # [nframes, ntypes] of the types
+        self.schedule = schedule_of(config)
+        self.optimizer = self._optimizer()
+        n, ema = len(model.parameters), config.optimizer.ema
+        self.average = Average(n, ema) if ema else None
+        self.learning_rate = 0.0  # of the last step
+        places = model.energy_biases
+        learned = bool(max(config.loss.energy)) and bool(self.free[places].all())
+        self.aligns = learned and len(places) > 0
+        self.shift = np.zeros(len(places))  # of the energies of single atoms, by `align`
+        self.usual = 0.0  # error of an energy, eV/atom, by the last validation
+        self.refitted = np.zeros(n)  # what `refit` has changed; void after a step
+
+    def _optimizer(self) -> Optimizer:
+        model, o, shared = self.model, self.config.optimizer, (self.ranks, self.model.threads)
+        if o.name == "kalman":
+            layers = list(zip(model.names, model.shapes, strict=True))
+            options = KalmanOptions(o.block, o.p0, o.lambda_, o.nu, o.matpl)
+            return Kalman(layers, options, shared[0], self.free, shared[1])
+        if o.name == "muon":
+            return Muon(model.shapes, adam_of(self.config), self.free, *shared)
+        return Adam(len(model.parameters), adam_of(self.config), self.free)
+
+    @property
+    def frames(self) -> Frames:
+        """What it learns from."""
+        return self.model.frames
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """All parameters as one vector, the same on all ranks."""
+        return self.model.parameters
+
+    # ---- steps
+
+    def step(self, batch: np.ndarray, done: float) -> float:
+        """Move the parameters by a batch.
+
+        Args:
+            batch: frames, of all ranks together.
+            done: part of the training that is over, 0 to 1.
+
+        Returns:
+            The loss before the step, the mean over the frames.
+
+        Raises:
+            Failure: a gradient is no number; on all ranks.
+        """
+        self.refitted[:] = 0.0
+        with _explained():
+            if isinstance(self.optimizer, Kalman):
+                loss, move = self._measure(batch, self.optimizer), np.zeros_like(self.shift)
+            else:
+                loss, move = self._descend(batch, done, self.optimizer)
+        if self.average is not None:
+            self.average.add(self.parameters)
+        self.parameters[self.model.energy_biases] += move
+        return loss
+
+    def _descend(self, batch: np.ndarray, done: float, adam: Adam) -> tuple[float, np.ndarray]:
+        """Move against the gradient of the loss; the loss, and what energies are to move by."""
+        model, mine = self.model, comm.owned(self.ranks, len(batch))
+        self.learning_rate = self.schedule.learning_rate(done)
+        weights = LossWeights.scheduled(self.config.loss, self.schedule, done)
+        found = slopes(model.frames, batch, mine, model.evaluate(batch), weights, self.of_frame)
+        gradient = model.pullback(found.a, found.v, found.w)
+        each = np.c_[found.loss, self._moves(batch, found.excess, mine)]
+        loss, *move = comm.ordered_sum(self.ranks, len(batch), each)
+        adam.step(model.parameters, gradient, self.learning_rate)
+        return float(loss), np.array(move)
+
+    def _moves(self, batch: np.ndarray, excess: np.ndarray, mine: slice) -> np.ndarray:
+        """What the frames of a batch here move energies of single atoms by, [n, ntypes].
+
+        A part of the smallest change that would mend each frame, which falls with the rate: what
+        all energies have too much is to be gone before the nets learn it.
+        """
+        if not self.aligns:
+            return np.zeros((len(excess), len(self.shift)))
+        shares = self.shares[batch[mine]]
+        part = self.learning_rate / self.schedule.peak
+        each = self.frames.shares("energy", batch, self.of_frame, part)[mine]
+        limit = FAR * self.usual
+        step = GAIN * each * np.clip(excess, -limit, limit)
+        moves: np.ndarray = -step[:, None] * shares
+        moves /= np.maximum(np.square(shares).sum(axis=1, keepdims=True), 1e-300)
+        return moves
+
+    def _measure(self, batch: np.ndarray, kalman: Kalman) -> float:
+        """Update by the energies, groups of forces and, if wanted, virials of a batch.
+
+        Returns:
+            The mean square of the errors of these measurements.
+        """
+        model, frames = self.model, self.frames.select(batch)
+        mine = comm.owned(self.ranks, len(batch))
+        atoms = slice(int(frames.first[mine.start]), int(frames.first[mine.stop]))
+
+        def predict(kind: str) -> np.ndarray:
+            found = model.evaluate(batch)[errors.QUANTITIES.index(kind)]
+            return np.concatenate(self.ranks.allgather(found))
+
+        def gradient(measured: Measurement) -> np.ndarray:
+            return model.pullback(measured.a[mine], measured.v[atoms], measured.w[mine])
+
+        def update(h: np.ndarray, error: float, noise: float) -> None:
+            kalman.update(model.parameters, h, error, noise)
+
+        rng = np.random.default_rng((self.config.run.seed, kalman.updates))
+        made = group_updates(frames, predict, gradient, update, rng, measurements_of(self.config))
+        self.learning_rate = kalman.forgetting
+        return float(sum(m.error**2 for m in made) / max(1, len(made)))
+
+    # ---- what is judged and saved
+
+    def averaged(self) -> np.ndarray:
+        """The parameters that are judged and saved."""
+        result = self.parameters.copy()
+        if self.average is not None:
+            result[self.free] = self.average.value(self.parameters)[self.free]
+        result[self.model.energy_biases] += self.shift
+        return result + self.refitted
+
+    def refit(self) -> None:
+        """Solve for what is linear in the model that would be saved, until the next step."""
+        loss = self.config.loss
+        self.refitted = np.zeros(len(self.parameters))
+        if self.ranks.rank == 0:
+            quantities = [name for name in errors.QUANTITIES if max(getattr(loss, name))]
+            self.refitted = self.model.solved(self.averaged(), self.free, self.of_frame, quantities)
+        self.refitted = self.ranks.broadcast(self.refitted)
+
+    def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:
+        """Move the energies of single atoms of the model that would be saved to those of the data.
+
+        As :func:`_alignment` says; nothing where steps alone learn them.
+
+        Args:
+            sample: some frames that are learned from.
+            energies: what `predict` gives for them, on rank 0; None on the others.
+
+        Returns:
+            What it would give now, on rank 0.
+        """
+        if not self.aligns:
+            return energies
+        change, usual = np.zeros_like(self.shift), self.usual
+        natoms = np.maximum(self.frames.natoms[sample], 1)
+        shares = self.shares[sample]
+        if energies is not None:
+            excess = (energies - self.frames.energies[sample]) / natoms
+            known = np.isfinite(excess) & (self.of_frame[sample] > 0.0)
+            if known.any():
+                change, usual = _alignment(shares[known], -excess[known])
+        self.shift, self.usual = self.ranks.broadcast((self.shift + change, usual))
+        return None if energies is None else energies + natoms * (shares @ change)
+
+    def predict(self, frames: Frames, edges: Edges) -> Predictions:
+        """Energies, forces and virials of the model that would be saved now."""
+        return self.model.predict(self.averaged(), frames, edges)
+
+    def refine(self, sample: np.ndarray, forces: np.ndarray | None) -> None:
+        """Look whether what steps are computed with is close enough to the model.
+
+        Args:
+            sample: some frames that are learned from.
+            forces: what `predict` gives for them, on rank 0.
+        """
+        self.model.refine(self.averaged(), sample, forces)
+
+    def save(self, path: str | PathLike[str], card: Mapping[str, Any] | None) -> None:
+        """Write a model file."""
+        self.model.save(path, self.averaged(), card)
+
+    # ---- checkpoints
+
+    def wants(self, name: str) -> bool:
+        """Whether this rank needs an array of a state to go on: no blocks of a filter of others."""
+        kind, _, rest = name.partition("/")
+        if kind == "optimizer" and isinstance(self.optimizer, Kalman):
+            return self.optimizer.wants(rest)
+        return True
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs of this rank."""
+        found = {f"optimizer/{k}": v for k, v in self.optimizer.state().items()}
+        if self.ranks.rank:
+            return found if isinstance(self.optimizer, Kalman) else {}
+        average = {} if self.average is None else self.average.state()
+        found |= {f"average/{k}": v for k, v in average.items()}
+        found |= {f"model/{k}": v for k, v in self.model.state().items()}
+        own = {"parameters": self.parameters, "shift": self.shift, "usual": np.array(self.usual)}
+        return found | own
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from a state, of any number of ranks.
+
+        Raises:
+            Failure: it is of another model or optimizer.
+        """
+        found = arrays["parameters"].shape if "parameters" in arrays else None
+        if found != self.parameters.shape:
+            raise Failure(
+                f"the checkpoint holds parameters {found}, expected {self.parameters.shape}: it is "
+                "of a model of other widths or elements"
+            )
+        with _explained():
+            self.optimizer.restore(subset("optimizer/", arrays))
+            if self.average is not None:
+                self.average.restore(subset("average/", arrays))
+        self.model.restore(subset("model/", arrays))
+        self.parameters[:] = arrays["parameters"]
+        self.shift, self.usual = arrays["shift"].copy(), float(arrays["usual"])

@@ -1,0 +1,137 @@
+"""What came of a training, for people and programs."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pwmlff.report import CONTINUE
+from pwmlff.train import errors, record
+from pwmlff.train.loop import LAST
+
+PARITY = "parity.png"
+OLD = 0.75  # part of the steps before which the best model is an old one
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One model."""
+
+    file: str
+    epochs: float
+    steps: int
+    seconds: float
+    stopped: str
+    train: dict[str, float]  # RMSEs of the best model by quantity, as they are reported
+    valid: dict[str, float]
+    elements: list[str]  # in the order of the model's types
+    folder: str
+    best: int  # step of the file
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """What came of a training, or what would be trained."""
+
+    models: list[Trained]
+    plan: dict[str, str]  # of a dry run
+    units: str = "metal"
+    folder: str = ""  # of all models
+    failures: tuple[str, ...] = ()
+    unbegun: tuple[str, ...] = ()  # models of an ensemble, as the end was asked for before
+
+    @property
+    def ok(self) -> bool:
+        """Whether all models are there and came to their end."""
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 where a model failed, or CONTINUE where somebody asked for the end."""
+        if self.failures:
+            return 1
+        stopped = bool(self.unbegun) or any(m.stopped == "asked" for m in self.models)
+        return CONTINUE if stopped else 0
+
+    def data(self) -> dict[str, Any]:
+        """Plain values."""
+        units = {name: errors.UNITS[self.units].unit_of(name) for name in errors.QUANTITIES}
+        return {
+            "models": [asdict(m) for m in self.models],
+            "plan": self.plan,
+            "reported_in": units,
+            "failures": list(self.failures),
+            "unbegun": list(self.unbegun),
+        }
+
+    def show(self) -> RenderableType:
+        """A row for each model, or for each thing to know beforehand."""
+        parts: list[RenderableType] = []
+        if self.plan:
+            table = Table(show_header=False)
+            table.add_column(style="bold")
+            table.add_column(overflow="fold")
+            for name, value in self.plan.items():
+                table.add_row(name, Text(value))
+            parts.append(table)
+        if self.models:
+            table = Table("model", "epochs", "minutes", "ended by")
+            for name in errors.QUANTITIES:
+                if any(name in m.train or name in m.valid for m in self.models):
+                    table.add_column(f"{name}\n{errors.UNITS[self.units].unit_of(name)}")
+            for m in self.models:
+                shown = [
+                    " / ".join(
+                        record.short(found[name]) for found in (m.train, m.valid) if name in found
+                    )
+                    for name in errors.QUANTITIES
+                    if name in m.train or name in m.valid
+                ]
+                name = Path(m.file).name
+                table.add_row(
+                    Text(name), f"{m.epochs:.4g}", f"{m.seconds / 60.0:.3g}", m.stopped, *shown
+                )
+            parts += [table, Text("RMSE on frames learned from / on frames to validate with")]
+            parts += [Text(line, no_wrap=True, overflow="ignore") for line in self._use()]
+        parts += [Text(f"model {name} was stopped before its first step") for name in self.unbegun]
+        parts += [Text(text, "red") for text in self.failures]
+        if self.folder:
+            parts.append(Text(self._more(), no_wrap=True, overflow="ignore"))
+        return Group(*parts)
+
+    def _use(self) -> list[str]:
+        """Which files there are, and the lines that run the models."""
+        paths = [_absolute(m.file) for m in self.models]
+        words = [f'"{path}"' if " " in path else path for path in paths]
+        several = " out_freq 100 out_file model_devi.out" if len(words) > 1 else ""
+        lines = ["", "In the input of LAMMPS:", "", f"    units {self.units}"]
+        lines += [f"    pair_style pwmlff {len(words)} {' '.join(words)}{several}"]
+        lines += [f"    pair_coeff * * {' '.join(self.models[0].elements)}", ""]
+        for path, m in zip(paths, self.models, strict=True):
+            lines += [f"{path}: the lowest error in validation, of step {m.best}"]
+            lines += [f"{Path(_absolute(m.folder), LAST)}.pt: the newest, of step {m.steps}"]
+            if m.valid and m.best < OLD * m.steps:
+                lines.append(
+                    f"  no model after step {m.best} of {m.steps} was better on the frames that "
+                    "validate: other data help more than a longer training"
+                )
+        curves = f"{record.CSV}, {record.CURVE}, {PARITY}"
+        return [*lines, *(f"{_absolute(m.folder)}: {curves}, checkpoints" for m in self.models)]
+
+    def _more(self) -> str:
+        """How to go on."""
+        words = ["pwmlff", "train", "--resume", "-o", _absolute(self.folder)]
+        if self.exit_code == CONTINUE:
+            return f"To go on: {shlex.join(words)}"
+        return f"To go on for longer: {shlex.join(words)} and --max-time or --epochs, in all"
+
+
+def _absolute(name: str) -> str:
+    """A path with its folders."""
+    return str(Path(name).absolute())

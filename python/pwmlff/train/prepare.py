@@ -1,0 +1,282 @@
+"""What a training begins with: data that are read, checked and shared out, and a model for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from ase.data import atomic_numbers, chemical_symbols
+
+from pwmlff.data import cache, duplicates, offsets, readers, sources, split
+from pwmlff.data.frames import Frames, named, rows_of
+from pwmlff.data.neighbors import Edges
+from pwmlff.data.offsets import Offsets
+from pwmlff.report import Failure
+from pwmlff.train import comm, errors, potential
+from pwmlff.train.config import Config
+from pwmlff.train.edge import EdgeModel, load_module
+from pwmlff.train.learner import Learner
+from pwmlff.train.place import Place, place_of, threads_of
+from pwmlff.train.trainable import Trainable
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Frames and their neighbors."""
+
+    frames: Frames
+    edges: Edges
+
+    def select(self, chosen: np.ndarray) -> Dataset:
+        """Some of the frames, by their numbers."""
+        edges = self.edges
+        rows, atoms = rows_of(edges.first, chosen), rows_of(self.frames.first, chosen)
+        sizes = np.diff(edges.first)[chosen]
+        some = replace(
+            edges,
+            rij=edges.rij[rows],
+            j=edges.j[rows],
+            count=edges.count[atoms],
+            first=np.r_[0, np.cumsum(sizes)].astype(np.int64),
+            types=edges.types[atoms],
+        )
+        return Dataset(self.frames.select(chosen), some)
+
+
+def labelled(
+    config: Config, elements: Sequence[int], cutoff: float, ranks: comm.Communicator
+) -> tuple[Dataset, Dataset | None, Offsets]:
+    """Frames to learn from and to validate with, and what is taken off their virials.
+
+    One rank of a node reads, the others follow.
+    """
+    data = config.data
+
+    def read() -> list[Dataset]:
+        return [
+            Dataset(
+                *cache.load(
+                    names,
+                    elements=elements,
+                    cutoff=cutoff,
+                    format=data.format or None,
+                    energy=data.energy,
+                    cache=None if data.cache == "none" else data.cache,
+                    threads=threads_of(config.run, ranks),
+                )
+            )
+            for names in (data.train, data.valid)
+            if names
+        ]
+
+    found = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
+    found = comm.agreed(ranks, lambda: found or read())
+    if data.shift_sources:
+        found = _aligned(found, ranks)
+    learned, valid = found[0], found[1] if len(found) > 1 else None
+    if data.valid_fraction > 0.0:
+        numbers = duplicates.atom_numbers(learned.frames, learned.edges)
+        same = duplicates.first_of_each(learned.frames, numbers)
+        chosen = split.validating(learned.frames, same, data.valid_fraction, data.seed)
+        if chosen.any():
+            valid, learned = (learned.select(np.flatnonzero(x)) for x in (chosen, ~chosen))
+    elif valid is not None:
+        _warn_of_both(learned, valid)
+    learned, valid, constants = _corrected(config, learned, valid, ranks)
+    for part, name in ((learned, "train"), (valid, "valid")):
+        if part is not None:
+            _shared(partial(_require_labels, part.frames, name, config))
+    return learned, valid, constants
+
+
+def _corrected(
+    config: Config, learned: Dataset, valid: Dataset | None, ranks: comm.Communicator
+) -> tuple[Dataset, Dataset | None, Offsets]:
+    """The same with virials that belong to the energy, as far as that is asked for."""
+    data = config.data
+    parts = [part.frames for part in (learned, valid) if part is not None]
+
+    def decided() -> tuple[dict[str, float], list[str]]:
+        suspects = [
+            name
+            for name in {name for part in parts for name in part.files}
+            if data.virial_offset == "auto"
+            and readers.reader_of(Path(name), data.format or None) == "movement"
+        ]
+        return offsets.decide(parts, data.virial_offset, suspects)
+
+    wanted = max(config.loss.virial) > 0.0
+    found = comm.agreed(ranks, lambda: decided() if wanted and ranks.rank == 0 else ({}, []))
+    start, left_out = ranks.broadcast(found)  # of one rank: others may round otherwise
+    constants = Offsets(start)
+
+    def corrected(part: Dataset) -> Dataset:
+        frames = part.frames
+        if left_out:
+            frames = offsets.without_virials(frames, left_out)
+        return Dataset(constants.taken_off(frames) if start else frames, part.edges)
+
+    return corrected(learned), corrected(valid) if valid else None, constants
+
+
+def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Dataset]:
+    """The same with energies of one zero; the numbers are those of rank 0."""
+
+    def align() -> np.ndarray:
+        frames = Frames.joined(one.frames for one in datasets)
+        parts = [sources.describe(one.frames, one.edges) for one in datasets]
+        offsets = sources.offsets(frames, sources.Description.joined(parts))
+        result, texts = sources.aligned(frames, offsets)
+        for text in texts or ["no source has another zero of energies than those like it"]:
+            log.info("shift_sources: %s", text)
+        return result.energies
+
+    energies = ranks.broadcast(comm.agreed(ranks, lambda: align() if ranks.rank == 0 else None))
+    first = np.cumsum([0, *(len(one.frames) for one in datasets)])
+    return [
+        replace(one, frames=replace(one.frames, energies=energies[begin:end]))
+        for one, (begin, end) in zip(datasets, pairwise(first), strict=True)
+    ]
+
+
+def _warn_of_both(learned: Dataset, valid: Dataset) -> None:
+    """Say which structures are validated with and learned from."""
+    both = [learned, valid]
+    frames = Frames.joined(one.frames for one in both)
+    numbers = [duplicates.atom_numbers(one.frames, one.edges) for one in both]
+    first = duplicates.first_of_each(frames, np.concatenate(numbers))
+    n = len(learned.frames)
+    known = np.flatnonzero(first[n:] < n)
+    if len(known):
+        log.warning(
+            "%d of the %d frames of [data] valid are in [data] train, too: %s; their errors say "
+            "nothing of frames that are not learned from; leave them out of one of the two",
+            *(len(known), len(valid.frames), named(valid.frames, known)),
+        )
+
+
+def _require_labels(frames: Frames, name: str, config: Config) -> None:
+    """Refuse frames of which no label counts, as the loss would be of nothing."""
+    if not len(frames):
+        raise Failure(f"[data] {name} has no frame, expected one or more")
+    has = {
+        "energy": ~np.isnan(frames.energies),
+        "force": ~np.isnan(frames.forces[:, :1]) if len(frames.forces) else np.zeros(0, bool),
+        "virial": ~np.isnan(frames.virials[:, 0, 0]),
+    }
+    wanted = [q for q in errors.QUANTITIES if max(getattr(config.loss, q)) > 0.0]
+    if not any(has[quantity].any() for quantity in wanted):
+        raise Failure(
+            f"the {len(frames)} frames of [data] {name} have no label of {', '.join(wanted)}, "
+            "expected one to learn by; see pwmlff data check"
+        )
+    for quantity in wanted if name == "train" else ():
+        missing = int((~has[quantity]).sum())
+        # Virials are often not there at all, and weigh by default.
+        if missing and has[quantity].any():
+            what = "atoms" if quantity == "force" else "frames"
+            log.warning("%d of %d %s have no %s", missing, has[quantity].size, what, quantity)
+
+
+def learner(
+    config: Config, ranks: comm.Communicator
+) -> tuple[Config, Learner, Dataset | None, Offsets]:
+    """The configuration with the units of the model; that in training; what validates; offsets."""
+    of_kind = _edge_model if config.model.module else _deep_potential
+    place = comm.agreed(ranks, lambda: place_of(config.run, ranks))
+    config, model, valid, constants = of_kind(config, ranks, place)
+    return config, _shared(lambda: Learner(model, config, ranks)), valid, constants
+
+
+_Prepared = tuple[Config, Trainable, Dataset | None, Offsets]
+
+
+def _edge_model(config: Config, ranks: comm.Communicator, place: Place) -> _Prepared:
+    """A module of kind EDGE and its data."""
+    settings, run = config.model, config.run
+    module, info = comm.agreed(
+        ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
+    )
+    config = replace(config, model=replace(settings, units=info.units))
+    learned, valid, constants = labelled(config, info.atom_type, info.cutoff, ranks)
+    model = _shared(
+        lambda: EdgeModel(
+            module,
+            learned.frames,
+            learned.edges,
+            run.precision,
+            place.threads,
+            ranks,
+            place.device or "cpu",
+        )
+    )
+    if settings.finetune:
+        comm.agreed(ranks, lambda: model.start_from(settings.finetune))
+    return config, model, valid, constants
+
+
+def _deep_potential(config: Config, ranks: comm.Communicator, place: Place) -> _Prepared:
+    """A Deep Potential, new or from a file, and its data."""
+    settings, run = config.model, config.run
+    if settings.finetune:
+        model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
+        _shared(lambda: _require_same_elements(config, model.atom_type))
+        config = replace(config, model=replace(settings, units=model.units))
+        learned, valid, constants = labelled(config, model.atom_type, model.Rmax, ranks)
+    else:
+        elements = [atomic_numbers[symbol] for symbol in settings.elements]
+        learned, valid, constants = labelled(config, elements, settings.rmax, ranks)
+        others = valid.edges if valid else None
+        model = comm.agreed(
+            ranks,
+            lambda: potential.new(config, learned.frames, learned.edges, settings.seed, others),
+        )
+    trained = comm.agreed(
+        ranks,
+        lambda: potential.Potential(
+            model,
+            learned.frames,
+            learned.edges,
+            run.nodes,
+            run.precision,
+            place.threads,
+            ranks,
+            place.device,
+        ),
+    )
+    if settings.finetune:
+        comm.agreed(ranks, lambda: potential.shift(trained))
+    if valid is not None:
+        _shared(lambda: potential.require_slots(model, valid.frames, valid.edges))
+    return config, trained, valid, constants
+
+
+def _shared(work: Callable[[], Result]) -> Result:
+    """Do what fails on all ranks or on none, so that it is said once.
+
+    Raises:
+        comm.SharedFailure: it has failed.
+    """
+    try:
+        return work()
+    except Failure as error:
+        raise comm.SharedFailure(str(error)) from error
+
+
+def _require_same_elements(config: Config, atom_type: Sequence[int]) -> None:
+    given, own = list(config.model.elements), [chemical_symbols[z] for z in atom_type]
+    if given and given != own:
+        raise Failure(
+            f"[model] elements is {' '.join(given)}, and '{config.model.finetune}' is for "
+            f"{' '.join(own)}; expected the same, in the same order, or none"
+        )

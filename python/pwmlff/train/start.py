@@ -1,0 +1,76 @@
+"""What each start of a training has: its options, signals, and the folder that it claims."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pwmlff import files
+from pwmlff.train import record
+from pwmlff.train.config import Config
+
+CONFIGURATION = "run.toml"
+
+
+class Stop:
+    """Whether SIGINT or SIGTERM asked for the end, from :meth:`listen` on; until then both end all.
+
+    A terminal, a scheduler and whoever started this process may each send one: those after the
+    first change nothing, to the end of the context, so that what has begun to be written is
+    written.
+
+    Args:
+        leaves: whether the process ends after the context, so that they change nothing until then.
+    """
+
+    def __init__(self, leaves: bool = False) -> None:
+        self._leaves = leaves
+        self._event = threading.Event()
+        self._previous: dict[int, Any] = {}
+
+    def asked(self) -> bool:
+        """Whether one came."""
+        return self._event.is_set()
+
+    def listen(self) -> None:
+        """Take the signals from now on."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous.setdefault(number, signal.getsignal(number))
+                signal.signal(number, lambda *_: self._event.set())
+
+    def __enter__(self) -> Stop:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the signals be what they were."""
+        ignored = self._leaves and self.asked()
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_IGN if ignored else handler)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command was given beside the configuration."""
+
+    resume: bool = False
+    dry_run: bool = False
+    communication: str = "auto"  # as comm.connect takes it
+    began: float | None = None  # when the command began, by time.monotonic(); now when None
+
+
+def claim(folder: Path, options: Options) -> None:
+    """Make the folder; refuse that of another training before anything is written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not options.resume:
+        record.require_unused(folder)
+
+
+def write_configuration(config: Config) -> None:
+    """Write run.toml with every default."""
+    folder = Path(config.output.folder)
+    files.write_whole(folder / CONFIGURATION, config.as_toml().encode())

@@ -1,0 +1,64 @@
+"""The slopes of the loss against central differences of its value, with labels that are missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labelled_structures import frames_of
+from pwmlff.data.frames import Frames
+from pwmlff.train.loss import LossWeights, slopes
+from systems import SYSTEMS
+
+BATCH = np.array([3, 0, 2, 1])
+
+
+def labelled() -> Frames:
+    """Four frames, each without another label."""
+    rng = np.random.default_rng(0)
+    atoms = [SYSTEMS["two elements, triclinic"].atoms(seed) for seed in range(4)]
+    forces = [rng.normal(size=(len(one), 3)) for one in atoms]
+    energies, virials = rng.normal(size=4), rng.normal(size=(4, 3, 3))
+    energies[1], forces[2][:], virials[3] = np.nan, np.nan, np.nan
+    return frames_of(atoms, list(energies), forces, virials)
+
+
+@pytest.mark.parametrize("huber", [0.0, 0.5])
+def test_slopes_are_those_of_the_loss(huber: float):
+    frames, rng = labelled(), np.random.default_rng(1)
+    natoms = int(frames.natoms[BATCH].sum())
+    found = [rng.normal(size=4), rng.normal(size=(natoms, 3)), 9.0 * rng.normal(size=(4, 3, 3))]
+    of_frame, weights = np.array([1.0, 0.5, 2.0, 3.0]), LossWeights(2.0, 1.0, 0.5, huber)
+
+    def loss(values: list[np.ndarray]) -> float:
+        return float(slopes(frames, BATCH, slice(4), tuple(values), weights, of_frame).loss.sum())
+
+    one = slopes(frames, BATCH, slice(4), tuple(found), weights, of_frame)
+    for place, slope in enumerate((one.a, one.v, one.w)):
+        assert slope.shape == found[place].shape
+        direction = rng.normal(size=slope.shape)
+        ends = []
+        for sign in (1.0, -1.0):
+            values = [x.copy() for x in found]
+            values[place] += sign * 1e-6 * direction
+            ends.append(loss(values))
+        expected = (ends[0] - ends[1]) / 2e-6
+        assert (slope * direction).sum() == pytest.approx(expected, rel=1e-6)
+    # What ranks have adds up to the whole.
+    first = int(frames.natoms[BATCH[:1]].sum())
+    parts = [
+        slopes(frames, BATCH, mine, given, weights, of_frame)
+        for mine, given in (
+            (slice(0, 1), (found[0][:1], found[1][:first], found[2][:1])),
+            (slice(1, 4), (found[0][1:], found[1][first:], found[2][1:])),
+        )
+    ]
+    for k in range(5):
+        np.testing.assert_array_equal(np.concatenate([part[k] for part in parts]), one[k])
+
+
+def test_virials_without_weight_have_no_slope():
+    frames = labelled()
+    found = np.zeros(4), np.zeros((int(frames.natoms[BATCH].sum()), 3)), np.zeros((4, 3, 3))
+    weights = LossWeights(1.0, 1.0, 0.0)
+    assert slopes(frames, BATCH, slice(4), found, weights, np.ones(4)).w is None
