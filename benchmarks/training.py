@@ -26,12 +26,12 @@ from ase.data import atomic_numbers
 from rich.console import Console
 from rich.table import Table
 
-from pwmlff.commands.bench import PaddedDP
 from pwmlff.data import cache
 from pwmlff.evaluation.engine import Rows, choose
 from pwmlff.models import pad_neighbors
 from pwmlff.train import comm, config, potential
 from pwmlff.train.learners import ByAdam
+from standard_cases import PaddedDP
 
 FRAMES, NODES, PRECISIONS = (1, 8), (64, 128), ("float64", "float32")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness import TIMEOUT
-from pwmlff.launch import lmp
+from pwmlff.launch import program
 from pwmlff.launch.log import Log, runs
 from pwmlff.launch.progress import Progress
 
@@ -37,10 +37,10 @@ run 4 pre no
 
 def log_of(folder: Path, text: str) -> str:
     """The log that lmp writes."""
-    program = lmp.program()
+    lmp = program.find()
     subprocess.run(
-        [program.path, "-log", "log", "-screen", "none"], input=text, cwd=folder, text=True,
-        env=program.environment, check=True, timeout=TIMEOUT,
+        [lmp.path, "-log", "log", "-screen", "none"], input=text, cwd=folder, text=True,
+        env=lmp.environment, check=True, timeout=TIMEOUT,
     )  # fmt: skip
     return (folder / "log").read_text()
 

@@ -16,15 +16,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pwmlff import devices, plugin
+from pwmlff.commands.base import Lmp, Mpirun, Plugin
 from pwmlff.commands.options import openmp_threads
-from pwmlff.launch import interpreter, lmp, mpirun, ranks
+from pwmlff.launch import interpreter, program, ranks
+from pwmlff.launch import mpirun as launcher
 from pwmlff.report import Failure
 
 TIMEOUT = 60  # seconds for one program to answer
@@ -127,9 +130,9 @@ class Machine:
         return f"pwmlff build --lammps DIR -o {output}"
 
     @cached_property
-    def program(self) -> lmp.Program:
+    def program(self) -> program.Program:
         """The lmp that is started."""
-        return lmp.program(self.lmp_path, self.plugin_path)
+        return program.find(self.lmp_path, self.plugin_path)
 
     @cached_property
     def lammps(self) -> str:
@@ -203,7 +206,7 @@ def check_version(machine: Machine) -> Row:
 
 def check_sizes(machine: Machine) -> Row:
     """LAMMPS's integer sizes against the plugin's."""
-    found = lmp.integer_sizes(machine.lmp_help) or "unknown"
+    found = program.integer_sizes(machine.lmp_help) or "unknown"
     text = "the plugin was compiled for {expected}: it would read wrong numbers"
     return _same("integer sizes", found, machine.build["sizes"], text)
 
@@ -218,7 +221,7 @@ def check_mpi(machine: Machine) -> Row:
     """One MPI family for lmp, mpirun, mpi4py and the plugin."""
     name = "MPI family"
     found = {"lmp": machine.lmp_mpi, "plugin": machine.build["mpi"]}
-    found["mpirun"] = FAMILIES[mpirun.find(machine.mpirun_path).family]
+    found["mpirun"] = FAMILIES[launcher.find(machine.mpirun_path).family]
     probe = interpreter.command("from mpi4py import MPI; print(MPI.Get_library_version())")
     library = None
     if found["mpirun"] == "Open MPI":  # as ranks that it starts are led to it
@@ -364,7 +367,7 @@ def check_plugin(machine: Machine) -> Row:
     name = "plugin"
     path = machine.plugin
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in.doctor").write_text(lmp.OPEN_STYLE)
+        Path(folder, "in.doctor").write_text(program.OPEN_STYLE)
         command = [machine.program.path, "-in", "in.doctor", "-log", "none"]
         environment = {**os.environ, **machine.program.environment}
         done = _run(command, environment, cwd=folder)
@@ -380,7 +383,7 @@ def check_plugin(machine: Machine) -> Row:
         return Row(
             name, ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT
         )
-    if lmp.STYLE_OPENS in said:
+    if program.STYLE_OPENS in said:
         return Row(name, OK, ", ".join(filter(None, (path, plugin.origin(path)))))
     lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
     text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
@@ -416,7 +419,7 @@ def check_copies(machine: Machine) -> Row:
     }
     if other := os.environ.get(plugin.TORCH_LIB_VARIABLE):
         places["torch"].append(Path(other))
-    for word in os.environ.get(lmp.PLUGIN_VARIABLE, "").split(":"):
+    for word in os.environ.get(program.PLUGIN_VARIABLE, "").split(":"):
         if word and (Path(word) / plugin.FILE).is_file():
             places["plugin"].append(Path(word))
     several = []
@@ -427,7 +430,7 @@ def check_copies(machine: Machine) -> Row:
     if several:
         return Row(
             name, WARNING, "; ".join(several),
-            f"keep one: clean PYTHONPATH, {lmp.PLUGIN_VARIABLE} and "
+            f"keep one: clean PYTHONPATH, {program.PLUGIN_VARIABLE} and "
             f"{plugin.TORCH_LIB_VARIABLE}, or uninstall the others",
         )  # fmt: skip
     return Row(name, OK, "one torch, one plugin")
@@ -470,3 +473,18 @@ def examine(machine: Machine, names: Sequence[str] = tuple(CHECKS)) -> DoctorRep
             remedy = f"{machine.remake}, or name programs that are there"
             rows.append(Row(name, ERROR, str(failure), remedy))
     return DoctorReport(rows)
+
+
+def doctor(
+    np: Annotated[int, typer.Option("-np", "--np", min=1, help="Ranks on this machine.")] = 1,
+    lmp: Lmp = None,
+    plugin: Plugin = None,
+    mpirun: Mpirun = None,
+) -> DoctorReport:
+    """Check that LAMMPS, MPI, torch, driver, GPUs and the plugin fit together.
+
+    Each check says ok, warning or error, what it found, and what to do.
+
+    Example: pwmlff doctor -np 4
+    """
+    return examine(Machine(lmp, mpirun, np, plugin))

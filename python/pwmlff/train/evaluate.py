@@ -61,14 +61,18 @@ class Options:
     energy: str = readers.FREE  # of the data, where there are two
 
 
-def told_apart(words: Sequence[str]) -> tuple[list[Path], list[str]]:
+def told_apart(words: Sequence[str], data: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
     """Models and files with labels, whatever their order; the first word where none is a model.
+
+    Args:
+        words: both.
+        data: more files with labels.
 
     Raises:
         Failure: there is nothing beside models.
     """
     models = [word for word in words if _is_model(word)] or list(words[:1])
-    data = [word for word in words if word not in models]
+    data = [*(word for word in words if word not in models), *data]
     if not data:
         raise Failure(
             f"found {' '.join(words)} and no file with labels, expected models and then files with "
