@@ -31,14 +31,15 @@ from systems import SYSTEMS
 SYSTEM = SYSTEMS["two elements, triclinic"]
 #: What a command needs while a file is fed to something else, by its name; of a name that is not
 #: here, the same file.
-SOUND = {"model": "model.pt", "models": "model.pt", "data": "sound.extxyz",
+SOUND = {"model": "model.pt", "models": "model.pt", "data": "sound.extxyz", "words": "model.pt",
+         "structure": "sound.extxyz",
          "files": "sound.extxyz", "log": "log.lammps", "output": "out", "lammps": "."}  # fmt: skip
 #: Words that a command needs beside what it calls required, or that make it quick.
 MORE = {
     "train": ["--elements", "O Hf", "--dry-run"],
     "compare": ["--np", "1", "--precision", "double"],
     "run": ["--dry-run"],
-    "bench": ["--limit", "0"],
+    "bench": ["--max-time", "0s"],
 }
 LOG = "units metal\nStep Temp\n 0 1.5\n 10 1.6\nLoop time of 1 on 1 procs for 10 steps\n"
 #: Options of text that name a file.

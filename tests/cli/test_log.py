@@ -12,7 +12,7 @@ import pytest
 from harness import TIMEOUT
 from pwmlff.launch import program
 from pwmlff.launch.log import Log, runs
-from pwmlff.launch.progress import Progress
+from pwmlff.launch.progress import LmpProgress
 
 MELT = """
 units lj
@@ -69,7 +69,7 @@ def test_as_lammps_reads_it(tmp_path: Path, style: str):
 def test_progress_of_each_style(tmp_path: Path, style: str):
     """Line by line, what the whole log holds; text that an input prints is no row."""
     text = log_of(tmp_path, MELT.format(style=style))
-    progress, steps, temperatures = Progress(), [], []
+    progress, steps, temperatures = LmpProgress(), [], []
     for line in text.splitlines():
         if progress.feed(line, 0.0):
             steps.append(progress.step)

@@ -22,7 +22,7 @@ from pwmlff.commands.options import seconds_of
 from pwmlff.launch import lmp, program, watcher
 from pwmlff.launch.causes import begins_input, explain, lammps_errors, of_input
 from pwmlff.launch.log import runs
-from pwmlff.launch.progress import Progress
+from pwmlff.launch.progress import LmpProgress
 from pwmlff.launch.run_state import Attempt, Simulation, clean
 from pwmlff.launch.supervisor import end_of_time
 from pwmlff.report import Failure
@@ -95,9 +95,9 @@ def test_input_that_is_no_utf8(pwmlff, tmp_path: Path):
     assert found.returncode == 0, found.words
 
 
-def progress_of(screen: Path) -> Progress:
+def progress_of(screen: Path) -> LmpProgress:
     """How far lmp is, from what rank 0 has written so far."""
-    progress = Progress()
+    progress = LmpProgress()
     for line in screen.read_text().splitlines() if screen.is_file() else ():
         progress.feed(line, 0.0)
     return progress
@@ -794,7 +794,7 @@ def test_open_mpi_stand_in(process, melt, tmp_path: Path):
 
 
 def test_progress():
-    progress = Progress()
+    progress = LmpProgress()
     lines = """units metal
 restart ${n} a.restart b.restart
 restart 100 a.restart b.restart
@@ -826,7 +826,7 @@ Setting up Verlet run ...
 
 def test_progress_of_what_an_input_prints():
     """Text of its own is no thermo output, no setting and no end."""
-    progress = Progress()
+    progress = LmpProgress()
     for line in (
         "  Time step     : 0.0005tau",
         "Step Temp",

@@ -70,7 +70,7 @@ class Way:
 
 
 @dataclass
-class Outcome:
+class Difference:
     """What a case differs by, and how much it may."""
 
     case: Way
@@ -96,7 +96,7 @@ class CompareReport:
 
     frames: int
     atoms: int
-    outcomes: list[Outcome]
+    outcomes: list[Difference]
     plot: str
 
     @property
@@ -213,7 +213,7 @@ def compare(
     output = picture.destination(plot) if plot else None
     chosen = elements.replace(",", " ").split()
     frames, lammps_data = structures(data, chosen, format, atom_style)
-    outcomes: list[Outcome] = []
+    outcomes: list[Difference] = []
     parity: list[tuple[Way, ndarray, ndarray]] = []
     starter, found_lmp = launcher.find(mpirun), program.find(lmp, plugin)
     for path in models:
@@ -227,7 +227,7 @@ def compare(
             escape(f"running {path.name}"), console=screen, transient=True,
             disable=not screen.is_terminal,
         ):  # fmt: skip
-            outcome = Outcome(case, _gates(case, info, expected, tolerances))
+            outcome = Difference(case, _gates(case, info, expected, tolerances))
             try:
                 found = runner.run(case)
                 _measure(outcome, expected, found, runner.prisms)
@@ -420,7 +420,7 @@ class _Runner:
 
 
 def _measure(
-    outcome: Outcome, expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
+    outcome: Difference, expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
 ) -> None:
     """Worst and RMS difference over all frames and atoms."""
     import numpy as np

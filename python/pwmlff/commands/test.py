@@ -42,6 +42,4 @@ def test(
 
     models, files = evaluate.told_apart(words, data or [])
     chosen = elements.replace(",", " ").split()
-    return evaluate.test(
-        evaluate.Options(models, files, chosen, format, plot, worst, threads, energy)
-    )
+    return evaluate.test(models, files, chosen, format, plot, worst, threads, energy)

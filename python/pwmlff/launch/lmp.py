@@ -21,7 +21,7 @@ from ase.calculators.lammps import Prism
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.data import atomic_masses, atomic_numbers, chemical_symbols
 
-from pwmlff.launch.log import Run, runs
+from pwmlff.launch.log import ThermoRun, runs
 from pwmlff.report import Failure
 
 #: What a word of LAMMPS's input can hold.
@@ -240,7 +240,7 @@ class Thermo:
     log: Path
 
     @functools.cached_property
-    def _runs(self) -> list[Run]:
+    def _runs(self) -> list[ThermoRun]:
         return runs(self.log.read_text(errors="replace"))
 
     def columns(self, run: int = -1) -> dict[str, list[float]]:

@@ -43,7 +43,7 @@ _YAML_ROW = re.compile(r"\s*- \[(.*)\]\s*$")
 
 
 @dataclass(frozen=True)
-class Run:
+class ThermoRun:
     """Thermo output of one run or minimization.
 
     Attributes:
@@ -66,7 +66,7 @@ class Log:
     """Runs of a log file, in their order."""
 
     name: str
-    runs: list[Run]
+    runs: list[ThermoRun]
 
     @classmethod
     def read(cls, path: Path) -> Log:
@@ -159,7 +159,7 @@ class Log:
         return result
 
 
-def runs(text: str) -> list[Run]:
+def runs(text: str) -> list[ThermoRun]:
     """Thermo output in the text of a log, of the styles one (custom), multi and yaml.
 
     Of a log to which several LAMMPS have appended, those of all.
@@ -172,11 +172,11 @@ def runs(text: str) -> list[Run]:
     return reader.runs
 
 
-def _has_rows(found: Sequence[Run]) -> bool:
+def _has_rows(found: Sequence[ThermoRun]) -> bool:
     return any(len(column) for run in found for column in run.columns.values())
 
 
-def _joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
+def _joined(earlier: Sequence[ThermoRun], later: Sequence[ThermoRun]) -> list[ThermoRun]:
     """Runs of a start and of the next one, which began at an earlier step than the first ended."""
     kept = list(earlier)
     firsts = (run.columns["Step"][0] for run in later if len(run.columns.get("Step", ())))
@@ -200,14 +200,14 @@ def _joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
     return [*kept, *later]
 
 
-def _is_same(run: Run, rest: Run) -> bool:
+def _is_same(run: ThermoRun, rest: ThermoRun) -> bool:
     """Whether a run can be the rest of another: what a log does not say is as it was."""
     told = ((rest.units, run.units), (rest.per_atom, run.per_atom), (rest.timestep, run.timestep))
     return list(run.columns) == list(rest.columns) and all(a in (None, b) for a, b in told)
 
 
 @dataclass
-class Rows:
+class ThermoRows:
     """Rows of thermo output as lmp writes them, of the styles one (custom), multi and yaml."""
 
     _announced: bool = False  # the next line is a header
@@ -288,7 +288,7 @@ class _Said:
 class _Reader:
     """Takes the lines of a log one by one."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[ThermoRun] = field(default_factory=list)
     _said: _Said = field(default_factory=_Said)
     _run_said: _Said = field(default_factory=_Said)  # where the run that is under way began
     _announced: bool = False  # the next line is a header
@@ -327,7 +327,7 @@ class _Reader:
         rows = np.array(self._rows, dtype=np.float64).reshape(len(self._rows), len(self._names))
         columns = dict(zip(self._names, rows.T.copy(), strict=True))
         said = self._run_said
-        self.runs.append(Run(columns, said.units, said.per_atom, said.timestep, finished))
+        self.runs.append(ThermoRun(columns, said.units, said.per_atom, said.timestep, finished))
         self._last, self._names, self._rows = self._names, None, []
 
     def _begin(self, names: list[str]) -> None:

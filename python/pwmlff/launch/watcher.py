@@ -26,7 +26,7 @@ from pwmlff.launch.causes import (
     lammps_errors,
     written,
 )
-from pwmlff.launch.progress import Progress
+from pwmlff.launch.progress import LmpProgress
 from pwmlff.launch.restarts import CLOCK
 from pwmlff.launch.run_state import Attempt, Simulation
 from pwmlff.launch.script import Script
@@ -62,7 +62,7 @@ class Partition:
     def __init__(self, number: int, folder: Path, screen: Path | None, began: float) -> None:
         self.heartbeat, self.screen, self.began = folder / f"heartbeat.{number}", screen, began
         self.heartbeat.unlink(missing_ok=True)
-        self.progress = Progress()
+        self.progress = LmpProgress()
         self.life = time.monotonic()
         self.computes = self.computed = False  # whether the style gives signs of life; ever did
         self.stopped = False  # whether it was asked to stop
