@@ -120,7 +120,7 @@ def run(
         retries,
         given if given is not None and resume in supervisor.RESUME else resume,
         seconds_of("--hang-timeout", patience) if patience else None,
-        supervisor.end_of_time(seconds_of("--time-limit", limit) if limit else None),
+        seconds_of("--time-limit", limit) if limit else None,
         drop_hosts,
         min_ranks,
     )

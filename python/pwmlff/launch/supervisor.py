@@ -50,7 +50,7 @@ class Plan:
         retries: starts after a rank died.
         resume: auto, never or a restart file.
         hang: seconds without a sign of life that end a start, as :class:`Watcher` takes it.
-        end: of the time, by time.time(); None without a limit.
+        time_limit: seconds; that of the Slurm job, if it is one, when None.
         drop_hosts: whether to go on without a host that cannot be reached.
         min_ranks: with how many ranks at least.
     """
@@ -60,7 +60,7 @@ class Plan:
     retries: int = 0
     resume: str = "auto"
     hang: float | None = None
-    end: float | None = None
+    time_limit: float | None = None
     drop_hosts: bool = False
     min_ranks: int = 1
 
@@ -210,7 +210,7 @@ class _Supervisor:
             plan.script.screens(plan.wish.ranks),
             plan.hang,
             plan.script.has_style(),
-            plan.end,
+            end_of_time(plan.time_limit),
             lock.handle,
             launcher.proxies,
             plan.wish.program[0],
