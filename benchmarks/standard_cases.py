@@ -44,7 +44,7 @@ from rich.text import Text
 from torch import Tensor
 
 from pwmlff import devices
-from pwmlff.commands.bench import loop_time, run_lmp
+from pwmlff.commands.bench import loop_time
 from pwmlff.commands.options import names, positive_integers
 from pwmlff.launch import mpirun, program
 from pwmlff.models import DP, DPConfig
@@ -172,9 +172,8 @@ class Case:
         steps = max(2, int(seconds * 1000 * self.guess / self.atoms))
         if self.models > 1:
             steps = max(100, steps // 100 * 100)
-        text = run_lmp(
-            folder, self.text(steps), programs.lmp, programs.mpirun, self.ranks, self.threads
-        )
+        starter = programs.mpirun if self.ranks > 1 else None
+        text = programs.lmp.run(folder, self.text(steps), starter, self.ranks, self.threads)
         loop = loop_time(text)
         self.rates.append(self.atoms * steps / loop / 1000)
         self.kilobytes.append(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]))

@@ -8,9 +8,7 @@ one evaluation after the other.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -251,41 +249,9 @@ class _LmpRunner:
             **self.values, copies=copies, keywords=case.keywords, warm=max(1, steps // 10),
             steps=steps,
         )  # fmt: skip
-        output = run_lmp(self.folder, text, self.program, self.mpirun, case.ranks, case.threads)
+        starter = self.mpirun if case.ranks > 1 else None
+        output = self.program.run(self.folder, text, starter, case.ranks, case.threads)
         return case.atoms * steps / loop_time(output)
-
-
-def run_lmp(
-    folder: Path,
-    text: str,
-    found: program.Program,
-    starter: launcher.Mpirun,
-    ranks: int,
-    threads: int,
-) -> str:
-    """Run an input in a folder; return what lmp says.
-
-    Raises:
-        Failure: it fails.
-    """
-    (folder / "in.bench").write_text(text)
-    command = [found.path, "-in", "in.bench", "-log", "none"]
-    if ranks > 1:
-        command = starter.command(launcher.Wish(command, ranks))
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, **found.environment, "OMP_NUM_THREADS": str(threads)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        errors = [line for line in done.stdout.splitlines() if line.startswith("ERROR")]
-        said = errors[-1] if errors else f"{done.stdout[-2000:]}{done.stderr[-500:]}"
-        raise Failure(f"lmp does not run on {ranks} ranks: {said}")
-    return done.stdout
 
 
 def loop_time(output: str) -> float:

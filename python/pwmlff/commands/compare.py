@@ -8,8 +8,6 @@ All atoms of all frames are compared.
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -383,8 +381,7 @@ class _Runner:
                 text += f"pair_style pwmlff {model} {case.keywords}\n"
                 text += f"pair_coeff * * {symbols}\n{lmp.MEASURE}run 0\n"
                 text += lmp.DUMP.replace("atoms.dump", f"{k}.dump")
-            (folder / "in.compare").write_text(text)
-            self._start(case, folder)
+            self.program.run(folder, text, self.mpirun, case.ranks, timeout=TIMEOUT)
             log = lmp.Thermo(folder / "log.lammps")
             dumps = [lmp.read_dump(folder / f"{k}.dump") for k in range(len(self.frames))]
             return [
@@ -396,27 +393,6 @@ class _Runner:
                 )
                 for k, dump in enumerate(dumps)
             ]
-
-    def _start(self, case: Way, folder: Path) -> None:
-        wish = launcher.Wish([self.program.path, "-in", "in.compare"], case.ranks)
-        try:
-            done = subprocess.run(
-                self.mpirun.command(wish),
-                cwd=folder,
-                env={"OMP_NUM_THREADS": "1", **os.environ, **self.program.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise Failure(f"lmp did not finish within {TIMEOUT} s") from error
-        if done.returncode != 0:
-            lines = done.stdout.strip().splitlines()
-            errors = [line for line in lines if "ERROR" in line]
-            raise Failure((errors or lines or ["lmp failed without a word"])[-1])
 
 
 def _measure(

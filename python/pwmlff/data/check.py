@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,16 +94,7 @@ class CheckReport:
             "shortest": self.shortest,
             "most_neighbors": self.most_neighbors,
             "cutoff": self.cutoff,
-            "problems": [
-                {
-                    "kind": p.kind,
-                    "error": p.error,
-                    "file": p.file,
-                    "index": p.index,
-                    "text": p.text,
-                }
-                for p in self.problems
-            ],
+            "problems": [{**asdict(p), "error": p.error} for p in self.problems],
             "notes": self.notes,
             "picture": self.picture,
         }
@@ -259,6 +250,15 @@ def _problem(frames: Frames, k: int, kind: str, text: str) -> Problem:
     return Problem(kind, text, frames.files[frames.file[k]], int(frames.index[k]))
 
 
+def _adding(frames: Frames, found: list[Problem]) -> Callable[[int, str, str], None]:
+    """Adds what is odd about a frame: its number, the kind, and what follows the frame's name."""
+
+    def add(k: int, kind: str, text: str) -> None:
+        found.append(_problem(frames, k, kind, f"{frames.where(k)}{text}"))
+
+    return add
+
+
 def _per_frame(frames: Frames, values: np.ndarray, combine: np.ufunc, empty: float) -> np.ndarray:
     """Values of atoms combined over each frame, [nframes]; frames without atoms get `empty`."""
     result = np.full(len(frames), empty, dtype=values.dtype)
@@ -270,7 +270,8 @@ def _per_frame(frames: Frames, values: np.ndarray, combine: np.ufunc, empty: flo
 
 def _labels(frames: Frames) -> list[Problem]:
     """Labels that are missing or no numbers."""
-    result = []
+    result: list[Problem] = []
+    add = _adding(frames, result)
     missing = np.isnan(frames.forces).all(axis=1)
     whole = _per_frame(frames, missing, np.logical_and, False)
     finite = _per_frame(frames, np.isfinite(frames.forces).all(axis=1), np.logical_and, True)
@@ -281,44 +282,19 @@ def _labels(frames: Frames) -> list[Problem]:
     }
     for k in np.flatnonzero(frames.natoms).tolist():
         if not has["energy"][k] and not has["forces"][k]:
-            result.append(
-                _problem(frames, k, "no labels", f"{frames.where(k)} has neither energy nor forces")
-            )
+            add(k, "no labels", " has neither energy nor forces")
             continue
         lacking = [name for name, present in has.items() if present.any() and not present[k]]
         if lacking:
-            result.append(
-                _problem(
-                    frames,
-                    k,
-                    "missing labels",
-                    f"{frames.where(k)} has no {' and no '.join(lacking)}, others have",
-                )
-            )
+            add(k, "missing labels", f" has no {' and no '.join(lacking)}, others have")
         if np.isinf(frames.energies[k]):
-            result.append(
-                _problem(frames, k, "not finite", f"{frames.where(k)}: energy {frames.energies[k]}")
-            )
+            add(k, "not finite", f": energy {frames.energies[k]}")
         if has["forces"][k] and not finite[k]:
             forces = frames.forces[frames.first[k] : frames.first[k + 1]]
             atom = int(np.flatnonzero(~np.isfinite(forces).all(axis=1))[0])
-            result.append(
-                _problem(
-                    frames,
-                    k,
-                    "not finite",
-                    f"{frames.where(k)}: the force of atom {atom} is {forces[atom].tolist()}",
-                )
-            )
+            add(k, "not finite", f": the force of atom {atom} is {forces[atom].tolist()}")
         if has["virial"][k] and not np.isfinite(frames.virials[k]).all():
-            result.append(
-                _problem(
-                    frames,
-                    k,
-                    "not finite",
-                    f"{frames.where(k)}: the virial is {frames.virials[k].tolist()}",
-                )
-            )
+            add(k, "not finite", f": the virial is {frames.virials[k].tolist()}")
     return result
 
 
@@ -326,6 +302,7 @@ def _survey(
     frames: Frames, cutoff: float, closest: float, allowed: set[int], problems: list[Problem]
 ) -> Survey:
     """Neighbors of all frames that have any; others become problems."""
+    add = _adding(frames, problems)
     elements = frames.elements
     survey = Survey(
         {(a, b): np.inf for n, a in enumerate(elements) for b in elements[n:]},
@@ -343,14 +320,11 @@ def _survey(
         )
         if allowed and other:
             names = " ".join(chemical_symbols[z] for z in other)
-            problems.append(
-                _problem(
-                    frames,
-                    k,
-                    "unknown element",
-                    f"{frames.where(k)} holds {names}, expected "
-                    f"{' '.join(chemical_symbols[z] for z in sorted(allowed))}",
-                )
+            add(
+                k,
+                "unknown element",
+                f" holds {names}, expected "
+                f"{' '.join(chemical_symbols[z] for z in sorted(allowed))}",
             )
         try:
             if not frames.natoms[k]:
@@ -369,16 +343,9 @@ def _survey(
         described = sources.describe(part, edges)
         survey.description.phi[block] = described.phi
         survey.description.work[block] = described.work
-    problems.extend(
-        _problem(
-            frames,
-            k,
-            "overlapping atoms",
-            f"{frames.where(k)}: atoms are {survey.nearest[k]:.3g} apart, expected at least "
-            f"{closest:g}",
-        )
-        for k in np.flatnonzero(survey.nearest < closest).tolist()
-    )
+    for k in np.flatnonzero(survey.nearest < closest).tolist():
+        apart = f": atoms are {survey.nearest[k]:.3g} apart, expected at least {closest:g}"
+        add(k, "overlapping atoms", apart)
     return survey
 
 
@@ -421,34 +388,29 @@ def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
 
 def _outliers(frames: Frames) -> list[Problem]:
     """Energies per atom far from those of the composition, and forces far larger than usual."""
-    result = []
+    result: list[Problem] = []
+    add = _adding(frames, result)
     natoms = np.maximum(frames.natoms, 1)
     energy = frames.energies / natoms
     for chosen in consistency.compositions(frames).values():
         for k, score, middle in _far(energy[chosen]):
             frame = int(chosen[k])
-            result.append(
-                _problem(
-                    frames,
-                    frame,
-                    "energy outlier",
-                    f"{frames.where(frame)}: energy {energy[frame]:.6g} per atom, {score:.0f} "
-                    f"deviations from the median {middle:.6g} of its composition",
-                )
+            add(
+                frame,
+                "energy outlier",
+                f": energy {energy[frame]:.6g} per atom, {score:.0f} "
+                f"deviations from the median {middle:.6g} of its composition",
             )
     largest = _largest_force(frames)
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.where(largest > 0.0, np.log(largest), np.nan)
     for frame, score, middle in _far(logarithm):
         if logarithm[frame] > middle:
-            result.append(
-                _problem(
-                    frames,
-                    frame,
-                    "force outlier",
-                    f"{frames.where(frame)}: a force of {largest[frame]:.4g}, where "
-                    f"{np.exp(middle):.4g} is the usual largest one ({score:.0f} deviations)",
-                )
+            add(
+                frame,
+                "force outlier",
+                f": a force of {largest[frame]:.4g}, where "
+                f"{np.exp(middle):.4g} is the usual largest one ({score:.0f} deviations)",
             )
     return result
 

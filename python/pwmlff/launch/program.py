@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pwmlff import plugin
-from pwmlff.launch import interpreter
+from pwmlff.launch import interpreter, mpirun
 from pwmlff.report import Failure
 
 #: Folders in which LAMMPS looks for plugins at its start; the first plugin of a style is taken.
@@ -36,6 +36,51 @@ class Program:
         """The plugin that it loads at its start; None where it loads none by itself."""
         folders = {**os.environ, **self.environment}.get(PLUGIN_VARIABLE, "").split(":")
         return plugin.first(str(Path(folder, plugin.FILE)) for folder in folders if folder)
+
+    def run(
+        self,
+        folder: Path,
+        text: str,
+        starter: mpirun.Mpirun | None = None,
+        ranks: int = 1,
+        threads: int | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Run an input in a folder; return what lmp says.
+
+        Args:
+            folder: where lmp starts; it gets the file in.lmp.
+            text: the input.
+            starter: mpirun, or None for lmp alone.
+            ranks: how many mpirun starts.
+            threads: of a rank; as the environment says, or else one, when None.
+            timeout: seconds.
+
+        Raises:
+            Failure: lmp fails, or does not finish in time.
+        """
+        (folder / "in.lmp").write_text(text)
+        command = [self.path, "-in", "in.lmp"]
+        chosen = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+        try:
+            done = subprocess.run(
+                command if starter is None else starter.command(mpirun.Wish(command, ranks)),
+                cwd=folder,
+                env={"OMP_NUM_THREADS": "1", **os.environ, **self.environment, **chosen},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Failure(f"lmp did not finish within {timeout:g} s") from error
+        if done.returncode != 0:
+            lines = done.stdout.strip().splitlines()
+            errors = [line for line in lines if "ERROR" in line]
+            raise Failure((errors or lines or ["lmp failed without a word"])[-1])
+        return done.stdout
 
 
 def find(path: str | None = None, with_plugin: Path | None = None) -> Program:
