@@ -53,8 +53,8 @@ def test_limit(pwmlff, structure):
 @pytest.mark.parametrize(
     "arguments,words",
     [
-        (["--engine", "steam"], "--engine holds steam; expected fused"),
-        (["--precision", "half"], "--precision holds half"),
+        (["--engine", "steam"], "found steam; expected engines"),
+        (["--precision", "half"], "found half"),
         (["--through", "air"], "--through holds air; expected lmp, engine"),
         (["--threads", "many"], "--threads is 'many'"),
         (["--duration", "long"], "--duration is 'long', expected a time like"),

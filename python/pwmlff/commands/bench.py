@@ -22,7 +22,7 @@ from rich.progress import track
 from rich.table import Table
 
 from pwmlff.commands.base import Elements, Lmp, Mpirun, Plugin
-from pwmlff.commands.compare import structures
+from pwmlff.commands.compare import structures, ways
 from pwmlff.commands.options import names, positive_integers, seconds_of
 from pwmlff.launch import mpirun as launcher
 from pwmlff.launch import program
@@ -141,17 +141,13 @@ def bench(
     Example: pwmlff bench a.pt structure.xyz --precision double,mixed --np 1,2
     """
     from pwmlff.evaluation import model_file
-    from pwmlff.evaluation.engine import PRECISIONS, choose
 
     began = time.monotonic()
     length = seconds_of("--duration", duration)
     limit = seconds_of("--max-time", max_time) if max_time else None
-    engines, precisions = names(engine), names(precision)
-    ways, devices = names(through), names(device)
+    means, devices = names(through), names(device)
     for option, found, known in (
-        ("--through", ways, (LMP, ENGINE)),
-        ("--engine", engines, ("fused", "torchscript", "auto")),
-        ("--precision", precisions, PRECISIONS),
+        ("--through", means, (LMP, ENGINE)),
         ("--device", devices, ("cpu", "gpu")),
     ):
         if bad := sorted({*found} - {*known}):
@@ -162,17 +158,13 @@ def bench(
     symbols = elements.replace(",", " ").split()
     numbers = info.numbers_of(symbols)
     atoms = structures(structure, symbols)[0][0]
-    if not engines:
-        fused = choose(model).engine.name == "fused"
-        engines = ["torchscript", *(["fused"] if fused else [])]
     cases = [
-        Timed(way, name, of_engine, n, count, place, len(atoms) * replicate**3)
-        for way in ways
+        Timed(mean, *way, n, count, place, len(atoms) * replicate**3)
+        for mean in means
         for place in devices
-        for n in (ranks if way == LMP else [1])
+        for n in (ranks if mean == LMP else [1])
         for count in nthreads
-        for name in engines
-        for of_engine in ([None] if name == "torchscript" else precisions)
+        for way in ways(str(model), names(engine), names(precision))
     ]
     found_lmp, starter = program.find(lmp, plugin), launcher.find(mpirun)
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:

@@ -214,6 +214,7 @@ def compare(
     outcomes: list[Difference] = []
     parity: list[tuple[Way, ndarray, ndarray]] = []
     starter, found_lmp = launcher.find(mpirun), program.find(lmp, plugin)
+    places = names(device) or ["cpu", *(["gpu"] if devices.inventory().gpus else [])]
     for path in models:
         module, info = model_file.open_model(path)
         taking_part = info.numbers_of(chosen)
@@ -221,7 +222,12 @@ def compare(
         runner = _Runner(found_lmp, starter, path, info, taking_part, frames)
         screen = console(stderr=True)
         for case in track(
-            _cases(info, ranks, names(device), names(engine), names(precision)),
+            [
+                Way(info.file, nranks, place, *way)
+                for nranks in ranks
+                for place in places
+                for way in ways(info.file, names(engine), names(precision))
+            ],
             escape(f"running {path.name}"), console=screen, transient=True,
             disable=not screen.is_terminal,
         ):  # fmt: skip
@@ -296,18 +302,23 @@ def _expected(
         ) from error
 
 
-def _cases(
-    info: model_file.ModelInfo,
-    ranks: Sequence[int],
-    places: Sequence[str],
-    engines: Sequence[str],
-    precisions: Sequence[str],
-) -> list[Way]:
-    """All combinations; the file's own code knows no precision."""
+def ways(
+    model: str, engines: Sequence[str], precisions: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """Engines and their precisions; the file's own code, "torchscript", knows none.
+
+    Args:
+        model: a file.
+        engines: auto, fused, torchscript; those that run the file when empty.
+        precisions: of the fused engine.
+
+    Raises:
+        Failure: there is no such engine or precision.
+    """
     from pwmlff.evaluation.engine import PRECISIONS, choose
 
     if not engines:
-        fused = choose(info.file).engine.name == "fused"
+        fused = choose(model).engine.name == "fused"
         engines = ["torchscript", *(["fused"] if fused else [])]
     bad = sorted({*engines} - {"auto", "fused", "torchscript"})
     bad += sorted({*precisions} - {*PRECISIONS})
@@ -317,9 +328,7 @@ def _cases(
             f"{', '.join(PRECISIONS)}"
         )
     return [
-        Way(info.file, nranks, device, engine, precision)
-        for nranks in ranks
-        for device in places or ("cpu", *(["gpu"] if devices.inventory().gpus else []))
+        (engine, precision)
         for engine in engines
         for precision in ([None] if engine == "torchscript" else precisions)
     ]
