@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ase import Atoms
 
 from systems import SYSTEMS
 
@@ -66,3 +67,10 @@ def test_errors(pwmlff, structure, arguments, words: str):
     found = pwmlff("bench", "model.pt", structure, *arguments)
     assert found.returncode == 2
     assert words in found.words
+
+
+def test_another_element(pwmlff, tmp_path, binary):
+    Atoms("OTi", positions=[[0, 0, 0], [2, 0, 0]]).write(tmp_path / "ti.xyz")
+    found = pwmlff("bench", "model.pt", "ti.xyz", "--engine", "fused")
+    assert found.returncode == 2
+    assert "the elements that take part are" in found.words

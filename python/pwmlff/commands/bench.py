@@ -141,6 +141,8 @@ def bench(
     Example: pwmlff bench a.pt structure.xyz --precision double,mixed --np 1,2
     """
     from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.engine import require_elements
+    from pwmlff.evaluation.structures import require_usable
 
     began = time.monotonic()
     length = seconds_of("--duration", duration)
@@ -158,6 +160,8 @@ def bench(
     symbols = elements.replace(",", " ").split()
     numbers = info.numbers_of(symbols)
     atoms = structures(structure, symbols)[0][0]
+    require_elements(atoms, numbers)
+    require_usable(atoms, info.cutoff)
     cases = [
         Timed(mean, *way, n, count, place, len(atoms) * replicate**3)
         for mean in means
