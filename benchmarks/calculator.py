@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pwmlff import Calculator
-from pwmlff.commands.bench import prepare
+from standard_cases import prepare
 
 ENGINES = ("fused", "torchscript", "reference")
 

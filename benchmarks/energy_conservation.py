@@ -19,6 +19,7 @@ import numpy as np
 from ase.data import atomic_numbers
 
 from pwmlff.launch import lmp
+from pwmlff.launch.program import find as find_lmp
 from pwmlff.report import Failure
 
 LINES = 200  # of the log
@@ -64,7 +65,7 @@ def main() -> None:
             **{**vars(options), "model": options.model.resolve()},
         )
         Path(folder, "in.nve").write_text(text)
-        program = lmp.program()
+        program = find_lmp()
         done = subprocess.run(
             [program.path, "-in", "in.nve", "-log", "log.nve"],
             cwd=folder,

@@ -4,7 +4,7 @@
 
 For each program whose Python is named, with its release where FAMILIES has that one,
 benchmarks/other_programs.py makes random models there and
-evaluates it with the program's own ase calculator; here `pwmlff wrap` makes a file of it and lmp
+evaluates it with the program's own ase calculator; here `pwmlff convert` makes a file of it and lmp
 evaluates the same 96 atoms of HfO2 on 1, 2 and 4 ranks. For members of the DP family the fused
 engine is compared with the TorchScript in the file, which evaluates all slots as those of the
 exporters do. Times are those of a step on one thread, of lmp between two looks at the clock and of
@@ -29,14 +29,15 @@ from ase.build import bulk
 from ase.calculators.lammps import Prism
 from ase.data import atomic_masses, chemical_symbols
 
-from pwmlff.commands.bench import PaddedDP
 from pwmlff.convert import wrap
 from pwmlff.launch import lmp, mpirun
+from pwmlff.launch.program import find as find_lmp
 from pwmlff.models import DPConfig
+from standard_cases import PaddedDP
 
 T = TypeVar("T")
 OTHERS = Path(__file__).with_name("other_programs.py")
-COMPILED = ", compiled"  # by `pwmlff wrap --compile`
+COMPILED = ", compiled"  # by `pwmlff convert --compile`
 #: What a program makes, by its name or by name and release where that one makes other files.
 FAMILIES = {
     "deepmd": (
@@ -103,7 +104,7 @@ class Ran:
 
 def run(model: Path, atoms: Atoms, keywords: str = "", ranks: int = 1, steps: int = 0) -> Ran:
     """Evaluate with lmp, and go on for some steps of dynamics; without steps no time is taken."""
-    program, starter = lmp.program(None, None), mpirun.find(None)
+    program, starter = find_lmp(), mpirun.find(None)
     stretch = steps // STRETCHES
     # Steps so small that a random model changes nothing of the structure.
     dynamics = "timestep 1e-4\nvelocity all create 300 1\nfix 1 all nve\nrun 3\n"

@@ -26,13 +26,13 @@ from ase.data import atomic_numbers
 from rich.console import Console
 from rich.table import Table
 
-from pwmlff.commands.bench import PaddedDP
 from pwmlff.data import cache
 from pwmlff.evaluation.engine import AtomsAndGhosts, choose
 from pwmlff.models import pad_neighbors
 from pwmlff.train import comm, config, potential
 from pwmlff.train.learner import Learner
 from pwmlff.train.loss import LossWeights, slopes
+from standard_cases import PaddedDP
 
 FRAMES, NODES, PRECISIONS = (1, 8), (64, 128), ("float64", "float32")
 

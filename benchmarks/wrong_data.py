@@ -476,7 +476,7 @@ def problems_of(case: Case, folder: Path) -> list[check.Problem]:
             path.write_text("".join(path.read_text().splitlines(True)[: -case.cut]))
         paths.append(str(path))
     try:
-        return check.check(check.Options(paths, **dict(case.options))).problems
+        return check.check(paths, **dict(case.options)).problems
     except Failure as failure:
         return [check.Problem("refused", str(failure))]
 

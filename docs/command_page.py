@@ -35,7 +35,7 @@ def _commands(name: str, group: Any) -> Iterator[tuple[str, Any]]:
     for word, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from _commands(f"{name} {word}", command)
-        else:
+        elif not command.hidden:
             yield f"{name} {word}", command
 
 
@@ -61,8 +61,9 @@ def _row(entry: Any) -> str:
     else:
         value = "" if entry.is_flag else f" {(entry.metavar or entry.name.upper())}"
         names = ", ".join(f"`{name}{value}`" for name in [*entry.opts, *entry.secondary_opts])
+    told = getattr(entry, "show_default", None)
     hidden = entry.default in (None, "") or isinstance(entry.default, bool)
-    shown = "" if hidden else f"`{entry.default}`"
+    shown = told if isinstance(told, str) else "" if hidden else f"`{entry.default}`"
     default = "required" if entry.required else shown
     if entry.secondary_opts:
         default = f"`{(entry.opts if entry.default else entry.secondary_opts)[0]}`"

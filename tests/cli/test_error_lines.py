@@ -21,9 +21,9 @@ from ase.io import write
 from genuine import GENUINE
 from harness import COMMAND, PROGRAMS, TIMEOUT, thorough
 from labelled_structures import labelled
-from pwmlff import cli, devices, plugin
+from pwmlff import devices, plugin
 from pwmlff.cli import app
-from pwmlff.commands import info
+from pwmlff.commands import base, doctor
 from pwmlff.launch import interpreter
 from pwmlff.report import Failure
 from systems import SYSTEMS
@@ -31,14 +31,15 @@ from systems import SYSTEMS
 SYSTEM = SYSTEMS["two elements, triclinic"]
 #: What a command needs while a file is fed to something else, by its name; of a name that is not
 #: here, the same file.
-SOUND = {"model": "model.pt", "models": "model.pt", "data": "sound.extxyz",
+SOUND = {"model": "model.pt", "models": "model.pt", "data": "sound.extxyz", "words": "model.pt",
+         "structure": "sound.extxyz",
          "files": "sound.extxyz", "log": "log.lammps", "output": "out", "lammps": "."}  # fmt: skip
 #: Words that a command needs beside what it calls required, or that make it quick.
 MORE = {
     "train": ["--elements", "O Hf", "--dry-run"],
     "compare": ["--np", "1", "--precision", "double"],
     "run": ["--dry-run"],
-    "bench": ["--limit", "0"],
+    "bench": ["--max-time", "0s"],
 }
 LOG = "units metal\nStep Temp\n 0 1.5\n 10 1.6\nLoop time of 1 on 1 procs for 10 steps\n"
 #: Options of text that name a file.
@@ -197,23 +198,28 @@ def line_of(path: str, text: str) -> str:
 
 
 def test_a_fault_is_said_with_its_place(pwmlff, monkeypatch):
-    """In one line, with what to do; with --debug, before the command, all of it."""
-    monkeypatch.setattr(info, "describe_files", broken)
-    done = pwmlff("info", "a b.pt")
+    """In one line, with what to do, below the traceback; of other errors --debug shows that."""
+    monkeypatch.setattr(doctor, "examine", broken)
+    done = pwmlff("doctor", "--lmp", "a b")
     assert done.returncode == 70
-    here, there = line_of(__file__, '{}["head"]'), line_of(cli.__file__, "describe_files(models")
-    assert done.errors == (
+    here, there = line_of(__file__, '{}["head"]'), line_of(doctor.__file__, "return examine(Mach")
+    *traceback, last = done.errors.splitlines()
+    assert traceback[0] == "Traceback (most recent call last):"
+    assert traceback[-1] == "KeyError: 'head'"
+    assert last == (
         f"error: this is a fault of pwmlff: KeyError: 'head' ({here}, called from {there}); please "
-        "report it with all that pwmlff --debug info 'a b.pt' says\n"
+        "report it with the lines above and the command: pwmlff doctor --lmp 'a b'"
     )
-    told = pwmlff("info", "a.pt", "--json")
+    told = pwmlff("doctor", "--json")
+    assert told.errors.startswith("Traceback (most recent call last):\n")
     assert told.returncode == 70
     assert told.json["error"].startswith("this is a fault of pwmlff: KeyError: 'head'")
-    whole = pwmlff("--debug", "info", "a b.pt")
-    assert whole.returncode == 70
+    monkeypatch.setattr(doctor, "examine", raised(Failure("found no x")))
+    whole = pwmlff("--debug", "doctor")
+    assert whole.returncode == 2
     assert whole.errors.startswith("Traceback (most recent call last):\n")
-    assert whole.errors.count("\nerror: this is a fault") == 1
-    assert "Traceback" not in pwmlff("info", "a.pt").errors  # the next command
+    assert whole.errors.count("\nerror: found no x") == 1
+    assert "Traceback" not in pwmlff("doctor").errors  # the next command
 
 
 def raised(error: BaseException) -> Any:
@@ -239,24 +245,25 @@ def raised(error: BaseException) -> Any:
     ids=lambda value: type(value).__name__,
 )
 def test_exit_codes(pwmlff, monkeypatch, error, code, text):
-    monkeypatch.setattr(info, "describe_files", raised(error))
-    done = pwmlff("info", "a.pt")
+    monkeypatch.setattr(doctor, "examine", raised(error))
+    done = pwmlff("doctor")
     assert done.returncode == code
-    assert done.errors.startswith(f"error: {text}")
-    assert len(done.errors.splitlines()) == 1
+    *traceback, last = done.errors.splitlines()
+    assert last.startswith(f"error: {text}")
+    assert bool(traceback) == (code == 70)
 
 
 def test_errors_of_this_package_are_for_users(pwmlff, monkeypatch):
     """A ValueError that it raises is; one of Python in the same function is not."""
-    monkeypatch.setattr(info, "describe_files", lambda *_: plugin.facts("absent/a.so"))
-    assert pwmlff("info", "a.pt").returncode == 2
-    monkeypatch.setattr(info, "describe_files", lambda *_: devices.GPU(1))
-    assert pwmlff("info", "a.pt").returncode == 70
+    monkeypatch.setattr(doctor, "examine", lambda *_: plugin.facts("absent/a.so"))
+    assert pwmlff("doctor").returncode == 2
+    monkeypatch.setattr(doctor, "examine", lambda *_: devices.GPU(1))
+    assert pwmlff("doctor").returncode == 70
 
 
 def test_interrupted_while_modules_are_loaded(pwmlff, monkeypatch):
     """Before there is a report to make; typer alone would say nothing, or "Aborted!"."""
-    monkeypatch.setattr(cli, "finish", raised(KeyboardInterrupt()))
+    monkeypatch.setattr(base, "finish", raised(KeyboardInterrupt()))
     done = pwmlff("info", "a.pt")
     assert (done.returncode, done.errors) == (130, "error: interrupted\n")
 
@@ -330,4 +337,4 @@ def test_a_fault_of_one_rank(tmp_path, debug):
     )  # fmt: skip
     assert done.returncode == 70, done.stderr
     assert done.stderr.count("error: rank 1 of 2: this is a fault of pwmlff: KeyError: 'head'") == 1
-    assert ("Traceback" in done.stderr) is debug
+    assert "Traceback" in done.stderr

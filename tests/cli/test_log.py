@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from harness import TIMEOUT
-from pwmlff.launch import lmp
+from pwmlff.launch import program
 from pwmlff.launch.log import Log, runs
-from pwmlff.launch.progress import Progress
+from pwmlff.launch.progress import LmpProgress
 
 MELT = """
 units lj
@@ -37,10 +37,10 @@ run 4 pre no
 
 def log_of(folder: Path, text: str) -> str:
     """The log that lmp writes."""
-    program = lmp.program()
+    lmp = program.find()
     subprocess.run(
-        [program.path, "-log", "log", "-screen", "none"], input=text, cwd=folder, text=True,
-        env=program.environment, check=True, timeout=TIMEOUT,
+        [lmp.path, "-log", "log", "-screen", "none"], input=text, cwd=folder, text=True,
+        env=lmp.environment, check=True, timeout=TIMEOUT,
     )  # fmt: skip
     return (folder / "log").read_text()
 
@@ -69,7 +69,7 @@ def test_as_lammps_reads_it(tmp_path: Path, style: str):
 def test_progress_of_each_style(tmp_path: Path, style: str):
     """Line by line, what the whole log holds; text that an input prints is no row."""
     text = log_of(tmp_path, MELT.format(style=style))
-    progress, steps, temperatures = Progress(), [], []
+    progress, steps, temperatures = LmpProgress(), [], []
     for line in text.splitlines():
         if progress.feed(line, 0.0):
             steps.append(progress.step)

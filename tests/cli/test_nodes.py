@@ -63,7 +63,8 @@ def undisturbed(tmp_path_factory, lj_models) -> Path:
 def start(folder: Path, nodes: Nodes, *more: object) -> Started:
     return Started(
         folder, "-np", 3, "-H", nodes.hosts, "--mpirun-options", f"-iface {BRIDGE}",
-        "--no-preflight", "--retries", 3, "--hang", 15, "--drop-hosts", *more, "-in", "in.melt",
+        "--no-preflight", "--retries", 3, "--hang-timeout", "15s", "--drop-hosts", *more, "-in",
+        "in.melt",
         **nodes.environment,
     )  # fmt: skip
 

@@ -241,8 +241,9 @@ def test_command(pwmlff, files: Path):
     assert (
         "run.png: energy, temperature, pressure; 1 run, steps 20 to 40, units metal" in last.words
     )
-    beside = pwmlff("plot", "log.lammps", "--beside", "log.lammps", "-o", "b.svg")
-    assert beside.returncode == 0, beside.words
+    for option in ("--compare", "--beside"):  # and its earlier name
+        both = pwmlff("plot", "log.lammps", option, "log.lammps", "-o", "b.svg")
+        assert both.returncode == 0, both.words
 
 
 def test_deviation_of_one_run(pwmlff, files: Path, monkeypatch):
@@ -276,7 +277,7 @@ def test_name_of_the_picture(pwmlff, files: Path):
 def test_beside_a_log_that_tells_no_units(pwmlff, files: Path):
     (files / "log.short").write_text(LOG[LOG.index("run 20") :])
     for names in (("log.lammps", "log.short"), ("log.short", "log.lammps")):
-        found = pwmlff("plot", names[0], "--beside", names[1], "--json")
+        found = pwmlff("plot", names[0], "--compare", names[1], "--json")
         assert found.returncode == 0, found.words
         assert found.json["units"] == ("metal" if names[0] == "log.lammps" else None)
 
@@ -314,7 +315,7 @@ def test_run_of_lmp(process, lj_models, tmp_path: Path):
         (["log.lammps", "--run", "0"], "--run is 0"),
         (["log.lammps", "-o", "run.abc"], "cannot write 'run.abc'"),
         (
-            ["log.lammps", "--beside", "log.real"],
+            ["log.lammps", "--compare", "log.real"],
             "found units metal in run 1 of 'log.lammps', units real in run 1 of 'log.real': draw",
         ),
         (["log.mixed"], "units metal in run 1 of 'log.mixed', units real in run 3 of"),

@@ -17,7 +17,7 @@ from harness import COMMAND, PROGRAMS, TIMEOUT
 from pwmlff import devices
 from pwmlff.devices import GPU
 from pwmlff.launch import mpirun, ranks
-from pwmlff.launch.ranks import Rank, plan, warnings_of
+from pwmlff.launch.ranks import Rank, planned, warnings_of
 from pwmlff.report import Failure
 
 
@@ -43,7 +43,7 @@ def inventory(tmp_path: Path) -> str:
 def test_every_plan(nodes: int, gpus: int):
     """Balanced to one, on the rank's own node, the same whatever ranks come after it."""
     for nranks in range(1, 65):
-        found = plan(nodes, gpus, nranks, "auto")
+        found = planned(nodes, gpus, nranks, "auto")
         assert [r.rank for r in found] == list(range(nranks))
         of_node = [[r for r in found if r.host == f"node{k}"] for k in range(nodes)]
         sizes = [len(members) for members in of_node]
@@ -58,7 +58,7 @@ def test_every_plan(nodes: int, gpus: int):
             assert all(uuid.startswith(f"{r.host}-") for r in members for uuid in [r.gpu.uuid])
             counts = [used[g.uuid] for g in members[0].visible] if members else [0]
             assert max(counts) - min(counts) <= 1
-        more = plan(nodes, gpus, nranks + nodes, "auto")
+        more = planned(nodes, gpus, nranks + nodes, "auto")
         for k, members in enumerate(of_node):
             later = [r.device for r in more if r.host == f"node{k}"]
             assert later[: len(members)] == [r.device for r in members]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pwmlff.launch import inputs
 from pwmlff.launch.restarts import MAGIC, newest_restart, step_of
+from pwmlff.launch.script import Script
 
 
 def newest(patterns: list[str], began: float) -> str | None:
@@ -133,7 +133,7 @@ def test_restart_command_in_an_input(tmp_path, monkeypatch):
     """Where nothing tells more than the input, the files that it names are found."""
     monkeypatch.chdir(tmp_path)
     write_layouts(tmp_path, "")
-    known = inputs.restarts(["-in", "in.r"])
+    known = Script(["-in", "in.r"]).restarts()
     for _, pattern in LAYOUTS:
         file = Path(pattern.replace("*", "7").replace("%", "base"))
         file.write_bytes(MAGIC + struct.pack("=3i", 44, 0, -1) + MAGIC)

@@ -18,12 +18,14 @@ import pytest
 
 from harness import COMMAND, TIMEOUT, thorough
 from pwmlff import plugin
-from pwmlff.launch import lmp, watcher
+from pwmlff.commands.options import seconds_of
+from pwmlff.launch import lmp, program, watcher
 from pwmlff.launch.causes import begins_input, explain, lammps_errors, of_input
 from pwmlff.launch.log import runs
-from pwmlff.launch.progress import Progress
-from pwmlff.launch.run_state import Attempt, Record, clean
-from pwmlff.launch.supervisor import end_of_time, seconds_of
+from pwmlff.launch.progress import LmpProgress
+from pwmlff.launch.run_state import Attempt, Simulation, clean
+from pwmlff.launch.supervisor import end_of_time
+from pwmlff.report import Failure
 
 # The state that another start goes on from is in the restart file; the rest is said again.
 MELT = """
@@ -77,7 +79,7 @@ def test_plugin_of_the_users_own(pwmlff, own_plugin: Path, tmp_path: Path):
 def test_plugin_that_the_input_loads(pwmlff, own_plugin: Path, tmp_path: Path, monkeypatch):
     """Where lmp loads none by itself, the line of the input says which one will run."""
     (tmp_path / "in.x").write_text(f"plugin load {own_plugin}\n")
-    real = lmp.program()
+    real = program.find()
     monkeypatch.setenv("LD_LIBRARY_PATH", real.environment["LD_LIBRARY_PATH"])
     arguments = ("run", "--lmp", real.path, "-in", "in.x")
     found = pwmlff(*arguments)
@@ -93,9 +95,9 @@ def test_input_that_is_no_utf8(pwmlff, tmp_path: Path):
     assert found.returncode == 0, found.words
 
 
-def progress_of(screen: Path) -> Progress:
+def progress_of(screen: Path) -> LmpProgress:
     """How far lmp is, from what rank 0 has written so far."""
-    progress = Progress()
+    progress = LmpProgress()
     for line in screen.read_text().splitlines() if screen.is_file() else ():
         progress.feed(line, 0.0)
     return progress
@@ -119,7 +121,7 @@ class Started:
         for child in psutil.Process(self.process.pid).children(recursive=True):
             self.seen.add(child)
             with suppress(psutil.Error):
-                if Path(child.exe()) == Path(lmp.program().path).resolve():
+                if Path(child.exe()) == Path(program.find().path).resolve():
                     found.append(child.pid)
         return sorted(found)
 
@@ -322,7 +324,7 @@ def test_second_signal_ends_at_once(melt):
 def test_hang_is_ended(melt, undisturbed: Path, tmp_path: Path):
     """A rank that is stopped gives no sign of life, nor do those that wait for it."""
     melt(STEPS)
-    started = Started(tmp_path, *SUPERVISED, "--hang", 4, "--retries", 1)
+    started = Started(tmp_path, *SUPERVISED, "--hang-timeout", "4s", "--retries", 1)
     os.kill(started.wait_for_step("logs", 40)[1], signal.SIGSTOP)
     started.wait_for_step("logs/retry.1", 40)
     (tmp_path / GO).touch()
@@ -446,7 +448,7 @@ def test_proxy_that_is_gone_is_noticed(tmp_path: Path, monkeypatch):
     began = time.time()
     attempt = Attempt(["sh", "-c", "./proxy 3 & sleep 100"], None, began)
     watching = watcher.Watcher(print, tmp_path / "logs", proxies=("proxy", "sleep"))
-    watching.run(attempt, tmp_path / "logs", Record(tmp_path / "logs", "", began))
+    watching.run(attempt, tmp_path / "logs", Simulation(tmp_path / "logs", "", began))
     assert attempt.seconds < 50
     assert attempt.cause.startswith("a process of mpirun on this machine has died: proxy")
 
@@ -720,7 +722,7 @@ def test_mpirun_after_the_end(tmp_path: Path, monkeypatch, lines, screens, code,
     script = "\n".join([*lines, ""])
     began = time.time()
     attempt = Attempt(["sh", "-c", f"exec > logs/rank.0/stdout; {script}"], None, began)
-    watching.run(attempt, logs, Record(logs, "", began))
+    watching.run(attempt, logs, Simulation(logs, "", began))
     assert least <= attempt.seconds < 40
     if code is None:
         assert attempt.returncode != 0
@@ -740,7 +742,7 @@ def test_only_what_ranks_wrote_is_removed(tmp_path: Path):
     began = (tmp_path / own[0]).stat().st_mtime
     os.utime(tmp_path / "rank.old.1.out", (1e9, 1e9))
     attempts = [Attempt([], None, began, logs, 4) for logs in ("", "retry.1")]
-    clean(Record(tmp_path, "", began, attempts=attempts, made=["restart.40.in"]))
+    clean(Simulation(tmp_path, "", began, attempts=attempts, made=["restart.40.in"]))
     left = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
     assert sorted(left) == sorted((*others, "data", "rank.7", "rank.notes", "retry.1", "retry.2"))
 
@@ -781,8 +783,8 @@ def test_open_mpi_stand_in(process, melt, tmp_path: Path):
     found = process(
         "run", "-np", 1, "--no-preflight", "--mpirun", stand_in, "--threads", 2, "--json",
         "-in", "in.melt",
-        LD_LIBRARY_PATH=lmp.program().environment["LD_LIBRARY_PATH"],
-        LAMMPS_PLUGIN_PATH=lmp.program().environment["LAMMPS_PLUGIN_PATH"],
+        LD_LIBRARY_PATH=program.find().environment["LD_LIBRARY_PATH"],
+        LAMMPS_PLUGIN_PATH=program.find().environment["LAMMPS_PLUGIN_PATH"],
     )  # fmt: skip
     assert found.returncode == 0, found.words
     recorded = (tmp_path / "words").read_text().split("\n")
@@ -792,7 +794,7 @@ def test_open_mpi_stand_in(process, melt, tmp_path: Path):
 
 
 def test_progress():
-    progress = Progress()
+    progress = LmpProgress()
     lines = """units metal
 restart ${n} a.restart b.restart
 restart 100 a.restart b.restart
@@ -824,7 +826,7 @@ Setting up Verlet run ...
 
 def test_progress_of_what_an_input_prints():
     """Text of its own is no thermo output, no setting and no end."""
-    progress = Progress()
+    progress = LmpProgress()
     for line in (
         "  Time step     : 0.0005tau",
         "Step Temp",
@@ -844,7 +846,7 @@ def test_progress_of_what_an_input_prints():
         (["-in", "in.plain", "--retries", 1], "does not use the variable restart, which names"),
         (["-in", "in.going", "--retries", 1], "writes no restart files; let it say restart 1000"),
         (["-in", "in.cycle", "--retries", 1], "'in.cycle' does not use the variable restart"),
-        (["-in", "in.plain", "--time-limit", "1h"], "expected hours:minutes:seconds"),
+        (["-in", "in.plain", "--time-limit", "1x"], "--time-limit is '1x', expected a time like"),
         (["-in", "absent", "--retries", 1], "found no input 'absent'"),
         (["--retries", 1], "needs the input in a file"),
         (
@@ -891,7 +893,25 @@ def test_time_of_a_slurm_job(monkeypatch):
         end = end_of_time(None)
         assert end is None if left is None else end - time.time() == pytest.approx(900.0, abs=2)
     assert end_of_time(7200.0) - time.time() == pytest.approx(7080.0, abs=1)
-    assert [seconds_of(t) for t in ("90", "1:30", "2:00:00", "1-00:00:01")] == [90, 90, 7200, 86401]
+
+
+@pytest.mark.parametrize(
+    "text,seconds",
+    {
+        "90": 90, "1.5": 1.5, "90s": 90, "20m": 1200, "1.5h": 5400, "2h": 7200, "1d": 86400,
+        "1h30m": 5400, "1:30": 90, "23:50:00": 85800, "1-00:00:01": 86401,
+    }.items(),
+)  # fmt: skip
+def test_times(text: str, seconds: float):
+    """One way to write a time for all commands; a plain number is of the unit of its option."""
+    assert seconds_of("--x", text) == seconds
+    assert seconds_of("--x", text, 60.0) == (60 if text.replace(".", "").isdigit() else 1) * seconds
+
+
+@pytest.mark.parametrize("text", ["", "1x", "h", "20 m", "-5", "1m2h", "1:2:3:4", "nan"])
+def test_what_is_no_time(text: str):
+    with pytest.raises(Failure, match=f"--x is '{text}', expected a time like 90s, 20m, 2h or"):
+        seconds_of("--x", text)
 
 
 TOLD = {

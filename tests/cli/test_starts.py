@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pwmlff.launch import inputs, supervisor
-from pwmlff.launch.lmp import Program
-from pwmlff.launch.mpirun import Mpirun
+from pwmlff.launch import supervisor
+from pwmlff.launch.mpirun import Mpirun, Wish
 from pwmlff.launch.restarts import MAGIC
 from pwmlff.launch.run_state import Attempt, Lock
-from pwmlff.launch.script import UNKNOWN
-from pwmlff.launch.supervisor import Options, RunReport
+from pwmlff.launch.script import UNKNOWN, Script
+from pwmlff.launch.supervisor import Plan, RunReport
 from pwmlff.launch.watcher import Watcher
 from pwmlff.report import Failure
 
@@ -59,12 +58,11 @@ def simulate(tmp_path: Path, monkeypatch) -> Callable[..., RunReport]:
             left.pop(0)(attempt)
 
         monkeypatch.setattr(Watcher, "run", run_one)
-        options = Options(["-in", "in.x"], 1, retries=9, resume=resume)
-        lock = Lock(options.log_dir)
+        wish = Wish(["lmp"], 1, environment={"OMP_NUM_THREADS": "1"})
+        plan = Plan(Script(["-in", "in.x"]), wish, retries=9, resume=resume)
+        lock = Lock(plan.folder)
         try:
-            runner = supervisor._Supervisor(
-                options, Mpirun("mpiexec", "hydra", (4,)), Program("lmp"), lock
-            )
+            runner = supervisor._Supervisor(plan, Mpirun("mpiexec", "hydra", (4,)), lock)
             report = runner.run()
         finally:
             lock.release()
@@ -187,7 +185,7 @@ if "$x" then "dump 2 all atom 10 a.dump" else "dump 2 all atom 10 b.dump"
 dump_modify 2 append no append yes every v_t
 """
     )
-    found = [(str(d.files[0]), d.appends, d.multiples) for d in inputs.dumps(["-in", "in.x"])]
+    found = [(str(d.files[0]), d.appends, d.multiples) for d in Script(["-in", "in.x"]).dumps()]
     assert found == [
         ("equil.dump", False, False),
         ("prod.dump", True, True),
@@ -327,7 +325,7 @@ def test_loop_of_many_values(tmp_path: Path, monkeypatch):
     """They are as good as unknown."""
     monkeypatch.chdir(tmp_path)
     Path("in.x").write_text("variable i loop 20000\nvariable k loop 3\nvariable k index 3 4\n")
-    variables = inputs.script(["-in", "in.x"]).variables
+    variables = Script(["-in", "in.x"]).variables
     assert variables == {"i": [UNKNOWN], "k": ["1", "2", "3", "4"]}
 
 
@@ -338,9 +336,9 @@ def test_a_lock_that_lingers(tmp_path: Path, monkeypatch):
     with Path("devi.out").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(Failure, match=r"another lmp writes to the deviation file 'devi\.out'"):
-            supervisor.require_alone(["-in", "in.x"])
+            supervisor.require_alone(Script(["-in", "in.x"]))
         release = threading.Timer(0.3, fcntl.flock, (file, fcntl.LOCK_UN))
         release.start()
-        supervisor.require_alone(["-in", "in.x"], wait=60.0)
+        supervisor.require_alone(Script(["-in", "in.x"]), wait=60.0)
         assert release.finished.is_set()
         release.join()

@@ -31,7 +31,7 @@ import json, random, sys, warnings
 from collections import Counter
 from pathlib import Path
 from pwmlff.report import Failure
-from pwmlff.data.check import Options, check
+from pwmlff.data.check import check
 
 warnings.simplefilter("ignore")
 folder, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -67,7 +67,7 @@ for n in range(count):
     path.write_bytes(mutant(original))
     print("# mutant", n, "of", path.relative_to(folder), flush=True)
     try:
-        report = check(Options([str(folder / name)], format=formats[name], cutoff=3.0))
+        report = check([str(folder / name)], format=formats[name], cutoff=3.0)
         report.show()
         found["read"] += 1
     except Failure as failure:

@@ -12,7 +12,7 @@ import pytest
 import sequences
 
 from harness import ENGINES, PROGRAMS
-from pwmlff.launch.lmp import program
+from pwmlff.launch.program import find as find_lmp
 
 #: How many, and from which number on: PWMLFF_SEQUENCES=10000 PWMLFF_SEED=1000 pytest tests/fuzz
 COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "50"))
@@ -30,7 +30,7 @@ ENOUGH = 50  # sequences among which those without a run do not count
 def run(folder: Path, engine: str, ranks: int, first: int, count: int) -> tuple[int, str]:
     """Return code and output of so many sequences from the first on."""
     environment = {
-        **program().environment, **ENGINES[engine].environment, "OMP_NUM_THREADS": "1",
+        **find_lmp().environment, **ENGINES[engine].environment, "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }  # fmt: skip
     start = [PROGRAMS / "mpirun", "-np", str(ranks)] if ranks > 1 else []

@@ -16,7 +16,7 @@ import torch
 
 from harness import PROGRAMS, TIMEOUT, Lammps
 from pwmlff import plugin
-from pwmlff.launch import lmp
+from pwmlff.launch import program
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -97,12 +97,12 @@ def test_plugin_load_by_hand(folder: Lammps, tmp_path):
     )
     by_hand = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path,
-        env={**os.environ, **lmp.program().environment},
+        env={**os.environ, **program.find().environment},
     )  # fmt: skip
     after_torch = subprocess.run(
         [sys.executable, "-c", "import torch\n" + code],
         check=True, capture_output=True, text=True, cwd=tmp_path,
-        env={**os.environ, **lmp.program().environment},
+        env={**os.environ, **program.find().environment},
     )  # fmt: skip
     energy = folder.run(SETUP).thermo()["PotEng"][0]
     for found in (by_hand, after_torch):
@@ -118,7 +118,7 @@ def test_python_module_finds_mpi(folder: Lammps, before):
         f"lmp.commands_string('''{SETUP}''')\n"
         "print(repr(lmp.get_thermo('pe')))\n"
     )
-    fresh = {k: v for k, v in os.environ.items() if k not in lmp.PACKAGE_VARIABLES}
+    fresh = {k: v for k, v in os.environ.items() if k not in program.PACKAGE_VARIABLES}
     found = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True,
         cwd=folder.folder, env=fresh,
@@ -211,7 +211,7 @@ def test_libraries_of_the_same_names_elsewhere(folder: Lammps, tmp_path):
     energy = folder.run(SETUP).thermo()["PotEng"][0]
     for library in Path(plugin.library()).parent.glob("*.so"):
         (tmp_path / library.name).write_text("of another release")
-    path = f"{tmp_path}:{lmp.program().environment['LD_LIBRARY_PATH']}"
+    path = f"{tmp_path}:{program.find().environment['LD_LIBRARY_PATH']}"
     assert folder.run(SETUP, LD_LIBRARY_PATH=path).thermo()["PotEng"][0] == energy
 
 
@@ -373,7 +373,7 @@ def lmp_help() -> str:
 @pytest.mark.parametrize("absent,words", [(0, "rank 0, or one"), (1, "of 2 ranks, 1 did not come")])
 def test_node_without_the_plugin(folder: Lammps, tmp_path, absent, words):
     """The lmp of one rank does not know the style: the other one does not wait for ever."""
-    real = lmp.program()
+    real = program.find()
     script = tmp_path / "lmp.sh"
     script.write_text(
         f"#!/bin/sh\n[ $PMI_RANK = {absent} ] && unset LAMMPS_PLUGIN_PATH\nexec {real.path} $@\n"

@@ -240,7 +240,7 @@ def test_under_a_launcher(launcher: str, tmp_path: Path):
             assert text == by_definition(rows[:n]).tobytes().hex()
         assert found["said"] == "rank 1: its disk is full"
     assert done.returncode != 0
-    assert done.stderr.count("KeyError: 'nobody expected that'") == 1, done.stderr
+    assert done.stderr.count("fault of pwmlff: KeyError: 'nobody expected that'") == 1, done.stderr
     assert f"error: rank 1 of {size}: this is a fault of pwmlff: KeyError" in done.stderr
 
 

@@ -212,7 +212,7 @@ def test_single_precision_is_judged_as_lmp_runs_it(read, tmp_path: Path):
         [e.virial for e in expected],
     )
     read(frames)
-    found = evaluate.test(evaluate.Options([path], ["any.xyz"]))
+    found = evaluate.test([path], ["any.xyz"])
     measures = found.errors.measures
     # The order of a sum of a few edges moves an energy by a unit in the last place, 1 meV, or not.
     assert measures["energy"].rmse <= 1.0
@@ -222,24 +222,23 @@ def test_single_precision_is_judged_as_lmp_runs_it(read, tmp_path: Path):
 def test_what_cannot_be_tested(read, tmp_path: Path):
     path = tmp_path / "model.pt"
     BINARY.model().save(path)
-    options = evaluate.Options([path], ["any.xyz"])
     read(frames_of(structures()))
     with pytest.raises(Failure, match="neither energies nor forces nor virials"):
-        evaluate.test(options)
+        evaluate.test([path], ["any.xyz"])
     odd = [BINARY.atoms(), Atoms("OTi", positions=[[0, 0, 0], [2, 0, 0]])]
     read(frames_of(odd, [0.0, 0.0]))
     with pytest.raises(
         Failure, match=r"frame 1 of 'file\.xyz': atom 1 has atomic number 22, expected one of"
     ):
-        evaluate.test(options)
+        evaluate.test([path], ["any.xyz"])
     crowd = Atoms("O2", positions=[[1, 1, 1], [1, 1, 1]], cell=[9, 9, 9], pbc=True)
     read(frames_of([BINARY.atoms(), crowd], [0.0, 0.0]))
     with pytest.raises(Failure, match=r"frame 1 of 'file\.xyz'.*non-finite"):
-        evaluate.test(options)
+        evaluate.test([path], ["any.xyz"])
     with pytest.raises(Failure, match="--elements names Ti"):
-        evaluate.test(evaluate.Options([path], ["any.xyz"], elements=["Ti"]))
+        evaluate.test([path], ["any.xyz"], elements=["Ti"])
     with pytest.raises(Failure, match="found no folder"):
-        evaluate.test(evaluate.Options([path], ["any.xyz"], plot=tmp_path / "absent" / "p.png"))
+        evaluate.test([path], ["any.xyz"], plot=tmp_path / "absent" / "p.png")
 
 
 def test_elements_take_part_as_in_lammps(read, tmp_path: Path):
@@ -250,7 +249,7 @@ def test_elements_take_part_as_in_lammps(read, tmp_path: Path):
     expected = reference.evaluate(path, oxygen, [8]).energy
     assert abs(expected - reference.evaluate(path, oxygen).energy) > 1e-3
     read(frames_of([oxygen], [expected]))
-    found = evaluate.test(evaluate.Options([path], ["any.xyz"], elements=["O"]))
+    found = evaluate.test([path], ["any.xyz"], elements=["O"])
     assert found.errors.energy.rmse < 1e-6
 
 
@@ -260,7 +259,7 @@ def test_lennard_jones_units(read, tmp_path: Path):
     pair = Atoms("Ar2", positions=[[0, 0, 0], [1.2, 0, 0]])
     energy = 4 * (1.2**-12 - 1.2**-6)
     read(frames_of([pair], [energy + 0.5]))
-    found = evaluate.test(evaluate.Options([path], ["any.xyz"]))
+    found = evaluate.test([path], ["any.xyz"])
     assert found.errors.energy.rmse == pytest.approx(0.25)
     assert found.data()["errors"]["reported_in"]["energy"] == "epsilon/atom"
 
@@ -278,7 +277,7 @@ def test_a_constant_for_each_element_is_told(tmp_path: Path, read):
     noise = 0.01 * rng.normal(size=len(every))
     n = counts.sum(axis=1)
     read(frames_of(every, right - counts @ [1.5, -2.0] - n * noise))
-    found = evaluate.test(evaluate.Options([path], ["any.xyz"]))
+    found = evaluate.test([path], ["any.xyz"])
     share = counts / n[:, None]
     constants, left, _, _ = np.linalg.lstsq(share, share @ [1.5, -2.0] + noise, rcond=None)
     shifted = found.judged.shifted
@@ -288,9 +287,9 @@ def test_a_constant_for_each_element_is_told(tmp_path: Path, read):
     assert shifted.explains and f"O {constants[0]:+.4g}, Hf {constants[1]:+.4g} eV above" in text
     # Errors that have nothing to do with it, and too few frames to tell.
     read(frames_of(every, right + n * rng.normal(size=len(every))))
-    assert not evaluate.test(evaluate.Options([path], ["any.xyz"])).judged.shifted.explains
+    assert not evaluate.test([path], ["any.xyz"]).judged.shifted.explains
     read(frames_of(every[:2], (right - counts @ [1.5, -2.0])[:2]))
-    assert not evaluate.test(evaluate.Options([path], ["any.xyz"])).judged.shifted.explains
+    assert not evaluate.test([path], ["any.xyz"]).judged.shifted.explains
 
 
 def test_several_models_and_their_mean(tmp_path: Path, monkeypatch):

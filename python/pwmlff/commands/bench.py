@@ -1,533 +1,254 @@
-"""`pwmlff bench`: engines and precisions, sizes, ranks, threads, ensembles, timed in turns.
+"""`pwmlff bench`: how fast a model runs on a structure, in lmp or through its engine from Python.
 
-    pwmlff bench --json > docs/benchmarks/NAME.json
-    pwmlff bench --gpu --json > docs/benchmarks/NAME-gpu.json
-
-Each case is a whole lmp run of the same structure; the cases take turns, round after round, so
-that a busy machine slows all of them alike, and the best of each is reported: what disturbs a run
-can only slow it down. HfO2 is a fluorite crystal at 300 K, with the model of the folder
-PWMLFF_TEST_DATA (hfo2_dp/parameters.npz) or, where there is none, random parameters of the same
-shape: the time does not depend on their values. LJ is the melt of examples/lj, with a random model
-of its shape where that folder is not there. Memory is the growth of the resident size from the
-small to the large box, per atom, beyond that of `pair_style zero` with a full neighbor list.
-
-With a GPU, the time of each kernel is measured as well, without lmp: events around every launch,
-for the inner atoms of a block of HfO2.
+All cases take turns, round after round, so that a busy machine slows all of them alike, and the
+best of each is reported: what disturbs a run can only slow it down. In lmp a case is a run in the
+NVE ensemble from 300 K (units lj: temperature 1), of which the loop time counts; from Python it is
+one evaluation after the other.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import re
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import torch
-from ase.build import bulk
-from ase.io import write
-from rich.console import Group, RenderableType
+import typer
+from rich.console import RenderableType
 from rich.progress import track
 from rich.table import Table
-from rich.text import Text
-from torch import Tensor
 
-from pwmlff import devices
-from pwmlff.launch import lmp, mpirun
-from pwmlff.models import DP, DPConfig
+from pwmlff.commands.base import Elements, Lmp, Mpirun, Plugin
+from pwmlff.commands.compare import structures, ways
+from pwmlff.commands.options import names, positive_integers, seconds_of
+from pwmlff.launch import mpirun as launcher
+from pwmlff.launch import program
 from pwmlff.report import Failure, console
 
-LJ = Path(__file__).resolve().parents[2] / "examples" / "lj"  # in the source tree
-DOUBLE = "engine fused precision double"
-MIXED = "engine fused precision mixed"
-GPU = " device gpu"
-LARGEST_FILE = 6144  # atoms; larger boxes are replicas of this one
-ENGINES = ("torchscript", "fused")
-PRECISIONS = ("exact", "double", "mixed")
-HFO2_CELL = 12  # atoms of a fluorite cell
-BYTES_PER_ATOM = 4096  # of an lmp with neighbors up to 8 angstrom, and of the structure in Python
-PHASES = ("Pair", "Neigh", "Comm", "Modify", "Output", "Other")
-CORES = os.cpu_count() or 1
+if TYPE_CHECKING:
+    from ase import Atoms
 
-HFO2 = """
-units metal
-read_data hfo2-{base}.data
-replicate {copies} {copies} {copies}
-{style}
-velocity all create 300 4711 mom yes
+    from pwmlff.evaluation import model_file
+
+LMP, ENGINE = "lmp", "engine"  # ways to run a model
+#: Temperature and time step by the units of a model, in LAMMPS's units.
+DYNAMICS = {"metal": (300.0, 0.0005), "lj": (1.0, 0.002)}
+FIRST = 4  # steps of the run that tells how many fit into the time
+RUN = """{read}replicate {copies} {copies} {copies}
+pair_style pwmlff {model} {keywords}
+pair_coeff * * {symbols}
+velocity all create {temperature} 4711 mom yes
 fix 1 all nve
-timestep 0.0005
+timestep {timestep}
 thermo 1000000
 run {warm}
 run {steps}
-shell 'grep VmRSS /proc/$PPID/status'
 """
-MELT = """
-units lj
-lattice fcc 0.8442
-region box block 0 {cells} 0 {cells} 0 {cells}
-create_box 1 box
-create_atoms 1 box
-mass 1 1.0
-velocity all create 1.44 87287 loop geom
-{style}
-neighbor 0.3 bin
-neigh_modify delay 0 every 20 check no
-fix 1 all nve
-thermo 1000000
-run {warm}
-run {steps}
-shell 'grep VmRSS /proc/$PPID/status'
-"""
-
-
-class PaddedDP(DP):
-    """A DP whose forward evaluates every slot, empty or not, as files of older exporters do."""
-
-    def _last_used(self, used: Tensor) -> Tensor:
-        return torch.full([self.ntypes], self.maxNeighborNum, device=used.device)
 
 
 @dataclass
-class Case:
-    """One kind of run, and what its repetitions measured."""
+class Timed:
+    """One way to run a model, and what its rounds measured."""
 
-    system: str
-    atoms: int
+    way: str  # LMP or ENGINE
     engine: str
-    models: int = 1
-    ranks: int = 1
-    threads: int = 1
-    padded: bool = False  # a file that evaluates empty slots
-    rates: list[float] = field(default_factory=list)  # katom-step/s
-    kilobytes: list[int] = field(default_factory=list)  # resident size of lmp after the run
-    phases: dict[str, float] = field(default_factory=dict)  # share of the time, %
+    precision: str | None  # None: the file's own
+    ranks: int
+    threads: int
+    device: str
+    atoms: int
+    rates: list[float] = field(default_factory=list)  # atom-steps/s
 
     @property
-    def rate(self) -> float:
-        """Best rate in katom-step/s."""
-        return max(self.rates)
-
-    @property
-    def guess(self) -> float:
-        """Rate to expect before the first run."""
-        if self.rates:
-            return max(self.rates)
-        rate = 2.0 if "torchscript" in self.engine else 50.0
-        return rate * (20.0 if GPU in self.engine else 1.0)
-
-    @property
-    def copies(self) -> int:
-        """Replicas of the file along each side of the box."""
-        copies = round((self.atoms / LARGEST_FILE) ** (1 / 3))
-        return copies if LARGEST_FILE * copies**3 == self.atoms else 1
-
-    @property
-    def base(self) -> int:
-        """Atoms in the file."""
-        return self.atoms // self.copies**3
-
-    def text(self, steps: int) -> str:
-        """Input of the run."""
-        if self.engine == "zero":
-            style = "pair_style zero 6.0 full\npair_coeff * *"
-        else:
-            names = (
-                [f"{'padded' if self.padded else 'hfo2'}.pt"]
-                if self.system == "HfO2"
-                else ["lj.pt"]
-            )
-            elements = "Hf O" if self.system == "HfO2" else "Ar"
-            style = (
-                f"pair_style pwmlff {' '.join(names * self.models)} {self.engine} out_freq 100\n"
-            )
-            style += f"pair_coeff * * {elements}"
-        warm = max(1, steps // 10)
-        if self.system == "HfO2":
-            return HFO2.format(
-                base=self.base, copies=self.copies, style=style, steps=steps, warm=warm
-            )
-        cells = round((self.atoms / 4) ** (1 / 3))
-        return MELT.format(cells=cells, style=style, steps=steps, warm=warm)
-
-    def run(self, folder: Path, seconds: float, programs: Programs) -> None:
-        """Run once, about as long as asked for, and keep what it measured.
-
-        Raises:
-            Failure: lmp fails.
-        """
-        steps = max(2, int(seconds * 1000 * self.guess / self.atoms))
-        if self.models > 1:
-            steps = max(100, steps // 100 * 100)
-        name = folder / "in.bench"
-        name.write_text(self.text(steps))
-        command = [programs.lmp.path, "-in", name.name, "-log", "none"]
-        if self.ranks > 1:
-            command = programs.mpirun.command(mpirun.Wish(command, self.ranks))
-        threads = {"OMP_NUM_THREADS": str(self.threads)}
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, **programs.lmp.environment, **threads},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        text = done.stdout
-        if done.returncode:
-            raise Failure(f"{self.engine}, {self.atoms} atoms: {text[-2000:]}{done.stderr[-500:]}")
-        loop = float(re.findall(r"Loop time of (\S+) on", text)[-1])
-        self.rates.append(self.atoms * steps / loop / 1000)
-        self.kilobytes.append(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]))
-        tail = text[text.rindex("Loop time of") :]
-        for phase in PHASES:
-            share = re.search(rf"^{phase} .*\|\s*(\S+)\s*$", tail, re.MULTILINE)
-            self.phases[phase] = float(share[1]) if share else 0.0
-
-
-@dataclass(frozen=True)
-class Programs:
-    """What is started."""
-
-    lmp: lmp.Program
-    mpirun: mpirun.Mpirun
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to time; empty lists stand for the standard cases."""
-
-    atoms: Sequence[int] = ()
-    engines: Sequence[str] = ()
-    precisions: Sequence[str] = ()
-    ranks: Sequence[int] = ()
-    rounds: int = 3
-    seconds: float = 4.0
-    quick: bool = False
-    gpu: bool = False
-    limit: float | None = None  # seconds; cases whose turn does not come are left out
-    lmp: str | None = None
-    mpirun: str | None = None
-    plugin: Path | None = None  # pwmlffplugin.so or its folder
-
-    @property
-    def standard(self) -> bool:
-        """Whether nothing special is asked for."""
-        return not (self.atoms or self.engines or self.precisions or self.ranks)
-
-
-def cases(options: Options) -> list[Case]:
-    """All cases, in the order of the table."""
-    if not options.standard:
-        return chosen_cases(options)
-    return gpu_cases(options.quick) if options.gpu else standard_cases(options.quick)
-
-
-def chosen_cases(options: Options) -> list[Case]:
-    """HfO2 in every combination that is asked for.
-
-    Raises:
-        Failure: a word that there is no case for, or more atoms or ranks than this machine takes.
-    """
-    engines, precisions = options.engines or ENGINES, options.precisions or PRECISIONS
-    bad = sorted({*engines} - {*ENGINES}) + sorted({*precisions} - {*PRECISIONS})
-    if bad:
-        raise Failure(
-            f"found {', '.join(bad)}; expected engines {', '.join(ENGINES)} and precisions "
-            f"{', '.join(PRECISIONS)}"
-        )
-    words = [f"engine fused precision {p}" for p in precisions] if "fused" in engines else []
-    words = ["engine torchscript"] * ("torchscript" in engines) + words
-    words = [word + GPU * options.gpu for word in words]
-    mpirun.require_possible(max(options.ranks, default=1))
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    most = memory // BYTES_PER_ATOM
-    if max(options.atoms, default=0) > most:
-        raise Failure(
-            f"found {max(options.atoms)} atoms, expected at most {most}: an atom takes about "
-            f"{BYTES_PER_ATOM} bytes, and this machine has {memory / 2**30:.0f} GiB"
-        )
-    return [
-        Case("HfO2", HFO2_CELL * repeats(n) ** 3, word, ranks=ranks)
-        for n in options.atoms or (768,)
-        for ranks in options.ranks or (1,)
-        for word in words
-    ]
-
-
-def repeats(atoms: int) -> int:
-    """Cells along each side of the cube of HfO2 that is nearest to a number of atoms."""
-    cells: float = (atoms / HFO2_CELL) ** (1 / 3)
-    return max(2, round(cells))
-
-
-def standard_cases(quick: bool) -> list[Case]:
-    """What docs/performance.md quotes."""
-    fused = [f"engine fused precision {p}" for p in PRECISIONS]
-    sizes = (96, 768) if quick else (96, 768, 6144)
-    chosen = [Case("HfO2", n, "engine torchscript") for n in sizes[:2]]
-    chosen += [Case("HfO2", 768, "engine torchscript", padded=True)]
-    chosen += [Case("HfO2", n, engine) for engine in fused for n in sizes]
-    chosen += [Case("HfO2", n, "zero") for n in (sizes[0], sizes[-1])]
-    chosen += [Case("HfO2", 768, DOUBLE, models=4)]
-    if CORES > 1:
-        chosen += [
-            Case("HfO2", sizes[-1], DOUBLE, ranks=2),
-            Case("HfO2", sizes[-1], DOUBLE, threads=2),
-        ]
-    chosen += [Case("LJ", 4000, engine) for engine in ("engine torchscript", *fused[1:])]
-    if not quick:
-        chosen += [Case("LJ", 32000, DOUBLE, ranks=min(2, CORES))]
-    return chosen
-
-
-def gpu_cases(quick: bool) -> list[Case]:
-    """What the reports of GPUs hold; the first two run on the CPU, to compare with."""
-    sizes = [96, 768, LARGEST_FILE, 8 * LARGEST_FILE]
-    sizes += [] if quick else [64 * LARGEST_FILE, 216 * LARGEST_FILE]
-    large = sizes[-2]
-    chosen = [Case("HfO2", LARGEST_FILE, engine) for engine in (DOUBLE, MIXED)]
-    chosen += [Case("HfO2", n, "engine torchscript" + GPU) for n in sizes[:3]]
-    chosen += [Case("HfO2", LARGEST_FILE, "engine fused precision exact" + GPU)]
-    chosen += [Case("HfO2", n, engine + GPU) for engine in (DOUBLE, MIXED) for n in sizes]
-    chosen += [
-        Case("HfO2", large, engine + GPU + " neighbors lammps") for engine in (DOUBLE, MIXED)
-    ]
-    chosen += [Case("HfO2", LARGEST_FILE, DOUBLE + GPU, models=4)]
-    ranks = [n for n in (2, 4, 8) if n <= CORES]
-    chosen += [
-        Case("HfO2", large, engine + GPU, ranks=n) for engine in (DOUBLE, MIXED) for n in ranks
-    ]
-    chosen += [Case("LJ", n, DOUBLE + GPU) for n in (4000, 32000, 864000)[: 2 if quick else 3]]
-    return chosen
-
-
-def prepare(folder: Path, atoms_of: set[int]) -> str:
-    """Write structures of these sizes and all models; return where the parameters come from."""
-    rng = np.random.default_rng(0)
-    cell = bulk("HfO2", "fluorite", a=5.08, cubic=True)
-    for natoms in sorted(atoms_of):
-        atoms = cell.repeat(repeats(natoms))
-        atoms.positions += rng.normal(scale=0.05, size=atoms.positions.shape)
-        name = folder / f"hfo2-{len(atoms)}.data"
-        write(name, atoms, format="lammps-data", specorder=["Hf", "O"], masses=True)
-    if (LJ / "a.pt").is_file():
-        shutil.copy(LJ / "a.pt", folder / "lj.pt")
-    else:
-        config = DPConfig((18,), 2.5, 2.0, 96, 4, (8, 16), (16, 16), units="lj")
-        DP(config, seed=0).save(folder / "lj.pt")
-    shape = DPConfig((8, 72), rmax=6.0, rmin=0.5, max_neighbor=100, m2=16)
-    kinds = {"hfo2.pt": DP, "padded.pt": PaddedDP}
-    source = Path(os.environ.get("PWMLFF_TEST_DATA", "."), "hfo2_dp", "parameters.npz")
-    if source.is_file():
-        with np.load(source) as parameters:
-            for file, kind in kinds.items():
-                kind.from_parameters(
-                    parameters,
-                    atom_type=shape.atom_type,
-                    rmax=shape.rmax,
-                    rmin=shape.rmin,
-                    max_neighbor=shape.max_neighbor,
-                    m2=shape.m2,
-                ).save(folder / file)
-        return "hfo2_dp"
-    davg, dstd = [[0.03, 0, 0, 0]] * 2, [[0.07, 0.05, 0.05, 0.05]] * 2
-    for file, kind in kinds.items():
-        kind(shape, davg=davg, dstd=dstd, seed=0).eval().save(folder / file)
-    return "random"
-
-
-def processor() -> str:
-    """Name of the processor."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def find(done: list[Case], **wanted: str | int) -> Case:
-    """The one case with these values, on one rank and thread with one model unless said."""
-    wanted = {"models": 1, "ranks": 1, "threads": 1, "padded": False, **wanted}
-    return next(c for c in done if all(getattr(c, k) == v for k, v in wanted.items()))
-
-
-def ratios(done: list[Case]) -> dict[str, float]:
-    """The numbers that are promised, from one set of cases."""
-    double, mixed = DOUBLE, MIXED
-    large = max(case.atoms for case in done if case.system == "HfO2")
-    middle = find(done, system="HfO2", atoms=768, engine=double)
-    small = find(done, system="HfO2", atoms=96, engine=double)
-    big = find(done, system="HfO2", atoms=large, engine=double)
-    slow = find(done, system="HfO2", atoms=768, engine="engine torchscript")
-    padded = find(done, system="HfO2", atoms=768, engine="engine torchscript", padded=True)
-    result = {
-        "double / torchscript, 768 atoms": middle.rate / slow.rate,
-        "double / torchscript with padding, 768 atoms": middle.rate / padded.rate,
-        "mixed / double, 768 atoms": find(done, system="HfO2", atoms=768, engine=mixed).rate
-        / middle.rate,
-        f"{large} / 768 atoms, double": big.rate / middle.rate,
-        "cost of an ensemble of 4, out_freq 100": middle.rate
-        / find(done, system="HfO2", atoms=768, engine=double, models=4).rate,
-    }
-    if CORES > 1:
-        for kind in ("ranks", "threads"):
-            two = find(done, system="HfO2", atoms=large, engine=double, **{kind: 2})
-            result[f"2 {kind} / 1, {large} atoms, double"] = two.rate / big.rate
-    if large > small.atoms:
-        zero = [find(done, system="HfO2", atoms=n, engine="zero") for n in (small.atoms, large)]
-        growth = [min(c.kilobytes) for c in (small, big)]
-        base = [min(c.kilobytes) for c in zero]
-        kilobytes = (growth[1] - growth[0]) - (base[1] - base[0])
-        result["KB per atom beyond LAMMPS"] = kilobytes * 1.024 / (large - small.atoms)
-    return result
-
-
-def gpu_ratios(done: list[Case]) -> dict[str, float]:
-    """The same for the cases on a GPU."""
-    hfo2 = [c for c in done if c.system == "HfO2"]
-    best = {
-        word: max((c for c in hfo2 if c.engine == engine + GPU), key=lambda c: c.rate)
-        for word, engine in (("double", DOUBLE), ("mixed", MIXED))
-    }
-    slow = find(done, system="HfO2", atoms=LARGEST_FILE, engine="engine torchscript" + GPU)
-    same = find(done, system="HfO2", atoms=LARGEST_FILE, engine=DOUBLE + GPU)
-    four = find(done, system="HfO2", atoms=LARGEST_FILE, engine=DOUBLE + GPU, models=4)
-    host = find(done, system="HfO2", atoms=LARGEST_FILE, engine=DOUBLE)
-    given = next(c for c in hfo2 if c.engine == DOUBLE + GPU + " neighbors lammps")
-    found = find(done, system="HfO2", atoms=given.atoms, engine=DOUBLE + GPU)
-    result = {
-        f"million atom-steps/s, {word}, {c.atoms} atoms, {c.ranks} ranks": c.rate / 1000
-        for word, c in best.items()
-    }
-    return result | {
-        f"double / torchscript, {LARGEST_FILE} atoms": same.rate / slow.rate,
-        f"GPU / one core, double, {LARGEST_FILE} atoms": same.rate / host.rate,
-        f"cost of an ensemble of 4, {LARGEST_FILE} atoms": same.rate / four.rate,
-        f"own list / list of LAMMPS, {given.atoms} atoms": found.rate / given.rate,
-    }
-
-
-def kernel_times(
-    model: Path, precision: str, cells: int, device: str, rounds: int = 20
-) -> dict[str, float]:
-    """Nanoseconds per atom of each kernel, for the inner cells**3 cells of a block of HfO2.
-
-    Args:
-        model: a DP file of elements O, Hf.
-        precision: exact, double or mixed.
-        cells: inner cells along each side; a shell of ghosts as wide as cutoff and skin is added.
-        device: as in kernels/common/device.h.
-        rounds: evaluations; one more comes first and is not counted.
-    """
-    import pwmlff.kernels  # noqa: F401, PLC0415 (loads the compiled kernels)
-
-    cell, reach = bulk("HfO2", "fluorite", a=5.08, cubic=True), 8.0
-    shell = int(np.ceil(reach / cell.cell[0, 0]))
-    atoms = cell.repeat(cells + 2 * shell)
-    place = atoms.positions / cell.cell[0, 0] + 1e-6
-    inner = ((place >= shell) & (place < shell + cells)).all(axis=1)
-    order = np.argsort(~inner, kind="stable")
-    rng = np.random.default_rng(0)
-    x = atoms.positions[order] + rng.normal(scale=0.05, size=(len(atoms), 3))
-    species = (atoms.numbers[order] == 72).astype(np.int32)
-
-    core = torch.classes.pwmlff.DPEngine(str(model), precision, [1, 1], device)
-    core.find_neighbors(torch.from_numpy(x), torch.from_numpy(species), int(inner.sum()), reach)
-    core.evaluate(torch.from_numpy(x), 1, False, False)
-    core.measure(True)
-    for _ in range(rounds):
-        core.evaluate(torch.from_numpy(x), 1, False, False)
-    return {name: 1e9 * t / rounds / int(inner.sum()) for name, t in core.seconds().items()}
+    def keywords(self) -> str:
+        """For pair_style pwmlff."""
+        precision = f" precision {self.precision}" if self.precision else ""
+        return f"engine {self.engine}{precision} device {self.device}"
 
 
 @dataclass(frozen=True)
 class BenchReport:
     """What was measured."""
 
-    machine: str
-    parameters: str
-    cases: list[Case]
-    ratios: dict[str, float]
-    kernels: dict[str, dict[str, float]]  # ns per atom, by precision and kernel
+    model: str
+    structure: str
+    cases: list[Timed]
+    left_out: int  # cases that did not fit into the time
 
     ok = True
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "machine": self.machine,
-            "date": str(date.today()),
-            "parameters": self.parameters,
-            "cases": [{**asdict(case), "rate": case.rate} for case in self.cases],
-            "ratios": self.ratios,
-            "nanoseconds per atom": self.kernels,
-        }
+        cases = [{**asdict(case), "rate": max(case.rates)} for case in self.cases]
+        return {**vars(self), "cases": cases}
 
     def show(self) -> RenderableType:
-        """One row for each case, and what is quoted."""
-        title = f"katom-step/s, {self.machine}, {date.today()}, parameters: {self.parameters}"
-        table = Table(title=title)
-        for column in ("system", "atoms", "engine", "models", "ranks", "threads", "rate", "Pair %"):
-            table.add_column(column, justify="left" if column in {"system", "engine"} else "right")
-        for c in self.cases:
-            numbers = [str(n) for n in (c.models, c.ranks, c.threads)]
-            pair = f"{c.phases['Pair']:.1f}"
-            engine = c.engine + (", padded file" if c.padded else "")
-            table.add_row(c.system, str(c.atoms), engine, *numbers, f"{c.rate:.1f}", pair)
-        lines = [Text(f"{name:60} {x:8.2f}") for name, x in self.ratios.items()]
-        for precision, times in self.kernels.items():
-            total = sum(times.values())
-            lines.append(
-                Text(
-                    f"kernels, {precision}: {1e3 / total:.2f} million atom-steps/s; ns per atom: "
-                    + ", ".join(f"{name} {t:.2f}" for name, t in times.items())
-                )
-            )
-        return Group(table, *lines)
+        """One row for each case."""
+        table = Table(title=f"{self.model} on {self.structure}", caption_justify="left")
+        for name in ("through", "engine", "device"):
+            table.add_column(name)
+        for name in ("ranks", "threads", "atoms", "atom-steps/s", "ms a step"):
+            table.add_column(name, justify="right")
+        for case in self.cases:
+            rate = max(case.rates)
+            engine = " ".join(filter(None, (case.engine, case.precision)))
+            counts = (str(n) for n in (case.ranks, case.threads, case.atoms))
+            step = f"{1e3 * case.atoms / rate:.4g}"
+            table.add_row(case.way, engine, case.device, *counts, f"{rate:.4g}", step)
+        if self.left_out:
+            table.caption = f"{self.left_out} cases did not fit into the time"
+        return table
 
 
-def bench(options: Options) -> BenchReport:
-    """Run all cases in turns.
+def bench(
+    model: Annotated[Path, typer.Argument(help="TorchScript model file.")],
+    structure: Annotated[
+        str, typer.Argument(help="Structure, any file ase reads, FILE@0 for the first one.")
+    ],
+    elements: Elements = "",
+    through: Annotated[
+        str, typer.Option(help="What runs the model: lmp, engine (from Python), or both.")
+    ] = LMP,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="Engines: fused, torchscript, auto.", show_default="those that run the file"
+        ),
+    ] = "",
+    precision: Annotated[
+        str, typer.Option(help="Precisions of the fused engine.")
+    ] = "exact,double,mixed",
+    np: Annotated[str, typer.Option("--np", help="Numbers of ranks of lmp.")] = "1",
+    threads: Annotated[str, typer.Option(help="Numbers of threads of a rank.")] = "1",
+    device: Annotated[str, typer.Option(help="Devices: cpu, gpu.")] = "cpu",
+    replicate: Annotated[
+        int, typer.Option(min=1, help="Copies of the structure along each cell vector.")
+    ] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Runs of each case, in turns.")] = 3,
+    duration: Annotated[str, typer.Option(help="Time of a run, like 4s.")] = "4s",
+    max_time: Annotated[
+        str, typer.Option(help="Time after which later cases are left out, like 10m.")
+    ] = "",
+    lmp: Lmp = None,
+    plugin: Plugin = None,
+    mpirun: Mpirun = None,
+) -> BenchReport:
+    """Time a model on a structure: engines, precisions, ranks and threads in turns.
 
-    Raises:
-        Failure: an option cannot be used, or lmp fails.
+    Example: pwmlff bench a.pt structure.xyz --precision double,mixed --np 1,2
     """
-    if options.gpu and (reason := devices.inventory().reason):
-        raise Failure(f"found no GPU: {reason}; leave out --gpu")
+    from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.structures import require_elements, require_usable
+
     began = time.monotonic()
-    programs = Programs(lmp.program(options.lmp, options.plugin), mpirun.find(options.mpirun))
-    done = cases(options)
+    length = seconds_of("--duration", duration)
+    limit = seconds_of("--max-time", max_time) if max_time else None
+    means, devices = names(through), names(device)
+    for option, found, known in (
+        ("--through", means, (LMP, ENGINE)),
+        ("--device", devices, ("cpu", "gpu")),
+    ):
+        if bad := sorted({*found} - {*known}):
+            raise Failure(f"{option} holds {', '.join(bad)}; expected {', '.join(known)}")
+    ranks, nthreads = positive_integers("--np", np), positive_integers("--threads", threads)
+    launcher.require_possible(max(ranks))
+    _, info = model_file.open_model(model)
+    symbols = elements.replace(",", " ").split()
+    numbers = info.numbers_of(symbols)
+    atoms = structures(structure, symbols)[0][0]
+    require_elements(atoms, numbers)
+    require_usable(atoms, info.cutoff)
+    cases = [
+        Timed(mean, *way, n, count, place, len(atoms) * replicate**3)
+        for mean in means
+        for place in devices
+        for n in (ranks if mean == LMP else [1])
+        for count in nthreads
+        for way in ways(str(model), names(engine), names(precision))
+    ]
+    found_lmp, starter = program.find(lmp, plugin), launcher.find(mpirun)
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
-        folder = Path(name)
-        parameters = prepare(folder, {case.base for case in done if case.system == "HfO2"})
-        kernels = {}
-        if options.gpu:
-            cells = 16 if options.quick else 32
-            for precision in ("double", "mixed"):
-                kernels[precision] = kernel_times(folder / "hfo2.pt", precision, cells, "cuda:0")
-        turns = [case for _ in range(options.rounds) for case in done]
+        runner = _LmpRunner(Path(name), model, info, atoms, numbers, found_lmp, starter)
         screen = console(stderr=True)
-        quiet = not screen.is_terminal
-        for case in track(turns, "timing", console=screen, transient=True, disable=quiet):
-            if options.limit is None or time.monotonic() - began < options.limit:
-                case.run(folder, options.seconds, programs)
-    left_out = [case for case in done if not case.rates]
-    if left_out:
-        screen.print(f"{len(left_out)} of {len(done)} cases did not fit into {options.limit:g} s")
-    done = [case for case in done if case.rates]
-    summary = {}
-    if options.standard and not left_out:
-        summary = gpu_ratios(done) if options.gpu else ratios(done)
-    machine = f"{processor()}, {CORES} cores"
-    if options.gpu:
-        machine += f", {devices.inventory().gpus[0].name}"
-    return BenchReport(machine, parameters, done, summary, kernels)
+        for case in track(
+            [case for _ in range(rounds) for case in cases], "timing", console=screen,
+            transient=True, disable=not screen.is_terminal,
+        ):  # fmt: skip
+            if limit is not None and time.monotonic() - began >= limit:
+                continue
+            if case.way == LMP:
+                case.rates.append(runner.rate(case, replicate, length))
+            else:
+                case.rates.append(_engine_rate(case, model, numbers, atoms * replicate, length))
+    done = [case for case in cases if case.rates]
+    return BenchReport(str(model), structure, done, len(cases) - len(done))
+
+
+def _engine_rate(
+    case: Timed, model: Path, elements: Sequence[int], atoms: Atoms, length: float
+) -> float:
+    """Atom-steps/s of evaluations from Python, one after the other."""
+    from pwmlff.evaluation.engine import choose
+
+    device = "cuda" if case.device == "gpu" else "cpu"
+    engine = choose(
+        model, case.engine, case.precision or "double", elements, case.threads, device=device
+    ).engine
+    engine(atoms)
+    count, begin = 0, time.perf_counter()
+    while (spent := time.perf_counter() - begin) < length or not count:
+        engine(atoms)
+        count += 1
+    return len(atoms) * count / spent
+
+
+class _LmpRunner:
+    """Runs lmp with one model on one structure."""
+
+    def __init__(
+        self,
+        folder: Path,
+        model: Path,
+        info: model_file.ModelInfo,
+        atoms: Atoms,
+        elements: Sequence[int],
+        found: program.Program,
+        starter: launcher.Mpirun,
+    ) -> None:
+        from pwmlff.launch.lmp import enclosed, plain_name, read_command, write_data
+
+        self.folder, self.program, self.mpirun = folder, found, starter
+        box = enclosed(atoms)
+        write_data(folder / "bench.data", box, elements)
+        temperature, timestep = DYNAMICS[info.units]
+        self.values = {
+            "read": read_command(box, "bench.data", info.units),
+            "model": plain_name(model, folder),
+            "symbols": " ".join(
+                s for s, z in zip(info.elements, info.atom_type, strict=True) if z in elements
+            ),
+            "temperature": temperature,
+            "timestep": timestep,
+        }
+
+    def rate(self, case: Timed, copies: int, length: float) -> float:
+        """Atom-steps/s of a run of about that many seconds."""
+        guess = max(case.rates) if case.rates else self._rate(case, copies, FIRST)
+        return self._rate(case, copies, max(FIRST, int(length * guess / case.atoms)))
+
+    def _rate(self, case: Timed, copies: int, steps: int) -> float:
+        text = RUN.format(
+            **self.values, copies=copies, keywords=case.keywords, warm=max(1, steps // 10),
+            steps=steps,
+        )  # fmt: skip
+        starter = self.mpirun if case.ranks > 1 else None
+        output = self.program.run(self.folder, text, starter, case.ranks, case.threads)
+        return case.atoms * steps / loop_time(output)
+
+
+def loop_time(output: str) -> float:
+    """Seconds of the last run in what lmp says."""
+    return float(re.findall(r"Loop time of (\S+) on", output)[-1])

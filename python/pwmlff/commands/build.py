@@ -15,14 +15,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Group, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff.launch import lmp
+from pwmlff.launch import program as lmp
 from pwmlff.plugin import FILE, commit, full_version, library
 from pwmlff.report import Failure, console
 
@@ -31,20 +32,6 @@ CMAKE = (3, 26)  # cmake_minimum_required of the sources
 TRUE = ("ON", "YES", "TRUE", "Y", "1")  # for CMake
 TAIL = 25  # lines of a failed command that are shown
 TIMEOUT = 60  # seconds for lmp to answer
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to compile for."""
-
-    lammps: Path  # source tree or installation
-    mpi: str | None = None  # mpicxx
-    cuda: str = "auto"
-    architectures: str | None = None  # like 80;90
-    sizes: str | None = None  # None: as found
-    output: Path = Path("pwmlff-plugin")
-    jobs: int | None = None
-    configure_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,22 +77,40 @@ class BuildReport:
         return Group(table, Text("before the first pair_style in the input:"), Text(self.line))
 
 
-def build(options: Options) -> BuildReport:
-    """Configure, compile and install.
+def build(
+    lammps: Annotated[Path, typer.Option(help="Source tree or installation of LAMMPS.")],
+    mpi: Annotated[str | None, typer.Option(help="The mpicxx that LAMMPS was built with.")] = None,
+    cuda: Annotated[str, typer.Option(help="GPU kernels: auto (where nvcc is), on, off.")] = "auto",
+    arch: Annotated[str | None, typer.Option(help="GPU architectures, like '80;90'.")] = None,
+    sizes: Annotated[
+        str | None, typer.Option(help="Integer sizes of that LAMMPS, where it does not tell.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the plugin.")] = Path(
+        "pwmlff-plugin"
+    ),
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", min=1, help="Files to compile at a time.")
+    ] = None,
+    configure_only: Annotated[
+        bool, typer.Option("--configure-only", help="Say what it would compile for.")
+    ] = False,
+) -> BuildReport:
+    """Compile the plugin against a LAMMPS of your own.
 
-    Raises:
-        Failure: there is no LAMMPS, CMake or compiler, or one of them fails.
+    Needs CMake and ninja or make: pip install 'pair-pwmlff[build]' brings the first two.
+
+    Example: pwmlff build --lammps ~/lammps --mpi /usr/bin/mpicxx -o ~/pwmlff-plugin
     """
-    if options.cuda not in CUDA:
-        raise Failure(f"--cuda is '{options.cuda}', expected one of {', '.join(CUDA)}")
-    root = options.lammps.resolve()
+    if cuda not in CUDA:
+        raise Failure(f"--cuda is '{cuda}', expected one of {', '.join(CUDA)}")
+    root = lammps.resolve()
     if not any((root / place / "pair.h").is_file() for place in ("src", "include/lammps")):
         raise Failure(
-            f"'{options.lammps}' has neither src/pair.h nor include/lammps/pair.h; give the source "
+            f"'{lammps}' has neither src/pair.h nor include/lammps/pair.h; give the source "
             "tree or the installation of LAMMPS"
         )
     cmake = new_enough_cmake()
-    sizes, sizes_from = options.sizes, "as asked"
+    sizes_from = "as asked"
     if sizes is None:
         sizes, sizes_from = integer_sizes(root)
     elif sizes not in lmp.INTEGER_SIZES:
@@ -115,32 +120,32 @@ def build(options: Options) -> BuildReport:
             f"this LAMMPS has no package PLUGIN, without which it loads none (so {told}); compile "
             "it again with cmake -D PKG_PLUGIN=yes, or make yes-plugin"
         )
-    folder = options.output.resolve()
+    folder = output.resolve()
     tree = folder / "build"
     command = [
         cmake, "-S", str(sources()), "-B", str(tree), "-DCMAKE_BUILD_TYPE=Release",
         f"-DPWMLFF_LAMMPS={root}", f"-DPWMLFF_LAMMPS_SIZES={sizes}",
-        f"-DPWMLFF_CUDA={options.cuda.upper()}", f"-DPython_EXECUTABLE={sys.executable}",
+        f"-DPWMLFF_CUDA={cuda.upper()}", f"-DPython_EXECUTABLE={sys.executable}",
         "-DCMAKE_INSTALL_LIBDIR=lib",
     ]  # fmt: skip
     if shutil.which("ninja", path=f"{Path(cmake).parent}:{os.environ['PATH']}"):
         command += ["-G", "Ninja"]
-    if options.mpi:
-        mpicxx = shutil.which(options.mpi)
+    if mpi:
+        mpicxx = shutil.which(mpi)
         if mpicxx is None:
-            raise Failure(f"found no '{options.mpi}'; give the mpicxx that LAMMPS was built with")
+            raise Failure(f"found no '{mpi}'; give the mpicxx that LAMMPS was built with")
         command.append(f"-DMPI_CXX_COMPILER={mpicxx}")
     if not (sources() / ".git").exists():
         command.append(f"-DPWMLFF_COMMIT={commit(library())}")
-    if options.architectures:
-        command.append(f"-DPWMLFF_CUDA_ARCHITECTURES={options.architectures}")
+    if arch:
+        command.append(f"-DPWMLFF_CUDA_ARCHITECTURES={arch}")
     environment = {**os.environ, "PATH": f"{Path(cmake).parent}:{os.environ['PATH']}"}
     _watch(command, environment, "configuring", None)
     facts = json.loads((tree / "pair_pwmlff" / "build.json").read_text())
-    if options.configure_only:
+    if configure_only:
         return BuildReport(facts, sizes_from, "", "")
-    jobs = [] if options.jobs is None else ["-j", str(options.jobs)]
-    _watch([cmake, "--build", str(tree), *jobs], environment, "compiling", percentage)
+    parallel = [] if jobs is None else ["-j", str(jobs)]
+    _watch([cmake, "--build", str(tree), *parallel], environment, "compiling", percentage)
     _watch(
         [cmake, "--install", str(tree), "--prefix", str(folder)], environment, "installing", None
     )
@@ -166,7 +171,7 @@ def new_enough_cmake() -> str:
             too_old.append(f"{program} ({version[0] if version else 'which does not run'})")
     raise Failure(
         f"found {' and '.join(dict.fromkeys(too_old)) or 'no cmake'}; the sources need "
-        f"{'.'.join(map(str, CMAKE))} or newer: pip install cmake ninja"
+        f"{'.'.join(map(str, CMAKE))} or newer: pip install 'pair-pwmlff[build]'"
     )
 
 
@@ -176,7 +181,7 @@ def sources() -> Path:
     Raises:
         Failure: it is neither here nor there.
     """
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     for folder in (here / "source", here.parents[1]):
         if (folder / "pair_pwmlff" / "pwmlffplugin.cpp").is_file():
             return folder
@@ -194,7 +199,7 @@ def programs(root: Path) -> list[Path]:
 def environment_of(program: Path) -> dict[str, str]:
     """What a program needs to find its MPI: the lmp of the lammps package says where that is."""
     result = dict(os.environ)
-    package = lmp.program()
+    package = lmp.find()
     if Path(package.path).resolve() == program.resolve():
         result |= package.environment
     result.pop(lmp.PLUGIN_VARIABLE, None)  # only the plugin that is asked for

@@ -7,19 +7,14 @@ All atoms of all frames are compared.
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
+import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import torch
-from ase import Atoms
-from ase.io import read
+import typer
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.progress import track
@@ -27,14 +22,22 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import devices, picture
-from pwmlff.evaluation import model_file
-from pwmlff.evaluation.engine import PRECISIONS, choose
-from pwmlff.evaluation.reference import Result, evaluate
-from pwmlff.launch import lmp, mpirun
+from pwmlff.commands.base import Elements, Lmp, Mpirun, Parity, Plugin
+from pwmlff.commands.options import names, numbers, positive_integers
+from pwmlff.launch import mpirun as launcher
+from pwmlff.launch import program
 from pwmlff.report import Failure, console
 
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from ase import Atoms
+    from numpy import ndarray
+
+    from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.reference import Result
+
 TIMEOUT = 600  # seconds for one combination
-PLAIN = re.compile(r"[\w/.,:+=@%^~-]+", re.ASCII)  # what a word of LAMMPS's input can hold
 LAMMPS_DATA = "lammps-data"  # as ase calls that format
 QUANTITIES = ("energy", "atom_energy", "force", "force_rms", "virial")
 #: Largest difference of the energy per atom, of one atom's energy (eV), of forces and their RMS
@@ -48,7 +51,7 @@ GATES = {
 
 
 @dataclass(frozen=True)
-class Case:
+class Way:
     """One way to run a model."""
 
     model: str
@@ -65,10 +68,10 @@ class Case:
 
 
 @dataclass
-class Outcome:
+class Difference:
     """What a case differs by, and how much it may."""
 
-    case: Case
+    case: Way
     gates: dict[str, float]
     worst: dict[str, float] = field(default_factory=dict)
     rms: dict[str, float] = field(default_factory=dict)
@@ -77,7 +80,7 @@ class Outcome:
     @property
     def failed(self) -> list[str]:
         """Quantities that differ by more than they may."""
-        return [q for q in QUANTITIES if not self.worst.get(q, np.nan) <= self.gates[q]]
+        return [q for q in QUANTITIES if not self.worst.get(q, math.nan) <= self.gates[q]]
 
     @property
     def ok(self) -> bool:
@@ -91,7 +94,7 @@ class CompareReport:
 
     frames: int
     atoms: int
-    outcomes: list[Outcome]
+    outcomes: list[Difference]
     plot: str
 
     @property
@@ -120,11 +123,11 @@ class CompareReport:
         for name in ("energy\n/atom", "atom\nenergy", "force", "virial\n(rel.)"):
             table.add_column(name, justify="right")
         table.add_column("")
-        notes, names = [], short_names([o.case.model for o in self.outcomes])
+        notes, short = [], short_names([o.case.model for o in self.outcomes])
         for o in self.outcomes:
-            numbers, case, model = ["", "", "", ""], o.case, names[o.case.model]
+            values, case, model = ["", "", "", ""], o.case, short[o.case.model]
             if not o.failure:
-                numbers = [
+                values = [
                     f"{o.worst[q]:.1e}\n{o.rms[q]:.1e}"
                     for q in ("energy", "atom_energy", "force", "virial")
                 ]
@@ -140,7 +143,7 @@ class CompareReport:
                 for name in (() if o.failure else o.failed)
             ]
             engine = " ".join(filter(None, (case.engine, case.precision)))
-            table.add_row(model, str(case.ranks), case.device, engine, *numbers, verdict)
+            table.add_row(model, str(case.ranks), case.device, engine, *values, verdict)
         if self.plot:
             notes.append(Text(f"parity plot: {self.plot}"))
         return Group(table, *notes)
@@ -158,89 +161,127 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
     return names
 
 
-@dataclass(frozen=True)
-class Options:
-    """What to compare; empty lists stand for everything that there is."""
+def compare(
+    models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
+    data: Annotated[str, typer.Option(help="Structures, any file ase reads; FILE@: for all.")],
+    elements: Elements = "",
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="Format of the structures, as ase calls it.", show_default="as they look"
+        ),
+    ] = None,
+    atom_style: Annotated[
+        str | None, typer.Option(help="Atom style of a LAMMPS data file that does not say it.")
+    ] = None,
+    np: Annotated[str, typer.Option("--np", help="Numbers of ranks.")] = "1,2",
+    device: Annotated[
+        str, typer.Option(help="Devices: cpu, gpu.", show_default="those that there are")
+    ] = "",
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="Engines: fused, torchscript, auto.", show_default="those that run the file"
+        ),
+    ] = "",
+    precision: Annotated[
+        str, typer.Option(help="Precisions of the fused engine.")
+    ] = "exact,double,mixed",
+    tol: Annotated[str, typer.Option(help="Other gates, like 'force=1e-5,energy=1e-7'.")] = "",
+    plot: Parity = None,
+    lmp: Lmp = None,
+    plugin: Plugin = None,
+    mpirun: Mpirun = None,
+) -> CompareReport:
+    """Compare lmp in every combination with the plain float64 reference on the CPU.
 
-    models: Sequence[Path]
-    data: str  # any file ase reads, with its @index
-    elements: Sequence[
-        str
-    ] = ()  # that take part; of a LAMMPS data file those of its types, in order
-    format: str | None = None  # of the data, as ase calls it; None: as it looks
-    atom_style: str | None = None  # of a LAMMPS data file; None: as it says itself
-    ranks: Sequence[int] = (1, 2)
-    devices: Sequence[str] = ()
-    engines: Sequence[str] = ()
-    precisions: Sequence[str] = ("exact", "double", "mixed")
-    tolerances: dict[str, float] = field(default_factory=dict)
-    plot: Path | None = None
-    lmp: str | None = None
-    mpirun: str | None = None
-    plugin: Path | None = None  # pwmlffplugin.so or its folder
+    Energies, energies of atoms, forces and virial, against the gates of each precision. Of a LAMMPS
+    data file the elements are those of its types, in order; without them as its labels or masses
+    say.
 
-
-def compare(options: Options) -> CompareReport:
-    """Run all combinations.
-
-    Raises:
-        Failure: an option, the models or the structures cannot be used.
+    Example: pwmlff compare model.pt --data structures.extxyz@0:5 --np 1,2,4 --plot parity.png
     """
-    unknown = sorted(set(options.tolerances) - set(QUANTITIES))
+    from pwmlff.evaluation import model_file
+
+    ranks, tolerances = positive_integers("--np", np), numbers("--tol", tol)
+    unknown = sorted(set(tolerances) - set(QUANTITIES))
     if unknown:
         raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(QUANTITIES)}")
-    mpirun.require_possible(max(options.ranks))
-    plot = picture.destination(options.plot) if options.plot else None
-    frames = _frames(options)
-    empty = [k for k, atoms in enumerate(frames) if len(atoms) == 0]
-    if empty:
-        raise Failure(f"frame {empty[0]} of '{options.data}' has no atoms: nothing to compare")
-    outcomes: list[Outcome] = []
-    parity: list[tuple[Case, np.ndarray, np.ndarray]] = []
-    for path in options.models:
+    launcher.require_possible(max(ranks))
+    output = picture.destination(plot) if plot else None
+    chosen = elements.replace(",", " ").split()
+    frames, lammps_data = structures(data, chosen, format, atom_style)
+    outcomes: list[Difference] = []
+    parity: list[tuple[Way, ndarray, ndarray]] = []
+    starter, found_lmp = launcher.find(mpirun), program.find(lmp, plugin)
+    places = names(device) or ["cpu", *(["gpu"] if devices.inventory().gpus else [])]
+    for path in models:
         module, info = model_file.open_model(path)
-        elements = info.numbers_of(options.elements)
-        expected = _expected(path, module, frames, elements, _is_lammps_data(options))
-        runner = _Runner(options, path, info, elements, frames)
+        taking_part = info.numbers_of(chosen)
+        expected = _expected(path, module, frames, taking_part, lammps_data)
+        runner = _Runner(found_lmp, starter, path, info, taking_part, frames)
         screen = console(stderr=True)
         for case in track(
-            _cases(options, info), escape(f"running {path.name}"), console=screen, transient=True,
+            [
+                Way(info.file, nranks, place, *way)
+                for nranks in ranks
+                for place in places
+                for way in ways(info.file, names(engine), names(precision))
+            ],
+            escape(f"running {path.name}"), console=screen, transient=True,
             disable=not screen.is_terminal,
         ):  # fmt: skip
-            outcome = Outcome(case, _gates(case, info, expected, options.tolerances))
+            outcome = Difference(case, _gates(case, info, expected, tolerances))
             try:
                 found = runner.run(case)
                 _measure(outcome, expected, found, runner.prisms)
-                if plot:
+                if output:
                     parity.append((case, *_pairs(expected, found, runner.prisms)))
             except Failure as failure:
                 outcome.failure = str(failure)
             outcomes.append(outcome)
-    if plot and parity:
-        _draw(plot, parity)
+    if output and parity:
+        _draw(output, parity)
     natoms = sum(len(atoms) for atoms in frames)
-    return CompareReport(len(frames), natoms, outcomes, str(plot or ""))
+    return CompareReport(len(frames), natoms, outcomes, str(output or ""))
 
 
-def _is_lammps_data(options: Options) -> bool:
-    if options.format is not None:
-        return options.format == LAMMPS_DATA
-    return lmp.is_data_file(options.data)
+def structures(
+    data: str, elements: Sequence[str], format: str | None = None, atom_style: str | None = None
+) -> tuple[list[Atoms], bool]:
+    """Read structures; tell whether the file is a LAMMPS data file.
 
+    Args:
+        data: a file that ase reads, with its @index.
+        elements: of a LAMMPS data file, those of its types in order.
+        format: as ase calls it; as the file looks when None.
+        atom_style: of a LAMMPS data file that does not say it.
 
-def _frames(options: Options) -> list[Atoms]:
-    if _is_lammps_data(options):
-        if not Path(options.data).is_file():
-            raise Failure(f"found no LAMMPS data file '{options.data}'")
-        return [lmp.read_data(options.data, options.elements, options.atom_style)]
-    try:
-        found = read(options.data, format=options.format)
-    except Exception as error:  # ase's readers raise whatever they like
-        raise Failure(
-            f"ase cannot read '{options.data}' ({type(error).__name__}: {error}); give a file that "
-            "it knows, FILE@0:5 for the first five frames"
-        ) from error
-    return found if isinstance(found, list) else [found]
+    Raises:
+        Failure: the file cannot be read, or a structure has no atoms.
+    """
+    from ase.io import read
+
+    from pwmlff.launch.lmp import is_data_file, read_data
+
+    lammps_data = is_data_file(data) if format is None else format == LAMMPS_DATA
+    if lammps_data:
+        if not Path(data).is_file():
+            raise Failure(f"found no LAMMPS data file '{data}'")
+        frames = [read_data(data, elements, atom_style)]
+    else:
+        try:
+            found = read(data, format=format)
+        except Exception as error:  # ase's readers raise whatever they like
+            raise Failure(
+                f"ase cannot read '{data}' ({type(error).__name__}: {error}); give a file that it "
+                "knows, FILE@0:5 for the first five frames"
+            ) from error
+        frames = found if isinstance(found, list) else [found]
+    empty = [k for k, atoms in enumerate(frames) if len(atoms) == 0]
+    if empty:
+        raise Failure(f"frame {empty[0]} of '{data}' has no atoms: nothing to compute")
+    return frames, lammps_data
 
 
 def _expected(
@@ -250,6 +291,8 @@ def _expected(
     elements: Sequence[int],
     lammps_data: bool,
 ) -> list[Result]:
+    from pwmlff.evaluation.reference import evaluate
+
     try:
         return [evaluate(module, atoms, elements) for atoms in frames]
     except ValueError as error:
@@ -259,31 +302,40 @@ def _expected(
         ) from error
 
 
-def _cases(options: Options, info: model_file.ModelInfo) -> list[Case]:
-    """All combinations; the file's own code knows no precision."""
-    engines = list(options.engines)
+def ways(
+    model: str, engines: Sequence[str], precisions: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """Engines and their precisions; the file's own code, "torchscript", knows none.
+
+    Args:
+        model: a file.
+        engines: auto, fused, torchscript; those that run the file when empty.
+        precisions: of the fused engine.
+
+    Raises:
+        Failure: there is no such engine or precision.
+    """
+    from pwmlff.evaluation.engine import PRECISIONS, choose
+
     if not engines:
-        fused = choose(info.file).engine.name == "fused"
+        fused = choose(model).engine.name == "fused"
         engines = ["torchscript", *(["fused"] if fused else [])]
     bad = sorted({*engines} - {"auto", "fused", "torchscript"})
-    bad += sorted({*options.precisions} - {*PRECISIONS})
+    bad += sorted({*precisions} - {*PRECISIONS})
     if bad:
         raise Failure(
             f"found {', '.join(bad)}; expected engines auto, fused, torchscript and precisions "
             f"{', '.join(PRECISIONS)}"
         )
-    places = options.devices or ("cpu", *(["gpu"] if devices.inventory().gpus else []))
     return [
-        Case(info.file, ranks, device, engine, precision)
-        for ranks in options.ranks
-        for device in places
+        (engine, precision)
         for engine in engines
-        for precision in ([None] if engine == "torchscript" else options.precisions)
+        for precision in ([None] if engine == "torchscript" else precisions)
     ]
 
 
 def _gates(
-    case: Case,
+    case: Way,
     info: model_file.ModelInfo,
     expected: Sequence[Result],
     tolerances: dict[str, float],
@@ -291,8 +343,8 @@ def _gates(
     """What a case may differ by; parameters in float32 are as good as the mixed precision."""
     precision = case.precision or ("exact" if info.dtype == "float64" else "mixed")
     gates = dict(zip(QUANTITIES, GATES[precision], strict=True))
-    energy = max(1.0, *(np.abs(e.atom_energy).max(initial=0.0) for e in expected))
-    force = max(1.0, *(np.abs(e.forces).max(initial=0.0) for e in expected))
+    energy = max(1.0, *(abs(e.atom_energy).max(initial=0.0) for e in expected))
+    force = max(1.0, *(abs(e.forces).max(initial=0.0) for e in expected))
     shares = {
         "exact": {"energy": energy, "atom_energy": energy, "force": force, "force_rms": force},
         "mixed": {"atom_energy": energy},
@@ -307,30 +359,29 @@ class _Runner:
 
     def __init__(
         self,
-        options: Options,
+        found: program.Program,
+        starter: launcher.Mpirun,
         model: Path,
         info: model_file.ModelInfo,
         elements: Sequence[int],
         frames: Sequence[Atoms],
     ) -> None:
         self.model, self.info, self.elements, self.frames = model, info, elements, frames
-        self.program = lmp.program(options.lmp, options.plugin)
-        self.mpirun = mpirun.find(options.mpirun)
+        self.program, self.mpirun = found, starter
         self.prisms: list[Any] = []
 
-    def run(self, case: Case) -> list[Result]:
+    def run(self, case: Way) -> list[Result]:
         """Results of lmp for each frame, in LAMMPS's cell; the virial as six components."""
+        from pwmlff.evaluation.reference import Result
+        from pwmlff.launch import lmp
+
         with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
             folder = Path(name)
             symbols = " ".join(
                 s for s, z in zip(self.info.elements, self.info.atom_type, strict=True)
                 if z in self.elements
             )  # fmt: skip
-            # Whatever characters its folders have: LAMMPS would split, expand or cut some.
-            model = str(self.model.resolve())
-            if not PLAIN.fullmatch(model):
-                (folder / "model.pt").symlink_to(model)
-                model = "model.pt"
+            model = lmp.plain_name(self.model, folder)
             text, self.prisms = "", []
             for k, frame in enumerate(self.frames):
                 atoms = lmp.enclosed(frame)
@@ -339,8 +390,7 @@ class _Runner:
                 text += f"pair_style pwmlff {model} {case.keywords}\n"
                 text += f"pair_coeff * * {symbols}\n{lmp.MEASURE}run 0\n"
                 text += lmp.DUMP.replace("atoms.dump", f"{k}.dump")
-            (folder / "in.compare").write_text(text)
-            self._start(case, folder)
+            self.program.run(folder, text, self.mpirun, case.ranks, timeout=TIMEOUT)
             log = lmp.Thermo(folder / "log.lammps")
             dumps = [lmp.read_dump(folder / f"{k}.dump") for k in range(len(self.frames))]
             return [
@@ -353,37 +403,20 @@ class _Runner:
                 for k, dump in enumerate(dumps)
             ]
 
-    def _start(self, case: Case, folder: Path) -> None:
-        wish = mpirun.Wish([self.program.path, "-in", "in.compare"], case.ranks)
-        try:
-            done = subprocess.run(
-                self.mpirun.command(wish),
-                cwd=folder,
-                env={"OMP_NUM_THREADS": "1", **os.environ, **self.program.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise Failure(f"lmp did not finish within {TIMEOUT} s") from error
-        if done.returncode != 0:
-            lines = done.stdout.strip().splitlines()
-            errors = [line for line in lines if "ERROR" in line]
-            raise Failure((errors or lines or ["lmp failed without a word"])[-1])
-
 
 def _measure(
-    outcome: Outcome, expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
+    outcome: Difference, expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
 ) -> None:
     """Worst and RMS difference over all frames and atoms."""
+    import numpy as np
+
+    from pwmlff.launch.lmp import virial_to_lammps
+
     differences: dict[str, list[np.ndarray]] = {
         q: [] for q in ("energy", "atom_energy", "force", "virial")
     }
     for e, f, prism in zip(expected, found, prisms, strict=True):
-        virial = lmp.virial_to_lammps(e.virial, prism)
+        virial = virial_to_lammps(e.virial, prism)
         scale = max(1.0, np.abs(virial).max())
         differences["energy"].append(np.array([(f.energy - e.energy) / len(e.atom_energy)]))
         differences["atom_energy"].append(f.atom_energy - e.atom_energy)
@@ -400,21 +433,24 @@ def _pairs(
     expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Force components of the reference and of lmp."""
+    import numpy as np
+
     reference = [
         prism.vector_to_lammps(e.forces).ravel() for e, prism in zip(expected, prisms, strict=True)
     ]
     return np.concatenate(reference), np.concatenate([f.forces.ravel() for f in found])
 
 
-def _draw(path: Path, parity: Sequence[tuple[Case, np.ndarray, np.ndarray]]) -> None:
+def _draw(path: Path, parity: Sequence[tuple[Way, np.ndarray, np.ndarray]]) -> None:
     """Forces of lmp against the reference, and below them what they differ by."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import, and not always wanted
+    import numpy as np
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 7.2), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    names = short_names([case.model for case, *_ in parity])
+    short = short_names([case.model for case, *_ in parity])
     for case, reference, found in parity:
-        label = f"{names[case.model]}, np {case.ranks}, {case.device}, {case.keywords}"
+        label = f"{short[case.model]}, np {case.ranks}, {case.device}, {case.keywords}"
         top.plot(reference, found, ".", markersize=3, label=label)
         bottom.plot(reference, np.maximum(np.abs(found - reference), 1e-17), ".", markersize=3)
     low, high = top.get_xlim()

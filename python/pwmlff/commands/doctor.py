@@ -13,17 +13,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pwmlff import devices, plugin
-from pwmlff.launch import interpreter, lmp, mpirun, ranks
+from pwmlff.commands.base import Lmp, Mpirun, Plugin
+from pwmlff.launch import interpreter, program, ranks
+from pwmlff.launch import mpirun as launcher
 from pwmlff.report import Failure
 from pwmlff.threads import openmp_threads
 
@@ -44,20 +47,20 @@ SENSITIVE = ("libtorch", "libc10", "libmpi", "liblammps", "libpwmlff", "libpair_
 
 
 @dataclass(frozen=True)
-class Row:
+class Check:
     """What one check found."""
 
-    name: str
     status: str
     found: str
     remedy: str = ""
+    name: str = ""  # in CHECKS
 
 
 @dataclass(frozen=True)
 class DoctorReport:
     """What `pwmlff doctor` found."""
 
-    rows: list[Row]
+    rows: list[Check]
 
     @property
     def ok(self) -> bool:
@@ -65,13 +68,13 @@ class DoctorReport:
         return all(row.status == OK for row in self.rows)
 
     @property
-    def errors(self) -> list[Row]:
+    def errors(self) -> list[Check]:
         """What keeps the pair style from running."""
         return [row for row in self.rows if row.status == ERROR]
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
-        return {"checks": [asdict(row) for row in self.rows]}
+        return {"checks": [{"name": row.name, **asdict(row)} for row in self.rows]}
 
     def show(self) -> RenderableType:
         """One row for each check."""
@@ -127,9 +130,9 @@ class Machine:
         return f"pwmlff build --lammps DIR -o {output}"
 
     @cached_property
-    def program(self) -> lmp.Program:
+    def program(self) -> program.Program:
         """The lmp that is started."""
-        return lmp.program(self.lmp_path, self.plugin_path)
+        return program.find(self.lmp_path, self.plugin_path)
 
     @cached_property
     def lammps(self) -> str:
@@ -163,9 +166,15 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False,
-            stdin=subprocess.DEVNULL, cwd=cwd,
-        )  # fmt: skip
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            cwd=cwd,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failure(f"'{command[0]}' does not run: {error}") from error
 
@@ -182,43 +191,39 @@ def family_of(text: str) -> str:
     return text.strip() or "unknown"
 
 
-def check_lmp(machine: Machine) -> Row:
+def check_lmp(machine: Machine) -> Check:
     """Is there an lmp, and which?"""
-    name = "lmp"
     own, first = Path(sys.executable).with_name("lmp"), shutil.which("lmp")
     if machine.lmp_path is None and own.is_file() and first and Path(first) != own:
-        return Row(
-            name, WARNING, f"{first} comes first on PATH, not {own}",
-            "activate the environment of this Python, or call lmp by its path",
-        )  # fmt: skip
-    return Row(name, OK, f"{machine.program.path}, {machine.lammps}")
+        remedy = "activate the environment of this Python, or call lmp by its path"
+        return Check(WARNING, f"{first} comes first on PATH, not {own}", remedy)
+    return Check(OK, f"{machine.program.path}, {machine.lammps}")
 
 
-def check_version(machine: Machine) -> Row:
+def check_version(machine: Machine) -> Check:
     """LAMMPS's version against the plugin's."""
     expected = plugin.full_version(machine.build["lammps"], machine.build["update"])
     text = "the plugin was compiled for {expected}, and the classes change with every update"
-    return _same("LAMMPS version", machine.lammps, expected, text)
+    return _same(machine.lammps, expected, text)
 
 
-def check_sizes(machine: Machine) -> Row:
+def check_sizes(machine: Machine) -> Check:
     """LAMMPS's integer sizes against the plugin's."""
-    found = lmp.integer_sizes(machine.lmp_help) or "unknown"
+    found = program.integer_sizes(machine.lmp_help) or "unknown"
     text = "the plugin was compiled for {expected}: it would read wrong numbers"
-    return _same("integer sizes", found, machine.build["sizes"], text)
+    return _same(found, machine.build["sizes"], text)
 
 
-def check_mpi_of_lmp(machine: Machine) -> Row:
+def check_mpi_of_lmp(machine: Machine) -> Check:
     """MPI family of LAMMPS against the plugin's."""
     expected = machine.build["mpi"] or machine.lmp_mpi  # not known at compile time: no difference
-    return _same("MPI of lmp", machine.lmp_mpi, expected, "the plugin was compiled for {expected}")
+    return _same(machine.lmp_mpi, expected, "the plugin was compiled for {expected}")
 
 
-def check_mpi(machine: Machine) -> Row:
+def check_mpi(machine: Machine) -> Check:
     """One MPI family for lmp, mpirun, mpi4py and the plugin."""
-    name = "MPI family"
     found = {"lmp": machine.lmp_mpi, "plugin": machine.build["mpi"]}
-    found["mpirun"] = FAMILIES[mpirun.find(machine.mpirun_path).family]
+    found["mpirun"] = FAMILIES[launcher.find(machine.mpirun_path).family]
     probe = interpreter.command("from mpi4py import MPI; print(MPI.Get_library_version())")
     library = None
     if found["mpirun"] == "Open MPI":  # as ranks that it starts are led to it
@@ -226,32 +231,31 @@ def check_mpi(machine: Machine) -> Row:
     if library is None or library.returncode != 0:
         library = _run(probe)
     if library.returncode != 0:
-        return Row(
-            name, ERROR, f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}",
-            "pip install --force-reinstall mpi4py into this environment",
-        )  # fmt: skip
+        remedy = "pip install --force-reinstall mpi4py into this environment"
+        return Check(
+            ERROR, f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}", remedy
+        )
     found["mpi4py"] = family_of(library.stdout)
     known = {key: value for key, value in found.items() if value}
     text = ", ".join(f"{key} {value}" for key, value in known.items())
     if len(set(known.values())) == 1:
-        return Row(name, OK, text)
-    return Row(
-        name, ERROR, text,
+        return Check(OK, text)
+    return Check(
+        ERROR,
+        text,
         f"use {machine.lmp_mpi} for all, as lmp does: its mpirun (--mpirun), mpi4py built with its "
         "mpicc, and pwmlff build --mpi with its mpicxx",
-    )  # fmt: skip
+    )
 
 
-def check_torch(machine: Machine) -> Row:
+def check_torch(machine: Machine) -> Check:
     """The torch release that the plugin would open."""
-    name, expected = "torch", machine.build["torch"]
+    expected = machine.build["torch"]
     folder = os.environ.get(plugin.TORCH_LIB_VARIABLE) or plugin.torch_lib()
     if folder is None or not Path(folder, "libtorch_cpu.so").is_file():
         where = folder or "this environment"
-        return Row(
-            name, ERROR, f"no libtorch_cpu.so in {where}",
-            f"pip install torch=={expected}, or correct {plugin.TORCH_LIB_VARIABLE}",
-        )  # fmt: skip
+        remedy = f"pip install torch=={expected}, or correct {plugin.TORCH_LIB_VARIABLE}"
+        return Check(ERROR, f"no libtorch_cpu.so in {where}", remedy)
     # The Python package and the C++ distribution.
     files = [Path(folder).parent / word for word in ("version.py", "build-version")]
     text = "".join(file.read_text() for file in files if file.is_file())
@@ -260,49 +264,46 @@ def check_torch(machine: Machine) -> Row:
     found = version[1] if version else "unknown"
     detail = f"{found}, {'CUDA ' + cuda[1] if cuda else 'CPU only'}, in {folder}"
     if found != expected:
-        return Row(
-            name, ERROR, detail,
-            f"pip install torch=={expected}, or reinstall pair-pwmlff against torch {found}",
-        )  # fmt: skip
+        remedy = f"pip install torch=={expected}, or reinstall pair-pwmlff against torch {found}"
+        return Check(ERROR, detail, remedy)
     compiled = machine.build["cuda"]
     if cuda and compiled and cuda[1].split(".")[0] != compiled.split(".")[0]:
-        return Row(
-            name, WARNING, f"{detail}; the plugin has kernels of CUDA {compiled}",
-            "take a torch of that CUDA, or compile the plugin with the other one (pwmlff build)",
-        )  # fmt: skip
+        remedy = (
+            "take a torch of that CUDA, or compile the plugin with the other one (pwmlff build)"
+        )
+        return Check(WARNING, f"{detail}; the plugin has kernels of CUDA {compiled}", remedy)
     if machine.inventory.gpus and compiled and not cuda:
-        return Row(
-            name, WARNING, f"{detail}, but there is a GPU",
-            f"pip install torch=={expected} from an index with CUDA builds, for TorchScript on it",
-        )  # fmt: skip
-    return Row(name, OK, detail)
+        remedy = (
+            f"pip install torch=={expected} from an index with CUDA builds, for TorchScript on it"
+        )
+        return Check(WARNING, f"{detail}, but there is a GPU", remedy)
+    return Check(OK, detail)
 
 
-def check_driver(machine: Machine) -> Row:
+def check_driver(machine: Machine) -> Check:
     """The NVIDIA driver against the CUDA of the kernels."""
-    found, name = machine.inventory, "driver"
+    found = machine.inventory
     if found.runtime is None:
         gpus = nvidia_gpus()
         if gpus:
-            return Row(
-                name, WARNING, f"there is a GPU ({', '.join(gpus)}), but {found.reason}",
+            return Check(
+                WARNING,
+                f"there is a GPU ({', '.join(gpus)}), but {found.reason}",
                 "compile the plugin with CUDA 12 or newer (pip or pwmlff build --cuda on), or use "
                 "the CPU only",
-            )  # fmt: skip
-        return Row(name, OK, f"not needed: {found.reason}")
+            )
+        return Check(OK, f"not needed: {found.reason}")
     runtime = ".".join(map(str, found.runtime))
     if found.driver is None:
         nvidia = DRIVER.exists() or shutil.which("nvidia-smi")
         if nvidia:
-            return Row(name, ERROR, found.reason, "install a driver that fits, or restart it")
-        return Row(name, OK, f"{found.reason}: runs on the CPU")
+            return Check(ERROR, found.reason, "install a driver that fits, or restart it")
+        return Check(OK, f"{found.reason}: runs on the CPU")
     driver = ".".join(map(str, found.driver))
     if found.driver[0] < found.runtime[0]:
-        return Row(
-            name, ERROR, f"up to CUDA {driver}; the kernels are of CUDA {runtime}",
-            "install a newer driver, or compile the plugin with an older CUDA (pwmlff build)",
-        )  # fmt: skip
-    return Row(name, OK, f"up to CUDA {driver}; the kernels are of CUDA {runtime}")
+        remedy = "install a newer driver, or compile the plugin with an older CUDA (pwmlff build)"
+        return Check(ERROR, f"up to CUDA {driver}; the kernels are of CUDA {runtime}", remedy)
+    return Check(OK, f"up to CUDA {driver}; the kernels are of CUDA {runtime}")
 
 
 def nvidia_gpus() -> list[str]:
@@ -314,83 +315,76 @@ def nvidia_gpus() -> list[str]:
     return names
 
 
-def check_gpus(machine: Machine) -> Row:
+def check_gpus(machine: Machine) -> Check:
     """GPUs, their memory and place."""
-    found, name = machine.inventory, "GPUs"
+    found = machine.inventory
     if not found.gpus:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
         if found.driver and hidden is not None:
-            return Row(
-                name, WARNING, f"none: {found.reason} (CUDA_VISIBLE_DEVICES='{hidden}')",
-                "unset CUDA_VISIBLE_DEVICES, or name GPUs that are there",
-            )  # fmt: skip
-        return Row(name, OK if not found.driver else WARNING, f"none: {found.reason}")
+            remedy = "unset CUDA_VISIBLE_DEVICES, or name GPUs that are there"
+            return Check(WARNING, f"none: {found.reason} (CUDA_VISIBLE_DEVICES='{hidden}')", remedy)
+        return Check(OK if not found.driver else WARNING, f"none: {found.reason}")
     text = "; ".join(
         f"{g.index} {g.name} {g.total_memory / GIB:.0f} GiB at {g.pci_bus_id}" for g in found.gpus
     )
     old = [str(g.index) for g in found.gpus if not g.supported]
     if old:
         oldest = ".".join(map(str, found.oldest_supported or ()))
-        return Row(
-            name, WARNING, f"{text}; no kernels for GPU {', '.join(old)} (oldest: {oldest})",
-            "pwmlff build --arch with their compute capability, or device cpu",
-        )  # fmt: skip
-    return Row(name, OK, text)
+        remedy = "pwmlff build --arch with their compute capability, or device cpu"
+        return Check(
+            WARNING, f"{text}; no kernels for GPU {', '.join(old)} (oldest: {oldest})", remedy
+        )
+    return Check(OK, text)
 
 
-def check_threads(machine: Machine) -> Row:
+def check_threads(machine: Machine) -> Check:
     """OpenMP threads of all ranks of this node against its cores."""
-    name, value = "threads", os.environ.get("OMP_NUM_THREADS")
+    value = os.environ.get("OMP_NUM_THREADS")
     cores = len(os.sched_getaffinity(0))
     threads = 1  # LAMMPS takes one where nothing is said
     if value is not None:
         given = openmp_threads(value)
         if given is None:
-            return Row(
-                name, ERROR, f"OMP_NUM_THREADS is '{value}', which OpenMP ignores: each rank takes "
-                f"all {cores} cores", "set it to a whole number above zero, like 1",
-            )  # fmt: skip
+            return Check(
+                ERROR,
+                f"OMP_NUM_THREADS is '{value}', which OpenMP ignores: each rank takes "
+                f"all {cores} cores",
+                "set it to a whole number above zero, like 1",
+            )
         threads = given
     text = f"{machine.ranks} rank{'s' * (machine.ranks > 1)} x {threads} on {cores} cores"
     if machine.ranks * threads > cores:
-        return Row(
-            name, WARNING, text, "set OMP_NUM_THREADS to cores / ranks, or start fewer ranks"
-        )
-    return Row(name, OK, text if value else f"{text} (OMP_NUM_THREADS is not set)")
+        return Check(WARNING, text, "set OMP_NUM_THREADS to cores / ranks, or start fewer ranks")
+    return Check(OK, text if value else f"{text} (OMP_NUM_THREADS is not set)")
 
 
-def check_plugin(machine: Machine) -> Row:
+def check_plugin(machine: Machine) -> Check:
     """Does lmp find the style and open it?"""
-    name = "plugin"
     path = machine.plugin
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in.doctor").write_text(lmp.OPEN_STYLE)
+        Path(folder, "in.doctor").write_text(program.OPEN_STYLE)
         command = [machine.program.path, "-in", "in.doctor", "-log", "none"]
         environment = {**os.environ, **machine.program.environment}
         done = _run(command, environment, cwd=folder)
     said = done.stdout + done.stderr
     refusals = [line for line in said.splitlines() if "there is no pair_style pwmlff" in line]
     if refusals:
-        return Row(name, ERROR, refusals[0].removeprefix("WARNING: "), BUILD_FOR_IT)
+        return Check(ERROR, refusals[0].removeprefix("WARNING: "), BUILD_FOR_IT)
     if "Unrecognized pair style" in said or "Unknown pair style" in said:
         fits = all(
             check(machine).status == OK for check in (check_version, check_sizes, check_mpi_of_lmp)
         )
         remedy = f"write 'plugin load {path}' into the input, or give --plugin {path}"
-        return Row(
-            name, ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT
-        )
-    if lmp.STYLE_OPENS in said:
-        return Row(name, OK, ", ".join(filter(None, (path, plugin.origin(path)))))
+        return Check(ERROR, "lmp does not know pair_style pwmlff", remedy if fits else BUILD_FOR_IT)
+    if program.STYLE_OPENS in said:
+        return Check(OK, ", ".join(filter(None, (path, plugin.origin(path)))))
     lines = [line for line in said.splitlines() if "ERROR" in line] or said.strip().splitlines()
     text = lines[-1] if lines else f"lmp ended with {done.returncode} and without a word"
-    return Row(name, ERROR, text, f"see the text; {machine.remake}")
+    return Check(ERROR, text, f"see the text; {machine.remake}")
 
 
-def check_libraries(machine: Machine) -> Row:
+def check_libraries(machine: Machine) -> Check:
     """Shared libraries that the environment puts before the right ones."""
-    del machine
-    name = "shared libraries"
     odd = []
     for variable in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
         for word in re.split(r"[: ]", os.environ.get(variable, "")):
@@ -402,21 +396,19 @@ def check_libraries(machine: Machine) -> Row:
             if hits:
                 odd.append(f"{variable} has {path} with {', '.join(hits[:3])}")
     if odd:
-        return Row(name, WARNING, "; ".join(odd), "take these folders out of the variable")
-    return Row(name, OK, "none in LD_LIBRARY_PATH or LD_PRELOAD")
+        return Check(WARNING, "; ".join(odd), "take these folders out of the variable")
+    return Check(OK, "none in LD_LIBRARY_PATH or LD_PRELOAD")
 
 
-def check_copies(machine: Machine) -> Row:
+def check_copies(machine: Machine) -> Check:
     """Several libtorch or several plugins, of which one would be taken silently."""
-    del machine
-    name = "several copies"
     places = {
         "torch": [p for p in _on_path("torch/lib") if (p / "libtorch_cpu.so").is_file()],
         "plugin": [p for p in _on_path("pwmlff/lib") if (p / plugin.FILE).is_file()],
     }
     if other := os.environ.get(plugin.TORCH_LIB_VARIABLE):
         places["torch"].append(Path(other))
-    for word in os.environ.get(lmp.PLUGIN_VARIABLE, "").split(":"):
+    for word in os.environ.get(program.PLUGIN_VARIABLE, "").split(":"):
         if word and (Path(word) / plugin.FILE).is_file():
             places["plugin"].append(Path(word))
     several = []
@@ -425,25 +417,26 @@ def check_copies(machine: Machine) -> Row:
         if len(distinct) > 1:
             several.append(f"{what}: {', '.join(map(str, distinct))}")
     if several:
-        return Row(
-            name, WARNING, "; ".join(several),
-            f"keep one: clean PYTHONPATH, {lmp.PLUGIN_VARIABLE} and "
+        return Check(
+            WARNING,
+            "; ".join(several),
+            f"keep one: clean PYTHONPATH, {program.PLUGIN_VARIABLE} and "
             f"{plugin.TORCH_LIB_VARIABLE}, or uninstall the others",
-        )  # fmt: skip
-    return Row(name, OK, "one torch, one plugin")
+        )
+    return Check(OK, "one torch, one plugin")
 
 
 def _on_path(relative: str) -> list[Path]:
     return [Path(folder or ".", relative) for folder in sys.path]
 
 
-def _same(name: str, found: str, expected: str, text: str) -> Row:
+def _same(found: str, expected: str, text: str) -> Check:
     if found == expected:
-        return Row(name, OK, found)
-    return Row(name, ERROR, f"{found}, but {text.format(expected=expected)}", BUILD_FOR_IT)
+        return Check(OK, found)
+    return Check(ERROR, f"{found}, but {text.format(expected=expected)}", BUILD_FOR_IT)
 
 
-CHECKS: dict[str, Callable[[Machine], Row]] = {
+CHECKS: dict[str, Callable[[Machine], Check]] = {
     "lmp": check_lmp,
     "LAMMPS version": check_version,
     "integer sizes": check_sizes,
@@ -465,8 +458,23 @@ def examine(machine: Machine, names: Sequence[str] = tuple(CHECKS)) -> DoctorRep
     rows = []
     for name in names:
         try:
-            rows.append(CHECKS[name](machine))
+            rows.append(replace(CHECKS[name](machine), name=name))
         except (Failure, ImportError, OSError) as failure:
             remedy = f"{machine.remake}, or name programs that are there"
-            rows.append(Row(name, ERROR, str(failure), remedy))
+            rows.append(Check(ERROR, str(failure), remedy, name))
     return DoctorReport(rows)
+
+
+def doctor(
+    np: Annotated[int, typer.Option("-np", "--np", min=1, help="Ranks on this machine.")] = 1,
+    lmp: Lmp = None,
+    plugin: Plugin = None,
+    mpirun: Mpirun = None,
+) -> DoctorReport:
+    """Check that LAMMPS, MPI, torch, driver, GPUs and the plugin fit together.
+
+    Each check says ok, warning or error, what it found, and what to do.
+
+    Example: pwmlff doctor -np 4
+    """
+    return examine(Machine(lmp, mpirun, np, plugin))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pwmlff import plugin
-from pwmlff.evaluation import model_file, trial
-from pwmlff.evaluation.engine import PRECISIONS, choose
 from pwmlff.report import Failure
+
+if TYPE_CHECKING:
+    from pwmlff.evaluation import model_file
 
 NOT_RUN = "not tried, as that runs the code of the file: --trust does"
 
@@ -162,29 +163,36 @@ def _entry(value: Any, kind: Any, *path: str) -> Any:
     return value if type(value) is kind else None
 
 
-def describe_files(
-    paths: Sequence[Path], precision: str | None = None, trust: bool = False
+def info(
+    models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
+    precision: Annotated[
+        str | None,
+        typer.Option(help="Precision of the fused engine, with --trust: exact, double or mixed."),
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the code of the files, to tell the engine too.")
+    ] = False,
 ) -> InfoReport:
-    """Describe files; those that cannot be used are among the failures.
+    """Describe model files: kind, elements, cutoff, sizes, ensemble compatibility.
 
-    Args:
-        paths: model files.
-        precision: of the fused engine, with trust; double when None.
-        trust: whether to run the code of the files, as lmp does, to see which engine they take.
+    Read from the files without running the code that they bring along. With --trust it is run, as
+    lmp does: which engine takes the file, and what is wrong with it.
 
-    Raises:
-        Failure: the precision is unknown or without use, or none of the files is there.
+    Example: pwmlff info a.pt b.pt --trust
     """
+    from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.engine import PRECISIONS
+
     if precision is not None and precision not in PRECISIONS:
         raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
     if precision is not None and not trust:
         raise Failure(
             f"--precision {precision} is that of the engine, which is {NOT_RUN}; give both or none"
         )
-    if not any(path.is_file() for path in paths):
-        raise Failure("\n".join(f"found no model file '{path}'" for path in paths))
+    if not any(path.is_file() for path in models):
+        raise Failure("\n".join(f"found no model file '{path}'" for path in models))
     files, failures = [], []
-    for path in paths:
+    for path in models:
         try:
             if not trust:
                 files.append(Described(model_file.describe_unopened(path), None, NOT_RUN))
@@ -202,6 +210,9 @@ def describe_files(
 
 def _run(path: Path, precision: str) -> tuple[Described, str]:
     """Describe a file by running its code, and what is wrong with that."""
+    from pwmlff.evaluation import model_file, trial
+    from pwmlff.evaluation.engine import choose
+
     module, model = model_file.open_model(path)
     if model.kind == "EDGE":
         wrong = trial.edges(module, model)

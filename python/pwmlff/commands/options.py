@@ -61,3 +61,28 @@ def with_elements_joined(arguments: Sequence[str]) -> list[str]:
         gathering |= word.startswith("--elements=")
         result.append(word)
     return result
+
+
+def seconds_of(option: str, text: str, unit: float = 1.0) -> float:
+    """Seconds of a time like 90s, 20m, 2h, 1d, 1h30m, 23:50:00, 1-12:00:00 or 90.
+
+    Args:
+        option: that holds it, for messages.
+        text: the time.
+        unit: seconds that a number without a letter is of.
+
+    Raises:
+        Failure: it is of another form.
+    """
+    clock = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
+    amount = r"\d+(?:\.\d*)?"
+    letters = re.fullmatch("".join(f"(?:({amount}){letter})?" for letter in "dhms"), text)
+    if re.fullmatch(amount, text):
+        return unit * float(text)
+    if text and (match := clock or letters):
+        parts = zip((86400, 3600, 60, 1), match.groups(), strict=True)
+        return float(sum(seconds * float(count or 0) for seconds, count in parts))
+    raise Failure(
+        f"{option} is '{text}', expected a time like 90s, 20m, 2h or 23:50:00 "
+        "(hours:minutes:seconds)"
+    )

@@ -11,23 +11,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+import typer
 from rich.console import RenderableType
 from rich.text import Text
 
 from pwmlff import picture
-from pwmlff.launch.log import Log, read_deviation
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from pwmlff.launch.log import Log
+
 
 @dataclass(frozen=True)
-class Units:
+class LogUnits:
     """What LAMMPS's numbers are in, for labels of axes."""
 
     energy: str
@@ -38,17 +40,17 @@ class Units:
 
 
 UNITS = {
-    "lj": Units(
+    "lj": LogUnits(
         r"$\epsilon$", r"$\epsilon/\sigma$", r"$\epsilon/\sigma^3$", r"$\tau$",
         r"$\epsilon/k_B$",
     ),
-    "metal": Units("eV", "eV/Å", "bar", "ps"),
-    "real": Units("kcal/mol", "kcal/mol/Å", "atm", "fs"),
-    "si": Units("J", "N", "Pa", "s"),
-    "cgs": Units("erg", "dyn", "dyn/cm²", "s"),
-    "electron": Units("Ha", "Ha/bohr", "Pa", "fs"),
-    "micro": Units("pg µm²/µs²", "pg µm/µs²", "pg/(µm µs²)", "µs"),
-    "nano": Units("ag nm²/ns²", "ag nm/ns²", "ag/(nm ns²)", "ns"),
+    "metal": LogUnits("eV", "eV/Å", "bar", "ps"),
+    "real": LogUnits("kcal/mol", "kcal/mol/Å", "atm", "fs"),
+    "si": LogUnits("J", "N", "Pa", "s"),
+    "cgs": LogUnits("erg", "dyn", "dyn/cm²", "s"),
+    "electron": LogUnits("Ha", "Ha/bohr", "Pa", "fs"),
+    "micro": LogUnits("pg µm²/µs²", "pg µm/µs²", "pg/(µm µs²)", "µs"),
+    "nano": LogUnits("ag nm²/ns²", "ag nm/ns²", "ag/(nm ns²)", "ns"),
 }  # fmt: skip
 #: Quantities by the names that thermo output has for them, panel by panel.
 PANELS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -67,18 +69,6 @@ COLORS = {
 }
 #: Columns of the deviation file after the step, and how they are drawn.
 SPREAD = {"average of atoms": "-.", "smallest": ":", "largest": "-"}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to draw."""
-
-    log: Path
-    deviation: Path | None = None
-    beside: Sequence[Path] = ()  # other logs
-    output: Path = Path("run.png")
-    time: bool = False
-    run: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,31 +102,51 @@ class PlotReport:
         )
 
 
-def plot(options: Options) -> PlotReport:
-    """Draw a run and write the picture.
+def plot(
+    log: Annotated[Path, typer.Argument(help="Log file of a LAMMPS run.")],
+    deviation: Annotated[
+        Path | None, typer.Argument(help="Its deviation file, like model_devi.out.")
+    ] = None,
+    compare: Annotated[
+        list[Path] | None, typer.Option(help="Another log to compare with, dashed.")
+    ] = None,
+    earlier: Annotated[list[Path] | None, typer.Option("--beside", hidden=True)] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The picture.")] = Path("run.png"),
+    time: Annotated[bool, typer.Option("--time", help="Draw over time instead of steps.")] = False,
+    run: Annotated[
+        int | None,
+        typer.Option(help="One run of the log: 1 the first, -1 the last.", show_default="all"),
+    ] = None,
+) -> PlotReport:
+    """Draw energy, temperature, pressure and model deviation of a run.
 
-    Raises:
-        Failure: a file or an option cannot be used.
+    Also of one that is under way. Units are those of the log.
+
+    Example: pwmlff plot log.lammps model_devi.out -o run.png
     """
-    output = picture.destination(options.output)
-    log = Log.read_all(options.log).chosen(options.run)
-    beside = [Log.read_all(path) for path in options.beside]
-    steps = np.concatenate(log.steps())
-    deviation = read_deviation(options.deviation) if options.deviation else None
-    if deviation is not None and options.run is not None:
+    import numpy as np
+
+    from pwmlff.launch.log import Log, read_deviation
+
+    output = picture.destination(output)
+    chosen = Log.read_all(log).chosen(run)
+    others = [Log.read_all(path) for path in (*(compare or ()), *(earlier or ()))]
+    steps = np.concatenate(chosen.steps())
+    rows = read_deviation(deviation) if deviation else None
+    if rows is not None and run is not None:
         first, last = steps.min(), steps.max()
-        deviation = deviation[(first <= deviation[:, 0]) & (deviation[:, 0] <= last)]
-        if not len(deviation):
+        rows = rows[(first <= rows[:, 0]) & (rows[:, 0] <= last)]
+        if not len(rows):
             raise Failure(
-                f"'{options.deviation}' has no step of run {options.run} of '{log.name}', whose "
-                f"steps are {first:.0f} to {last:.0f}"
+                f"'{deviation}' has no step of run {run} of '{chosen.name}', whose steps are "
+                f"{first:.0f} to {last:.0f}"
             )
-    figure = draw(log, deviation, beside, options.time)
+    figure = draw(chosen, rows, others, time)
     picture.save(figure, output, dpi=120)
     return PlotReport(
         str(output),
-        _convention(log)[0],
-        len(log.runs),
+        _convention(chosen)[0],
+        len(chosen.runs),
         int(steps.min()),
         int(steps.max()),
         [str(axes.get_label()) for axes in figure.axes],
@@ -144,23 +154,23 @@ def plot(options: Options) -> PlotReport:
 
 
 def draw(
-    log: Log, deviation: np.ndarray | None = None, beside: Sequence[Log] = (), time: bool = False
+    log: Log, deviation: np.ndarray | None = None, others: Sequence[Log] = (), time: bool = False
 ) -> Figure:
     """Panels of what the log and the deviation file hold, over steps or time.
 
     Args:
         log: solid lines.
         deviation: as :func:`read_deviation` returns it.
-        beside: logs to compare with, dashed, in the same colors.
+        others: logs to compare with, dashed, in the same colors.
         time: over simulation time; over steps else.
 
     Raises:
         Failure: there is nothing to draw, no time step, or logs have other units or energies.
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
+    from matplotlib.figure import Figure
 
-    style, per_atom = _convention(log, *beside)
-    present = {name for each in (log, *beside) for run in each.runs for name in run.columns}
+    style, per_atom = _convention(log, *others)
+    present = {name for each in (log, *others) for run in each.runs for name in run.columns}
     panels = [
         panel
         for panel, quantities in PANELS.items()
@@ -179,7 +189,7 @@ def draw(
         axes.set_label(panel)
         axes.set_ylabel(_label(panel, units, per_atom))
         if panel in PANELS:
-            _draw_thermo(axes, panel, [log, *beside], time)
+            _draw_thermo(axes, panel, [log, *others], time)
         elif deviation is not None:
             _draw_deviation(axes, panel, deviation, log if time else None)
         for begin in _places(log, time)[1:]:
@@ -222,7 +232,7 @@ def _convention(*logs: Log) -> tuple[str | None, bool]:
     return next(iter(styles), None), next(iter(norms), False)
 
 
-def _label(panel: str, units: Units | None, per_atom: bool) -> str:
+def _label(panel: str, units: LogUnits | None, per_atom: bool) -> str:
     """Quantity and unit."""
     name = panel.replace(" ", "\n")
     if panel == "energy" and per_atom:
@@ -249,7 +259,7 @@ def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> Non
                 style: dict[str, Any] = {"marker": "." if len(x) == 1 else ""}
                 if number:
                     style |= {"linestyle": "--"}
-                elif len(logs) > 1:  # so that what is beside it shows where they agree
+                elif len(logs) > 1:  # so that another one shows where they agree
                     style |= {"linewidth": 3.0, "alpha": 0.5}
                 axes.plot(x, run.columns[name], label=label, color=COLORS[quantity], **style)
                 label = None  # one entry for all runs
@@ -257,6 +267,8 @@ def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> Non
 
 def _draw_deviation(axes: Axes, panel: str, rows: np.ndarray, log: Log | None) -> None:
     """Of a panel over steps, or over time where a log is given."""
+    import numpy as np
+
     x = rows[:, 0]
     if log is not None:
         x = np.full(len(rows), np.nan)

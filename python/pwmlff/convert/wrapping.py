@@ -1,4 +1,4 @@
-"""`pwmlff wrap`: a model file of another program as one that pair_style pwmlff runs."""
+"""`pwmlff convert`: a model file of another program as one that pair_style pwmlff runs."""
 
 from __future__ import annotations
 

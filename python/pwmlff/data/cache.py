@@ -379,14 +379,6 @@ def _shrink(newest: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Options:
-    """What to do with the cache."""
-
-    folder: str = AUTO
-    clear: bool = False
-
-
-@dataclass(frozen=True)
 class CacheReport:
     """What is in the cache, or what was removed from it."""
 
@@ -414,17 +406,17 @@ class CacheReport:
         return Group(*([table] if self.entries else []), Text(text))
 
 
-def survey(options: Options) -> CacheReport:
-    """Look what is in the cache, and remove it where that is asked for.
+def survey(name: str = AUTO, clear: bool = False) -> CacheReport:
+    """Look what is in the cache of a name, as :func:`load` takes it, and remove it if wanted.
 
     Raises:
         Failure: an entry cannot be removed.
     """
-    folder = folder_of(options.folder)
+    folder = folder_of(name)
     kept = entries(folder)
-    for entry in kept if options.clear else ():
+    for entry in kept if clear else ():
         try:
             shutil.rmtree(entry.folder)
         except OSError as error:
             raise Failure(f"cannot remove '{entry.folder}': {error.strerror or error}") from error
-    return CacheReport(str(folder), limit(), options.clear, kept)
+    return CacheReport(str(folder), limit(), clear, kept)

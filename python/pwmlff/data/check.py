@@ -42,19 +42,6 @@ SHOWN = 10  # lines of a kind in the table; JSON has them all
 
 
 @dataclass(frozen=True)
-class Options:
-    """What to check."""
-
-    files: Sequence[str]
-    elements: Sequence[str] = ()  # those that may occur; any when empty
-    format: str | None = None
-    cutoff: float = CUTOFF
-    closest: float = neighbors.CLOSEST
-    plot: Path | None = None
-    energy: str = readers.FREE  # which one of two
-
-
-@dataclass(frozen=True)
 class Problem:
     """One frame or file, and what is odd about it."""
 
@@ -165,21 +152,37 @@ class CheckReport:
         return table
 
 
-def check(options: Options) -> CheckReport:
+def check(
+    files: Sequence[str],
+    *,
+    elements: Sequence[str] = (),
+    format: str | None = None,
+    cutoff: float = CUTOFF,
+    closest: float = neighbors.CLOSEST,
+    plot: Path | None = None,
+    energy: str = readers.FREE,
+) -> CheckReport:
     """Read all files and look at every frame.
+
+    Args:
+        files, format, energy: as :func:`pwmlff.data.readers.read` takes them.
+        elements: those that may occur; any when empty.
+        cutoff: distance within which neighbors are counted, angstrom.
+        closest: distance below which atoms overlap, angstrom.
+        plot: picture to draw.
 
     Raises:
         Failure: a file cannot be read, or an option cannot be used.
     """
-    output = picture.destination(options.plot) if options.plot else None
-    if not 0.0 < options.cutoff < np.inf:
-        raise Failure(f"--cutoff is {options.cutoff:g}, expected a positive number")
-    allowed = set(_known(options.elements))
+    output = picture.destination(plot) if plot else None
+    if not 0.0 < cutoff < np.inf:
+        raise Failure(f"--cutoff is {cutoff:g}, expected a positive number")
+    allowed = set(_known(elements))
     with collected_warnings() as texts:
-        frames = readers.read(list(options.files), options.format, options.energy)
+        frames = readers.read(list(files), format, energy)
     problems = [Problem("ambiguous labels", text) for text in texts]
     problems += _labels(frames)
-    survey = _survey(frames, options, allowed, problems)
+    survey = _survey(frames, cutoff, closest, allowed, problems)
     problems += _duplicates(frames, survey)
     usable = np.flatnonzero(survey.usable)
     part = frames.select(usable)
@@ -206,7 +209,7 @@ def check(options: Options) -> CheckReport:
             if np.isfinite(value)
         },
         most_neighbors=survey.most,
-        cutoff=options.cutoff,
+        cutoff=cutoff,
         problems=problems,
         notes=notes,
         picture=str(output) if output else None,
@@ -265,7 +268,7 @@ def _per_frame(frames: Frames, values: np.ndarray, combine: np.ufunc, empty: flo
 
 def _labels(frames: Frames) -> list[Problem]:
     """Labels that are missing or no numbers."""
-    result = []
+    result: list[Problem] = []
     missing = np.isnan(frames.forces).all(axis=1)
     whole = _per_frame(frames, missing, np.logical_and, False)
     finite = _per_frame(frames, np.isfinite(frames.forces).all(axis=1), np.logical_and, True)
@@ -295,7 +298,9 @@ def _labels(frames: Frames) -> list[Problem]:
     return result
 
 
-def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[Problem]) -> Survey:
+def _survey(
+    frames: Frames, cutoff: float, closest: float, allowed: set[int], problems: list[Problem]
+) -> Survey:
     """Neighbors of all frames that have any; others become problems."""
     elements = frames.elements
     survey = Survey(
@@ -316,7 +321,7 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
         try:
             if not frames.natoms[k]:
                 raise Failure(f"{frames.where(k)} has no atoms, expected at least one")
-            neighbors.require_usable(frames, k, options.cutoff)
+            neighbors.require_usable(frames, k, cutoff)
         except Failure as failure:
             survey.usable[k] = False
             rest = str(failure).removeprefix(frames.where(k))
@@ -325,7 +330,7 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
     for begin in range(0, len(chosen), BLOCK):
         block = chosen[begin : begin + BLOCK]
         part = frames.select(block)
-        edges = neighbors.find_edges(part, elements, options.cutoff, closest=0.0)
+        edges = neighbors.find_edges(part, elements, cutoff, closest=0.0)
         _survey_block(part, edges, block, survey)
         survey.numbers[rows_of(frames.first, block)] = duplicates.atom_numbers(part, edges)
         described = sources.describe(part, edges)
@@ -336,9 +341,9 @@ def _survey(frames: Frames, options: Options, allowed: set[int], problems: list[
             frames,
             k,
             "overlapping atoms",
-            f": atoms are {survey.nearest[k]:.3g} apart, expected at least {options.closest:g}",
+            f": atoms are {survey.nearest[k]:.3g} apart, expected at least {closest:g}",
         )
-        for k in np.flatnonzero(survey.nearest < options.closest).tolist()
+        for k in np.flatnonzero(survey.nearest < closest).tolist()
     )
     return survey
 

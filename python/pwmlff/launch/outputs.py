@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from pwmlff.launch.inputs import Dump
+from pwmlff.launch.script import Dump
 
 #: How files of text dumps begin, what stands before the step of a frame, and what before that.
 _FORMS = (

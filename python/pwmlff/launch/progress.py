@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from pwmlff.launch.log import Rows, number
+from pwmlff.launch.log import ThermoRows, number
 from pwmlff.launch.script import words
 
 #: Nanoseconds in LAMMPS's unit of time; reduced units have none.
@@ -23,7 +23,7 @@ ENDED = re.compile(r"Total wall time: \d+:\d\d:\d\d")
 
 
 @dataclass
-class Progress:
+class LmpProgress:
     """Fed line by line, as lmp writes them with `-echo both` or `-echo screen`."""
 
     step: int | None = None
@@ -36,7 +36,7 @@ class Progress:
     last: str = ""  # line that was not empty
     told: bool = False  # whether the style has told anything
     _run: tuple[int, bool] | None = None  # steps of a run command to come, and whether upto
-    _rows: Rows = field(default_factory=Rows)
+    _rows: ThermoRows = field(default_factory=ThermoRows)
     _first: tuple[int, float] | None = None  # step and time of the first line of the run
     _last: tuple[int, float] | None = None
 

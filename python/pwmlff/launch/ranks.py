@@ -1,4 +1,4 @@
-"""`pwmlff ranks`: which rank runs on which GPU, and what is odd about it.
+"""Which rank runs on which GPU, and what is odd about it.
 
 Every rank asks the function that pair_style pwmlff asks (:mod:`pwmlff.devices`) and looks at its
 own GPUs, cores and environment; rank 0 gathers with mpi4py. A plan of a cluster that is not there
@@ -16,14 +16,10 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from pwmlff import devices, plugin
 from pwmlff.launch import interpreter, mpirun
@@ -38,9 +34,6 @@ OPEN_MPI_RANK = "OMPI_COMM_WORLD_RANK"  # set by Open MPI's mpirun alone
 #: Variable and value that lead mpi4py to Open MPI: else it takes the MPICH beside this Python.
 OPEN_MPI_ABI = ("MPI4PY_MPIABI", "openmpi")
 TIMEOUT = 120  # seconds for all ranks to answer
-#: Of a plan: ranks, or nodes, times the GPUs of a node, which every rank of it sees.
-MOST_VIEWS = 2**17
-GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -66,75 +59,6 @@ class Rank:
     def gpu(self) -> devices.GPU | None:
         """The GPU it runs on."""
         return None if self.device == devices.CPU else self.visible[self.device]
-
-
-@dataclass(frozen=True)
-class RanksReport:
-    """What `pwmlff ranks` found."""
-
-    ranks: list[Rank]
-    strict: bool
-    replicas: list[int]  # of -partition, one number for each rank; empty without
-
-    @property
-    def errors(self) -> list[str]:
-        """What keeps a run from starting."""
-        return [f"rank {r.rank}: {r.error}" for r in self.ranks if r.error]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is odd."""
-        return warnings_of(self.ranks)
-
-    @property
-    def ok(self) -> bool:
-        """Whether a run can start; with strict, whether nothing is odd either."""
-        return not self.errors and not (self.strict and self.warnings)
-
-    def data(self) -> dict[str, Any]:
-        """Plain values."""
-        ranks = [
-            {**asdict(r), "gpu": asdict(r.gpu) if r.gpu and not r.error else None}
-            for r in self.ranks
-        ]
-        for k, replica in enumerate(self.replicas):
-            ranks[k]["replica"] = replica
-        return {"ranks": ranks, "errors": self.errors, "warnings": self.warnings}
-
-    def show(self) -> RenderableType:
-        """One row for each rank."""
-        table = Table()
-        for name in ("rank", "host", "local", *(["replica"] if self.replicas else []), "device"):
-            table.add_column(name)
-        for name in ("bus", "free / total GiB", "cores"):
-            table.add_column(name)
-        for k, r in enumerate(self.ranks):
-            gpu = None if r.error else r.gpu
-            memory = f"{gpu.total_memory / GIB:.1f}" if gpu and gpu.total_memory else ""
-            if r.free is not None:
-                memory = f"{r.free / GIB:.1f} / {memory}"
-            device = "error" if r.error else "cpu"
-            table.add_row(
-                str(r.rank),
-                r.host,
-                f"{r.local_rank} of {r.local_size}",
-                *([str(self.replicas[k])] if self.replicas else []),
-                f"GPU {gpu.index} {gpu.name}" if gpu else device,
-                gpu.pci_bus_id if gpu else "",
-                memory,
-                _cores(r),
-            )
-        reasons = dict.fromkeys(f"host {r.host}: {r.reason}" for r in self.ranks if r.reason)
-        lines = [Text(text) for text in reasons]
-        lines += [Text(f"error: {text}", "red") for text in self.errors]
-        lines += [Text(f"warning: {text}", "yellow") for text in self.warnings]
-        return Group(table, *lines)
-
-
-def _cores(r: Rank) -> str:
-    if not r.cpus:
-        return ""
-    return "not bound" if len(r.cpus) == r.ncpus else ranges(r.cpus)
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -294,7 +218,7 @@ def choose(
         return devices.CPU, str(error)
 
 
-def plan(nodes: int, gpus: int, nranks: int, policy: str) -> list[Rank]:
+def planned(nodes: int, gpus: int, nranks: int, policy: str) -> list[Rank]:
     """Ranks of a cluster that is not there; the nodes take equal shares, in blocks."""
     result: list[Rank] = []
     for node in range(nodes):
@@ -312,63 +236,6 @@ def plan(nodes: int, gpus: int, nranks: int, policy: str) -> list[Rank]:
     return result
 
 
-def parse_plan(text: str) -> tuple[int, int]:
-    """2x4 -> (2, 4): nodes and GPUs of each.
-
-    Raises:
-        Failure: it is of another form.
-    """
-    match = re.fullmatch(r"(\d{1,9})x(\d{1,9})", text, re.ASCII)
-    if match is None or int(match[1]) == 0:
-        raise Failure(f"--plan is '{text}', expected NODESxGPUS like 2x4")
-    return int(match[1]), int(match[2])
-
-
-@dataclass(frozen=True)
-class Options:
-    """What to check."""
-
-    ranks: int | None = None  # None: one for each slot, GPU or core, whichever is known first
-    hosts: Sequence[mpirun.Host] = ()
-    plan: str | None = None
-    policy: str = "auto"
-    partition: str = ""
-    strict: bool = False
-    bind: str | None = None  # as in mpirun.Wish
-    inventory: Path | None = None  # JSON in place of the GPUs of this machine
-    mpirun: str | None = None
-    mpirun_options: Sequence[str] = ()
-    environment: dict[str, str] = field(default_factory=dict)
-
-
-def check(options: Options) -> RanksReport:
-    """Gather the ranks that a launcher started, start them, or plan them.
-
-    Under a launcher all its ranks call this; those that do not report leave with SystemExit(0).
-
-    Raises:
-        Failure: an option or the launcher cannot be used.
-    """
-    if options.plan:
-        nodes, gpus = parse_plan(options.plan)
-        nranks = options.ranks or nodes * max(gpus, 1)
-        if max(nodes, nranks) * max(gpus, 1) > MOST_VIEWS:
-            raise Failure(
-                f"--plan {options.plan} with {nranks} ranks is too large: ranks, and nodes, times "
-                f"the GPUs of a node may be {MOST_VIEWS} at most"
-            )
-        ranks = plan(nodes, gpus, nranks, options.policy)
-    elif under_mpirun():
-        gathered = gather(options.policy, options.inventory)
-        if gathered is None:
-            raise SystemExit(0)
-        ranks = gathered
-    else:
-        mpirun.require_one_task()
-        ranks = launch(options)
-    return RanksReport(ranks, options.strict, replicas_of(options.partition, len(ranks)))
-
-
 def under_mpirun() -> bool:
     """Whether a launcher started this process."""
     return any(name in os.environ for name in plugin.RANK_VARIABLES)
@@ -383,23 +250,35 @@ def mpi() -> ModuleType:
     return MPI
 
 
-def launch(options: Options) -> list[Rank]:
-    """Start the ranks, one thread each, and take what rank 0 has gathered."""
-    nranks = options.ranks or sum(h.slots for h in options.hosts)
+def survey(
+    wish: mpirun.Wish, policy: str, inventory: Path | None = None, path: str | None = None
+) -> list[Rank]:
+    """Gather the ranks that a launcher started, or start them, one thread each.
+
+    Under a launcher all its ranks call this; those that do not report leave with SystemExit(0).
+
+    Args:
+        wish: ranks, hosts and how they are bound; no ranks: one for each slot, GPU or core,
+            whichever is known first.
+        policy: the devices, as pair_style pwmlff takes them.
+        inventory: as :func:`look` takes it.
+        path: of mpirun, as :func:`pwmlff.launch.mpirun.find` takes it.
+    """
+    if under_mpirun():
+        gathered = gather(policy, inventory)
+        if gathered is None:
+            raise SystemExit(0)
+        return gathered
+    mpirun.require_one_task()
+    nranks = wish.ranks or sum(h.slots for h in wish.hosts)
     if not nranks:
-        nranks = len(look(options.inventory)[0]) or os.cpu_count() or 1
-    program = interpreter.command(AS_RANK, options.policy)
-    if options.inventory:
-        program.append(str(options.inventory))
-    launcher = mpirun.find(options.mpirun)
-    wish = mpirun.Wish(
-        program,
-        nranks,
-        options.hosts,
-        options.bind,
-        environment={"OMP_NUM_THREADS": "1", **options.environment},
-        extra=options.mpirun_options,
-    )
+        nranks = len(look(inventory)[0]) or os.cpu_count() or 1
+    program = interpreter.command(AS_RANK, policy)
+    if inventory:
+        program.append(str(inventory))
+    launcher = mpirun.find(path)
+    environment = {"OMP_NUM_THREADS": "1"}
+    wish = replace(wish, program=program, ranks=nranks, environment=environment)
     command = launcher.command(wish)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -28,7 +28,7 @@ HOLDER = re.compile(r"pid \d+ on .*")  # what is in the lock
 REPLACED = re.compile(r"mpirun\.out|stop|heartbeat\.\d+(\.new)?")
 RUNNING, FINISHED, STOPPED, FAILED = "running", "finished", "stopped", "failed"
 STREAMS = ("stdout", "stderr")
-Kept = TypeVar("Kept", "Attempt", "Record")
+Kept = TypeVar("Kept", "Attempt", "Simulation")
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Attempt:
 
 
 @dataclass
-class Record:
+class Simulation:
     """A simulation.
 
     Attributes:
@@ -101,7 +101,7 @@ class Record:
         write_whole(self.folder / NAME, text.encode())
 
 
-def read(folder: Path) -> Record | None:
+def read(folder: Path) -> Simulation | None:
     """The record in a folder; None where there is none.
 
     Raises:
@@ -114,7 +114,7 @@ def read(folder: Path) -> Record | None:
         attempts = [_made(Attempt, one) for one in told["attempts"]]
         unreadable = [(name, time_ns) for name, time_ns in told.get("unreadable", ())]
         known = {"folder": folder, "attempts": attempts, "unreadable": unreadable}
-        return _made(Record, {**told, **known})
+        return _made(Simulation, {**told, **known})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -139,7 +139,7 @@ def require_free(folder: Path) -> None:
         )
 
 
-def clean(record: Record) -> None:
+def clean(record: Simulation) -> None:
     """Remove what the starts of a simulation have left in its folder, and nothing else."""
     for attempt in reversed(record.attempts):
         logs = record.folder / attempt.logs

@@ -7,15 +7,43 @@ lmp give them values that do not depend on the run.
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from pwmlff import plugin
+from pwmlff.launch.ranks import replicas_of
+from pwmlff.report import Failure
 
 #: In place of what is known only when LAMMPS runs; no byte of a name.
 UNKNOWN = "\0"
 MOST_VALUES = 4096  # of a word with variables, or of a loop
+#: Names of the style, and the deviation file of each where none is named.
+STYLES = {"pwmlff": "model_devi.out", "matpl": "explr.error", "matpl/dp": "explr.error"}
+#: Keywords of the style, before which the models are.
+KEYWORDS = ("out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors")
+#: Keywords of the command restart.
+AFTER_NAMES = ("fileper", "nfile")
+YES = ("yes", "on", "true")
+#: Any of these in an input uses the variable `restart`.
+USES = ("${restart}", "v_restart", "variable,restart")
+BEGIN = 'if "$(is_defined(variable,restart))" then "{} ${{restart}}" else "read_data x.data"'
+LINES = {
+    "variable": BEGIN.format("read_restart"),
+    "restart": "restart 1000 run.*.restart",
+}
+#: The same for several partitions, each of which has a file of its own.
+LINES_OF_PARTITIONS = {
+    "variable": BEGIN.format("include"),
+    "restart": "restart 1000 run.${part}.*.restart, after 'variable part world 0 1' or the like",
+}
+#: Options of lmp, each with its short form.
+LOG, PARTITION_LOG = ("-log", "-l"), ("-plog", "-pl")
+SCREEN, PARTITION_SCREEN = ("-screen", "-sc"), ("-pscreen", "-ps")
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w)|\$\((?:[^()]|\([^()]*\))*\)")
 _QUOTES = ('"""', '"', "'")
@@ -23,11 +51,44 @@ _QUOTES = ('"""', '"', "'")
 _LISTS = ("index", "world", "universe", "string", "uloop", "loop")
 
 
-@dataclass
-class Script:
-    """Commands of an input, in the order of their lines.
+@dataclass(frozen=True)
+class Dump:
+    """A command *dump* that writes many frames to a file, and what *dump_modify* says of it.
 
     Attributes:
+        ident: its ID.
+        files: names of the file; with % for the ranks.
+        appends: whether it goes on with what is there.
+        multiples: whether its frames are those of the multiples of a number of steps.
+    """
+
+    ident: str
+    files: list[Path]
+    appends: bool
+    multiples: bool
+
+    def modified(self, words: Sequence[str]) -> Dump:
+        """What it is after the words of a *dump_modify*: the last of its keywords holds."""
+        dump = self
+        for key, value in itertools.pairwise(words):
+            if key == "append":
+                dump = replace(dump, appends=value in YES)
+            elif key in ("every", "every/time"):
+                dump = replace(dump, multiples=key == "every" and not value.startswith("v_"))
+        return dump
+
+
+class Script:
+    """The words for lmp and the commands of its input, in the order of their lines.
+
+    Read once; a file that is not there is empty.
+
+    Args:
+        arguments: the words for lmp.
+
+    Attributes:
+        files: the input.
+        partitions: what follows -partition.
         lines: as they are in the files.
         commands: the words of each, without quotes; those inside other commands after those.
         folders: of each command, where *shell cd* has led to until then; "" is where lmp started.
@@ -35,11 +96,112 @@ class Script:
         whole: whether all files that it includes were read.
     """
 
-    lines: list[str] = field(default_factory=list)
-    commands: list[list[str]] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
-    variables: dict[str, list[str]] = field(default_factory=dict)
-    whole: bool = True
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.arguments = list(arguments)
+        self.files = [Path(name) for name in _values(arguments, ("-in", "-i"))]
+        self.partitions = " ".join(_values(arguments, ("-partition", "-p")))
+        self.lines: list[str] = []
+        self.commands: list[list[str]] = []
+        self.folders: list[str] = []
+        self.variables: dict[str, list[str]] = {}
+        self.whole = True
+        for k, word in enumerate(arguments):
+            if word in ("-var", "-v") and len(arguments) > k + 2:
+                values = _values(arguments[k:], (word,))[1:]
+                self.variables.setdefault(arguments[k + 1], values)
+        self._fixed = set(self.variables)  # which the input does not set
+        self._folder = ""
+        for path in self.files:
+            self._read(path, ())
+
+    # ---- reading
+
+    def _read(self, path: Path, including: Sequence[Path]) -> None:
+        if not path.is_file():
+            return
+        including = (*including, path.resolve())
+        for lines in logical(path.read_text(errors="replace").splitlines()):
+            self.lines += lines
+            self._command(words("\n".join(lines)), including)
+
+    def _command(self, command: list[str], including: Sequence[Path]) -> None:
+        if not command:
+            return
+        self.commands.append(command)
+        self.folders.append(self._folder)
+        name, rest = command[0], command[1:]
+        if name in ("include", "jump") and rest:
+            self._include(rest[0], including)
+        elif name == "variable" and len(rest) >= 3:
+            self._set(*rest)
+        elif name == "shell" and len(rest) >= 2 and rest[0] == "cd":
+            self._folder = str(Path(self._folder, self.values(rest[1])[0]))
+        for inner in _inner(command):
+            self._command(inner, including)
+
+    def _include(self, word: str, including: Sequence[Path]) -> None:
+        for value in self.values(word):
+            path = Path(self._folder, value)
+            if UNKNOWN in str(path) or not path.is_file():
+                # The variable restart of several partitions names a file that is yet to be made.
+                self.whole &= value == "SELF" or "restart" in _names(word)
+            elif path.resolve() not in including:
+                self._read(path, including)
+
+    def _set(self, name: str, style: str, *values: str) -> None:
+        if name in self._fixed:
+            return
+        found = [one for word in values for one in self.values(word)]
+        if style not in _LISTS or (style.endswith("loop") and len(values) > 1):
+            found = [UNKNOWN]
+        elif style.endswith("loop"):
+            last = int(found[0]) if found[0].isdecimal() else 0
+            found = list(map(str, range(1, last + 1))) if 0 < last <= MOST_VALUES else [UNKNOWN]
+        known = self.variables.get(name, ())
+        self.variables[name] = list(dict.fromkeys([*known, *found]))
+
+    # ---- the words for lmp
+
+    def _option(self, *options: Sequence[str], default: str = "") -> str:
+        """The word that follows the first one of several options that is there."""
+        found = (value for names in options for value in _values(self.arguments, names)[:1])
+        return next(found, default)
+
+    def _log(self) -> str:
+        options = (PARTITION_LOG, LOG) if self.partitions else (LOG,)
+        return self._option(*options, default="log.lammps")
+
+    def screens(self, nranks: int) -> list[Path | None]:
+        """Where each partition writes what it does; None for the standard output of rank 0.
+
+        That is its screen, or where it has none, its log.
+
+        Raises:
+            Failure: the partitions do not add up to the ranks.
+        """
+        if self.partitions:
+            name = self._option(PARTITION_SCREEN, SCREEN, default="screen")
+        else:
+            name = self._option(SCREEN)
+        if name == "none":
+            name = self._log()
+        if not self.partitions:
+            return [None if name in ("", "none") else Path(name)]
+        return [Path(f"{name}.{k}") for k in sorted(set(replicas_of(self.partitions, nranks)))]
+
+    def logs(self) -> list[Path]:
+        """Log files that the options of lmp name, of all partitions."""
+        names = {self._log(), self._option(LOG, default="log.lammps")} - {"none"}
+        if not self.partitions:
+            return [*map(Path, names)]
+        found = (
+            path
+            for name in names
+            for path in Path(name).parent.glob(f"{glob.escape(Path(name).name)}.*[0-9]")
+        )
+        return [*map(Path, names), *(path for path in found if path.suffix[1:].isdigit())]
+
+    # ---- the input
 
     def named(self, *names: str) -> Iterator[tuple[list[str], str]]:
         """Commands of these names, and where lmp is then."""
@@ -51,71 +213,146 @@ class Script:
         """What a word may stand for; with UNKNOWN for what cannot be known."""
         return _expanded(word, self.variables)
 
+    def digest(self) -> str:
+        """SHA-256 of the lines of the input and of the partitions that run it."""
+        return hashlib.sha256("\n".join([*self.lines, self.partitions]).encode()).hexdigest()
 
-def read(paths: Sequence[Path], variables: Mapping[str, Sequence[str]]) -> Script:
-    """Read inputs and what they include; a file that is not there is empty.
+    def _styles(self) -> list[list[str]]:
+        """Commands pair_style of this style."""
+        return [words for words, _ in self.named("pair_style") if STYLES.keys() & set(words)]
 
-    Args:
-        paths: the inputs.
-        variables: values from the words for lmp, which those of the input do not replace.
+    def has_style(self) -> bool:
+        """Whether the input uses pair_style pwmlff, or one of its other names."""
+        return bool(self._styles())
+
+    def device_policy(self) -> str:
+        """The keyword device of pair_style pwmlff."""
+        for words in self._styles():
+            if "device" in words[:-1]:
+                value = words[words.index("device") + 1]
+                return "auto" if "$" in value else value
+        return "auto"
+
+    def plugin(self) -> Path | None:
+        """The plugin that the input loads."""
+        for words, _ in self.named("plugin"):
+            if words[1:2] == ["load"] and words[2:] and words[2].endswith(plugin.FILE):
+                return None if "$" in words[2] else Path(words[2])
+        return None
+
+    def can_go_on(self) -> bool:
+        """Whether it uses the variable `restart`; or may, in a file that is not known yet."""
+        said = (" ".join(words) for words in self.commands if words[0] != "print")
+        return not self.whole or any(use in text for text in said for use in USES)
+
+    def deviation_files(self) -> list[Path]:
+        """What ensembles of the input write to, as far as that is known."""
+        found = []
+        for words, folder in self.named("pair_style"):
+            for k, style in enumerate(words):
+                if style not in STYLES:
+                    continue
+                rest = words[k + 1 :]
+                models = itertools.takewhile(lambda word: word not in KEYWORDS, rest)
+                if sum(not word.isdigit() for word in models) > 1:
+                    names = rest[rest.index("out_file") + 1 :][:1] if "out_file" in rest else ()
+                    found += self._paths(folder, names or [STYLES[style]])
+        return found
+
+    def restarts(self) -> list[str]:
+        """Patterns of the restart files that commands name, with * for what is not known."""
+        found = []
+        folders = dict.fromkeys(self.folders)  # where they are may change before they are written
+        for words, _ in self.named("restart"):
+            if words[1:2] == ["0"]:
+                continue
+            names = list(itertools.takewhile(lambda word: word not in AFTER_NAMES, words[2:4]))
+            for value in (value for name in names for value in self.values(name)):
+                pattern = value.replace(UNKNOWN, "*")
+                if len(names) == 1 and "*" not in pattern:
+                    pattern += ".*"
+                found += [str(Path(folder, pattern)) for folder in folders if UNKNOWN not in folder]
+        return list(dict.fromkeys(found))
+
+    def logs_of_input(self) -> list[Path]:
+        """Files that commands *log* begin anew, as far as they are known."""
+        return [
+            path
+            for words, folder in self.named("log")
+            if words[1:] and words[1] != "none" and "append" not in words[2:]
+            for path in self._paths(folder, words[1:2])
+        ]
+
+    def dumps(self) -> list[Dump]:
+        """What the input dumps, as far as it is known."""
+        found: list[Dump] = []
+        there: dict[str, list[int]] = {}  # of each ID; several where branches of an if have it
+        for words, folder in self.named("dump", "dump_modify", "undump", "clear"):
+            name, ident = words[0], "".join(words[1:2])
+            if name == "clear":
+                there.clear()
+            elif name == "undump":
+                there.pop(ident, None)
+            elif name == "dump_modify":
+                for k in there.get(ident, ()):
+                    found[k] = found[k].modified(words[2:])
+            elif len(words) >= 6 and "*" not in words[5]:
+                there.setdefault(ident, []).append(len(found))
+                found.append(Dump(ident, self._paths(folder, words[5:6]), False, True))
+        return found
+
+    def _paths(self, folder: str, names: Sequence[str]) -> list[Path]:
+        """Files of these names, without those that are not known."""
+        paths = (Path(folder, value) for name in names for value in self.values(name))
+        return [path for path in paths if UNKNOWN not in str(path)]
+
+    def require_restartable(self) -> None:
+        """Raise Failure where it writes no restart files, or does not go on from one."""
+        silent = self._option(PARTITION_SCREEN, SCREEN) == "none"
+        if self.partitions and silent and not self.has_style():
+            raise Failure(
+                "--retries needs the screens of the partitions, which tell of restart files where "
+                "pair_style pwmlff does not: leave '-screen none' or '-pscreen none' out"
+            )
+        if not self.files:
+            raise Failure("--retries needs the input in a file: give -in FILE")
+        for path in self.files:
+            if not path.is_file():
+                raise Failure(f"found no input '{path}'")
+        missing = []
+        if not self.can_go_on():
+            missing.append(("does not use the variable restart, which names the file", "variable"))
+        if self.whole and not any(self.named("restart")):
+            missing.append(("writes no restart files", "restart"))
+        if missing:
+            say = LINES_OF_PARTITIONS if self.partitions else LINES
+            what = " and ".join(text for text, _ in missing)
+            raise Failure(
+                f"--retries goes on from a restart file, but '{self.files[0]}' {what}; "
+                "let it say\n" + "\n".join(f"  {say[name]}" for _, name in missing)
+            )
+
+
+def without_restart(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    """The words without a value for the variable `restart`, and that value: LAMMPS keeps the first.
+
+    Each start has another one.
     """
-    script = Script(variables={name: list(values) for name, values in variables.items()})
-    reader = _Reader(script, set(variables))
-    for path in paths:
-        reader.file(path, ())
-    return script
+    words = list(arguments)
+    for k in range(len(words) - 2):
+        if words[k] in ("-var", "-v") and words[k + 1] == "restart":
+            return [*words[:k], *words[k + 3 :]], words[k + 2]
+    return words, None
 
 
-class _Reader:
-    """Takes files and commands; `fixed` are the variables that the input does not set."""
-
-    def __init__(self, script: Script, fixed: set[str]) -> None:
-        self.script, self.fixed = script, fixed
-        self.folder = ""
-
-    def file(self, path: Path, including: Sequence[Path]) -> None:
-        if not path.is_file():
-            return
-        including = (*including, path.resolve())
-        for lines in logical(path.read_text(errors="replace").splitlines()):
-            self.script.lines += lines
-            self.command(words("\n".join(lines)), including)
-
-    def command(self, command: list[str], including: Sequence[Path]) -> None:
-        if not command:
-            return
-        self.script.commands.append(command)
-        self.script.folders.append(self.folder)
-        name, rest = command[0], command[1:]
-        if name in ("include", "jump") and rest:
-            self._include(rest[0], including)
-        elif name == "variable" and len(rest) >= 3:
-            self._set(*rest)
-        elif name == "shell" and len(rest) >= 2 and rest[0] == "cd":
-            self.folder = str(Path(self.folder, self.script.values(rest[1])[0]))
-        for inner in _inner(command):
-            self.command(inner, including)
-
-    def _include(self, word: str, including: Sequence[Path]) -> None:
-        for value in self.script.values(word):
-            path = Path(self.folder, value)
-            if UNKNOWN in str(path) or not path.is_file():
-                # The variable restart of several partitions names a file that is yet to be made.
-                self.script.whole &= value == "SELF" or "restart" in _names(word)
-            elif path.resolve() not in including:
-                self.file(path, including)
-
-    def _set(self, name: str, style: str, *values: str) -> None:
-        if name in self.fixed:
-            return
-        found = [one for word in values for one in self.script.values(word)]
-        if style not in _LISTS or (style.endswith("loop") and len(values) > 1):
-            found = [UNKNOWN]
-        elif style.endswith("loop"):
-            last = int(found[0]) if found[0].isdecimal() else 0
-            found = list(map(str, range(1, last + 1))) if 0 < last <= MOST_VALUES else [UNKNOWN]
-        known = self.script.variables.get(name, ())
-        self.script.variables[name] = list(dict.fromkeys([*known, *found]))
+def _values(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The words that follow an option of lmp, up to the next option."""
+    found: list[str] = []
+    for k, word in enumerate(arguments):
+        if word in names:
+            rest = arguments[k + 1 :]
+            found += itertools.takewhile(lambda value: not value.startswith("-"), rest)
+    return found
 
 
 def _inner(command: list[str]) -> list[list[str]]:

@@ -20,16 +20,16 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pwmlff.commands import doctor
 from pwmlff.files import write_whole
-from pwmlff.launch import inputs, lmp, mpirun, outputs, ranks
-from pwmlff.launch import run_state as record
+from pwmlff.launch import mpirun, outputs, run_state
 from pwmlff.launch.causes import PROXY, failing, of_input
 from pwmlff.launch.restarts import CLOCK, incomplete_files, newest_restart, step_of
-from pwmlff.launch.run_state import Attempt, Lock, Record, clean, require_free
+from pwmlff.launch.run_state import Attempt, Lock, Simulation, clean, require_free
+from pwmlff.launch.script import Dump, Script
 from pwmlff.launch.watcher import GRACE, POLL, Watcher
 from pwmlff.report import CONTINUE, Failure, console
 
+LOGS = Path("logs")  # folder of the logs, unless said otherwise
 LAUNCHES = 10  # starts in a row in which lmp never began
 LINGERS = 120.0  # seconds for which file systems keep the locks of a node that is lost
 UNREADABLE = 3  # restart files in a row that lmp dies on, after which the cause is another one
@@ -41,28 +41,56 @@ STEP_OF_PARTITIONS = re.compile(r"restart\.(\d+)(?:\.\d+)?\.in")
 
 
 @dataclass(frozen=True)
-class Options:
-    """What to run and how."""
+class Plan:
+    """What is started, and how it goes on.
 
-    arguments: Sequence[str]  # of lmp
-    ranks: int
-    hosts: Sequence[mpirun.Host] = ()
-    log_dir: Path = Path("logs")
-    merge_stderr: bool = False
-    bind: str | None = None
+    Attributes:
+        script: the words for lmp and its input.
+        wish: for mpirun; the program is lmp, `logs` the folder that holds those of all starts.
+        retries: starts after a rank died.
+        resume: auto, never or a restart file.
+        hang: seconds without a sign of life that end a start, as :class:`Watcher` takes it.
+        time_limit: seconds; that of the Slurm job, if it is one, when None.
+        drop_hosts: whether to go on without a host that cannot be reached.
+        min_ranks: with how many ranks at least.
+    """
+
+    script: Script
+    wish: mpirun.Wish
     retries: int = 0
-    resume: str = "auto"  # auto, never or a restart file
-    hang: float | None = None  # seconds; 0: never; None: see run.watcher
-    time_limit: float | None = None  # seconds; None: that of the Slurm job, if it is one
+    resume: str = "auto"
+    hang: float | None = None
+    time_limit: float | None = None
     drop_hosts: bool = False
     min_ranks: int = 1
-    threads: int = 1
-    preflight: bool = True
-    dry_run: bool = False
-    lmp: str | None = None
-    mpirun: str | None = None
-    mpirun_options: Sequence[str] = ()
-    plugin: Path | None = None  # pwmlffplugin.so or its folder
+
+    @property
+    def folder(self) -> Path:
+        """Of all logs."""
+        return self.wish.logs or LOGS
+
+    def command(
+        self, launcher: mpirun.Mpirun, logs: Path, attempt: int, restart: str | None
+    ) -> list[str]:
+        """The mpirun line of one start, which writes to a folder."""
+        arguments = list(self.script.arguments)
+        if not {"-echo", "-e"} & set(arguments):
+            arguments += ["-echo", "both"]  # the screen tells of run and restart commands
+        if not {"-nonbuf", "-nb"} & set(arguments):
+            arguments.append("-nonbuf")
+        if attempt:
+            arguments = _own_log(arguments, attempt)
+        if restart is not None:
+            arguments += ["-var", "restart", restart]
+        told = {"PWMLFF_SUPERVISED": str(self.folder.resolve())}
+        told |= {} if restart is None else {"PWMLFF_GOES_ON": "1"}
+        wish = replace(
+            self.wish,
+            program=[*self.wish.program, *arguments],
+            logs=logs,
+            environment={**self.wish.environment, **told},
+        )
+        return launcher.command(wish)
 
 
 @dataclass(frozen=True)
@@ -116,55 +144,34 @@ class RunReport:
         return Group(*lines)
 
 
-def run(options: Options) -> RunReport:
+def run(plan: Plan, launcher: mpirun.Mpirun) -> RunReport:
     """Run lmp to its end, or until nothing more can be done.
 
     Raises:
-        Failure: the preflight found an error, or retries are asked of an input that cannot go on,
-            or another `pwmlff run` has the folder of the logs.
+        Failure: another `pwmlff run` has the folder of the logs, or another lmp a file.
     """
-    mpirun.require_one_task()
-    arguments, given = inputs.without_restart(options.arguments)
-    if given is not None and options.resume in RESUME:
-        options = replace(options, resume=given)
-    options = replace(options, arguments=arguments)
-    launcher, program = mpirun.find(options.mpirun), lmp.program(options.lmp, options.plugin)
-    if options.retries:
-        inputs.require_restartable(arguments)
-    if options.resume not in RESUME and not _is_there(options.resume):
-        raise Failure(f"found no restart file '{options.resume}' to go on from")
-    if options.dry_run:
-        restart = None if options.resume in RESUME else options.resume
-        command = command_line(options, launcher, program, options.log_dir, 0, restart)
-        console(stderr=True).print(Text(shlex.join(command)), soft_wrap=True)
-        return RunReport([Attempt(command, restart, 0.0)], str(options.log_dir))
-    if options.preflight:
-        used, odd = preflight(options)
-        console(stderr=True).print(Text(used), soft_wrap=True)
-        for text in odd:
-            console(stderr=True).print(Text(f"warning: {text}", "yellow"))
-    lock = Lock(options.log_dir, wait=GRACE)
+    lock = Lock(plan.folder, wait=GRACE)
     try:
-        told = record.read(options.log_dir)
-        goes_on = told is not None and told.state != record.FINISHED
-        require_alone(options.arguments, LINGERS if goes_on else 0.0)
-        return _Supervisor(options, launcher, program, lock).run()
+        told = run_state.read(plan.folder)
+        goes_on = told is not None and told.state != run_state.FINISHED
+        require_alone(plan.script, LINGERS if goes_on else 0.0)
+        return _Supervisor(plan, launcher, lock).run()
     finally:
         lock.release()
 
 
-def require_alone(arguments: Sequence[str], wait: float = 0.0) -> None:
+def require_alone(script: Script, wait: float = 0.0) -> None:
     """See that no other lmp writes to a deviation file of the input.
 
     Args:
-        arguments: of lmp.
+        script: the words for lmp and its input.
         wait: seconds for it to end, or for a file system to let go of the lock of a lost node.
 
     Raises:
         Failure: another one does.
     """
     deadline = time.monotonic() + wait
-    for path in inputs.deviation_files(arguments):
+    for path in script.deviation_files():
         while _is_locked(path):
             if time.monotonic() > deadline:
                 raise Failure(
@@ -188,70 +195,67 @@ def _is_locked(path: Path) -> bool:
 class _Supervisor:
     """Of one `pwmlff run`."""
 
-    def __init__(
-        self, options: Options, launcher: mpirun.Mpirun, program: lmp.Program, lock: Lock
-    ) -> None:
+    def __init__(self, plan: Plan, launcher: mpirun.Mpirun, lock: Lock) -> None:
         self.say = console(stderr=True).print
-        self.options, self.launcher, self.program = options, launcher, program
-        self.partitions = bool(inputs.partitions(options.arguments))
+        self.plan, self.launcher = plan, launcher
         self.unreadable: list[tuple[str, int]] = []  # restart files that lmp died on, in a row
-        self.given = None if options.resume in RESUME else options.resume
+        self.given = None if plan.resume in RESUME else plan.resume
         self.named: set[str] = set()  # restart files that were said to be incomplete
         self.spare = self.given is not None  # frames may be of what was not to be given up
         self.record, self.restart = self._open()
         self.earlier = len(self.record.attempts)
         self.watcher = Watcher(
             self.say,
-            options.log_dir.resolve(),
-            inputs.screens(options.arguments, options.ranks),
-            options.hang,
-            inputs.has_style(options.arguments),
-            end_of_time(options.time_limit),
+            plan.folder.resolve(),
+            plan.script.screens(plan.wish.ranks),
+            plan.hang,
+            plan.script.has_style(),
+            end_of_time(plan.time_limit),
             lock.handle,
             launcher.proxies,
-            program.path,
+            plan.wish.program[0],
         )
 
-    def _open(self) -> tuple[Record, str | None]:
+    def _open(self) -> tuple[Simulation, str | None]:
         """The record to go on with, and the restart file."""
-        options, folder = self.options, self.options.log_dir
-        digest, began = inputs.digest(options.arguments), record.now(folder)
-        old = record.read(folder)
+        plan, folder = self.plan, self.plan.folder
+        digest, began = plan.script.digest(), run_state.now(folder)
+        old = run_state.read(folder)
         given = self.given
         if old is not None and given is not None:
-            return replace(old, state=record.RUNNING), given
+            return replace(old, state=run_state.RUNNING), given
         if old is None:
             require_free(folder)
-            return Record(folder, digest, began), given
-        if old.state == record.FINISHED or options.resume == "never":
+            return Simulation(folder, digest, began), given
+        if old.state == run_state.FINISHED or plan.resume == "never":
             clean(old)
-            return Record(folder, digest, began), given
+            return Simulation(folder, digest, began), given
         newest = self._newest(old)
-        if newest is None or not inputs.can_go_on(options.arguments):
+        if newest is None or not plan.script.can_go_on():
             self.say("nothing of earlier starts can be gone on from: from the beginning")
             if old.attempts:
                 self._keep_logs(old)
                 self._keep_outputs(old, None, spare=True)
             clean(old)
-            return Record(folder, digest, began), None
+            return Simulation(folder, digest, began), None
         if old.input != digest:
             raise Failure(
-                f"'{folder / record.NAME}' tells of a simulation that has not come to its end, of "
-                f"an input that was not the same as now; give --resume {newest} to go on with it, "
-                "or --resume never to start over"
+                f"'{folder / run_state.NAME}' tells of a simulation that has not come to its end, "
+                f"of an input that was not the same as now; give --resume {newest} to go on with "
+                "it, or --resume never to start over"
             )
         self.say(f"going on from {newest}, after {len(old.attempts)} start(s)")
-        return replace(old, state=record.RUNNING), newest
+        return replace(old, state=run_state.RUNNING), newest
 
-    def _newest(self, told: Record) -> str | None:
+    def _newest(self, told: Simulation) -> str | None:
         """Value of the variable restart: the newest restart file, or one that names partitions'."""
         patterns = told.restarts
-        if not self.partitions and not any(patterns):  # nothing has told of them
-            patterns = [inputs.restarts(self.options.arguments)]
+        if not self.plan.script.partitions and not any(patterns):  # nothing has told of them
+            patterns = [self.plan.script.restarts()]
         unreadable = (*told.unreadable, *self.unreadable)
         files = newest_restart(patterns, told.began, _starts(told.attempts), unreadable)
         self._tell_of_incomplete(patterns, told.began, files)
-        if not files or not self.partitions:
+        if not files or not self.plan.script.partitions:
             return files[0] if files else None
         step = str(step_of(files[0]))
         lines = ["variable restart_file world " + " ".join(files), "read_restart ${restart_file}"]
@@ -269,7 +273,7 @@ class _Supervisor:
         self, patterns: Sequence[Sequence[str]], began: float, files: Sequence[str]
     ) -> None:
         """Name files that are newer than those that are gone on from."""
-        times = [_base(name).stat().st_mtime_ns for name in files]
+        times = [base_file(name).stat().st_mtime_ns for name in files]
         for pattern, time_ns in zip(patterns, times, strict=False):
             for name in set(incomplete_files(pattern, began, time_ns)) - self.named:
                 self.say(
@@ -287,15 +291,15 @@ class _Supervisor:
         """Keep in the record how it ended."""
         last = self.record.attempts[-1]
         if last.returncode == 0:
-            self.record.state = record.STOPPED if last.stopped else record.FINISHED
+            self.record.state = run_state.STOPPED if last.stopped else run_state.FINISHED
         else:
-            self.record.state = record.FAILED
-        uses = inputs.can_go_on(self.options.arguments)
+            self.record.state = run_state.FAILED
+        uses = self.plan.script.can_go_on()
         can_go_on = uses and self._newest(self.record) is not None
         self.record.save()
         return RunReport(
             self.record.attempts,
-            str(self.options.log_dir),
+            str(self.plan.folder),
             self.earlier,
             self.watcher.interrupted,
             can_go_on,
@@ -317,7 +321,7 @@ class _Supervisor:
             else:
                 launches += 1
             self._blame(attempt, launches)
-            if not self.options.retries or deaths > self.options.retries or launches >= LAUNCHES:
+            if not self.plan.retries or deaths > self.plan.retries or launches >= LAUNCHES:
                 break
             newest = self._newest(self.record) or self.given
             in_vain = in_vain + 1 if newest in (None, self.restart) else 0
@@ -342,7 +346,7 @@ class _Supervisor:
             self.unreadable = []
             return False
         names = _files_of(self.restart)
-        self.unreadable += [(name, _base(name).stat().st_mtime_ns) for name in names]
+        self.unreadable += [(name, base_file(name).stat().st_mtime_ns) for name in names]
         older = self._newest(self.record)
         latest = reversed(self.record.attempts[self.earlier :])
         starts = sum(1 for _ in itertools.takewhile(lambda one: one.unreadable, latest))
@@ -355,43 +359,42 @@ class _Supervisor:
 
     def _start(self) -> Attempt:
         """One start of lmp."""
-        number, folder = len(self.record.attempts), self.options.log_dir
+        number, folder = len(self.record.attempts), self.plan.folder
         name = f"retry.{number}" if number else ""
         while name and (folder / name).exists():  # someone else's
             name += ".2"
-        logs = folder / name
-        command = command_line(
-            self.options, self.launcher, self.program, logs, number, self.restart
-        )
+        logs, ranks = folder / name, self.plan.wish.ranks
+        command = self.plan.command(self.launcher, logs, number, self.restart)
         if number:
             self._keep_outputs(self.record, self.restart, self.spare)
             self.spare = False
-        attempt = Attempt(command, self.restart, record.now(folder), name, self.options.ranks)
-        arguments = self._arguments(attempt)
-        self._measure_dumps(arguments)
-        self.watcher.screens = inputs.screens(arguments, self.options.ranks)
+        attempt = Attempt(command, self.restart, run_state.now(folder), name, ranks)
+        script = self._script(attempt)
+        self._measure_dumps(script)
+        self.watcher.screens = script.screens(ranks)
         self.record.attempts.append(attempt)
         self.say(Text(shlex.join(command)), soft_wrap=True)
         self.record.save()
-        self.launcher.make_folders(logs, self.options.ranks)
-        self.watcher.run(attempt, logs, self.record, arguments)
+        self.launcher.make_folders(logs, ranks)
+        self.watcher.run(attempt, logs, self.record, script)
         self.record.save()
         return attempt
 
-    def _arguments(self, attempt: Attempt) -> Sequence[str]:
-        """The words for lmp of a start."""
-        if self.program.path not in attempt.command:  # it was of another lmp
-            return self.options.arguments
-        return attempt.command[attempt.command.index(self.program.path) + 1 :]
+    def _script(self, attempt: Attempt) -> Script:
+        """The words for lmp of a start, and the input."""
+        (lmp,) = self.plan.wish.program
+        if lmp not in attempt.command:  # it was of another lmp
+            return self.plan.script
+        return Script(attempt.command[attempt.command.index(lmp) + 1 :])
 
-    def _keep_logs(self, told: Record) -> None:
+    def _keep_logs(self, told: Simulation) -> None:
         """See that another simulation spares the logs that the starts of one have had."""
         for number, attempt in enumerate(told.attempts, 1):
-            for path in inputs.logs(self._arguments(attempt)):
+            for path in self._script(attempt).logs():
                 if path.is_file() and path.stat().st_mtime >= attempt.started - CLOCK:
                     outputs.keep(path, number)
 
-    def _keep_outputs(self, told: Record, restart: str | None, spare: bool) -> None:
+    def _keep_outputs(self, told: Simulation, restart: str | None, spare: bool) -> None:
         """See that the next start spares what the last one has written.
 
         Args:
@@ -400,15 +403,15 @@ class _Supervisor:
             spare: keep frames that are removed, too.
         """
         number, last = len(told.attempts), told.attempts[-1]
-        arguments = self._arguments(last)
-        own = {path.resolve() for path in inputs.logs(arguments)}  # the next one has another name
+        script = self._script(last)
+        own = {path.resolve() for path in script.logs()}  # the next one has another name
         begun = {Path(name).resolve() for name in last.files} - own
-        named = {path.resolve() for path in inputs.logs_of_input(arguments)}
-        screens = {p.resolve() for p in inputs.screens(arguments, last.ranks or 1) if p} - own
+        named = {path.resolve() for path in script.logs_of_input()}
+        screens = {p.resolve() for p in script.screens(last.ranks or 1) if p} - own
         for path in sorted(begun | named | screens):
             if path.is_file() and path.stat().st_mtime >= last.started - CLOCK:
                 outputs.keep(path, number)
-        for dump in inputs.dumps(arguments):
+        for dump in script.dumps():
             new = {
                 path: size
                 for path, size in _sizes_before(dump, told).items()
@@ -421,9 +424,9 @@ class _Supervisor:
             for text in said:
                 self.say(Text(text, "yellow"))
 
-    def _measure_dumps(self, arguments: Sequence[str]) -> None:
+    def _measure_dumps(self, script: Script) -> None:
         """Take note of the sizes of files that dumps are about to append to for the first time."""
-        for dump in inputs.dumps(arguments):
+        for dump in script.dumps():
             for file in dump.files if dump.appends else ():
                 sizes = {str(path): path.stat().st_size for path in _files_of_ranks(file)}
                 self.record.dumps.setdefault(str(file), sizes)
@@ -439,9 +442,8 @@ class _Supervisor:
 
     def _blame(self, attempt: Attempt, launches: int) -> None:
         """Name hosts that cannot be reached, and go on without them where that is wanted."""
-        by_ssh = self.launcher.by_ssh(self.options.mpirun_options)
-        names = [h.name for h in self.options.hosts] if by_ssh else []
-        silent = failing(names, "true")
+        names = [h.name for h in self.plan.wish.hosts]
+        silent = failing(names if self.launcher.by_ssh(self.plan.wish.extra) else [], "true")
         if not silent and PROXY in attempt.cause:
             proxy = Path(self.launcher.path).with_name(PROXY)
             if lacking := failing(names, f"test -x {proxy}"):
@@ -453,14 +455,16 @@ class _Supervisor:
             self._drop(name)
 
     def _drop(self, host: str) -> None:
-        left = [h for h in self.options.hosts if h.name != host]
+        plan, wish = self.plan, self.plan.wish
+        left = [h for h in wish.hosts if h.name != host]
         slots = sum(h.slots for h in left)
-        if not self.options.drop_hosts or len(left) == len(self.options.hosts):
+        if not plan.drop_hosts or len(left) == len(wish.hosts):
             return
-        if slots < self.options.min_ranks or self.partitions:  # these have a number of ranks
+        if slots < plan.min_ranks or plan.script.partitions:  # these have a number of ranks
             return
-        self.say(Text(f"going on without {host}, with {min(slots, self.options.ranks)} ranks"))
-        self.options = replace(self.options, hosts=left, ranks=min(slots, self.options.ranks))
+        ranks = min(slots, wish.ranks)
+        self.say(Text(f"going on without {host}, with {ranks} ranks"))
+        self.plan = replace(plan, wish=replace(wish, hosts=left, ranks=ranks))
 
 
 def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
@@ -474,7 +478,7 @@ def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
     return found
 
 
-def _sizes_before(dump: inputs.Dump, told: Record) -> dict[Path, int]:
+def _sizes_before(dump: Dump, told: Simulation) -> dict[Path, int]:
     """The files of a dump, and the bytes of each that were there before the simulation."""
     found = {}
     for file in dump.files:
@@ -510,27 +514,9 @@ def _files_of_ranks(path: Path) -> list[Path]:
     return sorted(p for p in names if re.fullmatch(rf"{head}\d+{tail}", p.name) and p.is_file())
 
 
-def _base(restart: str) -> Path:
+def base_file(restart: str) -> Path:
+    """The file of a restart file with % for its parts that is complete last; itself without."""
     return Path(restart.replace("%", "base"))
-
-
-def _is_there(restart: str) -> bool:
-    return _base(restart).is_file()
-
-
-def seconds_of(text: str) -> float:
-    """Seconds of a time like 23:50:00, 1-12:00:00 or 90.
-
-    Raises:
-        Failure: it is of another form.
-    """
-    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)|(\d+(?:\.\d*)?)", text)
-    if match is None:
-        raise Failure(f"found the time {text!r}, expected hours:minutes:seconds, or seconds")
-    days, hours, minutes, seconds, alone = match.groups()
-    if alone:
-        return float(alone)
-    return 86400 * int(days or 0) + 3600 * int(hours or 0) + 60 * int(minutes) + int(seconds)
 
 
 def end_of_time(limit: float | None) -> float | None:
@@ -559,77 +545,6 @@ def end_of_job() -> float | None:
         return datetime.fromisoformat(answer).timestamp()
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
-
-
-def preflight(options: Options) -> tuple[str, list[str]]:
-    """Look whether the run can start; return which devices it will use, and what is odd.
-
-    Raises:
-        Failure: it cannot.
-    """
-    # Threads and cores are those of each node: the ranks of this one are not known here.
-    here = 1 if options.hosts else options.ranks
-    machine = doctor.Machine(
-        options.lmp, options.mpirun, here, options.plugin, inputs.plugin_of(options.arguments)
-    )
-    names = [name for name in doctor.CHEAP if not (name == "threads" and options.hosts)]
-    examined = doctor.examine(machine, names)
-    wrong = [f"{row.name}: {row.found}; {row.remedy}" for row in examined.errors]
-    found = ranks.check(
-        ranks.Options(
-            ranks=options.ranks,
-            hosts=options.hosts,
-            policy=inputs.device_policy(options.arguments),
-            partition=inputs.partitions(options.arguments),
-            bind=options.bind,
-            mpirun=options.mpirun,
-            mpirun_options=options.mpirun_options,
-        )
-    )
-    wrong += found.errors
-    if wrong:
-        raise Failure("\n".join(["this run would fail:", *wrong]))
-    odd = [f"{row.name}: {row.found}; {row.remedy}" for row in examined.rows if row.remedy]
-    if options.hosts and (visible := os.environ.get("CUDA_VISIBLE_DEVICES")):
-        odd.append(f"CUDA_VISIBLE_DEVICES={visible} of this host holds on all; unset it else")
-    return ranks.in_one_line(found.ranks), odd + found.warnings
-
-
-def command_line(
-    options: Options,
-    launcher: mpirun.Mpirun,
-    program: lmp.Program,
-    logs: Path,
-    attempt: int,
-    restart: str | None,
-) -> list[str]:
-    """The mpirun line of one start."""
-    arguments = list(options.arguments)
-    if not {"-echo", "-e"} & set(arguments):
-        arguments += ["-echo", "both"]  # the screen tells of run and restart commands
-    if not {"-nonbuf", "-nb"} & set(arguments):
-        arguments.append("-nonbuf")
-    if attempt:
-        arguments = _own_log(arguments, attempt)
-    if restart is not None:
-        arguments += ["-var", "restart", restart]
-    return launcher.command(
-        mpirun.Wish(
-            [program.path, *arguments],
-            options.ranks,
-            options.hosts,
-            options.bind,
-            logs,
-            options.merge_stderr,
-            {
-                "OMP_NUM_THREADS": str(options.threads),
-                "PWMLFF_SUPERVISED": str(options.log_dir.resolve()),
-                **({} if restart is None else {"PWMLFF_GOES_ON": "1"}),
-                **program.environment,
-            },
-            options.mpirun_options,
-        )
-    )
 
 
 def _own_log(arguments: Sequence[str], attempt: int) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 from rich.status import Status
 
-from pwmlff.launch import inputs, mpirun
+from pwmlff.launch import mpirun
 from pwmlff.launch.causes import (
     LAUNCHER,
     begins_input,
@@ -26,9 +26,10 @@ from pwmlff.launch.causes import (
     lammps_errors,
     written,
 )
-from pwmlff.launch.progress import Progress
+from pwmlff.launch.progress import LmpProgress
 from pwmlff.launch.restarts import CLOCK
-from pwmlff.launch.run_state import Attempt, Record
+from pwmlff.launch.run_state import Attempt, Simulation
+from pwmlff.launch.script import Script
 from pwmlff.report import Failure, console
 
 GRACE = 10.0  # seconds for mpirun to end its ranks after a signal
@@ -61,7 +62,7 @@ class Partition:
     def __init__(self, number: int, folder: Path, screen: Path | None, began: float) -> None:
         self.heartbeat, self.screen, self.began = folder / f"heartbeat.{number}", screen, began
         self.heartbeat.unlink(missing_ok=True)
-        self.progress = Progress()
+        self.progress = LmpProgress()
         self.life = time.monotonic()
         self.computes = self.computed = False  # whether the style gives signs of life; ever did
         self.stopped = False  # whether it was asked to stop
@@ -161,7 +162,7 @@ class Watcher:
         self._lost: float | None = None  # when one of them was found gone
 
     def run(
-        self, attempt: Attempt, logs: Path, record: Record, arguments: Sequence[str] = ()
+        self, attempt: Attempt, logs: Path, record: Simulation, script: Script | None = None
     ) -> None:
         """Run one attempt to its end; keep patterns of restart files in the record.
 
@@ -169,7 +170,7 @@ class Watcher:
             attempt: the start, of which it takes note how it ended.
             logs: folder that mpirun writes to.
             record: of the simulation.
-            arguments: words for lmp, which say where its logs are.
+            script: its words and input, which say where its logs are.
         """
         self._asked = self._killed = self._lost = None
         self._proxies = set()
@@ -204,7 +205,7 @@ class Watcher:
         if not self._running() and self._killed is not None and not self.interrupted:
             attempt.returncode = 0  # lmp came to its end, mpirun did not
         if attempt.returncode != 0:
-            texts = self._texts(attempt, logs, arguments)
+            texts = self._texts(attempt, logs, script)
             attempt.errors = lammps_errors(written(logs, texts))
             told = explain(logs)
             # Where lmp says nothing anywhere, what else may have ended it would tell of itself.
@@ -218,14 +219,15 @@ class Watcher:
             )
             attempt.cause, attempt.host = attempt.cause or told.text, told.host
 
-    def _texts(self, attempt: Attempt, logs: Path, arguments: Sequence[str]) -> list[Path]:
+    def _texts(self, attempt: Attempt, logs: Path, script: Script | None) -> list[Path]:
         """What lmp has written for people in a start: screens and logs.
 
         The logs too where there is a screen: mpirun may lose the last words of what dies.
         """
         told = [Path(name) for partition in self.partitions for name in partition.files]
         screens = [text for partition in self.partitions if (text := partition.text(logs))]
-        files = (*screens, *inputs.logs(arguments), *inputs.logs_of_input(arguments), *told)
+        named = [*script.logs(), *script.logs_of_input()] if script else []
+        files = (*screens, *named, *told)
         begin = 1e9 * (attempt.started - CLOCK)
         new = (path for path in files if path.is_file() and _time(path) >= begin)
         return [path for path in new if begins_input(path)]
@@ -262,7 +264,7 @@ class Watcher:
             self._process.send_signal(signal.SIGTERM)
 
     def _watch(
-        self, process: subprocess.Popen[bytes], logs: Path, attempt: Attempt, record: Record
+        self, process: subprocess.Popen[bytes], logs: Path, attempt: Attempt, record: Simulation
     ) -> None:
         screen = console(stderr=True)
         status = Status("starting", console=screen) if screen.is_terminal else None

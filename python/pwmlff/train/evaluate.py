@@ -46,28 +46,18 @@ MODELS = (".pt", ".pth", ".ptc")
 MEAN = "mean"  # of the predictions of all models, in place of the name of a file
 
 
-@dataclass(frozen=True)
-class Options:
-    """What to test."""
-
-    models: Sequence[Path]
-    data: Sequence[str]
-    elements: Sequence[str] = ()  # that take part; all of the model's if empty
-    format: str | None = None  # of the data; as the files look when None
-    plot: Path | None = None
-    worst: int = 5  # frames and atoms to list
-    threads: int | None = None  # as many as there are cores when None
-    energy: str = readers.FREE  # of the data, where there are two
-
-
-def told_apart(words: Sequence[str]) -> tuple[list[Path], list[str]]:
+def told_apart(words: Sequence[str], data: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
     """Models and files with labels, whatever their order; the first word where none is a model.
+
+    Args:
+        words: both.
+        data: more files with labels.
 
     Raises:
         Failure: there is nothing beside models.
     """
     models = [word for word in words if _is_model(word)] or list(words[:1])
-    data = [word for word in words if word not in models]
+    data = [*(word for word in words if word not in models), *data]
     if not data:
         raise Failure(
             f"found {' '.join(words)} and no file with labels, expected models and then files with "
@@ -236,15 +226,32 @@ def _numbers(measure: Measure) -> tuple[str, str, str]:
     return f"{measure.rmse:.4g}", f"{measure.mae:.4g}", f"{measure.largest:.4g}"
 
 
-def test(options: Options) -> TestReport:
+def test(
+    models: Sequence[Path],
+    data: Sequence[str],
+    elements: Sequence[str] = (),
+    format: str | None = None,
+    plot: Path | None = None,
+    worst: int = 5,
+    threads: int | None = None,
+    energy: str = readers.FREE,
+) -> TestReport:
     """Evaluate models, and the mean of several, on all frames and compare with their labels.
+
+    Args:
+        models: files.
+        data, format, energy: as :func:`pwmlff.data.readers.read` takes them.
+        elements: that take part; all of the model's if empty.
+        plot: picture to draw.
+        worst: frames and atoms to list.
+        threads: as many as there are cores when None.
 
     Raises:
         Failure: a model, a file or a structure cannot be used, nothing has a label, or models are
             of other units.
     """
-    plot = picture.destination(options.plot) if options.plot else None
-    every = [model_file.describe_unopened(path) for path in options.models]
+    output = picture.destination(plot) if plot else None
+    every = [model_file.describe_unopened(path) for path in models]
     units = every[0].units
     for info in every:
         if info.units != units:
@@ -252,14 +259,14 @@ def test(options: Options) -> TestReport:
                 f"'{every[0].file}' is of units {units} and '{info.file}' of {info.units}, "
                 "expected models of the same units"
             )
-    elements = [info.numbers_of(options.elements) for info in every]
-    frames = read(options.data, options.format, options.energy)
+    numbers_of = [info.numbers_of(elements) for info in every]
+    frames = read(data, format, energy)
     _require_labels(frames)
-    for info, numbers in zip(every, elements, strict=True):
+    for info, numbers in zip(every, numbers_of, strict=True):
         _require_elements(frames, numbers, info)
-    threads = options.threads or allowed_threads()
-    models, predictions = [], []
-    for path, info, numbers in zip(options.models, every, elements, strict=True):
+    threads = threads or allowed_threads()
+    tested, predictions = [], []
+    for path, info, numbers in zip(models, every, numbers_of, strict=True):
         if info.kind == "EDGE":
             engine, reason = "torchscript", f"kind {info.kind}"
             predicted = _predict_edge(path, frames, threads)
@@ -267,22 +274,22 @@ def test(options: Options) -> TestReport:
             choice = choose(path, "auto", "exact", numbers, threads, skin=0.0)
             engine, reason = choice.engine.name, choice.reason
             predicted = predict(choice.engine, frames, f"testing {path.name}")
-        models.append(_tested(str(path), engine, reason, frames, predicted, units))
+        tested.append(_tested(str(path), engine, reason, frames, predicted, units))
         predictions.append(predicted)
-    judged = models[0]
-    if len(models) > 1:
+    judged = tested[0]
+    if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
         judged = _tested(MEAN, "", "", frames, predicted, units)
-    if plot:
+    if output:
         drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
-        picture.save(drawn, plot, dpi=150)
+        picture.save(drawn, output, dpi=150)
     return TestReport(
-        models,
+        tested,
         judged,
-        worst_frames(frames, predicted[0], options.worst, units),
-        worst_atoms(frames, predicted[1], options.worst, units),
-        str(plot or ""),
+        worst_frames(frames, predicted[0], worst, units),
+        worst_atoms(frames, predicted[1], worst, units),
+        str(output or ""),
     )
 
 

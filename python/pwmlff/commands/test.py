@@ -1,0 +1,45 @@
+"""`pwmlff test`: the errors of models on labelled structures."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pwmlff.commands.base import Elements, Energy, Format, Parity
+from pwmlff.report import Report
+
+
+def test(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL... [DATA]...",
+            help="TorchScript model files, and files with labels; FILE@0:5 for five frames.",
+        ),
+    ],
+    data: Annotated[
+        list[str] | None, typer.Option(help="File with labels; may be given again.")
+    ] = None,
+    format: Format = None,
+    elements: Elements = "",
+    plot: Parity = None,
+    worst: Annotated[int, typer.Option(min=0, help="Frames and atoms to list.")] = 5,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of this process.", show_default="all cores")
+    ] = None,
+    energy: Energy = "free",
+) -> Report:
+    """Tell the errors of models on labelled structures.
+
+    RMSE and MAE of energy, force and virial, also after a constant for each element is taken off
+    the energies, by element, group and magnitude of the force, and where the largest are. Of
+    several models, each and the mean of their predictions.
+
+    Example: pwmlff test model.pt --data valid.extxyz --plot parity.png
+    """
+    from pwmlff.train import evaluate
+
+    models, files = evaluate.told_apart(words, data or [])
+    chosen = elements.replace(",", " ").split()
+    return evaluate.test(models, files, chosen, format, plot, worst, threads, energy)
