@@ -57,13 +57,15 @@ NOT_COMMANDS = {
     "plugin load": "names a file that pwmlff build has made: tests/cli/test_build.py",
 }
 
-#: Programs that install, build or test: nothing is run, see `test_other_commands`.
+#: Programs that fetch, install, build or test: nothing is run, see `test_other_commands`.
 READ_ONLY = {
     ".",
     ".ci/matrix",
     "benchmarks/slurm_check.sh",
     "auditwheel",
+    "cd",
     "cmake",
+    "git",
     "pip",
     "pytest",
     "python",
