@@ -58,7 +58,7 @@ ModelFile::ModelFile(const std::string &file, const std::string &contents) :
     throw std::runtime_error("model file " + in_quotes(file) +
                              " is sound, but torch cannot load it, of class " +
                              pwmlff::model_class(contents) + ": " + reason +
-                             (foreign ? " 'pwmlff wrap' is for files of other programs" : ""));
+                             (foreign ? " 'pwmlff convert' is for files of other programs" : ""));
   }
   module_.eval();
   std::set<std::string> dtypes;

@@ -45,9 +45,7 @@ def main() -> None:
             run(text, folder, log, options.ranks, options.steps)
             for log, text in (("models", models), ("lj-cut", lj_cut))
         ]
-        plot.plot(
-            plot.Options(logs[0], folder / "model_devi.out", beside=logs[1:], output=options.out)
-        )
+        plot.plot(logs[0], folder / "model_devi.out", compare=logs[1:], output=options.out)
 
 
 if __name__ == "__main__":

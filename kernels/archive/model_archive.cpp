@@ -140,7 +140,7 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
     const bool ordered = made_by == "collections.OrderedDict";
     if (starts(made_by, "mace."))
       return head + ("a model of MACE (class " + made_by +
-                     "); make a model file of it with 'pwmlff wrap FILE -o a.pt', with "
+                     "); make a model file of it with 'pwmlff convert FILE -o a.pt', with "
                      "mace_create_lammps_model on the PATH");
     if (root.tag != Tag::dict && !ordered)
       return head +
@@ -160,7 +160,7 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
     }
     if (of_matpl)
       return head + ("a checkpoint of MatPL or PWMLFF (" + keys +
-                     "); make a model file of a DP with 'pwmlff wrap FILE -o a.pt'");
+                     "); make a model file of a DP with 'pwmlff convert FILE -o a.pt'");
     return head +
            ("a dictionary (" + keys +
             "), like weights or a checkpoint of a training; export the model with the program that "
@@ -342,9 +342,10 @@ void check_model_archive(std::string_view bytes)
         throw std::invalid_argument(
             std::string("is a package of torch.export or AOTInductor (.pt2); ") + EXPECTED);
       if (has(".data/extern_modules"))
-        throw std::invalid_argument("is a package of Python code (torch.package), as NequIP "
-                                    "writes them; make a model file of it with 'pwmlff wrap FILE "
-                                    "-o a.pt', with nequip-compile on the PATH");
+        throw std::invalid_argument(
+            "is a package of Python code (torch.package), as NequIP "
+            "writes them; make a model file of it with 'pwmlff convert FILE "
+            "-o a.pt', with nequip-compile on the PATH");
       throw std::invalid_argument("is a zip file, but not a TorchScript archive: found '" +
                                   printable(zip.first()) + "' and no data.pkl, " + EXPECTED);
     }

@@ -25,7 +25,7 @@ namespace {
 // Members among the extra files are "compiled-RELEASE-CPU.pt2", and for each another one with its
 // SHA-256, as python/pwmlff/models/compiled.py writes them.
 constexpr const char *PREFIX = "compiled-", *SUFFIX = ".pt2", *HASH = ".sha256";
-constexpr const char *ANEW = "make it anew here with 'pwmlff wrap --compile'";
+constexpr const char *ANEW = "make it anew here with 'pwmlff convert --compile'";
 
 // Tensors with fewer rows than this have shapes that compilers treat by themselves.
 constexpr std::int64_t FEWEST_ROWS = 2;

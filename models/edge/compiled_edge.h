@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // Machine code that a file of kind EDGE may bring along beside its TorchScript, made of that by
-// `pwmlff wrap --compile` (AOTInductor of torch): energies of atoms and their derivative in one
+// `pwmlff convert --compile` (AOTInductor of torch): energies of atoms and their derivative in one
 // program, for the CPU.
 
 #ifndef PWMLFF_COMPILED_EDGE_H

@@ -370,7 +370,7 @@ def test_operation_of_another_program(pwmlff, binary: Path):
     (failure,) = pwmlff("info", "model.pt", "--trust", "--json").json["failures"]
     words = "'model.pt' is sound, but torch cannot load it, of class pwmlff.models.dp.DP: "
     assert failure.startswith(words)
-    assert "deepmd::border_op. 'pwmlff wrap' is for files of other programs" in failure
+    assert "deepmd::border_op. 'pwmlff convert' is for files of other programs" in failure
 
 
 class OwnState(nn.Module):

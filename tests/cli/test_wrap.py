@@ -1,4 +1,4 @@
-"""`pwmlff wrap`: files of other programs give the same numbers here, or are refused by name."""
+"""`pwmlff convert`: files of other programs give the same numbers here, or are refused by name."""
 
 from __future__ import annotations
 

@@ -57,14 +57,16 @@ NOT_COMMANDS = {
     "plugin load": "names a file that pwmlff build has made: tests/cli/test_build.py",
 }
 
-#: Programs that install, build or test: nothing is run, see `test_other_commands`.
+#: Programs that fetch, install, build or test: nothing is run, see `test_other_commands`.
 READ_ONLY = {
     ".",
     ".ci/matrix",
     "benchmarks/slurm_check.sh",
     "auditwheel",
+    "cd",
     "cmake",
     "ctest",
+    "git",
     "pip",
     "pytest",
     "python",
@@ -397,8 +399,20 @@ def test_other_commands(words):
         assert word in path.read_text(), f"{path} has no test with '{word}' in its name"
 
 
+def test_python_of_the_tutorial(folder, monkeypatch):
+    """One block after another, as each takes the files of those before."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    for block in BLOCKS:
+        if block.language == "python" and block.page.stem == "tutorial":
+            exec(compile(block.text, block.name, "exec"), {})
+    assert Path("tutorial.png").is_file()
+
+
 @pytest.mark.parametrize(
-    "block", [block for block in BLOCKS if block.language == "python"], ids=lambda block: block.name
+    "block",
+    [b for b in BLOCKS if b.language == "python" and b.page.stem != "tutorial"],
+    ids=lambda block: block.name,
 )
 def test_python(block, folder, monkeypatch):
     """With the names that a reader has: torch, and atoms of a structure."""

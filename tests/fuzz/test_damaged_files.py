@@ -82,7 +82,7 @@ grown = peak() - before
 print(f'{{"refused": {refused}, "same": {same}, "grown": {grown}}}')
 """
 
-# The same for files of other programs, by way of `pwmlff wrap`.
+# The same for files of other programs, by way of `pwmlff convert`.
 WRAPPER = """
 import sys
 from pathlib import Path

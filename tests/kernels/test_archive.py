@@ -581,12 +581,12 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
     "weights, old": (saved(WEIGHTS, zipped=False), ["TorchScript module", "before torch 1.6"]),
     "checkpoint of MatPL": (
         saved({"json_file": {}, "epoch": 3, "state_dict": WEIGHTS}),
-        ["checkpoint of MatPL", "(json_file, epoch, state_dict)", "pwmlff wrap"],
+        ["checkpoint of MatPL", "(json_file, epoch, state_dict)", "pwmlff convert"],
     ),
     "pickled module": (
         saved(torch.nn.Linear(2, 2)), ["class torch.nn.modules.linear.Linear", "torch.jit.script"]
     ),
-    "MACE": (pickled_mace(), ["class mace.modules.models.Model", "pwmlff wrap FILE"]),
+    "MACE": (pickled_mace(), ["class mace.modules.models.Model", "pwmlff convert FILE"]),
     "large integers, recursive tuples": (
         saved(Memories()), ["class test_archive.Memories", "torch.jit.script"]
     ),
@@ -598,7 +598,7 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
     "gzip": (b"\x1f\x8b\x08\x00", ["packed file"]),
     "arrays": (written({"a.npy": b"1"}), ["is a zip file", "'a.npy'"]),
     "AOTInductor": (written({"a/archive_format": b"pt2"}), ["AOTInductor (.pt2)"]),
-    "package": (written({"a/.data/extern_modules": b"torch"}), ["nequip-compile", "pwmlff wrap"]),
+    "package": (written({"a/.data/extern_modules": b"torch"}), ["nequip-compile", "pwmlff convert"]),
 }  # fmt: skip
 
 

@@ -177,7 +177,7 @@ FILES = {
     "truncated": (truncated, ["is damaged", "truncated"]),
     "damaged": (damaged, ["is damaged", "/data/0' does not have the contents", "copy or export"]),
     "NEP": (nep, ["is a NEP potential", "pair_style nep"]),
-    "checkpoint": (checkpoint, ["checkpoint of MatPL", "pwmlff wrap"]),
+    "checkpoint": (checkpoint, ["checkpoint of MatPL", "pwmlff convert"]),
     "state dict": (pickled, ["not a TorchScript module"]),
     "no attributes": (
         scripted(NoAttributes),
@@ -185,7 +185,7 @@ FILES = {
     ),
     "operator of another program": (
         of_deepmd,
-        ["EnergyModel: Unknown builtin op: deepmd::tabulate_fusion_se_a", "'pwmlff wrap'"],
+        ["EnergyModel: Unknown builtin op: deepmd::tabulate_fusion_se_a", "'pwmlff convert'"],
     ),
     "cutoff infinite": (scripted(OtherSignature, Rmax=math.inf), ["cutoff inf", "0.01 to 100"]),
     "cutoff tiny": (scripted(OtherSignature, Rmax=1e-12), ["cutoff 1e-12"]),

@@ -120,7 +120,7 @@ def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.Scrip
     except (RuntimeError, ValueError, torch.jit.Error) as error:
         reason = str(error).strip().split("\n")[0]
         if reason.startswith("Unknown builtin op"):
-            reason += " 'pwmlff wrap' is for files of other programs"
+            reason += " 'pwmlff convert' is for files of other programs"
         raise Failure(
             f"'{fspath(path)}' is sound, but torch cannot load it, of class "
             f"{archive.class_name(contents)}: {reason}"
@@ -229,7 +229,7 @@ class _Attributes:
             raise Failure(
                 f"'{self._path}', of class {self._class}, has no attribute {', '.join(missing)}, "
                 f"which a model of kind {kind} needs; see the model contract in the documentation, "
-                "or 'pwmlff wrap' for files of other programs"
+                "or 'pwmlff convert' for files of other programs"
             )
 
     def number(self, name: str, default: Any = _NEEDED) -> Any:

@@ -1,0 +1,86 @@
+"""Many structures over threads, and training from a program."""
+
+from __future__ import annotations
+
+import ase.io
+import numpy as np
+import pytest
+import torch
+from ase.build import bulk
+from ase.calculators.singlepoint import SinglePointCalculator
+
+from pwmlff import Calculator, evaluate
+from pwmlff.evaluation.reference import evaluate as reference
+from pwmlff.report import Failure
+from pwmlff.train import train
+
+MODEL = "examples/hfo2/a.pt"
+SMALL = ["model.rmax=4.0", "model.embedding=[8,8]", "model.m2=4", "model.fitting=[8]"]
+
+
+@pytest.fixture
+def structures():
+    found = []
+    for seed in range(4):
+        atoms = bulk("HfO2", "fluorite", a=5.08, cubic=True)
+        atoms.rattle(0.05, seed=seed)
+        found.append(atoms)
+    return found
+
+
+@pytest.fixture
+def model(pytestconfig):
+    return pytestconfig.rootpath / MODEL
+
+
+def test_threads_give_the_same_bits_and_the_reference(model, structures):
+    one, two = (evaluate(model, structures, threads=n) for n in (1, 2))
+    for atoms, a, b in zip(structures, one, two, strict=True):
+        assert (
+            a.energy == b.energy and (a.forces == b.forces).all() and (a.virial == b.virial).all()
+        )
+        expected = reference(model, atoms)
+        assert a.energy == pytest.approx(expected.energy, abs=1e-8 * len(atoms))
+        assert np.abs(a.forces - expected.forces).max() < 1e-6
+        assert np.abs(a.virial - expected.virial).max() < 1e-5
+    assert evaluate(model, []) == []
+
+
+def test_the_structure_that_is_refused_is_named(model, structures):
+    structures[2].numbers[0] = 18
+    with pytest.raises(ValueError, match="structure 2: atom 0 has atomic number 18"):
+        evaluate(model, structures, threads=2)
+
+
+def labelled(model, structures):
+    calculator = Calculator(model)
+    for atoms in structures:
+        atoms.calc = calculator
+        found = {"energy": atoms.get_potential_energy(), "forces": atoms.get_forces()}
+        atoms.calc = SinglePointCalculator(atoms, **found)
+    return structures
+
+
+def test_training_gives_files_and_errors(model, structures, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    frames, threads = labelled(model, structures), torch.get_num_threads()
+    words = {"epochs": 1, "settings": SMALL, "valid": frames[:1]}
+    report = train(frames[1:], ["Hf", "O"], tmp_path / "run", **words)
+    assert torch.get_num_threads() == threads
+    (trained,) = report.models
+    assert trained.valid["energy"] > 0.0 and trained.train["force"] > 0.0
+    assert [atoms.get_potential_energy() for atoms in frames[1:]] == pytest.approx(
+        [a.get_potential_energy() for a in ase.io.read(tmp_path / "run" / "train.extxyz", ":")]
+    )
+    assert np.isfinite(evaluate(trained.file, frames)[0].energy)
+    with pytest.raises(Failure, match="holds other structures; choose another folder"):
+        train(frames, ["Hf", "O"], tmp_path / "run", **words)
+
+
+def test_results_of_another_structure_are_no_labels(model, structures, tmp_path):
+    calculator = Calculator(model)
+    for atoms in structures:
+        atoms.calc = calculator
+        atoms.get_potential_energy()
+    with pytest.raises(ValueError, match="structure 0: its calculator holds the results"):
+        train(structures, ["Hf", "O"], tmp_path / "run", epochs=1)
