@@ -6,6 +6,11 @@
 #ifndef PWMLFF_LAUNCH_GPU_H
 #define PWMLFF_LAUNCH_GPU_H
 
+/// In the one file that compiles a team kernel for GPUs, within namespace pwmlff.
+#define PWMLFF_RUNS_ON_GPU(...)                                                           \
+  template void launch_teams_cuda(std::int64_t, std::size_t, const __VA_ARGS__ &, void *, \
+                                  const char **)
+
 #ifdef __CUDACC__
 #include "launch_cuda.h"
 #include "team_cuda.h"

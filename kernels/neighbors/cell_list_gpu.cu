@@ -7,21 +7,13 @@
 
 namespace pwmlff {
 
-template void launch_teams_cuda(std::int64_t, std::size_t, const CountInCells &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const PlaceInCells &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const SortCells &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const GatherCells &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const SumChunks &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const ScanChunks &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const AddChunks &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const SearchCells &, void *,
-                                const char **);
+PWMLFF_RUNS_ON_GPU(CountInCells);
+PWMLFF_RUNS_ON_GPU(PlaceInCells);
+PWMLFF_RUNS_ON_GPU(SortCells);
+PWMLFF_RUNS_ON_GPU(GatherCells);
+PWMLFF_RUNS_ON_GPU(SumChunks);
+PWMLFF_RUNS_ON_GPU(ScanChunks);
+PWMLFF_RUNS_ON_GPU(AddChunks);
+PWMLFF_RUNS_ON_GPU(SearchCells);
 
 }    // namespace pwmlff

@@ -7,30 +7,18 @@
 
 namespace pwmlff {
 
-template void launch_teams_cuda(std::int64_t, std::size_t, const FindEdges<float> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const FindEdges<double> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const EdgeMoments<float> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const EdgeMoments<double> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<float, 1> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<double, 1> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<float, 4> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Fit<double, 4> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Differentiate<float> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Differentiate<double> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Forces<float> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const Forces<double> &, void *,
-                                const char **);
-template void launch_teams_cuda(std::int64_t, std::size_t, const SumRows &, void *, const char **);
+PWMLFF_RUNS_ON_GPU(FindEdges<float>);
+PWMLFF_RUNS_ON_GPU(FindEdges<double>);
+PWMLFF_RUNS_ON_GPU(EdgeMoments<float>);
+PWMLFF_RUNS_ON_GPU(EdgeMoments<double>);
+PWMLFF_RUNS_ON_GPU(Fit<float, 1>);
+PWMLFF_RUNS_ON_GPU(Fit<double, 1>);
+PWMLFF_RUNS_ON_GPU(Fit<float, 4>);
+PWMLFF_RUNS_ON_GPU(Fit<double, 4>);
+PWMLFF_RUNS_ON_GPU(Differentiate<float>);
+PWMLFF_RUNS_ON_GPU(Differentiate<double>);
+PWMLFF_RUNS_ON_GPU(Forces<float>);
+PWMLFF_RUNS_ON_GPU(Forces<double>);
+PWMLFF_RUNS_ON_GPU(SumRows);
 
 }    // namespace pwmlff
