@@ -120,7 +120,8 @@ void EmbeddingJets::step(const DPLayer &layer)
     const int i = o % layer.in;
     const double t = std::tanh(nf[o]), dz = nd1[o], step = layer.step[o];
     nd2[o] = step * (1.0 - t * t) * (nd2[o] - 2.0 * t * dz * dz) + (layer.residual ? d2[i] : 0.0);
-    embedding_output(layer.residual, step, f[i], d1[i], t, dz, nf[o], nd1[o]);
+    nf[o] = hidden_output(layer.residual, step, f[i], t);
+    nd1[o] = hidden_tangent(layer.residual, step, t, d1[i], dz);
   }
   f.swap(nf);
   d1.swap(nd1);

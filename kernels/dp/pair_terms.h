@@ -58,30 +58,50 @@ template <class T, class V> struct RadialTerms {
   }
 };
 
-/// Whether an embedding layer adds its input: x where the width stays, (x, x) where it doubles.
+/// Whether an embedding layer adds its input: x where the width stays, (x, x) where it doubles, as
+/// in DeePMD-kit (Wang et al. 2018, doi:10.1016/j.cpc.2018.03.016), after He et al. 2015,
+/// arXiv:1512.03385.
 PWMLFF_FORMULA constexpr bool embedding_residual(int in, int out)
 {
   return out == in || out == 2 * in;
 }
 
-/// How many elements (m, k) of the descriptor enter a fitting net: k < m2, k <= m (fold_weights).
+/// The elements of the descriptor that enter a fitting net are (m, k) with k < m2 and k <= m, by k,
+/// then m: it is symmetric in its first m2 rows (fold_weights). Where one of them is.
+PWMLFF_FORMULA constexpr int descriptor_place(int width, int m, int k)
+{
+  return k * width - k * (k - 1) / 2 + m - k;
+}
+
+/// How many there are.
 PWMLFF_FORMULA constexpr int descriptor_size(int width, int m2)
 {
-  return m2 * (m2 + 1) / 2 + (width - m2) * m2;
+  return descriptor_place(width, m2, m2);
 }
 
-/// One output y = step t, or x + step t with a residual, and its derivative in any direction.
+/// Output of a hidden layer, of embedding and fitting nets alike: x + step t with a residual, else
+/// t; there the step is 1.
 /// @param t  tanh(z)
-/// @param dx, dz the derivatives of x and z
-template <class V>
-PWMLFF_FORMULA void embedding_output(bool residual, double step, V x, V dx, V t, V dz, V &y, V &dy)
+template <class T, class V> PWMLFF_FORMULA V hidden_output(bool residual, T step, V x, V t)
 {
-  const V dt = step * (1.0 - t * t) * dz;
-  y = residual ? step * t + x : step * t;
-  dy = residual ? dt + dx : dt;
+  return residual ? step * t + x : t;
 }
 
-/// B-splines of degree N-1 on an interval to those of degree N. left is the place in the interval,
+/// Its derivative in any direction, from those of x and z.
+template <class T, class V> PWMLFF_FORMULA V hidden_tangent(bool residual, T step, V t, V dx, V dz)
+{
+  const V dt = step * (T(1) - t * t) * dz;
+  return residual ? dt + dx : dt;
+}
+
+/// dE/dz of a hidden layer from dE/dy.
+template <class T, class V> PWMLFF_FORMULA V hidden_gradient(T step, V t, V dy)
+{
+  return step * dy * (T(1) - t * t);
+}
+
+/// B-splines of degree N-1 on an interval to those of degree N (de Boor 1972,
+/// doi:10.1016/0021-9045(72)90080-9, with uniform knots). left is the place in the interval,
 /// 0 to 1, and right = 1 - left; b [N+1] starts with N values.
 template <int N, class T, class V> PWMLFF_FORMULA void raise_degree(V left, V right, V *b)
 {
@@ -111,6 +131,29 @@ PWMLFF_FORMULA void spline_weights(V left, V per_spacing, V *value, V *slope)
   raise_degree<5, T>(left, right, b);
   value[4] = b[5];
   for (int k = 3; k >= 0; --k) value[k] = value[k + 1] + b[k + 1];
+}
+
+/// The sums of spline_weights() for N columns at once.
+/// @param coef    (k, n) -> coefficient k, 0 to 5, of column n
+/// @param weight, slope_weight  of difference k at k*stride
+/// @param value   [N] starts with coefficient 0
+/// @param slope   [N] starts with zero
+template <int N, class V, class T, class Coefficient>
+PWMLFF_FORMULA void add_spline(const Coefficient &coef, const T *weight, const T *slope_weight,
+                               int stride, V *value, V *slope)
+{
+  V left[N];
+  for (int n = 0; n < N; ++n) left[n] = coef(0, n);
+  for (int k = 0; k < 5; ++k) {
+    const T w = weight[k * stride], s = slope_weight[k * stride];
+    for (int n = 0; n < N; ++n) {
+      const V right = coef(k + 1, n);
+      const V difference = right - left[n];
+      left[n] = right;
+      value[n] += w * difference;
+      slope[n] += s * difference;
+    }
+  }
 }
 
 /// dE/dr_ij of an edge from derivatives by its environment, R_0 = s(r) and R_c = q(r) r_ij,c.

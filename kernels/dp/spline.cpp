@@ -127,11 +127,7 @@ class SegmentBuilder {
       for (int m = 0; m < width; ++m) {
         const double *const coef = &segment.coef[static_cast<std::size_t>(i) * width + m];
         double f = coef[0] - jets.f[m], d1 = -jets.d1[m];
-        for (int k = 0; k < 5; ++k) {
-          const double difference = coef[(k + 1) * width] - coef[k * width];
-          f += value[k] * difference;
-          d1 += slope[k] * difference;
-        }
+        add_spline<1>([&](int k, int) { return coef[k * width]; }, value, slope, 1, &f, &d1);
         value_error = std::max(value_error, std::abs(f) / std::max(1.0, std::abs(jets.f[m])));
         slope_error = std::max(slope_error, std::abs(d1) / std::max(1.0, std::abs(jets.d1[m])));
       }
@@ -182,8 +178,9 @@ SplineTable make_spline(const DPNetwork &network, int a, int b, const SplineTole
   const int width = network.width, last = table.segment[1].first + table.segment[1].intervals - 1;
   for (int m = 0; m < width; ++m) {
     const double *const coef = &table.coef[static_cast<std::size_t>(last) * width + m];
-    double &sum = table.g_rmax.emplace_back(coef[0]);
-    for (int k = 0; k < 5; ++k) sum += value[k] * (coef[(k + 1) * width] - coef[k * width]);
+    double none = 0.0;
+    add_spline<1>([&](int k, int) { return coef[k * width]; }, value, slope, 1,
+                  &table.g_rmax.emplace_back(coef[0]), &none);
   }
   return table;
 }

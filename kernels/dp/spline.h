@@ -9,7 +9,8 @@
 //   G(r) = sum over k = 0..5 of B_k(t) coef[first + i + k]
 //
 // The coefficients follow from values and second derivatives at nearby nodes alone (a quasi-
-// interpolant of order 6; splines of degree 5 in distance: error ~ spacing^6). Distances below
+// interpolant of order 6, de Boor, A Practical Guide to Splines, 2001, chapter XII; splines of
+// degree 5 in distance: error ~ spacing^6). Distances below
 // `lowest` are outside the table, there the nets themselves are to be evaluated.
 
 #ifndef PWMLFF_DP_SPLINE_H

@@ -263,9 +263,8 @@ template <class T> class Parts final : public TrainingParts<T> {
     for (int r = 0; r < rows; ++r, h += n, x += stride, z += stride, y += stride) {
       const T factor = step ? step[r] : T(1);
       for (std::ptrdiff_t k = 0; k < n; k += lanes<T>) {
-        const Vec<T> value = load(h + k);
-        const Vec<T> dy = factor * (T(1) - value * value) * load(z + k);
-        store(y + k, residual ? load(x + k) + dy : dy);
+        const Vec<T> dx = residual ? load(x + k) : Vec<T>{};
+        store(y + k, hidden_tangent(residual, factor, load(h + k), dx, load(z + k)));
       }
     }
   }

@@ -598,7 +598,10 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
     "gzip": (b"\x1f\x8b\x08\x00", ["packed file"]),
     "arrays": (written({"a.npy": b"1"}), ["is a zip file", "'a.npy'"]),
     "AOTInductor": (written({"a/archive_format": b"pt2"}), ["AOTInductor (.pt2)"]),
-    "package": (written({"a/.data/extern_modules": b"torch"}), ["nequip-compile", "pwmlff convert"]),
+    "package": (
+        written({"a/.data/extern_modules": b"torch"}),
+        ["nequip-compile", "pwmlff convert"],
+    ),
 }  # fmt: skip
 
 

@@ -88,11 +88,10 @@ class Embedding {
     {
       const int period = adds ? in : 1;
       for (int o = 0, i = 0; o < out; ++o, i = i + 1 < period ? i + 1 : 0) {
-        DoubleVector y, dy;
-        embedding_output(adds, steps ? step[o] : 1.0, load(f + i * n), load(d + i * n),
-                         tanh<double>(load(nf + o * n)), load(nd + o * n), y, dy);
-        store(nf + o * n, y);
-        store(nd + o * n, dy);
+        const double factor = steps ? step[o] : 1.0;
+        const DoubleVector t = tanh<double>(load(nf + o * n));
+        store(nf + o * n, hidden_output(adds, factor, load(f + i * n), t));
+        store(nd + o * n, hidden_tangent(adds, factor, t, load(d + i * n), load(nd + o * n)));
       }
     }
 

@@ -6,11 +6,12 @@
 #ifndef PWMLFF_DP_CPU_LAYERS_H
 #define PWMLFF_DP_CPU_LAYERS_H
 
+#include "../pair_terms.h"
 #include "simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 
-/// h = tanh(z), y = h, or x + step h with a residual.
+/// h = tanh(z) and the output y of a hidden layer.
 /// @param n      columns, a multiple of the lanes; also the distance of rows of h
 /// @param stride distance of rows of x, z and y
 /// @param step   [rows] or null: ones
@@ -24,12 +25,12 @@ inline void activate(int rows, std::ptrdiff_t n, std::ptrdiff_t stride, const T 
     for (std::ptrdiff_t k = 0; k < n; k += lanes<T>) {
       const Vec<T> value = tanh<T>(load(z + k));
       store(h + k, value);
-      store(y + k, residual ? load(x + k) + factor * value : value);
+      store(y + k, hidden_output(residual, factor, residual ? load(x + k) : Vec<T>{}, value));
     }
   }
 }
 
-/// dE/dz from dE/dy of such a layer: step dy (1 - h^2).
+/// dE/dz from dE/dy of such a layer.
 /// @param h, dy [rows, n]
 /// @param dz    [rows, stride]
 template <class T>
@@ -39,8 +40,7 @@ inline void activate_backward(int rows, std::ptrdiff_t n, std::ptrdiff_t stride,
   for (int r = 0; r < rows; ++r, h += n, dy += n, dz += stride) {
     const T factor = step ? step[r] : T(1);
     for (std::ptrdiff_t k = 0; k < n; k += lanes<T>) {
-      const Vec<T> value = load(h + k);
-      store(dz + k, factor * load(dy + k) * (T(1) - value * value));
+      store(dz + k, hidden_gradient(factor, load(h + k), load(dy + k)));
     }
   }
 }
@@ -53,9 +53,8 @@ template <class Number> struct MomentRows {
   Number *at(int c, int m) const { return data + c * component + m * row; }
 };
 
-/// D[p] = sum over c of T_cm T_ck for the pairs p = (m, k), k <= m, by k, then m: the descriptor is
-/// symmetric in its first m2 rows (fold_weights).
-/// C vectors of atoms at once.
+/// D[p] = sum over c of T_cm T_ck for all p = descriptor_place(width, m, k), C vectors of atoms at
+/// once.
 /// @param d [ndescriptor, drow]
 template <class T, int C>
 inline void describe(int width, int m2, MomentRows<const T> t, std::ptrdiff_t drow, T *d)

@@ -64,17 +64,10 @@ template <class T> struct Differentiate {
   PWMLFF_HOST_DEVICE void by_table(const Team &team, const GpuPair<T> &pair, const T *gradient,
                                    const Tile &tile, int k, T *sum) const
   {
-    const T *const first = global_pointer(pair.table) + tile.row[k] * std::int64_t(model.padded);
+    const T *const table = global_pointer(pair.table);
     for (int m = team.lane(); m < model.padded; m += team.lanes()) {
-      const T *coef = first + m;
-      T left = coef[0], value = left, slope = T(0);
-      for (int i = 0; i < 5; ++i) {
-        coef += model.padded;
-        const T right = *coef;
-        value += tile.value_weight[k][i] * (right - left);
-        slope += tile.slope_weight[k][i] * (right - left);
-        left = right;
-      }
+      T value, slope;
+      table_value(table + m, model.padded, tile, k, value, slope);
       add(gradient, m, value, slope, tile.environment[k], sum);
     }
   }

@@ -70,14 +70,8 @@ template <class T> struct EdgeMoments {
  private:
   PWMLFF_HOST_DEVICE T table_value(const T *column, const Tile &tile, int k) const
   {
-    const T *coef = column + tile.row[k] * std::int64_t(model.padded);
-    T left = coef[0], value = left;
-    for (int i = 0; i < 5; ++i) {
-      coef += model.padded;
-      const T right = *coef;
-      value += tile.value_weight[k][i] * (right - left);
-      left = right;
-    }
+    T value, slope;
+    pwmlff::table_value(column, model.padded, tile, k, value, slope);
     return value;
   }
   PWMLFF_HOST_DEVICE static void add(const Tile &tile, int k, T value, T *sum)

@@ -43,8 +43,9 @@ PWMLFF_HOST_DEVICE NetValue evaluate_net(const Team &team, const GpuPair<T> &pai
         dz += weight * d[i];
       }
       const int i = o % layer.in;
-      embedding_output(layer.residual, global_pointer(layer.step)[o], f[i], d[i], tanh(z), dz,
-                       nf[o], nd[o]);
+      const double step = global_pointer(layer.step)[o], t = tanh(z);
+      nf[o] = hidden_output(layer.residual, step, f[i], t);
+      nd[o] = hidden_tangent(layer.residual, step, t, d[i], dz);
     }
     team.sync();
     double *const spent_f = f, *const spent_d = d;
@@ -85,6 +86,19 @@ template <class T, int N> struct EdgeTile {
     return 4 * static_cast<std::size_t>(widest) * sizeof(double) + sizeof(EdgeTile);
   }
 };
+
+/// Adds up the spline of one edge of a tile for one channel.
+/// @param column  the channel in the first row of the table, which has `padded` in a row
+template <class T, class Tile>
+PWMLFF_FORMULA void table_value(const T *column, int padded, const Tile &tile, int k, T &value,
+                                T &slope)
+{
+  const T *const coef = column + tile.row[k] * std::int64_t(padded);
+  value = coef[0];
+  slope = T(0);
+  add_spline<1>([&](int i, int) { return coef[i * padded]; }, tile.value_weight[k],
+                tile.slope_weight[k], 1, &value, &slope);
+}
 
 /// The scratch of a team: room for a net, then a tile.
 template <class Tile, class Team> PWMLFF_HOST_DEVICE Tile *tile_of(const Team &team, int widest)

@@ -17,9 +17,6 @@ namespace pwmlff {
 
 /// G atoms are in the registers of a lane, `atoms` (a multiple of G) in the scratch of a team.
 ///
-/// D = T^T T[:, :m2] is symmetric in its first m2 rows, so only elements (m, k) with k <= m enter,
-/// element by element of k; the weights of (m, k) and (k, m) are added on the host.
-///
 /// Arrays in scratch are [.., step()]: values of the atoms of a block lie side by side, with a gap
 /// that sends consecutive rows to different banks.
 template <class T, int G> struct Fit {
@@ -31,11 +28,6 @@ template <class T, int G> struct Fit {
   int atoms, widest, depth;    // widest hidden layer, and all of them together
   double *atom_energy;         // [ncenters]
 
-  /// Place of element (m, k), k <= m, of D.
-  PWMLFF_HOST_DEVICE int place(int m, int k) const
-  {
-    return k * model.width - k * (k - 1) / 2 + m - k;
-  }
   /// From one row in scratch to the next; even where two values are loaded at once.
   PWMLFF_HOST_DEVICE static int step(int atoms) { return atoms > 1 ? atoms + 2 : 1; }
   static std::size_t scratch_bytes(int atoms, int width, int m2, int depth, int widest)
@@ -93,8 +85,7 @@ template <class T, int G> struct Fit {
       t -= layer.out * ld;
       for (int w = team.lane(); w < layer.out * atoms; w += team.lanes()) {
         const int o = w / atoms, position = o * ld + w % atoms;
-        dz[position] =
-            global_pointer(layer.step)[o] * dy[position] * (1.0 - t[position] * t[position]);
+        dz[position] = hidden_gradient(global_pointer(layer.step)[o], t[position], dy[position]);
       }
       team.sync();
       backward(team, layer, dy, dz, l > 0 ? dy : descriptor);
@@ -114,7 +105,7 @@ template <class T, int G> struct Fit {
       const double *const p = moments + m * ld + a;
       for (int k = 0; k <= m && k < model.m2; ++k) {
         const double *const axis = moments + k * ld + a;
-        d[place(m, k) * ld + a] =
+        d[descriptor_place(model.width, m, k) * ld + a] =
             axis[0] * p[0] + axis[q] * p[q] + axis[2 * q] * p[2 * q] + axis[3 * q] * p[3 * q];
       }
     }
@@ -138,8 +129,8 @@ template <class T, int G> struct Fit {
       for (int g = 0; g < G; ++g) {
         const int position = o * ld + a + g;
         t[position] = tanh(sum[g]);
-        y[position] = layer.residual ? x[position] + global_pointer(layer.step)[o] * t[position]
-                                     : t[position];
+        y[position] = hidden_output(layer.residual, global_pointer(layer.step)[o],
+                                    layer.residual ? x[position] : 0.0, t[position]);
       }
     }
   }
@@ -177,12 +168,12 @@ template <class T, int G> struct Fit {
       double sum[4] = {0.0, 0.0, 0.0, 0.0};
       if (n < model.width)
         for (int k = 0; k <= n && k < model.m2; ++k) {
-          const double derivative = d[place(n, k) * ld + a];
+          const double derivative = d[descriptor_place(model.width, n, k) * ld + a];
           for (int c = 0; c < 4; ++c) sum[c] += derivative * moments[c * q + k * ld + a];
         }
       if (n < model.m2)    // the diagonal counts twice
         for (int m = n; m < model.width; ++m) {
-          const double derivative = d[place(m, n) * ld + a];
+          const double derivative = d[descriptor_place(model.width, m, n) * ld + a];
           for (int c = 0; c < 4; ++c) sum[c] += derivative * moments[c * q + m * ld + a];
         }
       const std::int64_t position = 4 * (std::int64_t(block.first) + a) * model.padded + n;
