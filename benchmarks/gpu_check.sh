@@ -50,7 +50,7 @@ step doctor 60 pwmlff doctor
 step 'kernel tests' 120 "${tests[@]}" -n 8 tests/kernels -k 'cuda or cell_list or found_list'
 step 'lmp tests' 180 "${tests[@]}" -n 4 tests/lammps -k 'device or gpu'
 # Standard output is the JSON, the step's log what is said beside it.
-step benchmark $((deadline - SECONDS)) bash -c "python benchmarks/standard_cases.py --gpu --rounds 1 --seconds 1 --json \
+step benchmark $((deadline - SECONDS)) bash -c "python3 benchmarks/standard_cases.py --gpu --rounds 1 --seconds 1 --json \
   --limit $((deadline - SECONDS > 100 ? deadline - SECONDS - 100 : 0)) > '$folder/gpu_benchmark.json'"
 if command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck initcheck synccheck; do

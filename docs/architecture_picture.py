@@ -88,7 +88,10 @@ SOURCES = {
     "train": ["python/pwmlff/train", "python/pwmlff/data"],
     "calculator": ["python/pwmlff/evaluation/calculator.py", "python/pwmlff/evaluation/engine.py"],
     "gradients": ["kernels/training", "kernels/optimizer"],
-    "reference": ["python/pwmlff/evaluation/reference"],
+    "reference": [
+        "python/pwmlff/evaluation/reference.py",
+        "python/pwmlff/evaluation/dp_reference.py",
+    ],
 }
 
 #: From which box to which, as points on their edges, with a text beside the line.

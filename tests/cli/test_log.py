@@ -153,6 +153,14 @@ MULTI = (
 )
 
 
+def test_warnings_between_rows_of_style_multi():
+    """They hold no column, whatever they look like, and end no row."""
+    warning = "WARNING: something odd: cutoff = 5\n"
+    rows = MULTI.replace("Temp = 3 \n", f"Temp = 3 \n{warning}")
+    (whole,) = columns(f"units metal\n{HEAD}{rows}")
+    assert "cutoff" not in whole and whole["Step"] == [0, 5] and whole["Temp"] == [3, 6]
+
+
 @pytest.mark.parametrize(
     "text", [f"{ONE} 0 1 2\n 5 3 4\n", YAML, MULTI], ids=["one", "yaml", "multi"]
 )

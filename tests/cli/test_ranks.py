@@ -16,8 +16,8 @@ import pytest
 from harness import COMMAND, PROGRAMS, TIMEOUT
 from pwmlff import devices
 from pwmlff.devices import GPU
-from pwmlff.launch import mpirun, ranks
-from pwmlff.launch.ranks import Rank, planned, warnings_of
+from pwmlff.launch import mpirun, rank_survey
+from pwmlff.launch.rank_survey import Rank, planned, warnings_of
 from pwmlff.report import Failure
 
 
@@ -85,9 +85,9 @@ def test_plan_command(pwmlff):
 
 def test_devices_in_one_line():
     two = [rank(0), rank(1)]
-    assert ranks.in_one_line(two) == "devices: 2 ranks on 2 GPUs (Test)"
+    assert rank_survey.in_one_line(two) == "devices: 2 ranks on 2 GPUs (Test)"
     without = replace(rank(0), device=devices.CPU, visible=(), host="b", reason="no driver")
-    found = ranks.in_one_line([rank(0), without, without])
+    found = rank_survey.in_one_line([rank(0), without, without])
     assert found == "devices: 1 rank on 1 GPU (Test), 2 ranks on the CPU (b: no driver)"
 
 
@@ -96,7 +96,7 @@ def test_replicas(pwmlff):
     found = pwmlff("ranks", "--plan", "1x8", "--partition", "4x2", "--json")
     assert [r["replica"] for r in found.json["ranks"]] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert [r["device"] for r in found.json["ranks"]] == list(range(8))
-    assert ranks.replicas_of("2x1 3", 5) == [0, 1, 2, 2, 2]
+    assert rank_survey.replicas_of("2x1 3", 5) == [0, 1, 2, 2, 2]
     assert "is for 4 ranks, found 8" in pwmlff("ranks", "--plan", "1x8", "--partition", "2x2").words
     assert "'4y2'" in pwmlff("ranks", "--plan", "1x8", "--partition", "4y2").words
 
@@ -164,10 +164,10 @@ def test_ranks_that_see_other_gpus(inventory: str, tmp_path: Path):
     assert any("ranks 1-2 share GPU" in text for text in found["warnings"])
 
 
-@pytest.mark.parametrize("name", ranks.LOCAL_RANK[1:])
+@pytest.mark.parametrize("name", rank_survey.LOCAL_RANK[1:])
 def test_launcher_that_counts_otherwise(inventory: str, tmp_path: Path, monkeypatch, name: str):
     """Replicas go by what the launcher says: a wrong number is told."""
-    monkeypatch.setattr(ranks, "LOCAL_RANK", (name,))
+    monkeypatch.setattr(rank_survey, "LOCAL_RANK", (name,))
     (text,) = warnings_of([rank(0, environment={name: "0"}), rank(1, environment={name: "0"})])
     assert f"rank 1: the launcher says {name}=0, but it is local rank 1" in text
 
@@ -338,7 +338,7 @@ def test_mpi4py_takes_the_mpi_of_the_launcher(monkeypatch, environment: dict, ab
     monkeypatch.setitem(sys.modules, "mpi4py", Stand("mpi4py"))
     monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)  # of a test before this one
     with pytest.raises(ImportError):
-        ranks.gather("cpu")
+        rank_survey.gather("cpu")
     assert seen[:1] == [abi]
 
 

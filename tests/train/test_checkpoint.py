@@ -120,8 +120,8 @@ def test_another_layout_is_refused(tmp_path: Path):
     content = new.read_bytes()[: -checkpoint.TRAILER]
     new.write_bytes(sealed(content))
     assert latest(tmp_path).step == 2
-    new.write_bytes(sealed(content, checkpoint.MARK + b"0002"))
-    with pytest.raises(Failure, match=r"layout b'0002' .* expected b'0001': it is of another rel"):
+    new.write_bytes(sealed(content, checkpoint.MARK + b"0001"))
+    with pytest.raises(Failure, match=r"layout b'0001' .* expected b'0002': it is of another rel"):
         latest(tmp_path)
 
 

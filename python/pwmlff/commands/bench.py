@@ -161,17 +161,20 @@ def bench(
     atoms = structures(structure, symbols)[0][0]
     require_elements(atoms, numbers)
     require_usable(atoms, info.cutoff)
+    evaluated_by = ways(str(model), names(engine), names(precision))
     cases = [
         Timed(mean, *way, n, count, place, len(atoms) * replicate**3)
         for mean in means
         for place in devices
         for n in (ranks if mean == LMP else [1])
         for count in nthreads
-        for way in ways(str(model), names(engine), names(precision))
+        for way in evaluated_by
     ]
-    found_lmp, starter = program.find(lmp, plugin), launcher.find(mpirun)
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
-        runner = _LmpRunner(Path(name), model, info, atoms, numbers, found_lmp, starter)
+        runner = None
+        if LMP in means:
+            programs = program.find(lmp, plugin), launcher.find(mpirun)
+            runner = _LmpRunner(Path(name), model, info, atoms, numbers, *programs)
         screen = console(stderr=True)
         for case in track(
             [case for _ in range(rounds) for case in cases], "timing", console=screen,
@@ -179,7 +182,7 @@ def bench(
         ):  # fmt: skip
             if limit is not None and time.monotonic() - began >= limit:
                 continue
-            if case.way == LMP:
+            if case.way == LMP and runner is not None:
                 case.rates.append(runner.rate(case, replicate, length))
             else:
                 case.rates.append(_engine_rate(case, model, numbers, atoms * replicate, length))

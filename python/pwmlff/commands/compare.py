@@ -221,12 +221,13 @@ def compare(
         expected = _expected(path, module, frames, taking_part, lammps_data)
         runner = _Runner(found_lmp, starter, path, info, taking_part, frames)
         screen = console(stderr=True)
+        evaluated_by = ways(info.file, names(engine), names(precision))
         for case in track(
             [
                 Way(info.file, nranks, place, *way)
                 for nranks in ranks
                 for place in places
-                for way in ways(info.file, names(engine), names(precision))
+                for way in evaluated_by
             ],
             escape(f"running {path.name}"), console=screen, transient=True,
             disable=not screen.is_terminal,

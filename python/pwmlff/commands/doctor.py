@@ -25,7 +25,7 @@ from rich.text import Text
 
 from pwmlff import devices, plugin
 from pwmlff.commands.base import Lmp, Mpirun, Plugin
-from pwmlff.launch import interpreter, program, ranks
+from pwmlff.launch import interpreter, program, rank_survey
 from pwmlff.launch import mpirun as launcher
 from pwmlff.report import Failure
 from pwmlff.threads import openmp_threads
@@ -227,7 +227,7 @@ def check_mpi(machine: Machine) -> Check:
     probe = interpreter.command("from mpi4py import MPI; print(MPI.Get_library_version())")
     library = None
     if found["mpirun"] == "Open MPI":  # as ranks that it starts are led to it
-        library = _run(probe, dict([ranks.OPEN_MPI_ABI]) | os.environ)
+        library = _run(probe, dict([rank_survey.OPEN_MPI_ABI]) | os.environ)
     if library is None or library.returncode != 0:
         library = _run(probe)
     if library.returncode != 0:

@@ -75,7 +75,7 @@ def seconds_of(option: str, text: str, unit: float = 1.0) -> float:
         Failure: it is of another form.
     """
     clock = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
-    amount = r"\d+(?:\.\d*)?"
+    amount = r"(?:\d+(?:\.\d*)?|\.\d+)"
     letters = re.fullmatch("".join(f"(?:({amount}){letter})?" for letter in "dhms"), text)
     if re.fullmatch(amount, text):
         return unit * float(text)

@@ -15,7 +15,7 @@ from rich.text import Text
 from pwmlff.commands.base import Bind, Hostfile, Hosts, Mpirun, MpirunOptions
 from pwmlff.commands.options import words
 from pwmlff.launch import mpirun as launcher
-from pwmlff.launch.ranks import (
+from pwmlff.launch.rank_survey import (
     Rank,
     planned,
     ranges,

@@ -32,8 +32,7 @@ from pwmlff.commands.base import Bind, Hostfile, Hosts, Lmp, Mpirun, MpirunOptio
 from pwmlff.commands.options import seconds_of, words
 from pwmlff.commands.ranks import RanksReport
 from pwmlff.launch import mpirun as launcher
-from pwmlff.launch import program
-from pwmlff.launch import ranks as ranks_of
+from pwmlff.launch import program, rank_survey
 from pwmlff.launch.script import Script, without_restart
 from pwmlff.report import Failure, Report, console
 
@@ -159,10 +158,10 @@ def look(machine: doctor.Machine, wish: launcher.Wish, script: Script) -> tuple[
     names = [name for name in doctor.CHEAP if not (name == "threads" and wish.hosts)]
     examined = doctor.examine(machine, names)
     wrong = [f"{row.name}: {row.found}; {row.remedy}" for row in examined.errors]
-    placed = ranks_of.survey(
+    placed = rank_survey.survey(
         replace(wish, logs=None), script.device_policy(), path=machine.mpirun_path
     )
-    replicas = ranks_of.replicas_of(script.partitions, len(placed))
+    replicas = rank_survey.replicas_of(script.partitions, len(placed))
     found = RanksReport(placed, False, replicas)
     wrong += found.errors
     if wrong:
@@ -170,4 +169,4 @@ def look(machine: doctor.Machine, wish: launcher.Wish, script: Script) -> tuple[
     odd = [f"{row.name}: {row.found}; {row.remedy}" for row in examined.rows if row.remedy]
     if wish.hosts and (visible := os.environ.get("CUDA_VISIBLE_DEVICES")):
         odd.append(f"CUDA_VISIBLE_DEVICES={visible} of this host holds on all; unset it else")
-    return ranks_of.in_one_line(found.ranks), odd + found.warnings
+    return rank_survey.in_one_line(found.ranks), odd + found.warnings

@@ -277,7 +277,7 @@ class ThermoRows:
             self.begin(_yaml_words(match[1]))
         elif self._announced and _begins_columns(line):
             self.begin(line.split())
-        elif values := self._numbers(line):
+        elif not line.startswith("WARNING") and (values := self._numbers(line)):
             return self.found(values, not self._block)
         else:
             # Nothing announces the header of a run with `pre no`, nor that of a log of its own.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pwmlff import plugin
-from pwmlff.launch.ranks import replicas_of
+from pwmlff.launch.rank_survey import replicas_of
 from pwmlff.report import Failure
 
 #: In place of what is known only when LAMMPS runs; no byte of a name.

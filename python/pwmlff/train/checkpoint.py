@@ -32,7 +32,7 @@ from pwmlff.train.comm import Communicator, Serial, agreed
 
 #: What follows the archive: a name and the version of the layout, then the digest.
 MARK = b"pwmlff-ckpt-"
-FORMAT = MARK + b"0001"
+FORMAT = MARK + b"0002"
 DIGEST = 64  # digits
 TRAILER = len(FORMAT) + DIGEST
 META = "meta.json"

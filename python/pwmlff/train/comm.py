@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from pwmlff import plugin, report
-from pwmlff.launch import ranks
+from pwmlff.launch import rank_survey
 from pwmlff.report import Failure
 from pwmlff.threads import TORCHRUN
 from pwmlff.train import steps
@@ -117,7 +117,7 @@ class Mpi:
 
     def __init__(self) -> None:
         try:
-            self._mpi = ranks.mpi()
+            self._mpi = rank_survey.mpi()
         except (ImportError, RuntimeError) as error:
             raise Failure(
                 f"mpi4py cannot be used: {error}; reinstall mpi4py and mpich, or start it with "

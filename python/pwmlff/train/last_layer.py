@@ -19,15 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pwmlff.data.frames import rows_of
-from pwmlff.train.gradient import FEW
-
-if TYPE_CHECKING:
-    from pwmlff.train.potential import Potential
+from pwmlff.train.gradient import FEW, DPGradient
 
 ATOMS = 3000  # whose forces are looked at, in whole frames
 FRAMES = 1024  # whose energies are
@@ -58,7 +54,8 @@ class Equations:
 
 
 def fitted(
-    potential: Potential,
+    core: DPGradient,
+    last_layers: np.ndarray,
     parameters: np.ndarray,
     places: np.ndarray,
     of_frame: np.ndarray,
@@ -67,7 +64,8 @@ def fitted(
     """The change of parameters of last layers that fits the data best.
 
     Args:
-        potential: with the frames that it learns from.
+        core: with the frames that it learns from.
+        last_layers: places of the parameters of all last layers.
         parameters: [nparameters] as they are.
         places: [n] of those that may change.
         of_frame: [nframes] weights of the frames.
@@ -76,7 +74,7 @@ def fitted(
     Returns:
         [n], zeros where there are too few forces to tell.
     """
-    frames = potential.frames
+    frames = core.frames
     order = np.random.default_rng(0).permutation(len(frames))
     order = order[of_frame[order] > 0.0]
     of_energies = order[frames.labelled["energy"][order]][:FRAMES]
@@ -85,21 +83,21 @@ def fitted(
     wanted = set(quantities)
     if ROWS * len(places) > 3 * frames.natoms[of_forces].sum() or "force" not in wanted:
         return np.zeros(len(places))
-    given = _of_forces(potential, parameters, places, of_forces, of_frame)
+    given = _of_forces(core, last_layers, parameters, places, of_forces, of_frame)
     if len(of_energies):
-        given["energy"] = _of_energies(potential, parameters, places, of_energies, of_frame)
+        given["energy"] = _of_energies(core, parameters, places, of_energies, of_frame)
     return solve({name: found for name, found in given.items() if name in wanted})
 
 
 def _of_energies(
-    potential: Potential,
+    core: DPGradient,
     parameters: np.ndarray,
     places: np.ndarray,
     chosen: np.ndarray,
     of_frame: np.ndarray,
 ) -> Equations:
     """Equations of energies per atom, by the gradients of the energies."""
-    frames, core = potential.frames, potential.core
+    frames = core.frames
     core.prepare(parameters)
     rows, lacks = [], []
     for part in _chunks(chosen):
@@ -112,14 +110,15 @@ def _of_energies(
 
 
 def _of_forces(
-    potential: Potential,
+    core: DPGradient,
+    last_layers: np.ndarray,
     parameters: np.ndarray,
     places: np.ndarray,
     chosen: np.ndarray,
     of_frame: np.ndarray,
 ) -> dict[str, Equations]:
     """Equations of components of forces, and of virials per atom where there are any."""
-    frames, core = potential.frames, potential.core
+    frames = core.frames
     natoms = frames.natoms[chosen]
 
     def rows_with(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -131,7 +130,7 @@ def _of_forces(
     columns = []
     for place in places:
         unit = parameters.copy()
-        unit[potential.last_layers] = 0.0
+        unit[last_layers] = 0.0
         unit[place] = 1.0
         columns.append(rows_with(unit))
     designs = [np.stack(parts, axis=1) for parts in zip(*columns, strict=True)]

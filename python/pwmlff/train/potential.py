@@ -213,7 +213,9 @@ class Potential:
         """The change that is best for the last layers, as :mod:`pwmlff.train.last_layer` says."""
         places = self.last_layers[free[self.last_layers]]
         change = np.zeros(len(parameters))
-        change[places] = last_layer.fitted(self, parameters, places, of_frame, quantities)
+        change[places] = last_layer.fitted(
+            self.core, self.last_layers, parameters, places, of_frame, quantities
+        )
         return change
 
     def save(

@@ -302,7 +302,9 @@ def survey(
     return ranks
 
 
-AS_RANK = "from pwmlff.launch.ranks import as_rank; as_rank(sys.argv[1:])"  # what each rank runs
+AS_RANK = (
+    "from pwmlff.launch.rank_survey import as_rank; as_rank(sys.argv[1:])"  # what each rank runs
+)
 MARK = "pwmlff-ranks "  # before the line with what was gathered: launchers write to stdout too
 
 
