@@ -23,13 +23,14 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     atom_.push_back(i);
   }
   ncenters_ = static_cast<int>(atom_.size());
+  int nknown = 0;    // rows of atoms with a species
   for (const bool known : {true, false}) {
     for (int i = 0; i < nall; ++i) {
       if (row[i] >= 0 || (species_of_type[atoms.type[i]] >= 0) != known) continue;
       row[i] = static_cast<int>(atom_.size());
       atom_.push_back(i);
     }
-    if (known) nknown_ = static_cast<int>(atom_.size());
+    if (known) nknown = static_cast<int>(atom_.size());
   }
   rows_are_atoms = std::is_sorted(atom_.begin(), atom_.end());
 
@@ -83,7 +84,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
       const int i = atom_[r];
       for (int k = 0; k < atoms.numneigh[i]; ++k) {
         const int atom = atoms.neighbor(i, k);
-        if (atom < 0 || row[atom] >= nknown_) continue;
+        if (atom < 0 || row[atom] >= nknown) continue;
         const int j = row[atom];
         candidate_edges.push_back(r);
         candidate_edges.push_back(j);
@@ -111,7 +112,6 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
                         const std::vector<int> &species_of_type, int nspecies, double reach_)
 {
   ncenters_ = nlocal;
-  nknown_ = nall;
   nspecies_ = nspecies;
   atom_.resize(nall);
   std::iota(atom_.begin(), atom_.end(), 0);
@@ -125,7 +125,7 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
 void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std::vector<int> first,
                        std::vector<int> candidate, std::vector<int> home, int hops)
 {
-  ncenters_ = nknown_ = ncenters;
+  ncenters_ = ncenters;
   nspecies_ = nspecies;
   atom_.resize(species.size());
   std::iota(atom_.begin(), atom_.end(), 0);

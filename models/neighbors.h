@@ -99,7 +99,6 @@ class Neighbors {
 
   int nrows() const { return static_cast<int>(atom_.size()); }
   int ncenters() const { return ncenters_; }
-  int nspecies() const { return nspecies_; }
 
   const std::vector<int> &atom() const { return atom_; }          // [nrows] atom of a row
   const std::vector<int> &species() const { return species_; }    // [nrows]
@@ -116,7 +115,7 @@ class Neighbors {
   pwmlff::Input input(const Needs &needs);
 
  private:
-  int ncenters_ = 0, nspecies_ = 0, nknown_ = 0;
+  int ncenters_ = 0, nspecies_ = 0;
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;

@@ -13,7 +13,6 @@
 #include <numeric>
 #include <random>
 #include <span>
-#include <stdexcept>
 
 namespace pwmlff::models {
 namespace {

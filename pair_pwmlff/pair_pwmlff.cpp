@@ -51,7 +51,9 @@ PairPWMLFF::~PairPWMLFF()
   {
     const std::lock_guard lock(instances_mutex);
     if (--instances == 0) {
-      models.clear();    // their memory goes with them
+      recorder.reset();    // their memory goes with them
+      source.reset();
+      models.clear();
       set_num_threads(threads_before);
       keep_memory(false);
     }
@@ -333,10 +335,11 @@ void PairPWMLFF::compute(int eflag, int vflag)
   const Neighbors &neighbors = source->get();
   const bool deviation = recorder && recorder->due(force_deviation_flag || energy_deviation_flag);
   const int nmodels = deviation ? static_cast<int>(models.size()) : 1;
+  wants_atom_energy |= energy_flag != 0;
+  atom_energy_step = -1;
   if (wants_atom_energy) {
     atom_energy.reserve(1);    // a rank without atoms has an array too
     atom_energy.assign(atom->nlocal, 0.0);
-    atom_energy_step = update->ntimestep;
   }
   for (int model = 0; model < nmodels; ++model) {
     // A rank without atoms still takes part below.
@@ -344,6 +347,7 @@ void PairPWMLFF::compute(int eflag, int vflag)
     if (model == 0 && result) tally(*result);
     if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }
+  if (wants_atom_energy) atom_energy_step = update->ntimestep;
   if (deviation) recorder->compare(this, neighbors);
   supervision->poll();
 }
@@ -387,7 +391,7 @@ void *PairPWMLFF::extract(const char *name, int &dim)
 {
   dim = 0;
   const std::string asked = name;
-  if (asked == "cutoff") return &cutoff;
+  if (asked == "cutoff") return models.empty() ? nullptr : &cutoff;
   if (asked == "energy_flag") return &energy_flag;
   if (recorder && asked == "force_deviation_flag") return &force_deviation_flag;
   if (recorder && asked == "energy_deviation_flag") return &energy_deviation_flag;
@@ -417,7 +421,7 @@ double PairPWMLFF::memory_usage()
   return bytes + atom_energy.capacity() * sizeof(double);
 }
 
-// What pwmlffplugin.so looks up after it has opened this library.
+// What libpwmlff_loader.so looks up after it has opened this library.
 extern "C" __attribute__((visibility("default"))) void *pwmlff_create_pair(void *lmp,
                                                                            const char *style)
 {

@@ -5,8 +5,6 @@
 #ifndef PWMLFF_HOST_DEVICE_H
 #define PWMLFF_HOST_DEVICE_H
 
-#include <cstdint>
-
 #ifdef __CUDACC__
 #define PWMLFF_HOST_DEVICE __host__ __device__
 #define PWMLFF_UNROLL_BY_4 _Pragma("unroll 4")

@@ -165,8 +165,6 @@ void GpuNeighbors::update(const double *x)
 
 const std::shared_ptr<Device> &GpuNeighbors::device() const { return implementation->device; }
 int GpuNeighbors::ncenters() const { return implementation->ncenters; }
-int GpuNeighbors::nrows() const { return implementation->nrows; }
-int GpuNeighbors::nspecies() const { return implementation->nspecies; }
 int GpuNeighbors::most_candidates() const { return implementation->most_candidates; }
 std::int64_t GpuNeighbors::generation() const { return implementation->generation; }
 const std::vector<int> &GpuNeighbors::species_of_rows() const

@@ -48,8 +48,6 @@ class PWMLFF_KERNELS_API GpuNeighbors {
 
   const std::shared_ptr<Device> &device() const;
   int ncenters() const;
-  int nrows() const;
-  int nspecies() const;
   int most_candidates() const;                        // of one center
   std::int64_t generation() const;                    // of the list; no other list has it
   const std::vector<int> &species_of_rows() const;    // [nrows]

@@ -7,7 +7,6 @@
 #include "placement/device_mapping.h"
 #include "read_network.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 namespace pwmlff::models {

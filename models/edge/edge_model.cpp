@@ -5,7 +5,6 @@
 #include "compiled_edge.h"
 #include "edge_sums.h"
 
-#include "../neighbors.h"
 #include "dp/pair_terms.h"
 
 #include <c10/core/DeviceGuard.h>

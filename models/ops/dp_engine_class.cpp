@@ -78,32 +78,35 @@ class DPEngineClass : public torch::CustomClassHolder {
   void set_neighbors(const Tensor &species, const Tensor &first, const Tensor &candidate)
   {
     const OneCaller caller(in_use, "DPEngine");
-    nrows = species.numel();
-    check_array("species", species, at::kInt, {nrows});
+    const std::int64_t rows = species.numel();
+    check_array("species", species, at::kInt, {rows});
     const int nspecies = engine->network().nspecies();
-    ncenters = check_list(first, candidate, nrows, nspecies);
+    const std::int64_t centers = check_list(first, candidate, rows, nspecies);
+    has_list = false;
     if (on_device)
-      on_device->assign(static_cast<int>(ncenters), static_cast<int>(nrows), nspecies,
+      on_device->assign(static_cast<int>(centers), static_cast<int>(rows), nspecies,
                         species.const_data_ptr<int>(), first.const_data_ptr<int>(),
                         candidate.const_data_ptr<int>());
-    else list = {species, first, candidate};
+    else list = {species.clone(), first.clone(), candidate.clone()};
+    take_list(rows, centers);
   }
 
   std::tuple<Tensor, Tensor> find_neighbors(const Tensor &x, const Tensor &species,
-                                            std::int64_t ncenters_, double reach)
+                                            std::int64_t centers, double reach)
   {
     const OneCaller caller(in_use, "DPEngine");
     TORCH_CHECK_VALUE(on_device, "the engine for CPUs finds no neighbors, expected a call of "
                                  "set_neighbors");
-    nrows = species.numel();
-    ncenters = ncenters_;
-    check_array("x", x, at::kDouble, {nrows, 3});
-    check_array("species", species, at::kInt, {nrows});
-    TORCH_CHECK_VALUE(ncenters >= 0 && ncenters <= nrows && reach > 0.0, "ncenters is ", ncenters,
-                      " and reach ", reach, ", expected 0 to ", nrows, " and a distance");
-    on_device->build(static_cast<int>(ncenters), static_cast<int>(nrows),
+    const std::int64_t rows = species.numel();
+    check_array("x", x, at::kDouble, {rows, 3});
+    check_array("species", species, at::kInt, {rows});
+    TORCH_CHECK_VALUE(centers >= 0 && centers <= rows && reach > 0.0, "ncenters is ", centers,
+                      " and reach ", reach, ", expected 0 to ", rows, " and a distance");
+    has_list = false;
+    on_device->build(static_cast<int>(centers), static_cast<int>(rows),
                      engine->network().nspecies(), x.const_data_ptr<double>(),
                      species.const_data_ptr<int>(), reach);
+    take_list(rows, centers);
     std::vector<int> first, candidate;
     on_device->download(first, candidate);
     return {torch::tensor(first, torch::kInt), torch::tensor(candidate, torch::kInt)};
@@ -113,10 +116,11 @@ class DPEngineClass : public torch::CustomClassHolder {
                   bool want_centroid_virial)
   {
     const OneCaller caller(in_use, "DPEngine");
+    TORCH_CHECK_VALUE(has_list, "there is no list of neighbors, expected a call of set_neighbors");
     check_array("x", x, at::kDouble, {nrows, 3});
     TORCH_CHECK_VALUE(nthreads >= 1, "nthreads is ", nthreads, ", expected at least 1");
     const auto integers = [&](std::size_t k) {
-      return list.empty() ? nullptr : list[k].const_data_ptr<int>();
+      return on_device ? nullptr : list[k].const_data_ptr<int>();
     };
     Input input{static_cast<int>(ncenters),
                 static_cast<int>(nrows),
@@ -172,10 +176,18 @@ class DPEngineClass : public torch::CustomClassHolder {
     return make_gpu_engine(Device::make(device), network, precision, present, chunk_bytes);
   }
 
+  void take_list(std::int64_t rows, std::int64_t centers)
+  {
+    nrows = rows;
+    ncenters = centers;
+    has_list = true;
+  }
+
   std::mutex in_use;
   std::unique_ptr<DPEngine> engine;
   std::vector<Tensor> list;                   // species, first, candidate; of an engine for CPUs
   std::unique_ptr<GpuNeighbors> on_device;    // the same of one for GPUs
+  bool has_list = false;
   std::int64_t nrows = 0, ncenters = 0;
 };
 

@@ -33,7 +33,6 @@
 #include "../messages.h"
 #include "../model.h"
 #include "../model_file.h"
-#include "../verification.h"
 #include "checks.h"
 #include "common/threads.h"
 

@@ -74,6 +74,7 @@ READ_ONLY = {
     "setarch",
 }
 LAMMPS = {
+    "dump",
     "fix",
     "if",
     "pair_coeff",
@@ -314,6 +315,7 @@ def test_run_as_they_stand(words, folder, monkeypatch):
     """pwmlff train reads and checks everything and trains nothing."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PWMLFF_GPU_STAND_IN", "cpu")  # for --device cuda
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     words = words[1:]
     if words[0] == "train":

@@ -258,6 +258,22 @@ def test_threads_and_repetition(engine, precision):
     check(run(atoms, 64), evaluate(model, atoms), precision)
 
 
+def test_a_refused_list_changes_nothing(engine):
+    """Atoms, and what is evaluated of them, stay those of the last sound list."""
+    run = engine(random_model((8, 72), 100, 7), "exact")
+    with pytest.raises(ValueError, match="there is no list of neighbors"):
+        run.core.evaluate(torch.zeros(0, 3, dtype=torch.float64))
+    atoms = random_atoms((8, 72), 40, 7, length=9.0)
+    rows = AtomsAndGhosts.find(atoms, run.elements, run.core.cutoff())
+    wanted = run.evaluate(rows)
+    with pytest.raises(ValueError, match="first"):
+        run.core.set_neighbors(rows.species[:2], rows.first, rows.candidate)
+    with pytest.raises(ValueError, match="x "):
+        run.core.evaluate(rows.x[:2])
+    for found, expected in zip(run.core.evaluate(rows.x), wanted, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
+
+
 def test_two_callers(engine):
     """torch lets go of Python's lock in a call: a second one is right, or refused by an error."""
     run = engine(random_model((8, 72), 100, 7), "exact")

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from pwmlff.lmp import forces
 
 from harness import Lammps, Run
+from pwmlff.launch.lmp import forces
 from systems import SYSTEMS, crystal
 
 SYSTEM = SYSTEMS["two elements, triclinic"]

@@ -160,7 +160,7 @@ def test_too_many_neighbors(folder: Lammps):
     folder.save(replace(BINARY, max_neighbor=3).model(isotropic=True))
     run = folder(f"{READ}{STYLE}run 0\n", 2)
     assert run.returncode != 0
-    assert "takes at most 3" in run.output
+    assert "the model allows 3" in run.output
 
 
 def test_unknown_value(folder: Lammps):
