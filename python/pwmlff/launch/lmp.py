@@ -112,14 +112,14 @@ def read_data(
         raw[k] = ""
     text = StringIO("\n".join(raw))
     try:
-        found = read(text, format="lammps-data", Z_of_type=known, atom_style=atom_style)
+        atoms = read(text, format="lammps-data", Z_of_type=known, atom_style=atom_style)
     except Exception as error:  # ase's readers raise whatever they like
         raise ValueError(
             f"ase cannot read the LAMMPS data file '{path}' ({type(error).__name__}: {error}); "
             f"atom_style is {atom_style or 'not given'}: give that of the file, and look whether "
             "the section Atoms is complete"
         ) from error
-    return cast("Atoms", found)  # ase's annotation has a list of structures too
+    return cast("Atoms", atoms)  # ase's annotation has a list of structures too
 
 
 def _bare(lines: Sequence[str]) -> list[str]:
@@ -157,7 +157,7 @@ def _elements_of_types(
     if len(labels) == ntypes and all(label in atomic_numbers for label in labels.values()):
         return {int(number): atomic_numbers[label] for number, label in labels.items()}
     types = {label: number for number, label in labels.items()}
-    found: dict[int, int] = {}
+    elements: dict[int, int] = {}
     for number, word in _of_types(lines, "Masses", ntypes).items():
         try:
             mass = float(word)
@@ -165,13 +165,13 @@ def _elements_of_types(
             raise ValueError(f"'{path}' has the mass '{word}', expected a number") from None
         nearest = 1 + int(np.argmin(np.abs(atomic_masses[1:] - mass)))
         if abs(mass - atomic_masses[nearest]) < 0.1 * mass:
-            found[int(types.get(number, number))] = nearest
-    if len(found) != ntypes:
+            elements[int(types.get(number, number))] = nearest
+    if len(elements) != ntypes:
         raise ValueError(
-            f"'{path}' tells the elements of {len(found)} of its {ntypes} types, by labels or "
+            f"'{path}' tells the elements of {len(elements)} of its {ntypes} types, by labels or "
             "masses: give the elements of the types in order"
         )
-    return found
+    return elements
 
 
 def enclosed(atoms: Atoms) -> Atoms:

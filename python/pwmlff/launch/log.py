@@ -77,10 +77,10 @@ class Log:
         """
         if not path.is_file():
             raise Failure(f"found no log file '{path}'")
-        found = runs(path.read_text(errors="replace"))
-        if not _has_rows(found):
+        thermo_runs = runs(path.read_text(errors="replace"))
+        if not _has_rows(thermo_runs):
             raise Failure(f"'{path}' has no thermo output; expected the log file of a LAMMPS run")
-        return cls(path.name, found)
+        return cls(path.name, thermo_runs)
 
     @classmethod
     def read_all(cls, path: Path) -> Log:
@@ -95,7 +95,7 @@ class Log:
         names = path.parent.iterdir() if path.is_file() else ()
         starts = [(int(match[1]), p) for p in names if (match := pattern.fullmatch(p.name))]
         texts = [p.read_text(errors="replace") for _, p in sorted(starts)]
-        later = [found for text in texts if _has_rows(found := runs(text))]
+        later = [thermo_runs for text in texts if _has_rows(thermo_runs := runs(text))]
         if not later:
             return cls.read(path)
         joined = runs(path.read_text(errors="replace"))
@@ -113,10 +113,10 @@ class Log:
             return self
         if not 1 <= abs(run) <= len(self.runs):
             raise Failure(f"--run is {run}; '{self.name}' has {len(self.runs)} runs, from 1 on")
-        found = self.runs[run - 1 if run > 0 else run]
-        if not any(len(column) for column in found.columns.values()):
+        selected = self.runs[run - 1 if run > 0 else run]
+        if not any(len(column) for column in selected.columns.values()):
             raise Failure(f"--run is {run}; that run of '{self.name}' has no thermo output yet")
-        return replace(self, runs=[found])
+        return replace(self, runs=[selected])
 
     def steps(self) -> list[np.ndarray]:
         """The step of each row of each run.
@@ -171,8 +171,8 @@ def runs(text: str) -> list[ThermoRun]:
     return reader.runs
 
 
-def _has_rows(found: Sequence[ThermoRun]) -> bool:
-    return any(len(column) for run in found for column in run.columns.values())
+def _has_rows(thermo_runs: Sequence[ThermoRun]) -> bool:
+    return any(len(column) for run in thermo_runs for column in run.columns.values())
 
 
 def _joined(earlier: Sequence[ThermoRun], later: Sequence[ThermoRun]) -> list[ThermoRun]:

@@ -148,13 +148,13 @@ class Mpirun:
 
 def outputs(logs: Path, stream: str = "stdout") -> dict[int, Path]:
     """What ranks have written, stdout or stderr, by their number; wherever mpirun has put it."""
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for path in (*logs.glob("rank.*/std*"), *logs.glob("rank.*")):
         if match := OUTPUT.fullmatch(str(path.relative_to(logs))):
             folder, name, rank, ending = match.groups()
             if stream in (name, f"std{ending}"):
-                found[int(folder or rank)] = path
-    return dict(sorted(found.items()))
+                paths[int(folder or rank)] = path
+    return dict(sorted(paths.items()))
 
 
 def first_output(logs: Path) -> Path | None:
@@ -201,23 +201,23 @@ def find(path: str | None = None) -> Mpirun:
     Raises:
         Failure: there is none, or it is of neither family.
     """
-    found = shutil.which(path) if path else interpreter.find_program("mpirun")
-    if found is None:
+    executable = shutil.which(path) if path else interpreter.find_program("mpirun")
+    if executable is None:
         raise Failure(f"found no '{path or 'mpirun'}': pip install mpich, or give --mpirun")
     try:
         answer = subprocess.run(
-            [found, "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False
+            [executable, "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failure(f"'{found} --version' does not answer: {error}") from error
+        raise Failure(f"'{executable} --version' does not answer: {error}") from error
     for family, pattern in (
         ("openmpi", r"\((?:Open MPI|OpenRTE)\) (\d+(?:\.\d+)*)"),
         ("hydra", r"HYDRA build details:\s+Version:\s+(\d+(?:\.\d+)*)"),
     ):
         if match := re.search(pattern, answer):
-            return Mpirun(found, family, tuple(map(int, match[1].split("."))))
+            return Mpirun(executable, family, tuple(map(int, match[1].split("."))))
     first = answer.strip().splitlines()[0] if answer.strip() else "nothing"
-    raise Failure(f"'{found} --version' says {first}; expected MPICH (hydra) or Open MPI")
+    raise Failure(f"'{executable} --version' says {first}; expected MPICH (hydra) or Open MPI")
 
 
 def hosts_of(listed: str, hostfile: Path | None) -> list[Host]:

@@ -188,5 +188,5 @@ def _end(text: mmap.mmap, mark: bytes, prelude: re.Pattern[bytes], first: int) -
 def _begin(text: mmap.mmap, place: int, prelude: re.Pattern[bytes]) -> int:
     """Where a frame begins that tells its step at a place, or was to tell it there."""
     head = text[max(0, place - PRELUDE) : place]
-    found = prelude.search(head)
-    return place - (len(head) - found.start() if found else 0)
+    match = prelude.search(head)
+    return place - (len(head) - match.start() if match else 0)

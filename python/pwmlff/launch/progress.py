@@ -78,8 +78,8 @@ class LmpProgress:
         names = [name for name in names[:2] if name and name not in ("fileper", "nfile")]
         if re.fullmatch(r"[1-9]\d*|v_\w+", every) and names and not any("$" in n for n in names):
             single = names[0] if "*" in names[0] else f"{names[0]}.*"
-            found = names if len(names) > 1 else [single]
-            self.restarts = list(dict.fromkeys([*self.restarts, *found]))
+            patterns = names if len(names) > 1 else [single]
+            self.restarts = list(dict.fromkeys([*self.restarts, *patterns]))
 
     def _begin(self, step: int) -> None:
         self._first = None

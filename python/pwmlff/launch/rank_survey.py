@@ -94,7 +94,7 @@ def warnings_of(ranks: Sequence[Rank]) -> list[str]:
     nodes: dict[int, list[Rank]] = defaultdict(list)
     for r in ranks:
         nodes[r.node].append(r)
-    found: list[str] = []
+    warnings: list[str] = []
     for members in nodes.values():
         where = f"host {members[0].host}"
         used: dict[str, list[int]] = defaultdict(list)
@@ -104,29 +104,29 @@ def warnings_of(ranks: Sequence[Rank]) -> list[str]:
         seen = {gpu.uuid: gpu for r in members for gpu in r.visible}
         for uuid, sharers in used.items():
             if len(sharers) > 1:
-                found.append(
+                warnings.append(
                     f"{where}: ranks {ranges(sharers)} share GPU {seen[uuid].pci_bus_id}; they "
                     "compute in turns"
                 )
         idle = [gpu.pci_bus_id for uuid, gpu in seen.items() if uuid not in used]
         if idle:
-            found.append(f"{where}: no rank uses GPU {', '.join(idle)}; start more ranks")
-        found += _views(where, members)
-        found += _cpus(where, members)
+            warnings.append(f"{where}: no rank uses GPU {', '.join(idle)}; start more ranks")
+        warnings += _views(where, members)
+        warnings += _cpus(where, members)
         for r in members:
             if r.gpu and not r.error and not r.gpu.supported:
-                found.append(
+                warnings.append(
                     f"rank {r.rank}: GPU {r.gpu.pci_bus_id} is older than the compiled kernels"
                 )
             claim = next((name for name in LOCAL_RANK if name in r.environment), None)
             if claim and r.environment[claim] != str(r.local_rank):
-                found.append(
+                warnings.append(
                     f"rank {r.rank}: the launcher says {claim}={r.environment[claim]}, but it is "
                     f"local rank {r.local_rank} of host {r.host}; replicas (-partition) go by the "
                     "former"
                 )
-    found += _unequal(list(nodes.values()))
-    return found
+    warnings += _unequal(list(nodes.values()))
+    return warnings
 
 
 def _views(where: str, members: Sequence[Rank]) -> list[str]:
@@ -324,8 +324,8 @@ def look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
     With a file, they are those of the file that CUDA_VISIBLE_DEVICES leaves.
     """
     if inventory is None:
-        found = devices.inventory()
-        return found.gpus, found.reason
+        detected = devices.inventory()
+        return detected.gpus, detected.reason
     try:
         gpus = [_gpu(gpu) for gpu in json.loads(inventory.read_bytes())]
     except (ValueError, TypeError, KeyError, RecursionError) as error:

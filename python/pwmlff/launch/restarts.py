@@ -87,7 +87,7 @@ def incomplete_files(patterns: Sequence[str], began: float, time_ns: int) -> lis
 
 def _written(patterns: Sequence[str], began: float) -> dict[str, tuple[Path, int]]:
     """Files of these names, the base file of each and when it was written, in ns."""
-    found: dict[str, tuple[Path, int]] = {}
+    files: dict[str, tuple[Path, int]] = {}
     for pattern in patterns:
         name = Path(pattern).name
         # Of all letters, only * stands for others; LAMMPS takes a ? as it is.
@@ -100,8 +100,8 @@ def _written(patterns: Sequence[str], began: float) -> dict[str, tuple[Path, int
                 time_ns = file.stat().st_mtime_ns
                 if time_ns >= 1e9 * (began - CLOCK):
                     to_read = file.with_name(_of_ranks(name, file.name)) if "%" in name else file
-                    found[str(to_read)] = file, time_ns
-    return found
+                    files[str(to_read)] = file, time_ns
+    return files
 
 
 def _of_ranks(pattern: str, base: str) -> str:

@@ -91,7 +91,7 @@ class Simulation:
         if len(earlier) != len(restarts):  # nothing is known, or there were other partitions
             earlier = [[] for _ in restarts]
         pairs = zip(earlier, restarts, strict=True)
-        self.restarts = [list(dict.fromkeys([*known, *found])) for known, found in pairs]
+        self.restarts = [list(dict.fromkeys([*known, *new])) for known, new in pairs]
         return self.restarts != old
 
     def save(self) -> None:
@@ -132,10 +132,10 @@ def require_free(folder: Path) -> None:
     """Raise Failure where files that a first start would replace are there already."""
     ranks = (file for stream in STREAMS for file in mpirun.outputs(folder, stream).values())
     others = (file for file in folder.iterdir() if REPLACED.fullmatch(file.name))
-    if found := next(itertools.chain(ranks, others), None):
+    if existing := next(itertools.chain(ranks, others), None):
         raise Failure(
-            f"found '{found}', which is of no pwmlff run that '{folder / NAME}' tells of, and would"
-            " be replaced; move it, or give another --log-dir"
+            f"found '{existing}', which is of no pwmlff run that '{folder / NAME}' tells of, and "
+            "would be replaced; move it, or give another --log-dir"
         )
 
 

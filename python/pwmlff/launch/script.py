@@ -151,21 +151,21 @@ class Script:
     def _set(self, name: str, style: str, *values: str) -> None:
         if name in self._fixed:
             return
-        found = [one for word in values for one in self.values(word)]
+        added = [one for word in values for one in self.values(word)]
         if style not in _LISTS or (style.endswith("loop") and len(values) > 1):
-            found = [UNKNOWN]
+            added = [UNKNOWN]
         elif style.endswith("loop"):
-            last = int(found[0]) if found[0].isdecimal() else 0
-            found = list(map(str, range(1, last + 1))) if 0 < last <= MOST_VALUES else [UNKNOWN]
+            last = int(added[0]) if added[0].isdecimal() else 0
+            added = list(map(str, range(1, last + 1))) if 0 < last <= MOST_VALUES else [UNKNOWN]
         known = self.variables.get(name, ())
-        self.variables[name] = list(dict.fromkeys([*known, *found]))
+        self.variables[name] = list(dict.fromkeys([*known, *added]))
 
     # ---- the words for lmp
 
     def _option(self, *options: Sequence[str], default: str = "") -> str:
         """The word that follows the first one of several options that is there."""
-        found = (value for names in options for value in _values(self.arguments, names)[:1])
-        return next(found, default)
+        candidates = (value for names in options for value in _values(self.arguments, names)[:1])
+        return next(candidates, default)
 
     def _log(self) -> str:
         options = (PARTITION_LOG, LOG) if self.partitions else (LOG,)
@@ -194,12 +194,12 @@ class Script:
         names = {self._log(), self._option(LOG, default="log.lammps")} - {"none"}
         if not self.partitions:
             return [*map(Path, names)]
-        found = (
+        candidates = (
             path
             for name in names
             for path in Path(name).parent.glob(f"{glob.escape(Path(name).name)}.*[0-9]")
         )
-        return [*map(Path, names), *(path for path in found if path.suffix[1:].isdigit())]
+        return [*map(Path, names), *(path for path in candidates if path.suffix[1:].isdigit())]
 
     # ---- the input
 
@@ -247,7 +247,7 @@ class Script:
 
     def deviation_files(self) -> list[Path]:
         """What ensembles of the input write to, as far as that is known."""
-        found = []
+        files = []
         for words, folder in self.named("pair_style"):
             for k, style in enumerate(words):
                 if style not in STYLES:
@@ -256,12 +256,12 @@ class Script:
                 models = itertools.takewhile(lambda word: word not in KEYWORDS, rest)
                 if sum(not word.isdigit() for word in models) > 1:
                     names = rest[rest.index("out_file") + 1 :][:1] if "out_file" in rest else ()
-                    found += self._paths(folder, names or [STYLES[style]])
-        return found
+                    files += self._paths(folder, names or [STYLES[style]])
+        return files
 
     def restarts(self) -> list[str]:
         """Patterns of the restart files that commands name, with * for what is not known."""
-        found = []
+        patterns = []
         folders = dict.fromkeys(self.folders)  # where they are may change before they are written
         for words, _ in self.named("restart"):
             if words[1:2] == ["0"]:
@@ -271,8 +271,10 @@ class Script:
                 pattern = value.replace(UNKNOWN, "*")
                 if len(names) == 1 and "*" not in pattern:
                     pattern += ".*"
-                found += [str(Path(folder, pattern)) for folder in folders if UNKNOWN not in folder]
-        return list(dict.fromkeys(found))
+                patterns += [
+                    str(Path(folder, pattern)) for folder in folders if UNKNOWN not in folder
+                ]
+        return list(dict.fromkeys(patterns))
 
     def logs_of_input(self) -> list[Path]:
         """Files that commands *log* begin anew, as far as they are known."""
@@ -285,7 +287,7 @@ class Script:
 
     def dumps(self) -> list[Dump]:
         """What the input dumps, as far as it is known."""
-        found: list[Dump] = []
+        all_dumps: list[Dump] = []
         there: dict[str, list[int]] = {}  # of each ID; several where branches of an if have it
         for words, folder in self.named("dump", "dump_modify", "undump", "clear"):
             name, ident = words[0], "".join(words[1:2])
@@ -295,11 +297,11 @@ class Script:
                 there.pop(ident, None)
             elif name == "dump_modify":
                 for k in there.get(ident, ()):
-                    found[k] = found[k].modified(words[2:])
+                    all_dumps[k] = all_dumps[k].modified(words[2:])
             elif len(words) >= 6 and "*" not in words[5]:
-                there.setdefault(ident, []).append(len(found))
-                found.append(Dump(ident, self._paths(folder, words[5:6]), False, True))
-        return found
+                there.setdefault(ident, []).append(len(all_dumps))
+                all_dumps.append(Dump(ident, self._paths(folder, words[5:6]), False, True))
+        return all_dumps
 
     def _paths(self, folder: str, names: Sequence[str]) -> list[Path]:
         """Files of these names, without those that are not known."""
@@ -347,12 +349,12 @@ def without_restart(arguments: Sequence[str]) -> tuple[list[str], str | None]:
 
 def _values(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
     """The words that follow an option of lmp, up to the next option."""
-    found: list[str] = []
+    values: list[str] = []
     for k, word in enumerate(arguments):
         if word in names:
             rest = arguments[k + 1 :]
-            found += itertools.takewhile(lambda value: not value.startswith("-"), rest)
-    return found
+            values += itertools.takewhile(lambda value: not value.startswith("-"), rest)
+    return values
 
 
 def _inner(command: list[str]) -> list[list[str]]:
@@ -388,7 +390,7 @@ def logical(lines: Sequence[str]) -> Iterator[list[str]]:
 def words(text: str) -> list[str]:
     """The words of a command, without its comment and their quotes."""
     text = re.sub(r"&[ \t]*(?:\n|\Z)", "", text)
-    found: list[str] = []
+    parts: list[str] = []
     k = 0
     while k < len(text):
         if text[k].isspace():
@@ -400,15 +402,15 @@ def words(text: str) -> list[str]:
         if quote:
             end = text.find(quote, k + len(quote))
             end = len(text) if end < 0 else end
-            found.append(text[k + len(quote) : end])
+            parts.append(text[k + len(quote) : end])
             k = end + len(quote)
             continue
         begin = k
         while k < len(text) and not text[k].isspace() and text[k] != "#":
             match = _VARIABLE.match(text, k)  # a blank inside $(...) does not end the word
             k = match.end() if match else k + 1
-        found.append(text[begin:k])
-    return found
+        parts.append(text[begin:k])
+    return parts
 
 
 def _names(word: str) -> set[str]:

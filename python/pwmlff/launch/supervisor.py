@@ -469,24 +469,24 @@ class _Supervisor:
 
 def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
     """When partitions were started, and from which step, where that is known."""
-    found = []
+    starts = []
     for attempt in attempts:
         if attempt.restart is None:
-            found.append((attempt.started, 0))
+            starts.append((attempt.started, 0))
         elif named := STEP_OF_PARTITIONS.fullmatch(Path(attempt.restart).name):
-            found.append((attempt.started, int(named[1])))
-    return found
+            starts.append((attempt.started, int(named[1])))
+    return starts
 
 
 def _sizes_before(dump: Dump, told: Simulation) -> dict[Path, int]:
     """The files of a dump, and the bytes of each that were there before the simulation."""
-    found = {}
+    sizes = {}
     for file in dump.files:
         known = told.dumps.get(str(file))
         for path in _files_of_ranks(file):
             # Of a file that no start has named, nothing is the simulation's.
-            found[path] = path.stat().st_size if known is None else known.get(str(path), 0)
-    return found
+            sizes[path] = path.stat().st_size if known is None else known.get(str(path), 0)
+    return sizes
 
 
 def _files_of(restart: str) -> list[str]:

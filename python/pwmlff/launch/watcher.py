@@ -84,8 +84,8 @@ class Partition:
         self._offset += len(text)
         if text:
             self.life = now
-        found = [self.progress.feed(line.decode(errors="replace"), now) for line in lines]
-        return any(found) or news  # of all lines, which are to be fed
+        changed = [self.progress.feed(line.decode(errors="replace"), now) for line in lines]
+        return any(changed) or news  # of all lines, which are to be fed
 
     def text(self, logs: Path) -> Path | None:
         """The file with what it writes for people."""
@@ -198,9 +198,9 @@ class Watcher:
             reap(others)
             prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         attempt.seconds = time.monotonic() - begin
-        found = [partition.progress for partition in self.partitions]
-        attempt.step, attempt.ns_per_day = found[0].step, found[0].ns_per_day
-        attempt.began = any(progress.began for progress in found)
+        progresses = [partition.progress for partition in self.partitions]
+        attempt.step, attempt.ns_per_day = progresses[0].step, progresses[0].ns_per_day
+        attempt.began = any(progress.began for progress in progresses)
         attempt.stopped = any(partition.stopped for partition in self.partitions)
         if not self._running() and self._killed is not None and not self.interrupted:
             attempt.returncode = 0  # lmp came to its end, mpirun did not
@@ -410,5 +410,5 @@ def reap(others: set[psutil.Process]) -> None:
 
 def children() -> list[psutil.Process]:
     """Processes whose parent is this one."""
-    found: list[psutil.Process] = psutil.Process().children()
-    return found
+    processes: list[psutil.Process] = psutil.Process().children()
+    return processes
