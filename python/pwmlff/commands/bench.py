@@ -147,11 +147,11 @@ def bench(
     length = seconds_of("--duration", duration)
     limit = seconds_of("--max-time", max_time) if max_time else None
     means, devices = names(through), names(device)
-    for option, found, known in (
+    for option, given, known in (
         ("--through", means, (LMP, ENGINE)),
         ("--device", devices, ("cpu", "gpu")),
     ):
-        if bad := sorted({*found} - {*known}):
+        if bad := sorted({*given} - {*known}):
             raise Failure(f"{option} holds {', '.join(bad)}; expected {', '.join(known)}")
     ranks, nthreads = positive_integers("--np", np), positive_integers("--threads", threads)
     launcher.require_possible(max(ranks))
@@ -218,12 +218,12 @@ class _LmpRunner:
         info: model_file.ModelInfo,
         atoms: Atoms,
         elements: Sequence[int],
-        found: program.Program,
+        lmp_program: program.Program,
         starter: launcher.Mpirun,
     ) -> None:
         from pwmlff.launch.lmp import enclosed, plain_name, read_command, write_data
 
-        self.folder, self.program, self.mpirun = folder, found, starter
+        self.folder, self.program, self.mpirun = folder, lmp_program, starter
         box = enclosed(atoms)
         write_data(folder / "bench.data", box, elements)
         temperature, timestep = DYNAMICS[info.units]

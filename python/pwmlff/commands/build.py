@@ -190,10 +190,10 @@ def sources() -> Path:
 
 def programs(root: Path) -> list[Path]:
     """Executables of that LAMMPS."""
-    found = [root / "lmp"]
+    candidates = [root / "lmp"]
     for pattern in ("bin/lmp*", "build*/lmp*", "src/lmp_*"):
-        found += sorted(root.glob(pattern))
-    return [p for p in found if p.is_file() and os.access(p, os.X_OK)]
+        candidates += sorted(root.glob(pattern))
+    return [p for p in candidates if p.is_file() and os.access(p, os.X_OK)]
 
 
 def environment_of(program: Path) -> dict[str, str]:

@@ -213,13 +213,13 @@ def compare(
     frames, lammps_data = structures(data, chosen, format, atom_style)
     outcomes: list[Difference] = []
     parity: list[tuple[Way, ndarray, ndarray]] = []
-    starter, found_lmp = launcher.find(mpirun), program.find(lmp, plugin)
+    starter, lmp_program = launcher.find(mpirun), program.find(lmp, plugin)
     places = names(device) or ["cpu", *(["gpu"] if devices.inventory().gpus else [])]
     for path in models:
         module, info = model_file.open_model(path)
         taking_part = info.numbers_of(chosen)
         expected = _expected(path, module, frames, taking_part, lammps_data)
-        runner = _Runner(found_lmp, starter, path, info, taking_part, frames)
+        runner = _Runner(lmp_program, starter, path, info, taking_part, frames)
         screen = console(stderr=True)
         evaluated_by = ways(info.file, names(engine), names(precision))
         for case in track(
@@ -234,10 +234,10 @@ def compare(
         ):  # fmt: skip
             outcome = Difference(case, _gates(case, info, expected, tolerances))
             try:
-                found = runner.run(case)
-                _measure(outcome, expected, found, runner.prisms)
+                results = runner.run(case)
+                _measure(outcome, expected, results, runner.prisms)
                 if output:
-                    parity.append((case, *_pairs(expected, found, runner.prisms)))
+                    parity.append((case, *_pairs(expected, results, runner.prisms)))
             except Failure as failure:
                 outcome.failure = str(failure)
             outcomes.append(outcome)
@@ -272,13 +272,13 @@ def structures(
         frames = [read_data(data, elements, atom_style)]
     else:
         try:
-            found = read(data, format=format)
+            loaded = read(data, format=format)
         except Exception as error:  # ase's readers raise whatever they like
             raise Failure(
                 f"ase cannot read '{data}' ({type(error).__name__}: {error}); give a file that it "
                 "knows, FILE@0:5 for the first five frames"
             ) from error
-        frames = found if isinstance(found, list) else [found]
+        frames = loaded if isinstance(loaded, list) else [loaded]
     empty = [k for k, atoms in enumerate(frames) if len(atoms) == 0]
     if empty:
         raise Failure(f"frame {empty[0]} of '{data}' has no atoms: nothing to compute")
@@ -360,7 +360,7 @@ class _Runner:
 
     def __init__(
         self,
-        found: program.Program,
+        lmp_program: program.Program,
         starter: launcher.Mpirun,
         model: Path,
         info: model_file.ModelInfo,
@@ -368,7 +368,7 @@ class _Runner:
         frames: Sequence[Atoms],
     ) -> None:
         self.model, self.info, self.elements, self.frames = model, info, elements, frames
-        self.program, self.mpirun = found, starter
+        self.program, self.mpirun = lmp_program, starter
         self.prisms: list[Any] = []
 
     def run(self, case: Way) -> list[Result]:
@@ -406,7 +406,10 @@ class _Runner:
 
 
 def _measure(
-    outcome: Difference, expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
+    outcome: Difference,
+    expected: Sequence[Result],
+    results: Sequence[Result],
+    prisms: Sequence[Any],
 ) -> None:
     """Worst and RMS difference over all frames and atoms."""
     import numpy as np
@@ -416,7 +419,7 @@ def _measure(
     differences: dict[str, list[np.ndarray]] = {
         q: [] for q in ("energy", "atom_energy", "force", "virial")
     }
-    for e, f, prism in zip(expected, found, prisms, strict=True):
+    for e, f, prism in zip(expected, results, prisms, strict=True):
         virial = virial_to_lammps(e.virial, prism)
         scale = max(1.0, np.abs(virial).max())
         differences["energy"].append(np.array([(f.energy - e.energy) / len(e.atom_energy)]))
@@ -431,7 +434,7 @@ def _measure(
 
 
 def _pairs(
-    expected: Sequence[Result], found: Sequence[Result], prisms: Sequence[Any]
+    expected: Sequence[Result], results: Sequence[Result], prisms: Sequence[Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Force components of the reference and of lmp."""
     import numpy as np
@@ -439,7 +442,7 @@ def _pairs(
     reference = [
         prism.vector_to_lammps(e.forces).ravel() for e, prism in zip(expected, prisms, strict=True)
     ]
-    return np.concatenate(reference), np.concatenate([f.forces.ravel() for f in found])
+    return np.concatenate(reference), np.concatenate([f.forces.ravel() for f in results])
 
 
 def _draw(path: Path, parity: Sequence[tuple[Way, np.ndarray, np.ndarray]]) -> None:
@@ -450,10 +453,10 @@ def _draw(path: Path, parity: Sequence[tuple[Way, np.ndarray, np.ndarray]]) -> N
     figure = Figure(figsize=(6.4, 7.2), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     short = short_names([case.model for case, *_ in parity])
-    for case, reference, found in parity:
+    for case, reference, lmp_forces in parity:
         label = f"{short[case.model]}, np {case.ranks}, {case.device}, {case.keywords}"
-        top.plot(reference, found, ".", markersize=3, label=label)
-        bottom.plot(reference, np.maximum(np.abs(found - reference), 1e-17), ".", markersize=3)
+        top.plot(reference, lmp_forces, ".", markersize=3, label=label)
+        bottom.plot(reference, np.maximum(np.abs(lmp_forces - reference), 1e-17), ".", markersize=3)
     low, high = top.get_xlim()
     top.plot((low, high), (low, high), "-", color="0.7", linewidth=0.8, zorder=0)
     top.set_ylabel("force component in lmp")

@@ -137,8 +137,8 @@ class Machine:
     @cached_property
     def lammps(self) -> str:
         """LAMMPS's version, like 22 Jul 2025 - Update 4."""
-        found = re.search(r"- (\d+ \w+ \d+(?: - \S.*)?)$", self.lmp_help, re.MULTILINE)
-        return found[1].strip() if found else "unknown"
+        match = re.search(r"- (\d+ \w+ \d+(?: - \S.*)?)$", self.lmp_help, re.MULTILINE)
+        return match[1].strip() if match else "unknown"
 
     @cached_property
     def lmp_help(self) -> str:
@@ -152,8 +152,8 @@ class Machine:
     @cached_property
     def lmp_mpi(self) -> str:
         """Family of the MPI that lmp runs with."""
-        found = re.search(r"^MPI v.*$", self.lmp_help, re.MULTILINE)
-        return family_of(found[0] if found else "")
+        match = re.search(r"^MPI v.*$", self.lmp_help, re.MULTILINE)
+        return family_of(match[0] if match else "")
 
     @cached_property
     def inventory(self) -> devices.Inventory:
@@ -209,9 +209,9 @@ def check_version(machine: Machine) -> Check:
 
 def check_sizes(machine: Machine) -> Check:
     """LAMMPS's integer sizes against the plugin's."""
-    found = program.integer_sizes(machine.lmp_help) or "unknown"
+    sizes = program.integer_sizes(machine.lmp_help) or "unknown"
     text = "the plugin was compiled for {expected}: it would read wrong numbers"
-    return _same(found, machine.build["sizes"], text)
+    return _same(sizes, machine.build["sizes"], text)
 
 
 def check_mpi_of_lmp(machine: Machine) -> Check:
@@ -222,11 +222,11 @@ def check_mpi_of_lmp(machine: Machine) -> Check:
 
 def check_mpi(machine: Machine) -> Check:
     """One MPI family for lmp, mpirun, mpi4py and the plugin."""
-    found = {"lmp": machine.lmp_mpi, "plugin": machine.build["mpi"]}
-    found["mpirun"] = FAMILIES[launcher.find(machine.mpirun_path).family]
+    families = {"lmp": machine.lmp_mpi, "plugin": machine.build["mpi"]}
+    families["mpirun"] = FAMILIES[launcher.find(machine.mpirun_path).family]
     probe = interpreter.command("from mpi4py import MPI; print(MPI.Get_library_version())")
     library = None
-    if found["mpirun"] == "Open MPI":  # as ranks that it starts are led to it
+    if families["mpirun"] == "Open MPI":  # as ranks that it starts are led to it
         library = _run(probe, dict([rank_survey.OPEN_MPI_ABI]) | os.environ)
     if library is None or library.returncode != 0:
         library = _run(probe)
@@ -235,8 +235,8 @@ def check_mpi(machine: Machine) -> Check:
         return Check(
             ERROR, f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}", remedy
         )
-    found["mpi4py"] = family_of(library.stdout)
-    known = {key: value for key, value in found.items() if value}
+    families["mpi4py"] = family_of(library.stdout)
+    known = {key: value for key, value in families.items() if value}
     text = ", ".join(f"{key} {value}" for key, value in known.items())
     if len(set(known.values())) == 1:
         return Check(OK, text)
@@ -261,10 +261,10 @@ def check_torch(machine: Machine) -> Check:
     text = "".join(file.read_text() for file in files if file.is_file())
     version = re.search(r"(?:__version__.*?'|^)([\d.]+)", text)
     cuda = re.search(r"^cuda.*?= *'([\d.]+)'", text, re.MULTILINE)
-    found = version[1] if version else "unknown"
-    detail = f"{found}, {'CUDA ' + cuda[1] if cuda else 'CPU only'}, in {folder}"
-    if found != expected:
-        remedy = f"pip install torch=={expected}, or reinstall pair-pwmlff against torch {found}"
+    actual = version[1] if version else "unknown"
+    detail = f"{actual}, {'CUDA ' + cuda[1] if cuda else 'CPU only'}, in {folder}"
+    if actual != expected:
+        remedy = f"pip install torch=={expected}, or reinstall pair-pwmlff against torch {actual}"
         return Check(ERROR, detail, remedy)
     compiled = machine.build["cuda"]
     if cuda and compiled and cuda[1].split(".")[0] != compiled.split(".")[0]:
@@ -282,25 +282,25 @@ def check_torch(machine: Machine) -> Check:
 
 def check_driver(machine: Machine) -> Check:
     """The NVIDIA driver against the CUDA of the kernels."""
-    found = machine.inventory
-    if found.runtime is None:
+    inventory = machine.inventory
+    if inventory.runtime is None:
         gpus = nvidia_gpus()
         if gpus:
             return Check(
                 WARNING,
-                f"there is a GPU ({', '.join(gpus)}), but {found.reason}",
+                f"there is a GPU ({', '.join(gpus)}), but {inventory.reason}",
                 "compile the plugin with CUDA 12 or newer (pip or pwmlff build --cuda on), or use "
                 "the CPU only",
             )
-        return Check(OK, f"not needed: {found.reason}")
-    runtime = ".".join(map(str, found.runtime))
-    if found.driver is None:
+        return Check(OK, f"not needed: {inventory.reason}")
+    runtime = ".".join(map(str, inventory.runtime))
+    if inventory.driver is None:
         nvidia = DRIVER.exists() or shutil.which("nvidia-smi")
         if nvidia:
-            return Check(ERROR, found.reason, "install a driver that fits, or restart it")
-        return Check(OK, f"{found.reason}: runs on the CPU")
-    driver = ".".join(map(str, found.driver))
-    if found.driver[0] < found.runtime[0]:
+            return Check(ERROR, inventory.reason, "install a driver that fits, or restart it")
+        return Check(OK, f"{inventory.reason}: runs on the CPU")
+    driver = ".".join(map(str, inventory.driver))
+    if inventory.driver[0] < inventory.runtime[0]:
         remedy = "install a newer driver, or compile the plugin with an older CUDA (pwmlff build)"
         return Check(ERROR, f"up to CUDA {driver}; the kernels are of CUDA {runtime}", remedy)
     return Check(OK, f"up to CUDA {driver}; the kernels are of CUDA {runtime}")
@@ -317,19 +317,22 @@ def nvidia_gpus() -> list[str]:
 
 def check_gpus(machine: Machine) -> Check:
     """GPUs, their memory and place."""
-    found = machine.inventory
-    if not found.gpus:
+    inventory = machine.inventory
+    if not inventory.gpus:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-        if found.driver and hidden is not None:
+        if inventory.driver and hidden is not None:
             remedy = "unset CUDA_VISIBLE_DEVICES, or name GPUs that are there"
-            return Check(WARNING, f"none: {found.reason} (CUDA_VISIBLE_DEVICES='{hidden}')", remedy)
-        return Check(OK if not found.driver else WARNING, f"none: {found.reason}")
+            return Check(
+                WARNING, f"none: {inventory.reason} (CUDA_VISIBLE_DEVICES='{hidden}')", remedy
+            )
+        return Check(OK if not inventory.driver else WARNING, f"none: {inventory.reason}")
     text = "; ".join(
-        f"{g.index} {g.name} {g.total_memory / GIB:.0f} GiB at {g.pci_bus_id}" for g in found.gpus
+        f"{g.index} {g.name} {g.total_memory / GIB:.0f} GiB at {g.pci_bus_id}"
+        for g in inventory.gpus
     )
-    old = [str(g.index) for g in found.gpus if not g.supported]
+    old = [str(g.index) for g in inventory.gpus if not g.supported]
     if old:
-        oldest = ".".join(map(str, found.oldest_supported or ()))
+        oldest = ".".join(map(str, inventory.oldest_supported or ()))
         remedy = "pwmlff build --arch with their compute capability, or device cpu"
         return Check(
             WARNING, f"{text}; no kernels for GPU {', '.join(old)} (oldest: {oldest})", remedy
@@ -430,10 +433,10 @@ def _on_path(relative: str) -> list[Path]:
     return [Path(folder or ".", relative) for folder in sys.path]
 
 
-def _same(found: str, expected: str, text: str) -> Check:
-    if found == expected:
-        return Check(OK, found)
-    return Check(ERROR, f"{found}, but {text.format(expected=expected)}", BUILD_FOR_IT)
+def _same(actual: str, expected: str, text: str) -> Check:
+    if actual == expected:
+        return Check(OK, actual)
+    return Check(ERROR, f"{actual}, but {text.format(expected=expected)}", BUILD_FOR_IT)
 
 
 CHECKS: dict[str, Callable[[Machine], Check]] = {

@@ -126,9 +126,9 @@ def _told(card: dict[str, Any]) -> dict[str, str]:
     """A few lines of a card; nothing of what is not as `train.card.make` writes it."""
     made = _entry(card, str, "made")
     versions = ", ".join(
-        f"{name} {found}"
+        f"{name} {version}"
         for name in ("pair-pwmlff", "torch")
-        if (found := _entry(card, str, "versions", name))
+        if (version := _entry(card, str, "versions", name))
     )
     lines = {"trained": ", ".join(filter(None, (made, versions)))}
     data = []

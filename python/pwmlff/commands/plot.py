@@ -225,9 +225,9 @@ def _convention(*logs: Log) -> tuple[str | None, bool]:
             "per atom" if norm else "of all atoms": where for norm, where in norms.items()
         },
     }
-    for what, found in named.items():
-        if len(found) > 1:
-            listed = ", ".join(f"{what} {value} in {where}" for value, where in found.items())
+    for what, values in named.items():
+        if len(values) > 1:
+            listed = ", ".join(f"{what} {value} in {where}" for value, where in values.items())
             raise Failure(f"found {listed}: draw them apart (--run takes one run of a log)")
     return next(iter(styles), None), next(iter(norms), False)
 

@@ -147,8 +147,8 @@ def ranks(
                 f"--plan {plan} with {nranks} ranks is too large: ranks, and nodes, times the GPUs "
                 f"of a node may be {MOST_VIEWS} at most"
             )
-        found = planned(nodes, gpus, nranks, device)
+        placement = planned(nodes, gpus, nranks, device)
     else:
         wish = launcher.Wish([], np or 0, machines, bind, extra=extra)
-        found = survey(wish, device, inventory, mpirun)
-    return RanksReport(found, strict, replicas_of(partition, len(found)))
+        placement = survey(wish, device, inventory, mpirun)
+    return RanksReport(placement, strict, replicas_of(partition, len(placement)))

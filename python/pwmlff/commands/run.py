@@ -103,17 +103,17 @@ def run(
     machines, extra = launcher.hosts_of(hosts, hostfile), words(mpirun_options)
     arguments, given = without_restart(context.args)
     script = Script(arguments)
-    starter, found = launcher.find(mpirun), program.find(lmp, plugin)
+    starter, lmp_program = launcher.find(mpirun), program.find(lmp, plugin)
     plan = supervisor.Plan(
         script,
         launcher.Wish(
-            [found.path],
+            [lmp_program.path],
             np,
             machines,
             bind,
             log_dir,
             merge_stderr,
-            {"OMP_NUM_THREADS": str(threads), **found.environment},
+            {"OMP_NUM_THREADS": str(threads), **lmp_program.environment},
             extra,
         ),
         retries,
@@ -162,11 +162,11 @@ def look(machine: doctor.Machine, wish: launcher.Wish, script: Script) -> tuple[
         replace(wish, logs=None), script.device_policy(), path=machine.mpirun_path
     )
     replicas = rank_survey.replicas_of(script.partitions, len(placed))
-    found = RanksReport(placed, False, replicas)
-    wrong += found.errors
+    rank_report = RanksReport(placed, False, replicas)
+    wrong += rank_report.errors
     if wrong:
         raise Failure("\n".join(["this run would fail:", *wrong]))
     odd = [f"{row.name}: {row.found}; {row.remedy}" for row in examined.rows if row.remedy]
     if wish.hosts and (visible := os.environ.get("CUDA_VISIBLE_DEVICES")):
         odd.append(f"CUDA_VISIBLE_DEVICES={visible} of this host holds on all; unset it else")
-    return rank_survey.in_one_line(found.ranks), odd + found.warnings
+    return rank_survey.in_one_line(rank_report.ranks), odd + rank_report.warnings

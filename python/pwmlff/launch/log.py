@@ -272,13 +272,13 @@ class ThermoRows:
             if not self._block:
                 self.begin(["Step", "CPU"])
                 self._block = True
-            return self.found(_values(["Step", "CPU"], match.groups()), True)
+            return self.on_values(_values(["Step", "CPU"], match.groups()), True)
         elif match := _KEYWORDS.match(line):
             self.begin(_yaml_words(match[1]))
         elif self._announced and _begins_columns(line):
             self.begin(line.split())
         elif not line.startswith("WARNING") and (values := self._numbers(line)):
-            return self.found(values, not self._block)
+            return self.on_values(values, not self._block)
         else:
             # Nothing announces the header of a run with `pre no`, nor that of a log of its own.
             words = line.split()
@@ -305,7 +305,7 @@ class ThermoRows:
         self._last = self._names or self._last
         self._names, self._announced, self._block = [], False, False
 
-    def found(self, values: dict[str, float], begins: bool) -> dict[str, float]:
+    def on_values(self, values: dict[str, float], begins: bool) -> dict[str, float]:
         """Numbers of a row; whether it begins with them."""
         return values
 
@@ -322,7 +322,7 @@ class _Runs(ThermoRows):
         super().begin(names)
         self._run_said = replace(self._said)
 
-    def found(self, values: dict[str, float], begins: bool) -> dict[str, float]:
+    def on_values(self, values: dict[str, float], begins: bool) -> dict[str, float]:
         if not begins and self._rows:
             self._rows[-1] |= values
         elif values:

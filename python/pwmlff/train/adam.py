@@ -157,9 +157,9 @@ class Average:
         """
         path = state.get("path")
         if path is None or "steps" not in state or path.shape != self._path.shape:
-            found = "none" if path is None else list(path.shape)
+            shape = "none" if path is None else list(path.shape)
             raise ValueError(
-                f"found a state of the average with the path {found}, expected "
+                f"found a state of the average with the path {shape}, expected "
                 f"{list(self._path.shape)}: the checkpoint is of another model, or was written "
                 "without an average of the parameters"
             )

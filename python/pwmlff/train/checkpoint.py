@@ -269,11 +269,11 @@ def _newest(folder: Path, wanted: Callable[[str], bool] | None) -> Checkpoint | 
     whole = [(n, path) for n, path in _files(folder) if path.name == _name(n, 0)]
     for _, path in sorted(whole, reverse=True):
         try:
-            found = load(path, wanted)
+            newest = load(path, wanted)
         except DamagedError as error:
             skipped.append(str(error))
             continue
-        return Checkpoint(found.path, found.step, found.arrays, found.meta, tuple(skipped))
+        return Checkpoint(newest.path, newest.step, newest.arrays, newest.meta, tuple(skipped))
     if skipped:
         raise Failure(
             "\n".join(

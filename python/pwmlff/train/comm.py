@@ -354,7 +354,9 @@ def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
         mine = error
         report.show_traceback(error)
     failures = comm.allgather(None if mine is None else report.explain(mine))
-    failed = [(rank, *found) for rank, found in enumerate(failures) if found is not None]
+    failed = [
+        (rank, *explained) for rank, explained in enumerate(failures) if explained is not None
+    ]
     if failed:
         rank, text, code = failed[0]
         more = len(failed) - 1
@@ -463,7 +465,7 @@ def same_everywhere(comm: Communicator, array: np.ndarray, what: str = "paramete
     digests = comm.allgather(digest.hexdigest())
     (usual, _), *others = Counter(digests).most_common()  # of equals, the first rank's
     if others:
-        differ = [str(rank) for rank, found in enumerate(digests) if found != usual]
+        differ = [str(rank) for rank, rank_digest in enumerate(digests) if rank_digest != usual]
         raise SharedFailure(
             f"the {what} of rank{'s' * (len(differ) > 1)} {', '.join(differ)} differ from those of "
             f"the other {comm.size - len(differ)} of {comm.size} ranks, expected the same bits: "

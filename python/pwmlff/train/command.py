@@ -127,13 +127,13 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         return TrainReport([], _plan(config, learner, valid, ranks), config.model.units)
 
     def keep(
-        names: Sequence[str], found: errors.Errors | None, judged: errors.Errors | None
+        names: Sequence[str], train_errors: errors.Errors | None, judged: errors.Errors | None
     ) -> None:
         contents = card.make(
             config,
             learner.frames,
             valid.frames if valid else None,
-            train_errors=found,
+            train_errors=train_errors,
             valid_errors=judged,
             step=trainer.progress.step,
             epochs=trainer.epoch,
@@ -259,9 +259,9 @@ def _plan(
     return plan
 
 
-def _draw_parity(config: Config, frames: Frames, found: Predictions) -> None:
+def _draw_parity(config: Config, frames: Frames, predictions: Predictions) -> None:
     """Parity of what validates."""
     path = picture.destination(Path(config.output.folder) / PARITY)
-    judged = errors.compute(frames, *found, config.model.units)
+    judged = errors.compute(frames, *predictions, config.model.units)
     name = str(Path(config.output.folder, f"{LAST}.pt"))
-    picture.save(charts.parity(frames, *found, judged, name), path, dpi=120)
+    picture.save(charts.parity(frames, *predictions, judged, name), path, dpi=120)

@@ -417,7 +417,7 @@ class _Given:
             self._require_section(section, source)
             if not isinstance(table, dict):
                 raise Failure(
-                    f"{source}: {section} is {_found(table)}, expected a section [{section}] with "
+                    f"{source}: {section} is {_repr(table)}, expected a section [{section}] with "
                     "keys"
                 )
             self._tables[section] = dict(table)
@@ -488,7 +488,7 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean '{matches[0]}'?" if matches else ""
 
 
-def _found(value: Any) -> str:
+def _repr(value: Any) -> str:
     """A value and its type, for a message."""
     kinds = {
         bool: "a boolean", int: "an integer", float: "a number", str: "a string",
@@ -502,7 +502,7 @@ def _checked(where: str, value: Any, kind: Any, metadata: Mapping[str, Any]) -> 
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is dict:
         if not isinstance(value, dict):
-            raise Failure(f"{where} is {_found(value)}, expected a table like {{ name = value }}")
+            raise Failure(f"{where} is {_repr(value)}, expected a table like {{ name = value }}")
         if arguments[1] is Any:
             _require_writable(where, value)
             return value
@@ -522,7 +522,7 @@ def _checked_list(where: str, value: Any, kinds: Sequence[Any], metadata: Mappin
     if isinstance(value, one) and not isinstance(value, bool):
         value = [value, value] if pair else [value]
     if not isinstance(value, list | tuple):
-        raise Failure(f"{where} is {_found(value)}, expected a list of {_NAMES[kinds[0]][1]}")
+        raise Failure(f"{where} is {_repr(value)}, expected a list of {_NAMES[kinds[0]][1]}")
     if pair and len(value) != len(kinds):
         raise Failure(f"{where} has {len(value)} entries, expected {len(kinds)}")
     return tuple(
@@ -540,7 +540,7 @@ def _checked_one(where: str, value: Any, kind: Any, metadata: Mapping[str, Any])
     accepted = (int, float) if kind is float else kind
     # A boolean is an integer of Python, but none of TOML.
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise Failure(f"{where} is {_found(value)}, expected {_NAMES[kind][0]}{_range(metadata)}")
+        raise Failure(f"{where} is {_repr(value)}, expected {_NAMES[kind][0]}{_range(metadata)}")
     if isinstance(value, str):
         _require_writable(where, value)
         if metadata["choices"] and value not in metadata["choices"]:
@@ -577,7 +577,7 @@ def _require_writable(where: str, value: Any) -> None:
         _toml(value).encode()
     except (UnicodeEncodeError, TypeError):
         raise Failure(
-            f"{where} is {_found(value)}, expected text in UTF-8, numbers, booleans, lists and "
+            f"{where} is {_repr(value)}, expected text in UTF-8, numbers, booleans, lists and "
             "tables of them"
         ) from None
 

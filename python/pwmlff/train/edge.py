@@ -94,15 +94,15 @@ def _executed(path: Path) -> Any:
     """The Python module of a file."""
     # The class is looked for by this name when it is scripted.
     name = f"pwmlff_module_{path.stem}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
         raise Failure(f"'{path}' is no Python file: expected a name that ends in .py")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     # Behind all others: no file beside it stands in for one of Python's own.
     sys.path.append(str(path.resolve().parent))
     try:
-        found.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except Exception as error:  # whatever the code of users raises
         del sys.modules[name]
         raise Failure(f"'{path}' fails: {type(error).__name__}: {error}") from error
@@ -273,10 +273,10 @@ def predict(
     def evaluate(some: range) -> None:
         # The optimizing executor of TorchScript specializes for sizes, which change.
         with torch.jit.optimized_execution(False):
-            found = derivatives(graph_of(frames, edges, some, torch.float64))
+            predictions = derivatives(graph_of(frames, edges, some, torch.float64))
         span = slice(some.start, some.stop)
         atoms = slice(int(frames.first[some.start]), int(frames.first[some.stop]))
-        energy[span], forces[atoms], virial[span] = (x.detach().numpy() for x in found)
+        energy[span], forces[atoms], virial[span] = (x.detach().numpy() for x in predictions)
 
     most = min(CHUNK_EDGES, -(-len(edges) // threads))
     with ThreadPoolExecutor(threads) as pool:
@@ -348,7 +348,7 @@ class EdgeModel:
         self.names = [name.removeprefix("model.") for name, _ in named]
         self.shapes = [tuple(p.shape) for _, p in named]
         self.parameters = self._read()
-        self._found: list[tuple[Tensor, Tensor, Tensor]] = []  # of each thread, by `evaluate`
+        self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []  # of each thread, by `evaluate`
 
     def free(self, freeze: Sequence[str]) -> np.ndarray:
         """Which parameters learn: all that the module lets, but what is told to stay."""
@@ -379,9 +379,9 @@ class EdgeModel:
         chosen = np.asarray(batch, dtype=np.int64)[comm.owned(self.ranks, len(batch))]
         self._write(self.module, self.parameters)
         parts = [part for part in np.array_split(chosen, self.threads) if len(part)]
-        self._found = list(self._pool.map(self._evaluated, parts))
+        self._outputs = list(self._pool.map(self._evaluated, parts))
         empty = np.zeros(0), np.zeros((0, 3)), np.zeros((0, 3, 3))
-        of_parts = [[x.detach().cpu().numpy() for x in found] for found in self._found]
+        of_parts = [[x.detach().cpu().numpy() for x in tensors] for tensors in self._outputs]
         energy, forces, virials = map(np.concatenate, zip(empty, *of_parts, strict=True))
         return energy + self._of_single_atoms(chosen), forces, virials
 
@@ -402,15 +402,15 @@ class EdgeModel:
 
     def pullback(self, a: np.ndarray, v: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
         """Gradient of S over all ranks, by autograd in the threads that have evaluated."""
-        frames = np.cumsum([0, *(len(energy) for energy, _, _ in self._found)])
-        atoms = np.cumsum([0, *(len(forces) for _, forces, _ in self._found)])
+        frames = np.cumsum([0, *(len(energy) for energy, _, _ in self._outputs)])
+        atoms = np.cumsum([0, *(len(forces) for _, forces, _ in self._outputs)])
         work = [
-            (found, (a[i:j], v[k:m], None if w is None else w[i:j]))
-            for found, (i, j), (k, m) in zip(
-                self._found, pairwise(frames), pairwise(atoms), strict=True
+            (predictions, (a[i:j], v[k:m], None if w is None else w[i:j]))
+            for predictions, (i, j), (k, m) in zip(
+                self._outputs, pairwise(frames), pairwise(atoms), strict=True
             )
         ]
-        self._found = []
+        self._outputs = []
         rows = self._pool.map(lambda pair: self._gradient(*pair), work)
         total = np.sum([np.zeros(len(self.parameters)), *rows], axis=0)
         return comm.ordered_sum(self.ranks, self.ranks.size, total[None])
@@ -426,8 +426,8 @@ class EdgeModel:
         gradient, parameters = np.zeros(len(self.parameters)), list(self.module.parameters())
         ends = np.cumsum([p.numel() for p in parameters])
         free = [(end, p) for end, p in zip(ends, parameters, strict=True) if p.requires_grad]
-        found = torch.autograd.grad(s, [p for _, p in free], allow_unused=True)
-        for (end, p), part in zip(free, found, strict=True):
+        gradients = torch.autograd.grad(s, [p for _, p in free], allow_unused=True)
+        for (end, p), part in zip(free, gradients, strict=True):
             if part is not None:
                 gradient[end - p.numel() : end] = part.double().flatten().cpu().numpy()
         return gradient
@@ -472,8 +472,8 @@ class EdgeModel:
     def state(self) -> dict[str, np.ndarray]:
         """The buffers of the module, and the energies of single atoms at first; copies."""
         buffers = self.module.named_buffers()
-        found = {f"buffer/{name}": value.detach().cpu().numpy().copy() for name, value in buffers}
-        return {**found, "energy_shift": self.energy_shift.copy()}
+        arrays = {f"buffer/{name}": value.detach().cpu().numpy().copy() for name, value in buffers}
+        return {**arrays, "energy_shift": self.energy_shift.copy()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from a state.
@@ -504,10 +504,10 @@ class EdgeModel:
         # A file of ours has the module as a part, and the energies of single atoms beside it.
         part = {n.removeprefix("model."): v for n, v in plain.items() if n.startswith("model.")}
         none = torch.zeros(len(self.info.atom_type), dtype=torch.float64)
-        for found, shift in ((plain, none), (part, plain.get("energy_shift", none))):
-            same = {n: v.shape for n, v in found.items()} == {n: v.shape for n, v in own.items()}
+        for state, shift in ((plain, none), (part, plain.get("energy_shift", none))):
+            same = {n: v.shape for n, v in state.items()} == {n: v.shape for n, v in own.items()}
             if same and info.atom_type == self.info.atom_type:
-                self.module.model.load_state_dict(found)
+                self.module.model.load_state_dict(state)
                 self.module.energy_shift.data.zero_()
                 self.energy_shift = shift.detach().double().numpy()
                 break

@@ -80,8 +80,8 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
     together = min(n, available()) if ranks.size == 1 else 1
     threads = threads_of(config.run, ranks, together)
     members = [_member(config, k, threads, _share(config, options, ranks, together)) for k in mine]
-    found = _in_processes(members, options, together, stop)
-    parts = ranks.allgather(list(zip(mine, found, strict=True)))
+    results = _in_processes(members, options, together, stop)
+    parts = ranks.allgather(list(zip(mine, results, strict=True)))
     trained, failures, unbegun = [], [], []
     for k, result in sorted((pair for part in parts for pair in part), key=lambda pair: pair[0]):
         name = member_name(k)
@@ -159,10 +159,10 @@ def _in_processes(
                 results[k] = str(error)
                 return
             if process is not None:
-                found = _result(process, Path(member.output.folder).name, said)
+                result = _result(process, Path(member.output.folder).name, said)
                 # One that was still reading has nothing to keep, and ends at once.
                 early = stop.asked() and process.returncode in ENDED_BY_SIGNAL
-                results[k] = None if early and isinstance(found, str) else found
+                results[k] = None if early and isinstance(result, str) else result
 
     threads = [threading.Thread(target=one, args=pair) for pair in enumerate(members)]
     stop.listen()
@@ -190,8 +190,8 @@ def _result(process: subprocess.Popen[str], name: str, said: set[str]) -> Traine
     output = process.stdout.read()
     code = process.wait()
     try:
-        found = json.loads(output)
+        parsed = json.loads(output)
     except ValueError:
         return f"ended with {code}"
-    models = found.get("models") or []
-    return Trained(**models[0]) if models else found.get("error", f"ended with {code}")
+    models = parsed.get("models") or []
+    return Trained(**models[0]) if models else parsed.get("error", f"ended with {code}")

@@ -114,7 +114,7 @@ class WorstFrame:
     index: int  # of the frame in its file
     group: str
     atoms: int
-    error: float  # found - expected, per atom, as reported
+    error: float  # predicted - expected, per atom, as reported
 
 
 @dataclass(frozen=True)
@@ -284,10 +284,10 @@ def worst_atoms(
 ) -> list[WorstAtom]:
     """The atoms whose forces are furthest off, the worst first; the rest as :func:`compute`."""
     error = UNITS[units].factor * np.linalg.norm(forces - frames.forces, axis=1)
-    found = []
+    worst = []
     for k in _largest(error, ~np.isnan(frames.forces).any(axis=1), most):
         frame = int(np.searchsorted(frames.first, k, side="right")) - 1
-        found.append(
+        worst.append(
             WorstAtom(
                 frames.files[frames.file[frame]],
                 int(frames.index[frame]),
@@ -297,7 +297,7 @@ def worst_atoms(
                 float(np.linalg.norm(frames.forces[k])),
             )
         )
-    return found
+    return worst
 
 
 def _largest(size: np.ndarray, labelled: np.ndarray, most: int) -> Sequence[int]:

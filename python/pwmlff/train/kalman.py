@@ -549,7 +549,7 @@ def _planned(
 
 
 def _measurement(
-    frames: Frames, kind: str, atoms: np.ndarray, found: np.ndarray, options: GroupOptions
+    frames: Frames, kind: str, atoms: np.ndarray, predicted: np.ndarray, options: GroupOptions
 ) -> Measurement | None:
     """The measurement of one kind, by what the model predicts; None without labels."""
     natoms = frames.natoms
@@ -568,7 +568,7 @@ def _measurement(
         labels = frames.energies if kind == "energy" else frames.virials
         rows = frame = np.arange(len(frames))
         divisor = natoms.astype(float)
-    errors = labels[rows] - found[rows]  # [rows, ...]
+    errors = labels[rows] - predicted[rows]  # [rows, ...]
     per_row = errors.reshape(len(rows), -1)
     known = ~np.isnan(labels[rows].reshape(len(rows), -1)).any(axis=1)
     if not known.any():

@@ -86,7 +86,7 @@ def fitted(
     given = _of_forces(core, last_layers, parameters, places, of_forces, of_frame)
     if len(of_energies):
         given["energy"] = _of_energies(core, parameters, places, of_energies, of_frame)
-    return solve({name: found for name, found in given.items() if name in wanted})
+    return solve({name: equations for name, equations in given.items() if name in wanted})
 
 
 def _of_energies(
@@ -123,8 +123,8 @@ def _of_forces(
 
     def rows_with(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         core.prepare(values)
-        found = [core.evaluate(part)[1:] for part in _chunks(chosen)]
-        forces, virials = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        predictions = [core.evaluate(part)[1:] for part in _chunks(chosen)]
+        forces, virials = (np.concatenate(parts) for parts in zip(*predictions, strict=True))
         return forces.ravel(), (virials / natoms[:, None, None]).ravel()
 
     columns = []
@@ -167,7 +167,7 @@ def solve(given: Mapping[str, Equations]) -> np.ndarray:
     most = (1.0 + MARGIN) ** 2 * forces.robust(change)[1]
     shares = dict.fromkeys(given, 1.0)
     for _ in range(PASSES):
-        left = {name: found.robust(change)[1] for name, found in given.items()}
+        left = {name: equations.robust(change)[1] for name, equations in given.items()}
         shares = {name: 1.0 / max(value, SMALLEST) for name, value in left.items()}
         change = _solution(given, shares, change)
     for _ in range(HALVINGS):
@@ -183,11 +183,11 @@ def _solution(
 ) -> np.ndarray:
     n = len(change)
     matrix, vector = np.zeros((n, n)), np.zeros(n)
-    for name, found in given.items():
-        weights, _ = found.robust(change)
-        weighted = (shares[name] * weights)[:, None] * found.design
-        matrix += found.design.T @ weighted
-        vector += weighted.T @ found.lacks
+    for name, equations in given.items():
+        weights, _ = equations.robust(change)
+        weighted = (shares[name] * weights)[:, None] * equations.design
+        matrix += equations.design.T @ weighted
+        vector += weighted.T @ equations.lacks
     diagonal = np.diag(matrix)
     ridge = np.where(diagonal > 0.0, RIDGE * diagonal, 1.0)
     result: np.ndarray = np.linalg.solve(matrix + np.diag(ridge), vector)

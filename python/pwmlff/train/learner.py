@@ -198,9 +198,11 @@ class Learner:
         model, mine = self.model, comm.owned(self.ranks, len(batch))
         self.learning_rate = self.schedule.learning_rate(done)
         weights = LossWeights.scheduled(self.config.loss, self.schedule, done)
-        found = slopes(model.frames, batch, mine, model.evaluate(batch), weights, self.of_frame)
-        gradient = model.pullback(found.a, found.v, found.w)
-        each = np.c_[found.loss, self._moves(batch, found.excess, mine)]
+        batch_slopes = slopes(
+            model.frames, batch, mine, model.evaluate(batch), weights, self.of_frame
+        )
+        gradient = model.pullback(batch_slopes.a, batch_slopes.v, batch_slopes.w)
+        each = np.c_[batch_slopes.loss, self._moves(batch, batch_slopes.excess, mine)]
         loss, *move = comm.ordered_sum(self.ranks, len(batch), each)
         adam.step(model.parameters, gradient, self.learning_rate)
         return float(loss), np.array(move)
@@ -233,8 +235,8 @@ class Learner:
         atoms = slice(int(frames.first[mine.start]), int(frames.first[mine.stop]))
 
         def predict(kind: str) -> np.ndarray:
-            found = model.evaluate(batch)[errors.QUANTITIES.index(kind)]
-            return np.concatenate(self.ranks.allgather(found))
+            predicted = model.evaluate(batch)[errors.QUANTITIES.index(kind)]
+            return np.concatenate(self.ranks.allgather(predicted))
 
         def gradient(measured: Measurement) -> np.ndarray:
             return model.pullback(measured.a[mine], measured.v[atoms], measured.w[mine])
@@ -319,14 +321,14 @@ class Learner:
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs of this rank."""
-        found = {f"optimizer/{k}": v for k, v in self.optimizer.state().items()}
+        arrays = {f"optimizer/{k}": v for k, v in self.optimizer.state().items()}
         if self.ranks.rank:
-            return found if isinstance(self.optimizer, Kalman) else {}
+            return arrays if isinstance(self.optimizer, Kalman) else {}
         average = {} if self.average is None else self.average.state()
-        found |= {f"average/{k}": v for k, v in average.items()}
-        found |= {f"model/{k}": v for k, v in self.model.state().items()}
+        arrays |= {f"average/{k}": v for k, v in average.items()}
+        arrays |= {f"model/{k}": v for k, v in self.model.state().items()}
         own = {"parameters": self.parameters, "shift": self.shift, "usual": np.array(self.usual)}
-        return found | own
+        return arrays | own
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from a state, of any number of ranks.
@@ -334,10 +336,10 @@ class Learner:
         Raises:
             Failure: it is of another model or optimizer.
         """
-        found = arrays["parameters"].shape if "parameters" in arrays else None
-        if found != self.parameters.shape:
+        shape = arrays["parameters"].shape if "parameters" in arrays else None
+        if shape != self.parameters.shape:
             raise Failure(
-                f"the checkpoint holds parameters {found}, expected {self.parameters.shape}: it is "
+                f"the checkpoint holds parameters {shape}, expected {self.parameters.shape}: it is "
                 "of a model of other widths or elements"
             )
         with _explained():

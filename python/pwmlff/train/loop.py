@@ -381,8 +381,8 @@ class Trainer:
             per_atom = frames.energies[known] / np.maximum(frames.natoms[known], 1)
             energies = frames.natoms * (share @ statistics.fitted(share[known], per_atom))
             zeros = np.zeros_like(frames.forces), np.zeros_like(frames.virials)
-            found = errors.compute(frames, energies, *zeros, self.config.model.units)
-            self._of_untaught = {name: m.rmse for name, m in found.measures.items()}
+            baseline = errors.compute(frames, energies, *zeros, self.config.model.units)
+            self._of_untaught = {name: m.rmse for name, m in baseline.measures.items()}
         return self._of_untaught
 
     def _interval(self, cost: float) -> int:

@@ -65,7 +65,7 @@ def slopes(
     frames: Frames,
     batch: np.ndarray,
     mine: slice,
-    found: tuple[np.ndarray, np.ndarray, np.ndarray],
+    predictions: tuple[np.ndarray, np.ndarray, np.ndarray],
     weights: LossWeights,
     of_frame: np.ndarray,
 ) -> Slopes:
@@ -75,11 +75,11 @@ def slopes(
         frames: all that are learned from, with labels; NaN where there is none.
         batch: frames of the step on all ranks.
         mine: the part of them that is looked at.
-        found: its energies [n], forces [atoms, 3] and virials [n, 3, 3].
+        predictions: its energies [n], forces [atoms, 3] and virials [n, 3, 3].
         weights: of the errors.
         of_frame: [nframes] weights of the frames.
     """
-    energy, force, virial = found
+    energy, force, virial = predictions
     chosen = batch[mine]
     natoms = np.maximum(frames.natoms[chosen], 1)
 
@@ -122,6 +122,6 @@ def huber(error: np.ndarray, delta: float) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def _difference(found: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Found - label, zero where there is no label."""
-    return np.where(np.isnan(label), 0.0, found - label)
+def _difference(predicted: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Predicted - label, zero where there is no label."""
+    return np.where(np.isnan(label), 0.0, predicted - label)

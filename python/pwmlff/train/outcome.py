@@ -88,7 +88,7 @@ class TrainReport:
             for m in self.models:
                 shown = [
                     " / ".join(
-                        record.short(found[name]) for found in (m.train, m.valid) if name in found
+                        record.short(rmses[name]) for rmses in (m.train, m.valid) if name in rmses
                     )
                     for name in errors.QUANTITIES
                     if name in m.train or name in m.valid

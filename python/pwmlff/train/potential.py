@@ -77,7 +77,7 @@ def _not_trained(model: DP) -> list[str]:
     """What a model has of its family that the kernels for training do not know."""
     embedding = [layer for net in model.embedding_net for layer in net.layers]
     hidden = [layer for net in model.fitting_net for layer in net.layers[:-1]]
-    found = {
+    features = {
         "a type embedding": bool(model.type_vector),
         "slots by element (sel)": bool(model.sel),
         "layers without bias": any(layer.bias is None for layer in embedding + hidden),
@@ -86,7 +86,7 @@ def _not_trained(model: DP) -> list[str]:
             isinstance(layer, Tanh) and layer.copies and layer.resnet_dt is None for layer in hidden
         ),
     }
-    return [name for name, has in found.items() if has]
+    return [name for name, has in features.items() if has]
 
 
 def new(config: Config, frames: Frames, edges: Edges, seed: int, others: Edges | None = None) -> DP:
@@ -102,7 +102,7 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int, others: Edges |
         Failure: the data do not fit the configuration.
     """
     settings = config.model
-    found = statistics.compute(
+    stats = statistics.compute(
         frames,
         edges,
         settings.rmin,
@@ -114,14 +114,14 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int, others: Edges |
         atom_type=tuple(int(z) for z in edges.elements),
         rmax=settings.rmax,
         rmin=settings.rmin,
-        max_neighbor=found.max_neighbor,
+        max_neighbor=stats.max_neighbor,
         m2=settings.m2,
         embedding=settings.embedding,
         fitting=settings.fitting,
         units=settings.units,
     )
-    model = DP(shape, davg=found.davg, dstd=found.dstd, energy_shift=found.energy_shift, seed=seed)
-    scale = found.energy_std if np.isfinite(found.energy_std) else 1.0
+    model = DP(shape, davg=stats.davg, dstd=stats.dstd, energy_shift=stats.energy_shift, seed=seed)
+    scale = stats.energy_std if np.isfinite(stats.energy_std) else 1.0
     with torch.no_grad():  # start from energies that vary as those of the data
         for net in model.fitting_net:
             net.layers[-1].weight.mul_(min(1.0, max(scale, 1e-3)))
@@ -290,10 +290,10 @@ class Potential:
                     torch.arange(n, n + len(j), dtype=torch.int32),
                 )
                 x = torch.from_numpy(np.concatenate([np.zeros((n, 3)), rij]))
-                found = engine.evaluate(x, self.threads, False, False)
+                outputs = engine.evaluate(x, self.threads, False, False)
             except ValueError as error:
                 raise Failure(f"a frame from {frames.where(begin)} on: {error}") from error
-            atom_energy, force = found[0].numpy(), found[1].numpy()
+            atom_energy, force = outputs[0].numpy(), outputs[1].numpy()
             here, there = force[:n], force[n:]
             frame = np.repeat(np.arange(end - begin), np.diff(edges.first[begin : end + 1]))
             target = j + (frames.first[begin:end] - frames.first[begin])[frame]
@@ -317,8 +317,10 @@ class Potential:
         """
         self.core.prepare(parameters)
         few = [sample[k : k + FEW] for k in range(0, len(sample), FEW)]
-        found = np.concatenate([self.core.evaluate(part)[1] for part in few])
-        error = float(np.sqrt(np.square(found - forces).mean())) if found.size else 0.0
+        spline_forces = np.concatenate([self.core.evaluate(part)[1] for part in few])
+        error = (
+            float(np.sqrt(np.square(spline_forces - forces).mean())) if spline_forces.size else 0.0
+        )
         if error <= SPLINE_GATE or self.core.nodes >= MOST_NODES:
             return self.core.nodes
         log.info(

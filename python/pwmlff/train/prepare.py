@@ -79,11 +79,11 @@ def labelled(
             if names
         ]
 
-    found = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
-    found = comm.agreed(ranks, lambda: found or read())
+    datasets = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
+    datasets = comm.agreed(ranks, lambda: datasets or read())
     if data.shift_sources:
-        found = _aligned(found, ranks)
-    learned, valid = found[0], found[1] if len(found) > 1 else None
+        datasets = _aligned(datasets, ranks)
+    learned, valid = datasets[0], datasets[1] if len(datasets) > 1 else None
     if data.valid_fraction > 0.0:
         numbers = duplicates.atom_numbers(learned.frames, learned.edges)
         same = duplicates.first_of_each(learned.frames, numbers)
@@ -116,8 +116,8 @@ def _corrected(
         return offsets.decide(parts, data.virial_offset, suspects)
 
     wanted = max(config.loss.virial) > 0.0
-    found = comm.agreed(ranks, lambda: decided() if wanted and ranks.rank == 0 else ({}, []))
-    start, left_out = ranks.broadcast(found)  # of one rank: others may round otherwise
+    decision = comm.agreed(ranks, lambda: decided() if wanted and ranks.rank == 0 else ({}, []))
+    start, left_out = ranks.broadcast(decision)  # of one rank: others may round otherwise
     constants = Offsets(start)
 
     def corrected(part: Dataset) -> Dataset:

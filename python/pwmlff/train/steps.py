@@ -35,9 +35,9 @@ def library() -> ctypes.CDLL:
     Raises:
         ImportError: nothing is.
     """
-    found = plugin.open_library("pwmlff_optimizer", "train")
-    found.pwmlff_square.restype = ctypes.c_double
-    return found
+    lib = plugin.open_library("pwmlff_optimizer", "train")
+    lib.pwmlff_square.restype = ctypes.c_double
+    return lib
 
 
 def pointer(array: np.ndarray) -> ctypes.c_void_p:

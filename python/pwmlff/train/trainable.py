@@ -106,12 +106,12 @@ def free_parameters(
     names = model.names
     frozen: set[str] = set()
     for word in freeze:
-        found = fnmatch.filter(names, (groups or {}).get(word, word))
-        if not found:
+        matches = fnmatch.filter(names, (groups or {}).get(word, word))
+        if not matches:
             raise Failure(
                 f"[model] freeze has '{word}', which no parameter is called; they are named like "
                 f"{names[0]} and {names[-1]}"
             )
-        frozen.update(found)
+        frozen.update(matches)
     sizes = [math.prod(shape) for shape in model.shapes]
     return np.repeat([name not in frozen for name in names], sizes)
