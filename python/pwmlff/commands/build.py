@@ -115,9 +115,9 @@ def build(
         sizes, sizes_from = integer_sizes(root)
     elif sizes not in lmp.INTEGER_SIZES:
         raise Failure(f"--sizes is '{sizes}', expected one of {', '.join(lmp.INTEGER_SIZES)}")
-    if told := without_plugins(root):
+    if proof := without_plugins(root):
         raise Failure(
-            f"this LAMMPS has no package PLUGIN, without which it loads none (so {told}); compile "
+            f"this LAMMPS has no package PLUGIN, without which it loads none (so {proof}); compile "
             "it again with cmake -D PKG_PLUGIN=yes, or make yes-plugin"
         )
     folder = output.resolve()

@@ -65,10 +65,10 @@ class InfoReport:
         table = Table(show_header=False)
         table.add_column(style="bold")
         rows = [_rows(file) for file in self.files]
-        told = [_told(file.model.card or {}) for file in self.files]
-        for name in _TOLD:
-            if any(name in each for each in told):
-                for row, each in zip(rows, told, strict=True):
+        card_lines = [_card_lines(file.model.card or {}) for file in self.files]
+        for name in _CARD_ROWS:
+            if any(name in each for each in card_lines):
+                for row, each in zip(rows, card_lines, strict=True):
                     row[name] = each.get(name, "")
         for _ in rows:
             table.add_column(overflow="fold")
@@ -118,11 +118,11 @@ def _rows(described: Described) -> dict[str, str]:
     }
 
 
-#: What the card of a model tells, if there is one.
-_TOLD = ("trained", "on", "RMSE")
+#: What the card of a model says, if there is one.
+_CARD_ROWS = ("trained", "on", "RMSE")
 
 
-def _told(card: dict[str, Any]) -> dict[str, str]:
+def _card_lines(card: dict[str, Any]) -> dict[str, str]:
     """A few lines of a card; nothing of what is not as `train.card.make` writes it."""
     made = _entry(card, str, "made")
     versions = ", ".join(

@@ -40,6 +40,6 @@ def test(
     """
     from pwmlff.train import evaluate
 
-    models, files = evaluate.told_apart(words, data or [])
+    models, files = evaluate.models_and_data(words, data or [])
     chosen = elements.replace(",", " ").split()
     return evaluate.test(models, files, chosen, format, plot, worst, threads, energy)

@@ -19,7 +19,7 @@ ANSWER = 5  # seconds for ssh to connect
 #: What helps where nodes cannot resolve the name of mpirun's host, or not to an address of it.
 BY_ADDRESS = "--mpirun-options '-iface eth0' has it give the address of that interface instead"
 #: What a launcher says of a node or a rank: pattern with the names `host` and `why`, and a text.
-TOLD = (
+LAUNCHER_ERRORS = (
     (r"ssh: connect to host (?P<host>\S+) port \d+: (?P<why>.*)",
      "{host} cannot be reached: {why}"),
     (r"ssh: Could not resolve hostname (?P<host>[^\s:]+): (?P<why>.*)",
@@ -137,7 +137,7 @@ def of_input(errors: list[str]) -> bool:
 
 
 def explain(logs: Path) -> Cause:
-    """What the launcher of a start has told of its end."""
+    """What the launcher of a start has reported of its end."""
     path = logs / LAUNCHER
     text = path.read_text(errors="replace") if path.is_file() else ""
     if NO_PROXY.search(text):
@@ -145,7 +145,7 @@ def explain(logs: Path) -> Cause:
             f"mpirun's {PROXY} was not found on a node: the environment with mpirun has to be in "
             "the same place on all"
         )
-    for pattern, words in TOLD:
+    for pattern, words in LAUNCHER_ERRORS:
         if match := re.search(pattern, text):
             groups = {name: value.strip() for name, value in match.groupdict().items()}
             return Cause(words.format(**groups), groups["host"])

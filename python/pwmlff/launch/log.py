@@ -201,8 +201,8 @@ def _joined(earlier: Sequence[ThermoRun], later: Sequence[ThermoRun]) -> list[Th
 
 def _is_same(run: ThermoRun, rest: ThermoRun) -> bool:
     """Whether a run can be the rest of another: what a log does not say is as it was."""
-    told = ((rest.units, run.units), (rest.per_atom, run.per_atom), (rest.timestep, run.timestep))
-    return list(run.columns) == list(rest.columns) and all(a in (None, b) for a, b in told)
+    pairs = ((rest.units, run.units), (rest.per_atom, run.per_atom), (rest.timestep, run.timestep))
+    return list(run.columns) == list(rest.columns) and all(a in (None, b) for a, b in pairs)
 
 
 def _begins_columns(line: str) -> bool:

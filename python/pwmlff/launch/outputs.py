@@ -120,8 +120,8 @@ def _begun_anew(dump: Dump, path: Path, start: int) -> str:
 
 
 def _removed(dump: Dump, what: str, path: Path, kept: Path | None) -> str:
-    told = f"dump {dump.ident}: {what} are removed from '{path}', they will come again"
-    return told if kept is None else f"{told}; those of now are kept in '{kept}'"
+    message = f"dump {dump.ident}: {what} are removed from '{path}', they will come again"
+    return message if kept is None else f"{message}; those of now are kept in '{kept}'"
 
 
 def _shorten(path: Path, end: int, kept: Path | None) -> bool:
@@ -172,8 +172,8 @@ def _end(text: mmap.mmap, mark: bytes, prelude: re.Pattern[bytes], first: int) -
     place = text.rfind(mark)
     while place >= 0:
         if place == 0 or text[place - 1 : place] == b"\n":
-            told = _STEP.match(text[place + len(mark) : place + len(mark) + 32])
-            step = int(told[1]) if told else None  # None: cut off within the number
+            match = _STEP.match(text[place + len(mark) : place + len(mark) + 32])
+            step = int(match[1]) if match else None  # None: cut off within the number
             if step is not None and (step < first or (later is not None and step > later)):
                 break
             later = later if step is None else step

@@ -34,15 +34,15 @@ class LmpProgress:
     restarts: list[str] = field(default_factory=list)  # file patterns of the restart command
     began: bool = False  # whether lmp has said anything
     last: str = ""  # line that was not empty
-    told: bool = False  # whether the style has told anything
+    reported: bool = False  # whether the style has reported anything
     _run: tuple[int, bool] | None = None  # steps of a run command to come, and whether upto
     _rows: ThermoRows = field(default_factory=ThermoRows)
     _first: tuple[int, float] | None = None  # step and time of the first line of the run
     _last: tuple[int, float] | None = None
 
     def take(self, state: Mapping[str, Any], now: float) -> None:
-        """Take what the style has told, at a time in seconds."""
-        self.began = self.told = True
+        """Take what the style has reported, at a time in seconds."""
+        self.began = self.reported = True
         self.units, self.timestep = state["units"], state["timestep"]
         # That of a run in parts, with `every`, is known from the command alone.
         if self.target is None or state["last"] > self.target:
@@ -63,11 +63,11 @@ class LmpProgress:
         elif re.match(r"\s*restart\s", line):
             self._restart(words(line))
         elif match := re.fullmatch(r"\s+Unit style\s+: (\S+)", line):
-            self.units = self.units if self.told else match[1]
+            self.units = self.units if self.reported else match[1]
         elif match := re.fullmatch(r"\s+Current step\s+: (\d+)", line):
             self._begin(int(match[1]))
         elif match := re.fullmatch(r"\s+Time step\s+: (\S+)", line):
-            self.timestep = self.timestep if self.told else number(match[1])
+            self.timestep = self.timestep if self.reported else number(match[1])
         else:
             return self._row(self._rows.take(line), now)
         return False
@@ -83,7 +83,7 @@ class LmpProgress:
 
     def _begin(self, step: int) -> None:
         self._first = None
-        if not self.told:  # what the style has told may be ahead of what the screen says
+        if not self.reported:  # what the style has reported may be ahead of what the screen says
             self.step = step
         if self._run is not None:
             steps, upto = self._run
@@ -95,7 +95,7 @@ class LmpProgress:
         if not values or not (step is None or step.is_integer()):  # an infinite one is none
             return False
         self.temperature = values.get("Temp", self.temperature)
-        if step is not None and not self.told:
+        if step is not None and not self.reported:
             self._reached(int(step), now)
         return True
 

@@ -96,8 +96,8 @@ class Simulation:
 
     def save(self) -> None:
         """Write it, as a whole or not at all."""
-        told = {name: value for name, value in asdict(self).items() if name != "folder"}
-        text = json.dumps(plain(told | _here()), indent=1, allow_nan=False)
+        contents = {name: value for name, value in asdict(self).items() if name != "folder"}
+        text = json.dumps(plain(contents | _here()), indent=1, allow_nan=False)
         write_whole(self.folder / NAME, text.encode())
 
 
@@ -109,12 +109,12 @@ def read(folder: Path) -> Simulation | None:
     """
     path = folder / NAME
     try:
-        told: dict[str, Any] = json.loads(path.read_text())
+        contents: dict[str, Any] = json.loads(path.read_text())
         # Fields that an earlier release did not write have the value of a new record.
-        attempts = [_made(Attempt, one) for one in told["attempts"]]
-        unreadable = [(name, time_ns) for name, time_ns in told.get("unreadable", ())]
+        attempts = [_made(Attempt, one) for one in contents["attempts"]]
+        unreadable = [(name, time_ns) for name, time_ns in contents.get("unreadable", ())]
         known = {"folder": folder, "attempts": attempts, "unreadable": unreadable}
-        return _made(Simulation, {**told, **known})
+        return _made(Simulation, {**contents, **known})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -124,8 +124,8 @@ def read(folder: Path) -> Simulation | None:
         ) from error
 
 
-def _made(kind: type[Kept], told: Mapping[str, Any]) -> Kept:
-    return kind(**{f.name: told[f.name] for f in fields(kind) if f.name in told})
+def _made(kind: type[Kept], values: Mapping[str, Any]) -> Kept:
+    return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})
 
 
 def require_free(folder: Path) -> None:

@@ -82,13 +82,13 @@ class Plan:
             arguments = _own_log(arguments, attempt)
         if restart is not None:
             arguments += ["-var", "restart", restart]
-        told = {"PWMLFF_SUPERVISED": str(self.folder.resolve())}
-        told |= {} if restart is None else {"PWMLFF_GOES_ON": "1"}
+        variables = {"PWMLFF_SUPERVISED": str(self.folder.resolve())}
+        variables |= {} if restart is None else {"PWMLFF_GOES_ON": "1"}
         wish = replace(
             self.wish,
             program=[*self.wish.program, *arguments],
             logs=logs,
-            environment={**self.wish.environment, **told},
+            environment={**self.wish.environment, **variables},
         )
         return launcher.command(wish)
 
@@ -152,8 +152,8 @@ def run(plan: Plan, launcher: mpirun.Mpirun) -> RunReport:
     """
     lock = Lock(plan.folder, wait=GRACE)
     try:
-        told = run_state.read(plan.folder)
-        goes_on = told is not None and told.state != run_state.FINISHED
+        record = run_state.read(plan.folder)
+        goes_on = record is not None and record.state != run_state.FINISHED
         require_alone(plan.script, LINGERS if goes_on else 0.0)
         return _Supervisor(plan, launcher, lock).run()
     finally:
@@ -247,29 +247,29 @@ class _Supervisor:
         self.say(f"going on from {newest}, after {len(old.attempts)} start(s)")
         return replace(old, state=run_state.RUNNING), newest
 
-    def _newest(self, told: Simulation) -> str | None:
+    def _newest(self, record: Simulation) -> str | None:
         """Value of the variable restart: the newest restart file, or one that names partitions'."""
-        patterns = told.restarts
+        patterns = record.restarts
         if not self.plan.script.partitions and not any(patterns):  # nothing has told of them
             patterns = [self.plan.script.restarts()]
-        unreadable = (*told.unreadable, *self.unreadable)
-        files = newest_restart(patterns, told.began, _starts(told.attempts), unreadable)
-        self._tell_of_incomplete(patterns, told.began, files)
+        unreadable = (*record.unreadable, *self.unreadable)
+        files = newest_restart(patterns, record.began, _starts(record.attempts), unreadable)
+        self._warn_of_incomplete(patterns, record.began, files)
         if not files or not self.plan.script.partitions:
             return files[0] if files else None
         step = str(step_of(files[0]))
         lines = ["variable restart_file world " + " ".join(files), "read_restart ${restart_file}"]
         text = "".join(f"{line}\n" for line in lines).encode()
-        path, k = told.folder / OF_PARTITIONS.format(step), 1
-        while path.exists() and path.name not in told.made:  # someone else's
-            path, k = told.folder / OF_PARTITIONS.format(f"{step}.{k}"), k + 1
-        if path.name not in told.made:
-            told.made.append(path.name)
-            told.save()
+        path, k = record.folder / OF_PARTITIONS.format(step), 1
+        while path.exists() and path.name not in record.made:  # someone else's
+            path, k = record.folder / OF_PARTITIONS.format(f"{step}.{k}"), k + 1
+        if path.name not in record.made:
+            record.made.append(path.name)
+            record.save()
         write_whole(path, text)
         return str(path)
 
-    def _tell_of_incomplete(
+    def _warn_of_incomplete(
         self, patterns: Sequence[Sequence[str]], began: float, files: Sequence[str]
     ) -> None:
         """Name files that are newer than those that are gone on from."""
@@ -387,22 +387,22 @@ class _Supervisor:
             return self.plan.script
         return Script(attempt.command[attempt.command.index(lmp) + 1 :])
 
-    def _keep_logs(self, told: Simulation) -> None:
+    def _keep_logs(self, record: Simulation) -> None:
         """See that another simulation spares the logs that the starts of one have had."""
-        for number, attempt in enumerate(told.attempts, 1):
+        for number, attempt in enumerate(record.attempts, 1):
             for path in self._script(attempt).logs():
                 if path.is_file() and path.stat().st_mtime >= attempt.started - CLOCK:
                     outputs.keep(path, number)
 
-    def _keep_outputs(self, told: Simulation, restart: str | None, spare: bool) -> None:
+    def _keep_outputs(self, record: Simulation, restart: str | None, spare: bool) -> None:
         """See that the next start spares what the last one has written.
 
         Args:
-            told: of the last one.
+            record: of the last one.
             restart: file that the next one goes on from.
             spare: keep frames that are removed, too.
         """
-        number, last = len(told.attempts), told.attempts[-1]
+        number, last = len(record.attempts), record.attempts[-1]
         script = self._script(last)
         own = {path.resolve() for path in script.logs()}  # the next one has another name
         begun = {Path(name).resolve() for name in last.files} - own
@@ -414,8 +414,8 @@ class _Supervisor:
         for dump in script.dumps():
             new = {
                 path: size
-                for path, size in _sizes_before(dump, told).items()
-                if path.stat().st_mtime >= told.began - CLOCK
+                for path, size in _sizes_before(dump, record).items()
+                if path.stat().st_mtime >= record.began - CLOCK
             }
             if restart is None:
                 said = outputs.begin_again(dump, new, number, spare)
@@ -478,11 +478,11 @@ def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
     return starts
 
 
-def _sizes_before(dump: Dump, told: Simulation) -> dict[Path, int]:
+def _sizes_before(dump: Dump, record: Simulation) -> dict[Path, int]:
     """The files of a dump, and the bytes of each that were there before the simulation."""
     sizes = {}
     for file in dump.files:
-        known = told.dumps.get(str(file))
+        known = record.dumps.get(str(file))
         for path in _files_of_ranks(file):
             # Of a file that no start has named, nothing is the simulation's.
             sizes[path] = path.stat().st_size if known is None else known.get(str(path), 0)
@@ -532,8 +532,8 @@ def end_of_time(limit: float | None) -> float | None:
 
 def end_of_job() -> float | None:
     """When Slurm will end the job that this is a part of, by time.time()."""
-    if told := os.environ.get("SLURM_JOB_END_TIME", ""):
-        return float(told) if told.isdigit() else None
+    if end_time := os.environ.get("SLURM_JOB_END_TIME", ""):
+        return float(end_time) if end_time.isdigit() else None
     job = os.environ.get("SLURM_JOB_ID")
     if job is None or shutil.which("squeue") is None:
         return None

@@ -207,9 +207,9 @@ class Watcher:
         if attempt.returncode != 0:
             texts = self._texts(attempt, logs, script)
             attempt.errors = lammps_errors(written(logs, texts))
-            told = explain(logs)
+            cause = explain(logs)
             # Where lmp says nothing anywhere, what else may have ended it would tell of itself.
-            silent = not texts and not attempt.errors and not told.text
+            silent = not texts and not attempt.errors and not cause.text
             attempt.unreadable = (
                 attempt.restart is not None
                 and not attempt.cause
@@ -217,17 +217,17 @@ class Watcher:
                 and not any(partition.computed for partition in self.partitions)
                 and (silent or any(map(died_reading, texts)))
             )
-            attempt.cause, attempt.host = attempt.cause or told.text, told.host
+            attempt.cause, attempt.host = attempt.cause or cause.text, cause.host
 
     def _texts(self, attempt: Attempt, logs: Path, script: Script | None) -> list[Path]:
         """What lmp has written for people in a start: screens and logs.
 
         The logs too where there is a screen: mpirun may lose the last words of what dies.
         """
-        told = [Path(name) for partition in self.partitions for name in partition.files]
+        reported = [Path(name) for partition in self.partitions for name in partition.files]
         screens = [text for partition in self.partitions if (text := partition.text(logs))]
         named = [*script.logs(), *script.logs_of_input()] if script else []
-        files = (*screens, *named, *told)
+        files = (*screens, *named, *reported)
         begin = 1e9 * (attempt.started - CLOCK)
         new = (path for path in files if path.is_file() and _time(path) >= begin)
         return [path for path in new if begins_input(path)]
@@ -279,7 +279,9 @@ class Watcher:
                 news = self._read(logs, now, all_of_them=ended)
                 # What lmp prints may look like commands; it counts until the style tells better.
                 known = [
-                    partition.restarts if partition.progress.told else partition.progress.restarts
+                    partition.restarts
+                    if partition.progress.reported
+                    else partition.progress.restarts
                     for partition in self.partitions
                 ]
                 files = [name for partition in self.partitions for name in partition.files]
@@ -331,7 +333,7 @@ class Watcher:
     def _running(self) -> list[Partition]:
         """Partitions that have not come to their end."""
         silent = [p for p in self.partitions if not p.computes and p.progress.ended]
-        if len(silent) == len(self.partitions) and not all(p.progress.told for p in silent):
+        if len(silent) == len(self.partitions) and not all(p.progress.reported for p in silent):
             # An input can print what lmp prints at its end; where no style tells more, look for it.
             silent = [] if self._is_alive() else silent
         return [partition for partition in self.partitions if partition not in silent]

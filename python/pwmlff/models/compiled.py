@@ -73,8 +73,8 @@ def compile_edges(module: torch.jit.ScriptModule) -> dict[str, bytes]:
         except CannotRun as error:
             raise ValueError(str(error)) from error
         except Exception as error:  # of whatever part of the compiler
-            told = FIRST_ERROR.search(str(error))
-            reason = told[1] if told else last_line(error)
+            match = FIRST_ERROR.search(str(error))
+            reason = match[1] if match else last_line(error)
             raise ValueError(f"cannot be compiled by torch: {reason}") from error
         _without_sources(package)
         contents = package.read_bytes()

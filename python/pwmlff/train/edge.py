@@ -351,7 +351,7 @@ class EdgeModel:
         self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []  # of each thread, by `evaluate`
 
     def free(self, freeze: Sequence[str]) -> np.ndarray:
-        """Which parameters learn: all that the module lets, but what is told to stay."""
+        """Which parameters learn: all that the module lets, but what is frozen."""
         free = free_parameters(self, freeze)
         end = 0
         for parameter in self.module.parameters():

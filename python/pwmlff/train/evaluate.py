@@ -46,7 +46,7 @@ MODELS = (".pt", ".pth", ".ptc")
 MEAN = "mean"  # of the predictions of all models, in place of the name of a file
 
 
-def told_apart(words: Sequence[str], data: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
+def models_and_data(words: Sequence[str], data: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
     """Models and files with labels, whatever their order; the first word where none is a model.
 
     Args:

@@ -175,7 +175,7 @@ class Trainer:
         progress.seconds += self.ranks.broadcast(saved - self.began)
         stopped = self._end_of_run()
         if progress.costs and run.max_time:
-            self._tell_plan()
+            self._log_plan()
         while not stopped:
             begun = time.monotonic()
             self.step()
@@ -238,9 +238,9 @@ class Trainer:
         names = ("last layers", "checkpoint", "pictures")
         of_rank_0 = map(float, self.ranks.broadcast(np.diff(times)))
         self.progress.costs |= dict(zip(names, of_rank_0, strict=True))
-        self._tell_plan()
+        self._log_plan()
 
-    def _tell_plan(self) -> None:
+    def _log_plan(self) -> None:
         """Say how max_time is spent, once that is known."""
         if self.ranks.rank == 0:
             limit = 60.0 * self.config.run.max_time

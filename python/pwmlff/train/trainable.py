@@ -93,7 +93,7 @@ class Trainable(Protocol):
 def free_parameters(
     model: Trainable, freeze: Sequence[str], groups: Mapping[str, str] | None = None
 ) -> np.ndarray:
-    """Which parameters learn, bool [nparameters], where some are told to stay.
+    """Which parameters learn, bool [nparameters], where some are frozen.
 
     Args:
         model: with names and shapes.
