@@ -223,8 +223,8 @@ pwmlff::Input Neighbors::input(const Needs &needs)
 void Neighbors::fill(Edges &made, int hops, double cutoff) const
 {
   const double cutsq = cutoff * cutoff;
-  std::vector<std::int64_t> second;
   made.index.clear();
+  made.second.clear();
   made.vec.clear();
   for (std::size_t k = 0; k < candidate_edges_end[hops]; k += 2) {
     const double *const xi = x_ + 3 * static_cast<std::size_t>(candidate_edges[k]);
@@ -232,10 +232,10 @@ void Neighbors::fill(Edges &made, int hops, double cutoff) const
     const double rij[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
     if (rij[0] * rij[0] + rij[1] * rij[1] + rij[2] * rij[2] >= cutsq) continue;
     made.index.push_back(node[candidate_edges[k]]);
-    second.push_back(node[candidate_edges[k + 1]]);
+    made.second.push_back(node[candidate_edges[k + 1]]);
     made.vec.insert(made.vec.end(), rij, rij + 3);
   }
-  made.index.insert(made.index.end(), second.begin(), second.end());
+  made.index.insert(made.index.end(), made.second.begin(), made.second.end());
 }
 
 void Neighbors::fill(Slots &made, int max_neighbor, double cutoff) const

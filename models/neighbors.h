@@ -142,8 +142,9 @@ class Neighbors {
   /// that a model with hops + 1 rounds of message passing sees.
   struct Edges {
     bool current = false;
-    std::vector<std::int64_t> index;    // [2, n]
-    std::vector<double> vec;            // [n, 3]
+    std::vector<std::int64_t> index;     // [2, n]
+    std::vector<std::int64_t> second;    // [n] scratch: the second row of index
+    std::vector<double> vec;             // [n, 3]
   };
   void fill(Edges &edges, int hops, double cutoff) const;
   std::vector<int> candidate_edges;    // candidates of edges: center and neighbor, alternating

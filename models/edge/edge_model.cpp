@@ -55,9 +55,9 @@ static at::Tensor force_on_host(const at::Tensor &edge_grad, const Input &input)
 const Evaluation &EdgeTorchScript::evaluate(const Input &input)
 {
   const std::int64_t nlocal = input.ncenters, nedges = input.nedges, nnodes = input.nnodes;
-  const std::vector<std::int64_t> rows(input.node_row, input.node_row + nnodes);
   std::vector<std::int64_t> species;
-  for (const std::int64_t row : rows) species.push_back(input.species[row]);
+  species.reserve(nnodes);
+  for (std::int64_t n = 0; n < nnodes; ++n) species.push_back(input.species[input.node_row[n]]);
 
   const c10::DeviceGuard guard(code.device());
   const at::Tensor edge_vec =
@@ -73,6 +73,7 @@ const Evaluation &EdgeTorchScript::evaluate(const Input &input)
 
   const at::Tensor edge_grad = found.derivative.to(at::kDouble);
   const auto by_row = [&](const at::Tensor &values) {
+    const std::vector<std::int64_t> rows(input.node_row, input.node_row + nnodes);
     const at::Tensor all = at::zeros({input.nrows, values.size(1)}, at::kDouble);
     return all.index_copy_(0, torch::tensor(rows, torch::kInt64), values.to(at::kCPU));
   };
