@@ -22,6 +22,11 @@ Elements = Annotated[
     str,
     typer.Option(help="Elements that take part, like 'Hf O'.", show_default="all of the model's"),
 ]
+Engines = Annotated[
+    str,
+    typer.Option(help="Engines: fused, torchscript, auto.", show_default="those that run the file"),
+]
+Precisions = Annotated[str, typer.Option(help="Precisions of the fused engine.")]
 Energy = Annotated[
     str,
     typer.Option(

@@ -21,7 +21,7 @@ from rich.console import RenderableType
 from rich.progress import track
 from rich.table import Table
 
-from pwmlff.commands.base import Elements, Lmp, Mpirun, Plugin
+from pwmlff.commands.base import Elements, Engines, Lmp, Mpirun, Plugin, Precisions
 from pwmlff.commands.compare import structures, ways
 from pwmlff.commands.options import names, positive_integers, seconds_of
 from pwmlff.launch import mpirun as launcher
@@ -112,15 +112,8 @@ def bench(
     through: Annotated[
         str, typer.Option(help="What runs the model: lmp, engine (from Python), or both.")
     ] = LMP,
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="Engines: fused, torchscript, auto.", show_default="those that run the file"
-        ),
-    ] = "",
-    precision: Annotated[
-        str, typer.Option(help="Precisions of the fused engine.")
-    ] = "exact,double,mixed",
+    engine: Engines = "",
+    precision: Precisions = "exact,double,mixed",
     np: Annotated[str, typer.Option("--np", help="Numbers of ranks of lmp.")] = "1",
     threads: Annotated[str, typer.Option(help="Numbers of threads of a rank.")] = "1",
     device: Annotated[str, typer.Option(help="Devices: cpu, gpu.")] = "cpu",

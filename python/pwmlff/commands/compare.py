@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import devices, picture
-from pwmlff.commands.base import Elements, Lmp, Mpirun, Parity, Plugin
+from pwmlff.commands.base import Elements, Engines, Lmp, Mpirun, Parity, Plugin, Precisions
 from pwmlff.commands.options import names, numbers, positive_integers
 from pwmlff.launch import mpirun as launcher
 from pwmlff.launch import program
@@ -178,15 +178,8 @@ def compare(
     device: Annotated[
         str, typer.Option(help="Devices: cpu, gpu.", show_default="those that there are")
     ] = "",
-    engine: Annotated[
-        str,
-        typer.Option(
-            help="Engines: fused, torchscript, auto.", show_default="those that run the file"
-        ),
-    ] = "",
-    precision: Annotated[
-        str, typer.Option(help="Precisions of the fused engine.")
-    ] = "exact,double,mixed",
+    engine: Engines = "",
+    precision: Precisions = "exact,double,mixed",
     tol: Annotated[str, typer.Option(help="Other gates, like 'force=1e-5,energy=1e-7'.")] = "",
     plot: Parity = None,
     lmp: Lmp = None,

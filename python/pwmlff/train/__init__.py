@@ -52,8 +52,6 @@ def train(
             training, or a model failed.
         ValueError: the calculator of a structure holds the results of another structure.
     """
-    import torch  # noqa: PLC0415  slow to import
-
     from pwmlff.report import Failure  # noqa: PLC0415
     from pwmlff.train import command, memory  # noqa: PLC0415
 
@@ -68,11 +66,7 @@ def train(
         "models": models,
         "finetune": finetune,
     }
-    threads = torch.get_num_threads()
-    try:
-        report = command.train(None, given, command.Options(resume, communication="serial"))
-    finally:
-        torch.set_num_threads(threads)
+    report = command.train(None, given, command.Options(resume, communication="serial"))
     if report.failures:
         raise Failure("; ".join(report.failures))
     return report

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from ase.data import chemical_symbols
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from pwmlff import files, picture
 from pwmlff.data import readers
 from pwmlff.data.frames import Frames
 from pwmlff.report import Failure, console, typed
+from pwmlff.threads import torch_threads
 from pwmlff.train import card, charts, comm, ensemble, errors, prepare, record
 from pwmlff.train.config import Config, MissingElements, from_command
 from pwmlff.train.kalman import Kalman
@@ -65,7 +65,8 @@ def train(
     if options.began is None:
         options = replace(options, began=time.monotonic())
     ranks = comm.connect(options.communication)
-    with Stop() as own, comm.together(ranks):
+    # Products of matrices must not depend on the number of threads; frames are in parallel.
+    with Stop() as own, torch_threads(1), comm.together(ranks):
         logging.basicConfig(
             level=logging.WARNING if ranks.rank == 0 else logging.ERROR,
             format="%(message)s",
@@ -76,8 +77,6 @@ def train(
         if int(os.environ.get(RESTARTS, "0")) > 0:
             options = replace(options, resume=True)
         config = comm.agreed(ranks, lambda: _configured(toml, given, options))
-        # Products of matrices must not depend on the number of threads; frames are in parallel.
-        torch.set_num_threads(1)
         if config.run.models > 1 and not options.dry_run:
             report = ensemble.train(config, options, ranks, stop or own)
         else:
