@@ -37,6 +37,7 @@ struct Input {
   /// device has made the list.
   const int *first = nullptr, *candidate = nullptr;
   int nthreads = 1;
+  double temperature = 0.0;    // K, for models that have it as a descriptor
   bool want_atom_virial = false, want_centroid_virial = false;
 
   /// The same atoms and candidates on the device of an engine, with x up to date; else null.
