@@ -3,7 +3,7 @@
 #include "ensemble.h"
 
 #include "collective.h"
-#include "periodic_table.h"
+#include "common/periodic_table.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -20,6 +20,7 @@
 
 using namespace LAMMPS_NS;
 using namespace pwmlff::models;
+using pwmlff::ATOMIC_WEIGHTS, pwmlff::symbol, pwmlff::symbols;
 
 namespace pair_pwmlff {
 namespace {

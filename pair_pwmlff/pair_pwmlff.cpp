@@ -3,7 +3,7 @@
 #include "pair_pwmlff.h"
 
 #include "collective.h"
-#include "periodic_table.h"
+#include "common/periodic_table.h"
 
 #include "atom.h"
 #include "comm.h"
@@ -24,6 +24,7 @@
 using namespace LAMMPS_NS;
 using namespace pair_pwmlff;
 using namespace pwmlff::models;
+using pwmlff::atomic_number, pwmlff::symbol, pwmlff::symbols;
 
 // Threads of torch and freed memory are settings of the process: the last instance that goes sets
 // them back.

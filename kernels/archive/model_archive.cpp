@@ -2,6 +2,7 @@
 
 #include "model_archive.h"
 
+#include "../common/printable.h"
 #include "pickle.h"
 #include "unusable.h"
 #include "zip.h"
@@ -30,14 +31,6 @@ constexpr std::size_t MOST_PICKLE_BYTES = 1 << 25;
 constexpr std::int64_t MOST_EXPANDED = 1 << 24;
 
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
-
-/// For messages: the beginning of a text, what is not printable replaced.
-std::string printable(std::string_view text, std::size_t most = 60)
-{
-  std::string result;
-  for (const char c : text.substr(0, most)) result += c >= ' ' && c < 127 ? c : '.';
-  return result;
-}
 
 /* ---- what is no archive ---- */
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace pair_pwmlff {
+namespace pwmlff {
 
 /// Symbols of the elements in the order of their atomic numbers (IUPAC 2016); index 0 is unused.
 inline constexpr std::array<std::string_view, 119> ELEMENT_SYMBOLS = {
@@ -73,6 +73,6 @@ template <typename Numbers> std::string symbols(const Numbers &numbers)
   return text;
 }
 
-}    // namespace pair_pwmlff
+}    // namespace pwmlff
 
 #endif
