@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Reader and plain evaluation for other languages: Python opens them by ctypes, without torch.
+
+#ifndef PWMLFF_NEP_C_INTERFACE_H
+#define PWMLFF_NEP_C_INTERFACE_H
+
+#include "../common/export.h"
+
+#include <cstdint>
+
+extern "C" {
+
+/// A model that was read.
+struct pwmlff_nep;
+
+/// @return the model, for pwmlff_free_nep; or null, and then the text of the error, ended by a zero,
+///         is in message[0 .. message_size-1]
+PWMLFF_KERNELS_API pwmlff_nep *pwmlff_read_nep(const char *text, uint64_t size, char *message,
+                                               int message_size);
+PWMLFF_KERNELS_API void pwmlff_free_nep(pwmlff_nep *model);
+
+PWMLFF_KERNELS_API int pwmlff_looks_like_nep(const char *contents, uint64_t size);
+
+PWMLFF_KERNELS_API int pwmlff_nep_species(const pwmlff_nep *model);
+PWMLFF_KERNELS_API int pwmlff_nep_descriptors(const pwmlff_nep *model);
+PWMLFF_KERNELS_API double pwmlff_nep_cutoff(const pwmlff_nep *model);    // angstrom
+/// Warnings, one to a line; valid as long as the model.
+PWMLFF_KERNELS_API const char *pwmlff_nep_warnings(const pwmlff_nep *model);
+/// @param atom_type  [species] out, atomic numbers
+PWMLFF_KERNELS_API void pwmlff_nep_elements(const pwmlff_nep *model, int *atom_type);
+
+/// Shapes, orders, units and signs as in dp/evaluation.h, rows and candidates as in its Input.
+/// @param energy           [1] out
+/// @param atom_energy      [ncenters] out
+/// @param descriptors      [ncenters, descriptors] out
+/// @param force            [nrows, 3] out
+/// @param virial           [9] out
+/// @param atom_virial      [nrows, 6] out
+/// @param centroid_virial  [nrows, 9] out
+/// @return 0, or -1 for an error, whose text is then in message
+PWMLFF_KERNELS_API int pwmlff_evaluate_nep(pwmlff_nep *model, int ncenters, int nrows,
+                                           const double *x, const int *species, const int *first,
+                                           const int *candidate, double temperature, double *energy,
+                                           double *atom_energy, double *descriptors, double *force,
+                                           double *virial, double *atom_virial,
+                                           double *centroid_virial, char *message,
+                                           int message_size);
+}
+
+#endif
