@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Neighbors of one center by species, in whole vectors.
+
+#ifndef PWMLFF_NEP_CPU_SHELL_H
+#define PWMLFF_NEP_CPU_SHELL_H
+
+#include "../../common/team.h"
+#include "../../dp/cpu/backend.h"
+#include "../../dp/pair_terms.h"
+#include "radial.h"
+
+namespace pwmlff::PWMLFF_ISA {
+
+/// Neighbors of one species: vectors begin .. begin+vectors-1, the last of them padded.
+struct Run {
+  int begin, vectors, count;
+};
+
+/// Neighbors of a center that are evaluated alike. Each vector of neighbors has its numbers side by
+/// side (Field, then those of the angular part), so that they are in few pages and spread over the
+/// sets of the first cache.
+template <class T> class Shell {
+ public:
+  static constexpr int width = lanes<T>;
+  enum Field { ux, uy, uz, inverse, fc, dfc, x, dx, extra, nfields };
+
+  /// @param more  vectors of numbers behind the fields
+  void set_stride(int more) { stride = (nfields + more) * width; }
+  void reserve(std::size_t neighbors, int nruns)
+  {
+    const std::size_t n = neighbors + static_cast<std::size_t>(nruns + 1) * width;
+    for (auto *array : {&rx, &ry, &rz}) array->reserve(n);
+    row.reserve(n);
+    numbers.reserve(n / width * stride);
+  }
+  T *vector(int v) { return &numbers[static_cast<std::size_t>(v) * stride]; }
+  T *field(int v, int k) { return vector(v) + k * width; }
+
+  /// Differences of positions, then directions and the radial cutoff function of a run whose rows
+  /// have been written.
+  void locate(const Run &run, const double *positions, const double *center, double cutoff)
+  {
+    const int first = run.begin * width;
+    for (int e = first; e < first + run.count; ++e) {
+      const double *const xj = positions + 3 * static_cast<std::ptrdiff_t>(row[e]);
+      rx[e] = xj[0] - center[0];
+      ry[e] = xj[1] - center[1];
+      rz[e] = xj[2] - center[2];
+    }
+    for (int e = first + run.count; e < first + run.vectors * width; ++e) {
+      rx[e] = 2.0 * cutoff;    // beyond each cutoff
+      ry[e] = rz[e] = 0.0;
+    }
+    const T per_cutoff = static_cast<T>(1.0 / cutoff);
+    for (int v = run.begin; v < run.begin + run.vectors; ++v) {
+      const Vec<T> d[3] = {narrow(&rx[v * width]), narrow(&ry[v * width]), narrow(&rz[v * width])};
+      const Vec<T> r = square_root(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
+      const Vec<T> inv = T(1) / r;
+      const CutoffTerms<T> terms(r, per_cutoff);
+      T *const p = vector(v);
+      for (int c = 0; c < 3; ++c) store(p + c * width, d[c] * inv);
+      store(p + inverse * width, inv);
+      store(p + fc * width, terms.fc);
+      store(p + dfc * width, terms.dfc);
+      store(p + x * width, terms.x);
+      store(p + dx * width, terms.dx);
+      store(p + extra * width, Vec<T>{});
+    }
+  }
+
+  double distance(int e) const
+  {
+    return __builtin_sqrt(rx[e] * rx[e] + ry[e] * ry[e] + rz[e] * rz[e]);
+  }
+
+  /// dE/dr_ij = radial u + across, of vector v: kept for spread().
+  void keep_gradient(int v, Vec<T> radial, const Vec<T> *across)
+  {
+    T *const p = vector(v);
+    const Vec<T> u[3] = {load(p), load(p + width), load(p + 2 * width)};
+    for (int c = 0; c < 3; ++c) store(p + c * width, radial * u[c] + across[c]);
+  }
+
+  /// Forces on both ends of a run's edges, and its part of the virial.
+  /// @param own [3] force on the center, added to
+  void spread(const Run &run, int center, double *own, DPPartialSums &sums)
+  {
+    for (int v = run.begin; v < run.begin + run.vectors; ++v) {
+      const T *const p = vector(v);
+      const int here = run.count - (v - run.begin) * width;
+      for (int l = 0; l < (here < width ? here : width); ++l) {
+        const int e = v * width + l;
+        const double d[3] = {rx[e], ry[e], rz[e]};
+        const double g[3] = {-static_cast<double>(p[l]), -static_cast<double>(p[width + l]),
+                             -static_cast<double>(p[2 * width + l])};
+        double *const f = sums.force + 3 * static_cast<std::ptrdiff_t>(row[e]);
+        for (int c = 0; c < 3; ++c) {
+          f[c] += g[c];
+          own[c] -= g[c];
+          for (int k = 0; k < 3; ++k) sums.virial[3 * c + k] += d[c] * g[k];
+        }
+        if (sums.atom_virial || sums.centroid_virial)
+          spread_virial(Alone{}, d, g, center, row[e], sums.atom_virial, sums.centroid_virial);
+      }
+    }
+  }
+
+  Buffer<double> rx, ry, rz;    // r_ij
+  Buffer<int> row;              // of the neighbor
+  int stride = 0;
+
+ private:
+  /// No other thread adds to what a thread adds to.
+  struct Alone {
+    void add(double *target, double value) const { *target += value; }
+  };
+
+  static Vec<T> narrow(const double *p)
+  {
+    if constexpr (sizeof(T) == 8) {
+      return load(p);
+    } else {
+      typedef double Wide __attribute__((vector_size(2 * PWMLFF_VECTOR_BYTES)));
+      Wide wide;
+      __builtin_memcpy(&wide, p, sizeof(wide));
+      return __builtin_convertvector(wide, Vec<T>);
+    }
+  }
+  static Vec<T> square_root(Vec<T> v)
+  {
+    return gather<T>([&](int l) { return sizeof(T) == 8 ? __builtin_sqrt(v[l]) : __builtin_sqrtf(v[l]); });
+  }
+
+  Buffer<T> numbers;
+};
+
+}    // namespace pwmlff::PWMLFF_ISA
+
+#endif

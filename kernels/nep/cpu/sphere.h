@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Real spherical harmonics of a vector of directions u = (x, y, z), and the gradient of a linear
+// combination of them, for degrees up to L, which is known at compile time.
+//
+//   R_l,0    = Y_l0
+//   R_l,2m-1 = sqrt(2) Re Y_lm,   R_l,2m = sqrt(2) Im Y_lm        m = 1 .. l
+//
+// with Y_lm of ../harmonics.h, so that the sum over m of |A_lm|^2 is the sum of squares of the real
+// components. R_l starts at l^2 - 1; there is no R_0. They are written as
+//
+//   R = Q_lm(z) Re or Im (x + i y)^m,   Q_lm = s_lm d^m P_l/dz^m
+//   Q_lm = a z Q_l-1,m - b Q_l-2,m      (recursion of the associated Legendre functions)
+//   dQ_lm/dz = (s_lm/s_l,m+1) Q_l,m+1
+
+#ifndef PWMLFF_NEP_CPU_SPHERE_H
+#define PWMLFF_NEP_CPU_SPHERE_H
+
+#include "../../dp/cpu/simd.h"
+
+namespace pwmlff::PWMLFF_ISA {
+
+/// The number of R_lm up to degree L.
+constexpr int harmonics_up_to(int largest) { return largest * (largest + 2); }
+
+namespace sphere {
+
+constexpr double square_root(double x)
+{
+  double y = x > 1.0 ? x : 1.0;
+  for (int k = 0; k < 200; ++k) y = 0.5 * (y + x / y);
+  return y;
+}
+
+/// s_lm
+constexpr double norm(int l, int m)
+{
+  double square = (m > 0 ? 2.0 : 1.0) * (2 * l + 1) / (4.0 * 3.14159265358979323846);
+  for (int k = l - m + 1; k <= l + m; ++k) square /= k;
+  return (m % 2 ? -1.0 : 1.0) * square_root(square);
+}
+
+/// Q_mm = s_mm (2m - 1)!!
+constexpr double start(int m)
+{
+  double value = norm(m, m);
+  for (int k = 2 * m - 1; k > 1; k -= 2) value *= k;
+  return value;
+}
+
+template <int L> struct Constants {
+  double first[L + 1]{};                // Q_mm
+  double a[L + 1][L + 1]{}, b[L + 1][L + 1]{};
+  double derivative[L + 1][L + 1]{};    // s_lm/s_l,m+1
+
+  constexpr Constants()
+  {
+    for (int l = 0; l <= L; ++l) {
+      first[l] = start(l);
+      for (int m = 0; m < l; ++m) {
+        a[l][m] = (2 * l - 1.0) / (l - m) * norm(l, m) / norm(l - 1, m);
+        if (l - 2 >= m) b[l][m] = (l + m - 1.0) / (l - m) * norm(l, m) / norm(l - 2, m);
+        derivative[l][m] = norm(l, m) / norm(l, m + 1);
+      }
+    }
+  }
+};
+template <int L> inline constexpr Constants<L> constants{};
+
+/// All Q_lm.
+template <class T, int L> struct Columns {
+  Vec<T> q[L + 1][L + 1];    // [l][m]
+
+  explicit Columns(Vec<T> z)
+  {
+    constexpr const Constants<L> &c = constants<L>;
+#pragma GCC unroll 16
+    for (int m = 0; m <= L; ++m) {
+      q[m][m] = broadcast<T>(static_cast<T>(c.first[m]));
+#pragma GCC unroll 16
+      for (int l = m + 1; l <= L; ++l) {
+        q[l][m] = static_cast<T>(c.a[l][m]) * z * q[l - 1][m];
+        if (l - 2 >= m) q[l][m] -= static_cast<T>(c.b[l][m]) * q[l - 2][m];
+      }
+    }
+  }
+};
+
+}    // namespace sphere
+
+/// @param out [harmonics_up_to(L)] vectors
+template <class T, int L> inline void harmonics(Vec<T> x, Vec<T> y, Vec<T> z, T *out)
+{
+  const sphere::Columns<T, L> columns(z);
+  Vec<T> re = broadcast<T>(1), im{};    // (x + i y)^m
+#pragma GCC unroll 16
+  for (int m = 0; m <= L; ++m) {
+#pragma GCC unroll 16
+    for (int l = m > 1 ? m : 1; l <= L; ++l) {
+      T *const p = out + (l * l - 1) * lanes<T>;
+      if (m == 0) {
+        store(p, columns.q[l][0]);
+      } else {
+        store(p + (2 * m - 1) * lanes<T>, columns.q[l][m] * re);
+        store(p + 2 * m * lanes<T>, columns.q[l][m] * im);
+      }
+    }
+    const Vec<T> next = re * x - im * y;
+    im = re * y + im * x;
+    re = next;
+  }
+}
+
+/// The gradient by u of the sum over l, m of h_lm R_lm(u), as if the components of u were free.
+/// @param h [harmonics_up_to(L)] vectors
+template <class T, int L>
+inline void harmonics_gradient(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> *gradient)
+{
+  constexpr const sphere::Constants<L> &c = sphere::constants<L>;
+  const sphere::Columns<T, L> columns(z);
+  Vec<T> re = broadcast<T>(1), im{}, gx{}, gy{}, gz{};
+#pragma GCC unroll 16
+  for (int m = 0; m <= L; ++m) {
+    Vec<T> a{}, b{}, da{}, db{};    // sums over l of Q h and of dQ/dz h, for Re and Im
+#pragma GCC unroll 16
+    for (int l = m > 1 ? m : 1; l <= L; ++l) {
+      const T *const p = h + (l * l - 1) * lanes<T>;
+      const Vec<T> h_re = load(p + (m ? 2 * m - 1 : 0) * lanes<T>);
+      const Vec<T> slope =
+          l > m ? static_cast<T>(c.derivative[l][m]) * columns.q[l][m + 1 <= L ? m + 1 : 0]
+                : Vec<T>{};
+      if (m > 0) a += columns.q[l][m] * h_re;
+      if (l > m) da += slope * h_re;
+      if (m == 0) continue;
+      const Vec<T> h_im = load(p + 2 * m * lanes<T>);
+      b += columns.q[l][m] * h_im;
+      if (l > m) db += slope * h_im;
+    }
+    if (m > 0) {
+      // re, im: of (x + i y)^(m-1)
+      gx += static_cast<T>(m) * (a * re + b * im);
+      gy += static_cast<T>(m) * (b * re - a * im);
+      const Vec<T> next = re * x - im * y;
+      im = re * y + im * x;
+      re = next;
+    }
+    gz += m > 0 ? da * re + db * im : da;
+  }
+  gradient[0] = gx;
+  gradient[1] = gy;
+  gradient[2] = gz;
+}
+
+}    // namespace pwmlff::PWMLFF_ISA
+
+#endif
