@@ -167,6 +167,7 @@ template <class T, int NA> class Worker : public DPWorker {
 
   void run(const DPPlan &plan, const DPBlock *blocks, int nblocks, DPPartialSums &sums) override
   {
+    squares.reserve(plan.most_edges);
     for (Center &center : centers) {
       center.near.reserve(plan.most_edges, nspecies);
       center.far.reserve(plan.most_edges, nspecies);
@@ -188,8 +189,8 @@ template <class T, int NA> class Worker : public DPWorker {
         for (int c = 0; c < b.count; ++c)
           species->neurons.template evaluate<1>(q + c, neuron_scratch.get(), energy + c, by_q + c);
       for (int c = 0; c < b.count; ++c) {
-        plan.atom_energy[plan.order[b.first + c]] = energy[c] + centers[c].zbl_energy;
-        pull_back(plan.order[b.first + c], centers[c], sums);
+        const int i = plan.order[b.first + c];
+        plan.atom_energy[i] = energy[c] + pull_back(i, centers[c], sums);
       }
     }
   }
@@ -201,7 +202,6 @@ template <class T, int NA> class Worker : public DPWorker {
     int near_vectors = 0;
     Buffer<T> moments, by_moment;       // [(l, m), padded]
     Buffer<T> q, by_q;                  // [ndescriptors]
-    double zbl_energy = 0.0;
   };
 
   void describe(const Input &input, int i, Center &center)
@@ -210,7 +210,6 @@ template <class T, int NA> class Worker : public DPWorker {
     find_neighbors(input, i, xi, center);
     T *const q = center.q.get();
     for (int n = 0; n < nradial; ++n) q[n] = 0;
-    center.zbl_energy = 0.0;
     for (int b = 0; b < nspecies; ++b) {
       const Pair<T> *const pair = species->pairs[b];
       const Run &near = center.near_runs[b], &far = center.far_runs[b];
@@ -221,7 +220,6 @@ template <class T, int NA> class Worker : public DPWorker {
       add_radial(*pair, center.far, far);
       contract_radial(*pair, q);
       if (nharmonics) evaluate_angular(*pair, center.near, near);
-      if (pair->zbl.reach > 0.0) center.zbl_energy += add_zbl(pair->zbl, center.near, near);
     }
     if (nharmonics) {
       add_up_moments(center);
@@ -244,16 +242,26 @@ template <class T, int NA> class Worker : public DPWorker {
       int *const near = &center.near.row[near_end * width], *const far =
           &center.far.row[far_end * width];
       int n = 0, m = 0;
-      for (int k = first[0]; k < first[1]; ++k) {
-        const int row = input.candidate[k];
-        const double *const xj = input.x + 3 * static_cast<std::ptrdiff_t>(row);
+      const int *const candidate = input.candidate + first[0];
+      const int ncandidates = first[1] - first[0];
+      for (int k = 0; k < ncandidates; ++k) {
+        const double *const xj = input.x + 3 * static_cast<std::ptrdiff_t>(candidate[k]);
         const double d0 = x0 - xj[0], d1 = x1 - xj[1], d2 = x2 - xj[2];
-        const double square = d0 * d0 + d1 * d1 + d2 * d2;
-        const bool is_near = square < inner;
-        near[n] = row;    // no branch: its prediction would often fail
-        n += is_near;
-        far[m] = row;
-        m += (square < outer) & !is_near;
+        squares[k] = d0 * d0 + d1 * d1 + d2 * d2;
+      }
+      // No branches: their prediction would often fail.
+      if (inner >= outer) {
+        for (int k = 0; k < ncandidates; ++k) {
+          near[n] = candidate[k];
+          n += squares[k] < inner;
+        }
+      } else {
+        for (int k = 0; k < ncandidates; ++k) {
+          near[n] = far[m] = candidate[k];
+          const bool is_near = squares[k] < inner;
+          n += is_near;
+          m += (squares[k] < outer) & !is_near;
+        }
       }
       center.near_runs[b] = {near_end, (n + width - 1) / width, n};
       center.far_runs[b] = {far_end, (m + width - 1) / width, m};
@@ -402,8 +410,9 @@ template <class T, int NA> class Worker : public DPWorker {
       for (int n = 0; n < nfunctions; ++n) center.moments[k * padded + n] = out[k * NA + n];
   }
 
-  /// dE/dr of half of the energy of each pair goes to Shell::extra.
-  double add_zbl(const NepZbl &zbl, Shell<T> &shell, const Run &run)
+  /// Half of the ZBL energy of each pair of a run; all of it in float64, as forces are large.
+  double add_zbl(const NepZbl &zbl, Shell<T> &shell, const Run &run, int i, double *own,
+                 DPPartialSums &sums)
   {
     double energy = 0.0;
     for (int e = run.begin * width; e < run.begin * width + run.count; ++e) {
@@ -424,13 +433,13 @@ template <class T, int NA> class Worker : public DPWorker {
         ds = -0.5 * per_width * __builtin_sin(phase);
       }
       energy += 0.5 * s * bare;
-      shell.field(e / width, Shell<T>::extra)[e % width] =
-          static_cast<T>(0.5 * (s * dbare + ds * bare));
+      shell.spread_one(e, -0.5 * (s * dbare + ds * bare) / r, i, own, sums);
     }
     return energy;
   }
 
-  void pull_back(int i, Center &center, DPPartialSums &sums)
+  /// Forces and virials. @return the energy of ZBL
+  double pull_back(int i, Center &center, DPPartialSums &sums)
   {
     T *const by_q = center.by_q.get();
     if (nharmonics) {
@@ -440,17 +449,24 @@ template <class T, int NA> class Worker : public DPWorker {
           slopes[k * NA + n] =
               n < model.invariants.nfunctions ? center.by_moment[k * padded + n] : T(0);
     }
-    double own[3] = {};
+    double own[3] = {}, zbl_energy = 0.0;
     for (int b = 0; b < nspecies; ++b) {
       const Run &near = center.near_runs[b], &far = center.far_runs[b];
       if (near.count + far.count == 0) continue;
       combine_series(*species->pairs[b], by_q);
       back_from_near(center.near, near);
       back_from_far(center.far, far);
-      center.near.spread(near, i, own, sums);
-      center.far.spread(far, i, own, sums);
+      center.near.spread(near, own, sums);
+      center.far.spread(far, own, sums);
+      if (sums.atom_virial || sums.centroid_virial) {
+        center.near.spread_virials(near, i, sums);
+        center.far.spread_virials(far, i, sums);
+      }
+      const NepZbl &zbl = species->pairs[b]->zbl;
+      if (zbl.reach > 0.0) zbl_energy += add_zbl(zbl, center.near, near, i, own, sums);
     }
     for (int c = 0; c < 3; ++c) sums.force[3 * static_cast<std::ptrdiff_t>(i) + c] += own[c];
+    return zbl_energy;
   }
 
   /// The series of the sum over n of dE/dq_n g_n and of its derivative.
@@ -468,7 +484,7 @@ template <class T, int NA> class Worker : public DPWorker {
     }
   }
 
-  /// dE/dr of the radial part, and of ZBL, for `C` vectors.
+  /// dE/dr of the radial part, for `C` vectors.
   template <int C> void radial_derivative(Shell<T> &shell, int v, Vec<T> *result)
   {
     Vec<T> x[C], value[C] = {}, slope[C] = {};
@@ -485,8 +501,7 @@ template <class T, int NA> class Worker : public DPWorker {
     for (int c = 0; c < C; ++c) {
       const T *const p = shell.vector(v + c);
       result[c] = load(p + Shell<T>::dfc * width) * value[c] +
-                  load(p + Shell<T>::fc * width) * load(p + Shell<T>::dx * width) * slope[c] +
-                  load(p + Shell<T>::extra * width);
+                  load(p + Shell<T>::fc * width) * load(p + Shell<T>::dx * width) * slope[c];
     }
   }
 
@@ -571,6 +586,7 @@ template <class T, int NA> class Worker : public DPWorker {
   Buffer<T> slopes;            // [(l, m), NA] dE/dA of a center
   Buffer<T> combination;       // [(l, m), width] sum over n of g_n dE/dA
   Buffer<T> neuron_scratch;
+  Buffer<double> squares;      // of the distances of candidates
 };
 
 template <class T, int NA> class Backend : public DPBackend {

@@ -23,7 +23,7 @@ struct Run {
 template <class T> class Shell {
  public:
   static constexpr int width = lanes<T>;
-  enum Field { ux, uy, uz, inverse, fc, dfc, x, dx, extra, nfields };
+  enum Field { ux, uy, uz, inverse, fc, dfc, x, dx, nfields };
 
   /// @param more  vectors of numbers behind the fields
   void set_stride(int more) { stride = (nfields + more) * width; }
@@ -65,7 +65,6 @@ template <class T> class Shell {
       store(p + dfc * width, terms.dfc);
       store(p + x * width, terms.x);
       store(p + dx * width, terms.dx);
-      store(p + extra * width, Vec<T>{});
     }
   }
 
@@ -82,28 +81,56 @@ template <class T> class Shell {
     for (int c = 0; c < 3; ++c) store(p + c * width, radial * u[c] + across[c]);
   }
 
-  /// Forces on both ends of a run's edges, and its part of the virial.
+  /// Forces on both ends of a run's edges, and its part of the virial. The gradients of padding are
+  /// zero.
   /// @param own [3] force on the center, added to
-  void spread(const Run &run, int center, double *own, DPPartialSums &sums)
+  void spread(const Run &run, double *own, DPPartialSums &sums)
   {
+    Vec<T> center_force[3] = {}, virial[9] = {};
     for (int v = run.begin; v < run.begin + run.vectors; ++v) {
       const T *const p = vector(v);
-      const int here = run.count - (v - run.begin) * width;
-      for (int l = 0; l < (here < width ? here : width); ++l) {
-        const int e = v * width + l;
-        const double d[3] = {rx[e], ry[e], rz[e]};
-        const double g[3] = {-static_cast<double>(p[l]), -static_cast<double>(p[width + l]),
-                             -static_cast<double>(p[2 * width + l])};
-        double *const f = sums.force + 3 * static_cast<std::ptrdiff_t>(row[e]);
-        for (int c = 0; c < 3; ++c) {
-          f[c] += g[c];
-          own[c] -= g[c];
-          for (int k = 0; k < 3; ++k) sums.virial[3 * c + k] += d[c] * g[k];
-        }
-        if (sums.atom_virial || sums.centroid_virial)
-          spread_virial(Alone{}, d, g, center, row[e], sums.atom_virial, sums.centroid_virial);
+      const Vec<T> d[3] = {narrow(&rx[v * width]), narrow(&ry[v * width]), narrow(&rz[v * width])};
+      for (int c = 0; c < 3; ++c) {
+        const Vec<T> g = load(p + c * width);
+        center_force[c] += g;
+        for (int k = 0; k < 3; ++k) virial[3 * k + c] -= d[k] * g;
+      }
+      const int left = run.count - (v - run.begin) * width;
+      const int *const rows = &row[v * width];
+      for (int l = 0; l < (left < width ? left : width); ++l) {
+        double *const f = sums.force + 3 * static_cast<std::ptrdiff_t>(rows[l]);
+        f[0] -= static_cast<double>(p[l]);
+        f[1] -= static_cast<double>(p[width + l]);
+        f[2] -= static_cast<double>(p[2 * width + l]);
       }
     }
+    for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(sum<T>(center_force[c]));
+    for (int c = 0; c < 9; ++c) sums.virial[c] += static_cast<double>(sum<T>(virial[c]));
+  }
+
+  /// Virials of atoms of a run that has been spread.
+  void spread_virials(const Run &run, int center, DPPartialSums &sums)
+  {
+    for (int e = run.begin * width; e < run.begin * width + run.count; ++e) {
+      const T *const p = vector(e / width) + e % width;
+      const double d[3] = {rx[e], ry[e], rz[e]};
+      const double force[3] = {-static_cast<double>(p[0]), -static_cast<double>(p[width]),
+                               -static_cast<double>(p[2 * width])};
+      spread_virial(Alone{}, d, force, center, row[e], sums.atom_virial, sums.centroid_virial);
+    }
+  }
+
+  /// All of that for one neighbor and the force `factor` r_ij on it.
+  void spread_one(int e, double factor, int center, double *own, DPPartialSums &sums)
+  {
+    const double d[3] = {rx[e], ry[e], rz[e]};
+    const double force[3] = {factor * d[0], factor * d[1], factor * d[2]};
+    for (int c = 0; c < 3; ++c) {
+      sums.force[3 * static_cast<std::ptrdiff_t>(row[e]) + c] += force[c];
+      own[c] -= force[c];
+      for (int k = 0; k < 3; ++k) sums.virial[3 * c + k] += d[c] * force[k];
+    }
+    spread_virial(Alone{}, d, force, center, row[e], sums.atom_virial, sums.centroid_virial);
   }
 
   Buffer<double> rx, ry, rz;    // r_ij
