@@ -450,14 +450,15 @@ template <class T, int NA> class Worker : public DPWorker {
               n < model.invariants.nfunctions ? center.by_moment[k * padded + n] : T(0);
     }
     double own[3] = {}, zbl_energy = 0.0;
+    Vec<T> totals[12] = {};    // force on the center, virial
     for (int b = 0; b < nspecies; ++b) {
       const Run &near = center.near_runs[b], &far = center.far_runs[b];
       if (near.count + far.count == 0) continue;
       combine_series(*species->pairs[b], by_q);
       back_from_near(center.near, near);
       back_from_far(center.far, far);
-      center.near.spread(near, own, sums);
-      center.far.spread(far, own, sums);
+      center.near.spread(near, totals, sums);
+      center.far.spread(far, totals, sums);
       if (sums.atom_virial || sums.centroid_virial) {
         center.near.spread_virials(near, i, sums);
         center.far.spread_virials(far, i, sums);
@@ -465,7 +466,12 @@ template <class T, int NA> class Worker : public DPWorker {
       const NepZbl &zbl = species->pairs[b]->zbl;
       if (zbl.reach > 0.0) zbl_energy += add_zbl(zbl, center.near, near, i, own, sums);
     }
-    for (int c = 0; c < 3; ++c) sums.force[3 * static_cast<std::ptrdiff_t>(i) + c] += own[c];
+    alignas(64) T total[12];
+    for (int k = 0; k < 12; k += 4)
+      sum4<T>(totals[k], totals[k + 1], totals[k + 2], totals[k + 3], total + k);
+    for (int c = 0; c < 3; ++c)
+      sums.force[3 * static_cast<std::ptrdiff_t>(i) + c] += own[c] + static_cast<double>(total[c]);
+    for (int c = 0; c < 9; ++c) sums.virial[c] += static_cast<double>(total[3 + c]);
     return zbl_energy;
   }
 

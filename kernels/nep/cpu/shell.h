@@ -81,19 +81,17 @@ template <class T> class Shell {
     for (int c = 0; c < 3; ++c) store(p + c * width, radial * u[c] + across[c]);
   }
 
-  /// Forces on both ends of a run's edges, and its part of the virial. The gradients of padding are
-  /// zero.
-  /// @param own [3] force on the center, added to
-  void spread(const Run &run, double *own, DPPartialSums &sums)
+  /// Forces on the neighbors of a run. The gradients of padding are zero.
+  /// @param totals [3 + 9] force on the center and virial, added to lane by lane
+  void spread(const Run &run, Vec<T> *totals, DPPartialSums &sums)
   {
-    Vec<T> center_force[3] = {}, virial[9] = {};
     for (int v = run.begin; v < run.begin + run.vectors; ++v) {
       const T *const p = vector(v);
       const Vec<T> d[3] = {narrow(&rx[v * width]), narrow(&ry[v * width]), narrow(&rz[v * width])};
       for (int c = 0; c < 3; ++c) {
         const Vec<T> g = load(p + c * width);
-        center_force[c] += g;
-        for (int k = 0; k < 3; ++k) virial[3 * k + c] -= d[k] * g;
+        totals[c] += g;
+        for (int k = 0; k < 3; ++k) totals[3 + 3 * k + c] -= d[k] * g;
       }
       const int left = run.count - (v - run.begin) * width;
       const int *const rows = &row[v * width];
@@ -104,8 +102,6 @@ template <class T> class Shell {
         f[2] -= static_cast<double>(p[2 * width + l]);
       }
     }
-    for (int c = 0; c < 3; ++c) own[c] += static_cast<double>(sum<T>(center_force[c]));
-    for (int c = 0; c < 9; ++c) sums.virial[c] += static_cast<double>(sum<T>(virial[c]));
   }
 
   /// Virials of atoms of a run that has been spread.
