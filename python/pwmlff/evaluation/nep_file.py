@@ -343,6 +343,7 @@ def write_nep(model: Nep, path: str | PathLike[str], version: int = 5) -> None:
 
     zbl, temperature = model.zbl is not None, "_temperature" * model.temperature
     flags = [int(name in model.invariants) for name in INVARIANTS]
+    flags[0] *= 2  # what older programs expect
     flags = flags[: max([2, *(n for n, flag in enumerate(flags, 1) if flag)])]
     head = [[f"nep{version}{'_zbl' * zbl}{temperature}", s, *names]]
     head += [["zbl", *model.zbl_line]] * zbl
