@@ -23,6 +23,7 @@ class PWMLFF_KERNELS_API PlainNep {
   explicit PlainNep(NepNetwork network);
 
   /// Keeps its scratch between calls: not to be called from two threads at once.
+  /// @param input  with candidates on the host; nthreads has no effect
   /// @throws std::invalid_argument for a center of a species that the model does not have
   const Evaluation &evaluate(const Input &input);
 

@@ -6,12 +6,14 @@
 #include "../common/printable.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace pwmlff {
 namespace {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -158,6 +160,17 @@ def test_many_elements():
     model = PlainNep(text)
     assert time.perf_counter() - begin < 1.0
     assert len(model.elements) == 89
+
+
+def test_no_torch():
+    """Neither the compiled reader nor the one in Python needs it."""
+    program = """
+import pwmlff.evaluation.nep_file
+from pwmlff.plugin import open_library
+assert open_library("pwmlff_kernels", "read a NEP").pwmlff_looks_like_nep(b"nep4", 4)
+assert "libtorch" not in open("/proc/self/maps").read()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @requires_genuine
