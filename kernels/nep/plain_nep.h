@@ -2,7 +2,7 @@
 
 // A NEP by the formulas of network.h as they stand there, in float64 and on one thread: what faster
 // engines are compared with. Forces are the derivatives of the energy. Both are continuous where
-// atoms cross a cutoff, except where ZBL reaches beyond the angular cutoff, of which read_nep warns.
+// atoms cross a cutoff, except where ZBL reaches beyond the angular one, of which read_nep warns.
 
 #ifndef PWMLFF_NEP_PLAIN_NEP_H
 #define PWMLFF_NEP_PLAIN_NEP_H
