@@ -14,8 +14,8 @@ extern "C" {
 /// A model that was read.
 struct pwmlff_nep;
 
-/// @return the model, for pwmlff_free_nep; or null, and then the text of the error, ended by a zero,
-///         is in message[0 .. message_size-1]
+/// @return the model, for pwmlff_free_nep; or null, and then the text of the error, ended by a
+///         zero, is in message[0 .. message_size-1]
 PWMLFF_KERNELS_API pwmlff_nep *pwmlff_read_nep(const char *text, uint64_t size, char *message,
                                                int message_size);
 PWMLFF_KERNELS_API void pwmlff_free_nep(pwmlff_nep *model);

@@ -24,7 +24,7 @@ namespace pwmlff {
 PWMLFF_KERNELS_API double wigner_3j(int l1, int l2, int l3, int m1, int m2, int m3);
 
 /// Y_lm of l = 1 .. a largest one and m = 0 .. l.
-class Harmonics {
+class PWMLFF_KERNELS_API Harmonics {
  public:
   explicit Harmonics(int largest);
 

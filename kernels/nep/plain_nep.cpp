@@ -254,27 +254,27 @@ std::array<double, 3> PlainNep::force_on_neighbor(const Edge &edge, double &ener
 {
   const NepNetwork &net = network_;
   const int size = harmonics.size();
-  double along = 0.0;                // dE/dr
-  std::array<double, 3> across{};    // dE/du, along the sphere
+  double length_slope = 0.0;               // dE/dr
+  std::array<double, 3> sphere_slope{};    // dE/du, along the sphere
   if (find_radial(edge))
-    for (int n = 0; n < net.nradial; ++n) along += slope[n] * functions.slope[n];
+    for (int n = 0; n < net.nradial; ++n) length_slope += slope[n] * functions.slope[n];
   if (find_angular(edge))
     for (int n = 0; n < net.nangular; ++n)
       for (int l = 1, k = 0; k < size; ++l)
         for (int m = 0; m <= l; ++m, ++k) {
           // The term of -m is the conjugate of that of m.
           const Complex by_a = (m == 0 ? 1.0 : 2.0) * slopes[n * size + k];
-          along += functions.slope[n] * (by_a * harmonics.y[k]).real();
+          length_slope += functions.slope[n] * (by_a * harmonics.y[k]).real();
           for (int c = 0; c < 3; ++c)
-            across[c] += functions.value[n] * (by_a * harmonics.gradient[k][c]).real();
+            sphere_slope[c] += functions.value[n] * (by_a * harmonics.gradient[k][c]).real();
         }
   if (!net.zbl.empty() && edge.r < net.zbl[edge.pair].reach) {
     const auto [value, by_r] = zbl_energy(net.zbl[edge.pair], edge.r);
     energy += 0.5 * value;
-    along += 0.5 * by_r;
+    length_slope += 0.5 * by_r;
   }
   std::array<double, 3> force;
-  for (int c = 0; c < 3; ++c) force[c] = -(along * edge.u[c] + across[c] / edge.r);
+  for (int c = 0; c < 3; ++c) force[c] = -(length_slope * edge.u[c] + sphere_slope[c] / edge.r);
   return force;
 }
 

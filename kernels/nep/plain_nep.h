@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // A NEP by the formulas of network.h as they stand there, in float64 and on one thread: what faster
-// engines are compared with. Forces are the derivatives of the energy, and both are continuous where
-// atoms cross a cutoff.
+// engines are compared with. Forces are the derivatives of the energy. Both are continuous where
+// atoms cross a cutoff, except where ZBL reaches beyond the angular one, of which read_nep warns.
 
 #ifndef PWMLFF_NEP_PLAIN_NEP_H
 #define PWMLFF_NEP_PLAIN_NEP_H
@@ -23,6 +23,7 @@ class PWMLFF_KERNELS_API PlainNep {
   explicit PlainNep(NepNetwork network);
 
   /// Keeps its scratch between calls: not to be called from two threads at once.
+  /// @param input  with candidates on the host; nthreads has no effect
   /// @throws std::invalid_argument for a center of a species that the model does not have
   const Evaluation &evaluate(const Input &input);
 

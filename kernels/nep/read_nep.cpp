@@ -6,12 +6,14 @@
 #include "../common/printable.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace pwmlff {
 namespace {
@@ -508,6 +510,12 @@ NepNetwork read_nep(std::string_view text)
   network.l_max = degrees.integer(0, 0, LARGEST_DEGREE);
   for (std::size_t k = 1; k < degrees.values.size(); ++k)
     network.invariant[k - 1] = degrees.values[k] != 0.0;
+  if (degrees.values.size() == 5 && degrees.values[4] != 0.0)
+    network.warnings.push_back(
+        "line " + std::to_string(degrees.number) +
+        " says by the last of four flags that the invariant (123) is on, as GPUMD has them since "
+        "its pull request 1519; before, the same flag was that of (1122), which is not evaluated: "
+        "compare an energy with the program that trained the model");
   const HeadLine neurons =
       read_head_line(lines, "ANN", "'ANN NEURONS 0' or 'ANN NEURONS NEURONS'", {2});
   network.nhidden0 = neurons.integer(0, 1, MOST_NEURONS);

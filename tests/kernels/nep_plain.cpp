@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// The plain evaluation of a NEP without torch: harmonics and Wigner 3j symbols against closed forms,
-// forces and virials against finite differences. Exits with 1 where something differs.
+// The plain evaluation of a NEP without torch: harmonics and Wigner 3j symbols against closed
+// forms, forces and virials against finite differences. Exits with 1 where something differs.
 
 #include "nep/harmonics.h"
 #include "nep/plain_nep.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Files of all forms of nep.txt whose numbers are 1, 2, 3, ..: where each of them ends up is compared
-// with the order that docs/nep.md states. Then files that are refused. Exits with 1 where something
-// differs.
+// Files of all forms of nep.txt whose numbers are 1, 2, 3, ..: where each of them ends up is
+// compared with the order that docs/nep.md states. Then files that are refused. Exits with 1 where
+// something differs.
 
 #include "nep/read_nep.h"
 

@@ -98,6 +98,12 @@ class Reference:
     virial: np.ndarray  # [3, 3] eV
     centroid_virials: np.ndarray  # [n, 3, 3] eV
     descriptors: np.ndarray  # [n, D]
+    decimals: float = 0.0  # eV/atom, that its constants have too few decimals
+
+    @property
+    def energy(self) -> float:
+        """By how much energies may differ, eV/atom: distances are rounded at 1e-15 angstrom."""
+        return 1e-12 + 1e-15 * abs(self.forces).max() + self.decimals
 
 
 #: Files that were made for this project, and genuine ones.
@@ -108,6 +114,9 @@ REFERENCES = [
     "nep/s12_nep4_one_type", "genuine/g01_nep3_PbTe", "genuine/g02_nep4_C_2022",
     "genuine/g04_nep4_HfO2_matpl",
 ]  # fmt: skip
+
+
+FORCE = 1e-11  # eV/angstrom, and eV for virials of atoms
 
 
 def reference(name: str) -> Reference:
@@ -121,4 +130,6 @@ def reference(name: str) -> Reference:
         symbols = [elements[kind] for kind in data["types"]]
         atoms = Atoms(symbols, data["positions"], cell=data["cell"], pbc=True)
         names = ("energies", "forces", "virial", "atom_virials", "descriptors")
-        return Reference(text, atoms, *(data[n] for n in names))
+        # NEP_CPU's constants of l = 8 have 12 digits, all others 15.
+        decimals = 1e-12 if "l_max_8" in name else 0.0
+        return Reference(text, atoms, *(data[n] for n in names), decimals)

@@ -1,4 +1,7 @@
-"""A damaged nep.txt is refused, with its line, or read as the model that it is now."""
+"""A damaged nep.txt is refused, with its line, or read as the model that it is now.
+
+Two readers say the same: that of the kernels and that in Python.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,10 @@ WORDS = [
 WORKER = r"""
 import json, re, sys
 from pathlib import Path
-from ase import Atoms
+import numpy as np
 from plain import PlainNep
+from pwmlff.evaluation.nep_file import parse_nep
+from pwmlff.evaluation.nep_reference import evaluate_nep
 from test_damaged_nep import cluster, mutants
 
 def peak():
@@ -46,10 +51,24 @@ for name, text in mutants(count, seed):
     except ValueError as error:
         assert re.search(r"line \d+ (found|says)", str(error)), error
         assert len(str(error).splitlines()) == 1, error
+        model = None
+    try:
+        other = parse_nep(text)
+    except ValueError as error:
+        assert re.match(r"line \d+: found ", str(error)), error
+        other = None
+    assert (model is None) == (other is None), "one reader reads what the other one refuses"
+    if model is None:
         refused += 1
         continue
-    model.evaluate(cluster(model.elements), 300.0)
     read += 1
+    atoms = cluster(model.elements)
+    found = model.evaluate(atoms, 300.0)
+    try:
+        same = evaluate_nep(other, atoms, 300.0)
+    except ValueError:  # not finite
+        continue
+    assert np.allclose(found.energies, same.atom_energy, rtol=1e-9, atol=1e-9), "other numbers"
 print(json.dumps({"refused": refused, "read": read, "grown": peak() - before}))
 """
 

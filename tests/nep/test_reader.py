@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -123,6 +125,16 @@ def test_number_of_numbers():
         PlainNep("\n".join([*lines, "0.25"]).encode())
 
 
+def test_flag_with_two_meanings():
+    """GPUMD had (1122) in the place of (123) for a time."""
+    text = random_text("nep4 1 Si|cutoff 5 4|n_max 1 1|basis_size 3 3|l_max 4 1 1 0 1|ANN 5 0")
+    (warning,) = PlainNep(text).warnings
+    assert warning.startswith(
+        "line 5 says by the last of four flags that the invariant (123) is on"
+    )
+    assert PlainNep(text.replace(b"1 1 0 1\n", b"1 1 0 1 0 0\n")).warnings == []
+
+
 def test_table_of_zbl():
     lines = random_text(HEADS["zbl by table"]).decode().rstrip().split("\n")
     lines[-10] = "9.0"
@@ -148,6 +160,17 @@ def test_many_elements():
     model = PlainNep(text)
     assert time.perf_counter() - begin < 1.0
     assert len(model.elements) == 89
+
+
+def test_no_torch():
+    """Neither the compiled reader nor the one in Python needs it."""
+    program = """
+import pwmlff.evaluation.nep_file
+from pwmlff.plugin import open_library
+assert open_library("pwmlff_kernels", "read a NEP").pwmlff_looks_like_nep(b"nep4", 4)
+assert "libtorch" not in open("/proc/self/maps").read()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @requires_genuine
