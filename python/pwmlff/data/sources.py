@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from ase.data import chemical_symbols
@@ -119,16 +120,14 @@ def findings(frames: Frames, shifted: Sequence[Offset]) -> list[Finding]:
     for offset in shifted:
         compared = offset.compared
         side = "above" if compared.mean > 0 else "below"
-        result.append(
-            Finding(
-                f"the energies of {offset.name} are {abs(compared.mean):.4g} +- "
-                f"{compared.deviation:.1g} per atom {side} those of {offset.reference} in "
-                f"structures that are alike ({compared.nframes} frames): another program, "
-                f"pseudopotential or reference of energies; {_listed(frames, offset)}, to be taken "
-                "off by --shift-sources of pwmlff train ([data] shift_sources)",
-                "sources",
-            )
+        text = (
+            f"the energies of {offset.name} are {abs(compared.mean):.4g} +- "
+            f"{compared.deviation:.1g} per atom {side} those of {offset.reference} in structures "
+            f"that are alike ({compared.nframes} frames): another program, pseudopotential or "
+            f"reference of energies; {_listed(frames, offset)}, to be taken off by --shift-sources "
+            "of pwmlff train ([data] shift_sources)"
         )
+        result.append(Finding(text, "sources"))
     return result
 
 
@@ -151,14 +150,13 @@ def aligned(frames: Frames, shifted: Sequence[Offset]) -> tuple[Frames, list[str
 
 def _listed(frames: Frames, offset: Offset) -> str:
     """Energies of atoms in words."""
-    of_atoms = dict(zip(frames.elements, offset.energies, strict=True))
     listed = ", ".join(
-        f"{chemical_symbols[z]} {of_atoms[z]:+.6g}" for z in offset.compared.elements
+        f"{chemical_symbols[z]} {energy:+.6g}"
+        for z, energy in zip(frames.elements, offset.energies, strict=True)
+        if z in offset.compared.elements
     )
-    unclear = (
-        "" if offset.compared.by_element else " (alike, as the compositions do not tell them apart)"
-    )
-    return f"energies of atoms {listed} eV{unclear}"
+    alike = " (alike, as the compositions do not tell them apart)"
+    return f"energies of atoms {listed} eV{'' if offset.compared.by_element else alike}"
 
 
 # ---- which sources there are
@@ -195,8 +193,7 @@ def offsets(frames: Frames, description: Description) -> list[Offset]:
     clusters: list[_Cluster] = []
     result = []
     for name, chosen in sources:
-        compared = _compared(every, clusters, chosen)
-        compared.sort(key=lambda pair: pair[0].distance)
+        compared = sorted(_compared(every, clusters, chosen), key=lambda pair: pair[0].distance)
         offset = None
         home = next((cluster for comparison, cluster in compared if comparison.one_zero), None)
         if home is not None:
@@ -224,14 +221,10 @@ def _compared(
         return mean
 
     here = middle(chosen)
-    result: list[tuple[Comparison, _Cluster]] = []
-    for cluster in sorted(clusters, key=lambda c: float(((middle(c.frames) - here) ** 2).sum())):
-        comparison = _compare(every, cluster.frames, chosen)
-        if comparison:
-            result.append((comparison, cluster))
-        if len(result) == CANDIDATES:
-            break
-    return result
+    likest = sorted(clusters, key=lambda c: float(((middle(c.frames) - here) ** 2).sum()))
+    compared = ((_compare(every, cluster.frames, chosen), cluster) for cluster in likest)
+    told = ((comparison, cluster) for comparison, cluster in compared if comparison)
+    return list(islice(told, CANDIDATES))
 
 
 def _sources(frames: Frames, known: np.ndarray) -> list[tuple[str, np.ndarray]]:
@@ -239,18 +232,15 @@ def _sources(frames: Frames, known: np.ndarray) -> list[tuple[str, np.ndarray]]:
     result = []
     for file, name in enumerate(frames.files):
         here = np.flatnonzero(known & (frames.file == file))
-        groups, which = np.unique(frames.group[here], return_inverse=True)
-        large = [k for k in range(len(groups)) if (which == k).sum() >= FEWEST]
-        if len(groups) == 1 or not large:
+        group, sizes = frames.group[here], np.bincount(frames.group[here])
+        large = np.flatnonzero(sizes >= FEWEST)
+        if (sizes > 0).sum() == 1 or not len(large):
             result.append((f"'{name}'", here))
             continue
         result += [
-            (f"group '{frames.group_names[groups[k]]}' of '{name}'", here[which == k])
-            for k in large
+            (f"group '{frames.group_names[g]}' of '{name}'", here[group == g]) for g in large
         ]
-        rest = here[~np.isin(which, large)]
-        if len(rest):
-            result.append((f"other groups of '{name}'", rest))
+        result.append((f"other groups of '{name}'", here[~np.isin(group, large)]))
     return [(name, chosen) for name, chosen in result if len(chosen)]
 
 
