@@ -201,14 +201,12 @@ def _complete(cells: np.ndarray, pbc: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
     Where nothing is periodic, any cell will do, as long as it stays the same.
     """
-    result = np.tile(np.eye(3), (len(cells), 1, 1))
-    usable = np.ones(len(cells), dtype=bool)
-    if pbc.any():
-        for k, cell in enumerate(cells):
-            if np.isfinite(cell).all():
-                result[k] = complete_cell(cell)
-            usable[k] = np.isfinite(cell).all() and abs(np.linalg.det(result[k])) > 0.0
-        result[~usable] = np.eye(3)
+    if not pbc.any():
+        return np.tile(np.eye(3), (len(cells), 1, 1)), np.ones(len(cells), dtype=bool)
+    finite = np.isfinite(cells).all(axis=(1, 2))
+    result = np.array([complete_cell(cell) for cell in np.where(finite[:, None, None], cells, 0.0)])
+    usable = finite & (np.abs(np.linalg.det(result)) > 0.0)
+    result[~usable] = np.eye(3)
     return result, usable
 
 

@@ -290,7 +290,9 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> Comparison | No
     one, other = both[~second], both[second]
     if min(len(one), len(other)) < FEWEST:
         return None
-    squares = _squares(x[~second], x[second])
+    a, b = x[~second], x[second]
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * a @ b.T
+    squares = np.maximum(squares, 0.0)
     distance = float(np.sqrt(min(_nearest(squares.min(axis=0)), _nearest(squares.min(axis=1)))))
     root = np.linalg.cholesky(_covariance(x, work))
     # A mean of all first, so that what compositions leave open is shared by all elements alike.
@@ -358,15 +360,7 @@ def _typical(covariance: np.ndarray, design: np.ndarray, energy: np.ndarray) -> 
 def _sample(chosen: np.ndarray, most: int) -> np.ndarray:
     """At most so many of them, evenly."""
     places = np.linspace(0, len(chosen) - 1, min(most, len(chosen)))
-    sample: np.ndarray = chosen[np.round(places).astype(int)]
-    return sample
-
-
-def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Squares of the distances of rows, [len(a), len(b)]."""
-    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * a @ b.T
-    result: np.ndarray = np.maximum(squares, 0.0)
-    return result
+    return chosen.take(np.round(places).astype(int))
 
 
 def _nearest(distances: np.ndarray) -> float:

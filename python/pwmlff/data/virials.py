@@ -409,5 +409,4 @@ def _cutoff(frames: Frames) -> float:
 
 
 def _solved(matrix: np.ndarray, vector: np.ndarray, ridge: float) -> np.ndarray:
-    solution: np.ndarray = np.linalg.solve(matrix + ridge * np.eye(len(matrix)), vector)
-    return solution
+    return np.linalg.solve(matrix + ridge * np.eye(len(matrix)), vector)

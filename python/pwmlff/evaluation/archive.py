@@ -207,21 +207,15 @@ def card(contents: bytes) -> dict[str, Any] | None:
         if member.file_size > _LARGEST_CARD:
             return None
         value = json.loads(archive.read(member))
+        return value if isinstance(value, dict) and _depth(value) <= _DEEPEST_CARD else None
     except (*_UNREADABLE, RecursionError):
         return None
-    return value if isinstance(value, dict) and _depth(value) <= _DEEPEST_CARD else None
 
 
 def _depth(value: Any) -> int:
-    """Levels of tables and lists in each other, counted to just beyond what a card may have."""
-    depth, level = 0, [value]
-    while level and depth <= _DEEPEST_CARD:
-        entries: list[Any] = []
-        for entry in level:
-            if isinstance(entry, dict | list):
-                entries += entry.values() if isinstance(entry, dict) else entry
-        depth, level = depth + 1, entries
-    return depth
+    """Levels of tables and lists in each other, and of what is in them."""
+    entries = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_depth, entries), default=0) if isinstance(value, dict | list) else 1
 
 
 class _Object:

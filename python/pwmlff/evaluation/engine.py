@@ -110,7 +110,7 @@ class AtomsAndGhosts:
         is_image = image.any(axis=1)
         ghosts, which = _distinct(np.c_[j[is_image], image[is_image]].reshape(-1, 4))
         row = j.copy()
-        row[is_image] = len(atoms) + which.ravel()
+        row[is_image] = len(atoms) + which
         counts = np.bincount(i * len(elements) + species[j], minlength=len(atoms) * len(elements))
         atom = np.r_[np.arange(len(atoms)), ghosts[:, 0]].astype(int)
         image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]] - cells[atom]

@@ -375,18 +375,15 @@ def _sizes(
 
 def ensemble_conflicts(models: list[ModelInfo]) -> list[str]:
     """What keeps files from being an ensemble: other elements, cutoff or units than the first."""
-    first = models[0]
-    conflicts = []
-    for other in models[1:]:
-        for what in ("elements", "cutoff", "units"):
-            value, expected = getattr(other, what), getattr(first, what)
-            if value != expected:
-                conflicts.append(
-                    f"{what}: '{other.file}' has {_text(value)}, '{first.file}' has "
-                    f"{_text(expected)}"
-                )
-    return conflicts
 
+    def text(model: ModelInfo, what: str) -> str:
+        value = " ".join(model.elements) if what == "elements" else getattr(model, what)
+        return f"'{model.file}' has {value}"
 
-def _text(value: Any) -> str:
-    return " ".join(value) if isinstance(value, list) else str(value)
+    first, *others = models
+    return [
+        f"{what}: {text(other, what)}, {text(first, what)}"
+        for other in others
+        for what in ("elements", "cutoff", "units")
+        if getattr(other, what) != getattr(first, what)
+    ]
