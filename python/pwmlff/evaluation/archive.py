@@ -222,18 +222,15 @@ class _Object:
     """Stands for what a pickle makes of a class or a function, which is not called."""
 
     class_name: ClassVar[str] = ""
-    arguments: tuple[Any, ...]
-    state: Any
+    state: Any = None
 
     def __new__(cls, *arguments: Any) -> Any:
-        self = super().__new__(cls)
-        self.arguments, self.state = arguments, None
         if cls.class_name.startswith("torch._utils._rebuild_tensor"):
             (storage, archive, member), offset, shape, stride = arguments[:4]
             return StoredTensor(storage, archive, member, offset, tuple(shape), tuple(stride))
         if cls.class_name.startswith(("torch.jit._pickle.", "torch._utils._rebuild_parameter")):
             return arguments[0]  # the value, and its type
-        return self
+        return super().__new__(cls)
 
     def __init__(self, *_: Any) -> None:
         pass

@@ -109,8 +109,8 @@ def _check_signature(module: torch.jit.ScriptModule) -> None:
 
 def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo, dtype: torch.dtype) -> None:
     cluster = random_cluster(info.cutoff, info.atom_type, None)
-    nall, nlocal = len(cluster), len(cluster) // 2
-    edge_vec, edge_index, types = _inputs(cluster, info, nlocal, dtype)
+    edge_vec, edge_index, types, nlocal = _inputs(cluster, info, dtype)
+    nall = len(cluster)
 
     energies = module(edge_vec.requires_grad_(), edge_index, types, nlocal)
     if energies.shape != (nlocal,):
@@ -160,7 +160,7 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo, dtype: torc
     order = np.r_[rng.permutation(nlocal), nlocal + rng.permutation(nall - nlocal)]
     shuffled = Atoms(cluster.numbers[order], cluster.positions[order])
     with torch.no_grad():
-        again = module(*_inputs(shuffled, info, nlocal, dtype, rng), nlocal)
+        again = module(*_inputs(shuffled, info, dtype, rng))
     expected = energies.detach()[torch.from_numpy(order[:nlocal])]
     gate = ORDER_GATES[dtype] * max(1.0, float(expected.abs().max()))
     if not (again - expected).abs().max() <= gate:
@@ -171,16 +171,13 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo, dtype: torc
 
 
 def _inputs(
-    cluster: Atoms,
-    info: ModelInfo,
-    nlocal: int,
-    dtype: torch.dtype,
-    shuffle: np.random.Generator | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Vectors and ends of the edges that energies of the first nlocal atoms may depend on; types.
+    cluster: Atoms, info: ModelInfo, dtype: torch.dtype, shuffle: np.random.Generator | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """Arguments of the forward: the edges that energies of the first half may depend on.
 
     Edges are in ascending order of centers; with `shuffle` those of one center are in any.
     """
+    nlocal = len(cluster) // 2
     i, j, vectors = neighbor_list("ijD", cluster, info.cutoff)
     if shuffle is not None:
         order = shuffle.permutation(len(i))
@@ -192,4 +189,4 @@ def _inputs(
     keep = starts[i]
     types = torch.tensor([info.atom_type.index(z) for z in cluster.numbers])
     ends = torch.from_numpy(np.stack((i, j))[:, keep])
-    return torch.from_numpy(vectors[keep]).to(dtype), ends, types
+    return torch.from_numpy(vectors[keep]).to(dtype), ends, types, nlocal
