@@ -143,8 +143,8 @@ def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:
     """Steps between frames of one file with the same atoms, some hundred at a time."""
 
     def follows(one: int, other: int) -> bool:
-        before, after = (frames.numbers[frames.rows(k)] for k in (one, other))
-        return frames.index[one] < frames.index[other] and np.array_equal(before, after)
+        a, b = (frames.numbers[frames.rows(k)] for k in (one, other))
+        return frames.index[one] < frames.index[other] and np.array_equal(a, b)
 
     begins = [k for k in range(1, len(chosen)) if not follows(chosen[k - 1], chosen[k])]
     for run in np.split(chosen, begins):

@@ -98,8 +98,8 @@ class AtomsAndGhosts:
         """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
         species = types_of(atoms.numbers, elements)
         cells = cells_away(atoms)
-        inside = atoms.positions - cells @ np.asarray(atoms.cell)
-        wrapped = Atoms(atoms.numbers, inside, cell=atoms.cell, pbc=atoms.pbc)
+        positions = atoms.positions - cells @ np.asarray(atoms.cell)
+        wrapped = Atoms(atoms.numbers, positions, cell=atoms.cell, pbc=atoms.pbc)
         i, j, image = neighbor_list("ijS", wrapped, reach, species + 1)
         keep = species[j] >= 0
         i, j, image = i[keep], j[keep], image[keep]

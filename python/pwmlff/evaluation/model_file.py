@@ -110,13 +110,12 @@ def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.Scrip
     with contextlib.suppress(ImportError):
         import pwmlff.kernels  # noqa: F401, PLC0415  older exports call ops that it brings
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), archive.time_limit(f"'{fspath(path)}': loading it"):
             # The files are TorchScript: that torch has other formats by now is no news to users.
             warnings.simplefilter("ignore", DeprecationWarning)
             # What was checked is what is loaded.
-            with archive.time_limit(f"'{fspath(path)}': loading it"):
-                module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(contents), "cpu")
-            return module.eval()
+            module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(contents), "cpu")
+        return module.eval()
     except (RuntimeError, ValueError, torch.jit.Error) as error:
         reason = str(error).strip().split("\n")[0]
         if reason.startswith("Unknown builtin op"):
