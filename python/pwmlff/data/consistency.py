@@ -104,9 +104,8 @@ def findings(frames: Frames) -> list[Finding]:
 
 def _of_law(judged: virials.Judgement, file: str) -> Iterator[Finding]:
     """Sign, unit and offset of virials against forces."""
-    evidence = (
-        f"correlation {judged.correlation:.2f}, {judged.nframes} frames, by {judged.law.name}"
-    )
+    law, correlation = judged.law, judged.correlation
+    evidence = f"correlation {correlation:.2f}, {len(law.frames)} frames, by {law.name}"
     if not judged.fits:
         yield Finding(
             f"the virials of '{file}' are {judged.slope:.3g} times what the forces say "

@@ -55,6 +55,7 @@ class Law:
     """Virials of some frames by their forces."""
 
     name: str  # as it stands in messages
+    frames: Frames  # that it tells of
     virials: np.ndarray  # [nframes, 3, 3]
     isotropic: float  # mean of a third of their traces, eV per atom, where more than that tells it
     tolerance: float  # of a slope: from 1 / tolerance to it
@@ -70,7 +71,6 @@ class Judgement:
     """Labelled virials of a source against a law."""
 
     law: Law
-    nframes: int
     slope: float
     correlation: float
     offset: float  # eV per atom
@@ -121,43 +121,39 @@ def judge(frames: Frames, chosen: np.ndarray) -> Judgement | None:
     some = frames.select(chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))])
     try:
         with np.errstate(all="ignore"):
-            law, some = _law(some)
+            law = _law(some)
     except (Failure, np.linalg.LinAlgError):  # frames that the check names by itself
         return None
-    return None if law is None else _compared(some, law)
+    return _compared(law) if law else None
 
 
-def _law(frames: Frames) -> tuple[Law | None, Frames]:
-    """The law that tells most, and the frames that it is for."""
+def _law(frames: Frames) -> Law | None:
+    """The law that tells most of the frames."""
     of_clusters = [_of_clusters(frames, k) for k in range(len(frames))]
     isolated = [k for k, virial in enumerate(of_clusters) if virial is not None]
     if len(isolated) >= FEWEST:
         virials = np.array([of_clusters[k] for k in isolated])
         name = f"sum x (x) F of clusters that are more than {APART:g} apart"
         frames = frames.select(isolated)
-        return Law(name, virials, _mean(frames, virials), 1.2, CLOSE), frames
-    if len(frames) - len(isolated) < FEWEST:
-        return None, frames
-    frames = frames.select([k for k, virial in enumerate(of_clusters) if virial is None])
-    return pair_law(frames), frames
+        return Law(name, frames, virials, _mean(frames, virials), 1.2, CLOSE)
+    others = np.setdiff1d(np.arange(len(frames)), isolated)
+    return pair_law(frames.select(others)) if len(others) >= FEWEST else None
 
 
-def _compared(frames: Frames, law: Law) -> Judgement:
-    natoms = frames.natoms[:, None, None]
+def _compared(law: Law) -> Judgement:
+    frames, natoms = law.frames, law.frames.natoms[:, None, None]
     label, expected = frames.virials / natoms, law.virials / natoms
     y, x = ((v - _mean(frames, v * natoms) * np.eye(3)).ravel() for v in (label, expected))
     xx, yy, xy = float(x @ x), float(y @ y), float(x @ y)
-    volume = frames.volumes
-    whole = bool((volume > 0.0).all())
+    volume = float(frames.volumes.mean()) if (frames.volumes > 0.0).all() else np.nan
     offset = _mean(frames, frames.virials) - law.isotropic
     return Judgement(
         law=law,
-        nframes=len(frames),
         slope=xy / xx if xx else np.nan,
         correlation=xy / np.sqrt(xx * yy) if xx and yy else 0.0,
         offset=offset,
-        pressure=offset * frames.natoms.mean() / volume.mean() if whole else np.nan,
-        volume=float(volume.mean()) if whole else np.nan,
+        pressure=offset * frames.natoms.mean() / volume,
+        volume=volume,
     )
 
 
@@ -260,7 +256,7 @@ def pair_law(frames: Frames) -> Law | None:
         f"the pair potential nearest to the forces{' and energies' if best else ''} (it leaves "
         f"{100 * told.left:.0f} % of forces that it has not seen)"
     )
-    return Law(name, by_forces.virials[0], means[0], 2.5, doubt)
+    return Law(name, frames, by_forces.virials[0], means[0], 2.5, doubt)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ per pair of types, times their number. Formulas as in the DP model contract (doc
 
 A parameter, buffer or tensor attribute that is not of the contract is refused. A hidden fitting
 layer after the first that keeps the width and has no resnet_dt is tanh(..) in some files and
-x + tanh(..) in others: the module's own forward says which, on a chain of atoms, or is refused.
+x + tanh(..) in others: the module's own forward says which, on a chain of atoms, and one that
+computes neither is refused.
 
 Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
 Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
