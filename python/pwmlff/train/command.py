@@ -27,13 +27,7 @@ from pwmlff.train.loop import BEST, LAST, Trainer
 from pwmlff.train.outcome import PARITY, Trained, TrainReport
 from pwmlff.train.place import threads_of
 from pwmlff.train.prepare import Dataset
-from pwmlff.train.start import (
-    CONFIGURATION,
-    Options,
-    Stop,
-    claim,
-    write_configuration,
-)
+from pwmlff.train.start import CONFIGURATION, Options, Stop, claim, write_configuration
 from pwmlff.train.trainable import Predictions
 
 __all__ = ["Options", "Stop", "train"]
@@ -46,10 +40,7 @@ RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 def train(
-    toml: Path | None,
-    given: dict[str, Any],
-    options: Options,
-    stop: Stop | None = None,
+    toml: Path | None, given: dict[str, Any], options: Options, stop: Stop | None = None
 ) -> TrainReport:
     """Train what the configuration says, on the ranks of the job.
 
@@ -171,10 +162,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         ranks,
         lambda: (
             record.TrainingLog(
-                folder,
-                step=step,
-                units=config.model.units,
-                tensorboard=config.run.tensorboard,
+                folder, step=step, units=config.model.units, tensorboard=config.run.tensorboard
             )
             if own
             else None

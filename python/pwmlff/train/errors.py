@@ -130,11 +130,7 @@ class WorstAtom:
 
 
 def compute(
-    frames: Frames,
-    energy: np.ndarray,
-    forces: np.ndarray,
-    virial: np.ndarray,
-    units: str = "metal",
+    frames: Frames, energy: np.ndarray, forces: np.ndarray, virial: np.ndarray, units: str = "metal"
 ) -> Errors:
     """Compare predictions with the labels.
 
