@@ -106,7 +106,7 @@ class Serial:
         raise SystemExit(code)
 
 
-class Mpi:
+class _Mpi:
     """The ranks of mpirun or srun, by mpi4py; arrays travel as buffers.
 
     Raises:
@@ -138,40 +138,34 @@ class Mpi:
         node.Free()
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
         self._comm.Barrier()
 
     def broadcast(self, value: Any, root: int = 0) -> Any:
-        """Give the value of one rank to all."""
         return self._comm.bcast(value, root)
 
     def allgather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in their order."""
         values: list[Any] = self._comm.allgather(value)
         return values
 
     def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
-        """Swap arrays of one shape and type with another rank."""
         array = np.ascontiguousarray(array)
         result = np.empty_like(array)
         self._comm.Sendrecv(_bytes(array), partner, recvbuf=_bytes(result), source=partner)
         return result
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
-        """Return [size, ...], the arrays of all ranks."""
         array = np.ascontiguousarray(array)
         result = np.empty((self.size, *array.shape), array.dtype)
         self._comm.Allgather(_bytes(array), _bytes(result))
         return result
 
     def abort(self, message: str, code: int = 1) -> NoReturn:
-        """Say the message and end all ranks with MPI_Abort."""
         _complain(message)
         self._comm.Abort(code)
         raise SystemExit(code)
 
 
-class Torch:
+class _Torch:
     """The ranks of torchrun, or of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; by gloo.
 
     Arrays lie on the host, so gloo carries them wherever the model lies.
@@ -212,11 +206,9 @@ class Torch:
         return hosts[: self.rank].count(here), hosts.count(here)
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
         self._dist.barrier()
 
     def broadcast(self, value: Any, root: int = 0) -> Any:
-        """Give the value of one rank to all."""
         data = _pickled(value if self.rank == root else None)
         size = np.array([data.size])
         self._dist.broadcast(self._tensor(size), root)
@@ -225,17 +217,13 @@ class Torch:
         return pickle.loads(data.data)
 
     def allgather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in their order."""
         data = _pickled(value)
         sizes = self.allgather_array(np.array([data.size]))[:, 0]
         rows = self.allgather_array(np.resize(data, sizes.max()))
         return [pickle.loads(row[:size].data) for row, size in zip(rows, sizes, strict=True)]
 
     def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
-        """Swap arrays of one shape and type with another rank."""
         array = np.ascontiguousarray(array)
-        if partner == self.rank:
-            return array.copy()
         result = np.empty_like(array)
         sent = self._dist.isend(self._tensor(array), partner)
         self._dist.recv(self._tensor(result), partner)
@@ -244,7 +232,6 @@ class Torch:
         return result
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
-        """Return [size, ...], the arrays of all ranks."""
         array = np.ascontiguousarray(array)
         result = np.empty((self.size, *array.shape), array.dtype)
         if array.size:
@@ -253,7 +240,6 @@ class Torch:
         return result
 
     def abort(self, message: str, code: int = 1) -> NoReturn:
-        """Say the message unless another rank did before, and leave; the others lose this rank."""
         first = True
         with contextlib.suppress(RuntimeError):  # the store is gone with the rank that held it
             first = self._store.add(self._FAILED, 1) == 1
@@ -306,7 +292,7 @@ def connect(kind: str = "auto") -> Communicator:
         raise Failure(f"found the communication '{kind}', expected {', '.join(KINDS)}")
     if kind == "auto":
         kind = launched(os.environ)
-    kinds: dict[str, type[Communicator]] = {"serial": Serial, "mpi": Mpi, "torch": Torch}
+    kinds: dict[str, type[Communicator]] = {"serial": Serial, "mpi": _Mpi, "torch": _Torch}
     return kinds[kind]()
 
 
@@ -354,16 +340,20 @@ def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
         mine = error
         report.show_traceback(error)
     failures = comm.allgather(None if mine is None else report.explain(mine))
-    failed = [
-        (rank, *explained) for rank, explained in enumerate(failures) if explained is not None
-    ]
+    failed = [(rank, *explained) for rank, explained in enumerate(failures) if explained]
     if failed:
-        rank, text, code = failed[0]
-        more = len(failed) - 1
-        others = f" (and {more} other rank{'s' * (more > 1)})" if more else ""
-        failure = SharedFailure(f"rank {rank}{others}: {text}")
+        (rank, text, code), *others = failed
+        more = f" (and {len(others)} other rank{'s' * (len(others) > 1)})" if others else ""
+        failure = SharedFailure(f"rank {rank}{more}: {text}")
         failure.exit_code = code
         raise failure from mine
+    return result
+
+
+def by_rank_0(comm: Communicator, work: Callable[[], Result]) -> Result:
+    """Do work on rank 0 alone, as :func:`agreed` does, and give its result to all. Collective."""
+    done = agreed(comm, lambda: None if comm.rank else work())
+    result: Result = comm.broadcast(done)
     return result
 
 
@@ -503,9 +493,8 @@ def _tree_sum(
     parts: Mapping[tuple[int, int], np.ndarray], node: tuple[int, int], nslots: int
 ) -> np.ndarray:
     """Sum [P] of a node from the sums of nodes below it that cover it."""
-    part = parts.get(node)
-    if part is not None:
-        return part
+    if node in parts:
+        return parts[node]
     first, half = node[0], node[1] // 2
     left = _tree_sum(parts, (first, half), nslots)
     if first + half >= nslots:
