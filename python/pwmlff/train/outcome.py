@@ -61,11 +61,10 @@ class TrainReport:
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
-        units = {name: errors.UNITS[self.units].unit_of(name) for name in errors.QUANTITIES}
         return {
             "models": [asdict(m) for m in self.models],
             "plan": self.plan,
-            "reported_in": units,
+            "reported_in": errors.UNITS[self.units].reported_in,
             "failures": list(self.failures),
             "unbegun": list(self.unbegun),
         }
