@@ -7,7 +7,7 @@ cores; other files through their own code, in the precision in which lmp runs th
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,14 @@ from pwmlff.train.errors import (
     worst_atoms,
     worst_frames,
 )  # fmt: skip
+from pwmlff.train.trainable import Predictions
 
 #: How files of models are called, if they are not known by their contents.
 MODELS = (".pt", ".pth", ".ptc")
+NUMBERS = ("RMSE", "MAE", "largest")
 MEAN = "mean"  # of the predictions of all models, in place of the name of a file
+
+_Row = tuple[str | float, ...]  # of a table
 
 
 def models_and_data(words: Sequence[str], data: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
@@ -91,17 +95,17 @@ class Tested:
             "energy_shifted": self.shifted and asdict(self.shifted),
         }
 
-    def rows(self) -> list[tuple[str, ...]]:
+    def rows(self) -> list[_Row]:
         """Its errors, a row for each quantity, for people."""
         units = UNITS[self.errors.units]
-        result: list[tuple[str, ...]] = [
-            (f"{name} ({units.unit_of(name)})", *_numbers(m), str(m.count))
+        result: list[_Row] = [
+            (f"{name} ({units.unit_of(name)})", *_numbers(m), m.count)
             for name, m in self.errors.measures.items()
         ]
         if self.shifted:
             measure = self.shifted.measure
             name = f"energy, shifted ({units.energy})"
-            result.insert(1, (name, *_numbers(measure), str(measure.count)))
+            result.insert(1, (name, *_numbers(measure), measure.count))
         return result
 
     def remark(self) -> str:
@@ -152,78 +156,65 @@ class TestReport:
         """A table for each breakdown."""
         errors, units = self.errors, UNITS[self.errors.units]
         parts: list[RenderableType] = []
-        head = ("", "RMSE", "MAE", "largest", "labels")
         several = len(self.models) > 1
         for one in (*self.models, self.judged) if several else self.models:
             engine = f", engine {one.engine}" + f" ({one.reason})" * bool(one.reason)
             frames = f"{errors.frames} frame{'s' * (errors.frames > 1)}, {errors.atoms} atoms"
             parts.append(Text(f"{one.model}, {frames}{engine if one.engine else ''}"))
-            parts.append(_table(head, one.rows()))
+            parts.append(_table(("", *NUMBERS, "labels"), one.rows()))
             if remark := one.remark():
                 parts.append(Text(remark, "yellow"))
         if several:
             parts.append(Text(f"of the mean of {len(self.models)} models:"))
         force, unit = f"force ({units.force})", units.magnitude
-        tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]] = []
         if len(errors.by_element) > 1:
             by_element = [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()]
-            tables.append(((force, "RMSE", "MAE", "largest"), by_element))
+            parts.append(_table((force, *NUMBERS), by_element))
         if len(errors.by_group) > 1:
-            names = (f"{name} RMSE\n({units.unit_of(name)})" for name in errors.measures)
+            heads = (f"{name} RMSE\n({units.unit_of(name)})" for name in errors.measures)
             by_group = [
-                (name, *(f"{m[q].rmse:.4g}" if q in m else "" for q in errors.measures))
+                (name, *(m[q].rmse if q in m else "" for q in errors.measures))
                 for name, m in errors.by_group.items()
             ]
-            tables.append((("group", *names), by_group))
+            parts.append(_table(("group", *heads), by_group))
         if errors.by_magnitude:
             by_magnitude = [
                 (
                     f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
                     *_numbers(b.measure),
-                    str(b.atoms),
+                    b.atoms,
                 )
                 for b in errors.by_magnitude
             ]
-            columns = (f"reference force ({unit})", "RMSE", "MAE", "largest", "atoms")
-            tables.append((columns, by_magnitude))
+            parts.append(_table((f"reference force ({unit})", *NUMBERS, "atoms"), by_magnitude))
         if self.worst_frames:
-            worst = [
-                (f"{w.error:.4g}", str(w.index), str(w.atoms), w.file) for w in self.worst_frames
-            ]
-            tables.append(((f"energy\n({units.energy})", "frame", "atoms", "file"), worst))
+            frame_rows = [(w.error, w.index, w.atoms, w.file) for w in self.worst_frames]
+            names = (f"energy\n({units.energy})", "frame", "atoms", "file")
+            parts.append(_table(names, frame_rows))
         if self.worst_atoms:
-            pair = (f"force\n({units.force})", f"reference\n({unit})")
-            atoms = [
-                (
-                    f"{w.error:.4g}",
-                    f"{w.magnitude:.4g}",
-                    w.element,
-                    str(w.atom),
-                    str(w.index),
-                    w.file,
-                )
-                for w in self.worst_atoms
+            atom_rows = [
+                (w.error, w.magnitude, w.element, w.atom, w.index, w.file) for w in self.worst_atoms
             ]
-            tables.append(((*pair, "element", "atom", "frame", "file"), atoms))
-        parts += [_table(names, rows) for names, rows in tables]
+            pair = (f"force\n({units.force})", f"reference\n({unit})")
+            parts.append(_table((*pair, "element", "atom", "frame", "file"), atom_rows))
         if self.plot:
             parts.append(Text(f"parity plot: {self.plot}"))
         return Group(*parts)
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _table(names: Iterable[str], rows: Iterable[_Row]) -> Table:
     table = Table()
-    words = {"", "file", "element", "group"}
     for k, name in enumerate(names):
-        left = name in words or (k == 0 and "\n" not in name)
+        left = name in {"", "file", "element", "group"} or (k == 0 and "\n" not in name)
         table.add_column(name, justify="left" if left else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(f"{c:.4g}" if isinstance(c, float) else str(c)) for c in row))
     return table
 
 
-def _numbers(measure: Measure) -> tuple[str, str, str]:
-    return f"{measure.rmse:.4g}", f"{measure.mae:.4g}", f"{measure.largest:.4g}"
+def _numbers(measure: Measure) -> tuple[float, float, float]:
+    """Those of the columns NUMBERS."""
+    return measure.rmse, measure.mae, measure.largest
 
 
 def test(
@@ -293,23 +284,17 @@ def test(
     )
 
 
-Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
 def _tested(
     model: str, engine: str, reason: str, frames: Frames, predicted: Predictions, units: str
 ) -> Tested:
-    energy, _, _ = predicted
     errors = compute(frames, *predicted, units)
-    return Tested(model, engine, reason, errors, shifted(frames, energy, units))
+    return Tested(model, engine, reason, errors, shifted(frames, predicted[0], units))
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's
 
 
-def predict(
-    engine: Engine, frames: Frames, label: str = ""
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def predict(engine: Engine, frames: Frames, label: str = "") -> Predictions:
     """Evaluate all frames.
 
     Args:
@@ -339,9 +324,7 @@ def predict(
     return energy, forces, virial
 
 
-def _predict_edge(
-    path: Path, frames: Frames, threads: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _predict_edge(path: Path, frames: Frames, threads: int) -> Predictions:
     """The same by the file's own code, in its precision, many frames at a time."""
     module, info = model_file.open_model(path)
     edges = neighbors.find_edges(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)
