@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ class Trained:
 class TrainReport:
     """What came of a training, or what would be trained."""
 
-    models: list[Trained]
-    plan: dict[str, str]  # of a dry run
+    models: list[Trained] = field(default_factory=list)
+    plan: dict[str, str] = field(default_factory=dict)  # of a dry run
     units: str = "metal"
     folder: str = ""  # of all models
     failures: tuple[str, ...] = ()

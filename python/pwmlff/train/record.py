@@ -68,11 +68,15 @@ class LogRow:
                 values[f"{quantity}_{name}"] = measure.rmse
         return cls(**values)
 
+    def rmses(self, name: str) -> dict[str, float]:
+        """Errors of a set, "train" or "valid", by quantity, as far as they were computed."""
+        values = {q: getattr(self, f"{q}_{name}") for q in QUANTITIES}
+        return {quantity: value for quantity, value in values.items() if value is not None}
+
     @property
     def quantities(self) -> tuple[str, ...]:
         """Those of which there are errors."""
-        there = {name for name, value in asdict(self).items() if value is not None}
-        return tuple(q for q in QUANTITIES if there & {f"{q}_train", f"{q}_valid"})
+        return tuple(q for q in QUANTITIES if q in self.rmses("train") | self.rmses("valid"))
 
     def line(self, quantities: Sequence[str]) -> str:
         """One line of a table, below a :func:`header` of the same quantities."""
