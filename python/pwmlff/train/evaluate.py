@@ -27,19 +27,8 @@ from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
 from pwmlff.report import Failure, console
 from pwmlff.threads import allowed_threads, torch_threads
-from pwmlff.train import charts, edge
-from pwmlff.train.errors import (
-    UNITS,
-    Errors,
-    Measure,
-    Shifted,
-    WorstAtom,
-    WorstFrame,
-    compute,
-    shifted,
-    worst_atoms,
-    worst_frames,
-)  # fmt: skip
+from pwmlff.train import charts, edge, errors
+from pwmlff.train.errors import UNITS, Errors, Measure, Shifted, WorstAtom, WorstFrame
 from pwmlff.train.trainable import Predictions
 
 #: How files of models are called, if they are not known by their contents.
@@ -154,12 +143,12 @@ class TestReport:
 
     def show(self) -> RenderableType:
         """A table for each breakdown."""
-        errors, units = self.errors, UNITS[self.errors.units]
+        found, units = self.errors, UNITS[self.errors.units]
         parts: list[RenderableType] = []
         several = len(self.models) > 1
         for one in (*self.models, self.judged) if several else self.models:
             engine = f", engine {one.engine}" + f" ({one.reason})" * bool(one.reason)
-            frames = f"{errors.frames} frame{'s' * (errors.frames > 1)}, {errors.atoms} atoms"
+            frames = f"{found.frames} frame{'s' * (found.frames > 1)}, {found.atoms} atoms"
             parts.append(Text(f"{one.model}, {frames}{engine if one.engine else ''}"))
             parts.append(_table(("", *NUMBERS, "labels"), one.rows()))
             if remark := one.remark():
@@ -167,24 +156,24 @@ class TestReport:
         if several:
             parts.append(Text(f"of the mean of {len(self.models)} models:"))
         force, unit = f"force ({units.force})", units.magnitude
-        if len(errors.by_element) > 1:
-            by_element = [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()]
+        if len(found.by_element) > 1:
+            by_element = [(symbol, *_numbers(m)) for symbol, m in found.by_element.items()]
             parts.append(_table((force, *NUMBERS), by_element))
-        if len(errors.by_group) > 1:
-            heads = (f"{name} RMSE\n({units.unit_of(name)})" for name in errors.measures)
+        if len(found.by_group) > 1:
+            heads = (f"{name} RMSE\n({units.unit_of(name)})" for name in found.measures)
             by_group = [
-                (name, *(m[q].rmse if q in m else "" for q in errors.measures))
-                for name, m in errors.by_group.items()
+                (name, *(m[q].rmse if q in m else "" for q in found.measures))
+                for name, m in found.by_group.items()
             ]
             parts.append(_table(("group", *heads), by_group))
-        if errors.by_magnitude:
+        if found.by_magnitude:
             by_magnitude = [
                 (
                     f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
                     *_numbers(b.measure),
                     b.atoms,
                 )
-                for b in errors.by_magnitude
+                for b in found.by_magnitude
             ]
             parts.append(_table((f"reference force ({unit})", *NUMBERS, "atoms"), by_magnitude))
         if self.worst_frames:
@@ -278,8 +267,8 @@ def test(
     return TestReport(
         tested,
         judged,
-        worst_frames(frames, predicted[0], worst, units),
-        worst_atoms(frames, predicted[1], worst, units),
+        errors.worst_frames(frames, predicted[0], worst, units),
+        errors.worst_atoms(frames, predicted[1], worst, units),
         str(output or ""),
     )
 
@@ -287,8 +276,9 @@ def test(
 def _tested(
     model: str, engine: str, reason: str, frames: Frames, predicted: Predictions, units: str
 ) -> Tested:
-    errors = compute(frames, *predicted, units)
-    return Tested(model, engine, reason, errors, shifted(frames, predicted[0], units))
+    found = errors.compute(frames, *predicted, units)
+    shifted = errors.shifted(frames, predicted[0], units)
+    return Tested(model, engine, reason, found, shifted)
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's
