@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 #: What torch.distributed needs to know, where another launcher than torchrun says it.
 TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-KINDS = ("auto", "serial", "mpi", "torch")
 
 Result = TypeVar("Result")
 
@@ -275,9 +274,8 @@ def connect(kind: str = "auto") -> Communicator:
     auto takes the first that holds:
 
     1. torch, under torchrun, which sets TORCHELASTIC_RUN_ID.
-    2. mpi, where a variable tells the number of an MPI rank, as mpirun and srun set it. For what
-       training sends it is several times faster than gloo, which crosses threads and sockets
-       where MPI copies through shared memory (benchmarks/communication.py).
+    2. mpi, where a variable tells the number of an MPI rank, as mpirun and srun set it; it is
+       several times faster than gloo (benchmarks/communication.py).
     3. torch, where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set (operators of Kubernetes).
     4. serial; neither mpi4py nor torch is imported.
 
@@ -288,11 +286,11 @@ def connect(kind: str = "auto") -> Communicator:
         Failure: the kind is unknown, the ranks do not find each other, or srun has started
             several tasks that know nothing of each other.
     """
-    if kind not in KINDS:
-        raise Failure(f"found the communication '{kind}', expected {', '.join(KINDS)}")
     if kind == "auto":
         kind = launched(os.environ)
     kinds: dict[str, type[Communicator]] = {"serial": Serial, "mpi": _Mpi, "torch": _Torch}
+    if kind not in kinds:
+        raise Failure(f"found the communication '{kind}', expected auto, {', '.join(kinds)}")
     return kinds[kind]()
 
 

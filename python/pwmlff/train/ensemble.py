@@ -37,13 +37,7 @@ def member_name(k: int) -> str:
 
 
 def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
-    """The configuration of one model of an ensemble: other seeds, a folder and a time of its own.
-
-    Args:
-        config: of all.
-        k: which one.
-        threads, max_time: of one.
-    """
+    """Configuration of one model of an ensemble: other seeds, a folder and a time of its own."""
     return replace(
         config,
         model=replace(config.model, seed=config.model.seed + k),
@@ -71,34 +65,33 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
             "ensemble trains on one rank; start fewer, or train one model on all (--models 1)"
         )
     folder = Path(config.output.folder)
-    comm.by_rank_0(ranks, lambda: _begin(config, options))
+
+    def begin() -> None:
+        for k in range(n):
+            claim(folder / member_name(k), options)
+        write_configuration(config)
+
+    comm.by_rank_0(ranks, begin)
     mine = range(ranks.rank, n, ranks.size)
     together = min(n, available()) if ranks.size == 1 else 1
     threads = threads_of(config.run, ranks, together)
     members = [_member(config, k, threads, _share(config, options, ranks, together)) for k in mine]
     results = _in_processes(members, options, together, stop)
-    parts = ranks.allgather(list(zip(mine, results, strict=True)))
+    parts = ranks.allgather(dict(zip(mine, results, strict=True)))
     trained, failures, unbegun = [], [], []
-    for k, result in sorted((pair for part in parts for pair in part), key=lambda pair: pair[0]):
+    for k, result in sorted(pair for part in parts for pair in part.items()):
         name = member_name(k)
         if isinstance(result, Trained):
-            trained.append(result)
+            target = folder / f"{name}.pt"
+            if ranks.rank == 0:
+                files.write_whole(target, Path(result.file).read_bytes())
+            trained.append(replace(result, file=str(target)))
         elif result is None:
             unbegun.append(name)
         else:
             failures.append(f"model {name}: {result}")
-    if ranks.rank == 0:
-        for k, one in enumerate(trained):
-            target = folder / f"{Path(one.file).parent.name}.pt"
-            files.write_whole(target, Path(one.file).read_bytes())
-            trained[k] = replace(one, file=str(target))
-    return TrainReport(
-        trained,
-        units=config.model.units,
-        folder=str(folder),
-        failures=tuple(failures),
-        unbegun=tuple(unbegun),
-    )
+    units, failed = config.model.units, tuple(failures)
+    return TrainReport(trained, {}, units, str(folder), failed, tuple(unbegun))
 
 
 def _share(config: Config, options: Options, ranks: comm.Communicator, together: int) -> float:
@@ -109,14 +102,6 @@ def _share(config: Config, options: Options, ranks: comm.Communicator, together:
     turns = -(-config.run.models // (ranks.size * together))
     spent = time.monotonic() - options.began + LEAVING
     return max(1e-3, (config.run.max_time - spent / 60.0) / turns)
-
-
-def _begin(config: Config, options: Options) -> None:
-    """Folders of the members, and the configuration of all."""
-    folder = Path(config.output.folder)
-    for k in range(config.run.models):
-        claim(folder / member_name(k), options)
-    write_configuration(config)
 
 
 def _in_processes(

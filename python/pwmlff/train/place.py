@@ -57,19 +57,15 @@ def place_of(run: Run, ranks: comm.Communicator) -> Place:
         return Place(None, threads)
     number = re.sub(r"\D", "", run.device)
     if visible <= int(number or 0):
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         raise Failure(
-            f"[run] device is '{run.device}', and {_seen(visible)}; expected a GPU that "
-            "nvidia-smi lists and CUDA_VISIBLE_DEVICES does not hide, and a torch with CUDA (pip "
-            "install torch has it); or leave out --device, which trains on the CPU"
+            f"[run] device is '{run.device}', and torch {torch.__version__} ({built}) sees "
+            f"{visible} GPU(s); expected a GPU that nvidia-smi lists and CUDA_VISIBLE_DEVICES "
+            "does not hide, and a torch with CUDA (pip install torch has it); or leave out "
+            "--device, which trains on the CPU"
         )
     index = devices.device_of_rank(ranks.local_rank, ranks.local_size, visible, number or "gpu")
     return Place(torch.device("cuda", index), threads)
-
-
-def _seen(visible: int) -> str:
-    if torch.version.cuda is None:
-        return f"torch {torch.__version__} was built without CUDA"
-    return f"torch {torch.__version__} (CUDA {torch.version.cuda}) sees {visible} GPU(s)"
 
 
 def device_of_member(device: str, k: int) -> str:
