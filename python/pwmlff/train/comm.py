@@ -418,7 +418,8 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
         )
     if nslots == 0:
         return np.zeros(mine.shape[1])
-    held = [_nodes(_owned(rank, comm.size, nslots), nslots) for rank in range(comm.size)]
+    root = 0, 1 << (nslots - 1).bit_length()  # as wide as the next power of two
+    held = [_nodes(_owned(rank, comm.size, nslots), root, nslots) for rank in range(comm.size)]
     sums = [
         steps.sum_rows(mine[first - slots.start : first - slots.start + width])
         for first, width in held[comm.rank]
@@ -433,7 +434,7 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
     parts = {
         node: gathered[rank, k] for rank, nodes in enumerate(held) for k, node in enumerate(nodes)
     }
-    return _tree_sum(parts, (0, _width(nslots)), nslots)
+    return _tree_sum(parts, root, nslots)
 
 
 def same_everywhere(comm: Communicator, array: np.ndarray, what: str = "parameters") -> None:
@@ -465,26 +466,15 @@ def _owned(rank: int, size: int, nslots: int) -> range:
     return range(rank * nslots // size, (rank + 1) * nslots // size)
 
 
-def _width(nslots: int) -> int:
-    """Width of the root: the next power of two."""
-    return 1 << max(nslots - 1, 0).bit_length()
-
-
-def _nodes(slots: range, nslots: int) -> list[tuple[int, int]]:
-    """Largest nodes (first slot, width) within a range, from left to right.
-
-    A node whose right half is beyond the slots equals its left half and is called by that.
-    """
-    nodes, first = [], slots.start
-    while first < slots.stop:
-        width = first & -first or _width(nslots)
-        while min(first + width, nslots) > slots.stop or (
-            width > 1 and first + width // 2 >= nslots
-        ):
-            width //= 2
-        nodes.append((first, width))
-        first += width
-    return nodes
+def _nodes(slots: range, node: tuple[int, int], nslots: int) -> list[tuple[int, int]]:
+    """Largest nodes (first slot, width) within a range, of one and those below it, in order."""
+    first, half = node[0], node[1] // 2
+    end = min(first + node[1], nslots)
+    if first >= slots.stop or end <= slots.start:
+        return []
+    if slots.start <= first and end <= slots.stop:
+        return [node]
+    return _nodes(slots, (first, half), nslots) + _nodes(slots, (first + half, half), nslots)
 
 
 def _tree_sum(

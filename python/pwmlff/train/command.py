@@ -106,7 +106,6 @@ def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> C
 
 
 def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop) -> TrainReport:
-    """Train one model on all ranks."""
     folder = Path(config.output.folder)
     if not options.dry_run:
         comm.by_rank_0(ranks, lambda: claim(folder, options))

@@ -107,11 +107,7 @@ def _share(config: Config, options: Options, ranks: comm.Communicator, together:
 def _in_processes(
     members: Sequence[Config], options: Options, together: int, stop: Stop
 ) -> list[Trained | str | None]:
-    """Train each member by a command of its own, some at a time.
-
-    Returns:
-        What came of each, or its error, or None where the end was asked for before it began.
-    """
+    """What came of each member, its error, or None where the end was asked for before it began."""
     lock = threading.Lock()
     running: list[subprocess.Popen[str]] = []
     said: set[str] = set()  # lines: the head of the table stands above the rows of all

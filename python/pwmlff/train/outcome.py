@@ -124,7 +124,6 @@ class TrainReport:
         return [*lines, *(f"{_absolute(m.folder)}: {curves}, checkpoints" for m in self.models)]
 
     def _more(self) -> str:
-        """How to go on."""
         words = ["pwmlff", "train", "--resume", "-o", _absolute(self.folder)]
         if self.exit_code == CONTINUE:
             return f"To go on: {shlex.join(words)}"
@@ -132,5 +131,4 @@ class TrainReport:
 
 
 def _absolute(name: str) -> str:
-    """A path with its folders."""
     return str(Path(name).absolute())

@@ -202,7 +202,6 @@ _Prepared = tuple[Config, Trainable, Dataset | None, Offsets]
 
 
 def _edge_model(config: Config, ranks: comm.Communicator, place: Place) -> _Prepared:
-    """A module of kind EDGE and its data."""
     settings, run = config.model, config.run
     module, info = comm.agreed(
         ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
@@ -218,7 +217,6 @@ def _edge_model(config: Config, ranks: comm.Communicator, place: Place) -> _Prep
 
 
 def _deep_potential(config: Config, ranks: comm.Communicator, place: Place) -> _Prepared:
-    """A Deep Potential, new or from a file, and its data."""
     settings, run = config.model, config.run
     if settings.finetune:
         model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
