@@ -32,7 +32,6 @@ __all__ = ["Options", "Stop", "train"]
 
 log = logging.getLogger(__name__)
 
-MOST_GROUPS = 5  # that are named one by one
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
@@ -210,7 +209,7 @@ def _plan(
     limits = [f"{config.run.epochs} epochs"] if config.run.epochs else []
     limits += [f"{config.run.max_time:.4g} minutes"] if config.run.max_time else []
     names = frames.group_names
-    groups = f"groups {', '.join(names)}" if len(names) <= MOST_GROUPS else f"{len(names)} groups"
+    groups = f"groups {', '.join(names)}" if len(names) <= 5 else f"{len(names)} groups"
     plan = {
         "learns from": f"{len(frames)} frames, {len(frames.numbers)} atoms, "
         f"{len(learner.model.edges)} neighbors, {groups}",

@@ -39,8 +39,6 @@ else:
 
 #: Minutes of a training that is told neither epochs nor a time.
 DEFAULT_MINUTES = 20.0
-#: Share of the frames that validate where no file of them is given.
-DEFAULT_VALID_FRACTION = 0.1
 
 Pair = tuple[float, float]
 
@@ -552,8 +550,7 @@ def _resolved(config: Config) -> Config:
     if not data.train:
         raise Failure("[data] train is empty, expected files to learn from, or --data FILE")
     if data.valid_fraction < 0.0:
-        fraction = 0.0 if data.valid else DEFAULT_VALID_FRACTION
-        data = replace(data, valid_fraction=fraction)
+        data = replace(data, valid_fraction=0.0 if data.valid else 0.1)
     elif data.valid and data.valid_fraction > 0.0:
         raise Failure(
             f"[data] has valid and valid_fraction {data.valid_fraction:g}, expected one of them"

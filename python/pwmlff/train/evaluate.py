@@ -7,7 +7,7 @@ cores; other files through their own code, in the precision in which lmp runs th
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,7 @@ from pwmlff.train import charts, edge, errors
 from pwmlff.train.errors import UNITS, Errors, Measure, Shifted, WorstAtom, WorstFrame
 from pwmlff.train.trainable import Predictions
 
-#: How files of models are called, if they are not known by their contents.
-MODELS = (".pt", ".pth", ".ptc")
 NUMBERS = ("RMSE", "MAE", "largest")
-MEAN = "mean"  # of the predictions of all models, in place of the name of a file
 
 _Row = tuple[str | float, ...]  # of a table
 
@@ -61,7 +58,7 @@ def models_and_data(words: Sequence[str], data: Sequence[str] = ()) -> tuple[lis
 
 def _is_model(word: str) -> bool:
     path = Path(word)
-    return path.suffix in MODELS or (path.is_file() and zipfile.is_zipfile(path))
+    return path.suffix in {".pt", ".pth", ".ptc"} or (path.is_file() and zipfile.is_zipfile(path))
 
 
 @dataclass(frozen=True)
@@ -150,55 +147,50 @@ class TestReport:
             engine = f", engine {one.engine}" + f" ({one.reason})" * bool(one.reason)
             frames = f"{found.frames} frame{'s' * (found.frames > 1)}, {found.atoms} atoms"
             parts.append(Text(f"{one.model}, {frames}{engine if one.engine else ''}"))
-            parts.append(_table(("", *NUMBERS, "labels"), one.rows()))
+            parts += _table(("", *NUMBERS, "labels"), one.rows())
             if remark := one.remark():
                 parts.append(Text(remark, "yellow"))
         if several:
             parts.append(Text(f"of the mean of {len(self.models)} models:"))
         force, unit = f"force ({units.force})", units.magnitude
-        if len(found.by_element) > 1:
-            by_element = [(symbol, *_numbers(m)) for symbol, m in found.by_element.items()]
-            parts.append(_table((force, *NUMBERS), by_element))
-        if len(found.by_group) > 1:
-            heads = (f"{name} RMSE\n({units.unit_of(name)})" for name in found.measures)
-            by_group = [
-                (name, *(m[q].rmse if q in m else "" for q in found.measures))
-                for name, m in found.by_group.items()
-            ]
-            parts.append(_table(("group", *heads), by_group))
-        if found.by_magnitude:
-            by_magnitude = [
-                (
-                    f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
-                    *_numbers(b.measure),
-                    b.atoms,
-                )
-                for b in found.by_magnitude
-            ]
-            parts.append(_table((f"reference force ({unit})", *NUMBERS, "atoms"), by_magnitude))
-        if self.worst_frames:
-            frame_rows = [(w.error, w.index, w.atoms, w.file) for w in self.worst_frames]
-            names = (f"energy\n({units.energy})", "frame", "atoms", "file")
-            parts.append(_table(names, frame_rows))
-        if self.worst_atoms:
-            atom_rows = [
-                (w.error, w.magnitude, w.element, w.atom, w.index, w.file) for w in self.worst_atoms
-            ]
-            pair = (f"force\n({units.force})", f"reference\n({unit})")
-            parts.append(_table((*pair, "element", "atom", "frame", "file"), atom_rows))
+        by_element = [(symbol, *_numbers(m)) for symbol, m in found.by_element.items()]
+        parts += _table((force, *NUMBERS), by_element, fewest=2)
+        heads = (f"{name} RMSE\n({units.unit_of(name)})" for name in found.measures)
+        by_group = [
+            (name, *(m[q].rmse if q in m else "" for q in found.measures))
+            for name, m in found.by_group.items()
+        ]
+        parts += _table(("group", *heads), by_group, fewest=2)
+        by_magnitude = [
+            (
+                f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
+                *_numbers(b.measure),
+                b.atoms,
+            )
+            for b in found.by_magnitude
+        ]
+        parts += _table((f"reference force ({unit})", *NUMBERS, "atoms"), by_magnitude)
+        frame_rows = [(w.error, w.index, w.atoms, w.file) for w in self.worst_frames]
+        parts += _table((f"energy\n({units.energy})", "frame", "atoms", "file"), frame_rows)
+        atom_rows = [
+            (w.error, w.magnitude, w.element, w.atom, w.index, w.file) for w in self.worst_atoms
+        ]
+        pair = (f"force\n({units.force})", f"reference\n({unit})")
+        parts += _table((*pair, "element", "atom", "frame", "file"), atom_rows)
         if self.plot:
             parts.append(Text(f"parity plot: {self.plot}"))
         return Group(*parts)
 
 
-def _table(names: Iterable[str], rows: Iterable[_Row]) -> Table:
+def _table(names: Sequence[str], rows: Sequence[_Row], fewest: int = 1) -> list[Table]:
+    """A table, or none where it would have fewer rows."""
     table = Table()
     for k, name in enumerate(names):
         left = name in {"", "file", "element", "group"} or (k == 0 and "\n" not in name)
         table.add_column(name, justify="left" if left else "right", overflow="fold")
     for row in rows:
         table.add_row(*(Text(f"{c:.4g}" if isinstance(c, float) else str(c)) for c in row))
-    return table
+    return [table] if len(rows) >= fewest else []
 
 
 def _numbers(measure: Measure) -> tuple[float, float, float]:
@@ -260,7 +252,7 @@ def test(
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
-        judged = _tested(MEAN, "", "", frames, predicted, units)
+        judged = _tested("mean", "", "", frames, predicted, units)
     if output:
         drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
         picture.save(drawn, output, dpi=150)
