@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import torch
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.data import cache, duplicates, offsets, readers, sources, split
@@ -21,7 +22,7 @@ from pwmlff.train import comm, errors, potential
 from pwmlff.train.config import Config
 from pwmlff.train.edge import EdgeModel, load_module
 from pwmlff.train.learner import Learner
-from pwmlff.train.place import Place, place_of, threads_of
+from pwmlff.train.place import device_of, threads_of
 from pwmlff.train.trainable import Trainable
 
 log = logging.getLogger(__name__)
@@ -192,8 +193,8 @@ def learner(
 ) -> tuple[Config, Learner, Dataset | None, Offsets]:
     """The configuration with the units of the model; that in training; what validates; offsets."""
     of_kind = _edge_model if config.model.module else _deep_potential
-    place = comm.agreed(ranks, lambda: place_of(config.run, ranks))
-    config, model, valid, constants = of_kind(config, ranks, place)
+    device = comm.agreed(ranks, lambda: device_of(config.run, ranks))
+    config, model, valid, constants = of_kind(config, ranks, device)
     with _shared():
         return config, Learner(model, config, ranks), valid, constants
 
@@ -201,22 +202,24 @@ def learner(
 _Prepared = tuple[Config, Trainable, Dataset | None, Offsets]
 
 
-def _edge_model(config: Config, ranks: comm.Communicator, place: Place) -> _Prepared:
+def _edge_model(config: Config, ranks: comm.Communicator, device: torch.device | None) -> _Prepared:
     settings, run = config.model, config.run
     module, info = comm.agreed(
         ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
     )
     config = replace(config, model=replace(settings, units=info.units))
     learned, valid, constants = labelled(config, info.atom_type, info.cutoff, ranks)
-    frames, edges, device = learned.frames, learned.edges, place.device or "cpu"
+    frames, edges, threads = learned.frames, learned.edges, threads_of(run, ranks)
     with _shared():
-        model = EdgeModel(module, frames, edges, run.precision, place.threads, ranks, device)
+        model = EdgeModel(module, frames, edges, run.precision, threads, ranks, device or "cpu")
     if settings.finetune:
         comm.agreed(ranks, lambda: model.start_from(settings.finetune))
     return config, model, valid, constants
 
 
-def _deep_potential(config: Config, ranks: comm.Communicator, place: Place) -> _Prepared:
+def _deep_potential(
+    config: Config, ranks: comm.Communicator, device: torch.device | None
+) -> _Prepared:
     settings, run = config.model, config.run
     if settings.finetune:
         model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
@@ -233,10 +236,9 @@ def _deep_potential(config: Config, ranks: comm.Communicator, place: Place) -> _
             lambda: potential.new(config, learned.frames, learned.edges, settings.seed, others),
         )
     frames, edges = learned.frames, learned.edges
-    of_place = place.threads, ranks, place.device
+    place = threads_of(run, ranks), ranks, device
     trained = comm.agreed(
-        ranks,
-        lambda: potential.Potential(model, frames, edges, run.nodes, run.precision, *of_place),
+        ranks, lambda: potential.Potential(model, frames, edges, run.nodes, run.precision, *place)
     )
     if settings.finetune:
         comm.agreed(ranks, lambda: potential.shift(trained))
