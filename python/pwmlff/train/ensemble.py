@@ -32,8 +32,8 @@ ENDED_BY_SIGNAL = (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 def member_name(k: int) -> str:
     """a, b, ..., z, aa, ab, ..."""
-    before, digit = divmod(k, len(string.ascii_lowercase))
-    return (member_name(before - 1) if before else "") + string.ascii_lowercase[digit]
+    prefix, digit = divmod(k, len(string.ascii_lowercase))
+    return (member_name(prefix - 1) if prefix else "") + string.ascii_lowercase[digit]
 
 
 def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
