@@ -94,11 +94,7 @@ def sum_rows(rows: np.ndarray) -> np.ndarray:
     rows = np.ascontiguousarray(rows)
     nrows, n = rows.shape
     total = np.empty(n)
-    compiled = library()
-    add = (
-        compiled.pwmlff_sum_rows_float
-        if rows.dtype == np.float32
-        else compiled.pwmlff_sum_rows_double
-    )
+    kind = "float" if rows.dtype == np.float32 else "double"
+    add = getattr(library(), f"pwmlff_sum_rows_{kind}")
     add(ctypes.c_int64(nrows), ctypes.c_int64(n), pointer(rows), pointer(total))
     return total
