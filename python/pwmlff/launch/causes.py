@@ -97,8 +97,8 @@ def failing(hosts: Sequence[str], *command: str) -> list[str]:
 
 def written(logs: Path, others: Iterable[Path] = ()) -> list[Path]:
     """What ranks and partitions of a start have written, each file once."""
-    paths = [*mpirun.outputs(logs).values(), *mpirun.outputs(logs, "stderr").values(), *others]
-    return list({path.resolve(): path for path in paths if path.is_file()}.values())
+    paths = (path for path in (*mpirun.all_outputs(logs), *others) if path.is_file())
+    return list({path.resolve(): path for path in paths}.values())
 
 
 def lammps_errors(paths: Iterable[Path]) -> list[str]:

@@ -157,6 +157,11 @@ def outputs(logs: Path, stream: str = "stdout") -> dict[int, Path]:
     return dict(sorted(paths.items()))
 
 
+def all_outputs(logs: Path) -> list[Path]:
+    """Both streams of all ranks."""
+    return [*outputs(logs).values(), *outputs(logs, "stderr").values()]
+
+
 def first_output(logs: Path) -> Path | None:
     """Where rank 0 writes stdout, found without looking at those of all ranks where it can be."""
     path = logs / "rank.0" / "stdout"
