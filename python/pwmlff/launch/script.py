@@ -46,26 +46,23 @@ LOG, PARTITION_LOG = ("-log", "-l"), ("-plog", "-pl")
 SCREEN, PARTITION_SCREEN = ("-screen", "-sc"), ("-pscreen", "-ps")
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w)|\$\((?:[^()]|\([^()]*\))*\)")
-_QUOTES = ('"""', '"', "'")
+#: A word, or the sign that begins a comment; a blank inside $(...) does not end a word.
+_WORD = re.compile(
+    rf'#|(?P<quote>"""|"|\')(?P<quoted>.*?)(?:(?P=quote)|\Z)|(?:{_VARIABLE.pattern}|[^\s#])+',
+    re.DOTALL,
+)
 #: Styles of variables with values that stand in the input; of several, any may be meant.
 _LISTS = ("index", "world", "universe", "string", "uloop", "loop")
 
 
 @dataclass(frozen=True)
 class Dump:
-    """A command *dump* that writes many frames to a file, and what *dump_modify* says of it.
+    """A command *dump* that writes many frames to a file, and what *dump_modify* says of it."""
 
-    Attributes:
-        ident: its ID.
-        files: names of the file; with % for the ranks.
-        appends: whether it goes on with what is there.
-        multiples: whether its frames are those of the multiples of a number of steps.
-    """
-
-    ident: str
-    files: list[Path]
-    appends: bool
-    multiples: bool
+    ident: str  # its ID
+    files: list[Path]  # names of the file; with % for the ranks
+    appends: bool = False  # whether it goes on with what is there
+    multiples: bool = True  # whether its frames are those of the multiples of a number of steps
 
     def modified(self, words: Sequence[str]) -> Dump:
         """What it is after the words of a *dump_modify*: the last of its keywords holds."""
@@ -300,7 +297,7 @@ class Script:
                     all_dumps[k] = all_dumps[k].modified(words[2:])
             elif len(words) >= 6 and "*" not in words[5]:
                 there.setdefault(ident, []).append(len(all_dumps))
-                all_dumps.append(Dump(ident, self._paths(folder, words[5:6]), False, True))
+                all_dumps.append(Dump(ident, self._paths(folder, words[5:6])))
         return all_dumps
 
     def _paths(self, folder: str, names: Sequence[str]) -> list[Path]:
@@ -389,27 +386,11 @@ def logical(lines: Sequence[str]) -> Iterator[list[str]]:
 
 def words(text: str) -> list[str]:
     """The words of a command, without its comment and their quotes."""
-    text = re.sub(r"&[ \t]*(?:\n|\Z)", "", text)
-    parts: list[str] = []
-    k = 0
-    while k < len(text):
-        if text[k].isspace():
-            k += 1
-            continue
-        if text[k] == "#":
+    parts = []
+    for match in _WORD.finditer(re.sub(r"&[ \t]*(?:\n|\Z)", "", text)):
+        if match[0] == "#":
             break
-        quote = next((q for q in _QUOTES if text.startswith(q, k)), None)
-        if quote:
-            end = text.find(quote, k + len(quote))
-            end = len(text) if end < 0 else end
-            parts.append(text[k + len(quote) : end])
-            k = end + len(quote)
-            continue
-        begin = k
-        while k < len(text) and not text[k].isspace() and text[k] != "#":
-            match = _VARIABLE.match(text, k)  # a blank inside $(...) does not end the word
-            k = match.end() if match else k + 1
-        parts.append(text[begin:k])
+        parts.append(match["quoted"] if match["quote"] else match[0])
     return parts
 
 
