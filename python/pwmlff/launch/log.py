@@ -70,37 +70,25 @@ class Log:
 
     @classmethod
     def read(cls, path: Path) -> Log:
-        """Read a log file; runs need not have come to their end.
-
-        Raises:
-            Failure: there is no such file, or no thermo output in it.
-        """
-        if not path.is_file():
-            raise Failure(f"found no log file '{path}'")
-        thermo_runs = runs(path.read_text(errors="replace"))
-        if not _has_rows(thermo_runs):
-            raise Failure(f"'{path}' has no thermo output; expected the log file of a LAMMPS run")
-        return cls(path.name, thermo_runs)
-
-    @classmethod
-    def read_all(cls, path: Path) -> Log:
         """Read a log and those of later starts, as `pwmlff run` names them: path.retry1, ...
 
-        What a start has done anew stands there once, and a run that two starts have shared is one.
+        Runs need not have come to their end. What a start has done anew stands there once, and a
+        run that two starts have shared is one.
 
         Raises:
             Failure: there is no such file, or no thermo output in any of them.
         """
+        if not path.is_file():
+            raise Failure(f"found no log file '{path}'")
         pattern = re.compile(re.escape(path.name) + r"\.retry(\d+)")
-        names = path.parent.iterdir() if path.is_file() else ()
-        starts = [(int(match[1]), p) for p in names if (match := pattern.fullmatch(p.name))]
-        texts = [p.read_text(errors="replace") for _, p in sorted(starts)]
-        later = [thermo_runs for text in texts if _has_rows(thermo_runs := runs(text))]
-        if not later:
-            return cls.read(path)
+        matches = ((pattern.fullmatch(p.name), p) for p in path.parent.iterdir())
+        later = sorted((int(match[1]), p) for match, p in matches if match)
         joined = runs(path.read_text(errors="replace"))
-        for some in later:
-            joined = _joined(joined, some)
+        for _, start in later:
+            if _has_rows(some := runs(start.read_text(errors="replace"))):
+                joined = _joined(joined, some)
+        if not _has_rows(joined):
+            raise Failure(f"'{path}' has no thermo output; expected the log file of a LAMMPS run")
         return cls(path.name, joined)
 
     def chosen(self, run: int | None) -> Log:
@@ -114,7 +102,7 @@ class Log:
         if not 1 <= abs(run) <= len(self.runs):
             raise Failure(f"--run is {run}; '{self.name}' has {len(self.runs)} runs, from 1 on")
         selected = self.runs[run - 1 if run > 0 else run]
-        if not any(len(column) for column in selected.columns.values()):
+        if not _has_rows([selected]):
             raise Failure(f"--run is {run}; that run of '{self.name}' has no thermo output yet")
         return replace(self, runs=[selected])
 
@@ -207,15 +195,14 @@ def _is_same(run: ThermoRun, rest: ThermoRun) -> bool:
 
 def _begins_columns(line: str) -> bool:
     words = line.split()
-    return bool(words) and not line.startswith(("WARNING", "---")) and all(map(_is_name, words))
+    named = all(number(word) is None for word in words)
+    return bool(words) and not line.startswith(("WARNING", "---")) and named
 
 
 def _values(names: Sequence[str], words: Sequence[str]) -> dict[str, float]:
     """Numbers by name; none where there are not as many words, or where one is no number."""
-    numbers = _numbers(words)
-    if numbers is None or len(numbers) != len(names):
-        return {}
-    return dict(zip(names, numbers, strict=True))
+    numbers = _numbers(words) or []
+    return dict(zip(names, numbers, strict=True)) if len(numbers) == len(names) else {}
 
 
 @dataclass
@@ -272,7 +259,7 @@ class ThermoRows:
             if not self._block:
                 self.begin(["Step", "CPU"])
                 self._block = True
-            return self.on_values(_values(["Step", "CPU"], match.groups()), True)
+            return self.on_values(_values(["Step", "CPU"], match.groups()), begins=True)
         elif match := _KEYWORDS.match(line):
             self.begin(_yaml_words(match[1]))
         elif self._announced and _begins_columns(line):
@@ -334,9 +321,8 @@ class _Runs(ThermoRows):
             names, self._pending = self._pending, []
             self.begin(names)
         if self._names:
-            names = list(
-                self._rows[0] if self._block and self._rows else dict.fromkeys(self._names)
-            )
+            first = self._rows[0] if self._block and self._rows else dict.fromkeys(self._names)
+            names = list(first)
             rows = [row for row in self._rows if list(row) == names]  # the last may be cut off
             columns = {name: np.array([row[name] for row in rows], float) for name in names}
             said = self._run_said
@@ -359,10 +345,6 @@ def _numbers(words: Sequence[str]) -> list[float] | None:
         return [float(word) for word in words]
     except ValueError:
         return None
-
-
-def _is_name(word: str) -> bool:
-    return number(word) is None
 
 
 def _yaml_words(text: str) -> list[str]:
