@@ -1,7 +1,6 @@
 """What a run of LAMMPS writes while it goes: thermo output in its log, and the deviation file.
 
-Numbers are taken as they are printed, NaN and infinite ones of a run that explodes among them. A
-last line without its end is still being written and is left out.
+Numbers are taken as printed, also NaN and infinite ones. A last line without its end is left out.
 
 Not `lammps.formats.LogFile`: it leaves out rows with NaN and runs that did not come to their end,
 tells no units or time step, and needs PyYAML; the tests compare the two where both read a log.
@@ -9,6 +8,7 @@ tells no units or time step, and needs PyYAML; the tests compare the two where b
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,8 +25,8 @@ TIMESTEPS = {
 }  # fmt: skip
 #: Columns of which one stands in a header that no line about memory announces.
 USUAL = {"Step", "Time", "Temp", "Press", "PotEng", "TotEng", "E_pair"}
-#: Columns of the deviation file.
-DEVIATION_COLUMNS = 7
+#: Columns of the deviation file: the step, then three of forces and three of energies.
+DEVIATION_COLUMNS = ("step", "avg_f", "min_f", "max_f", "avg_e", "min_e", "max_e")
 
 _BEGIN = re.compile(r"LAMMPS \(|\s*clear\s*(?:#|$)")  # nothing said before holds any longer
 _UNITS = re.compile(r"\s*units\s+(\w+)")
@@ -127,7 +127,7 @@ class Log:
             Failure: the log tells neither.
         """
         result: list[np.ndarray] = []
-        last: tuple[float, float] | None = None  # step and time
+        last_step, last_time = math.nan, math.nan
         for run, step in zip(self.runs, self.steps(), strict=True):
             if "Time" in run.columns:
                 times = run.columns["Time"]
@@ -138,11 +138,10 @@ class Log:
                 )
             else:
                 first = step[:1] if len(step) else np.zeros(1)
-                goes_on = last is not None and last[0] == first[0]
-                begin = last[1] if last is not None and goes_on else first[0] * run.timestep
+                begin = last_time if last_step == first[0] else first[0] * run.timestep
                 times = begin + (step - first) * run.timestep
             if len(times):
-                last = float(step[-1]), float(times[-1])
+                last_step, last_time = float(step[-1]), float(times[-1])
             result.append(times)
         return result
 
@@ -201,8 +200,10 @@ def _begins_columns(line: str) -> bool:
 
 def _values(names: Sequence[str], words: Sequence[str]) -> dict[str, float]:
     """Numbers by name; none where there are not as many words, or where one is no number."""
-    numbers = _numbers(words) or []
-    return dict(zip(names, numbers, strict=True)) if len(numbers) == len(names) else {}
+    try:
+        return dict(zip(names, map(float, words), strict=True))
+    except ValueError:
+        return {}
 
 
 @dataclass
@@ -247,7 +248,7 @@ class ThermoRows:
         """Numbers that a line brings, by name; a row of style multi comes in parts."""
         if self._pending and not line.startswith("WARNING"):
             names, self._pending = self._pending, []
-            if len(_numbers(line.split()) or ()) == len(names):
+            if _values(names, line.split()):
                 self.begin(names)
         if _BEGIN.match(line):
             self.end(finished=False)
@@ -339,14 +340,6 @@ def number(word: str) -> float | None:
         return None
 
 
-def _numbers(words: Sequence[str]) -> list[float] | None:
-    """All words as numbers; None where one is none."""
-    try:
-        return [float(word) for word in words]
-    except ValueError:
-        return None
-
-
 def _yaml_words(text: str) -> list[str]:
     words = (word.strip().strip("'\"") for word in text.split(","))
     return [word for word in words if word]
@@ -369,13 +362,13 @@ def read_deviation(path: Path) -> np.ndarray:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        numbers = _numbers(words)
-        if numbers is None or len(numbers) != DEVIATION_COLUMNS:
+        row = _values(DEVIATION_COLUMNS, words)
+        if not row:
             raise Failure(
                 f"line {number} of '{path}' is '{' '.join(words)}'; expected a step and six "
                 "numbers, as pair_style pwmlff writes them to out_file"
             )
-        rows.append(numbers)
+        rows.append(list(row.values()))
     if not rows:
         raise Failure(f"'{path}' has no line yet; it gets one every out_freq steps")
     return np.array(rows)

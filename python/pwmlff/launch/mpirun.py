@@ -106,18 +106,14 @@ class Mpirun:
         return ["--output-filename", f"{logs}:nojobid,nocopy", *options]
 
     def by_ssh(self, extra: Sequence[str]) -> bool:
-        """Whether it starts ranks on other hosts by ssh, as hydra does unless told otherwise.
-
-        Args:
-            extra: options for it.
-        """
+        """Whether it starts ranks by ssh, as hydra does unless options or a job say otherwise."""
         said = "-launcher" in extra or os.environ.get("HYDRA_LAUNCHER", "ssh") != "ssh"
         return self.family == "hydra" and not said and not any(map(JOBS.fullmatch, os.environ))
 
     def make_folders(self, logs: Path, ranks: int) -> None:
         """Make the folders that it expects to be there for the output of ranks."""
         logs.mkdir(parents=True, exist_ok=True)
-        for k in range(ranks) if self.family == "hydra" else ():
+        for k in range(ranks if self.family == "hydra" else 0):
             (logs / f"rank.{k}").mkdir(exist_ok=True)
 
 
@@ -146,13 +142,9 @@ def first_output(logs: Path) -> Path | None:
 def require_possible(ranks: int, elsewhere: bool = False) -> None:
     """Refuse a number of ranks that would exhaust the machine, or never answer.
 
-    Args:
-        ranks: how many are to start.
-        elsewhere: whether other machines are named.
-
     Raises:
-        Failure: it is more than MOST_RANKS; or, on this machine alone, more than MOST_OF_CORE for
-            each core.
+        Failure: it is more than MOST_RANKS; or, where no machines elsewhere are named, more than
+            MOST_OF_CORE for each core.
     """
     most, where = MOST_RANKS, "a run"
     if not elsewhere and not any(map(ALLOCATIONS.fullmatch, os.environ)):
@@ -233,8 +225,8 @@ def read_hostfile(path: Path) -> list[Host]:
     for line in files.read_text(path).splitlines():
         name, *options = line.partition("#")[0].split() or [""]
         if name:
-            slots = [o.removeprefix("slots=") for o in options if o.startswith("slots=")]
-            hosts.append(_host(name, slots[0] if slots else ""))
+            slots = (o.removeprefix("slots=") for o in options if o.startswith("slots="))
+            hosts.append(_host(name, next(slots, "")))
     if not hosts:
         raise Failure(f"hostfile '{path}' names no host; expected lines like 'node1:8'")
     return hosts

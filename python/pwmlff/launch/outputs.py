@@ -28,11 +28,7 @@ _STEP = re.compile(rb"(\d+)[\s,]")
 
 
 def keep(path: Path, start: int) -> Path:
-    """Give a file the name that says of which start it is; nothing that is there is replaced.
-
-    Args:
-        path: the file.
-        start: number of the start that wrote it, from 1.
+    """Give a file the name that says of which start it is, from 1; nothing there is replaced.
 
     Returns:
         The new name.

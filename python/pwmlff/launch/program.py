@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pwmlff import plugin
@@ -61,25 +61,20 @@ class Program:
         """
         (folder / "in.lmp").write_text(text)
         command = [self.path, "-in", "in.lmp"]
-        chosen = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, **self.environment}
+        if threads is not None:
+            environment["OMP_NUM_THREADS"] = str(threads)
         try:
             done = subprocess.run(
                 command if starter is None else starter.command(mpirun.Wish(command, ranks)),
-                cwd=folder,
-                env={"OMP_NUM_THREADS": "1", **os.environ, **self.environment, **chosen},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=timeout,
-                check=False,
-            )
+                cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
+            )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise Failure(f"lmp did not finish within {timeout:g} s") from error
         if done.returncode != 0:
-            lines = done.stdout.strip().splitlines()
-            errors = [line for line in lines if "ERROR" in line]
-            raise Failure((errors or lines or ["lmp failed without a word"])[-1])
+            lines = done.stdout.strip().splitlines() or ["lmp failed without a word"]
+            raise Failure(([line for line in lines if "ERROR" in line] or lines)[-1])
         return done.stdout
 
 
@@ -98,7 +93,7 @@ def find(path: str | None = None, with_plugin: Path | None = None) -> Program:
     if with_plugin is None:
         return program
     folder = str(Path(plugin.chosen(with_plugin)).parent)
-    return Program(program.path, {**program.environment, PLUGIN_VARIABLE: folder})
+    return replace(program, environment={**program.environment, PLUGIN_VARIABLE: folder})
 
 
 def find_alone(path: str | None = None) -> Program:

@@ -1,8 +1,7 @@
 """Which rank runs on which GPU, and what is odd about it.
 
 Every rank asks the function that pair_style pwmlff asks (:mod:`pwmlff.devices`) and looks at its
-own GPUs, cores and environment; rank 0 gathers with mpi4py. A plan of a cluster that is not there
-fills the same records from numbers, so what is said of a plan is what would be said of the cluster.
+own GPUs, cores and environment; a plan of a cluster that is not there fills the same records.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -94,100 +93,85 @@ def warnings_of(ranks: Sequence[Rank]) -> list[str]:
     nodes: dict[int, list[Rank]] = defaultdict(list)
     for r in ranks:
         nodes[r.node].append(r)
-    warnings: list[str] = []
-    for members in nodes.values():
-        where = f"host {members[0].host}"
-        used: dict[str, list[int]] = defaultdict(list)
-        for r in members:
-            if r.gpu and not r.error:
-                used[r.gpu.uuid].append(r.rank)
-        seen = {gpu.uuid: gpu for r in members for gpu in r.visible}
-        for uuid, sharers in used.items():
-            if len(sharers) > 1:
-                warnings.append(
-                    f"{where}: ranks {ranges(sharers)} share GPU {seen[uuid].pci_bus_id}; they "
-                    "compute in turns"
-                )
-        idle = [gpu.pci_bus_id for uuid, gpu in seen.items() if uuid not in used]
-        if idle:
-            warnings.append(f"{where}: no rank uses GPU {', '.join(idle)}; start more ranks")
-        warnings += _views(where, members)
-        warnings += _cpus(where, members)
-        for r in members:
-            if r.gpu and not r.error and not r.gpu.supported:
-                warnings.append(
-                    f"rank {r.rank}: GPU {r.gpu.pci_bus_id} is older than the compiled kernels"
-                )
-            claim = next((name for name in LOCAL_RANK if name in r.environment), None)
-            if claim and r.environment[claim] != str(r.local_rank):
-                warnings.append(
-                    f"rank {r.rank}: the launcher says {claim}={r.environment[claim]}, but it is "
-                    f"local rank {r.local_rank} of host {r.host}; replicas (-partition) go by the "
-                    "former"
-                )
-    warnings += _unequal(list(nodes.values()))
-    return warnings
+    texts = [text for members in nodes.values() for text in _of_node(members)]
+    return [*texts, *_unequal(list(nodes.values()))]
 
 
-def _views(where: str, members: Sequence[Rank]) -> list[str]:
+def _of_node(members: Sequence[Rank]) -> Iterator[str]:
+    where = f"host {members[0].host}"
+    used: dict[str, list[int]] = defaultdict(list)
+    for r in members:
+        if r.gpu and not r.error:
+            used[r.gpu.uuid].append(r.rank)
+    seen = {gpu.uuid: gpu.pci_bus_id for r in members for gpu in r.visible}
+    for uuid, sharers in used.items():
+        if len(sharers) > 1:
+            yield f"{where}: ranks {ranges(sharers)} share GPU {seen[uuid]}; they compute in turns"
+    idle = [place for uuid, place in seen.items() if uuid not in used]
+    if idle:
+        yield f"{where}: no rank uses GPU {', '.join(idle)}; start more ranks"
+    yield from _views(where, members)
+    yield from _cpus(where, members)
+    for r in members:
+        if r.gpu and not r.error and not r.gpu.supported:
+            yield f"rank {r.rank}: GPU {r.gpu.pci_bus_id} is older than the compiled kernels"
+        claim = next((name for name in LOCAL_RANK if name in r.environment), None)
+        if claim and r.environment[claim] != str(r.local_rank):
+            yield (
+                f"rank {r.rank}: the launcher says {claim}={r.environment[claim]}, but it is local "
+                f"rank {r.local_rank} of host {r.host}; replicas (-partition) go by the former"
+            )
+
+
+def _views(where: str, members: Sequence[Rank]) -> Iterator[str]:
     """Ranks of a node that see different GPUs, unless the launcher gave each its own."""
     views = Counter(frozenset(gpu.uuid for gpu in r.visible) for r in members)
-    if len(views) == 1:
-        return []
-    own = [view for view, count in views.items() if count == 1]
-    every = [uuid for view in views for uuid in view]
-    if len(own) == len(members) and len(set(every)) == len(every) and all(views):
-        return []  # disjoint sets, one rank each: a scheduler narrowed them
+    disjoint = len(frozenset().union(*views)) == sum(map(len, views))
+    if len(views) == 1 or (len(views) == len(members) and disjoint and all(views)):
+        return  # or a scheduler narrowed them
     ((usual, _),) = views.most_common(1)
-    texts = []
     for r in members:
-        if frozenset(gpu.uuid for gpu in r.visible) == usual:
-            continue
-        value = r.environment.get("CUDA_VISIBLE_DEVICES")
-        hint = "" if value is None else f" (CUDA_VISIBLE_DEVICES={value})"
-        texts.append(
-            f"{where}: rank {r.rank} sees {_count(len(r.visible), 'GPU')}{hint}, "
-            f"most ranks see {len(usual)} or other ones"
-        )
-    return texts
+        if frozenset(gpu.uuid for gpu in r.visible) != usual:
+            value = r.environment.get("CUDA_VISIBLE_DEVICES")
+            hint = "" if value is None else f" (CUDA_VISIBLE_DEVICES={value})"
+            yield (
+                f"{where}: rank {r.rank} sees {_count(len(r.visible), 'GPU')}{hint}, most ranks "
+                f"see {len(usual)} or other ones"
+            )
 
 
-def _cpus(where: str, members: Sequence[Rank]) -> list[str]:
+def _cpus(where: str, members: Sequence[Rank]) -> Iterator[str]:
     """Ranks bound across sockets, or to the same cores."""
     bound = [r for r in members if r.cpus and len(r.cpus) < r.ncpus]
-    texts = [
-        f"{where}: rank {r.rank} is bound to cores {ranges(r.cpus)} of sockets "
-        f"{ranges(r.sockets)}; bind it within one socket"
-        for r in bound
-        if len(r.sockets) > 1
-    ]
-    cores = Counter(core for r in bound for core in r.cpus)
+    across = [r for r in bound if len(r.sockets) > 1]
+    for r in across:
+        yield (
+            f"{where}: rank {r.rank} is bound to cores {ranges(r.cpus)} of sockets "
+            f"{ranges(r.sockets)}; bind it within one socket"
+        )
     sets = Counter(r.cpus for r in bound)
-    for cpus, count in sets.items():
-        if count > len(cpus):
-            texts.append(
-                f"{where}: {count} ranks are bound to {_count(len(cpus), 'core')} "
-                f"({ranges(cpus)}); start fewer ranks or let the launcher bind each to its own"
-            )
+    crowded = {cpus: count for cpus, count in sets.items() if count > len(cpus)}
+    for cpus, count in crowded.items():
+        yield (
+            f"{where}: {count} ranks are bound to {_count(len(cpus), 'core')} ({ranges(cpus)}); "
+            "start fewer ranks or let the launcher bind each to its own"
+        )
+    cores = Counter(core for r in bound for core in r.cpus)
     partly = [core for core, count in cores.items() if count > 1]
-    if partly and len(sets) > 1 and not texts and any(set(a) != set(b) for a in sets for b in sets):
-        texts.append(f"{where}: cores {ranges(partly)} are bound to several ranks")
-    return texts
+    if partly and len(set(map(frozenset, sets))) > 1 and not across and not crowded:
+        yield f"{where}: cores {ranges(partly)} are bound to several ranks"
 
 
-def _unequal(nodes: Sequence[Sequence[Rank]]) -> list[str]:
+def _unequal(nodes: Sequence[Sequence[Rank]]) -> Iterator[str]:
     """Nodes with other numbers of ranks or GPUs: the slowest sets the pace."""
-    texts = []
     for what, counts in (
         ("ranks", [len(members) for members in nodes]),
         ("GPUs", [len({g.uuid for r in members for g in r.visible}) for members in nodes]),
     ):
         if len(set(counts)) > 1:
-            listed = ", ".join(
-                f"{members[0].host} {count}" for members, count in zip(nodes, counts, strict=True)
-            )
-            texts.append(f"nodes have different numbers of {what}: {listed}")
-    return texts
+            hosts = [members[0].host for members in nodes]
+            listed = (f"{host} {count}" for host, count in zip(hosts, counts, strict=True))
+            yield f"nodes have different numbers of {what}: {', '.join(listed)}"
 
 
 def replicas_of(partition: str, nranks: int) -> list[int]:

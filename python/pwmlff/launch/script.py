@@ -19,15 +19,13 @@ from pwmlff import plugin
 from pwmlff.launch.rank_survey import replicas_of
 from pwmlff.report import Failure
 
-#: In place of what is known only when LAMMPS runs; no byte of a name.
-UNKNOWN = "\0"
+UNKNOWN = "\0"  # in place of what is known only when LAMMPS runs; no byte of a name
 MOST_VALUES = 4096  # of a word with variables, or of a loop
 #: Names of the style, and the deviation file of each where none is named.
 STYLES = {"pwmlff": "model_devi.out", "matpl": "explr.error", "matpl/dp": "explr.error"}
 #: Keywords of the style, before which the models are.
 KEYWORDS = ("out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors")
-#: Keywords of the command restart.
-AFTER_NAMES = ("fileper", "nfile")
+AFTER_NAMES = ("fileper", "nfile")  # keywords of the command restart
 YES = ("yes", "on", "true")
 #: Any of these in an input uses the variable `restart`.
 USES = ("${restart}", "v_restart", "variable,restart")
@@ -73,28 +71,18 @@ class Script:
     """The words for lmp and the commands of its input, in the order of their lines.
 
     Read once; a file that is not there is empty.
-
-    Args:
-        arguments: the words for lmp.
-
-    Attributes:
-        files: the input.
-        partitions: what follows -partition.
-        lines: as they are in the files.
-        commands: the words of each, without quotes, and where *shell cd* has led to until then (""
-            is where lmp started); those inside other commands after those.
-        variables: values that are known.
-        whole: whether all files that it includes were read.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.arguments = list(arguments)
         self.files = [Path(name) for name in _values(arguments, ("-in", "-i"))]
         self.partitions = " ".join(_values(arguments, ("-partition", "-p")))
-        self.lines: list[str] = []
+        self.lines: list[str] = []  # as they are in the files
+        # Words of each without quotes, those inside another command after it; and where *shell cd*
+        # has led to until then, "" for where lmp started.
         self.commands: list[tuple[list[str], str]] = []
-        self.variables: dict[str, list[str]] = {}
-        self.whole = True
+        self.variables: dict[str, list[str]] = {}  # values that are known
+        self.whole = True  # whether all files that it includes were read
         for k, word in enumerate(arguments):
             if word in ("-var", "-v") and len(arguments) > k + 2:
                 values = _values(arguments[k:], (word,))[1:]

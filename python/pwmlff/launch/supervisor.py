@@ -36,8 +36,9 @@ UNREADABLE = 3  # restart files in a row that lmp dies on, after which the cause
 DELAY, LONGEST = 1.0, 300.0  # seconds before the next start, doubled while nothing is gained
 MARGIN, SHARE = 120.0, 0.1  # seconds before a time limit, and at most this share of it
 RESUME = ("auto", "never")  # or a file
-OF_PARTITIONS = "restart.{}.in"  # names their restart files of a step
+#: Name of a file that tells the restart files of partitions, and how it begins.
 STEP_OF_PARTITIONS = re.compile(r"restart\.(\d+)(?:\.\d+)?\.in")
+WORLD = "variable restart_file world "
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,9 @@ def run(plan: Plan, launcher: mpirun.Mpirun) -> RunReport:
 def require_alone(script: Script, wait: float = 0.0) -> None:
     """See that no other lmp writes to a deviation file of the input.
 
-    Args:
-        script: the words for lmp and its input.
-        wait: seconds for it to end, or for a file system to let go of the lock of a lost node.
-
     Raises:
-        Failure: another one does.
+        Failure: another one does, also after the seconds to wait for its end, or for a file system
+            to let go of the lock of a lost node.
     """
     deadline = time.monotonic() + wait
     for path in script.deviation_files():
@@ -212,8 +210,9 @@ class _Supervisor:
         newest = self._newest(old)
         if newest is None or not plan.script.can_go_on():
             self.say("nothing of earlier starts can be gone on from: from the beginning")
+            for number, attempt in enumerate(old.attempts, 1):
+                _keep(self._script(attempt.command).logs(), attempt, number)
             if old.attempts:
-                self._keep_logs(old)
                 self._keep_outputs(old, None, spare=True)
             clean(old)
             return new, None
@@ -233,47 +232,35 @@ class _Supervisor:
             patterns = [self.plan.script.restarts()]
         unreadable = (*record.unreadable, *self.unreadable)
         files = newest_restart(patterns, record.began, _starts(record.attempts), unreadable)
-        self._warn_of_incomplete(patterns, record.began, files)
-        if not files or not self.plan.script.partitions:
-            return files[0] if files else None
-        step = str(step_of(files[0]))
-        lines = ["variable restart_file world " + " ".join(files), "read_restart ${restart_file}"]
-        text = "".join(f"{line}\n" for line in lines).encode()
-        path, k = record.folder / OF_PARTITIONS.format(step), 1
-        while path.exists() and path.name not in record.made:  # someone else's
-            path, k = record.folder / OF_PARTITIONS.format(f"{step}.{k}"), k + 1
-        if path.name not in record.made:
-            record.made.append(path.name)
-            record.save()
-        write_whole(path, text)
-        return str(path)
-
-    def _warn_of_incomplete(
-        self, patterns: Sequence[Sequence[str]], began: float, files: Sequence[str]
-    ) -> None:
-        """Name files that are newer than those that are gone on from."""
         for of_partition, taken in zip(patterns, files, strict=False):
             time_ns = base_file(taken).stat().st_mtime_ns
-            for name, (when, complete) in restart_files(of_partition, began).items():
+            for name, (when, complete) in restart_files(of_partition, record.began).items():
                 if when > time_ns and not complete and name not in self.named:
                     self._warn(f"'{name}' is not complete: an older restart file is taken")
                     self.named.add(name)
+        if not files or not self.plan.script.partitions:
+            return files[0] if files else None
+        step, k = step_of(files[0]), 1
+        path = record.folder / f"restart.{step}.in"
+        while path.exists() and path.name not in record.made:  # someone else's
+            path, k = record.folder / f"restart.{step}.{k}.in", k + 1
+        if path.name not in record.made:
+            record.made.append(path.name)
+            record.save()
+        text = f"{WORLD}{' '.join(files)}\nread_restart ${{restart_file}}\n"
+        write_whole(path, text.encode())
+        return str(path)
 
     def run(self) -> RunReport:
         """Start lmp until it comes to its end, or nothing more can be done."""
         with self.watcher.signals():
             self._until_the_end()
-            return self._report()
-
-    def _report(self) -> RunReport:
-        """Keep in the record how it ended."""
-        last = self.record.attempts[-1]
-        if last.returncode == 0:
-            self.record.state = run_state.STOPPED if last.stopped else run_state.FINISHED
-        else:
-            self.record.state = run_state.FAILED
-        can_go_on = self.plan.script.can_go_on() and self._newest(self.record) is not None
-        self.record.save()
+            last, state = self.record.attempts[-1], run_state.FAILED
+            if last.returncode == 0:
+                state = run_state.STOPPED if last.stopped else run_state.FINISHED
+            self.record.state = state
+            can_go_on = self.plan.script.can_go_on() and self._newest(self.record) is not None
+            self.record.save()
         folder, why = str(self.plan.folder), self.watcher.interrupted
         return RunReport(self.record.attempts, folder, self.earlier, why, can_go_on)
 
@@ -343,7 +330,10 @@ class _Supervisor:
             self._keep_outputs(self.record, self.restart, self.spare)
             self.spare = False
         attempt = Attempt(command, self.restart, run_state.now(folder), name, ranks)
-        self._measure_dumps(script)
+        for dump in script.dumps():  # which are about to append, some to files for the first time
+            for file in dump.files if dump.appends else ():
+                sizes = {str(path): path.stat().st_size for path in _files_of_ranks(file)}
+                self.record.dumps.setdefault(str(file), sizes)
         self.record.attempts.append(attempt)
         self.say(Text(shlex.join(command)), soft_wrap=True)
         self.record.save()
@@ -359,19 +349,8 @@ class _Supervisor:
             return self.plan.script
         return Script(command[command.index(lmp) + 1 :])
 
-    def _keep_logs(self, record: Simulation) -> None:
-        """See that another simulation spares the logs that the starts of one have had."""
-        for number, attempt in enumerate(record.attempts, 1):
-            _keep(self._script(attempt.command).logs(), attempt, number)
-
     def _keep_outputs(self, record: Simulation, restart: str | None, spare: bool) -> None:
-        """See that the next start spares what the last one has written.
-
-        Args:
-            record: of the last one.
-            restart: file that the next one goes on from.
-            spare: keep frames that are removed, too.
-        """
+        """See that the next start spares what the last one has written, and frames if so wished."""
         number, last = len(record.attempts), record.attempts[-1]
         script = self._script(last.command)
         own = {path.resolve() for path in script.logs()}  # the next one has another name
@@ -379,7 +358,10 @@ class _Supervisor:
         begun = {path.resolve() for path in (*map(Path, last.files), *screens)} - own
         named = {path.resolve() for path in script.logs_of_input()}
         _keep(sorted(begun | named), last, number)
-        step = None if restart is None else _step_of(restart)
+        step = None
+        if restart is not None:
+            with suppress(OSError, ValueError, IndexError):
+                step = step_of(_files_of(restart)[0])
         for dump in script.dumps():
             for path, size in _sizes_before(dump, record).items():
                 if not is_new(path, record.began):
@@ -387,13 +369,6 @@ class _Supervisor:
                 said = outputs.renew(path, dump, number, size, step, restart is not None, spare)
                 if said:
                     self._warn(said)
-
-    def _measure_dumps(self, script: Script) -> None:
-        """Take note of the sizes of files that dumps are about to append to for the first time."""
-        for dump in script.dumps():
-            for file in dump.files if dump.appends else ():
-                sizes = {str(path): path.stat().st_size for path in _files_of_ranks(file)}
-                self.record.dumps.setdefault(str(file), sizes)
 
     def _wait(self, seconds: float) -> bool:
         """Let some time pass, unless a signal or the time limit comes first."""
@@ -407,14 +382,15 @@ class _Supervisor:
     def _blame(self, attempt: Attempt, launches: int) -> None:
         """Name hosts that cannot be reached, and go on without them where that is wanted."""
         names = [h.name for h in self.plan.wish.hosts]
-        silent = failing(names if self.launcher.by_ssh(self.plan.wish.extra) else [], "true")
+        by_ssh = self.launcher.by_ssh(self.plan.wish.extra)
+        silent = failing(names, "true") if by_ssh else []
         if not silent and PROXY in attempt.cause:
             proxy = Path(self.launcher.path).with_name(PROXY)
             if lacking := failing(names, f"test -x {proxy}"):
                 attempt.cause += f"; it is not on {', '.join(lacking)}"
         if silent:
             lost = f"{', '.join(silent)} cannot be reached"
-            attempt.cause += f"{'; ' * bool(attempt.cause)}{lost}"
+            attempt.cause = "; ".join(filter(None, (attempt.cause, lost)))
         for name in silent or [attempt.host] * (launches > 1):
             self._drop(name)
 
@@ -464,16 +440,7 @@ def _files_of(restart: str) -> list[str]:
     """The restart files that a value of the variable restart stands for."""
     if not STEP_OF_PARTITIONS.fullmatch(Path(restart).name):
         return [restart]
-    first = Path(restart).read_text().splitlines()[0]
-    return first.removeprefix("variable restart_file world ").split()
-
-
-def _step_of(restart: str) -> int | None:
-    """The step that a start goes on from; None where that is not known."""
-    try:
-        return step_of(_files_of(restart)[0])
-    except (OSError, ValueError, IndexError):
-        return None
+    return Path(restart).read_text().splitlines()[0].removeprefix(WORLD).split()
 
 
 def _files_of_ranks(path: Path) -> list[Path]:
@@ -489,26 +456,24 @@ def end_of_time(limit: float | None) -> float | None:
     """When to stop, by time.time(): some time before a limit, or before the end of a Slurm job."""
     now = time.time()
     if limit is None:
-        end = end_of_job()
+        end = _end_of_job()
         if end is None:
             return None
         limit = max(0.0, end - now)
     return now + limit - min(MARGIN, SHARE * limit)
 
 
-def end_of_job() -> float | None:
+def _end_of_job() -> float | None:
     """When Slurm will end the job that this is a part of, by time.time()."""
     if end_time := os.environ.get("SLURM_JOB_END_TIME", ""):
         return float(end_time) if end_time.isdigit() else None
     job = os.environ.get("SLURM_JOB_ID")
     if job is None or shutil.which("squeue") is None:
         return None
+    command = ["squeue", "-h", "-j", job, "-o", "%e"]
     try:
-        answer = subprocess.run(
-            ["squeue", "-h", "-j", job, "-o", "%e"],
-            capture_output=True, text=True, timeout=30, check=False,
-        ).stdout.strip()  # fmt: skip
-        return datetime.fromisoformat(answer).timestamp()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        return datetime.fromisoformat(done.stdout.strip()).timestamp()
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
 

@@ -51,17 +51,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 
 
 class Partition:
-    """How far one of them is, and when it gave the last sign of life.
-
-    Args:
-        number: of the partition, from 0.
-        folder: where its heartbeat is.
-        screen: file that it writes to; None where that is rank 0's stdout.
-        began: of the attempt, by the clock of the file system; what is older is of another one.
-    """
+    """How far one of them is, from 0, and when it gave the last sign of life."""
 
     def __init__(self, number: int, folder: Path, screen: Path | None, began: float) -> None:
-        self.heartbeat, self.screen, self.began = folder / f"heartbeat.{number}", screen, began
+        self.heartbeat = folder / f"heartbeat.{number}"
+        self.screen = screen  # file that it writes to; None where that is rank 0's stdout
+        self.began = began  # by the clock of the file system; what is older is of another attempt
         self.heartbeat.unlink(missing_ok=True)
         self.progress = LmpProgress()
         self.life = time.monotonic()
@@ -150,16 +145,16 @@ class Watcher:
     def run(
         self, attempt: Attempt, logs: Path, record: Simulation, script: Script | None = None
     ) -> None:
-        """Run one attempt to its end; keep patterns of restart files in the record.
+        """Run one attempt to its end, and take note in it how that was.
 
         Args:
-            attempt: the start, of which it takes note how it ended.
+            attempt: the start.
             logs: folder that mpirun writes to.
-            record: of the simulation.
-            script: its words and input, which say where its logs are.
+            record: of the simulation; patterns of restart files are kept in it.
+            script: words and input, which say where logs are.
         """
         self._asked = self._killed = self._lost = None
-        self._proxies = set()
+        self._proxies.clear()
         (self.folder / "stop").unlink(missing_ok=True)
         self.partitions = [
             Partition(number, self.folder, screen, attempt.started)
@@ -261,10 +256,7 @@ class Watcher:
                 news = self._read(logs, now, all_of_them=ended)
                 # What lmp prints may look like commands; it counts until the style tells better.
                 known = [
-                    partition.restarts
-                    if partition.progress.reported
-                    else partition.progress.restarts
-                    for partition in self.partitions
+                    (p if p.progress.reported else p.progress).restarts for p in self.partitions
                 ]
                 files = [name for partition in self.partitions for name in partition.files]
                 if record.learn(earlier, known) or files != attempt.files:
