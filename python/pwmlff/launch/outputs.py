@@ -50,7 +50,7 @@ def renew(
 
     Args:
         path: the file, which an earlier start has written.
-        dump: what the input says of it.
+        dump: the command.
         start: number of the last start, from 1.
         least: bytes of the file that were there before the simulation.
         step: that the next start begins with; None where it is not known.
@@ -107,8 +107,8 @@ def cut_back(
 
     Args:
         path: of style atom, custom, grid, local, xyz, extxyz or yaml.
-        step: that the next start begins with, and dumps again.
-        keep_step: it does not dump that one again.
+        step: that the next start begins with, and dumps again unless keep_step is given.
+        keep_step: keep its frame.
         least: bytes that stay in any case.
         kept: file that is made of what is removed, if any is.
 

@@ -46,13 +46,13 @@ class Program:
         threads: int | None = None,
         timeout: float | None = None,
     ) -> str:
-        """Run an input in a folder; return what lmp says.
+        """Run an input in a folder, which gets the file in.lmp; return what lmp says.
 
         Args:
-            folder: where lmp starts; it gets the file in.lmp.
+            folder: where lmp starts.
             text: the input.
-            starter: mpirun, or None for lmp alone.
-            ranks: how many mpirun starts.
+            starter: of the ranks, or None for lmp alone.
+            ranks: how many.
             threads: of a rank; as the environment says, or else one, when None.
             timeout: seconds.
 
@@ -79,12 +79,7 @@ class Program:
 
 
 def find(path: str | None = None, with_plugin: Path | None = None) -> Program:
-    """Find lmp, and have it load a plugin of the user's own.
-
-    Args:
-        path: as :func:`find_alone` takes it.
-        with_plugin: pwmlffplugin.so or the folder that holds it, as `pwmlff build` leaves it;
-            what lmp finds by itself when None.
+    """Find lmp as :func:`find_alone` does, and have it load the plugin of a file or folder, if any.
 
     Raises:
         Failure: there is no such lmp or plugin.

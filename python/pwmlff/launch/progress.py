@@ -16,7 +16,6 @@ from pwmlff.launch.script import AFTER_NAMES, words
 
 #: Nanoseconds in LAMMPS's unit of time; reduced units have none.
 NANOSECONDS = {"metal": 1e-3, "real": 1e-6}
-SECONDS_PER_DAY = 86400.0
 ENDED = re.compile(r"Total wall time: \d+:\d\d:\d\d")  # the last line of lmp
 
 
@@ -90,7 +89,7 @@ class LmpProgress:
 
     def _row(self, values: Mapping[str, float], now: float) -> bool:
         step = values.get("Step")
-        if not values or not (step is None or step.is_integer()):  # an infinite one is none
+        if not values or (step is not None and not step.is_integer()):  # an infinite one is none
             return False
         self.temperature = values.get("Temp", self.temperature)
         if step is not None and not self.reported:
@@ -116,7 +115,7 @@ class LmpProgress:
         """Simulated nanoseconds per day; None in reduced units."""
         if self.rate is None or self.timestep is None or self.units not in NANOSECONDS:
             return None
-        return self.rate * self.timestep * NANOSECONDS[self.units] * SECONDS_PER_DAY
+        return self.rate * self.timestep * NANOSECONDS[self.units] * 86400.0
 
     @property
     def seconds_left(self) -> float | None:

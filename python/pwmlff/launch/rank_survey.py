@@ -29,7 +29,6 @@ LOCAL_RANK = (
     "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
     "SLURM_LOCALID",
 )  # fmt: skip
-OPEN_MPI_RANK = "OMPI_COMM_WORLD_RANK"  # set by Open MPI's mpirun alone
 #: Variable and value that lead mpi4py to Open MPI: else it takes the MPICH beside this Python.
 OPEN_MPI_ABI = ("MPI4PY_MPIABI", "openmpi")
 TIMEOUT = 120  # seconds for all ranks to answer
@@ -219,7 +218,7 @@ def planned(nodes: int, gpus: int, nranks: int, policy: str) -> list[Rank]:
 
 def mpi() -> ModuleType:
     """mpi4py's MPI, initialized, of the family that started this process."""
-    if OPEN_MPI_RANK in os.environ:
+    if "OMPI_COMM_WORLD_RANK" in os.environ:  # set by Open MPI's mpirun alone
         os.environ.setdefault(*OPEN_MPI_ABI)
     from mpi4py import MPI  # noqa: PLC0415  initializes MPI
 

@@ -29,7 +29,6 @@ from pwmlff.launch.script import LOG, PARTITION_LOG, Dump, Script
 from pwmlff.launch.watcher import GRACE, POLL, Watcher
 from pwmlff.report import CONTINUE, Failure, console
 
-LOGS = Path("logs")  # folder of the logs, unless said otherwise
 LAUNCHES = 10  # starts in a row in which lmp never began
 LINGERS = 120.0  # seconds for which file systems keep the locks of a node that is lost
 UNREADABLE = 3  # restart files in a row that lmp dies on, after which the cause is another one
@@ -57,7 +56,7 @@ class Plan:
     @property
     def folder(self) -> Path:
         """Of all logs."""
-        return self.wish.logs or LOGS
+        return self.wish.logs or Path("logs")
 
     def command(
         self, launcher: mpirun.Mpirun, logs: Path, attempt: int, restart: str | None
@@ -93,8 +92,7 @@ class RunReport:
     @property
     def ok(self) -> bool:
         """Whether lmp came to its end, at last."""
-        last = self.attempts[-1]
-        return last.returncode in (0, None) and not last.stopped
+        return self.attempts[-1].returncode in (0, None) and not self.attempts[-1].stopped
 
     @property
     def exit_code(self) -> int:

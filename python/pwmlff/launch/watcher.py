@@ -18,15 +18,7 @@ from typing import Any
 import psutil
 from rich.status import Status
 
-from pwmlff.launch import mpirun
-from pwmlff.launch.causes import (
-    LAUNCHER,
-    begins_input,
-    died_reading,
-    explain,
-    lammps_errors,
-    written,
-)
+from pwmlff.launch import causes, mpirun
 from pwmlff.launch.progress import LmpProgress
 from pwmlff.launch.restarts import is_new
 from pwmlff.launch.run_state import Attempt, Simulation
@@ -145,13 +137,9 @@ class Watcher:
     def run(
         self, attempt: Attempt, logs: Path, record: Simulation, script: Script | None = None
     ) -> None:
-        """Run one attempt to its end, and take note in it how that was.
+        """Run one attempt, which writes to the folder logs, and take note in it how it ended.
 
-        Args:
-            attempt: the start.
-            logs: folder that mpirun writes to.
-            record: of the simulation; patterns of restart files are kept in it.
-            script: words and input, which say where logs are.
+        Patterns of restart files are kept in the record; the script says where lmp has its logs.
         """
         self._asked = self._killed = self._lost = None
         self._proxies.clear()
@@ -160,12 +148,12 @@ class Watcher:
             Partition(number, self.folder, screen, attempt.started)
             for number, screen in enumerate(self.screens or [None])
         ]
-        others = set(_children())
+        others = set(psutil.Process().children())
         prctl = ctypes.CDLL(None).prctl
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans become our children
         begin = time.monotonic()
         try:
-            with (logs / LAUNCHER).open("wb") as output:
+            with (logs / causes.LAUNCHER).open("wb") as output:
                 process = self._process = subprocess.Popen(
                     attempt.command, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, start_new_session=True,
@@ -179,16 +167,16 @@ class Watcher:
             _reap(others)
             prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         attempt.seconds = time.monotonic() - begin
-        progresses = [partition.progress for partition in self.partitions]
-        attempt.step, attempt.ns_per_day = progresses[0].step, progresses[0].ns_per_day
-        attempt.began = any(progress.began for progress in progresses)
+        first = self.partitions[0].progress
+        attempt.step, attempt.ns_per_day = first.step, first.ns_per_day
+        attempt.began = any(partition.progress.began for partition in self.partitions)
         attempt.stopped = any(partition.stopped for partition in self.partitions)
         if not self._running() and self._killed is not None and not self.interrupted:
             attempt.returncode = 0  # lmp came to its end, mpirun did not
         if attempt.returncode != 0:
             texts = self._texts(attempt, logs, script)
-            attempt.errors = lammps_errors(written(logs, texts))
-            cause = explain(logs)
+            attempt.errors = causes.lammps_errors(causes.written(logs, texts))
+            cause = causes.explain(logs)
             # Where lmp says nothing anywhere, what else may have ended it would tell of itself.
             silent = not texts and not attempt.errors and not cause.text
             attempt.unreadable = (
@@ -196,7 +184,7 @@ class Watcher:
                 and not attempt.cause
                 and not self.interrupted
                 and not any(partition.computed for partition in self.partitions)
-                and (silent or any(map(died_reading, texts)))
+                and (silent or any(map(causes.died_reading, texts)))
             )
             attempt.cause, attempt.host = attempt.cause or cause.text, cause.host
 
@@ -209,7 +197,9 @@ class Watcher:
         screens = [text for partition in self.partitions if (text := partition.text(logs))]
         named = [*script.logs(), *script.logs_of_input()] if script else []
         files = (*screens, *named, *reported)
-        return [path for path in files if is_new(path, attempt.started) and begins_input(path)]
+        return [
+            path for path in files if is_new(path, attempt.started) and causes.begins_input(path)
+        ]
 
     @contextmanager
     def signals(self) -> Iterator[None]:
@@ -360,7 +350,7 @@ class Watcher:
 def _reap(others: set[psutil.Process]) -> None:
     """End what mpirun left behind on this machine, and wait for it; spare what was there before."""
     deadline = time.monotonic() + GRACE
-    while left := set(_children()) - others:
+    while left := set(psutil.Process().children()) - others:
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -368,8 +358,3 @@ def _reap(others: set[psutil.Process]) -> None:
         if time.monotonic() > deadline:
             pids = sorted(process.pid for process in left)
             raise Failure(f"processes {pids} do not end; end them by hand")
-
-
-def _children() -> list[psutil.Process]:
-    processes: list[psutil.Process] = psutil.Process().children()
-    return processes
