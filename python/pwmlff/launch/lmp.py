@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,9 +75,7 @@ def is_data_file(path: str | PathLike[str]) -> bool:
 
 
 def read_data(
-    path: str | PathLike[str],
-    elements: Sequence[str] = (),
-    atom_style: str | None = None,
+    path: str | PathLike[str], elements: Sequence[str] = (), atom_style: str | None = None
 ) -> Atoms:
     """Read a LAMMPS data file, with lengths as they are; every direction is taken as periodic.
 
@@ -125,12 +124,9 @@ def _bare(lines: Sequence[str]) -> list[str]:
 
 def _count_of_types(lines: Sequence[str]) -> int | None:
     """N of the line `N atom types`, which stands in the header; None without that line."""
-    for line in lines:
-        if match := re.fullmatch(r"(\d+)\s+atom\s+types", line):
-            return int(match[1])
-        if line == "Atoms":
-            break
-    return None
+    header = itertools.takewhile(lambda line: line != "Atoms", lines)
+    matches = (re.fullmatch(r"(\d+)\s+atom\s+types", line) for line in header)
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def _section(lines: Sequence[str], name: str, ntypes: int) -> list[int]:

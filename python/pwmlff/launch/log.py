@@ -303,12 +303,13 @@ class _Runs(ThermoRows):
     """Keeps the rows of all runs."""
 
     runs: list[ThermoRun] = field(default_factory=list)
-    _run_said: _Said = field(default_factory=_Said)  # where the run that is under way began
+    _run: ThermoRun = field(default_factory=lambda: ThermoRun({}))  # that is under way
     _rows: list[dict[str, float]] = field(default_factory=list)
 
     def begin(self, names: list[str]) -> None:
         super().begin(names)
-        self._run_said = replace(self._said)
+        said = self._said
+        self._run = ThermoRun({}, said.units, said.per_atom, said.timestep)
 
     def on_values(self, values: dict[str, float], begins: bool) -> dict[str, float]:
         if not begins and self._rows:
@@ -326,8 +327,7 @@ class _Runs(ThermoRows):
             names = list(first)
             rows = [row for row in self._rows if list(row) == names]  # the last may be cut off
             columns = {name: np.array([row[name] for row in rows], float) for name in names}
-            said = self._run_said
-            self.runs.append(ThermoRun(columns, said.units, said.per_atom, said.timestep, finished))
+            self.runs.append(replace(self._run, columns=columns, finished=finished))
         self._rows = []
         super().end(finished)
 

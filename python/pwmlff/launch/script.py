@@ -207,11 +207,9 @@ class Script:
 
     def device_policy(self) -> str:
         """The keyword device of pair_style pwmlff."""
-        for words in self._styles():
-            if "device" in words[:-1]:
-                value = words[words.index("device") + 1]
-                return "auto" if "$" in value else value
-        return "auto"
+        named = (words for words in self._styles() if "device" in words[:-1])
+        value = next((words[words.index("device") + 1] for words in named), "auto")
+        return "auto" if "$" in value else value
 
     def plugin(self) -> Path | None:
         """The plugin that the input loads."""
