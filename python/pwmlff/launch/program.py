@@ -79,7 +79,11 @@ class Program:
 
 
 def find(path: str | None = None, with_plugin: Path | None = None) -> Program:
-    """Find lmp as :func:`find_alone` does, and have it load the plugin of a file or folder, if any.
+    """Find lmp as :func:`find_alone` does, and have it load a plugin of the user's own, if any.
+
+    Args:
+        path: of lmp.
+        with_plugin: pwmlffplugin.so or the folder that holds it, as `pwmlff build` leaves it.
 
     Raises:
         Failure: there is no such lmp or plugin.

@@ -1,6 +1,7 @@
 """Where a running lmp is: from what pair_style pwmlff tells (pair_pwmlff/supervision.h).
 
-Until it has, from what lmp writes, where an input can print anything.
+Until it has, from what lmp writes, where an input can print anything; later on, only the
+temperature is taken from there.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class LmpProgress:
         """Simulated nanoseconds per day; None in reduced units."""
         if self.rate is None or self.timestep is None or self.units not in NANOSECONDS:
             return None
-        return self.rate * self.timestep * NANOSECONDS[self.units] * 86400.0
+        return self.rate * self.timestep * NANOSECONDS[self.units] * 86400.0  # s/day
 
     @property
     def seconds_left(self) -> float | None:

@@ -1,7 +1,8 @@
 """Which rank runs on which GPU, and what is odd about it.
 
 Every rank asks the function that pair_style pwmlff asks (:mod:`pwmlff.devices`) and looks at its
-own GPUs, cores and environment; a plan of a cluster that is not there fills the same records.
+own GPUs, cores and environment; rank 0 gathers with mpi4py. A plan of a cluster that is not there
+fills the same records.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def _views(where: str, members: Sequence[Rank]) -> Iterator[str]:
     views = Counter(frozenset(gpu.uuid for gpu in r.visible) for r in members)
     disjoint = len(frozenset().union(*views)) == sum(map(len, views))
     if len(views) == 1 or (len(views) == len(members) and disjoint and all(views)):
-        return  # or a scheduler narrowed them
+        return  # all see the same, or each has its own: a scheduler narrowed them
     ((usual, _),) = views.most_common(1)
     for r in members:
         if frozenset(gpu.uuid for gpu in r.visible) != usual:
