@@ -143,8 +143,8 @@ def _views(where: str, members: Sequence[Rank]) -> Iterator[str]:
 def _cpus(where: str, members: Sequence[Rank]) -> Iterator[str]:
     """Ranks bound across sockets, or to the same cores."""
     bound = [r for r in members if r.cpus and len(r.cpus) < r.ncpus]
-    across = [r for r in bound if len(r.sockets) > 1]
-    for r in across:
+    wide = [r for r in bound if len(r.sockets) > 1]
+    for r in wide:
         yield (
             f"{where}: rank {r.rank} is bound to cores {ranges(r.cpus)} of sockets "
             f"{ranges(r.sockets)}; bind it within one socket"
@@ -158,7 +158,7 @@ def _cpus(where: str, members: Sequence[Rank]) -> Iterator[str]:
         )
     cores = Counter(core for r in bound for core in r.cpus)
     partly = [core for core, count in cores.items() if count > 1]
-    if partly and len(set(map(frozenset, sets))) > 1 and not across and not crowded:
+    if partly and len(set(map(frozenset, sets))) > 1 and not wide and not crowded:
         yield f"{where}: cores {ranges(partly)} are bound to several ranks"
 
 

@@ -63,10 +63,10 @@ def restart_files(patterns: Sequence[str], began: float) -> dict[str, tuple[int,
     """Restart files of these patterns since a time: when each was written, in ns, and if wholly."""
     times: dict[str, int] = {}
     for pattern in patterns:
-        head, percent, tail = Path(pattern).name.partition("%")
         # Of all letters, only * stands for others; LAMMPS takes a ? as it is.
-        before, after = (re.escape(part).replace(r"\*", ".*") for part in (head, tail))
-        form = re.compile(f"({before}){'base' if percent else ''}({after})")
+        escaped = re.escape(Path(pattern).name).replace(r"\*", ".*")
+        head, percent, tail = escaped.partition("%")
+        form = re.compile(f"({head}){'base' if percent else ''}({tail})")
         with suppress(OSError):
             for file in Path(pattern).parent.iterdir():
                 if (match := form.fullmatch(file.name)) and is_new(file, began):
