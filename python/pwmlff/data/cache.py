@@ -35,7 +35,6 @@ from rich.text import Text
 
 from pwmlff.data import consistency, neighbors, readers, sources
 from pwmlff.data.frames import Frames
-from pwmlff.data.labels import collected_warnings
 from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
 from pwmlff.threads import allowed_threads
@@ -115,8 +114,8 @@ def load(
         kept = _opened(entry, options, paths, threads)
         if kept is not None:
             return _announced(*kept)
-    with collected_warnings() as texts:
-        frames = readers.read(specs, format, energy)
+    texts: list[str] = []
+    frames = readers.read(specs, format, energy, texts.append)
     edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
     remarks = [(True, text) for text in texts]
     remarks += [(f.warning, f.text) for f in consistency.findings(frames)]

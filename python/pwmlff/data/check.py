@@ -19,7 +19,6 @@ from rich.text import Text
 from pwmlff import picture
 from pwmlff.data import consistency, duplicates, neighbors, readers, sources
 from pwmlff.data.frames import Frames, ranges, rows_of
-from pwmlff.data.labels import collected_warnings
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
@@ -178,8 +177,8 @@ def check(
     if not 0.0 < cutoff < np.inf:
         raise Failure(f"--cutoff is {cutoff:g}, expected a positive number")
     allowed = set(_known(elements))
-    with collected_warnings() as texts:
-        frames = readers.read(list(files), format, energy)
+    texts: list[str] = []
+    frames = readers.read(list(files), format, energy, texts.append)
     problems = [Problem("ambiguous labels", text) for text in texts]
     problems += _labels(frames)
     survey = _survey(frames, cutoff, closest, allowed, problems)
