@@ -19,7 +19,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -101,7 +101,7 @@ def load(
         "format": format,
         "energy": energy,
     }
-    entry = None
+    entry = kept = None
     paths: list[str] = []
     if cache is not None and fspath(cache) != NONE:
         split = [readers.split(spec) for spec in specs]
@@ -111,25 +111,20 @@ def load(
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
         entry = folder_of(cache) / key
         kept = _opened(entry, options, paths, threads)
-        if kept is not None:
-            return _announced(*kept)
-    texts: list[str] = []
-    frames = readers.read(specs, format, energy, texts.append)
-    edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
-    remarks = [(True, text) for text in texts]
-    remarks += [(f.warning, f.text) for f in consistency.findings(frames)]
-    offsets = sources.offsets(frames, sources.describe(frames, edges))
-    remarks += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
-    for array in (*_arrays(frames).values(), *_arrays(edges).values()):
-        array.flags.writeable = False
-    if entry is not None:
-        _keep(entry, options, paths, frames, edges, remarks)
-    return _announced(frames, edges, remarks)
-
-
-def _announced(
-    frames: Frames, edges: Edges, remarks: Sequence[tuple[bool, str]]
-) -> tuple[Frames, Edges]:
+    if kept is None:
+        texts: list[str] = []
+        frames = readers.read(specs, format, energy, texts.append)
+        edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
+        remarks = [(True, text) for text in texts]
+        remarks += [(f.warning, f.text) for f in consistency.findings(frames)]
+        offsets = sources.offsets(frames, sources.describe(frames, edges))
+        remarks += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
+        for array in (*_arrays(frames).values(), *_arrays(edges).values()):
+            array.flags.writeable = False
+        if entry is not None:
+            _keep(entry, options, paths, frames, edges, remarks)
+    else:
+        frames, edges, remarks = kept
     for warning, text in remarks:
         log.log(logging.WARNING if warning else logging.INFO, "%s", text)
     return frames, edges
@@ -154,16 +149,11 @@ def _arrays(data: Frames | Edges) -> dict[str, np.ndarray]:
     return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
-def _checksums(array: np.ndarray) -> Iterator[memoryview]:
-    """The bytes of an array, block by block."""
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    for begin in range(0, len(data), BLOCK):
-        yield data[begin : begin + BLOCK]
-
-
 def _described(array: np.ndarray, pool: ThreadPoolExecutor) -> list[Any]:
-    """Type, shape and checksums of an array, as JSON has them."""
-    return [array.dtype.str, list(array.shape), list(pool.map(zlib.crc32, _checksums(array)))]
+    """Type, shape and checksums of an array, block by block, as JSON has them."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    blocks = (data[begin : begin + BLOCK] for begin in range(0, len(data), BLOCK))
+    return [array.dtype.str, list(array.shape), list(pool.map(zlib.crc32, blocks))]
 
 
 def _opened(
@@ -212,12 +202,11 @@ def _moved(files: Sequence[str], places: Sequence[str], paths: Sequence[str]) ->
     """Names of files, or of systems in folders, where they lie now."""
     result = []
     for name in files:
-        for old, new in zip(places, paths, strict=True):
-            if Path(name).is_relative_to(old):
-                result.append(str(Path(new, Path(name).relative_to(old))))
-                break
-        else:
+        both = zip(places, paths, strict=True)
+        found = next((pair for pair in both if Path(name).is_relative_to(pair[0])), None)
+        if found is None:
             raise ValueError(f"'{name}' is none of {places}")
+        result.append(str(Path(found[1], Path(name).relative_to(found[0]))))
     return tuple(result)
 
 
