@@ -116,15 +116,9 @@ def _frame(lines: list[str], index: int, path: Path, first: int) -> Labelled:
 
 
 def _require_one_frame(lines: list[str], where: str, first: int) -> int:
-    """The number of atoms that the header of a frame says.
+    """The number of atoms that the header of a frame says, which no other one may follow.
 
-    Args:
-        lines: of the frame.
-        where: the frame, in messages.
-        first: number of its first line in the file, from 1.
-
-    Raises:
-        Failure: the header cannot be read, or another one follows it.
+    `first` is the number of its first line in the file, from 1.
     """
     header = HEADER.match(lines[0])
     if header is None:
@@ -145,11 +139,7 @@ def _require_one_frame(lines: list[str], where: str, first: int) -> int:
 
 
 def _energy(header: str, where: str) -> float | None:
-    """Ep, or None where the header holds no energies.
-
-    Raises:
-        Failure: there is something like energies that cannot be read.
-    """
+    """Ep, or None where the header holds no energies."""
     energies = ENERGIES.search(header)
     if energies is None and not NO_ENERGIES.fullmatch(header):
         raise Failure(
@@ -162,11 +152,7 @@ def _energy(header: str, where: str) -> float | None:
 
 
 def _blocks(lines: list[str], where: str) -> dict[str, list[str]]:
-    """The lines of each block that is read, without those that name it.
-
-    Raises:
-        Failure: a block is there twice, or one with vectors of atoms in place of the forces.
-    """
+    """The lines of each block that is read, without those that name it."""
     result: dict[str, list[str]] = {}
     unknown = ""
     titles = [row for row, line in enumerate(lines) if line.lstrip()[:1].isalpha()]
@@ -191,11 +177,7 @@ def _blocks(lines: list[str], where: str) -> dict[str, list[str]]:
 
 
 def _numbers(words: Iterable[str], where: str) -> np.ndarray:
-    """Numbers, with Fortran's exponents too.
-
-    Raises:
-        Failure: one is too large.
-    """
+    """Numbers, with Fortran's exponents too; none beyond 1e308."""
     text = np.array([word.translate(FORTRAN) for word in words], dtype=str)
     values = text.astype(np.float64)
     if not np.isfinite(values).all():
