@@ -198,7 +198,7 @@ def check(
     if output:
         picture.save(draw(frames, survey.nearest), output, dpi=120)
     symbols = [chemical_symbols[z] for z in frames.elements]
-    shortest = survey.shortest.reshape(len(symbols), -1)
+    shortest = survey.shortest.reshape(len(symbols), len(symbols))
     return CheckReport(
         counts=_counts(frames),
         ranges=_ranges(frames),
