@@ -55,10 +55,6 @@ class Description:
     phi: np.ndarray  # [nframes, npairs, POWERS]
     work: np.ndarray  # [nframes] rms force times distance of nearest neighbors; NaN where unknown
 
-    def select(self, chosen: np.ndarray) -> Description:
-        """Of some of the frames."""
-        return Description(self.phi[chosen], self.work[chosen])
-
     @classmethod
     def joined(cls, parts: Sequence[Description]) -> Description:
         """Of several sets of frames with the same elements, one after another."""
