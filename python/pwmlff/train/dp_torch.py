@@ -147,10 +147,8 @@ class DPTraining:
         return self._packed.detach().to(self.dtype).expand(self._batch.graph.nframes, -1)
 
     def _gathered(self, which: np.ndarray) -> _Batch:
-        on_host = graph_of(self.frames, self.edges, which, torch.float64)
-        vectors, edge_index, types, frame = (t.to(self.device) for t in on_host[:4])
-        graph = Graph(vectors, edge_index, types, frame, on_host.nframes)
-        n = graph.nframes
+        graph = graph_of(self.frames, self.edges, which, torch.float64, self.device)
+        vectors, edge_index, types, frame, n = graph
         key = types * n + frame
         sizes = torch.bincount(key, minlength=self.ntypes * n)
         most = [max(of_frames, default=0) for of_frames in sizes.view(self.ntypes, n).tolist()]

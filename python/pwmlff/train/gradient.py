@@ -22,7 +22,7 @@ from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.models import DP
-from pwmlff.train import dp_torch
+from pwmlff.train import dp_torch, trainable
 
 #: The first node of a pair of types, as a share of the shortest distance in the data.
 FIRST_NODE = 0.98
@@ -67,7 +67,7 @@ class DPGradient:
     """Gradients of a DP by the parameters, one row for each frame.
 
     Args:
-        model: in float64; its parameters are the start, and are changed by `write` alone.
+        model: in float64; it is not changed.
         frames, edges: the frames, and their neighbors within the cutoff.
         nodes: of the splines, for each pair of types.
         precision: of the kernels, "float32" or "float64".
@@ -138,15 +138,7 @@ class DPGradient:
 
     def read(self) -> np.ndarray:
         """Return the parameters of the model as one vector."""
-        return np.concatenate([p.detach().numpy().ravel() for p in self.model.parameters()])
-
-    def write(self, parameters: np.ndarray) -> None:
-        """Put a vector of parameters into the model."""
-        begin = 0
-        with torch.no_grad():
-            for p in self.model.parameters():
-                p.copy_(torch.from_numpy(parameters[begin : begin + p.numel()]).view_as(p))
-                begin += p.numel()
+        return trainable.read(self.model)
 
     def prepare(self, parameters: np.ndarray) -> None:
         """Take parameters for the calls that follow."""

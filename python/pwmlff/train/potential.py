@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from pwmlff.report import Failure
 from pwmlff.train import comm, last_layer
 from pwmlff.train.config import Config
 from pwmlff.train.gradient import FEW, DPGradient
-from pwmlff.train.trainable import Predictions, free_parameters
+from pwmlff.train.trainable import Predictions, Trainable, write
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ def require_slots(model: DP, frames: Frames, edges: Edges) -> None:
     statistics.require_slots(frames, edges, edges.count, model.maxNeighborNum, model.Rmax)
 
 
-class Potential:
+class Potential(Trainable):
     """A model, the frames that it learns from, and its parameters as one vector.
 
     Args:
@@ -146,6 +146,8 @@ class Potential:
         nodes, precision, threads, device: as :class:`DPGradient` takes them.
         ranks: who takes part; this one alone when None.
     """
+
+    groups: ClassVar = {"embedding": "embedding_net.*", "fitting": "fitting_net.*"}
 
     def __init__(
         self,
@@ -187,11 +189,6 @@ class Potential:
             every += [*range(weights, weights + net.layers[-1].weight.numel()), biases[-1]]
         return np.array(biases), np.array(every)
 
-    def free(self, freeze: Sequence[str]) -> np.ndarray:
-        """Which parameters learn; `embedding` and `fitting` stand for all of these nets."""
-        groups = {"embedding": "embedding_net.*", "fitting": "fitting_net.*"}
-        return free_parameters(self, freeze, groups)
-
     def evaluate(self, batch: np.ndarray) -> Predictions:
         """Predictions for this rank's part of a batch, by splines."""
         self._nbatch = len(batch)
@@ -218,12 +215,10 @@ class Potential:
         )
         return change
 
-    def save(
-        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
-    ) -> None:
-        """Write a file for pair_style pwmlff, with a card."""
-        self.core.write(parameters)
-        self.model.save(path, card)
+    def judged(self, parameters: np.ndarray) -> DP:
+        """The model with these parameters."""
+        write(self.model, parameters)
+        return self.model
 
     def state(self) -> dict[str, np.ndarray]:
         """How many nodes the splines have."""
@@ -254,7 +249,7 @@ class Potential:
             Failure: an atom has more neighbors than the model has slots, or there is no room for a
                 temporary file.
         """
-        self.core.write(parameters)
+        self.judged(parameters)
         present = [1] * self.model.ntypes
         # In memory first: where torch itself finds a disk full, it ends the process.
         contents = self._scripted.save_to_buffer()
