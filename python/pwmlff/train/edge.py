@@ -23,7 +23,6 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -472,11 +471,8 @@ class EdgeModel(Trainable):
                 f"{' '.join(info.elements)}, expected {', '.join(sorted(own))} for "
                 f"{' '.join(self.info.elements)}: it is of another module"
             )
-        # Another setting of the calculation behind the data moves the energies of all atoms.
         self.parameters = read(self.module)
-        left = self.frames.energies - self.predict(self.parameters, self.frames, self.edges)[0]
-        change, _ = statistics.shifts(replace(self.frames, energies=left), self.edges)
-        self.energy_shift = self.energy_shift + change
+        self.energy_shift = self.energy_shift + self.lacking_energies()
 
 
 def _converted(module: _Module, device: torch.device, dtype: torch.dtype) -> _Module:

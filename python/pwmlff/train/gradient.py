@@ -44,6 +44,11 @@ def spline_coefficients(nodes: int) -> np.ndarray:
     return np.linalg.solve(equations, np.eye(nodes + 2, nodes))
 
 
+def batches(frames: np.ndarray) -> list[np.ndarray]:
+    """Frames, as many at a time as splines are evaluated for."""
+    return [frames[k : k + FEW] for k in range(0, len(frames), FEW)]
+
+
 def _tensor(array: np.ndarray) -> Tensor:
     """The same memory, which the kernels do not write to, though it may be that of a file."""
     with warnings.catch_warnings():
@@ -98,8 +103,7 @@ class DPGradient:
 
     def set_nodes(self, nodes: int) -> None:
         """Take another number of nodes."""
-        model = self.model
-        self.nodes = nodes
+        self.nodes, model = nodes, self.model
         davg, dstd = (_by_pair(t, model.ntypes) for t in (model.davg, model.dstd))
         scale = 1.0 / (model.maxNeighborNum * model.ntypes)
         embedding = [layer.weight.shape[1] for layer in model.embedding_net[0].layers]

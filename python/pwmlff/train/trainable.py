@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
+from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
@@ -72,6 +74,18 @@ class Trainable(Protocol):
 
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions of the model that would be saved with these parameters."""
+
+    def lacking_energies(self) -> np.ndarray:
+        """What energies of single atoms lack to fit the data, [ntypes]; zero without energies.
+
+        Another code or setting of the calculation behind the data moves all energies by an amount
+        per atom of a type; to learn that by steps would spoil what a model knows.
+        """
+        frames, edges = self.frames, self.edges
+        if np.isnan(frames.energies).all():
+            return np.zeros(edges.ntypes)
+        left = frames.energies - self.predict(self.parameters, frames, edges)[0]
+        return statistics.shifts(replace(frames, energies=left), edges)[0]
 
     def solved(
         self,
