@@ -242,11 +242,7 @@ class DP(nn.Module):
         return array
 
     @classmethod
-    def from_parameters(
-        cls,
-        params: Mapping[str, Any],
-        **settings: Any,
-    ) -> "DP":
+    def from_parameters(cls, params: Mapping[str, Any], **settings: Any) -> "DP":
         """Model from plain arrays with the names of the parameters, `davg` and `dstd`.
 
         Args:

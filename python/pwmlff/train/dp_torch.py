@@ -80,11 +80,9 @@ class DPTraining:
         moved = (shape.davg, 1.0 / shape.dstd, shape.low, shape.x, shape.to_coefficients)
         mean, inverse_dev, low, self._x, self._to_coefficients = (t.to(device) for t in moved)
         self._mean, self._inverse_dev = mean.view(-1, 4), inverse_dev.view(-1, 4)
-        self._low, self._basis = low.flatten(), self._numbers(_BASIS) / 6.0
+        self._low = low.flatten()
+        self._basis = torch.tensor(_BASIS, dtype=torch.float64, device=device) / 6.0
         self._spacing = (shape.rmax - self._low) / (shape.nodes - 1)
-
-    def _numbers(self, values: object) -> Tensor:
-        return torch.as_tensor(values, dtype=torch.float64, device=self.device)
 
     def prepare(self, parameters: Tensor, _threads: int = 1) -> None:
         """Take the parameters of the model, float64 [n], for the calls that follow."""

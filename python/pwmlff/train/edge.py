@@ -344,14 +344,10 @@ class EdgeModel(Trainable):
     def free(self, freeze: Sequence[str]) -> np.ndarray:
         """Which parameters learn: all that the module lets, but what is frozen."""
         free, parameters = super().free(freeze), list(self.module.parameters())
-        for parameter, part in zip(parameters, self._parts(free), strict=True):
+        for parameter, part in zip(parameters, self.parts(free), strict=True):
             np.logical_and(part, parameter.requires_grad, out=part)
             parameter.requires_grad_(bool(part.any()))
         return free
-
-    def _parts(self, values: np.ndarray) -> list[np.ndarray]:
-        """A vector of all parameters in parts, which share its memory, for each array of them."""
-        return np.split(values, np.cumsum([p.numel() for p in self.module.parameters()])[:-1])
 
     # ---- steps
 
@@ -397,7 +393,7 @@ class EdgeModel(Trainable):
         gradient, parameters = np.zeros(len(self.parameters)), list(self.module.parameters())
         free = [k for k, p in enumerate(parameters) if p.requires_grad]
         gradients = torch.autograd.grad(s, [parameters[k] for k in free], materialize_grads=True)
-        parts = self._parts(gradient)
+        parts = self.parts(gradient)
         for k, part in zip(free, gradients, strict=True):
             parts[k][:] = part.double().flatten().cpu().numpy()
         return gradient

@@ -148,8 +148,7 @@ class Kalman:
         self.n = sum(sizes)
         free = free_mask(free, self.n)
         self._free, self._packed = np.flatnonzero(free), np.packbits(free)
-        bounds = np.r_[0, np.cumsum(sizes)]
-        counts = [int(free[a:b].sum()) for a, b in itertools.pairwise(bounds)]
+        counts = [int(part.sum()) for part in np.split(free, np.cumsum(sizes)[:-1])]
         #: parameters of each block of P
         self.sizes = block_sizes(counts, self.options.block)
         self._shares = shares(self.sizes, self._ranks.size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -242,9 +243,7 @@ class Learner:
         def gradient(measured: Measurement) -> np.ndarray:
             return model.pullback(measured.a[mine], measured.v[atoms], measured.w[mine])
 
-        def update(h: np.ndarray, error: float, noise: float) -> None:
-            kalman.update(model.parameters, h, error, noise)
-
+        update = partial(kalman.update, model.parameters)
         rng = np.random.default_rng((self.config.run.seed, kalman.updates))
         made = group_updates(frames, predict, gradient, update, rng, measurements_of(self.config))
         self.learning_rate = kalman.forgetting

@@ -105,12 +105,7 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int, others: Edges |
     """
     settings = config.model
     stats = statistics.compute(
-        frames,
-        edges,
-        settings.rmin,
-        settings.rmax,
-        settings.max_neighbor or None,
-        others=others,
+        frames, edges, settings.rmin, settings.rmax, settings.max_neighbor or None, others=others
     )
     shape = DPConfig(
         atom_type=tuple(int(z) for z in edges.elements),
@@ -181,15 +176,13 @@ class Potential(Trainable):
         Returns:
             Of the energies of single atoms [ntypes], and of these and the weights beside them.
         """
-        first = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
-        place = dict(zip(self.names, first, strict=False))
-        biases, every = [], []
-        for k, net in enumerate(self.model.fitting_net):
-            layer = f"fitting_net.{k}.layers.{len(net.layers) - 1}"
-            weights = place[f"{layer}.weight"]
-            biases.append(place[f"{layer}.bias"])
-            every += [*range(weights, weights + net.layers[-1].weight.numel()), biases[-1]]
-        return np.array(biases), np.array(every)
+        places = dict(zip(self.names, self.parts(np.arange(len(self.parameters))), strict=True))
+        layers = [
+            f"fitting_net.{k}.layers.{len(net.layers) - 1}"
+            for k, net in enumerate(self.model.fitting_net)
+        ]
+        every = [places[f"{layer}.{array}"] for layer in layers for array in ("weight", "bias")]
+        return np.concatenate(every[1::2]), np.concatenate(every)
 
     def evaluate(self, batch: np.ndarray) -> Predictions:
         """Predictions for this rank's part of a batch, by splines."""

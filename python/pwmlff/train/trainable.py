@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Protocol
@@ -50,8 +51,14 @@ class Trainable(Protocol):
                     f"like {self.names[0]} and {self.names[-1]}"
                 )
             frozen.update(matches)
-        sizes = [int(np.prod(shape)) for shape in self.shapes]
-        return np.repeat([name not in frozen for name in self.names], sizes)
+        free = np.ones(len(self.parameters), bool)
+        for name, part in zip(self.names, self.parts(free), strict=True):
+            part[:] = name not in frozen
+        return free
+
+    def parts(self, values: np.ndarray) -> list[np.ndarray]:
+        """The part of each array of parameters in such a vector, in its memory."""
+        return np.split(values, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
 
     def evaluate(self, batch: np.ndarray) -> Predictions:
         """Predictions for this rank's part (:func:`pwmlff.train.comm.owned`) of a batch."""
