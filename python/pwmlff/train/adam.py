@@ -122,13 +122,13 @@ class _Path:
     Args:
         n: how many parameters.
         names: of arrays [n] of such numbers.
-        of: what a state of other arrays is.
+        other: what a checkpoint with other arrays is.
     """
 
-    def __init__(self, n: int, names: Sequence[str], of: str) -> None:
+    def __init__(self, n: int, names: Sequence[str], other: str) -> None:
         self.n, self.steps = n, 0
         self._arrays = {name: np.zeros(n) for name in names}
-        self._of = of
+        self._other = other
 
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs; copies."""
@@ -145,7 +145,7 @@ class _Path:
         if "steps" not in state or shapes != {name: [self.n] for name in self._arrays}:
             raise ValueError(
                 f"found a state with {shapes or 'no arrays'}, expected {', '.join(self._arrays)} "
-                f"[{self.n}]: the checkpoint is {self._of}"
+                f"[{self.n}]: the checkpoint is {self._other}"
             )
         self.steps = int(state["steps"])
         for name, array in self._arrays.items():

@@ -307,7 +307,7 @@ class Trainer:
         self.learner.refine(self.sample, None if of_sample is None else of_sample[1])
         judged = valid or train
         rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
-        score = self.ranks.broadcast(score_of(rmse, self._untaught) if judged else math.nan)
+        score = self.ranks.broadcast(self.score(rmse) if judged else math.nan)
         if not np.isfinite(score):
             raise comm.SharedFailure(
                 f"epoch {self.epoch:.2f}: the errors of the model are no numbers: lower "
@@ -354,6 +354,10 @@ class Trainer:
             given = ((data.frames, p[2]) for data, p in pairs if data is not None and p is not None)
             self.offsets.put(self.ranks.broadcast(self.offsets.moved(given)))
         return of_sample, of_valid
+
+    def score(self, rmse: Mapping[str, float]) -> float:
+        """How good a model with these errors is, see :func:`score_of`."""
+        return score_of(rmse, self._untaught)
 
     def _doubt(self) -> float:
         """Standard error of the score, for k frames 1 / sqrt(k) in the logarithm of the energies.
@@ -423,7 +427,7 @@ class Trainer:
         # Releases that did not keep what validates would go on with any.
         meta = {"valid": own["valid"], "virial_offsets": [], **saved.meta}
         compared = [(what, meta[name], own[name]) for name, what in IDENTITY.items()]
-        offsets = (len(of["virial_offsets"]) for of in (meta, own))
+        offsets = (len(one["virial_offsets"]) for one in (meta, own))
         for what, there, here in (*compared, ("offsets of virials, of sources", *offsets)):
             if there != here:
                 raise comm.SharedFailure(
