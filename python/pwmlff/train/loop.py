@@ -192,7 +192,7 @@ class Trainer:
             clock = now
             self._pass(seconds, step)
             if display is not None:
-                display.step(self.done(), **self._since())
+                display.step(self.done(), **self._latest())
             stopped = "asked" if asked else self._end_of_run()
             if self._is_due(stopped):
                 first = not progress.costs
@@ -272,7 +272,7 @@ class Trainer:
         progress.loss += loss
         progress.atoms += int(self.learner.frames.natoms[batch].sum())
 
-    def _since(self) -> dict[str, Any]:
+    def _latest(self) -> dict[str, Any]:
         """Where it is, and what a row of the log tells of the steps since the last one."""
         progress = self.progress
         seconds = progress.stepping - progress.validated
@@ -321,7 +321,7 @@ class Trainer:
             progress.kept = progress.step
         if self.ranks.rank == 0:
             now = {"time": progress.seconds, "learning_rate": self.learner.learning_rate}
-            row = LogRow.from_errors(train=train, valid=valid, **now, **self._since())
+            row = LogRow.from_errors(train=train, valid=valid, **now, **self._latest())
             if record is not None:
                 record.add(row)
             if display is not None:
