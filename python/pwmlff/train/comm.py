@@ -15,7 +15,7 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -435,6 +435,22 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
         node: gathered[rank, k] for rank, nodes in enumerate(held) for k, node in enumerate(nodes)
     }
     return _tree_sum(parts, root, nslots)
+
+
+def share(comm: Communicator, places: Sequence[np.ndarray], array: np.ndarray) -> None:
+    """Give all ranks what each has at its own places of an array. Collective.
+
+    Args:
+        comm: the ranks.
+        places: of each rank, where its numbers are.
+        array: float64 [n], of which the rest is filled in.
+    """
+    if comm.size == 1:
+        return
+    row = np.zeros(max(map(len, places)))
+    row[: len(places[comm.rank])] = array[places[comm.rank]]
+    for where, numbers in zip(places, comm.allgather_array(row), strict=True):
+        array[where] = numbers[: len(where)]
 
 
 def same_everywhere(comm: Communicator, array: np.ndarray, what: str = "parameters") -> None:
