@@ -2,8 +2,7 @@
 
 // What a pickle says, without doing it: nothing is imported and nothing is called.
 
-#ifndef PWMLFF_ARCHIVE_PICKLE_H
-#define PWMLFF_ARCHIVE_PICKLE_H
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -64,5 +63,3 @@ class Pickle {
 };
 
 }    // namespace pwmlff
-
-#endif
