@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <stdexcept>
 #include <utility>
 
@@ -79,9 +78,8 @@ class Machine {
 
   void real()
   {
-    std::uint64_t value = 0;
-    for (const char byte : take(8)) value = value << 8 | static_cast<unsigned char>(byte);
-    push(Tag::real).real = std::bit_cast<double>(value);
+    take(8);
+    push(Tag::real);
   }
 
   void global()

@@ -18,7 +18,7 @@ struct PickleValue {
     none,
     boolean,
     integer,
-    real,
+    real,         // whose value nobody asks for
     text,         // also bytes, and integers that are longer than 8 bytes
     global,       // text is "module name", with the line end between them
     list,         // also tuple and set
@@ -28,7 +28,6 @@ struct PickleValue {
   };
   Tag tag = Tag::none;
   std::int64_t integer = 0;
-  double real = 0.0;
   std::string_view text;
   std::vector<const PickleValue *> items;
   std::uint32_t index = 0;    // in values()
