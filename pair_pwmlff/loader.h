@@ -9,8 +9,7 @@
 // this one finds torch, compares its release with the one that the style was compiled against (the
 // C++ interface of torch changes with every release), and only then opens torch and the style.
 
-#ifndef PWMLFF_LOADER_H
-#define PWMLFF_LOADER_H
+#pragma once
 
 #include <dlfcn.h>
 
@@ -43,5 +42,3 @@ inline std::filesystem::path library_path(const void *function)
 extern "C" void *pwmlff_load_pair(void *lmp, const char *style);
 
 using LoadPair = decltype(pwmlff_load_pair);
-
-#endif

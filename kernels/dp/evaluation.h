@@ -11,8 +11,7 @@
 //     (Fan et al. 2015, doi:10.1103/PhysRevB.92.094301)
 // Components of virials are in LAMMPS's order, xx yy zz xy xz yz yx zx zy; six are the first six.
 
-#ifndef PWMLFF_DP_EVALUATION_H
-#define PWMLFF_DP_EVALUATION_H
+#pragma once
 
 #include "../common/export.h"
 
@@ -104,5 +103,3 @@ struct DPCenters {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // Reader and plain evaluation for other languages: Python opens them by ctypes, without torch.
 
-#ifndef PWMLFF_NEP_C_INTERFACE_H
-#define PWMLFF_NEP_C_INTERFACE_H
+#pragma once
 
 #include "../common/export.h"
 
@@ -47,5 +46,3 @@ PWMLFF_KERNELS_API int pwmlff_evaluate_nep(pwmlff_nep *model, int ncenters, int 
                                            double *centroid_virial, char *message,
                                            int message_size);
 }
-
-#endif

@@ -7,8 +7,7 @@
 // the number of atoms of that species in a frame, rounded up to COLUMNS; the columns beyond the
 // atoms are zero in C, and so in all that is linear in it.
 
-#ifndef PWMLFF_TRAINING_PARTS_H
-#define PWMLFF_TRAINING_PARTS_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -128,5 +127,3 @@ PWMLFF_DECLARE_PARTS(avx512)
 template <class T> const TrainingParts<T> &training_parts();
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // Between the engine and the code that is compiled once per instruction set.
 
-#ifndef PWMLFF_DP_CPU_BACKEND_H
-#define PWMLFF_DP_CPU_BACKEND_H
+#pragma once
 
 #include "../evaluation.h"
 #include "../network.h"
@@ -67,5 +66,3 @@ PWMLFF_DECLARE_BACKEND(avx512)
 #undef PWMLFF_DECLARE_BACKEND
 
 }    // namespace pwmlff
-
-#endif

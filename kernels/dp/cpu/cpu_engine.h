@@ -2,8 +2,7 @@
 
 // The engine on the CPU.
 
-#ifndef PWMLFF_DP_CPU_ENGINE_H
-#define PWMLFF_DP_CPU_ENGINE_H
+#pragma once
 
 #include "../engine.h"
 
@@ -17,5 +16,3 @@ PWMLFF_KERNELS_API std::unique_ptr<DPEngine> make_cpu_engine(DPNetwork network,
                                                              const std::vector<bool> &present);
 
 }    // namespace pwmlff
-
-#endif

@@ -3,8 +3,7 @@
 // The neighbors within the cutoff of a block of centers: from candidates to distances and the
 // environment, and from derivatives to forces.
 
-#ifndef PWMLFF_DP_CPU_EDGES_H
-#define PWMLFF_DP_CPU_EDGES_H
+#pragma once
 
 #include "../geometry.h"
 #include "../pair_terms.h"
@@ -239,5 +238,3 @@ template <class T> class Edges {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

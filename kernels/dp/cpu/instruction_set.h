@@ -2,8 +2,7 @@
 
 // Which of the codes compiled for several processors runs on this one.
 
-#ifndef PWMLFF_DP_CPU_INSTRUCTION_SET_H
-#define PWMLFF_DP_CPU_INSTRUCTION_SET_H
+#pragma once
 
 #include "../../common/export.h"
 #include "backend.h"
@@ -26,5 +25,3 @@ const DPInstructionSet &choose_instruction_set();
 PWMLFF_KERNELS_API const char *dp_instruction_set();
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // What the host hands to the kernels, and the kernels to each other.
 
-#ifndef PWMLFF_DP_GPU_TYPES_H
-#define PWMLFF_DP_GPU_TYPES_H
+#pragma once
 
 #include "../../common/host_device.h"
 #include "../evaluation.h"
@@ -104,5 +103,3 @@ PWMLFF_FORMULA RadialTerms<double, double> radial_terms(double r, const PairGeom
 }
 
 }    // namespace pwmlff
-
-#endif

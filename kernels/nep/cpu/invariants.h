@@ -2,8 +2,7 @@
 
 // From the real components of moments to descriptors and back, one function n per lane.
 
-#ifndef PWMLFF_NEP_CPU_INVARIANTS_H
-#define PWMLFF_NEP_CPU_INVARIANTS_H
+#pragma once
 
 #include "../../dp/cpu/simd.h"
 #include "../series.h"
@@ -123,5 +122,3 @@ template <class T> class Invariants {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

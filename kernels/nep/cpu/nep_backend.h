@@ -2,8 +2,7 @@
 
 // Between the NEP engine and the code that is compiled once per instruction set.
 
-#ifndef PWMLFF_NEP_CPU_NEP_BACKEND_H
-#define PWMLFF_NEP_CPU_NEP_BACKEND_H
+#pragma once
 
 #include "../../dp/cpu/backend.h"
 #include "../network.h"
@@ -33,5 +32,3 @@ PWMLFF_DECLARE_BACKEND(avx512)
 #undef PWMLFF_DECLARE_BACKEND
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // The network of one species for a few centers at once, one neuron per lane.
 
-#ifndef PWMLFF_NEP_CPU_NEURONS_H
-#define PWMLFF_NEP_CPU_NEURONS_H
+#pragma once
 
 #include "../../dp/cpu/simd.h"
 #include "../network.h"
@@ -166,5 +165,3 @@ template <class T> class Neurons {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

@@ -3,8 +3,7 @@
 // Radial functions of a vector of distances: the cutoff function, and series of Chebyshev
 // polynomials T_k(x) of x = 2 (r/rc - 1)^2 - 1.
 
-#ifndef PWMLFF_NEP_CPU_RADIAL_H
-#define PWMLFF_NEP_CPU_RADIAL_H
+#pragma once
 
 #include "../../dp/cpu/simd.h"
 
@@ -74,5 +73,3 @@ template <class T, int C> struct Chebyshev {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

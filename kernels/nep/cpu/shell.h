@@ -2,8 +2,7 @@
 
 // Neighbors of one center by species, in whole vectors.
 
-#ifndef PWMLFF_NEP_CPU_SHELL_H
-#define PWMLFF_NEP_CPU_SHELL_H
+#pragma once
 
 #include "../../common/team.h"
 #include "../../dp/cpu/backend.h"
@@ -159,5 +158,3 @@ template <class T> class Shell {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

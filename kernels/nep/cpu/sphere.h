@@ -13,8 +13,7 @@
 //   Q_lm = a z Q_l-1,m - b Q_l-2,m      (recursion of the associated Legendre functions)
 //   dQ_lm/dz = (s_lm/s_l,m+1) Q_l,m+1
 
-#ifndef PWMLFF_NEP_CPU_SPHERE_H
-#define PWMLFF_NEP_CPU_SPHERE_H
+#pragma once
 
 #include "../../dp/cpu/simd.h"
 
@@ -152,5 +151,3 @@ inline void harmonics_gradient(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> 
 }
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

@@ -129,8 +129,8 @@ def plot(
     from pwmlff.launch.log import Log, read_deviation
 
     output = picture.destination(output)
-    chosen = Log.read_all(log).chosen(run)
-    others = [Log.read_all(path) for path in (*(compare or ()), *(earlier or ()))]
+    chosen = Log.read(log).chosen(run)
+    others = [Log.read(path) for path in (*(compare or ()), *(earlier or ()))]
     steps = np.concatenate(chosen.steps())
     rows = read_deviation(deviation) if deviation else None
     if rows is not None and run is not None:

@@ -33,6 +33,7 @@ from pwmlff.commands.options import seconds_of, words
 from pwmlff.commands.ranks import RanksReport
 from pwmlff.launch import mpirun as launcher
 from pwmlff.launch import program, rank_survey
+from pwmlff.launch.restarts import base_file
 from pwmlff.launch.script import Script, without_restart
 from pwmlff.report import Failure, Report, console
 
@@ -126,7 +127,7 @@ def run(
     if retries:
         script.require_restartable()
     named = None if plan.resume in supervisor.RESUME else plan.resume
-    if named is not None and not supervisor.base_file(named).is_file():
+    if named is not None and not base_file(named).is_file():
         raise Failure(f"found no restart file '{named}' to go on from")
     if dry_run:
         return _shown(plan.command(starter, log_dir, 0, named), named, log_dir)
