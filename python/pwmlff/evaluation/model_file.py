@@ -61,6 +61,12 @@ class ModelInfo:
         """Chemical symbols, in the order of the model's types."""
         return [chemical_symbols[z] for z in self.atom_type]
 
+    @property
+    def reach(self) -> str:
+        """Cutoff, and the interaction range where it is larger."""
+        further = self.interaction_range > self.cutoff
+        return f"{self.cutoff:g}" + f", interaction range {self.interaction_range:g}" * further
+
     def numbers_of(self, symbols: Sequence[str]) -> list[int]:
         """Atomic numbers of the option `--elements`, in the order of the model; all if empty.
 
