@@ -16,7 +16,7 @@
 
 #pragma once
 
-#include "dp/evaluation.h"
+#include "common/evaluation.h"
 #include "neighbors/gpu_neighbors.h"
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 
 #include "../common/device.h"
 #include "../common/export.h"
-#include "evaluation.h"
+#include "../common/evaluation.h"
 #include "network.h"
 #include "tables.h"
 

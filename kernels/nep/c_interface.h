@@ -29,7 +29,7 @@ PWMLFF_KERNELS_API const char *pwmlff_nep_warnings(const pwmlff_nep *model);
 /// @param atom_type  [species] out, atomic numbers
 PWMLFF_KERNELS_API void pwmlff_nep_elements(const pwmlff_nep *model, int *atom_type);
 
-/// Shapes, orders, units and signs as in dp/evaluation.h, rows and candidates as in its Input.
+/// Shapes, orders, units and signs as in common/evaluation.h, rows and candidates as in its Input.
 /// @param energy           [1] out
 /// @param atom_energy      [ncenters] out
 /// @param descriptors      [ncenters, descriptors] out

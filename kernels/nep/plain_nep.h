@@ -6,8 +6,8 @@
 
 #pragma once
 
+#include "../common/evaluation.h"
 #include "../common/export.h"
-#include "../dp/evaluation.h"
 #include "harmonics.h"
 #include "network.h"
 

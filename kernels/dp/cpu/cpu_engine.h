@@ -8,7 +8,7 @@
 
 namespace pwmlff {
 
-/// An engine whose processor() is what dp_instruction_set() is now. The same input and nthreads
+/// An engine whose processor() is what instruction_set_name() is now. The same input and nthreads
 /// give the same bits.
 /// @throws as DPEngine, and std::runtime_error for an unusable PWMLFF_CPU
 PWMLFF_KERNELS_API std::unique_ptr<DPEngine> make_cpu_engine(DPNetwork network,

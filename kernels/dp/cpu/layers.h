@@ -5,8 +5,8 @@
 
 #pragma once
 
+#include "../../cpu/simd.h"
 #include "../pair_terms.h"
-#include "simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 

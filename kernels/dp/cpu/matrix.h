@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "simd.h"
+#include "../../cpu/simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 

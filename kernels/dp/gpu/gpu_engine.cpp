@@ -219,7 +219,7 @@ template <class T> class GpuEngine : public DPEngine {
   // Centers sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
   void make_blocks(const GpuNeighbors &neighbors)
   {
-    const DPCenters centers(neighbors.species_of_rows().data(), neighbors.ncenters(), present);
+    const Centers centers(neighbors.species_of_rows().data(), neighbors.ncenters(), present);
     choose_fit_atoms(neighbors.ncenters());
     stride = std::max(1, neighbors.most_candidates());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "../../common/host_device.h"
-#include "../evaluation.h"
+#include "../../common/evaluation.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
 

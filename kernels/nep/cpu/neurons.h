@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "../../dp/cpu/simd.h"
+#include "../../cpu/simd.h"
 #include "../network.h"
 
 namespace pwmlff::PWMLFF_ISA {
@@ -53,16 +53,14 @@ template <class T> class Weights {
 #pragma GCC unroll 4
           for (int c = 0; c < C; ++c) sum[c][r] += row * load(y[c] + o);
         }
-      for (int c = 0; c < C; ++c)
-        sum4<T>(sum[c][0], sum[c][1], sum[c][2], sum[c][3], x[c] + i);
+      for (int c = 0; c < C; ++c) sum4<T>(sum[c][0], sum[c][1], sum[c][2], sum[c][3], x[c] + i);
     }
   }
 
   int in = 0, out = 0, padded = 0;
 
  private:
-  template <int C, int W>
-  void columns(const T *const *x, const T *bias, T *const *y, int o) const
+  template <int C, int W> void columns(const T *const *x, const T *bias, T *const *y, int o) const
   {
     Vec<T> sum[C][W];
     for (int c = 0; c < C; ++c)
@@ -97,8 +95,7 @@ template <class T> class Neurons {
                      h1);
       set(bias[1], &network.bias1[static_cast<std::size_t>(species) * h1], h1);
     }
-    set(last, &network.last[static_cast<std::size_t>(species) * network.nlast()],
-        network.nlast());
+    set(last, &network.last[static_cast<std::size_t>(species) * network.nlast()], network.nlast());
   }
 
   /// Numbers of scratch for each center.

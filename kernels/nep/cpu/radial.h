@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "../../dp/cpu/simd.h"
+#include "../../cpu/simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 

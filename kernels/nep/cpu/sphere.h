@@ -15,7 +15,7 @@
 
 #pragma once
 
-#include "../../dp/cpu/simd.h"
+#include "../../cpu/simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 
@@ -48,7 +48,7 @@ constexpr double start(int m)
 }
 
 template <int L> struct Constants {
-  double first[L + 1]{};                // Q_mm
+  double first[L + 1]{};    // Q_mm
   double a[L + 1][L + 1]{}, b[L + 1][L + 1]{};
   double derivative[L + 1][L + 1]{};    // s_lm/s_l,m+1
 

@@ -13,7 +13,7 @@
 
 #pragma once
 
-#include "../common/export.h"
+#include "export.h"
 
 #include <array>
 #include <cstddef>
@@ -57,7 +57,8 @@ struct Input {
 };
 
 /// What an evaluation adds up for each row, in one block of memory. Another such quantity has its
-/// place here and in evaluation.cpp, and is added where forces are (cpu/edges.h, gpu/forces.h).
+/// place here and in evaluation.cpp, and is added where forces are (dp/cpu/edges.h, dp/gpu/forces.h,
+/// nep/cpu/shell.h, nep/plain_nep.cpp).
 struct RowSums {
   double *force = nullptr;              // [nrows, 3]
   double *atom_virial = nullptr;        // [nrows, 6] or null
@@ -93,11 +94,11 @@ struct PWMLFF_KERNELS_API TooManyNeighbors : std::invalid_argument, Excess {
 };
 
 /// Centers that take part: order[first[s]] .. order[first[s+1]-1] are those of species s.
-struct DPCenters {
+struct Centers {
   /// @param species [ncenters] as in Input
   /// @param present [nspecies]
   /// @throws std::invalid_argument for a center of a species that does not take part
-  DPCenters(const int *species, int ncenters, const std::vector<bool> &present);
+  Centers(const int *species, int ncenters, const std::vector<bool> &present);
 
   std::vector<int> order, first;
 };
