@@ -44,15 +44,25 @@ template <class T> PWMLFF_HOST_DEVICE const T *global_pointer(const T *pointer)
 }
 
 /// Load N values that lie side by side, 128 bits at a time on a GPU.
-/// @param source  scratch; of 16 bytes alignment where N is even
-template <int N> PWMLFF_HOST_DEVICE void load_together(const double *source, double *target)
+/// @param source  of 16 bytes alignment where N is a multiple of what 128 bits hold
+template <int N, class T> PWMLFF_HOST_DEVICE void load_together(const T *source, T *target)
 {
 #ifdef __CUDA_ARCH__
-  if constexpr (N % 2 == 0) {
+  if constexpr (sizeof(T) == 8 && N % 2 == 0) {
     for (int k = 0; k < N; k += 2) {
       const double2 two = *reinterpret_cast<const double2 *>(source + k);
       target[k] = two.x;
       target[k + 1] = two.y;
+    }
+    return;
+  }
+  if constexpr (sizeof(T) == 4 && N % 4 == 0) {
+    for (int k = 0; k < N; k += 4) {
+      const float4 four = *reinterpret_cast<const float4 *>(source + k);
+      target[k] = four.x;
+      target[k + 1] = four.y;
+      target[k + 2] = four.z;
+      target[k + 3] = four.w;
     }
     return;
   }
