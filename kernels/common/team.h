@@ -48,26 +48,18 @@ template <class T> PWMLFF_HOST_DEVICE const T *global_pointer(const T *pointer)
 template <int N, class T> PWMLFF_HOST_DEVICE void load_together(const T *source, T *target)
 {
 #ifdef __CUDA_ARCH__
-  if constexpr (sizeof(T) == 8 && N % 2 == 0) {
-    for (int k = 0; k < N; k += 2) {
-      const double2 two = *reinterpret_cast<const double2 *>(source + k);
-      target[k] = two.x;
-      target[k + 1] = two.y;
+  constexpr int together = 16 / sizeof(T);
+  if constexpr (N % together == 0) {
+    struct alignas(16) Several {
+      T value[together];
+    };
+    for (int k = 0; k < N; k += together) {
+      const Several several = *reinterpret_cast<const Several *>(source + k);
+      for (int c = 0; c < together; ++c) target[k + c] = several.value[c];
     }
-    return;
-  }
-  if constexpr (sizeof(T) == 4 && N % 4 == 0) {
-    for (int k = 0; k < N; k += 4) {
-      const float4 four = *reinterpret_cast<const float4 *>(source + k);
-      target[k] = four.x;
-      target[k + 1] = four.y;
-      target[k + 2] = four.z;
-      target[k + 3] = four.w;
-    }
-    return;
-  }
+  } else
 #endif
-  for (int k = 0; k < N; ++k) target[k] = source[k];
+    for (int k = 0; k < N; ++k) target[k] = source[k];
 }
 
 class SerialTeam {

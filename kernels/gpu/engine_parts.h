@@ -5,6 +5,7 @@
 #pragma once
 
 #include "../neighbors/gpu_neighbors.h"
+#include "list.h"
 #include "sum_rows.h"
 
 #include "../common/evaluation.h"
@@ -21,16 +22,8 @@ namespace pwmlff {
 
 constexpr std::size_t CHUNK_BYTES = std::size_t(1) << 29;
 
-/// Atoms and candidates on the device, as in Input.
-struct GpuList {
-  const double *x;       // [nrows, 3]
-  const int *species;    // [nrows]
-  const int *first;      // [ncenters*nspecies + 1]
-  const int *candidate;
-};
-
-/// Those of an input that has to be on this device.
-/// @throws std::invalid_argument where it is on another one
+/// Neighbors of an input that have to be on this device.
+/// @throws std::invalid_argument where they are on another one
 inline const GpuNeighbors &neighbors_on(const std::shared_ptr<Device> &device, const Input &input)
 {
   const GpuNeighbors &neighbors = *input.on_device;

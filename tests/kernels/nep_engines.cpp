@@ -118,6 +118,16 @@ void compare(const std::string &name, const Input &input, const Evaluation &foun
           10 * close);
 }
 
+bool has_gpu()
+{
+  try {
+    Device::make("cuda:0");
+    return true;
+  } catch (const std::runtime_error &) {
+    return false;
+  }
+}
+
 /// A network of random numbers and clusters that it is evaluated for.
 class Check {
  public:
@@ -218,10 +228,12 @@ int main()
     }
   }
   constexpr int everything = 1000;
+  const bool gpu = has_gpu();
   for (Check &check : all) {
     check.device("cpu", everything, CHUNK_BYTES);
     check.device("cpu", everything, 1);    // a center at a time
     check.device("cpu:lanes", 4, CHUNK_BYTES);
+    if (gpu) check.device("cuda:0", everything, CHUNK_BYTES);
   }
   return failures > 0;
 }

@@ -6,7 +6,7 @@
 
 #include "../../common/evaluation.h"
 #include "../../common/host_device.h"
-#include "../../gpu/engine_parts.h"
+#include "../../gpu/list.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
 

@@ -40,24 +40,20 @@ template <class T> struct NepForces {
     const std::int64_t i = chunk.order[item];
     const NepGpuPair<T> *const pairs = model.pairs + list.species[i] * model.nspecies;
     const int near = chunk.count[2 * item], count = near + chunk.count[2 * item + 1];
+    // In two passes: what the second one adds up would not fit into registers beside the first.
+    for (int k = team.lane(); k < count; k += team.lanes())
+      differentiate(team, pairs, i, edge(item, k, near), k < near, slopes);
     double repulsion = 0.0, own[3] = {0.0, 0.0, 0.0};
     double v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     for (int k = team.lane(); k < count; k += team.lanes()) {
-      const std::int64_t e = item * chunk.stride + (k < near ? k : chunk.stride - 1 - k + near);
-      const std::int64_t j = chunk.neighbor[e];
+      const std::int64_t e = edge(item, k, near), j = chunk.neighbor[e];
       const NepGpuPair<T> &pair = pairs[list.species[j]];
-      const T r = chunk.distance[e];
-      double d[3];
-      T u[3], along = radial_slope(pair, r, slopes), by_u[3] = {};
+      double d[3], f[3];    // f: on the neighbor
       for (int c = 0; c < 3; ++c) {
         d[c] = list.x[3 * j + c] - list.x[3 * i + c];
-        u[c] = static_cast<T>(d[c]) / r;
+        f[c] = -(static_cast<double>(chunk.derivative[4 * e + 1 + c]) +
+                 static_cast<double>(chunk.derivative[4 * e]) * d[c]);
       }
-      if (k < near && model.degree > 0) along += angular_slope(team, pair, r, u, slopes, by_u);
-      // by_u / r without what is along u, and along u what is left
-      const T rest = along / r - (by_u[0] * u[0] + by_u[1] * u[1] + by_u[2] * u[2]) / (r * r);
-      double f[3];    // on the neighbor
-      for (int c = 0; c < 3; ++c) f[c] = -(static_cast<double>(by_u[c] / r) + rest * d[c]);
       if (k < near && pair.zbl.reach > 0.0) add_zbl(pair.zbl, d, f, repulsion);
       for (int c = 0; c < 3; ++c) {
         own[c] -= f[c];
@@ -76,6 +72,29 @@ template <class T> struct NepForces {
   }
 
  private:
+  PWMLFF_HOST_DEVICE std::int64_t edge(std::int64_t item, int k, int near) const
+  {
+    return item * chunk.stride + (k < near ? k : chunk.stride - 1 - (k - near));
+  }
+
+  /// Write the derivative by r_ij but ZBL, as factor r_ij + rest.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void differentiate(const Team &team, const NepGpuPair<T> *pairs,
+                                        std::int64_t i, std::int64_t e, bool near,
+                                        const T *slopes) const
+  {
+    const std::int64_t j = chunk.neighbor[e];
+    const NepGpuPair<T> &pair = pairs[list.species[j]];
+    const T inv = T(1) / chunk.distance[e];
+    T u[3], by_u[3] = {}, along = radial_slope(pair, chunk.distance[e], slopes);
+    for (int c = 0; c < 3; ++c) u[c] = static_cast<T>(list.x[3 * j + c] - list.x[3 * i + c]) * inv;
+    if (near && model.degree > 0)
+      along += angular_slope(team, pair, chunk.distance[e], u, slopes, by_u);
+    T *const out = chunk.derivative + 4 * e;
+    out[0] = (along - (by_u[0] * u[0] + by_u[1] * u[1] + by_u[2] * u[2]) * inv) * inv;
+    for (int c = 0; c < 3; ++c) out[1 + c] = by_u[c] * inv;
+  }
+
   /// dE/dr by the radial part.
   PWMLFF_HOST_DEVICE T radial_slope(const NepGpuPair<T> &pair, T r, const T *slopes) const
   {

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "../half_cosine.h"
 #include "types.h"
 
 #include "../../common/team.h"
@@ -21,9 +22,10 @@ template <class T> struct NepCutoff {
   PWMLFF_FORMULA NepCutoff(T r, T per_cutoff)
   {
     const T t = r * per_cutoff, u = t - T(1);
-    const T phase = T(NEP_PI) * (t - T(0.5));
-    fc = t < T(1) ? T(0.5) - T(0.5) * std::sin(phase) : T(0);
-    dfc = t < T(1) ? T(-0.5 * NEP_PI) * per_cutoff * std::cos(phase) : T(0);
+    T sine, cosine;
+    half_cosine<T>(t - T(0.5), sine, cosine);
+    fc = t < T(1) ? T(0.5) - T(0.5) * sine : T(0);
+    dfc = t < T(1) ? T(-0.5 * NEP_PI) * per_cutoff * cosine : T(0);
     x = T(2) * u * u - T(1);
     dx = T(4) * per_cutoff * u;
   }
@@ -147,9 +149,11 @@ struct NepZblTerms {
     const double bare = sum / r, dbare = (by_r - bare) / r;
     double s = 1.0, ds = 0.0;
     if (r > zbl.inner) {
-      const double per_width = NEP_PI / (zbl.outer - zbl.inner);
-      s = 0.5 * (1.0 + cos((r - zbl.inner) * per_width));
-      ds = -0.5 * per_width * sin((r - zbl.inner) * per_width);
+      const double per_width = 1.0 / (zbl.outer - zbl.inner);
+      double sine, cosine;
+      half_cosine<double>((r - zbl.inner) * per_width - 0.5, sine, cosine);
+      s = 0.5 - 0.5 * sine;
+      ds = -0.5 * NEP_PI * per_width * cosine;
     }
     value = s * bare;
     slope = s * dbare + ds * bare;

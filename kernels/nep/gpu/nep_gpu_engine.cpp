@@ -199,13 +199,15 @@ template <class T> class Engine : public NepGpuEngine {
     order.assign(centers.order);
     device_->synchronize();    // the vector is gone after this
     stride = std::max(1, neighbors.most_candidates());
-    const std::size_t item_bytes = (sizeof(int) + sizeof(T)) * stride + sizeof(T) * model.slopes();
+    const std::size_t item_bytes =
+        (sizeof(int) + 5 * sizeof(T)) * stride + sizeof(T) * model.slopes();
     chunk_items = static_cast<std::int64_t>(std::max<std::size_t>(1, chunk_bytes / item_bytes));
     const std::size_t n = std::min<std::size_t>(chunk_items, nall);
     count.reserve(2 * n);
     neighbor.reserve(n * stride);
     distance.reserve(n * stride);
     slope.reserve(n * model.slopes());
+    derivative.reserve(4 * n * stride);
     generation = neighbors.generation();
   }
 
@@ -213,8 +215,8 @@ template <class T> class Engine : public NepGpuEngine {
                  double temperature, const GpuSums::Place &to)
   {
     const GpuList list = list_of(neighbors);
-    const NepGpuChunk<T> chunk{order.get() + first, stride,      count.get(), neighbor.get(),
-                               distance.get(),      slope.get(), first};
+    const NepGpuChunk<T> chunk{order.get() + first, stride,      count.get(),      neighbor.get(),
+                               distance.get(),      slope.get(), derivative.get(), first};
     device_->run(n, NepFindEdges<T>{model, list, chunk});
     device_->run(n, NepEnergies<T>{model, list, chunk, temperature, to.atom_energy},
                  NepEnergies<T>::scratch_bytes(model));
@@ -235,7 +237,7 @@ template <class T> class Engine : public NepGpuEngine {
   DeviceConstants constants{device_};
   GpuSums sums{device_};
   DeviceArray<int> order{device_}, count{device_}, neighbor{device_};
-  DeviceArray<T> distance{device_}, slope{device_};
+  DeviceArray<T> distance{device_}, slope{device_}, derivative{device_};
 };
 
 }    // namespace

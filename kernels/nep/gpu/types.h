@@ -6,7 +6,7 @@
 
 #include "../../common/evaluation.h"
 #include "../../common/host_device.h"
-#include "../../gpu/engine_parts.h"
+#include "../../gpu/list.h"
 #include "../network.h"
 
 #include <cstdint>
@@ -85,6 +85,7 @@ template <class T> struct NepGpuChunk {
   int *neighbor;        // [items, stride] rows: near ones from the front, others from the back
   T *distance;          // likewise
   T *slope;             // [items, model.slopes()]
+  T *derivative;        // [items, stride, 4] dE/dr_ij is the first one times r_ij, plus the others
   std::int64_t base;    // items of earlier chunks
 };
 
