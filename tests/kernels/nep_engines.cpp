@@ -2,7 +2,7 @@
 
 // The fast engines of a NEP against the plain evaluation: forms of files, precisions, instruction
 // sets, threads, devices, virials of atoms, species that are absent. Exits with 1 where something
-// differs.
+// differs. Arguments: files of models to try in place of random ones.
 
 #include "nep/gpu/nep_gpu_engine.h"
 #include "nep/nep_engine.h"
@@ -13,7 +13,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <deque>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -131,11 +133,13 @@ bool has_gpu()
 /// A network of random numbers and clusters that it is evaluated for.
 class Check {
  public:
-  Check(const std::string &head, int nspecies, int absent) :
-      name(head.substr(0, head.find('\n'))),
-      plain(read_nep(random_file(head))),
-      present(nspecies, true)
+  /// @param absent  a species, or -1
+  Check(const std::string &text, int absent) :
+      name(text.substr(0, text.find('\n'))),
+      plain(read_nep(text)),
+      present(plain.network().nspecies(), true)
   {
+    const int nspecies = static_cast<int>(present.size());
     clusters.emplace_back(3, 3.0, nspecies, absent);
     clusters.emplace_back(45, 8.0, nspecies, absent);
     if (absent >= 0) present[absent] = false;
@@ -192,33 +196,39 @@ class Check {
   std::vector<bool> present;
 };
 
-std::deque<Check> checks()
+void add_random(std::deque<Check> &all)
 {
-  std::deque<Check> result;
-  const auto add = [&](const std::string &head, int nspecies, int absent) {
-    result.emplace_back(head, nspecies, absent);
+  const auto add = [&](const std::string &head, int absent = -1) {
+    all.emplace_back(random_file(head), absent);
   };
-  add("nep3 2 O Hf\ncutoff 5 4\nn_max 4 4\nbasis_size 8 8\nl_max 4 2 0\nANN 10 0\n", 2, -1);
-  add("nep4 3 O Hf Zr\ncutoff 5 5\nn_max 4 4\nbasis_size 12 12\nl_max 4 2 1\nANN 30 0\n", 3, 1);
-  add("nep4 1 C\ncutoff 4.2 3.7\nn_max 10 8\nbasis_size 10 8\nl_max 4 2 1\nANN 17 0\n", 1, -1);
+  add("nep3 2 O Hf\ncutoff 5 4\nn_max 4 4\nbasis_size 8 8\nl_max 4 2 0\nANN 10 0\n");
+  add("nep4 3 O Hf Zr\ncutoff 5 5\nn_max 4 4\nbasis_size 12 12\nl_max 4 2 1\nANN 30 0\n", 1);
+  add("nep4 1 C\ncutoff 4.2 3.7\nn_max 10 8\nbasis_size 10 8\nl_max 4 2 1\nANN 17 0\n");
   add("nep5_zbl 2 O Hf\nzbl 1 2\ncutoff 6 4 100 50\nn_max 6 5\nbasis_size 7 6\n"
-      "l_max 8 1 1 1 1 1 1\nANN 12 0\n",
-      2, -1);
+      "l_max 8 1 1 1 1 1 1\nANN 12 0\n");
   add("nep4_zbl 2 O Hf\nzbl 1.25 2.5 0.7\ncutoff 5 4.5 4 3.5 100 50\nn_max 0 0\n"
       "basis_size 0 0\nl_max 1 0 0\nANN 5 0\n",
-      2, 0);
-  add("nep5 2 O Hf\ncutoff 4 5\nn_max 2 19\nbasis_size 3 4\nl_max 3 1 0\nANN 6 5\n", 2, -1);
+      0);
+  add("nep4_zbl 2 O Hf\nzbl 1 2\ncutoff 5 4\nn_max 3 0\nbasis_size 3 0\nl_max 0 0 0\nANN 6 0\n");
+  add("nep4 1 Si\ncutoff 4 5\nn_max 1 1\nbasis_size 3 3\nl_max 1 0 0 0 0 0 1\nANN 4 0\n");
+  add("nep5 2 O Hf\ncutoff 4 5\nn_max 2 19\nbasis_size 3 4\nl_max 3 1 0\nANN 6 5\n");
   add("nep4_temperature 2 O Hf\ncutoff 5 4\nn_max 15 12\nbasis_size 16 12\nl_max 2 0 1\n"
-      "ANN 20 0\n",
-      2, -1);
-  return result;
+      "ANN 20 0\n");
+}
+
+void add_file(std::deque<Check> &all, const char *name)
+{
+  std::ifstream file(name);
+  all.emplace_back(std::string(std::istreambuf_iterator<char>(file), {}), -1);
 }
 
 }    // namespace
 
-int main()
+int main(int argc, char **argv)
 {
-  std::deque<Check> all = checks();
+  std::deque<Check> all;
+  for (int k = 1; k < argc; ++k) add_file(all, argv[k]);
+  if (argc == 1) add_random(all);
   for (const char *set : {"baseline", "avx2", "avx512"}) {
     setenv("PWMLFF_CPU", set, 1);
     try {

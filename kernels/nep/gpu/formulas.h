@@ -141,7 +141,9 @@ struct NepZblTerms {
   PWMLFF_FORMULA NepZblTerms(const NepZbl &zbl, double r)
   {
     double sum = 0.0, by_r = 0.0;
-    for (int k = 0; k < 4; ++k) {
+    PWMLFF_NO_UNROLL    // four exponentials at once would take too many registers
+        for (int k = 0; k < 4; ++k)
+    {
       const double term = zbl.amplitude[k] * exp(-zbl.decay[k] * r);
       sum += term;
       by_r -= zbl.decay[k] * term;
