@@ -10,8 +10,8 @@
 #pragma once
 
 #include "../common/device.h"
-#include "../common/export.h"
 #include "../common/evaluation.h"
+#include "../common/export.h"
 #include "network.h"
 #include "tables.h"
 

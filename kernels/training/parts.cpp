@@ -4,8 +4,8 @@
 
 #include "parts.h"
 
-#include "../dp/cpu/layers.h"
 #include "../cpu/simd.h"
+#include "../dp/cpu/layers.h"
 #include "../dp/pair_terms.h"
 
 namespace pwmlff::PWMLFF_ISA {

@@ -4,8 +4,8 @@
 
 #pragma once
 
-#include "../../common/host_device.h"
 #include "../../common/evaluation.h"
+#include "../../common/host_device.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
 
