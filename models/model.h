@@ -74,7 +74,7 @@ class Model {
   /// @throws std::runtime_error where the engine that was asked for cannot run this model
   virtual void select_species(const std::vector<bool> &present) = 0;
 
-  /// What evaluates the model: "fused", "compiled" or "torchscript"; complete after
+  /// What evaluates the model: "fused", "compiled", "plain" or "torchscript"; complete after
   /// select_species().
   virtual std::string name() const = 0;
 

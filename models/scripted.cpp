@@ -59,6 +59,16 @@ std::filesystem::path torch_library(const char *name)
 
 }    // namespace
 
+std::string last_line(const std::exception &error)
+{
+  const auto *torch_error = dynamic_cast<const c10::Error *>(&error);
+  std::istringstream text(torch_error ? torch_error->what_without_backtrace() : error.what());
+  std::string last;
+  for (std::string line; std::getline(text, line);)
+    if (line.find_first_not_of(" \t\r~<") != std::string::npos) last = line;
+  return last;
+}
+
 std::string open_torch_library(const char *name)
 {
   const auto path = torch_library(name);

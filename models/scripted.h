@@ -11,6 +11,7 @@
 
 #include <torch/script.h>
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ std::string open_torch_library(const char *name);
 /// behind, namely tensors that are plain attributes, alone or in lists, tuples and dictionaries.
 /// They are replaced, not changed.
 void move_module(torch::jit::Module &module, c10::Device device);
+
+/// The last line of a message that says something: TorchScript puts the call stack before it.
+std::string last_line(const std::exception &error);
 
 /// A module on its device, and the way there and back.
 class Scripted {

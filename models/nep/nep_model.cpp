@@ -2,6 +2,9 @@
 
 #include "nep_model.h"
 
+#include "../engine_choice.h"
+#include "dp/tables.h"
+#include "nep/nep_engine.h"
 #include "nep/plain_nep.h"
 #include "nep/read_nep.h"
 
@@ -30,35 +33,83 @@ ModelInfo describe(const std::string &file, const pwmlff::NepNetwork &network)
   return info;
 }
 
-class NepModel : public Model {
+/// The formulas as they stand, on the CPU.
+class PlainModel : public Original {
  public:
-  NepModel(ModelInfo info, pwmlff::NepNetwork network, const EngineOptions &options) :
-      Model(std::move(info)), plain(std::move(network))
+  PlainModel(ModelInfo info, pwmlff::NepNetwork network) :
+      Original(std::move(info)), plain(std::move(network))
   {
-    const std::string name = "model file '" + info_.file + "' ";
-    if (options.engine == Engine::torchscript)
-      throw std::runtime_error(name + "is a NEP, which has no TorchScript; use engine auto or "
-                                      "fused");
-    if (options.gpu_demanded)
-      throw std::runtime_error(name + "cannot run on a GPU: it is a NEP, for which there is code "
-                                      "for CPUs alone; use device auto or cpu");
-    if (options.gpu >= 0) reasons = "not on the GPU: for a NEP there is code for CPUs alone";
+  }
+
+  void select_species(const std::vector<bool> &) override {}
+  std::string name() const override { return "plain"; }
+  std::string engine() const override { return "plain, float64"; }
+  bool on_gpu() const override { return false; }
+  bool has_atom_virial() const override { return true; }
+  Gate gate() const override { return gate_of("exact"); }
+  const Evaluation &evaluate(const Input &input) override { return plain.evaluate(input); }
+
+  const pwmlff::NepNetwork &network() const { return plain.network(); }
+
+ private:
+  pwmlff::PlainNep plain;
+};
+
+/// The engine of kernels/nep. It is made for the species that take part.
+class FusedModel : public Model {
+ public:
+  FusedModel(ModelInfo info, const pwmlff::NepNetwork &network, const std::string &precision,
+             const std::vector<bool> &present) :
+      Model(std::move(info)),
+      precision(precision),
+      fused(network, pwmlff::dp_precision(precision) == pwmlff::DPPrecision::mixed, present)
+  {
   }
 
   void select_species(const std::vector<bool> &) override {}
   std::string name() const override { return "fused"; }
   std::string engine() const override
   {
-    return "fused, precision exact" + (reasons.empty() ? "" : " (" + reasons + ")");
+    return "fused, precision " + precision + ", " + fused.processor();
   }
-  std::string passed_over() const override { return reasons; }
   bool on_gpu() const override { return false; }
   bool has_atom_virial() const override { return true; }
-  const Evaluation &evaluate(const Input &input) override { return plain.evaluate(input); }
+  const Evaluation &evaluate(const Input &input) override { return fused.evaluate(input); }
 
  private:
-  pwmlff::PlainNep plain;
-  std::string reasons;
+  const std::string precision;
+  pwmlff::NepEngine fused;
+};
+
+class NepModel : public EngineChoice {
+ public:
+  NepModel(std::unique_ptr<PlainModel> plain, const EngineOptions &options) :
+      EngineChoice(std::move(plain), options)
+  {
+    if (options.engine == Engine::torchscript)
+      throw std::runtime_error("model file " + in_quotes(info_.file) +
+                               " is a NEP, which has no TorchScript; use engine auto or fused");
+  }
+
+ protected:
+  std::vector<Candidate> candidates(const std::vector<bool> &present) const override
+  {
+    std::vector<Candidate> result;
+    // Where single precision is not enough for a model, double precision still is the faster way.
+    std::vector<std::string> precisions = {options.precision};
+    if (options.precision == "mixed") precisions.emplace_back("double");
+    for (const std::string &precision : precisions) {
+      // Without tables, double is what exact is.
+      const Gate gate = gate_of(precision == "mixed" ? "mixed" : "exact");
+      const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
+      result.push_back({"fused" + suffix, false, gate, [=, this] {
+                          const auto &plain = static_cast<const PlainModel &>(*original);
+                          return std::make_unique<FusedModel>(info_, plain.network(), precision,
+                                                              present);
+                        }});
+    }
+    return result;
+  }
 };
 
 }    // namespace
@@ -70,10 +121,11 @@ std::unique_ptr<Model> make_nep_model(const std::string &file, const std::string
   try {
     network = pwmlff::read_nep(contents);
   } catch (const std::exception &error) {
-    throw std::runtime_error("model file '" + file + "' " + error.what());
+    throw std::runtime_error("model file " + in_quotes(file) + " " + error.what());
   }
   ModelInfo info = describe(file, network);
-  return std::make_unique<NepModel>(std::move(info), std::move(network), options);
+  return std::make_unique<NepModel>(
+      std::make_unique<PlainModel>(std::move(info), std::move(network)), options);
 }
 
 }    // namespace pwmlff::models

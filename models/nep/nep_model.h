@@ -3,8 +3,7 @@
 // Neuroevolution potentials: nep.txt of GPUMD, NEP_CPU and MatPL. This project's own code evaluates
 // them, as such a file has none.
 
-#ifndef PWMLFF_NEP_MODEL_H
-#define PWMLFF_NEP_MODEL_H
+#pragma once
 
 #include "../model.h"
 
@@ -19,5 +18,3 @@ std::unique_ptr<Model> make_nep_model(const std::string &file, const std::string
                                       const EngineOptions &options);
 
 }    // namespace pwmlff::models
-
-#endif
