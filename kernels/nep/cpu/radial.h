@@ -7,7 +7,7 @@
 
 #include "../../cpu/simd.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// Taylor coefficients of sin(pi s)/s and cos(pi s) by s^2, enough for |s| <= 1/2.
 template <class T> struct HalfCosineSeries {
@@ -72,4 +72,4 @@ template <class T, int C> struct Chebyshev {
   }
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
+}    // namespace pwmlff::PWMLFF_ISA::nep

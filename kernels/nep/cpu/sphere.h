@@ -17,7 +17,7 @@
 
 #include "../../cpu/simd.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// The number of R_lm up to degree L.
 constexpr int harmonics_up_to(int largest) { return largest * (largest + 2); }
@@ -150,4 +150,4 @@ inline void harmonics_gradient(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> 
   gradient[2] = gz;
 }
 
-}    // namespace pwmlff::PWMLFF_ISA
+}    // namespace pwmlff::PWMLFF_ISA::nep
