@@ -22,6 +22,9 @@ namespace pwmlff::models {
 /// @throws std::runtime_error that says what is missing
 c10::Device torch_gpu(int gpu);
 
+/// Open the CUDA part of torch (TorchPart::open_cuda).
+std::string open_torch_cuda();
+
 /// Open one of torch's libraries that this process may not have yet, from the folder of the others.
 /// @return empty, or in one line why it does not open
 std::string open_torch_library(const char *name);
