@@ -34,7 +34,7 @@ from rich.table import Table
 from pwmlff.data import check
 from pwmlff.report import Failure
 
-Files = dict[str, list[Atoms]]
+Files = dict[str, list[Atoms]] | list[Atoms]  # one file
 KCAL, KJ = units.kcal / units.mol, units.kJ / units.mol
 
 
@@ -168,13 +168,14 @@ def one_of(structures: list[Atoms], change: Callable[[Atoms], object], k: int = 
     return structures
 
 
-def results_of(atoms: Atoms, **values: Any) -> None:
+def with_results(atoms: Atoms, **values: Any) -> Atoms:
     """Set labels; None takes one away."""
     for label, value in values.items():
         if value is None:
             atoms.calc.results.pop(label)
         else:
             atoms.calc.results[label] = value
+    return atoms
 
 
 # ---- mistakes
@@ -191,124 +192,88 @@ class Case:
     cut: int = 0  # lines at the end that are left out
 
 
-def one(structures: Callable[[], list[Atoms]]) -> Callable[[], Files]:
-    """A single file."""
-    return lambda: {"a.xyz": structures()}
-
-
 FORCES, STRESS, SOURCES = ("forces",), ("stress",), ("sources",)
 #: Single kinds, as the table of docs/training_data.md has them.
 WRONG: dict[str, Case] = {
-    "energies in kcal/mol": Case(one(lambda: changed(crystal(), energy=1 / KCAL)), FORCES, "kcal"),
-    "energies in kJ/mol": Case(one(lambda: changed(crystal(), energy=1 / KJ)), FORCES, "kJ/mol"),
+    "energies in kcal/mol": Case(lambda: changed(crystal(), energy=1 / KCAL), FORCES, "kcal"),
+    "energies in kJ/mol": Case(lambda: changed(crystal(), energy=1 / KJ), FORCES, "kJ/mol"),
     "energies in hartree": Case(
-        one(lambda: changed(crystal(), energy=1 / units.Hartree)), FORCES, "hartree"
+        lambda: changed(crystal(), energy=1 / units.Hartree), FORCES, "hartree"
     ),
     "energies in rydberg": Case(
-        one(lambda: changed(crystal(), energy=1 / units.Rydberg)), FORCES, "rydberg"
+        lambda: changed(crystal(), energy=1 / units.Rydberg), FORCES, "rydberg"
     ),
-    "energies per atom": Case(one(lambda: changed(crystal(), energy=1 / 32)), FORCES, "unit"),
-    "energies of the wrong sign": Case(one(lambda: changed(crystal(), energy=-1)), FORCES, "sign"),
+    "energies per atom": Case(lambda: changed(crystal(), energy=1 / 32), FORCES, "unit"),
+    "energies of the wrong sign": Case(lambda: changed(crystal(), energy=-1), FORCES, "sign"),
     "kinetic energies included": Case(
-        one(
-            lambda: [
-                results_of(a, energy=a.calc.results["energy"] + a.info["kinetic"]) or a
-                for a in motion(copper())
-            ]
-        ),
+        lambda: [
+            with_results(a, energy=a.calc.results["energy"] + a.info["kinetic"])
+            for a in motion(copper())
+        ],
         FORCES,
     ),
-    "energies of the frame before": Case(one(lambda: moved_on(crystal(), "energy")), FORCES),
+    "energies of the frame before": Case(lambda: moved_on(crystal(), "energy"), FORCES),
     "forces of the frame before": Case(
-        one(lambda: moved_on(motion(copper(), every=5), "forces")), ("forces", "energy")
+        lambda: moved_on(motion(copper(), every=5), "forces"), ("forces", "energy")
     ),
     "forces in hartree/bohr": Case(
-        one(lambda: changed(crystal(), forces=units.Bohr / units.Hartree)), FORCES, "hartree/bohr"
+        lambda: changed(crystal(), forces=units.Bohr / units.Hartree), FORCES, "hartree/bohr"
     ),
     "forces in rydberg/bohr": Case(
-        one(lambda: changed(crystal(), forces=units.Bohr / units.Rydberg)), FORCES, "rydberg/bohr"
+        lambda: changed(crystal(), forces=units.Bohr / units.Rydberg), FORCES, "rydberg/bohr"
     ),
     "forces in kcal/mol/angstrom": Case(
-        one(lambda: changed(crystal(), forces=1 / KCAL)), FORCES, "kcal"
+        lambda: changed(crystal(), forces=1 / KCAL), FORCES, "kcal"
     ),
-    "gradients for forces": Case(one(lambda: changed(crystal(), forces=-1)), FORCES, "sign"),
+    "gradients for forces": Case(lambda: changed(crystal(), forces=-1), FORCES, "sign"),
     "gradients, frames far apart": Case(
-        one(lambda: changed(motion(copper(), every=12, frames=24), forces=-1)), FORCES, "sign"
+        lambda: changed(motion(copper(), every=12, frames=24), forces=-1), FORCES, "sign"
     ),
     "gradients of a molecule": Case(
-        one(
-            lambda: changed(
-                motion(molecule("CH3CH2OH"), femtoseconds=0.4, every=1), forces=-1
-            )
-        ),
+        lambda: changed(motion(molecule("CH3CH2OH"), femtoseconds=0.4, every=1), forces=-1),
         FORCES,
         "sign",
     ),
     "forces of other atoms": Case(
-        one(
-            lambda: [
-                results_of(
-                    a,
-                    forces=a.calc.results["forces"][np.random.default_rng(0).permutation(len(a))],
-                )
-                or a
-                for a in crystal()
-            ]
-        ),
+        lambda: [
+            with_results(
+                a, forces=a.calc.results["forces"][np.random.default_rng(0).permutation(len(a))]
+            )
+            for a in crystal()
+        ],
         FORCES,
     ),
     "positions and cells in bohr": Case(
-        one(
-            lambda: [
-                a.set_cell(np.asarray(a.cell) / units.Bohr, scale_atoms=True)
-                or results_of(a, stress=None)
-                or a
-                for a in crystal()
-            ]
-        ),
+        lambda: [with_results(_in_bohr(a), stress=None) for a in crystal()],
         FORCES,
         "bohr for angstrom",
     ),
-    "stress of the wrong sign": Case(one(lambda: changed(volumes(), stress=-1)), STRESS, "sign"),
-    "stress in kbar": Case(
-        one(lambda: changed(volumes(), stress=10 / units.GPa)), STRESS, "kbar"
-    ),
-    "stress in GPa": Case(one(lambda: changed(volumes(), stress=1 / units.GPa)), STRESS, "GPa"),
-    "stress all zero": Case(one(lambda: changed(volumes(), stress=0)), STRESS, "zero"),
+    "stress of the wrong sign": Case(lambda: changed(volumes(), stress=-1), STRESS, "sign"),
+    "stress in kbar": Case(lambda: changed(volumes(), stress=10 / units.GPa), STRESS, "kbar"),
+    "stress in GPa": Case(lambda: changed(volumes(), stress=1 / units.GPa), STRESS, "GPa"),
+    "stress all zero": Case(lambda: changed(volumes(), stress=0), STRESS, "zero"),
     "stress of the wrong sign in one cell": Case(
-        one(lambda: changed(crystal(), stress=-1)), STRESS, "sign"
+        lambda: changed(crystal(), stress=-1), STRESS, "sign"
     ),
     "stress in GPa in one cell": Case(
-        one(lambda: changed(crystal(), stress=1 / units.GPa)), STRESS, "GPa"
+        lambda: changed(crystal(), stress=1 / units.GPa), STRESS, "GPa"
     ),
-    "frames twice": Case(
-        one(lambda: [*crystal(), *crystal()[3:6]]), ("duplicate",), "frame 4 of"
-    ),
+    "frames twice": Case(lambda: [*crystal(), *crystal()[3:6]], ("duplicate",), "frame 4 of"),
     "frames in two files, other digits": Case(
-        lambda: {
-            "a.xyz": crystal(),
-            "b.xyz": [_rounded(atoms) for atoms in crystal()[2:5]],
-        },
+        lambda: {"a.xyz": crystal(), "b.xyz": [_rounded(atoms) for atoms in crystal()[2:5]]},
         ("duplicate",),
         "frame 3 of",
     ),
     "one structure with two energies": Case(
-        one(
-            lambda: [
-                *crystal(),
-                *one_of(crystal()[7:8], lambda a: raised([a], Cu=0.1), 0),
-            ]
-        ),
+        lambda: [*crystal(), *one_of(crystal()[7:8], lambda a: raised([a], Cu=0.1), 0)],
         ("duplicate with another energy",),
         "0.1 per atom",
     ),
     "two sources of one composition": Case(
-        lambda: {"a.xyz": crystal(), "b.xyz": raised(rattled(copper()), Cu=0.5)},
-        SOURCES,
-        "b.xyz",
+        lambda: {"a.xyz": crystal(), "b.xyz": raised(rattled(copper()), Cu=0.5)}, SOURCES, "b.xyz"
     ),
     "two sources in one file": Case(
-        one(lambda: [*rattled(copper()), *raised(rattled(copper(), seed=1, frames=6), Cu=-1.0)]),
+        lambda: [*rattled(copper()), *raised(rattled(copper(), seed=1, frames=6), Cu=-1.0)],
         SOURCES,
         "frames 12-17",
     ),
@@ -333,61 +298,51 @@ WRONG: dict[str, Case] = {
         "b.xyz",
     ),
     "two energies in a file": Case(
-        one(
-            lambda: [
-                results_of(a, free_energy=a.calc.results["energy"] - 0.1) or a for a in crystal()
-            ]
-        ),
+        lambda: [with_results(a, free_energy=a.calc.results["energy"] - 0.1) for a in crystal()],
         ("ambiguous labels",),
         "free energy",
     ),
     "forces missing in some frames": Case(
-        one(lambda: one_of(crystal(), lambda a: results_of(a, forces=None))),
+        lambda: one_of(crystal(), lambda a: with_results(a, forces=None)),
         ("missing labels",),
         "forces",
     ),
-    "no labels": Case(
-        one(lambda: one_of(crystal(), lambda a: a.calc.results.clear())), ("no labels",)
-    ),
+    "no labels": Case(lambda: one_of(crystal(), lambda a: a.calc.results.clear()), ("no labels",)),
     "NaN for a force": Case(
-        one(lambda: one_of(crystal(), lambda a: a.calc.results["forces"].__setitem__(3, np.nan))),
+        lambda: one_of(crystal(), lambda a: a.calc.results["forces"].__setitem__(3, np.nan)),
         ("not finite",),
         "atom 3",
     ),
     "a frame that is not converged": Case(
-        one(lambda: one_of(crystal(), lambda a: raised([a], Cu=0.01))), ("energy",), "frame 4"
+        lambda: one_of(crystal(), lambda a: raised([a], Cu=0.01)), ("energy",), "frame 4"
     ),
     "an energy far off": Case(
-        one(lambda: one_of(rattled(copper(), 0.1, 20), lambda a: raised([a], Cu=1.0))),
+        lambda: one_of(rattled(copper(), 0.1, 20), lambda a: raised([a], Cu=1.0)),
         ("energy outlier",),
         "frame 4",
     ),
     "a force far off": Case(
-        one(
-            lambda: one_of(
-                rattled(copper(), 0.05, 20),
-                lambda a: a.calc.results["forces"].__setitem__(0, (99.0, 0.0, 0.0)),
-            )
+        lambda: one_of(
+            rattled(copper(), 0.05, 20),
+            lambda a: a.calc.results["forces"].__setitem__(0, (99.0, 0.0, 0.0)),
         ),
         ("force outlier",),
         "frame 4",
     ),
     "overlapping atoms": Case(
-        one(
-            lambda: one_of(
-                crystal(), lambda a: a.positions.__setitem__(1, a.positions[0] + [0.1, 0.0, 0.0])
-            )
+        lambda: one_of(
+            crystal(), lambda a: a.positions.__setitem__(1, a.positions[0] + [0.1, 0.0, 0.0])
         ),
         ("overlapping atoms",),
     ),
     "another element": Case(
-        one(lambda: one_of(crystal(), lambda a: a.numbers.__setitem__(0, 79))),
+        lambda: one_of(crystal(), lambda a: a.numbers.__setitem__(0, 79)),
         ("unknown element",),
         "Au",
         options=(("elements", ("Cu",)),),
     ),
-    "a file that is cut off": Case(one(crystal), ("refused",), "cut off", cut=7),
-}  # fmt: skip
+    "a file that is cut off": Case(crystal, ("refused",), "cut off", cut=7),
+}
 
 
 def _rounded(atoms: Atoms) -> Atoms:
@@ -395,21 +350,24 @@ def _rounded(atoms: Atoms) -> Atoms:
     return atoms
 
 
+def _in_bohr(atoms: Atoms) -> Atoms:
+    atoms.set_cell(np.asarray(atoms.cell) / units.Bohr, scale_atoms=True)
+    return atoms
+
+
 SOUND: dict[str, Case] = {
     name: Case(make)
     for name, make in {
-        "a metal": one(crystal),
-        "a hot metal": one(lambda: motion(copper(), 900.0, 25, 5)),
-        "a liquid": one(lambda: motion(copper(a=3.85), 3000.0, 20, 10, femtoseconds=2.0)),
-        "an alloy": one(lambda: motion(alloy())),
-        "alloys of many compositions": one(
-            lambda: [a for k in range(9) for a in rattled(alloy(k / 8, k), frames=3)]
-        ),
-        "volumes": one(volumes),
-        "strained cells": one(lambda: rattled(copper(), strain=0.03, frames=20)),
-        "wide volumes": one(
-            lambda: [labelled(copper(a=a)) for a in np.linspace(3.3, 4.4, 15)]
-        ),
+        "a metal": crystal,
+        "a hot metal": lambda: motion(copper(), 900.0, 25, 5),
+        "a liquid": lambda: motion(copper(a=3.85), 3000.0, 20, 10, femtoseconds=2.0),
+        "an alloy": lambda: motion(alloy()),
+        "alloys of many compositions": lambda: [
+            a for k in range(9) for a in rattled(alloy(k / 8, k), frames=3)
+        ],
+        "volumes": volumes,
+        "strained cells": lambda: rattled(copper(), strain=0.03, frames=20),
+        "wide volumes": lambda: [labelled(copper(a=a)) for a in np.linspace(3.3, 4.4, 15)],
         "phases in files of their own": lambda: {
             "fcc.xyz": motion(copper(), 100.0),
             "bcc.xyz": rattled(bulk("Cu", "bcc", a=2.87, cubic=True).repeat((3, 3, 2))),
@@ -435,19 +393,19 @@ SOUND: dict[str, Case] = {
             "small.xyz": rattled(copper((1, 1, 1)), frames=10),
             "large.xyz": rattled(copper((3, 2, 2)), frames=6, seed=1),
         },
-        "a molecule": one(lambda: motion(molecule("CH3CH2OH"), femtoseconds=0.4, every=1)),
-        "molecules": one(
-            lambda: [
-                a
-                for name in ("H2O", "CH4", "NH3", "C2H6", "CO2")
-                for a in rattled(molecule(name), 0.04, 5)
-            ]
-        ),
-        "Lennard-Jones": one(
-            lambda: motion(
-                bulk("Ar", "fcc", a=1.6, cubic=True).repeat(3), 0.3 / units.kB, 15, 5,
-                calculator=argon, femtoseconds=0.2,
-            )
+        "a molecule": lambda: motion(molecule("CH3CH2OH"), femtoseconds=0.4, every=1),
+        "molecules": lambda: [
+            a
+            for name in ("H2O", "CH4", "NH3", "C2H6", "CO2")
+            for a in rattled(molecule(name), 0.04, 5)
+        ],
+        "Lennard-Jones": lambda: motion(
+            bulk("Ar", "fcc", a=1.6, cubic=True).repeat(3),
+            0.3 / units.kB,
+            15,
+            5,
+            calculator=argon,
+            femtoseconds=0.2,
         ),
         "Lennard-Jones, two densities": lambda: {
             f"{a}.xyz": rattled(
@@ -455,12 +413,12 @@ SOUND: dict[str, Case] = {
             )
             for a in (1.5, 1.7)
         },
-        "three frames": one(lambda: rattled(copper(), frames=3)),
+        "three frames": lambda: rattled(copper(), frames=3),
         "files of one frame": lambda: {
             f"{k}.xyz": rattled(copper(), 0.1, 1, seed=k) for k in range(6)
         },
     }.items()
-}  # fmt: skip
+}
 
 
 # ---- the check
@@ -469,7 +427,8 @@ SOUND: dict[str, Case] = {
 def problems_of(case: Case, folder: Path) -> list[check.Problem]:
     """What the check says, or that the files cannot be read."""
     paths = []
-    for name, structures in case.make().items():
+    made = case.make()
+    for name, structures in (made if isinstance(made, dict) else {"a.xyz": made}).items():
         path = folder / name
         write(path, structures, format="extxyz")
         if case.cut:

@@ -3,8 +3,7 @@
 // Which engine evaluates a model: the first in the order of preference that is verified against the
 // file's own code on the CPU, else that code.
 
-#ifndef PWMLFF_ENGINE_CHOICE_H
-#define PWMLFF_ENGINE_CHOICE_H
+#pragma once
 
 #include "model.h"
 #include "model_file.h"
@@ -81,5 +80,3 @@ class EngineChoice : public Model {
 };
 
 }    // namespace pwmlff::models
-
-#endif

@@ -2,8 +2,7 @@
 
 // Parts of messages.
 
-#ifndef PWMLFF_MESSAGES_H
-#define PWMLFF_MESSAGES_H
+#pragma once
 
 #include <exception>
 #include <string>
@@ -20,5 +19,3 @@ std::string first_line(const std::exception &error);
 std::string last_line(const std::exception &error);
 
 }    // namespace pwmlff::models
-
-#endif

@@ -5,8 +5,7 @@
 // Energies are in eV and lengths in angstrom, or both in reduced units for a model that says
 // units = "lj". Loading a TorchScript file runs code that the file brings along.
 
-#ifndef PWMLFF_MODEL_H
-#define PWMLFF_MODEL_H
+#pragma once
 
 #include "neighbors.h"
 
@@ -158,5 +157,3 @@ std::string gpu_stand_in();
 void keep_memory(bool keep);
 
 }    // namespace pwmlff::models
-
-#endif

@@ -2,8 +2,7 @@
 
 // An opened TorchScript file and what can be asked of it.
 
-#ifndef PWMLFF_MODEL_FILE_H
-#define PWMLFF_MODEL_FILE_H
+#pragma once
 
 #include "messages.h"
 #include "model.h"
@@ -89,5 +88,3 @@ class ModelFile {
 };
 
 }    // namespace pwmlff::models
-
-#endif

@@ -14,10 +14,9 @@
 // A species is an index into the model's list of elements; -1 is an atom that takes no part.
 // Distances are in the units of the model, r_ij = x_j - x_i points from center i to neighbor j.
 
-#ifndef PWMLFF_NEIGHBORS_H
-#define PWMLFF_NEIGHBORS_H
+#pragma once
 
-#include "dp/evaluation.h"
+#include "common/evaluation.h"
 #include "neighbors/gpu_neighbors.h"
 
 #include <cstddef>
@@ -154,5 +153,3 @@ class Neighbors {
 };
 
 }    // namespace pwmlff::models
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#ifndef PWMLFF_ONE_THREAD_H
-#define PWMLFF_ONE_THREAD_H
+#pragma once
 
 #include <ATen/Parallel.h>
 
@@ -26,5 +25,3 @@ class OneThread {
 };
 
 }    // namespace pwmlff::models
-
-#endif

@@ -5,8 +5,7 @@
 // Everything here uses torch through its device-generic interfaces, so the same binary runs
 // with a torch that has CUDA and with one that has not.
 
-#ifndef PWMLFF_SCRIPTED_H
-#define PWMLFF_SCRIPTED_H
+#pragma once
 
 #include "model.h"
 
@@ -76,5 +75,3 @@ class Scripted {
 };
 
 }    // namespace pwmlff::models
-
-#endif

@@ -194,6 +194,8 @@ std::string trial_of(const Model &model)
 
 }    // namespace
 
+// exact: sums of float64 in another order; double: ten times what the tables were seen to change
+// (kernels/dp/tables.cpp); mixed: rounding to float32.
 Gate gate_of(const std::string &precision)
 {
   switch (pwmlff::dp_precision(precision)) {

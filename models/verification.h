@@ -2,8 +2,7 @@
 
 // Verification: the comparison of two evaluations of a model on structures made for it.
 
-#ifndef PWMLFF_VERIFICATION_H
-#define PWMLFF_VERIFICATION_H
+#pragma once
 
 #include "messages.h"
 #include "model.h"
@@ -61,5 +60,3 @@ std::unique_ptr<Model> verified(Model &expected, const std::vector<bool> &presen
 }
 
 }    // namespace pwmlff::models
-
-#endif

@@ -3,8 +3,7 @@
 // Collective error handling: run something that can fail on each rank and agree on the outcome,
 // wait for ranks that may never come, end the run for what one rank alone has found.
 
-#ifndef PWMLFF_COLLECTIVE_H
-#define PWMLFF_COLLECTIVE_H
+#pragma once
 
 #include <mpi.h>
 
@@ -107,5 +106,3 @@ template <typename Stop> [[noreturn]] void stop_when_printed(Stop &&stop)
 }
 
 }    // namespace pair_pwmlff
-
-#endif

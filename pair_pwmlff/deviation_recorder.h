@@ -2,8 +2,7 @@
 
 // The model deviation of an ensemble: when the models are compared in a run, and what comes of it.
 
-#ifndef PWMLFF_DEVIATION_RECORDER_H
-#define PWMLFF_DEVIATION_RECORDER_H
+#pragma once
 
 #include "models/model.h"
 #include "models/neighbors.h"
@@ -86,5 +85,3 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
 };
 
 }    // namespace pair_pwmlff
-
-#endif

@@ -3,8 +3,7 @@
 // The models that a pair style evaluates: reading their files, checking them against each other and
 // against the atoms, and what the log says of them.
 
-#ifndef PWMLFF_ENSEMBLE_H
-#define PWMLFF_ENSEMBLE_H
+#pragma once
 
 #include "models/model.h"
 #include "pair_settings.h"
@@ -44,5 +43,3 @@ void check_masses(LAMMPS_NS::LAMMPS *lmp, const pwmlff::models::ModelInfo &info,
                   const std::vector<int> &species_of_type);
 
 }    // namespace pair_pwmlff
-
-#endif

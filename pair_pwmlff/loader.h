@@ -11,8 +11,7 @@
 // was compiled against (the C++ interface of torch changes with every release), and only then opens
 // both.
 
-#ifndef PWMLFF_LOADER_H
-#define PWMLFF_LOADER_H
+#pragma once
 
 #include <dlfcn.h>
 
@@ -49,5 +48,3 @@ inline std::filesystem::path library_path(const void *function)
 extern "C" void *pwmlff_load_pair(void *lmp, const char *style);
 
 using LoadPair = decltype(pwmlff_load_pair);
-
-#endif

@@ -3,8 +3,7 @@
 // Where the neighbors of a rank's atoms come from: a list of LAMMPS, or the device that evaluates
 // the models.
 
-#ifndef PWMLFF_NEIGHBOR_SOURCE_H
-#define PWMLFF_NEIGHBOR_SOURCE_H
+#pragma once
 
 #include "ensemble.h"
 #include "models/neighbors.h"
@@ -77,5 +76,3 @@ class NeighborSource : private LAMMPS_NS::Pointers {
 bool on_all_ranks(MPI_Comm comm, bool condition);
 
 }    // namespace pair_pwmlff
-
-#endif

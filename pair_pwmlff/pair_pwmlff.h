@@ -2,8 +2,7 @@
 
 // Pair style pwmlff: its commands, and the sums into LAMMPS's arrays.
 
-#ifndef LMP_PAIR_PWMLFF_H
-#define LMP_PAIR_PWMLFF_H
+#pragma once
 
 #include "deviation_recorder.h"
 #include "ensemble.h"
@@ -100,5 +99,3 @@ class PairPWMLFF : public Pair {
 };
 
 }    // namespace LAMMPS_NS
-
-#endif

@@ -2,8 +2,7 @@
 
 // The arguments of a pair_style command.
 
-#ifndef PWMLFF_PAIR_SETTINGS_H
-#define PWMLFF_PAIR_SETTINGS_H
+#pragma once
 
 #include "models/model.h"
 #include "placement/device_mapping.h"
@@ -46,5 +45,3 @@ Settings parse_settings(LAMMPS_NS::LAMMPS *lmp, const std::string &style, int na
 const std::string &keywords();
 
 }    // namespace pair_pwmlff
-
-#endif

@@ -3,8 +3,7 @@
 // Which rank runs where: the MPI calls that feed kernels/placement/device_mapping.h, and the table
 // in the log.
 
-#ifndef PWMLFF_RANK_PLACEMENT_H
-#define PWMLFF_RANK_PLACEMENT_H
+#pragma once
 
 #include "placement/device_mapping.h"
 #include "placement/inventory.h"
@@ -68,5 +67,3 @@ DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice,
                             const std::string &idle_because, int nthreads);
 
 }    // namespace pair_pwmlff
-
-#endif

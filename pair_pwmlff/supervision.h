@@ -3,8 +3,7 @@
 // How a simulation and `pwmlff run` communicate, through files in a folder that all ranks see: the
 // one writes a heartbeat with the state of LAMMPS, the other requests to stop.
 
-#ifndef PWMLFF_SUPERVISION_H
-#define PWMLFF_SUPERVISION_H
+#pragma once
 
 #include "pointers.h"
 
@@ -70,5 +69,3 @@ class Supervision : protected LAMMPS_NS::Pointers {
 bool is_continuation();
 
 }    // namespace pair_pwmlff
-
-#endif

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from ase import Atoms
@@ -142,3 +143,36 @@ def movement(atoms, t=1.0, stress=True, scf=True, dashes=True, constant=0.0):
     lines.append(" Atomic-Energy, Etot(eV),E_nonloc(eV),Q_atom:dE(eV)=  0.1000000000E-01")
     lines += [f"  {number}   -0.1E+02  0.2E+01  0.3E+01" for number in atoms.numbers]
     return "\n".join(lines + [" " + "-" * 50] * dashes) + "\n"
+
+
+def write_deepmd(
+    folder: Path, structures: Sequence[Atoms], sets: int = 1, mixed: bool = False
+) -> None:
+    """A DeePMD-kit system, written from its documentation; elements in the order Ne, Ar."""
+    number = {10: 0, 18: 1}
+    folder.mkdir(parents=True)
+    (folder / "type_map.raw").write_text("Ne\nAr\n")
+    size = max(len(atoms) for atoms in structures)
+    types = [0] * size if mixed else [number[z] for z in structures[0].numbers]
+    (folder / "type.raw").write_text("\n".join(map(str, types)))
+    if not structures[0].pbc.any():
+        (folder / "nopbc").touch()
+    for n, part in enumerate(np.array_split(np.arange(len(structures)), sets)):
+        chosen = [structures[k] for k in part]
+        where = folder / f"set.{n:03d}"
+        where.mkdir()
+
+        def padded(rows, size=size):
+            return [np.pad(row, (0, 3 * size - row.size)) for row in rows]
+
+        np.save(where / "coord.npy", padded([a.positions.ravel() for a in chosen]))
+        np.save(where / "box.npy", [np.asarray(a.cell).ravel() for a in chosen])
+        np.save(where / "energy.npy", [a.get_potential_energy() for a in chosen])
+        np.save(where / "force.npy", padded([a.get_forces().ravel() for a in chosen]))
+        np.save(
+            where / "virial.npy",
+            [-a.get_volume() * a.get_stress(voigt=False).ravel() for a in chosen],
+        )
+        if mixed:
+            real = [[number[z] for z in a.numbers] + [-1] * (size - len(a)) for a in chosen]
+            np.save(where / "real_atom_types.npy", real)

@@ -37,7 +37,7 @@ def draw(folder: Path) -> Figure:
     training.set(title="training, errors in validation", xlabel="time (s)", ylabel="RMSE")
     training.legend(fontsize="small")
 
-    log = Log.read_all(folder / "log.lammps")
+    log = Log.read(folder / "log.lammps")
     columns, time = log.runs[-1].columns, log.times()[-1]
     run.plot(time, columns["Temp"], color="C3")
     run.set(title="molecular dynamics in LAMMPS", xlabel="time (ps)")

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Checksum and decompression of zip members, written here so that no header of zlib is needed where
-// the plugin is compiled.
+// Checksum and decompression of zip members by zlib.
 
-#ifndef PWMLFF_ARCHIVE_INFLATE_H
-#define PWMLFF_ARCHIVE_INFLATE_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -24,5 +22,3 @@ std::uint32_t crc32(std::string_view bytes);
 std::string inflate(std::string_view stream, std::size_t size);
 
 }    // namespace pwmlff
-
-#endif

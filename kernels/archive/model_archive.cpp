@@ -75,8 +75,7 @@ std::string name_of_other(std::string_view bytes)
   if (bytes.empty()) return "is empty; copy it again";
   if (bytes.size() > 3 && is("nep") && bytes[3] >= '0' && bytes[3] <= '9')
     return "is a NEP potential (nep.txt of GPUMD or MatPL); run it with those programs or with "
-           "pair_style nep "
-           "of NEP_CPU";
+           "pair_style nep of NEP_CPU";
   if (is("version https://git-lfs"))
     return "is a pointer of Git LFS, not the file itself; fetch that with 'git lfs pull'";
   if (is("<!DOCTYPE") || is("<!doctype") || is("<html"))
@@ -91,16 +90,14 @@ std::string name_of_other(std::string_view bytes)
     return "is a frozen TensorFlow model of DeePMD-kit (.pb); run it with pair_style deepmd";
   if (is("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv))
     return "is not a TorchScript module but what torch.save wrote before torch 1.6 (weights or a "
-           "checkpoint of "
-           "a training); export it with the program that trained it, for MatPL and PWMLFF with "
-           "'MatPL script "
-           "FILE'";
+           "checkpoint of a training); export it with the program that trained it, for MatPL and "
+           "PWMLFF with 'MatPL script FILE'";
   if (is("\x80") && bytes.size() > 1 && bytes[1] >= 2 && bytes[1] <= 5)
     return std::string("is a pickle of Python; ") + EXPECTED;
   if (is_forcefield(bytes))
     return "is a force field of PWMLFF in text form (forcefield.ff of its linear, NN or Fortran DP "
-           "models); run it "
-           "with PWmat or the LAMMPS of PWMLFF, or export a DP model with 'PWMLFF script FILE'";
+           "models); run it with PWmat or the LAMMPS of PWMLFF, or export a DP model with 'PWMLFF "
+           "script FILE'";
   std::string_view rest = bytes;
   const std::string found = is_text(bytes)
                                 ? "a text that begins with '" + printable(line(rest)) + "'"
@@ -140,8 +137,7 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
              (made_by.empty() ? std::string("a plain value")
                               : "a Python object of class " + made_by) +
              ", which needs the program that it comes from; export it there with "
-             "torch.jit.script(model).save(file), "
-             "with the attributes of the model contract";
+             "torch.jit.script(model).save(file), with the attributes of the model contract";
     std::string keys;
     int nkeys = 0;
     bool of_matpl = false;
@@ -154,10 +150,9 @@ template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
     if (of_matpl)
       return head + ("a checkpoint of MatPL or PWMLFF (" + keys +
                      "); make a model file of a DP with 'pwmlff convert FILE -o a.pt'");
-    return head +
-           ("a dictionary (" + keys +
-            "), like weights or a checkpoint of a training; export the model with the program that "
-            "trained it");
+    return head + ("a dictionary (" + keys +
+                   "), like weights or a checkpoint of a training; export the model with the "
+                   "program that trained it");
   } catch (const std::exception &) {
     return std::string(head) + "no code is in it; " + EXPECTED;
   }

@@ -6,8 +6,7 @@
 //
 // A library of its own: Python opens it without torch.
 
-#ifndef PWMLFF_ARCHIVE_MODEL_ARCHIVE_H
-#define PWMLFF_ARCHIVE_MODEL_ARCHIVE_H
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -63,5 +62,3 @@ int pwmlff_check_limits(double cutoff, double interaction_range, const double *m
                         const double *ntypes, const int64_t *atom_type, int entries, char *message,
                         int message_size);
 }
-
-#endif

@@ -5,7 +5,7 @@
 #include "unusable.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <stdexcept>
 #include <utility>
 
@@ -19,62 +19,7 @@ constexpr int MOST_DEPTH = 1000;    // of values in each other
 
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
 
-// Operations, with the names of Python's pickletools.
-enum Operation : unsigned char {
-  MARK = '(',
-  STOP = '.',
-  BININT = 'J',
-  BININT1 = 'K',
-  BININT2 = 'M',
-  NONE = 'N',
-  BINPERSID = 'Q',
-  REDUCE = 'R',
-  BINSTRING = 'T',
-  SHORT_BINSTRING = 'U',
-  BINUNICODE = 'X',
-  APPEND = 'a',
-  BUILD = 'b',
-  GLOBAL = 'c',
-  APPENDS = 'e',
-  BINGET = 'h',
-  LONG_BINGET = 'j',
-  BINPUT = 'q',
-  LONG_BINPUT = 'r',
-  SETITEM = 's',
-  TUPLE = 't',
-  EMPTY_TUPLE = ')',
-  SETITEMS = 'u',
-  EMPTY_DICT = '}',
-  EMPTY_LIST = ']',
-  BINFLOAT = 'G',
-  BINBYTES = 'B',
-  SHORT_BINBYTES = 'C',
-  PROTO = 0x80,
-  NEWOBJ = 0x81,
-  TUPLE1 = 0x85,
-  TUPLE2 = 0x86,
-  TUPLE3 = 0x87,
-  NEWTRUE = 0x88,
-  NEWFALSE = 0x89,
-  LONG1 = 0x8a,
-  SHORT_BINUNICODE = 0x8c,
-  EMPTY_SET = 0x8f,
-  ADDITEMS = 0x90,
-  STACK_GLOBAL = 0x93,
-  MEMOIZE = 0x94,
-  FRAME = 0x95,
-
-  // Of Python alone.
-  POP = '0',
-  POP_MARK = '1',
-  DUP = '2',
-  LONG4 = 0x8b,
-  BINUNICODE8 = 0x8d,
-  BINBYTES8 = 0x8e,
-  FROZENSET = 0x91,
-  NEWOBJ_EX = 0x92,
-  BYTEARRAY8 = 0x96
-};
+constexpr unsigned char PROTO = 0x80, STOP = '.';
 
 /// The stack machine of a pickle; a marker is a null pointer on the stack.
 class Machine {
@@ -84,170 +29,15 @@ class Machine {
   {
   }
 
-  const PickleValue *run()
-  {
-    if (bytes.empty() || static_cast<unsigned char>(bytes[0]) != PROTO)
-      fail("it is no pickle of protocol 2 or later");
-    for (;;) {
-      const auto operation = static_cast<unsigned char>(take(1)[0]);
-      if (operation == STOP) return pop();
-      if (!(writer == Pickle::Writer::python && python_step(operation))) step(operation);
-    }
-  }
+  const PickleValue *run();
 
  private:
-  /// Do what Python alone writes; returns whether it is that.
-  bool python_step(unsigned char operation)
-  {
-    switch (operation) {
-      case POP:
-        if (stack.empty()) fail("it takes a value that is not there");
-        stack.pop_back();
-        return true;
-      case POP_MARK:
-        since_mark();
-        return true;
-      case DUP:
-        stack.push_back(pop());
-        stack.push_back(stack.back());
-        return true;
-      case LONG1:
-        long_integer(unsigned_integer(1));
-        return true;
-      case LONG4:
-        long_integer(unsigned_integer(4));
-        return true;
-      case BINUNICODE8:
-      case BINBYTES8:
-      case BYTEARRAY8:
-        push(Tag::text).text = take(unsigned_integer(8));
-        return true;
-      case FROZENSET:
-        collect(Tag::list, since_mark());
-        return true;
-      case NEWOBJ_EX:
-        call(3);
-        return true;
-      default:
-        return false;
-    }
-  }
-
-  void step(unsigned char operation)
-  {
-    switch (operation) {
-      case PROTO:
-        take(1);
-        break;
-      case FRAME:
-        take(8);
-        break;
-      case MARK:
-        stack.push_back(nullptr);
-        break;
-      case NONE:
-        push(Tag::none);
-        break;
-      case NEWTRUE:
-        push(Tag::boolean).integer = 1;
-        break;
-      case NEWFALSE:
-        push(Tag::boolean);
-        break;
-      case BININT:
-        push(Tag::integer).integer = static_cast<std::int32_t>(unsigned_integer(4));
-        break;
-      case BININT1:
-        push(Tag::integer).integer = static_cast<std::int64_t>(unsigned_integer(1));
-        break;
-      case BININT2:
-        push(Tag::integer).integer = static_cast<std::int64_t>(unsigned_integer(2));
-        break;
-      case LONG1: {
-        const std::uint64_t n = unsigned_integer(1);
-        if (n > 8) fail("it has an integer of " + std::to_string(n) + " bytes, expected at most 8");
-        long_integer(n);
-        break;
-      }
-      case BINFLOAT:
-        real();
-        break;
-      case BINUNICODE:
-      case BINSTRING:
-      case BINBYTES:
-        push(Tag::text).text = take(unsigned_integer(4));
-        break;
-      case SHORT_BINUNICODE:
-      case SHORT_BINSTRING:
-      case SHORT_BINBYTES:
-        push(Tag::text).text = take(unsigned_integer(1));
-        break;
-      case GLOBAL:
-        global();
-        break;
-      case STACK_GLOBAL:
-        call(2);
-        break;
-      case EMPTY_LIST:
-      case EMPTY_SET:
-      case EMPTY_TUPLE:
-        push(Tag::list);
-        break;
-      case EMPTY_DICT:
-        push(Tag::dict);
-        break;
-      case TUPLE:
-        collect(Tag::list, since_mark());
-        break;
-      case TUPLE1:
-        collect(Tag::list, last(1));
-        break;
-      case TUPLE2:
-        collect(Tag::list, last(2));
-        break;
-      case TUPLE3:
-        collect(Tag::list, last(3));
-        break;
-      case APPEND:
-        add(last(1));
-        break;
-      case SETITEM:
-        add(last(2));
-        break;
-      case APPENDS:
-      case SETITEMS:
-      case ADDITEMS:
-        add(since_mark());
-        break;
-      case BINPERSID:
-        collect(Tag::persistent, last(1));
-        break;
-      case REDUCE:
-      case NEWOBJ:
-        call(2);
-        break;
-      case BUILD:
-        add(last(1));
-        break;
-      case BINGET:
-        get(unsigned_integer(1));
-        break;
-      case LONG_BINGET:
-        get(unsigned_integer(4));
-        break;
-      case BINPUT:
-        put(unsigned_integer(1));
-        break;
-      case LONG_BINPUT:
-        put(unsigned_integer(4));
-        break;
-      case MEMOIZE:
-        put(memo.size());
-        break;
-      default:
-        fail("it has operation " + std::to_string(operation) + ", which torch does not write");
-    }
-  }
+  struct Operation {
+    unsigned char code;
+    void (*run)(Machine &machine);
+    bool of_python = false;    // which torch does not write
+  };
+  static const Operation OPERATIONS[];
 
   /* ---- bytes ---- */
 
@@ -258,7 +48,7 @@ class Machine {
     return bytes.substr(position - n, n);
   }
 
-  std::uint64_t unsigned_integer(int n)
+  std::uint64_t number(int n)
   {
     const std::string_view raw = take(n);
     std::uint64_t value = 0;
@@ -266,23 +56,30 @@ class Machine {
     return value;
   }
 
-  void long_integer(std::uint64_t nbytes)
+  void integer(std::int64_t value) { push(Tag::integer).integer = value; }
+
+  void text(int nbytes) { push(Tag::text).text = take(number(nbytes)); }
+
+  /// @param nbytes  in which the length is told
+  void long_integer(int nbytes)
   {
-    if (nbytes > 8) {
-      push(Tag::text).text = take(nbytes);
+    const std::uint64_t length = number(nbytes);
+    if (length > 8) {
+      if (writer == Pickle::Writer::torch)
+        fail("it has an integer of " + std::to_string(length) + " bytes, expected at most 8");
+      push(Tag::text).text = take(length);
       return;
     }
-    const auto n = static_cast<int>(nbytes);
-    std::uint64_t value = unsigned_integer(n);
+    const auto n = static_cast<int>(length);
+    std::uint64_t value = number(n);
     if (n > 0 && n < 8 && (value >> (8 * n - 1)) != 0) value |= ~std::uint64_t{0} << (8 * n);
-    push(Tag::integer).integer = static_cast<std::int64_t>(value);
+    integer(static_cast<std::int64_t>(value));
   }
 
   void real()
   {
-    std::uint64_t value = 0;
-    for (const char byte : take(8)) value = value << 8 | static_cast<unsigned char>(byte);
-    push(Tag::real).real = std::bit_cast<double>(value);
+    take(8);
+    push(Tag::real);
   }
 
   void global()
@@ -317,6 +114,19 @@ class Machine {
     return value;
   }
 
+  /// A value or a marker.
+  void drop()
+  {
+    if (stack.empty()) fail("it takes a value that is not there");
+    stack.pop_back();
+  }
+
+  void twice()
+  {
+    stack.push_back(pop());
+    stack.push_back(stack.back());
+  }
+
   using Items = std::vector<const PickleValue *>;
 
   Items last(int n)
@@ -337,8 +147,6 @@ class Machine {
   }
 
   void collect(Tag tag, Items items) { push(tag).items = std::move(items); }
-
-  void call(int n) { collect(Tag::object, last(n)); }
 
   void add(const Items &items)
   {
@@ -369,6 +177,79 @@ class Machine {
   std::size_t position = 0;
   std::vector<PickleValue *> stack, memo;
 };
+
+/// With the names of Python's pickletools.
+const Machine::Operation Machine::OPERATIONS[] = {
+    {PROTO, [](Machine &m) { m.take(1); }},
+    {0x95, [](Machine &m) { m.take(8); }},                                           // FRAME
+    {'(', [](Machine &m) { m.stack.push_back(nullptr); }},                           // MARK
+    {'N', [](Machine &m) { m.push(Tag::none); }},                                    // NONE
+    {0x88, [](Machine &m) { m.push(Tag::boolean).integer = 1; }},                    // NEWTRUE
+    {0x89, [](Machine &m) { m.push(Tag::boolean); }},                                // NEWFALSE
+    {'J', [](Machine &m) { m.integer(static_cast<std::int32_t>(m.number(4))); }},    // BININT
+    {'K', [](Machine &m) { m.integer(static_cast<std::int64_t>(m.number(1))); }},    // BININT1
+    {'M', [](Machine &m) { m.integer(static_cast<std::int64_t>(m.number(2))); }},    // BININT2
+    {0x8a, [](Machine &m) { m.long_integer(1); }},                                   // LONG1
+    {0x8b, [](Machine &m) { m.long_integer(4); }, true},                             // LONG4
+    {'G', [](Machine &m) { m.real(); }},                                             // BINFLOAT
+    {'X', [](Machine &m) { m.text(4); }},                                            // BINUNICODE
+    {'T', [](Machine &m) { m.text(4); }},                                            // BINSTRING
+    {'B', [](Machine &m) { m.text(4); }},                                            // BINBYTES
+    {0x8c, [](Machine &m) { m.text(1); }},                                     // SHORT_BINUNICODE
+    {'U', [](Machine &m) { m.text(1); }},                                      // SHORT_BINSTRING
+    {'C', [](Machine &m) { m.text(1); }},                                      // SHORT_BINBYTES
+    {0x8d, [](Machine &m) { m.text(8); }, true},                               // BINUNICODE8
+    {0x8e, [](Machine &m) { m.text(8); }, true},                               // BINBYTES8
+    {0x96, [](Machine &m) { m.text(8); }, true},                               // BYTEARRAY8
+    {'c', [](Machine &m) { m.global(); }},                                     // GLOBAL
+    {0x93, [](Machine &m) { m.collect(Tag::object, m.last(2)); }},             // STACK_GLOBAL
+    {']', [](Machine &m) { m.push(Tag::list); }},                              // EMPTY_LIST
+    {0x8f, [](Machine &m) { m.push(Tag::list); }},                             // EMPTY_SET
+    {')', [](Machine &m) { m.push(Tag::list); }},                              // EMPTY_TUPLE
+    {'}', [](Machine &m) { m.push(Tag::dict); }},                              // EMPTY_DICT
+    {'t', [](Machine &m) { m.collect(Tag::list, m.since_mark()); }},           // TUPLE
+    {0x91, [](Machine &m) { m.collect(Tag::list, m.since_mark()); }, true},    // FROZENSET
+    {0x85, [](Machine &m) { m.collect(Tag::list, m.last(1)); }},               // TUPLE1
+    {0x86, [](Machine &m) { m.collect(Tag::list, m.last(2)); }},               // TUPLE2
+    {0x87, [](Machine &m) { m.collect(Tag::list, m.last(3)); }},               // TUPLE3
+    {'a', [](Machine &m) { m.add(m.last(1)); }},                               // APPEND
+    {'s', [](Machine &m) { m.add(m.last(2)); }},                               // SETITEM
+    {'e', [](Machine &m) { m.add(m.since_mark()); }},                          // APPENDS
+    {'u', [](Machine &m) { m.add(m.since_mark()); }},                          // SETITEMS
+    {0x90, [](Machine &m) { m.add(m.since_mark()); }},                         // ADDITEMS
+    {'b', [](Machine &m) { m.add(m.last(1)); }},                               // BUILD
+    {'Q', [](Machine &m) { m.collect(Tag::persistent, m.last(1)); }},          // BINPERSID
+    {'R', [](Machine &m) { m.collect(Tag::object, m.last(2)); }},              // REDUCE
+    {0x81, [](Machine &m) { m.collect(Tag::object, m.last(2)); }},             // NEWOBJ
+    {0x92, [](Machine &m) { m.collect(Tag::object, m.last(3)); }, true},       // NEWOBJ_EX
+    {'h', [](Machine &m) { m.get(m.number(1)); }},                             // BINGET
+    {'j', [](Machine &m) { m.get(m.number(4)); }},                             // LONG_BINGET
+    {'q', [](Machine &m) { m.put(m.number(1)); }},                             // BINPUT
+    {'r', [](Machine &m) { m.put(m.number(4)); }},                             // LONG_BINPUT
+    {0x94, [](Machine &m) { m.put(m.memo.size()); }},                          // MEMOIZE
+    {'0', [](Machine &m) { m.drop(); }, true},                                 // POP
+    {'1', [](Machine &m) { m.since_mark(); }, true},                           // POP_MARK
+    {'2', [](Machine &m) { m.twice(); }, true},                                // DUP
+};
+
+const PickleValue *Machine::run()
+{
+  static const auto by_code = [] {
+    std::array<const Operation *, 256> result{};
+    for (const Operation &operation : OPERATIONS) result[operation.code] = &operation;
+    return result;
+  }();
+  if (bytes.empty() || static_cast<unsigned char>(bytes[0]) != PROTO)
+    fail("it is no pickle of protocol 2 or later");
+  for (;;) {
+    const auto code = static_cast<unsigned char>(take(1)[0]);
+    if (code == STOP) return pop();
+    const Operation *const operation = by_code[code];
+    if (!operation || (operation->of_python && writer == Pickle::Writer::torch))
+      fail("it has operation " + std::to_string(code) + ", which torch does not write");
+    operation->run(*this);
+  }
+}
 
 }    // namespace
 

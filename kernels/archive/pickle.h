@@ -2,8 +2,7 @@
 
 // What a pickle says, without doing it: nothing is imported and nothing is called.
 
-#ifndef PWMLFF_ARCHIVE_PICKLE_H
-#define PWMLFF_ARCHIVE_PICKLE_H
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -19,7 +18,7 @@ struct PickleValue {
     none,
     boolean,
     integer,
-    real,
+    real,         // whose value nobody asks for
     text,         // also bytes, and integers that are longer than 8 bytes
     global,       // text is "module name", with the line end between them
     list,         // also tuple and set
@@ -29,7 +28,6 @@ struct PickleValue {
   };
   Tag tag = Tag::none;
   std::int64_t integer = 0;
-  double real = 0.0;
   std::string_view text;
   std::vector<const PickleValue *> items;
   std::uint32_t index = 0;    // in values()
@@ -64,5 +62,3 @@ class Pickle {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // SHA-256 (FIPS 180-4), as hashlib of Python and sha256sum give it.
 
-#ifndef PWMLFF_ARCHIVE_SHA256_H
-#define PWMLFF_ARCHIVE_SHA256_H
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -14,5 +13,3 @@ namespace pwmlff {
 std::string sha256(std::string_view bytes);
 
 }    // namespace pwmlff
-
-#endif

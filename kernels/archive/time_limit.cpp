@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <stop_token>
 #include <system_error>
 
 namespace pwmlff {
@@ -24,28 +27,13 @@ double seconds_allowed()
   return given > 0.0 ? std::min(given, MOST) : SECONDS;
 }
 
-}    // namespace
-
-TimeLimit::TimeLimit(std::string what) :
-    what(std::move(what)), thread(&TimeLimit::wait, this, seconds_allowed())
+void wait(const std::stop_token &stopped, const std::string &what, double seconds)
 {
-}
-
-TimeLimit::~TimeLimit()
-{
-  {
-    const std::lock_guard lock(mutex);
-    done = true;
-  }
-  changed.notify_one();
-  thread.join();
-}
-
-void TimeLimit::wait(double seconds)
-{
+  std::mutex mutex;
   std::unique_lock lock(mutex);
   const auto limit = std::chrono::duration<double>(seconds);
-  if (changed.wait_for(lock, limit, [this] { return done; })) return;
+  std::condition_variable_any().wait_for(lock, stopped, limit, [] { return false; });
+  if (stopped.stop_requested()) return;
   std::fprintf(stderr,
                "ERROR: %s has not come to an end within %g seconds; look for a loop in its code "
                "that never ends. Environment variable %s allows more\n",
@@ -54,6 +42,10 @@ void TimeLimit::wait(double seconds)
   std::this_thread::sleep_for(GRACE);
   std::_Exit(1);
 }
+
+}    // namespace
+
+TimeLimit::TimeLimit(std::string what) : thread(wait, std::move(what), seconds_allowed()) {}
 
 }    // namespace pwmlff
 

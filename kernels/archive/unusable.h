@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#ifndef PWMLFF_ARCHIVE_UNUSABLE_H
-#define PWMLFF_ARCHIVE_UNUSABLE_H
+#pragma once
 
 #include <stdexcept>
 
@@ -15,5 +14,3 @@ class Unusable : public std::runtime_error {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -3,8 +3,7 @@
 // A zip file in memory, read so strictly that nothing in it can be understood in two ways: torch
 // looks at some of the fields only, and at no checksum.
 
-#ifndef PWMLFF_ARCHIVE_ZIP_H
-#define PWMLFF_ARCHIVE_ZIP_H
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -56,5 +55,3 @@ class Zip {
 std::string contents(const ZipMember &member);
 
 }    // namespace pwmlff
-
-#endif

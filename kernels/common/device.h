@@ -7,8 +7,7 @@
 // for until synchronize(). Making a device makes it the current one of the thread; every call runs
 // with its device current, whatever the thread has done in between.
 
-#ifndef PWMLFF_DEVICE_H
-#define PWMLFF_DEVICE_H
+#pragma once
 
 #include "export.h"
 #include "team.h"
@@ -194,5 +193,3 @@ template <class T> class DeviceArray : public GrowingArray<T, Device::Place::dev
 };
 
 }    // namespace pwmlff
-
-#endif

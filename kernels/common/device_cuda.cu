@@ -216,17 +216,16 @@ std::shared_ptr<Device> make_cuda_device(int index)
   if (index >= count)
     throw std::runtime_error("there is no cuda:" + std::to_string(index) + ", only " +
                              std::to_string(count) + " CUDA device(s) are visible");
+  const auto require = [index](cudaError_t answer) {
+    if (answer != cudaSuccess)
+      throw std::runtime_error("cuda:" + std::to_string(index) +
+                               " cannot be used: " + cudaGetErrorString(answer));
+  };
   // Setting a device makes a context on it, so this comes before all else, and the guards of this
   // thread find nothing to change: no other device ever gets one.
-  const cudaError_t refused = cudaSetDevice(index);
-  if (refused != cudaSuccess)
-    throw std::runtime_error("cuda:" + std::to_string(index) +
-                             " cannot be used: " + cudaGetErrorString(refused));
+  require(cudaSetDevice(index));
   cudaDeviceProp properties{};
-  const cudaError_t unknown = cudaGetDeviceProperties(&properties, index);
-  if (unknown != cudaSuccess)
-    throw std::runtime_error("cuda:" + std::to_string(index) +
-                             " cannot be used: " + cudaGetErrorString(unknown));
+  require(cudaGetDeviceProperties(&properties, index));
   return std::make_shared<CudaDevice>(index, properties);
 }
 

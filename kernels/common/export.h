@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#ifndef PWMLFF_EXPORT_H
-#define PWMLFF_EXPORT_H
+#pragma once
 
 /// What libpwmlff_kernels shows to others; everything else has hidden visibility.
 #define PWMLFF_KERNELS_API __attribute__((visibility("default")))
-
-#endif

@@ -2,8 +2,7 @@
 
 // Functions that are compiled for CPU and GPU.
 
-#ifndef PWMLFF_HOST_DEVICE_H
-#define PWMLFF_HOST_DEVICE_H
+#pragma once
 
 #ifdef __CUDACC__
 #define PWMLFF_HOST_DEVICE __host__ __device__
@@ -16,5 +15,3 @@
 /// A function compiled for several instruction sets: always inlined, or the linker could take
 /// the copy of one of them for all.
 #define PWMLFF_FORMULA PWMLFF_HOST_DEVICE inline __attribute__((always_inline))
-
-#endif

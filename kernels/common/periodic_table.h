@@ -2,8 +2,7 @@
 
 // Chemical symbols, atomic numbers and weights.
 
-#ifndef PWMLFF_PERIODIC_TABLE_H
-#define PWMLFF_PERIODIC_TABLE_H
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -74,5 +73,3 @@ template <typename Numbers> std::string symbols(const Numbers &numbers)
 }
 
 }    // namespace pwmlff
-
-#endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#ifndef PWMLFF_PRINTABLE_H
-#define PWMLFF_PRINTABLE_H
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -17,5 +16,3 @@ inline std::string printable(std::string_view text, std::size_t most = 60)
 }
 
 }    // namespace pwmlff
-
-#endif

@@ -22,8 +22,7 @@
 // The same code runs with one lane (SerialTeam), with threads for lanes (ThreadTeam, which finds
 // what depends on the number of lanes or on a missing sync), and on a GPU (team_cuda.h).
 
-#ifndef PWMLFF_TEAM_H
-#define PWMLFF_TEAM_H
+#pragma once
 
 #include "host_device.h"
 
@@ -180,5 +179,3 @@ void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &k
                        const char **running);
 
 }    // namespace pwmlff
-
-#endif

@@ -3,8 +3,7 @@
 // Teams on a GPU and the definition of launch_teams_cuda, for .cu files. Each of them names the
 // kernels that a GPU can be asked to run.
 
-#ifndef PWMLFF_TEAM_CUDA_H
-#define PWMLFF_TEAM_CUDA_H
+#pragma once
 
 #include "team.h"
 
@@ -110,5 +109,3 @@ void launch_teams_cuda(std::int64_t nitems, std::size_t scratch, const Kernel &k
                                   const char **)
 
 }    // namespace pwmlff
-
-#endif

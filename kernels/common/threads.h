@@ -2,8 +2,7 @@
 
 // Threads of OpenMP in processes that fork, and objects that one thread may use at a time.
 
-#ifndef PWMLFF_THREADS_H
-#define PWMLFF_THREADS_H
+#pragma once
 
 #include "export.h"
 
@@ -27,5 +26,3 @@ class PWMLFF_KERNELS_API OneCaller {
 };
 
 }    // namespace pwmlff
-
-#endif

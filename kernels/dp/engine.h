@@ -7,12 +7,11 @@
 // without neighbor enter in closed form, so energy and forces are continuous when atoms cross the
 // cutoff. Forces are the derivatives of what is evaluated, splines included; signs in evaluation.h.
 
-#ifndef PWMLFF_DP_ENGINE_H
-#define PWMLFF_DP_ENGINE_H
+#pragma once
 
 #include "../common/device.h"
+#include "../common/evaluation.h"
 #include "../common/export.h"
-#include "evaluation.h"
 #include "network.h"
 #include "tables.h"
 
@@ -61,5 +60,3 @@ class PWMLFF_KERNELS_API DPEngine {
 };
 
 }    // namespace pwmlff
-
-#endif

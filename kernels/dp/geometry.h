@@ -2,8 +2,7 @@
 
 // What CPU and GPU engines share about the edges of a pair of species.
 
-#ifndef PWMLFF_DP_GEOMETRY_H
-#define PWMLFF_DP_GEOMETRY_H
+#pragma once
 
 #include "network.h"
 #include "spline.h"
@@ -27,5 +26,3 @@ struct PairGeometry {
 PairGeometry pair_geometry(const DPNetwork &network, int index, const SplineTable *table);
 
 }    // namespace pwmlff
-
-#endif

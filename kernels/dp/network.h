@@ -18,8 +18,7 @@
 // Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
 // Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
 
-#ifndef PWMLFF_DP_NETWORK_H
-#define PWMLFF_DP_NETWORK_H
+#pragma once
 
 #include "../common/export.h"
 
@@ -94,5 +93,3 @@ class EmbeddingJets {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -4,8 +4,7 @@
 //
 // T is float or double; V is T or a vector of T (cpu/simd.h).
 
-#ifndef PWMLFF_DP_PAIR_TERMS_H
-#define PWMLFF_DP_PAIR_TERMS_H
+#pragma once
 
 #include "../common/host_device.h"
 
@@ -195,5 +194,3 @@ PWMLFF_FORMULA void spread_virial(const Team &team, const double *d, const doubl
 }
 
 }    // namespace pwmlff
-
-#endif

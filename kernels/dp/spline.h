@@ -13,8 +13,7 @@
 // degree 5 in distance: error ~ spacing^6). Distances below
 // `lowest` are outside the table, there the nets themselves are to be evaluated.
 
-#ifndef PWMLFF_DP_SPLINE_H
-#define PWMLFF_DP_SPLINE_H
+#pragma once
 
 #include "network.h"
 
@@ -51,5 +50,3 @@ struct SplineTolerance {
 SplineTable make_spline(const DPNetwork &network, int a, int b, const SplineTolerance &tolerance);
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // The embedding nets of a Deep Potential, tabulated for a precision.
 
-#ifndef PWMLFF_DP_TABLES_H
-#define PWMLFF_DP_TABLES_H
+#pragma once
 
 #include "../common/export.h"
 #include "network.h"
@@ -35,5 +34,3 @@ struct DPTables {
 };
 
 }    // namespace pwmlff
-
-#endif

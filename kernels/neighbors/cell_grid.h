@@ -8,8 +8,7 @@
 // compared anyway. The table is at least as long as the cells that a center looks at, so it meets
 // no place twice.
 
-#ifndef PWMLFF_CELL_GRID_H
-#define PWMLFF_CELL_GRID_H
+#pragma once
 
 #include "../common/host_device.h"
 
@@ -107,5 +106,3 @@ struct CellGrid {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -9,8 +9,7 @@
 // Cells are numbered x fastest, so the cells that a center has to look at are one range of sorted
 // rows for each pair of (y, z), or two (cell_grid.h).
 
-#ifndef PWMLFF_CELL_LIST_KERNELS_H
-#define PWMLFF_CELL_LIST_KERNELS_H
+#pragma once
 
 #include "../common/team.h"
 #include "cell_grid.h"
@@ -206,5 +205,3 @@ struct SearchCells {
 };
 
 }    // namespace pwmlff
-
-#endif

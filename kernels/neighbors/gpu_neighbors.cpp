@@ -21,23 +21,7 @@ void require_short_list(std::int64_t nentries)
 }
 
 struct GpuNeighbors::Implementation {
-  explicit Implementation(const std::shared_ptr<Device> &device) :
-      device(device),
-      pinned(device),
-      x(device),
-      species(device),
-      first(device),
-      candidate(device),
-      start(device),
-      taken(device),
-      sorted(device),
-      sorted_species(device),
-      most(device),
-      sorted_x(device),
-      sums(device),
-      counts(device)
-  {
-  }
+  explicit Implementation(const std::shared_ptr<Device> &device) : device(device) {}
 
   void begin(int ncenters, int nrows, int nspecies, const int *species);
   void scan(std::int64_t n, int *values, int *first);
@@ -46,13 +30,15 @@ struct GpuNeighbors::Implementation {
   int ncenters = 0, nrows = 0, nspecies = 1, most_candidates = 0;
   std::int64_t ncandidates = 0, generation = 0;
   std::vector<int> species_of_rows;
-  HostArray<double> pinned;
-  DeviceArray<double> x;
-  DeviceArray<int> species, first, candidate;
-  DeviceArray<int> start, taken, sorted, sorted_species, most;
-  DeviceArray<double> sorted_x;
-  DeviceArray<std::int64_t> sums;
-  HostArray<std::int64_t> counts;    // of candidates: of all centers, and (an int) of one at most
+  HostArray<double> pinned{device};
+  DeviceArray<double> x{device};
+  DeviceArray<int> species{device}, first{device}, candidate{device};
+  DeviceArray<int> start{device}, taken{device}, sorted{device}, sorted_species{device};
+  DeviceArray<int> most{device};
+  DeviceArray<double> sorted_x{device};
+  DeviceArray<std::int64_t> sums{device};
+  // Of candidates: of all centers, and (an int) of one at most.
+  HostArray<std::int64_t> counts{device};
 };
 
 GpuNeighbors::GpuNeighbors(const std::shared_ptr<Device> &device) :

@@ -6,8 +6,7 @@
 // the host or made on the device by a cell list; it serves until the atoms have moved too far, and
 // only positions go up in between.
 
-#ifndef PWMLFF_GPU_NEIGHBORS_H
-#define PWMLFF_GPU_NEIGHBORS_H
+#pragma once
 
 #include "../common/device.h"
 #include "../common/export.h"
@@ -67,5 +66,3 @@ class PWMLFF_KERNELS_API GpuNeighbors {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // Reader and plain evaluation for other languages: Python opens them by ctypes, without torch.
 
-#ifndef PWMLFF_NEP_C_INTERFACE_H
-#define PWMLFF_NEP_C_INTERFACE_H
+#pragma once
 
 #include "../common/export.h"
 
@@ -30,7 +29,7 @@ PWMLFF_KERNELS_API const char *pwmlff_nep_warnings(const pwmlff_nep *model);
 /// @param atom_type  [species] out, atomic numbers
 PWMLFF_KERNELS_API void pwmlff_nep_elements(const pwmlff_nep *model, int *atom_type);
 
-/// Shapes, orders, units and signs as in dp/evaluation.h, rows and candidates as in its Input.
+/// Shapes, orders, units and signs as in common/evaluation.h, rows and candidates as in its Input.
 /// @param energy           [1] out
 /// @param atom_energy      [ncenters] out
 /// @param descriptors      [ncenters, descriptors] out
@@ -47,5 +46,3 @@ PWMLFF_KERNELS_API int pwmlff_evaluate_nep(pwmlff_nep *model, int ncenters, int 
                                            double *centroid_virial, char *message,
                                            int message_size);
 }
-
-#endif

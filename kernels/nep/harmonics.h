@@ -9,8 +9,7 @@
 //
 // Source: Edmonds 1957, Angular Momentum in Quantum Mechanics (Y_lm, and 3j by Racah's formula).
 
-#ifndef PWMLFF_NEP_HARMONICS_H
-#define PWMLFF_NEP_HARMONICS_H
+#pragma once
 
 #include "../common/export.h"
 
@@ -45,5 +44,3 @@ class PWMLFF_KERNELS_API Harmonics {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -26,8 +26,7 @@
 // Liu et al. 2023, doi:10.1103/PhysRevB.108.054312 (NEP with ZBL);
 // Ziegler, Biersack, Littmark 1985, The Stopping and Range of Ions in Matter (ZBL).
 
-#ifndef PWMLFF_NEP_NETWORK_H
-#define PWMLFF_NEP_NETWORK_H
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -122,5 +121,3 @@ struct NepNetwork {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -4,11 +4,10 @@
 // engines are compared with. Forces are the derivatives of the energy. Both are continuous where
 // atoms cross a cutoff, except where ZBL reaches beyond the angular one, of which read_nep warns.
 
-#ifndef PWMLFF_NEP_PLAIN_NEP_H
-#define PWMLFF_NEP_PLAIN_NEP_H
+#pragma once
 
+#include "../common/evaluation.h"
 #include "../common/export.h"
-#include "../dp/evaluation.h"
 #include "harmonics.h"
 #include "network.h"
 
@@ -79,5 +78,3 @@ class PWMLFF_KERNELS_API PlainNep {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // Reads nep.txt as GPUMD, NEP_CPU and MatPL write it. Its forms are in docs/nep.md.
 
-#ifndef PWMLFF_NEP_READ_NEP_H
-#define PWMLFF_NEP_READ_NEP_H
+#pragma once
 
 #include "../common/export.h"
 #include "network.h"
@@ -23,5 +22,3 @@ PWMLFF_KERNELS_API bool looks_like_nep(std::string_view contents);
 PWMLFF_KERNELS_API NepNetwork read_nep(std::string_view text);
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // What follows from the arrays of a NEP alone, in the form that fast engines use.
 
-#ifndef PWMLFF_NEP_SERIES_H
-#define PWMLFF_NEP_SERIES_H
+#pragma once
 
 #include "network.h"
 
@@ -31,5 +30,3 @@ struct NepProduct {
 std::vector<NepProduct> nep_products(NepInvariant invariant);
 
 }    // namespace pwmlff
-
-#endif

@@ -4,8 +4,7 @@
 // per instruction set and the loader picks. Nothing depends on the choice: sums are of eight lanes
 // on all of them, and products are rounded before they are added (-ffp-contract=off).
 
-#ifndef PWMLFF_CLONES_H
-#define PWMLFF_CLONES_H
+#pragma once
 
 #include <cstdint>
 
@@ -34,5 +33,3 @@ typedef double Vector __attribute__((vector_size(8 * LANES), aligned(8), may_ali
   ((((v)[0] + (v)[4]) + ((v)[1] + (v)[5])) + (((v)[2] + (v)[6]) + ((v)[3] + (v)[7])))
 
 }    // namespace pwmlff
-
-#endif

@@ -10,8 +10,7 @@
 // All additions have an order that depends neither on the processor nor on threads: eight lanes by
 // columns, which are then added in pairs; products are rounded before they are added.
 
-#ifndef PWMLFF_OPTIMIZER_COVARIANCE_H
-#define PWMLFF_OPTIMIZER_COVARIANCE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -31,5 +30,3 @@ void pwmlff_covariance_product(int64_t nblocks, const int64_t *sizes, const doub
 void pwmlff_covariance_flush(int64_t nblocks, const int64_t *sizes, double *p0, int64_t npending,
                              const double *u, int64_t stride, double c);
 }
-
-#endif

@@ -4,8 +4,7 @@
 // through ctypes (pwmlff.train.steps). The bits depend neither on the processor nor on threads or
 // ranks.
 
-#ifndef PWMLFF_OPTIMIZER_MUON_H
-#define PWMLFF_OPTIMIZER_MUON_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ void pwmlff_muon_step(int64_t nmatrices, const int64_t *places, const double *be
 /// @param matrix,out  [rows, columns]; they may be one array
 void pwmlff_orthogonal(int64_t rows, int64_t columns, const double *matrix, double *out);
 }
-
-#endif

@@ -4,8 +4,7 @@
 // Python hands over NumPy's arrays through ctypes (pwmlff.train.steps). The order of all additions
 // is that of the indices alone: the bits depend neither on the processor nor on threads or ranks.
 
-#ifndef PWMLFF_OPTIMIZER_STEPS_H
-#define PWMLFF_OPTIMIZER_STEPS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -39,5 +38,3 @@ double pwmlff_square(int64_t n, const double *x);
 void pwmlff_sum_rows_float(int64_t nrows, int64_t n, const float *rows, double *out);
 void pwmlff_sum_rows_double(int64_t nrows, int64_t n, const double *rows, double *out);
 }
-
-#endif

@@ -16,8 +16,7 @@
 //   node-local  other nodes do not matter, so they may have any number of ranks and GPUs.
 // A launcher that shows each rank one GPU of its own gives every rank that GPU, as its number 0.
 
-#ifndef PWMLFF_DEVICE_MAPPING_H
-#define PWMLFF_DEVICE_MAPPING_H
+#pragma once
 
 #include <string>
 #include <vector>
@@ -58,5 +57,3 @@ extern "C" {
 int pwmlff_device_of_rank(int local_rank, int local_size, int nvisible, const char *policy,
                           char *message, int size);
 }
-
-#endif

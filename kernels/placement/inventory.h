@@ -6,8 +6,7 @@
 // build without CUDA, and on a machine without a driver, the same functions say that there is none,
 // and why.
 
-#ifndef PWMLFF_PLACEMENT_INVENTORY_H
-#define PWMLFF_PLACEMENT_INVENTORY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ int pwmlff_gpu_memory(int gpu, uint64_t *free_bytes, uint64_t *total_bytes, char
 /// context is made elsewhere. @return as above
 int pwmlff_use_gpu(int gpu, char *message, int size);
 }
-
-#endif

@@ -2,8 +2,7 @@
 
 // Matrices in memory of the kernels of training, products of them, and threads over what is apart.
 
-#ifndef PWMLFF_TRAINING_ARRAYS_H
-#define PWMLFF_TRAINING_ARRAYS_H
+#pragma once
 
 #include "../common/threads.h"
 
@@ -81,5 +80,3 @@ template <class Work> void parallel_for(std::size_t n, int nthreads, const Work 
 }
 
 }    // namespace pwmlff
-
-#endif

@@ -11,8 +11,7 @@
 // A layer of an embedding net is y = tanh(x W + b), plus x where it is as wide as x, or x twice
 // where it is twice as wide (models.DP); x of the first one is R~_0 of the distance.
 
-#ifndef PWMLFF_TRAINING_PARAMETERS_H
-#define PWMLFF_TRAINING_PARAMETERS_H
+#pragma once
 
 #include "arrays.h"
 #include "training.h"
@@ -75,5 +74,3 @@ class PWMLFF_KERNELS_API TrainingParameters {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Compiled once per instruction set; see parts.h and dp/cpu/simd.h.
+// Compiled once per instruction set; see parts.h and cpu/simd.h.
 
 #include "parts.h"
 
+#include "../cpu/simd.h"
 #include "../dp/cpu/layers.h"
-#include "../dp/cpu/simd.h"
 #include "../dp/pair_terms.h"
 
 namespace pwmlff::PWMLFF_ISA {

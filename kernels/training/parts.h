@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // The parts of a training step that are loops over edges or atoms, compiled once per instruction
-// set (dp/cpu/simd.h). Products of matrices lie between them (training.cpp).
+// set (cpu/simd.h). Products of matrices lie between them (training.cpp).
 //
 // Arrays of a species hold features in rows and atoms in columns, so that atoms are the lanes. N is
 // the number of atoms of that species in a frame, rounded up to COLUMNS; the columns beyond the
 // atoms are zero in C, and so in all that is linear in it.
 
-#ifndef PWMLFF_TRAINING_PARTS_H
-#define PWMLFF_TRAINING_PARTS_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -124,9 +123,7 @@ PWMLFF_DECLARE_PARTS(avx512)
 #endif
 #undef PWMLFF_DECLARE_PARTS
 
-/// Those of the instruction set in use, dp_instruction_set().
+/// Those of the instruction set in use, instruction_set_name().
 template <class T> const TrainingParts<T> &training_parts();
 
 }    // namespace pwmlff
-
-#endif

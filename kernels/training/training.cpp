@@ -2,21 +2,15 @@
 
 #include "training.h"
 
-#include "../dp/cpu/instruction_set.h"
+#include "../cpu/instruction_set.h"
 
 #include <algorithm>
-#include <string>
 
 namespace pwmlff {
 
 template <class T> const TrainingParts<T> &training_parts()
 {
-#ifdef __x86_64__
-  const std::string name = dp_instruction_set();
-  if (name == "avx512") return avx512::training_parts<T>();
-  if (name == "avx2") return avx2::training_parts<T>();
-#endif
-  return baseline::training_parts<T>();
+  return PWMLFF_IN_USE(training_parts<T>());
 }
 
 template const TrainingParts<float> &training_parts();

@@ -23,8 +23,7 @@
 // Each frame has a state with all that it needs, and a row of the gradient of its own: results do
 // not depend on the number of threads, nor on which frames are evaluated together.
 
-#ifndef PWMLFF_TRAINING_H
-#define PWMLFF_TRAINING_H
+#pragma once
 
 #include "../common/export.h"
 #include "../dp/pair_terms.h"
@@ -112,5 +111,3 @@ template <class T> class PWMLFF_KERNELS_API Training {
 };
 
 }    // namespace pwmlff
-
-#endif

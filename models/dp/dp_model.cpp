@@ -2,7 +2,7 @@
 
 #include "dp_model.h"
 
-#include "dp/cpu/instruction_set.h"
+#include "cpu/instruction_set.h"
 #include "fused_dp.h"
 #include "placement/device_mapping.h"
 #include "read_network.h"
@@ -83,7 +83,7 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
     EngineChoice(std::make_unique<DPTorchScript>(file, std::move(info)), options)
 {
   if (options.engine == Engine::torchscript) return;
-  pwmlff::dp_instruction_set();    // a wrong PWMLFF_CPU is an error, not a reason for TorchScript
+  pwmlff::instruction_set_name();    // a wrong PWMLFF_CPU is an error, not a reason for TorchScript
   try {
     network = std::make_unique<pwmlff::DPNetwork>(read_network(file, info_));
   } catch (const std::exception &error) {

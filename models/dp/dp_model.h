@@ -2,8 +2,7 @@
 
 // Deep Potentials in the form that PWMLFF and MatPL export.
 
-#ifndef PWMLFF_DP_MODEL_H
-#define PWMLFF_DP_MODEL_H
+#pragma once
 
 #include "../engine_choice.h"
 #include "dp/network.h"
@@ -49,5 +48,3 @@ class DPModel : public EngineChoice {
 };
 
 }    // namespace pwmlff::models
-
-#endif

@@ -4,8 +4,7 @@
 //
 // It is made for the species that take part, so select_species() changes nothing.
 
-#ifndef PWMLFF_FUSED_DP_H
-#define PWMLFF_FUSED_DP_H
+#pragma once
 
 #include "../model.h"
 #include "dp/engine.h"
@@ -43,5 +42,3 @@ class FusedDP : public Model {
 std::shared_ptr<pwmlff::Device> shared_device(int gpu);
 
 }    // namespace pwmlff::models
-
-#endif

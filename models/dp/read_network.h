@@ -2,8 +2,7 @@
 
 // From a file of kind DP to what the fused engines take.
 
-#ifndef PWMLFF_READ_NETWORK_H
-#define PWMLFF_READ_NETWORK_H
+#pragma once
 
 #include "../model_file.h"
 #include "dp/network.h"
@@ -33,5 +32,3 @@ DPNetwork read_network(const ModelFile &file, const ModelInfo &info,
                        PlainLayers plain_layers = PlainLayers::residual);
 
 }    // namespace pwmlff::models
-
-#endif

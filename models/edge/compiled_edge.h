@@ -4,8 +4,7 @@
 // `pwmlff convert --compile` (AOTInductor of torch): energies of atoms and their derivative in one
 // program, for the CPU.
 
-#ifndef PWMLFF_COMPILED_EDGE_H
-#define PWMLFF_COMPILED_EDGE_H
+#pragma once
 
 #include "edge_model.h"
 
@@ -42,5 +41,3 @@ class CompiledEdge : public EdgeTorchScript {
 };
 
 }    // namespace pwmlff::models
-
-#endif

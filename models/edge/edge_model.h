@@ -2,8 +2,7 @@
 
 // Any potential that is local, as a function of edge vectors.
 
-#ifndef PWMLFF_EDGE_MODEL_H
-#define PWMLFF_EDGE_MODEL_H
+#pragma once
 
 #include "../engine_choice.h"
 
@@ -67,5 +66,3 @@ class EdgeModel : public EngineChoice {
 };
 
 }    // namespace pwmlff::models
-
-#endif

@@ -12,8 +12,7 @@
 // They are made of operators of torch: differentiable any number of times, on all its devices, in
 // all its floating-point types. In Python they are torch.ops.pwmlff.*.
 
-#ifndef PWMLFF_EDGE_SUMS_H
-#define PWMLFF_EDGE_SUMS_H
+#pragma once
 
 #include <ATen/core/Tensor.h>
 
@@ -34,5 +33,3 @@ at::Tensor edge_atom_virial(const at::Tensor &edge_vec, const at::Tensor &edge_g
                             const at::Tensor &edge_index, std::int64_t nall, bool centroid);
 
 }    // namespace pwmlff::models
-
-#endif

@@ -2,8 +2,7 @@
 
 // What the classes for Python share: files and tensors in, tensors out.
 
-#ifndef PWMLFF_CHECKS_H
-#define PWMLFF_CHECKS_H
+#pragma once
 
 #include <ATen/ATen.h>
 
@@ -72,5 +71,3 @@ inline std::int64_t check_list(const at::Tensor &first, const at::Tensor &candid
 }
 
 }    // namespace pwmlff::models
-
-#endif

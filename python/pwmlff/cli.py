@@ -78,7 +78,7 @@ def _options(
     ] = False,
 ) -> None:
     if debug:
-        report.debug()
+        report.Command.debug = True
 
 
 data = typer.Typer(

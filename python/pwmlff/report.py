@@ -1,9 +1,8 @@
 """How the commands speak: tables for people, JSON for programs, one exit code for both.
 
-A command returns a :class:`Report`; :func:`finish` shows it and leaves with 0 where all is well, 1
-where the report says that something is not, and 2 where the command could not do its work; a report
-with an `exit_code` says it itself. :func:`explain` has what is said of an error, and the other exit
-codes. The traceback is shown of a fault of this package, and where the user asks for it.
+A command returns a :class:`Report`, which :func:`finish` shows. The exit code is 0 where all is
+well, 1 where the report says that something is not, 2 where the command could not do its work; a
+report with an `exit_code` says it itself. :func:`explain` has what is said of an error.
 """
 
 from __future__ import annotations
@@ -18,14 +17,20 @@ import shlex
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Column, Table
 from rich.text import Text
+
+T = TypeVar("T")
 
 WIDTH = 140  # columns where the output is no terminal
 #: Exit codes beside 0, 1 and 2: a fault of this package, and what shells give to a program that
@@ -34,8 +39,6 @@ FAULT, INTERRUPTED, CLOSED = 70, 130, 141
 #: Not finished, the same command goes on (EX_TEMPFAIL of sysexits.h).
 CONTINUE = 75
 PACKAGE = Path(__file__).parent
-
-
 #: How characters are written that an encoding lacks, by the name of their handler of errors.
 SPELT_OUT = "pwmlff.spelt_out"
 WORDS = {"Å": "angstrom", "µ": "u", "²": "^2", "³": "^3"}
@@ -57,14 +60,16 @@ class Failure(Exception):
 
 
 class Report(Protocol):
-    """What a command found."""
+    """What a command found: a dataclass."""
 
     @property
     def ok(self) -> bool:
         """Whether all is well."""
+        return True
 
     def data(self) -> dict[str, Any]:
-        """The same as plain values for JSON."""
+        """The same for JSON, of which :func:`plain` makes plain values: the fields."""
+        return dict(vars(self))
 
     def show(self) -> RenderableType:
         """The same for people."""
@@ -88,21 +93,38 @@ def console(stderr: bool = False) -> Console:
     return result if result.is_terminal else plain(width=WIDTH)
 
 
-class _Command:
+def facts(*columns: Mapping[str, str]) -> Table:
+    """A table of what is known of one thing or several, by the same names."""
+    values = [Column(overflow="fold") for _ in columns]
+    result = Table(Column(style="bold"), *values, show_header=False)
+    for name in columns[0]:
+        result.add_row(name, *(column[name] for column in columns))
+    return result
+
+
+def tracked(items: Sequence[T], title: str) -> Iterable[T]:
+    """The items, with a bar on a terminal that tells how many are done."""
+    screen = console(stderr=True)
+    return track(
+        items, escape(title), console=screen, transient=True, disable=not screen.is_terminal
+    )
+
+
+class Command:
     """What the user has typed."""
 
     words: Sequence[str] = ()
-    debug = False  # whether tracebacks are wanted
+    debug = False  # whether the traceback of each error is wanted
     began = 0.0  # by time.monotonic()
 
 
 def begin(words: Sequence[str]) -> None:
-    """Take what the user has typed after `pwmlff`; tracebacks are not shown until :func:`debug`.
+    """Take what the user has typed after `pwmlff`.
 
     A character that an encoding of stdout or stderr lacks is spelt out from then on, or its number
     is written.
     """
-    _Command.words, _Command.debug, _Command.began = words, False, time.monotonic()
+    Command.words, Command.debug, Command.began = words, False, time.monotonic()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=SPELT_OUT)
@@ -110,17 +132,7 @@ def begin(words: Sequence[str]) -> None:
 
 def typed(*more: str) -> str:
     """The command that the user has typed, with more words, to be typed again."""
-    return shlex.join(["pwmlff", *_Command.words, *more])
-
-
-def began() -> float:
-    """When the command began, by time.monotonic()."""
-    return _Command.began
-
-
-def debug() -> None:
-    """Show the traceback of each error, too."""
-    _Command.debug = True
+    return shlex.join(["pwmlff", *Command.words, *more])
 
 
 def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:
@@ -139,7 +151,7 @@ def finish(work: Callable[[], Report], as_json: bool) -> NoReturn:
 @contextmanager
 def errors_said(as_json: bool | None = None) -> Iterator[None]:
     """Say whatever ends the work, and exit; as the user's words ask for where nothing is given."""
-    as_json = "--json" in _Command.words if as_json is None else as_json
+    as_json = "--json" in Command.words if as_json is None else as_json
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
@@ -180,7 +192,7 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 def show_traceback(error: BaseException) -> None:
     """Write the traceback of an error to stderr: of a fault, and where --debug asks for it."""
-    if _Command.debug or explain(error)[1] == FAULT:
+    if Command.debug or explain(error)[1] == FAULT:
         sys.stderr.write("".join(traceback.format_exception(error)))
 
 
@@ -237,7 +249,9 @@ def _write(data: dict[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """The same with None for numbers that JSON does not have: NaN and the infinities."""
+    """The same as JSON has it: dataclasses are their fields, NaN and the infinities None."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):

@@ -15,6 +15,7 @@ with neighbor lists as inputs, so the file's own forward, not the fused engine, 
 
 from __future__ import annotations
 
+from copy import copy
 from os import PathLike
 from typing import Any
 
@@ -23,7 +24,7 @@ import torch
 import torch_sim as ts
 from torch_sim.models.interface import ModelInterface
 
-from pwmlff.evaluation.engine import Engine, NativeModel, choose
+from pwmlff.evaluation.engine import Engine, choose
 
 
 class TorchSimModel(ModelInterface):
@@ -69,8 +70,7 @@ class TorchSimModel(ModelInterface):
             state = ts.SimState(**{"masses": torch.ones_like(state["positions"][:, 0]), **state})
         systems = ts.io.state_to_atoms(state)
         while len(self._engines) < len(systems):
-            first = self._engines[0]
-            self._engines.append(first.another() if isinstance(first, NativeModel) else first)
+            self._engines.append(copy(self._engines[0]))  # it keeps neighbors of its own
         results = [engine(atoms) for engine, atoms in zip(self._engines, systems, strict=False)]
         volumes = [a.get_volume() if a.cell.rank == 3 else np.nan for a in systems]
 

@@ -145,7 +145,7 @@ def test_starts_of_one_run_are_joined(pwmlff, tmp_path: Path, monkeypatch):
     }
     for name, text in parts.items():
         (tmp_path / name).write_text(text)
-    joined, whole = (Log.read_all(tmp_path / name) for name in ("log.lammps", "whole"))
+    joined, whole = (Log.read(tmp_path / name) for name in ("log.lammps", "whole"))
     assert len(joined.runs) == len(whole.runs) == 2
     for one, other in zip(joined.runs, whole.runs, strict=True):
         assert one.columns.keys() == other.columns.keys() and one.finished
@@ -155,7 +155,7 @@ def test_starts_of_one_run_are_joined(pwmlff, tmp_path: Path, monkeypatch):
     assert (found["runs"], found["steps"]) == (2, [0, 110])
     # A start that went back beyond a run that was finished does that anew, too.
     (tmp_path / "log.lammps.retry11").write_text(head + run(1, 4) + run(3, 12))
-    again = Log.read_all(tmp_path / "log.lammps")
+    again = Log.read(tmp_path / "log.lammps")
     assert [list(r.columns["Step"]) for r in again.runs] == [
         list(r.columns["Step"]) for r in whole.runs
     ]

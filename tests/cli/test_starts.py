@@ -15,7 +15,7 @@ import pytest
 from pwmlff.launch import supervisor
 from pwmlff.launch.mpirun import Mpirun, Wish
 from pwmlff.launch.restarts import MAGIC
-from pwmlff.launch.run_state import Attempt, Lock
+from pwmlff.launch.run_state import Attempt, lock
 from pwmlff.launch.script import UNKNOWN, Script
 from pwmlff.launch.supervisor import Plan, RunReport
 from pwmlff.launch.watcher import Watcher
@@ -60,12 +60,9 @@ def simulate(tmp_path: Path, monkeypatch) -> Callable[..., RunReport]:
         monkeypatch.setattr(Watcher, "run", run_one)
         wish = Wish(["lmp"], 1, environment={"OMP_NUM_THREADS": "1"})
         plan = Plan(Script(["-in", "in.x"]), wish, retries=9, resume=resume)
-        lock = Lock(plan.folder)
-        try:
-            runner = supervisor._Supervisor(plan, Mpirun("mpiexec", "hydra", (4,)), lock)
+        with lock(plan.folder) as handle:
+            runner = supervisor._Supervisor(plan, Mpirun("mpiexec", "hydra", (4,)), handle)
             report = runner.run()
-        finally:
-            lock.release()
         assert not left, f"{len(left)} start(s) less than expected"
         return report
 

@@ -35,7 +35,7 @@ std::string file(const std::string &head, int count)
 }
 
 // Two elements, 2 + 3 functions of 3 + 4 terms, l_max 1 and (222): D = 2 + 3*2 = 8.
-const std::string BODY = "n_max 1 2\nbasis_size 2 3\nl_max 1 2 0\n";
+constexpr const char *BODY = "n_max 1 2\nbasis_size 2 3\nl_max 1 2 0\n";
 constexpr int D = 8, RADIAL = 4 * 2 * 3, ANGULAR = 4 * 3 * 4, H = 5;
 constexpr int NETWORK = (D + 2) * H;
 
@@ -59,7 +59,7 @@ void check_coefficients(const std::string &what, const NepNetwork &network, int 
 
 void check_layers()
 {
-  const std::string tail = "cutoff 6 5 90 60\n" + BODY + "ANN 5 0\n";
+  const std::string tail = std::string("cutoff 6 5 90 60\n") + BODY + "ANN 5 0\n";
   const int rest = RADIAL + ANGULAR + D;
 
   NepNetwork n3 = read_nep(file("nep3 2 O Hf\n" + tail, NETWORK + 1 + rest));
@@ -90,8 +90,8 @@ void check_layers()
   }
 
   const int two = (D + 1) * 5 + (5 + 2) * 4;
-  const NepNetwork layers =
-      read_nep(file("nep4 2 O Hf\ncutoff 6 5\n" + BODY + "ANN 5 4\n", 2 * two + 1 + rest));
+  const NepNetwork layers = read_nep(
+      file(std::string("nep4 2 O Hf\ncutoff 6 5\n") + BODY + "ANN 5 4\n", 2 * two + 1 + rest));
   check_coefficients("two layers", layers, 2 * two + 1);
   for (int s = 0; s < 2; ++s)
     for (int g = 0; g < 4; ++g) {

@@ -7,7 +7,7 @@
 #define PWMLFF_REGISTERS 16
 
 #include "common/device.h"
-#include "dp/cpu/simd.h"
+#include "cpu/simd.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

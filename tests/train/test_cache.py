@@ -17,7 +17,7 @@ import pytest
 from ase.io import write
 from typer.testing import CliRunner
 
-from labelled_structures import trajectory
+from labelled_structures import trajectory, write_deepmd
 from pwmlff.cli import app
 from pwmlff.data import cache, readers
 from pwmlff.report import Failure
@@ -120,18 +120,8 @@ def test_the_place_of_a_file_does_not_count(data, tmp_path, reads, monkeypatch):
 
 
 def test_a_folder_with_systems(tmp_path, reads):
-    structures = trajectory(2)
     for name in ("one", "two"):
-        system = tmp_path / "all" / name / "set.000"
-        system.mkdir(parents=True)
-        system.with_name("type.raw").write_text("\n".join(map(str, structures[0].numbers // 11)))
-        system.with_name("type_map.raw").write_text("Ne\nAr\n")
-        for key, values in (
-            ("coord", [a.positions.ravel() for a in structures]),
-            ("box", [np.ravel(a.cell) for a in structures]),
-            ("energy", [a.get_potential_energy() for a in structures]),
-        ):
-            np.save(system / f"{key}.npy", np.array(values))
+        write_deepmd(tmp_path / "all" / name, trajectory(2))
     first, _ = cache.load(tmp_path / "all", cache=tmp_path / "cache", **OPTIONS)
     (tmp_path / "new").mkdir()
     moved = (tmp_path / "all").rename(tmp_path / "new" / "all")

@@ -226,6 +226,9 @@ def test_molecules_and_frames_without_atoms(tmp_path, report):
     assert len(data["problems"]) == 1
     assert data["compositions"] == {"no atoms": 1, "Ar2": 2}
     assert data["shortest"] == {"Ar-Ar": pytest.approx(2.4)}
+    write(tmp_path / "none.xyz", Atoms())
+    code, data = report("none.xyz")
+    assert code == 1 and problems(data, "cannot be used") == [("none.xyz", 0)]
 
 
 def test_what_cannot_be_checked(tmp_path, run):

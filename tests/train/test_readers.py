@@ -12,7 +12,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read as ase_read
 from ase.io import write
 
-from labelled_structures import crystal, frames_of, labelled, trajectory
+from labelled_structures import crystal, frames_of, labelled, trajectory, write_deepmd
 from pwmlff.data import readers
 from pwmlff.report import Failure
 
@@ -240,37 +240,6 @@ def test_several_files_are_one_set(tmp_path, mixed):
     frames = readers.read([tmp_path / "a.xyz", f"{tmp_path}/b.traj@0"])
     assert_like_ase(frames, [*mixed, mixed[0]])
     assert frames.file.tolist() == [0, 0, 0, 1] and frames.group.tolist() == [0, 0, 0, 1]
-
-
-def write_deepmd(folder, structures, sets=1, mixed=None):
-    """A DeePMD-kit system, written from its documentation; elements in the order Ne, Ar."""
-    number = {10: 0, 18: 1}
-    folder.mkdir(parents=True)
-    (folder / "type_map.raw").write_text("Ne\nAr\n")
-    size = max(len(atoms) for atoms in structures)
-    types = [0] * size if mixed else [number[z] for z in structures[0].numbers]
-    (folder / "type.raw").write_text("\n".join(map(str, types)))
-    if not structures[0].pbc.any():
-        (folder / "nopbc").touch()
-    for n, part in enumerate(np.array_split(np.arange(len(structures)), sets)):
-        chosen = [structures[k] for k in part]
-        where = folder / f"set.{n:03d}"
-        where.mkdir()
-
-        def padded(rows, size=size):
-            return [np.pad(row, (0, 3 * size - row.size)) for row in rows]
-
-        np.save(where / "coord.npy", padded([a.positions.ravel() for a in chosen]))
-        np.save(where / "box.npy", [np.asarray(a.cell).ravel() for a in chosen])
-        np.save(where / "energy.npy", [a.get_potential_energy() for a in chosen])
-        np.save(where / "force.npy", padded([a.get_forces().ravel() for a in chosen]))
-        np.save(
-            where / "virial.npy",
-            [-a.get_volume() * a.get_stress(voigt=False).ravel() for a in chosen],
-        )
-        if mixed:
-            real = [[number[z] for z in a.numbers] + [-1] * (size - len(a)) for a in chosen]
-            np.save(where / "real_atom_types.npy", real)
 
 
 def test_folders_of_deepmd(tmp_path, mixed):

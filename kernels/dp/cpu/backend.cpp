@@ -40,7 +40,7 @@ template <class T> struct Pair {
 };
 
 /// T: tables and moments, F: fitting nets, C: vectors of atoms in a block.
-template <class T, class F, int C> class Backend : public DPBackend {
+template <class T, class F, int C> class Backend : public BlockBackend {
  public:
   using Fit = Fitting<F, C>;
 
@@ -73,7 +73,7 @@ template <class T, class F, int C> class Backend : public DPBackend {
     delete[] fittings;
   }
 
-  DPWorker *make_worker() const override;
+  BlockWorker *make_worker() const override;
   int block_size() const override { return Fit::atoms; }
   std::size_t table_bytes() const override
   {
@@ -91,7 +91,7 @@ template <class T, class F, int C> class Backend : public DPBackend {
   Fit **fittings;           // [nspecies]
 };
 
-template <class T, class F, int C> class Worker : public DPWorker {
+template <class T, class F, int C> class Worker : public BlockWorker {
  public:
   using Fit = Fitting<F, C>;
   static constexpr int atoms = Fit::atoms;
@@ -123,7 +123,8 @@ template <class T, class F, int C> class Worker : public DPWorker {
     gradient.fill(0);
   }
 
-  void run(const DPPlan &plan, const DPBlock *blocks, int nblocks, DPPartialSums &sums) override
+  void run(const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
+           PartialSums &sums) override
   {
     const std::size_t most =
         static_cast<std::size_t>(plan.most_edges) + nspecies * Edges<T>::padding;
@@ -145,10 +146,10 @@ template <class T, class F, int C> class Worker : public DPWorker {
   }
 
  private:
-  int center(const DPPlan &plan, int l) const { return plan.order[block->first + l]; }
+  int center(const BlockPlan &plan, int l) const { return plan.order[block->first + l]; }
   Run &run_of(int l, int b) { return runs[l * nspecies + b]; }
 
-  bool find_edges(const DPPlan &plan, DPPartialSums &sums)
+  bool find_edges(const BlockPlan &plan, PartialSums &sums)
   {
     const Input &input = *plan.input;
     int begin = 0;
@@ -267,7 +268,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
     }
   }
 
-  void compute_forces(const DPPlan &plan, int l, DPPartialSums &sums)
+  void compute_forces(const BlockPlan &plan, int l, PartialSums &sums)
   {
     for (int c = 0; c < 4; ++c)
       for (int m = 0; m < width; ++m) {
@@ -298,7 +299,7 @@ template <class T, class F, int C> class Worker : public DPWorker {
 
   const Backend<T, F, C> &model;
   const int nspecies, width, nvectors, padded;
-  const DPBlock *block = nullptr;
+  const CenterBlock *block = nullptr;
   Pair<T> *const *pairs = nullptr;    // [nspecies] of the block's species
 
   Edges<T> edges;
@@ -318,14 +319,14 @@ template <class T, class F, int C> class Worker : public DPWorker {
   Buffer<double> net_scratch;
 };
 
-template <class T, class F, int C> DPWorker *Backend<T, F, C>::make_worker() const
+template <class T, class F, int C> BlockWorker *Backend<T, F, C>::make_worker() const
 {
   return new Worker<T, F, C>(*this);
 }
 
 }    // namespace
 
-DPBackend *make_backend(const DPModel &model)
+BlockBackend *make_backend(const DPModel &model)
 {
   if (model.single) return new Backend<float, float, 1>(model);
   return new Backend<double, double, 2>(model);

@@ -2,14 +2,13 @@
 
 // The engine on the CPU.
 
-#ifndef PWMLFF_DP_CPU_ENGINE_H
-#define PWMLFF_DP_CPU_ENGINE_H
+#pragma once
 
 #include "../engine.h"
 
 namespace pwmlff {
 
-/// An engine whose processor() is what dp_instruction_set() is now. The same input and nthreads
+/// An engine whose processor() is what instruction_set_name() is now. The same input and nthreads
 /// give the same bits.
 /// @throws as DPEngine, and std::runtime_error for an unusable PWMLFF_CPU
 PWMLFF_KERNELS_API std::unique_ptr<DPEngine> make_cpu_engine(DPNetwork network,
@@ -17,5 +16,3 @@ PWMLFF_KERNELS_API std::unique_ptr<DPEngine> make_cpu_engine(DPNetwork network,
                                                              const std::vector<bool> &present);
 
 }    // namespace pwmlff
-
-#endif

@@ -3,13 +3,12 @@
 // The neighbors within the cutoff of a block of centers: from candidates to distances and the
 // environment, and from derivatives to forces.
 
-#ifndef PWMLFF_DP_CPU_EDGES_H
-#define PWMLFF_DP_CPU_EDGES_H
+#pragma once
 
+#include "../../cpu/simd.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
 #include "backend.h"
-#include "simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 
@@ -141,7 +140,7 @@ template <class T> class Edges {
   /// @param by_environment [4] to be added to dE/dR~
   /// @param own [3] force on the center, added to
   void finish(const Run &run, const PairGeometry &pair, const double *by_environment, double *own,
-              DPPartialSums &sums)
+              PartialSums &sums)
   {
     DoubleVector center_force[3], virial[9];
     for (auto &force : center_force) force = DoubleVector{};
@@ -178,7 +177,7 @@ template <class T> class Edges {
   }
 
   /// Per-atom virials of a run that has been finished.
-  void spread_virial(const Run &run, int center, DPPartialSums &sums) const
+  void spread_virial(const Run &run, int center, PartialSums &sums) const
   {
     for (int e = run.begin; e < run.begin + run.count; ++e) {
       const double d[3] = {dx[e], dy[e], dz[e]}, f[3] = {q[e], inv_r[e], qp[e]};
@@ -239,5 +238,3 @@ template <class T> class Edges {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

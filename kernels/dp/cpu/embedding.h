@@ -2,8 +2,7 @@
 
 // An embedding net as it is, in float64, one neighbor per lane.
 
-#ifndef PWMLFF_DP_CPU_EMBEDDING_H
-#define PWMLFF_DP_CPU_EMBEDDING_H
+#pragma once
 
 #include "../network.h"
 #include "../pair_terms.h"
@@ -107,5 +106,3 @@ class Embedding {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

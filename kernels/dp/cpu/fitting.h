@@ -2,8 +2,7 @@
 
 // From the moments T of a block of atoms to their energies and dE/dT, one atom per lane.
 
-#ifndef PWMLFF_DP_CPU_FITTING_H
-#define PWMLFF_DP_CPU_FITTING_H
+#pragma once
 
 #include "../network.h"
 #include "../pair_terms.h"
@@ -141,5 +140,3 @@ template <class T, int C> class Fitting {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

@@ -3,11 +3,10 @@
 // What lies between the products of matrices of a fitting net, for the engine and for training:
 // features in rows, atoms in columns, so that atoms are the lanes.
 
-#ifndef PWMLFF_DP_CPU_LAYERS_H
-#define PWMLFF_DP_CPU_LAYERS_H
+#pragma once
 
+#include "../../cpu/simd.h"
 #include "../pair_terms.h"
-#include "simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 
@@ -102,5 +101,3 @@ inline void describe_backward(int width, int m2, MomentRows<const T> t, std::ptr
 }
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

@@ -3,10 +3,9 @@
 // Products of a constant matrix with a few vectors of columns: the layers of networks, with one
 // atom (or one neighbor) per lane.
 
-#ifndef PWMLFF_DP_CPU_MATRIX_H
-#define PWMLFF_DP_CPU_MATRIX_H
+#pragma once
 
-#include "simd.h"
+#include "../../cpu/simd.h"
 
 namespace pwmlff::PWMLFF_ISA {
 
@@ -97,5 +96,3 @@ template <class T, int C> class Matrix {
 };
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

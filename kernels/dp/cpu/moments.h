@@ -3,8 +3,7 @@
 // Moments of the neighbors of one center, sum over j of R~_j (x) g_j with g = G - G(rmax), and the
 // way back from derivatives by the moments to those by distance and direction.
 
-#ifndef PWMLFF_DP_CPU_MOMENTS_H
-#define PWMLFF_DP_CPU_MOMENTS_H
+#pragma once
 
 #include "edges.h"
 #include "embedding.h"
@@ -206,5 +205,3 @@ inline void back_from_exact_moments(int width, const double *stored, const doubl
 }
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

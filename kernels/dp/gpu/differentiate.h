@@ -2,8 +2,7 @@
 
 // Back to the edges: a small team for each center, columns shared by its lanes.
 
-#ifndef PWMLFF_DP_GPU_DIFFERENTIATE_H
-#define PWMLFF_DP_GPU_DIFFERENTIATE_H
+#pragma once
 
 #include "edge_tile.h"
 
@@ -87,5 +86,3 @@ template <class T> struct Differentiate {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // Edges to moments: a lane for each column of T.
 
-#ifndef PWMLFF_DP_GPU_EDGE_MOMENTS_H
-#define PWMLFF_DP_GPU_EDGE_MOMENTS_H
+#pragma once
 
 #include "edge_tile.h"
 
@@ -81,5 +80,3 @@ template <class T> struct EdgeMoments {
 };
 
 }    // namespace pwmlff
-
-#endif

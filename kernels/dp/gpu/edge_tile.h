@@ -2,8 +2,7 @@
 
 // Edges that a team works on together, and embedding nets that a team evaluates.
 
-#ifndef PWMLFF_DP_GPU_EDGE_TILE_H
-#define PWMLFF_DP_GPU_EDGE_TILE_H
+#pragma once
 
 #include "types.h"
 
@@ -107,5 +106,3 @@ template <class Tile, class Team> PWMLFF_HOST_DEVICE Tile *tile_of(const Team &t
 }
 
 }    // namespace pwmlff
-
-#endif

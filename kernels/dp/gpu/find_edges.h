@@ -2,8 +2,7 @@
 
 // Candidates to edges within the cutoff: a lane for each candidate.
 
-#ifndef PWMLFF_DP_GPU_FIND_EDGES_H
-#define PWMLFF_DP_GPU_FIND_EDGES_H
+#pragma once
 
 #include "types.h"
 
@@ -89,5 +88,3 @@ template <class T> struct FindEdges {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // Moments to energies and back.
 
-#ifndef PWMLFF_DP_GPU_FIT_H
-#define PWMLFF_DP_GPU_FIT_H
+#pragma once
 
 #include "types.h"
 
@@ -184,5 +183,3 @@ template <class T, int G> struct Fit {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -2,8 +2,7 @@
 
 // Forces and virials: a lane for each edge.
 
-#ifndef PWMLFF_DP_GPU_FORCES_H
-#define PWMLFF_DP_GPU_FORCES_H
+#pragma once
 
 #include "types.h"
 
@@ -79,5 +78,3 @@ template <class T> struct Forces {
 };
 
 }    // namespace pwmlff
-
-#endif

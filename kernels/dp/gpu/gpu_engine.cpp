@@ -38,29 +38,7 @@ template <class T> class GpuEngine : public DPEngine {
  public:
   GpuEngine(std::shared_ptr<Device> device, const DPNetwork &network, DPPrecision precision,
             const std::vector<bool> &present, std::size_t chunk_bytes) :
-      DPEngine(network, precision, present, device, device->name()),
-      chunk_bytes(chunk_bytes),
-      constants(device),
-      order(device),
-      blocks_on_device(device),
-      count(device),
-      neighbor(device),
-      row(device),
-      slots(device),
-      moments(device),
-      place(device),
-      environment(device),
-      derivative(device),
-      moment_gradient(device),
-      atom_energy(device),
-      row_sums(device),
-      virial(device),
-      sums(device),
-      overflow(device),
-      host_overflow(device),
-      host_sums(device),
-      host_energy(device),
-      host_row_sums(device)
+      DPEngine(network, precision, present, device, device->name()), chunk_bytes(chunk_bytes)
   {
     model.nspecies = network.nspecies();
     model.width = network.width;
@@ -241,7 +219,7 @@ template <class T> class GpuEngine : public DPEngine {
   // Centers sorted by species, and cut into blocks for the fitting nets and chunks for the rest.
   void make_blocks(const GpuNeighbors &neighbors)
   {
-    const DPCenters centers(neighbors.species_of_rows().data(), neighbors.ncenters(), present);
+    const Centers centers(neighbors.species_of_rows().data(), neighbors.ncenters(), present);
     choose_fit_atoms(neighbors.ncenters());
     stride = std::max(1, neighbors.most_candidates());
     constexpr std::size_t edge_bytes = 2 * sizeof(int) + 10 * sizeof(T);
@@ -337,16 +315,17 @@ template <class T> class GpuEngine : public DPEngine {
   int stride = 1, fit_atoms = 1;
   std::vector<Chunk> chunks;
 
-  Constants constants;
-  DeviceArray<int> order;
-  DeviceArray<GpuBlock> blocks_on_device;
-  DeviceArray<int> count, neighbor, row;
-  DeviceArray<double> slots, moments;
-  DeviceArray<T> place, environment, derivative, moment_gradient;
-  DeviceArray<double> atom_energy, row_sums, virial, sums;
-  DeviceArray<long long> overflow;    // key of an Excess
-  HostArray<long long> host_overflow;
-  HostArray<double> host_sums, host_energy, host_row_sums;
+  Constants constants{device_};
+  DeviceArray<int> order{device_};
+  DeviceArray<GpuBlock> blocks_on_device{device_};
+  DeviceArray<int> count{device_}, neighbor{device_}, row{device_};
+  DeviceArray<double> slots{device_}, moments{device_};
+  DeviceArray<T> place{device_}, environment{device_}, derivative{device_};
+  DeviceArray<T> moment_gradient{device_};
+  DeviceArray<double> atom_energy{device_}, row_sums{device_}, virial{device_}, sums{device_};
+  DeviceArray<long long> overflow{device_};    // key of an Excess
+  HostArray<long long> host_overflow{device_};
+  HostArray<double> host_sums{device_}, host_energy{device_}, host_row_sums{device_};
 };
 
 }    // namespace

@@ -2,8 +2,7 @@
 
 // The engine on a device (common/device.h); steps in kernels.h.
 
-#ifndef PWMLFF_DP_GPU_ENGINE_H
-#define PWMLFF_DP_GPU_ENGINE_H
+#pragma once
 
 #include "../../neighbors/gpu_neighbors.h"
 #include "../engine.h"
@@ -25,5 +24,3 @@ PWMLFF_KERNELS_API std::unique_ptr<DPEngine> make_gpu_engine(std::shared_ptr<Dev
                                                              std::size_t chunk_bytes = CHUNK_BYTES);
 
 }    // namespace pwmlff
-
-#endif

@@ -13,8 +13,7 @@
 // An item is a center: `order` lists centers by species. A chunk of items at a time goes through
 // all steps, so the memory for edges does not grow with the system.
 
-#ifndef PWMLFF_DP_GPU_KERNELS_H
-#define PWMLFF_DP_GPU_KERNELS_H
+#pragma once
 
 #include "differentiate.h"
 #include "edge_moments.h"
@@ -22,5 +21,3 @@
 #include "fit.h"
 #include "forces.h"
 #include "sum_rows.h"
-
-#endif

@@ -2,8 +2,7 @@
 
 // Sums over rows, always in the same order.
 
-#ifndef PWMLFF_DP_GPU_SUM_ROWS_H
-#define PWMLFF_DP_GPU_SUM_ROWS_H
+#pragma once
 
 #include "../../common/team.h"
 
@@ -40,5 +39,3 @@ struct SumRows {
 };
 
 }    // namespace pwmlff
-
-#endif

@@ -2,11 +2,10 @@
 
 // What the host hands to the kernels, and the kernels to each other.
 
-#ifndef PWMLFF_DP_GPU_TYPES_H
-#define PWMLFF_DP_GPU_TYPES_H
+#pragma once
 
+#include "../../common/evaluation.h"
 #include "../../common/host_device.h"
-#include "../evaluation.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
 
@@ -104,5 +103,3 @@ PWMLFF_FORMULA RadialTerms<double, double> radial_terms(double r, const PairGeom
 }
 
 }    // namespace pwmlff
-
-#endif

@@ -2,13 +2,12 @@
 
 // From the real components of moments to descriptors and back, one function n per lane.
 
-#ifndef PWMLFF_NEP_CPU_INVARIANTS_H
-#define PWMLFF_NEP_CPU_INVARIANTS_H
+#pragma once
 
-#include "../../dp/cpu/simd.h"
+#include "../../cpu/simd.h"
 #include "../series.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// Any address will do.
 template <class T> inline Vec<T> load_anywhere(const T *p)
@@ -17,7 +16,10 @@ template <class T> inline Vec<T> load_anywhere(const T *p)
   __builtin_memcpy(&v, p, sizeof(v));
   return v;
 }
-template <class T> inline void store_anywhere(T *p, Vec<T> v) { __builtin_memcpy(p, &v, sizeof(v)); }
+template <class T> inline void store_anywhere(T *p, Vec<T> v)
+{
+  __builtin_memcpy(p, &v, sizeof(v));
+}
 
 /// Descriptors of one center: blocks of `nfunctions` numbers, one after another. Whole vectors are
 /// read and written, so that arrays need a vector more than they hold.
@@ -69,8 +71,8 @@ template <class T> class Invariants {
   /// @param by_a [(l, m), padded] dE/dA
   void backward(const T *a, const T *by_q, T *by_a) const
   {
-    for (int n = 0; n < nfunctions; n += lanes<T>, a += lanes<T>, by_q += lanes<T>,
-             by_a += lanes<T>) {
+    for (int n = 0; n < nfunctions;
+         n += lanes<T>, a += lanes<T>, by_q += lanes<T>, by_a += lanes<T>) {
       const T *in = by_q;
       for (int l = 1; l <= ndegrees; ++l) {
         const Vec<T> s = l <= l_max ? T(2) * load_anywhere<T>(in) : Vec<T>{};
@@ -85,8 +87,7 @@ template <class T> class Invariants {
         }
         for (int k = 0; k < count[block]; ++k) {
           const Product &p = products[block][k];
-          const Vec<T> f = p.factor * s, x = moment(a, p.i), y = moment(a, p.j),
-                       z = moment(a, p.k);
+          const Vec<T> f = p.factor * s, x = moment(a, p.i), y = moment(a, p.j), z = moment(a, p.k);
           add(by_a, p.i, f * y * z);
           add(by_a, p.j, f * x * z);
           add(by_a, p.k, f * x * y);
@@ -116,12 +117,10 @@ template <class T> class Invariants {
   }
 
   const int l_max, ndegrees;
-  int nblocks = 0;                         // of invariants beyond q_nl
-  bool squared[NEP_INVARIANTS] = {};       // q_n(1111)
-  int count[NEP_INVARIANTS] = {};          // of products
+  int nblocks = 0;                      // of invariants beyond q_nl
+  bool squared[NEP_INVARIANTS] = {};    // q_n(1111)
+  int count[NEP_INVARIANTS] = {};       // of products
   Buffer<Product> products[NEP_INVARIANTS];
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
-
-#endif
+}    // namespace pwmlff::PWMLFF_ISA::nep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// The NEP engine for one instruction set; compiled once for each (simd.h, CMakeLists.txt).
+// The NEP engine for one instruction set; compiled once for each (simd.h, CMakeLists.txt). In a
+// namespace of its own: names of the DP engine are in that of the instruction set.
 
 #include "nep_backend.h"
 
@@ -10,6 +11,7 @@
 #include "sphere.h"
 
 namespace pwmlff::PWMLFF_ISA {
+namespace nep {
 namespace {
 
 /// Keep a compiler from reading all coefficients behind a pointer before a loop and spilling them.
@@ -24,9 +26,9 @@ template <class T> struct Pair {
   double cutoff;             // beyond which nothing depends on the neighbor
   double radial, angular;    // cutoffs
   NepZbl zbl;
-  Buffer<T> value;                // [kradial, nradial padded] series of the radial part
-  Buffer<T> by_value, by_slope;   // [nradial, kradial padded] likewise, and of the derivative
-  Buffer<T> series;               // [kangular, 2, NA] value and slope of the angular part
+  Buffer<T> value;                 // [kradial, nradial padded] series of the radial part
+  Buffer<T> by_value, by_slope;    // [nradial, kradial padded] likewise, and of the derivative
+  Buffer<T> series;                // [kangular, 2, NA] value and slope of the angular part
 
   Pair(const NepNetwork &network, int index, int padded_functions) :
       radial(network.cut_radial[index]),
@@ -74,9 +76,9 @@ template <class T> struct Species {
       neurons(network, species), pairs(network.nspecies())
   {
     for (int b = 0; b < network.nspecies(); ++b)
-      pairs[b] = present[b] ? new Pair<T>(network, species * network.nspecies() + b,
-                                          padded_functions)
-                            : nullptr;
+      pairs[b] = present[b]
+                     ? new Pair<T>(network, species * network.nspecies() + b, padded_functions)
+                     : nullptr;
   }
   Species(Species &&) = delete;
   ~Species()
@@ -88,18 +90,20 @@ template <class T> struct Species {
 /// What one form of model needs, without template parameters.
 template <class T> struct Model {
   Model(const NepModel &model, int padded_functions) :
-      network(*model.network),
-      nspecies(network.nspecies()),
-      temperature(network.temperature),
-      degrees(network.largest_degree()),
+      nspecies(model.network->nspecies()),
+      nradial(model.network->nradial),
+      kradial(model.network->kradial),
+      kangular(model.network->kangular),
+      temperature(model.network->temperature),
+      degrees(model.network->largest_degree()),
       nharmonics(harmonics_up_to(degrees)),
-      ndescriptors(network.ndescriptors()),
-      invariants(network),
+      ndescriptors(model.network->ndescriptors()),
+      invariants(*model.network),
       species(nspecies)
   {
     for (int a = 0; a < nspecies; ++a)
       species[a] = (*model.present)[a]
-                       ? new Species<T>(network, a, *model.present, padded_functions)
+                       ? new Species<T>(*model.network, a, *model.present, padded_functions)
                        : nullptr;
   }
   ~Model()
@@ -107,8 +111,7 @@ template <class T> struct Model {
     for (int a = 0; a < nspecies; ++a) delete species[a];
   }
 
-  const NepNetwork &network;
-  const int nspecies;
+  const int nspecies, nradial, kradial, kangular;
   const bool temperature;
   const int degrees, nharmonics, ndescriptors;
   const Invariants<T> invariants;
@@ -116,21 +119,22 @@ template <class T> struct Model {
 };
 
 /// NA: functions of the angular part, or more of which the last are zero.
-template <class T, int NA> class Worker : public DPWorker {
+template <class T, int NA> class Worker : public BlockWorker {
  public:
   static constexpr int block = nep_block;
   static constexpr int width = lanes<T>;
   /// Harmonics whose sums stay in registers together.
-  static constexpr int tile = (PWMLFF_REGISTERS - 2) / (NA + 1) < 1   ? 1
-                              : (PWMLFF_REGISTERS - 2) / (NA + 1) > 8 ? 8
-                                                                      : (PWMLFF_REGISTERS - 2) / (NA + 1);
+  static constexpr int tile = (PWMLFF_REGISTERS - 2) / (NA + 1) < 1 ? 1
+                              : (PWMLFF_REGISTERS - 2) / (NA + 1) > 8
+                                  ? 8
+                                  : (PWMLFF_REGISTERS - 2) / (NA + 1);
 
   explicit Worker(const Model<T> &model) :
       model(model),
       nspecies(model.nspecies),
-      nradial(model.network.nradial),
-      kradial(model.network.kradial),
-      kangular(model.network.kangular),
+      nradial(model.nradial),
+      kradial(model.kradial),
+      kangular(model.kangular),
       nharmonics(model.nharmonics),
       harmonics_padded(round_up(nharmonics, tile)),
       padded(model.invariants.padded),
@@ -165,7 +169,8 @@ template <class T, int NA> class Worker : public DPWorker {
     }
   }
 
-  void run(const DPPlan &plan, const DPBlock *blocks, int nblocks, DPPartialSums &sums) override
+  void run(const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
+           PartialSums &sums) override
   {
     squares.reserve(plan.most_edges);
     for (Center &center : centers) {
@@ -173,7 +178,7 @@ template <class T, int NA> class Worker : public DPWorker {
       center.far.reserve(plan.most_edges, nspecies);
     }
     for (int k = 0; k < nblocks; ++k) {
-      const DPBlock &b = blocks[k];
+      const CenterBlock &b = blocks[k];
       species = model.species[b.species];
       for (int c = 0; c < b.count; ++c) describe(*plan.input, plan.order[b.first + c], centers[c]);
       double energy[block];
@@ -200,8 +205,8 @@ template <class T, int NA> class Worker : public DPWorker {
     Shell<T> near, far;                 // within the angular cutoff, and beyond it
     Buffer<Run> near_runs, far_runs;    // [nspecies]
     int near_vectors = 0;
-    Buffer<T> moments, by_moment;       // [(l, m), padded]
-    Buffer<T> q, by_q;                  // [ndescriptors]
+    Buffer<T> moments, by_moment;    // [(l, m), padded]
+    Buffer<T> q, by_q;               // [ndescriptors]
   };
 
   void describe(const Input &input, int i, Center &center)
@@ -240,7 +245,7 @@ template <class T, int NA> class Worker : public DPWorker {
       const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies + b;
       const double inner = pair->angular * pair->angular, outer = pair->cutoff * pair->cutoff;
       int *const near = &center.near.row[near_end * width], *const far =
-          &center.far.row[far_end * width];
+                                                                &center.far.row[far_end * width];
       int n = 0, m = 0;
       const int *const candidate = input.candidate + first[0];
       const int ncandidates = first[1] - first[0];
@@ -358,27 +363,43 @@ template <class T, int NA> class Worker : public DPWorker {
   void harmonics_of_degree(Vec<T> x, Vec<T> y, Vec<T> z, T *out) const
   {
     switch (model.degrees) {
-      case 1: return harmonics<T, 1>(x, y, z, out);
-      case 2: return harmonics<T, 2>(x, y, z, out);
-      case 3: return harmonics<T, 3>(x, y, z, out);
-      case 4: return harmonics<T, 4>(x, y, z, out);
-      case 5: return harmonics<T, 5>(x, y, z, out);
-      case 6: return harmonics<T, 6>(x, y, z, out);
-      case 7: return harmonics<T, 7>(x, y, z, out);
-      default: return harmonics<T, 8>(x, y, z, out);
+      case 1:
+        return harmonics<T, 1>(x, y, z, out);
+      case 2:
+        return harmonics<T, 2>(x, y, z, out);
+      case 3:
+        return harmonics<T, 3>(x, y, z, out);
+      case 4:
+        return harmonics<T, 4>(x, y, z, out);
+      case 5:
+        return harmonics<T, 5>(x, y, z, out);
+      case 6:
+        return harmonics<T, 6>(x, y, z, out);
+      case 7:
+        return harmonics<T, 7>(x, y, z, out);
+      default:
+        return harmonics<T, 8>(x, y, z, out);
     }
   }
   void gradient_of_degree(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> *g) const
   {
     switch (model.degrees) {
-      case 1: return harmonics_gradient<T, 1>(x, y, z, h, g);
-      case 2: return harmonics_gradient<T, 2>(x, y, z, h, g);
-      case 3: return harmonics_gradient<T, 3>(x, y, z, h, g);
-      case 4: return harmonics_gradient<T, 4>(x, y, z, h, g);
-      case 5: return harmonics_gradient<T, 5>(x, y, z, h, g);
-      case 6: return harmonics_gradient<T, 6>(x, y, z, h, g);
-      case 7: return harmonics_gradient<T, 7>(x, y, z, h, g);
-      default: return harmonics_gradient<T, 8>(x, y, z, h, g);
+      case 1:
+        return harmonics_gradient<T, 1>(x, y, z, h, g);
+      case 2:
+        return harmonics_gradient<T, 2>(x, y, z, h, g);
+      case 3:
+        return harmonics_gradient<T, 3>(x, y, z, h, g);
+      case 4:
+        return harmonics_gradient<T, 4>(x, y, z, h, g);
+      case 5:
+        return harmonics_gradient<T, 5>(x, y, z, h, g);
+      case 6:
+        return harmonics_gradient<T, 6>(x, y, z, h, g);
+      case 7:
+        return harmonics_gradient<T, 7>(x, y, z, h, g);
+      default:
+        return harmonics_gradient<T, 8>(x, y, z, h, g);
     }
   }
 
@@ -412,7 +433,7 @@ template <class T, int NA> class Worker : public DPWorker {
 
   /// Half of the ZBL energy of each pair of a run; all of it in float64, as forces are large.
   double add_zbl(const NepZbl &zbl, Shell<T> &shell, const Run &run, int i, double *own,
-                 DPPartialSums &sums)
+                 PartialSums &sums)
   {
     double energy = 0.0;
     for (int e = run.begin * width; e < run.begin * width + run.count; ++e) {
@@ -439,7 +460,7 @@ template <class T, int NA> class Worker : public DPWorker {
   }
 
   /// Forces and virials. @return the energy of ZBL
-  double pull_back(int i, Center &center, DPPartialSums &sums)
+  double pull_back(int i, Center &center, PartialSums &sums)
   {
     T *const by_q = center.by_q.get();
     if (nharmonics) {
@@ -585,20 +606,20 @@ template <class T, int NA> class Worker : public DPWorker {
   const int nspecies, nradial, kradial, kangular, nharmonics, harmonics_padded, padded, nd_padded;
   const Species<T> *species = nullptr;    // of the block
   Center centers[block];
-  Buffer<T> radial_sums;       // [kradial, width]
-  Buffer<T> radial_totals;     // [kradial]
+  Buffer<T> radial_sums;                   // [kradial, width]
+  Buffer<T> radial_totals;                 // [kradial]
   Buffer<T> series_value, series_slope;    // [kradial]
-  Buffer<T> sums_of_tile;      // [(l, m), NA]
-  Buffer<T> slopes;            // [(l, m), NA] dE/dA of a center
-  Buffer<T> combination;       // [(l, m), width] sum over n of g_n dE/dA
+  Buffer<T> sums_of_tile;                  // [(l, m), NA]
+  Buffer<T> slopes;                        // [(l, m), NA] dE/dA of a center
+  Buffer<T> combination;                   // [(l, m), width] sum over n of g_n dE/dA
   Buffer<T> neuron_scratch;
-  Buffer<double> squares;      // of the distances of candidates
+  Buffer<double> squares;    // of the distances of candidates
 };
 
-template <class T, int NA> class Backend : public DPBackend {
+template <class T, int NA> class Backend : public BlockBackend {
  public:
   explicit Backend(const NepModel &model) : model(model, NA) {}
-  DPWorker *make_worker() const override { return new Worker<T, NA>(model); }
+  BlockWorker *make_worker() const override { return new Worker<T, NA>(model); }
   int block_size() const override { return nep_block; }
   std::size_t table_bytes() const override { return 0; }
 
@@ -606,7 +627,7 @@ template <class T, int NA> class Backend : public DPBackend {
   const Model<T> model;
 };
 
-template <class T> DPBackend *make_backend_for(const NepModel &model)
+template <class T> BlockBackend *make_backend_for(const NepModel &model)
 {
   const int n = model.network->angular() ? model.network->nangular : 1;
 #define PWMLFF_CASE(most) \
@@ -622,10 +643,11 @@ template <class T> DPBackend *make_backend_for(const NepModel &model)
 }
 
 }    // namespace
+}    // namespace nep
 
-DPBackend *make_nep_backend(const NepModel &model)
+BlockBackend *make_nep_backend(const NepModel &model)
 {
-  return model.single ? make_backend_for<float>(model) : make_backend_for<double>(model);
+  return model.single ? nep::make_backend_for<float>(model) : nep::make_backend_for<double>(model);
 }
 
 }    // namespace pwmlff::PWMLFF_ISA

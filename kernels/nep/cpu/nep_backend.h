@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Between the NEP engine and the code that is compiled once per instruction set.
+// Between the NEP engine and its code that is compiled once per instruction set.
 
-#ifndef PWMLFF_NEP_CPU_NEP_BACKEND_H
-#define PWMLFF_NEP_CPU_NEP_BACKEND_H
+#pragma once
 
-#include "../../dp/cpu/backend.h"
+#include "../../cpu/blocks.h"
 #include "../network.h"
 
 #include <vector>
@@ -18,14 +17,14 @@ constexpr int nep_block = 2;
 constexpr int nep_most_functions = 20;
 
 struct NepModel {
-  const NepNetwork *network;           // outlives the backend
+  const NepNetwork *network;
   const std::vector<bool> *present;    // [nspecies]
   bool single;                         // all but positions and sums over atoms in float32
 };
 
-#define PWMLFF_DECLARE_BACKEND(isa)                   \
-  namespace isa {                                     \
-  DPBackend *make_nep_backend(const NepModel &model); \
+#define PWMLFF_DECLARE_BACKEND(isa)                      \
+  namespace isa {                                        \
+  BlockBackend *make_nep_backend(const NepModel &model); \
   }
 PWMLFF_DECLARE_BACKEND(baseline)
 PWMLFF_DECLARE_BACKEND(avx2)
@@ -33,5 +32,3 @@ PWMLFF_DECLARE_BACKEND(avx512)
 #undef PWMLFF_DECLARE_BACKEND
 
 }    // namespace pwmlff
-
-#endif

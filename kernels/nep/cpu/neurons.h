@@ -2,13 +2,12 @@
 
 // The network of one species for a few centers at once, one neuron per lane.
 
-#ifndef PWMLFF_NEP_CPU_NEURONS_H
-#define PWMLFF_NEP_CPU_NEURONS_H
+#pragma once
 
-#include "../../dp/cpu/simd.h"
+#include "../../cpu/simd.h"
 #include "../network.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// weight[i][o] of a layer, rows padded to whole vectors with zeros: both products with it run over
 /// the lanes of rows.
@@ -54,16 +53,14 @@ template <class T> class Weights {
 #pragma GCC unroll 4
           for (int c = 0; c < C; ++c) sum[c][r] += row * load(y[c] + o);
         }
-      for (int c = 0; c < C; ++c)
-        sum4<T>(sum[c][0], sum[c][1], sum[c][2], sum[c][3], x[c] + i);
+      for (int c = 0; c < C; ++c) sum4<T>(sum[c][0], sum[c][1], sum[c][2], sum[c][3], x[c] + i);
     }
   }
 
   int in = 0, out = 0, padded = 0;
 
  private:
-  template <int C, int W>
-  void columns(const T *const *x, const T *bias, T *const *y, int o) const
+  template <int C, int W> void columns(const T *const *x, const T *bias, T *const *y, int o) const
   {
     Vec<T> sum[C][W];
     for (int c = 0; c < C; ++c)
@@ -98,8 +95,7 @@ template <class T> class Neurons {
                      h1);
       set(bias[1], &network.bias1[static_cast<std::size_t>(species) * h1], h1);
     }
-    set(last, &network.last[static_cast<std::size_t>(species) * network.nlast()],
-        network.nlast());
+    set(last, &network.last[static_cast<std::size_t>(species) * network.nlast()], network.nlast());
   }
 
   /// Numbers of scratch for each center.
@@ -165,6 +161,4 @@ template <class T> class Neurons {
   Buffer<T> bias[2], last;
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
-
-#endif
+}    // namespace pwmlff::PWMLFF_ISA::nep

@@ -3,12 +3,11 @@
 // Radial functions of a vector of distances: the cutoff function, and series of Chebyshev
 // polynomials T_k(x) of x = 2 (r/rc - 1)^2 - 1.
 
-#ifndef PWMLFF_NEP_CPU_RADIAL_H
-#define PWMLFF_NEP_CPU_RADIAL_H
+#pragma once
 
-#include "../../dp/cpu/simd.h"
+#include "../../cpu/simd.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// Taylor coefficients of sin(pi s)/s and cos(pi s) by s^2, enough for |s| <= 1/2.
 template <class T> struct HalfCosineSeries {
@@ -73,6 +72,4 @@ template <class T, int C> struct Chebyshev {
   }
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
-
-#endif
+}    // namespace pwmlff::PWMLFF_ISA::nep

@@ -2,15 +2,14 @@
 
 // Neighbors of one center by species, in whole vectors.
 
-#ifndef PWMLFF_NEP_CPU_SHELL_H
-#define PWMLFF_NEP_CPU_SHELL_H
+#pragma once
 
 #include "../../common/team.h"
-#include "../../dp/cpu/backend.h"
+#include "../../cpu/blocks.h"
 #include "../../dp/pair_terms.h"
 #include "radial.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// Neighbors of one species: vectors begin .. begin+vectors-1, the last of them padded.
 struct Run {
@@ -83,7 +82,7 @@ template <class T> class Shell {
 
   /// Forces on the neighbors of a run. The gradients of padding are zero.
   /// @param totals [3 + 9] force on the center and virial, added to lane by lane
-  void spread(const Run &run, Vec<T> *totals, DPPartialSums &sums)
+  void spread(const Run &run, Vec<T> *totals, PartialSums &sums)
   {
     for (int v = run.begin; v < run.begin + run.vectors; ++v) {
       const T *const p = vector(v);
@@ -105,7 +104,7 @@ template <class T> class Shell {
   }
 
   /// Virials of atoms of a run that has been spread.
-  void spread_virials(const Run &run, int center, DPPartialSums &sums)
+  void spread_virials(const Run &run, int center, PartialSums &sums)
   {
     for (int e = run.begin * width; e < run.begin * width + run.count; ++e) {
       const T *const p = vector(e / width) + e % width;
@@ -117,7 +116,7 @@ template <class T> class Shell {
   }
 
   /// All of that for one neighbor and the force `factor` r_ij on it.
-  void spread_one(int e, double factor, int center, double *own, DPPartialSums &sums)
+  void spread_one(int e, double factor, int center, double *own, PartialSums &sums)
   {
     const double d[3] = {rx[e], ry[e], rz[e]};
     const double force[3] = {factor * d[0], factor * d[1], factor * d[2]};
@@ -152,12 +151,11 @@ template <class T> class Shell {
   }
   static Vec<T> square_root(Vec<T> v)
   {
-    return gather<T>([&](int l) { return sizeof(T) == 8 ? __builtin_sqrt(v[l]) : __builtin_sqrtf(v[l]); });
+    return gather<T>(
+        [&](int l) { return sizeof(T) == 8 ? __builtin_sqrt(v[l]) : __builtin_sqrtf(v[l]); });
   }
 
   Buffer<T> numbers;
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
-
-#endif
+}    // namespace pwmlff::PWMLFF_ISA::nep

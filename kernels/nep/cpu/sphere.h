@@ -13,12 +13,11 @@
 //   Q_lm = a z Q_l-1,m - b Q_l-2,m      (recursion of the associated Legendre functions)
 //   dQ_lm/dz = (s_lm/s_l,m+1) Q_l,m+1
 
-#ifndef PWMLFF_NEP_CPU_SPHERE_H
-#define PWMLFF_NEP_CPU_SPHERE_H
+#pragma once
 
-#include "../../dp/cpu/simd.h"
+#include "../../cpu/simd.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// The number of R_lm up to degree L.
 constexpr int harmonics_up_to(int largest) { return largest * (largest + 2); }
@@ -49,7 +48,7 @@ constexpr double start(int m)
 }
 
 template <int L> struct Constants {
-  double first[L + 1]{};                // Q_mm
+  double first[L + 1]{};    // Q_mm
   double a[L + 1][L + 1]{}, b[L + 1][L + 1]{};
   double derivative[L + 1][L + 1]{};    // s_lm/s_l,m+1
 
@@ -151,6 +150,4 @@ inline void harmonics_gradient(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> 
   gradient[2] = gz;
 }
 
-}    // namespace pwmlff::PWMLFF_ISA
-
-#endif
+}    // namespace pwmlff::PWMLFF_ISA::nep

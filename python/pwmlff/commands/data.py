@@ -5,30 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pwmlff.commands.base import Energy, Format
+from pwmlff.commands.options import elements_of
 from pwmlff.report import Failure, Report
 
 
 def check(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[DATA]...", help="Files, or folders of DeePMD-kit; FILE@0:100:2 for some."
         ),
     ] = None,
-    data: Annotated[list[str] | None, typer.Option(help="The same; may be given again.")] = None,
+    data: Annotated[list[str] | None, Option(help="The same; may be given again.")] = None,
     elements: Annotated[
-        str, typer.Option(help="Elements that may occur, like 'Hf O'.", show_default="any")
+        str, Option(help="Elements that may occur, like 'Hf O'.", show_default="any")
     ] = "",
     format: Format = None,
-    cutoff: Annotated[
-        float, typer.Option(help="Distance within which neighbors are counted.")
-    ] = 6.0,
-    closest: Annotated[float, typer.Option(help="Distance below which atoms overlap.")] = 0.3,
+    cutoff: Annotated[float, Option(help="Distance within which neighbors are counted.")] = 6.0,
+    closest: Annotated[float, Option(help="Distance below which atoms overlap.")] = 0.3,
     plot: Annotated[
-        Path | None, typer.Option(help="Picture to draw, of histograms: a PNG or the like.")
+        Path | None, Option(help="Picture to draw, of histograms: a PNG or the like.")
     ] = None,
     energy: Energy = "free",
 ) -> Report:
@@ -44,21 +43,16 @@ def check(
     if not (named := [*(files or ()), *(data or ())]):
         raise Failure("found no DATA, expected files or folders with labelled structures")
     return work.check(
-        named,
-        elements=elements.replace(",", " ").split(),
-        format=format,
-        cutoff=cutoff,
-        closest=closest,
-        plot=plot,
-        energy=energy,
-    )
+        named, elements=elements_of(elements), format=format, cutoff=cutoff, closest=closest,
+        plot=plot, energy=energy,
+    )  # fmt: skip
 
 
 def cache(
     folder: Annotated[
-        str, typer.Option(help="Folder of the cache; auto is that of trainings by themselves.")
+        str, Option(help="Folder of the cache; auto is that of trainings by themselves.")
     ] = "auto",
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all that is kept.")] = False,
+    clear: Annotated[bool, Option("--clear", help="Remove all that is kept.")] = False,
 ) -> Report:
     """Show what training data are kept ready for use, and how large they are.
 

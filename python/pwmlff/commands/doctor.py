@@ -13,22 +13,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
+from typer import Option
 
 from pwmlff import devices, plugin
 from pwmlff.commands.base import Lmp, Mpirun, Plugin
 from pwmlff.launch import interpreter, program, rank_survey
 from pwmlff.launch import mpirun as launcher
-from pwmlff.report import Failure
-from pwmlff.threads import openmp_threads
+from pwmlff.report import Failure, Report
+from pwmlff.threads import available, openmp_threads
 
 TIMEOUT = 60  # seconds for one program to answer
 OK, WARNING, ERROR = "ok", "warning", "error"
@@ -55,35 +56,31 @@ class Check:
     remedy: str = ""
     name: str = ""  # in CHECKS
 
+    @property
+    def text(self) -> str:
+        """The same in one line."""
+        return f"{self.name}: {self.found}; {self.remedy}"
+
 
 @dataclass(frozen=True)
-class DoctorReport:
+class DoctorReport(Report):
     """What `pwmlff doctor` found."""
 
-    rows: list[Check]
+    checks: list[Check]
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong; warnings are not all well either."""
-        return all(row.status == OK for row in self.rows)
-
-    @property
-    def errors(self) -> list[Check]:
-        """What keeps the pair style from running."""
-        return [row for row in self.rows if row.status == ERROR]
-
-    def data(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"checks": [{"name": row.name, **asdict(row)} for row in self.rows]}
+        return all(check.status == OK for check in self.checks)
 
     def show(self) -> RenderableType:
         """One row for each check."""
-        table = Table()
-        for name in ("check", "", "found", "remedy"):
-            table.add_column(name, overflow="fold")
-        for row in self.rows:
-            table.add_row(row.name, Text(row.status, COLORS[row.status]), row.found, row.remedy)
-        wrong = [row.name for row in self.rows if row.status != OK]
+        names = ("check", "", "found", "remedy")
+        table = Table(*(Column(name, overflow="fold") for name in names))
+        for check in self.checks:
+            status = Text(check.status, COLORS[check.status])
+            table.add_row(check.name, status, check.found, check.remedy)
+        wrong = [check.name for check in self.checks if check.status != OK]
         return Group(table, Text("all is well" if not wrong else f"look at: {', '.join(wrong)}"))
 
 
@@ -118,16 +115,12 @@ class Machine:
     @property
     def remake(self) -> str:
         """How the plugin that lmp loads is made anew."""
-        path: str | None
-        try:
-            path = self.plugin
-        except (Failure, ValueError):
-            path = plugin.library()
-        if path is None or path == plugin.library():
-            return "pip install --force-reinstall pair-pwmlff"
-        folder = Path(path).parent
-        output = folder.parent if folder.name == "lib" else folder
-        return f"pwmlff build --lammps DIR -o {output}"
+        with suppress(Failure, ValueError):
+            if self.plugin != plugin.library():
+                folder = Path(self.plugin).parent
+                output = folder.parent if folder.name == "lib" else folder
+                return f"pwmlff build --lammps DIR -o {output}"
+        return "pip install --force-reinstall pair-pwmlff"
 
     @cached_property
     def program(self) -> program.Program:
@@ -155,26 +148,15 @@ class Machine:
         match = re.search(r"^MPI v.*$", self.lmp_help, re.MULTILINE)
         return family_of(match[0] if match else "")
 
-    @cached_property
-    def inventory(self) -> devices.Inventory:
-        """GPUs and CUDA."""
-        return devices.inventory()
-
 
 def _run(
     command: Sequence[str], environment: dict[str, str] | None = None, cwd: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            cwd=cwd,
-        )
+            command, env=environment, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=TIMEOUT, check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failure(f"'{command[0]}' does not run: {error}") from error
 
@@ -203,21 +185,18 @@ def check_lmp(machine: Machine) -> Check:
 def check_version(machine: Machine) -> Check:
     """LAMMPS's version against the plugin's."""
     expected = plugin.full_version(machine.build["lammps"], machine.build["update"])
-    text = "the plugin was compiled for {expected}, and the classes change with every update"
-    return _same(machine.lammps, expected, text)
+    return _same(machine.lammps, expected, ", and the classes change with every update")
 
 
 def check_sizes(machine: Machine) -> Check:
     """LAMMPS's integer sizes against the plugin's."""
     sizes = program.integer_sizes(machine.lmp_help) or "unknown"
-    text = "the plugin was compiled for {expected}: it would read wrong numbers"
-    return _same(sizes, machine.build["sizes"], text)
+    return _same(sizes, machine.build["sizes"], ": it would read wrong numbers")
 
 
 def check_mpi_of_lmp(machine: Machine) -> Check:
-    """MPI family of LAMMPS against the plugin's."""
-    expected = machine.build["mpi"] or machine.lmp_mpi  # not known at compile time: no difference
-    return _same(machine.lmp_mpi, expected, "the plugin was compiled for {expected}")
+    """MPI family of LAMMPS against the plugin's; no difference where that is not known."""
+    return _same(machine.lmp_mpi, machine.build["mpi"] or machine.lmp_mpi)
 
 
 def check_mpi(machine: Machine) -> Check:
@@ -231,21 +210,18 @@ def check_mpi(machine: Machine) -> Check:
     if library is None or library.returncode != 0:
         library = _run(probe)
     if library.returncode != 0:
-        remedy = "pip install --force-reinstall mpi4py into this environment"
-        return Check(
-            ERROR, f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}", remedy
-        )
+        found = f"mpi4py does not start: {library.stderr.strip().splitlines()[-1]}"
+        return Check(ERROR, found, "pip install --force-reinstall mpi4py into this environment")
     families["mpi4py"] = family_of(library.stdout)
     known = {key: value for key, value in families.items() if value}
     text = ", ".join(f"{key} {value}" for key, value in known.items())
     if len(set(known.values())) == 1:
         return Check(OK, text)
-    return Check(
-        ERROR,
-        text,
+    remedy = (
         f"use {machine.lmp_mpi} for all, as lmp does: its mpirun (--mpirun), mpi4py built with its "
-        "mpicc, and pwmlff build --mpi with its mpicxx",
+        "mpicc, and pwmlff build --mpi with its mpicxx"
     )
+    return Check(ERROR, text, remedy)
 
 
 def check_torch(machine: Machine) -> Check:
@@ -268,42 +244,33 @@ def check_torch(machine: Machine) -> Check:
         return Check(ERROR, detail, remedy)
     compiled = machine.build["cuda"]
     if cuda and compiled and cuda[1].split(".")[0] != compiled.split(".")[0]:
-        remedy = (
-            "take a torch of that CUDA, or compile the plugin with the other one (pwmlff build)"
-        )
+        remedy = "take a torch of that CUDA, or compile the plugin with the other (pwmlff build)"
         return Check(WARNING, f"{detail}; the plugin has kernels of CUDA {compiled}", remedy)
-    if machine.inventory.gpus and compiled and not cuda:
-        remedy = (
-            f"pip install torch=={expected} from an index with CUDA builds, for TorchScript on it"
-        )
+    if devices.inventory().gpus and compiled and not cuda:
+        remedy = f"pip install torch=={expected} from an index with CUDA builds, for TorchScript"
         return Check(WARNING, f"{detail}, but there is a GPU", remedy)
     return Check(OK, detail)
 
 
 def check_driver(machine: Machine) -> Check:
     """The NVIDIA driver against the CUDA of the kernels."""
-    inventory = machine.inventory
+    inventory = devices.inventory()
     if inventory.runtime is None:
-        gpus = nvidia_gpus()
-        if gpus:
-            return Check(
-                WARNING,
-                f"there is a GPU ({', '.join(gpus)}), but {inventory.reason}",
-                "compile the plugin with CUDA 12 or newer (pip or pwmlff build --cuda on), or use "
-                "the CPU only",
-            )
-        return Check(OK, f"not needed: {inventory.reason}")
-    runtime = ".".join(map(str, inventory.runtime))
+        if not (gpus := nvidia_gpus()):
+            return Check(OK, f"not needed: {inventory.reason}")
+        found = f"there is a GPU ({', '.join(gpus)}), but {inventory.reason}"
+        remedy = "compile the plugin with CUDA 12 or newer (pip or pwmlff build --cuda on)"
+        return Check(WARNING, found, f"{remedy}, or use the CPU only")
     if inventory.driver is None:
-        nvidia = DRIVER.exists() or shutil.which("nvidia-smi")
-        if nvidia:
+        if DRIVER.exists() or shutil.which("nvidia-smi"):
             return Check(ERROR, inventory.reason, "install a driver that fits, or restart it")
         return Check(OK, f"{inventory.reason}: runs on the CPU")
-    driver = ".".join(map(str, inventory.driver))
+    driver, runtime = (".".join(map(str, n)) for n in (inventory.driver, inventory.runtime))
+    found = f"up to CUDA {driver}; the kernels are of CUDA {runtime}"
     if inventory.driver[0] < inventory.runtime[0]:
         remedy = "install a newer driver, or compile the plugin with an older CUDA (pwmlff build)"
-        return Check(ERROR, f"up to CUDA {driver}; the kernels are of CUDA {runtime}", remedy)
-    return Check(OK, f"up to CUDA {driver}; the kernels are of CUDA {runtime}")
+        return Check(ERROR, found, remedy)
+    return Check(OK, found)
 
 
 def nvidia_gpus() -> list[str]:
@@ -317,46 +284,35 @@ def nvidia_gpus() -> list[str]:
 
 def check_gpus(machine: Machine) -> Check:
     """GPUs, their memory and place."""
-    inventory = machine.inventory
+    inventory = devices.inventory()
     if not inventory.gpus:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
         if inventory.driver and hidden is not None:
-            remedy = "unset CUDA_VISIBLE_DEVICES, or name GPUs that are there"
-            return Check(
-                WARNING, f"none: {inventory.reason} (CUDA_VISIBLE_DEVICES='{hidden}')", remedy
-            )
+            found = f"none: {inventory.reason} (CUDA_VISIBLE_DEVICES='{hidden}')"
+            return Check(WARNING, found, "unset CUDA_VISIBLE_DEVICES, or name GPUs that are there")
         return Check(OK if not inventory.driver else WARNING, f"none: {inventory.reason}")
     text = "; ".join(
         f"{g.index} {g.name} {g.total_memory / GIB:.0f} GiB at {g.pci_bus_id}"
         for g in inventory.gpus
     )
-    old = [str(g.index) for g in inventory.gpus if not g.supported]
-    if old:
+    if old := [str(g.index) for g in inventory.gpus if not g.supported]:
         oldest = ".".join(map(str, inventory.oldest_supported or ()))
+        found = f"{text}; no kernels for GPU {', '.join(old)} (oldest: {oldest})"
         remedy = "pwmlff build --arch with their compute capability, or device cpu"
-        return Check(
-            WARNING, f"{text}; no kernels for GPU {', '.join(old)} (oldest: {oldest})", remedy
-        )
+        return Check(WARNING, found, remedy)
     return Check(OK, text)
 
 
 def check_threads(machine: Machine) -> Check:
     """OpenMP threads of all ranks of this node against its cores."""
     value = os.environ.get("OMP_NUM_THREADS")
-    cores = len(os.sched_getaffinity(0))
-    threads = 1  # LAMMPS takes one where nothing is said
-    if value is not None:
-        given = openmp_threads(value)
-        if given is None:
-            return Check(
-                ERROR,
-                f"OMP_NUM_THREADS is '{value}', which OpenMP ignores: each rank takes "
-                f"all {cores} cores",
-                "set it to a whole number above zero, like 1",
-            )
-        threads = given
-    text = f"{machine.ranks} rank{'s' * (machine.ranks > 1)} x {threads} on {cores} cores"
-    if machine.ranks * threads > cores:
+    threads = 1 if value is None else openmp_threads(value)  # LAMMPS takes one where it is not set
+    if threads is None:
+        found = f"OMP_NUM_THREADS is '{value}', which OpenMP ignores: each rank takes all "
+        remedy = "set it to a whole number above zero, like 1"
+        return Check(ERROR, f"{found}{available()} cores", remedy)
+    text = f"{machine.ranks} rank{'s' * (machine.ranks > 1)} x {threads} on {available()} cores"
+    if machine.ranks * threads > available():
         return Check(WARNING, text, "set OMP_NUM_THREADS to cores / ranks, or start fewer ranks")
     return Check(OK, text if value else f"{text} (OMP_NUM_THREADS is not set)")
 
@@ -370,8 +326,7 @@ def check_plugin(machine: Machine) -> Check:
         environment = {**os.environ, **machine.program.environment}
         done = _run(command, environment, cwd=folder)
     said = done.stdout + done.stderr
-    refusals = [line for line in said.splitlines() if "there is no pair_style pwmlff" in line]
-    if refusals:
+    if refusals := [line for line in said.splitlines() if "there is no pair_style pwmlff" in line]:
         return Check(ERROR, refusals[0].removeprefix("WARNING: "), BUILD_FOR_IT)
     if "Unrecognized pair style" in said or "Unknown pair style" in said:
         fits = all(
@@ -405,38 +360,30 @@ def check_libraries(machine: Machine) -> Check:
 
 def check_copies(machine: Machine) -> Check:
     """Several libtorch or several plugins, of which one would be taken silently."""
-    places = {
-        "torch": [p for p in _on_path("torch/lib") if (p / "libtorch_cpu.so").is_file()],
-        "plugin": [p for p in _on_path("pwmlff/lib") if (p / plugin.FILE).is_file()],
-    }
+    packages = [Path(folder or ".") for folder in sys.path]
+    torches = [p / "torch/lib" for p in packages if (p / "torch/lib/libtorch_cpu.so").is_file()]
     if other := os.environ.get(plugin.TORCH_LIB_VARIABLE):
-        places["torch"].append(Path(other))
-    for word in os.environ.get(program.PLUGIN_VARIABLE, "").split(":"):
-        if word and (Path(word) / plugin.FILE).is_file():
-            places["plugin"].append(Path(word))
+        torches.append(Path(other))
+    named = os.environ.get(program.PLUGIN_VARIABLE, "").split(":")
+    folders = [*(p / "pwmlff/lib" for p in packages), *(Path(word) for word in named if word)]
+    plugins = [folder for folder in folders if (folder / plugin.FILE).is_file()]
     several = []
-    for what, folders in places.items():
-        distinct = list(dict.fromkeys(folder.resolve() for folder in folders))
+    for what, places in (("torch", torches), ("plugin", plugins)):
+        distinct = dict.fromkeys(str(place.resolve()) for place in places)
         if len(distinct) > 1:
-            several.append(f"{what}: {', '.join(map(str, distinct))}")
-    if several:
-        return Check(
-            WARNING,
-            "; ".join(several),
-            f"keep one: clean PYTHONPATH, {program.PLUGIN_VARIABLE} and "
-            f"{plugin.TORCH_LIB_VARIABLE}, or uninstall the others",
-        )
-    return Check(OK, "one torch, one plugin")
+            several.append(f"{what}: {', '.join(distinct)}")
+    if not several:
+        return Check(OK, "one torch, one plugin")
+    variables = f"{program.PLUGIN_VARIABLE} and {plugin.TORCH_LIB_VARIABLE}"
+    remedy = f"keep one: clean PYTHONPATH, {variables}, or uninstall the others"
+    return Check(WARNING, "; ".join(several), remedy)
 
 
-def _on_path(relative: str) -> list[Path]:
-    return [Path(folder or ".", relative) for folder in sys.path]
-
-
-def _same(actual: str, expected: str, text: str) -> Check:
+def _same(actual: str, expected: str, consequence: str = "") -> Check:
     if actual == expected:
         return Check(OK, actual)
-    return Check(ERROR, f"{actual}, but {text.format(expected=expected)}", BUILD_FOR_IT)
+    found = f"{actual}, but the plugin was compiled for {expected}{consequence}"
+    return Check(ERROR, found, BUILD_FOR_IT)
 
 
 CHECKS: dict[str, Callable[[Machine], Check]] = {
@@ -469,7 +416,7 @@ def examine(machine: Machine, names: Sequence[str] = tuple(CHECKS)) -> DoctorRep
 
 
 def doctor(
-    np: Annotated[int, typer.Option("-np", "--np", min=1, help="Ranks on this machine.")] = 1,
+    np: Annotated[int, Option("-np", "--np", min=1, help="Ranks on this machine.")] = 1,
     lmp: Lmp = None,
     plugin: Plugin = None,
     mpirun: Mpirun = None,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from pwmlff import plugin
-from pwmlff.report import Failure
+from pwmlff.report import Failure, Report, facts, plain
 
 if TYPE_CHECKING:
     from pwmlff.evaluation import model_file
@@ -30,7 +29,7 @@ class Described:
 
 
 @dataclass(frozen=True)
-class InfoReport:
+class InfoReport(Report):
     """What `pwmlff info` found."""
 
     files: list[Described]
@@ -43,14 +42,9 @@ class InfoReport:
         return not self.failures and not self.conflicts
 
     def data(self) -> dict[str, Any]:
-        """Plain values."""
+        """For JSON."""
         models = [
-            {
-                **asdict(f.model),
-                "elements": f.model.elements,
-                "engine": f.engine,
-                "reason": f.reason,
-            }
+            {**plain(f.model), "elements": f.model.elements, "engine": f.engine, "reason": f.reason}
             for f in self.files
         ]
         return {
@@ -62,82 +56,56 @@ class InfoReport:
 
     def show(self) -> RenderableType:
         """One column for each file."""
-        table = Table(show_header=False)
-        table.add_column(style="bold")
-        rows = [_rows(file) for file in self.files]
-        card_lines = [_card_lines(file.model.card or {}) for file in self.files]
-        for name in _CARD_ROWS:
-            if any(name in each for each in card_lines):
-                for row, each in zip(rows, card_lines, strict=True):
-                    row[name] = each.get(name, "")
-        for _ in rows:
-            table.add_column(overflow="fold")
-        for name in rows[0] if rows else ():
-            table.add_row(name, *(row[name] for row in rows))
+        columns = [_column(file) for file in self.files]
+        cards = [_card_lines(file.model.card or {}) for file in self.files]
+        for name in ("trained", "on", "RMSE"):
+            if any(card[name] for card in cards):
+                for column, card in zip(columns, cards, strict=True):
+                    column[name] = card[name]
         lines = [Text(text, "red") for text in self.failures]
         lines += [Text(f"no ensemble: {text}", "red") for text in self.conflicts]
         if len(self.files) > 1 and not lines:
             lines.append(Text("the files can run as an ensemble", "green"))
         if origin := plugin.origin(plugin.library()):
             lines.append(Text(f"with {origin}", "dim"))
-        return Group(*([table] if rows else []), *lines)
+        return Group(*([facts(*columns)] if columns else []), *lines)
 
 
-def _most_neighbors(model: model_file.ModelInfo) -> str:
+def _column(described: Described) -> dict[str, str]:
+    model, sizes = described.model, described.model.sizes
+    neighbors = f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any"
     if model.sel:
         most = zip(model.sel, model.elements, strict=True)
-        return "at most " + ", ".join(f"{n} {element}" for n, element in most)
-    return f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any"
-
-
-def _rows(described: Described) -> dict[str, str]:
-    model = described.model
-    sizes = model.sizes
-    text = ""
-    if sizes:
-        text = (
-            f"embedding {'-'.join(map(str, sizes['embedding']))}, "
-            f"fitting {'-'.join(map(str, sizes['fitting']))}, axis {sizes['m2']}, "
-        )
+        neighbors = "at most " + ", ".join(f"{n} {element}" for n, element in most)
+    nets = [
+        f"{net} {'-'.join(map(str, sizes[net]))}, " for net in ("embedding", "fitting") if sizes
+    ]
+    axis = f"axis {sizes['m2']}, " if sizes else ""
+    dtype = f" in {model.dtype}" if model.dtype else ""
+    engine = [described.engine, f"({described.reason})" if described.reason else ""]
     return {
         "file": model.file,
         "kind": model.kind,
         "elements": " ".join(model.elements),
         "units": model.units,
-        "cutoff": f"{model.cutoff:g}"
-        + f", interaction range {model.interaction_range:g}"
-        * (model.interaction_range > model.cutoff),
-        "neighbors": _most_neighbors(model),
-        "size": f"{text}{model.nparameters} parameters"
-        + f" in {model.dtype}" * bool(model.dtype)
-        + f", {model.bytes} bytes",
-        "engine": described.reason
-        if described.engine is None
-        else described.engine + f" ({described.reason})" * bool(described.reason),
+        "cutoff": model.reach,
+        "neighbors": neighbors,
+        "size": f"{''.join(nets)}{axis}{model.nparameters} parameters{dtype}, {model.bytes} bytes",
+        "engine": " ".join(filter(None, engine)) if described.engine else described.reason,
         "SHA-256": model.sha256,
     }
 
 
-#: What the card of a model says, if there is one.
-_CARD_ROWS = ("trained", "on", "RMSE")
-
-
 def _card_lines(card: dict[str, Any]) -> dict[str, str]:
-    """A few lines of a card; nothing of what is not as `train.card.make` writes it."""
-    made = _entry(card, str, "made")
-    versions = ", ".join(
-        f"{name} {version}"
-        for name in ("pair-pwmlff", "torch")
-        if (version := _entry(card, str, "versions", name))
-    )
-    lines = {"trained": ", ".join(filter(None, (made, versions)))}
+    """What a card says, in lines; nothing of what is not as `train.card.make` writes it."""
+    versions = {name: _entry(card, str, "versions", name) for name in ("pair-pwmlff", "torch")}
+    trained = [_entry(card, str, "made"), *(f"{name} {v}" for name, v in versions.items() if v)]
     data = []
     for which, words in (("train", "{} frames"), ("valid", "validated with {}")):
         if (frames := _entry(card, int, "data", which, "frames")) is not None:
             files = [f for f in _entry(card, list, "data", which, "files") or () if type(f) is str]
             named = f" of {', '.join(files[:3])}" + f" and {len(files) - 3} more" * (len(files) > 3)
             data.append(words.format(frames) + named * bool(files))
-    lines["on"] = ", ".join(data)
     errors = []
     for quantity in ("energy", "force", "virial"):
         both = [
@@ -147,13 +115,16 @@ def _card_lines(card: dict[str, Any]) -> dict[str, str]:
             shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
             unit = _entry(card, str, "errors", "reported_in", quantity) or ""
             errors.append(f"{quantity} {shown} {unit}".rstrip())
-    lines["RMSE"] = ", ".join(errors) + " (train / valid)" * bool(errors)
+    lines = {
+        "trained": ", ".join(filter(None, trained)),
+        "on": ", ".join(data),
+        "RMSE": ", ".join(errors) + " (train / valid)" * bool(errors),
+    }
     # Whoever wrote the file chose these characters: none may steer the terminal.
-    clean = {
+    return {
         name: "".join(c if c.isprintable() else "?" for c in text)[:300]
         for name, text in lines.items()
     }
-    return {name: text for name, text in clean.items() if text}
 
 
 def _entry(value: Any, kind: Any, *path: str) -> Any:
@@ -164,13 +135,13 @@ def _entry(value: Any, kind: Any, *path: str) -> Any:
 
 
 def info(
-    models: Annotated[list[Path], typer.Argument(help="TorchScript model files.")],
+    models: Annotated[list[Path], Argument(help="TorchScript model files.")],
     precision: Annotated[
         str | None,
-        typer.Option(help="Precision of the fused engine, with --trust: exact, double or mixed."),
+        Option(help="Precision of the fused engine, with --trust: exact, double or mixed."),
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run the code of the files, to tell the engine too.")
+        bool, Option("--trust", help="Run the code of the files, to tell the engine too.")
     ] = False,
 ) -> InfoReport:
     """Describe model files: kind, elements, cutoff, sizes, ensemble compatibility.
@@ -214,17 +185,17 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
     from pwmlff.evaluation.engine import choose
 
     module, model = model_file.open_model(path)
-    if model.kind == "EDGE":
-        wrong = trial.edges(module, model)
-        if wrong:
-            return Described(model, "torchscript", ""), wrong
+    if model.kind != "EDGE":
+        choice = choose(path, precision=precision)
+        if choice.engine.name == "fused":
+            return Described(model, choice.engine.description, choice.reason), ""
+        wrong = trial.padded(choice.engine, model)
+        return Described(model, choice.engine.name, choice.reason), wrong
+    if not (wrong := trial.edges(module, model)):
         try:
             choice = choose(path)
         except Failure as failure:
             wrong = str(failure).removeprefix(f"model file '{path}': ")
-            return Described(model, "torchscript", ""), wrong
-        return Described(model, choice.engine.name, choice.reason), ""
-    choice = choose(path, precision=precision)
-    if choice.engine.name == "fused":
-        return Described(model, choice.engine.description, choice.reason), ""
-    return Described(model, choice.engine.name, choice.reason), trial.padded(choice.engine, model)
+        else:
+            return Described(model, choice.engine.name, choice.reason), ""
+    return Described(model, "torchscript", ""), wrong

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 
 from pwmlff.report import Failure
@@ -11,14 +10,14 @@ from pwmlff.report import Failure
 SYMBOL = "[A-Z][a-z]?"  # of an element, by its looks
 
 
-def words(text: str) -> list[str]:
-    """Words as a shell would split them."""
-    return shlex.split(text)
-
-
 def names(text: str) -> list[str]:
     """a,b -> ["a", "b"]."""
     return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def elements_of(text: str) -> list[str]:
+    """Hf,O or Hf O -> ["Hf", "O"]."""
+    return text.replace(",", " ").split()
 
 
 def positive_integers(option: str, text: str) -> list[int]:
@@ -57,8 +56,7 @@ def with_elements_joined(arguments: Sequence[str]) -> list[str]:
         if gathering and re.fullmatch(rf"{SYMBOL}([\s,]+{SYMBOL})*[\s,]*", word):
             result[-1] += f" {word}"
             continue
-        gathering = len(result) > 0 and result[-1] == "--elements"
-        gathering |= word.startswith("--elements=")
+        gathering = result[-1:] == ["--elements"] or word.startswith("--elements=")
         result.append(word)
     return result
 

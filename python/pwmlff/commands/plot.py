@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.console import RenderableType
 from rich.text import Text
+from typer import Argument, Option
 
 from pwmlff import picture
-from pwmlff.report import Failure
+from pwmlff.report import Failure, Report
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,50 +72,37 @@ SPREAD = {"average of atoms": "-.", "smallest": ":", "largest": "-"}
 
 
 @dataclass(frozen=True)
-class PlotReport:
+class PlotReport(Report):
     """What was drawn."""
 
     picture: str
     units: str | None
     runs: int
-    first_step: int
-    last_step: int
+    steps: tuple[int, int]  # the first and the last
     panels: list[str]
-
-    ok = True
-
-    def data(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "picture": self.picture,
-            "units": self.units,
-            "runs": self.runs,
-            "steps": [self.first_step, self.last_step],
-            "panels": self.panels,
-        }
 
     def show(self) -> RenderableType:
         """One line."""
+        first, last = self.steps
         return Text(
             f"{self.picture}: {', '.join(self.panels)}; {self.runs} run{'s' * (self.runs > 1)}, "
-            f"steps {self.first_step} to {self.last_step}, units {self.units or 'not known'}"
+            f"steps {first} to {last}, units {self.units or 'not known'}"
         )
 
 
 def plot(
-    log: Annotated[Path, typer.Argument(help="Log file of a LAMMPS run.")],
+    log: Annotated[Path, Argument(help="Log file of a LAMMPS run.")],
     deviation: Annotated[
-        Path | None, typer.Argument(help="Its deviation file, like model_devi.out.")
+        Path | None, Argument(help="Its deviation file, like model_devi.out.")
     ] = None,
     compare: Annotated[
-        list[Path] | None, typer.Option(help="Another log to compare with, dashed.")
+        list[Path] | None, Option(help="Another log to compare with, dashed.")
     ] = None,
-    earlier: Annotated[list[Path] | None, typer.Option("--beside", hidden=True)] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The picture.")] = Path("run.png"),
-    time: Annotated[bool, typer.Option("--time", help="Draw over time instead of steps.")] = False,
+    earlier: Annotated[list[Path] | None, Option("--beside", hidden=True)] = None,
+    output: Annotated[Path, Option("-o", "--output", help="The picture.")] = Path("run.png"),
+    time: Annotated[bool, Option("--time", help="Draw over time instead of steps.")] = False,
     run: Annotated[
-        int | None,
-        typer.Option(help="One run of the log: 1 the first, -1 the last.", show_default="all"),
+        int | None, Option(help="One run of the log: 1 the first, -1 the last.", show_default="all")
     ] = None,
 ) -> PlotReport:
     """Draw energy, temperature, pressure and model deviation of a run.
@@ -129,8 +116,8 @@ def plot(
     from pwmlff.launch.log import Log, read_deviation
 
     output = picture.destination(output)
-    chosen = Log.read_all(log).chosen(run)
-    others = [Log.read_all(path) for path in (*(compare or ()), *(earlier or ()))]
+    chosen = Log.read(log).chosen(run)
+    others = [Log.read(path) for path in (*(compare or ()), *(earlier or ()))]
     steps = np.concatenate(chosen.steps())
     rows = read_deviation(deviation) if deviation else None
     if rows is not None and run is not None:
@@ -147,8 +134,7 @@ def plot(
         str(output),
         _convention(chosen)[0],
         len(chosen.runs),
-        int(steps.min()),
-        int(steps.max()),
+        (int(steps.min()), int(steps.max())),
         [str(axes.get_label()) for axes in figure.axes],
     )
 
@@ -219,13 +205,8 @@ def _convention(*logs: Log) -> tuple[str | None, bool]:
                 styles.setdefault(run.units, where)
             if run.per_atom is not None:
                 norms.setdefault(run.per_atom, where)
-    named = {
-        "units": styles,
-        "energies": {
-            "per atom" if norm else "of all atoms": where for norm, where in norms.items()
-        },
-    }
-    for what, values in named.items():
+    energies = {"per atom" if norm else "of all atoms": where for norm, where in norms.items()}
+    for what, values in (("units", styles), ("energies", energies)):
         if len(values) > 1:
             listed = ", ".join(f"{what} {value} in {where}" for value, where in values.items())
             raise Failure(f"found {listed}: draw them apart (--run takes one run of a log)")
@@ -233,7 +214,6 @@ def _convention(*logs: Log) -> tuple[str | None, bool]:
 
 
 def _label(panel: str, units: LogUnits | None, per_atom: bool) -> str:
-    """Quantity and unit."""
     name = panel.replace(" ", "\n")
     if panel == "energy" and per_atom:
         name = "energy\nper atom"
@@ -244,7 +224,6 @@ def _label(panel: str, units: LogUnits | None, per_atom: bool) -> str:
 
 
 def _places(log: Log, time: bool) -> list[np.ndarray]:
-    """Where the rows of each run are on the axis."""
     return log.times() if time else log.steps()
 
 
@@ -273,9 +252,8 @@ def _draw_deviation(axes: Axes, panel: str, rows: np.ndarray, log: Log | None) -
     if log is not None:
         x = np.full(len(rows), np.nan)
         for step, times in zip(log.steps(), log.times(), strict=True):
-            covered = (rows[:, 0] >= step.min(initial=np.inf)) & (
-                rows[:, 0] <= step.max(initial=-np.inf)
-            )
+            first, last = step.min(initial=np.inf), step.max(initial=-np.inf)
+            covered = (first <= rows[:, 0]) & (rows[:, 0] <= last)
             x[covered] = np.interp(rows[covered, 0], step, times)
     first = 1 + 3 * DEVIATIONS.index(panel)
     marker = "." if len(rows) == 1 else ""

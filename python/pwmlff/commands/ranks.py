@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+from typer import Option
 
 from pwmlff.commands.base import Bind, Hostfile, Hosts, Mpirun, MpirunOptions
-from pwmlff.commands.options import words
 from pwmlff.launch import mpirun as launcher
-from pwmlff.launch.rank_survey import (
-    Rank,
-    planned,
-    ranges,
-    replicas_of,
-    survey,
-    warnings_of,
-)
-from pwmlff.report import Failure
+from pwmlff.launch.rank_survey import Rank, planned, ranges, replicas_of, survey, warnings_of
+from pwmlff.report import Failure, Report
 
 #: Of a plan: ranks, or nodes, times the GPUs of a node, which every rank of it sees.
 MOST_VIEWS = 2**17
@@ -31,7 +24,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class RanksReport:
+class RanksReport(Report):
     """What `pwmlff ranks` found."""
 
     ranks: list[Rank]
@@ -54,38 +47,22 @@ class RanksReport:
         return not self.errors and not (self.strict and self.warnings)
 
     def data(self) -> dict[str, Any]:
-        """Plain values."""
-        ranks = [
-            {**asdict(r), "gpu": asdict(r.gpu) if r.gpu and not r.error else None}
-            for r in self.ranks
-        ]
-        for k, replica in enumerate(self.replicas):
-            ranks[k]["replica"] = replica
+        """For JSON."""
+        ranks = [{**vars(r), "gpu": None if r.error else r.gpu} for r in self.ranks]
+        for rank, replica in zip(ranks, self.replicas, strict=False):
+            rank["replica"] = replica
         return {"ranks": ranks, "errors": self.errors, "warnings": self.warnings}
 
     def show(self) -> RenderableType:
         """One row for each rank."""
-        table = Table()
-        for name in ("rank", "host", "local", *(["replica"] if self.replicas else []), "device"):
-            table.add_column(name)
-        for name in ("bus", "free / total GiB", "cores"):
-            table.add_column(name)
-        for k, r in enumerate(self.ranks):
-            gpu = None if r.error else r.gpu
-            memory = f"{gpu.total_memory / GIB:.1f}" if gpu and gpu.total_memory else ""
-            if r.free is not None:
-                memory = f"{r.free / GIB:.1f} / {memory}"
-            device = "error" if r.error else "cpu"
-            table.add_row(
-                str(r.rank),
-                r.host,
-                f"{r.local_rank} of {r.local_size}",
-                *([str(self.replicas[k])] if self.replicas else []),
-                f"GPU {gpu.index} {gpu.name}" if gpu else device,
-                gpu.pci_bus_id if gpu else "",
-                memory,
-                _cores(r),
-            )
+        rows = [_row(r) for r in self.ranks]
+        for row, replica in zip(rows, self.replicas, strict=False):
+            row["replica"] = str(replica)
+        names = ("rank", "host", "local", *(["replica"] if self.replicas else []), "device")
+        names += ("bus", "free / total GiB", "cores")
+        table = Table(*names)
+        for row in rows:
+            table.add_row(*(row[name] for name in names))
         reasons = dict.fromkeys(f"host {r.host}: {r.reason}" for r in self.ranks if r.reason)
         lines = [Text(text) for text in reasons]
         lines += [Text(f"error: {text}", "red") for text in self.errors]
@@ -93,10 +70,19 @@ class RanksReport:
         return Group(table, *lines)
 
 
-def _cores(r: Rank) -> str:
-    if not r.cpus:
-        return ""
-    return "not bound" if len(r.cpus) == r.ncpus else ranges(r.cpus)
+def _row(r: Rank) -> dict[str, str]:
+    gpu = None if r.error else r.gpu
+    memory = f"{gpu.total_memory / GIB:.1f}" if gpu and gpu.total_memory else ""
+    cores = "not bound" if len(r.cpus) == r.ncpus else ranges(r.cpus)
+    return {
+        "rank": str(r.rank),
+        "host": r.host,
+        "local": f"{r.local_rank} of {r.local_size}",
+        "device": f"GPU {gpu.index} {gpu.name}" if gpu else "error" if r.error else "cpu",
+        "bus": gpu.pci_bus_id if gpu else "",
+        "free / total GiB": memory if r.free is None else f"{r.free / GIB:.1f} / {memory}",
+        "cores": cores if r.cpus else "",
+    }
 
 
 def parse_plan(text: str) -> tuple[int, int]:
@@ -112,23 +98,23 @@ def parse_plan(text: str) -> tuple[int, int]:
 
 
 def ranks(
-    np: Annotated[int | None, typer.Option("-np", "--np", min=1, help="Number of ranks.")] = None,
+    np: Annotated[int | None, Option("-np", "--np", min=1, help="Number of ranks.")] = None,
     hosts: Hosts = "",
     hostfile: Hostfile = None,
-    strict: Annotated[bool, typer.Option(help="Fail on warnings too.")] = False,
+    strict: Annotated[bool, Option(help="Fail on warnings too.")] = False,
     plan: Annotated[
-        str | None, typer.Option(help="Nodes and GPUs of each, not there, to show, like 2x4.")
+        str | None, Option(help="Nodes and GPUs of each, not there, to show, like 2x4.")
     ] = None,
     device: Annotated[
-        str, typer.Option(help="Devices as pair_style pwmlff takes them: auto, cpu, gpu, or 0,1.")
+        str, Option(help="Devices as pair_style pwmlff takes them: auto, cpu, gpu, or 0,1.")
     ] = "auto",
     partition: Annotated[
-        str, typer.Option(help="Replicas, as lmp's -partition takes them, like 4x2.")
+        str, Option(help="Replicas, as lmp's -partition takes them, like 4x2.")
     ] = "",
     bind: Bind = None,
     mpirun: Mpirun = None,
     mpirun_options: MpirunOptions = "",
-    inventory: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    inventory: Annotated[Path | None, Option(hidden=True)] = None,
 ) -> RanksReport:
     """Show which rank runs on which GPU and cores, and warn of what is odd.
 
@@ -138,7 +124,7 @@ def ranks(
 
     Example: pwmlff ranks --plan 2x4 -np 16
     """
-    extra, machines = words(mpirun_options), launcher.hosts_of(hosts, hostfile)
+    extra, machines = shlex.split(mpirun_options), launcher.hosts_of(hosts, hostfile)
     if plan:
         nodes, gpus = parse_plan(plan)
         nranks = np or nodes * max(gpus, 1)

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pwmlff.commands.base import Elements, Energy, Format, Parity
+from pwmlff.commands.options import elements_of
 from pwmlff.report import Report
 
 
 def test(
     words: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="MODEL... [DATA]...",
             help="TorchScript model files, and files with labels; FILE@0:5 for five frames.",
         ),
     ],
-    data: Annotated[
-        list[str] | None, typer.Option(help="File with labels; may be given again.")
-    ] = None,
+    data: Annotated[list[str] | None, Option(help="File with labels; may be given again.")] = None,
     format: Format = None,
     elements: Elements = "",
     plot: Parity = None,
-    worst: Annotated[int, typer.Option(min=0, help="Frames and atoms to list.")] = 5,
+    worst: Annotated[int, Option(min=0, help="Frames and atoms to list.")] = 5,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of this process.", show_default="all cores")
+        int | None, Option(min=1, help="Threads of this process.", show_default="all cores")
     ] = None,
     energy: Energy = "free",
 ) -> Report:
@@ -41,5 +40,5 @@ def test(
     from pwmlff.train import evaluate
 
     models, files = evaluate.models_and_data(words, data or [])
-    chosen = elements.replace(",", " ").split()
+    chosen = elements_of(elements)
     return evaluate.test(models, files, chosen, format, plot, worst, threads, energy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from pwmlff import report
 from pwmlff.commands.base import Json
@@ -15,72 +15,65 @@ from pwmlff.commands.options import seconds_of
 def train(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[RUN.TOML] [DATA]...",
             help="What to do, where it ends in .toml; structures to learn from.",
         ),
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="Structures to learn from; may be given again.")
+        list[str] | None, Option(help="Structures to learn from; may be given again.")
     ] = None,
     valid: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Structures to validate with; may be given again.",
             show_default="a tenth of the others",
         ),
     ] = None,
     energy: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Energy to take of frames with two: free or zero, as for data check.",
             show_default="free",
         ),
     ] = "",
     shift_sources: Annotated[
-        bool,
-        typer.Option("--shift-sources", help="Give the energies of all files one zero."),
+        bool, Option("--shift-sources", help="Give the energies of all files one zero.")
     ] = False,
-    elements: Annotated[
-        str, typer.Option(help="Elements of the model, like Hf O, 'Hf O' or Hf,O.")
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the results.")
-    ] = None,
+    elements: Annotated[str, Option(help="Elements of the model, like Hf O, 'Hf O' or Hf,O.")] = "",
+    output: Annotated[Path | None, Option("-o", "--output", help="Folder for the results.")] = None,
     max_time: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Time from the start of the command to its end, like 20m, 2h or 23:50:00; a plain "
             "number is of minutes."
         ),
     ] = "",
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
-    models: Annotated[int | None, typer.Option(help="Models of an ensemble.")] = None,
-    finetune: Annotated[Path | None, typer.Option(help="Model file to start from.")] = None,
+    epochs: Annotated[int | None, Option(help="Passes over the data.")] = None,
+    models: Annotated[int | None, Option(help="Models of an ensemble.")] = None,
+    finetune: Annotated[Path | None, Option(help="Model file to start from.")] = None,
     module: Annotated[
-        str, typer.Option(help="Module of kind EDGE to train, like my_model.py:Model.")
+        str, Option(help="Module of kind EDGE to train, like my_model.py:Model.")
     ] = "",
     device: Annotated[
         str,
-        typer.Option(
+        Option(
             help="Where to train: cpu, cuda, cuda:N, or auto, a GPU where there is one.",
             show_default="cpu",
         ),
     ] = "",
     set: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="Key of run.toml, like optimizer.name=kalman; may be given again."
-        ),
+        Option("--set", help="Key of run.toml, like optimizer.name=kalman; may be given again."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint in the folder, if any.")
+        bool, Option("--resume", help="Go on from the checkpoint in the folder, if any.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and check everything, but train nothing.")
+        bool, Option("--dry-run", help="Read and check everything, but train nothing.")
     ] = False,
     communication: Annotated[
-        str, typer.Option(help="Communication between ranks: auto, serial, mpi (mpi4py) or torch.")
+        str, Option(help="Communication between ranks: auto, serial, mpi (mpi4py) or torch.")
     ] = "auto",
     json: Json = False,
 ) -> None:
@@ -113,7 +106,7 @@ def train(
             "module": module,
             "device": device,
         }
-        options = work.Options(resume, dry_run, communication, report.began())
+        options = work.Options(resume, dry_run, communication, report.Command.began)
         return work.train(toml, given, options, stop)
 
     with work.Stop(leaves=True) as stop:

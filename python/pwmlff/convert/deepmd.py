@@ -23,21 +23,21 @@ from pwmlff.models.saving import rewritten
 from pwmlff.report import Failure
 
 CLASS = "deepmd.pt.model.model."
+TYPES = {"t": "Tensor", "i": "int", "b": "bool"}
 #: Functions in place of the operators that the compiled library of DeePMD-kit 3 has. Models of all
 #: descriptors name them, and call them where they are compressed or run on several ranks.
 OPERATORS = "".join(
-    f"def {name}({arguments}) -> List[Tensor]:\n"
+    f"def {name}({', '.join(f'a{k}: {TYPES[letter]}' for k, letter in enumerate(letters))})"
+    " -> List[Tensor]:\n"
     f'  ops.prim.RaiseException("{name} is in a library of DeePMD-kit")\n'
     "  return annotate(List[Tensor], [])\n"
-    for name, arguments in {
-        "tabulate_fusion_se_a": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
-        "tabulate_fusion_se_atten": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: int,"
-        " g: bool",
-        "tabulate_fusion_se_r": "a: Tensor, b: Tensor, c: Tensor, d: int",
-        "tabulate_fusion_se_t": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
-        "tabulate_fusion_se_t_tebd": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: int",
-        "border_op": "a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: Tensor, g: Tensor, "
-        "h: Tensor, i: Tensor",
+    for name, letters in {
+        "tabulate_fusion_se_a": "tttti",
+        "tabulate_fusion_se_atten": "tttttib",
+        "tabulate_fusion_se_r": "ttti",
+        "tabulate_fusion_se_t": "tttti",
+        "tabulate_fusion_se_t_tebd": "tttti",
+        "border_op": "ttttttttt",
     }.items()
 )
 
@@ -71,27 +71,21 @@ def read(source: Source) -> Foreign | None:
         parameter.requires_grad_(False)
     atomic = getattr(model, "atomic_model", None)
     descriptor = getattr(atomic, "descriptor", None)
-    if descriptor is None:
+    if (kind := getattr(descriptor, "original_name", "")) != "DescrptSeA":
+        lacks = f"of class {source.class_name}, which has no descriptor of its own"
         raise Failure(
-            f"'{source.path}' is a model of DeePMD-kit of class {source.class_name}, which has no "
-            "descriptor of its own; only those with a descriptor of type se_e2_a can be wrapped"
-        )
-    if descriptor.original_name != "DescrptSeA":
-        raise Failure(
-            f"'{source.path}' is a model of DeePMD-kit with a descriptor of class "
-            f"{descriptor.original_name}; only those of type se_e2_a can be wrapped"
+            f"'{source.path}' is a model of DeePMD-kit "
+            f"{f'with a descriptor of class {kind}' if kind else lacks}; only those with a "
+            "descriptor of type se_e2_a can be wrapped"
         )
     reader = _Reader(source.path, atomic)
+    slots = [f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)]
     return Foreign(
         family="DeePMD-kit, se_e2_a",
         module=reader.model(),
         evaluate=lambda atoms: _evaluate(model, atoms),
         single=any(parameter.dtype == torch.float32 for parameter in model.parameters()),
-        told={
-            "slots": ", ".join(
-                f"{n} {symbol}" for n, symbol in zip(reader.sel, reader.type_map, strict=True)
-            )
-        },
+        told={"slots": ", ".join(slots)},
     )
 
 
@@ -114,10 +108,6 @@ class _Reader:
 
     Releases differ in what their models hold. What one lacks, others have added since, with a
     default that changes nothing.
-
-    Args:
-        path: of the file, for messages.
-        atomic: its `atomic_model`.
     """
 
     def __init__(self, path: str, atomic: Any) -> None:
@@ -126,29 +116,26 @@ class _Reader:
         self.type_map = list(atomic.type_map)
         self.ntypes = len(self.type_map)
         self.sel = [int(n) for n in self.descriptor.sel]
+        self.arrays: dict[str, np.ndarray] = {}
 
     def model(self) -> DP:
-        """The same model as a DP."""
         self._require_known()
         descriptor, ntypes = self.descriptor, self.ntypes
-        arrays: dict[str, np.ndarray] = {}
         networks = list(descriptor.filter_layers.networks.children())
         one_sided = len(networks) == ntypes
         for a in range(ntypes):
             for b in range(ntypes):
                 net = networks[b if one_sided else b * ntypes + a]
-                self._take(f"embedding_net.{a * ntypes + b}", net, arrays, fitting=False)
+                self._take(f"embedding_net.{a * ntypes + b}", net, fitting=False)
         for a, net in enumerate(self.fitting.filter_layers.networks.children()):
-            name = f"fitting_net.{a}"
-            last = self._take(name, net, arrays, fitting=True)
-            arrays[f"{name}.layers.{last}.bias"] = arrays.get(
-                f"{name}.layers.{last}.bias", 0.0
-            ) + self._constant(a, net)
+            last = self._take(f"fitting_net.{a}", net, fitting=True)
+            bias = f"fitting_net.{a}.layers.{last}.bias"
+            self.arrays[bias] = self.arrays.get(bias, 0.0) + self._constant(a, net)
         for name, values in (("davg", descriptor.mean), ("dstd", descriptor.stddev)):
-            arrays[name] = self._statistics(name, _array(values))
+            self.arrays[name] = self._statistics(name, _array(values))
         try:
             return DP.from_parameters(
-                arrays,
+                self.arrays,
                 atom_type=[atomic_numbers[symbol] for symbol in self.type_map],
                 rmax=float(descriptor.rcut),
                 rmin=float(descriptor.rcut_smth),
@@ -172,39 +159,33 @@ class _Reader:
         atomic, descriptor, fitting = self.atomic, self.descriptor, self.fitting
         if (given := getattr(fitting, "var_name", "energy")) != "energy":
             raise self._failure(f"its fitting net gives {given}, expected energy")
-        for name, present in {
+        odd = {
             "exclude_types of its descriptor": _excludes(getattr(descriptor, "emask", None)),
             "pair_exclude_types": _excludes(getattr(atomic, "pair_excl", None)),
             "atom_exclude_types": _excludes(getattr(atomic, "atom_excl", None)),
-            "exclude_types of its fitting net": len(getattr(fitting, "exclude_types", ())) > 0,
-            "env_protection": float(getattr(descriptor, "env_protection", 0.0)) != 0.0,
-            "frame parameters (numb_fparam)": int(getattr(fitting, "numb_fparam", 0)) > 0,
-            "atomic parameters (numb_aparam)": int(getattr(fitting, "numb_aparam", 0)) > 0,
-            "a case embedding (dim_case_embd)": int(getattr(fitting, "dim_case_embd", 0)) > 0,
-            "one fitting net for all types (mixed_types)": bool(
-                getattr(fitting, "mixed_types", False)
-            ),
-            "a compressed descriptor": bool(getattr(descriptor, "compress", False)),
-        }.items():
-            if present:
-                raise self._failure(f"it has {name}, which the model contract does not")
+            "exclude_types of its fitting net": len(getattr(fitting, "exclude_types", ())),
+            "env_protection": float(getattr(descriptor, "env_protection", 0.0)),
+            "frame parameters (numb_fparam)": getattr(fitting, "numb_fparam", 0) > 0,
+            "atomic parameters (numb_aparam)": getattr(fitting, "numb_aparam", 0) > 0,
+            "a case embedding (dim_case_embd)": getattr(fitting, "dim_case_embd", 0) > 0,
+            "one fitting net for all types (mixed_types)": getattr(fitting, "mixed_types", False),
+            "a compressed descriptor": getattr(descriptor, "compress", False),
+        }
+        if name := next((name for name, present in odd.items() if present), None):
+            raise self._failure(f"it has {name}, which the model contract does not")
 
-    def _take(self, name: str, net: Any, arrays: dict[str, np.ndarray], fitting: bool) -> int:
-        """Add the layers of a net, by our names.
-
-        Returns:
-            The index of the last one.
-        """
+    def _take(self, name: str, net: Any, fitting: bool) -> int:
+        """Add the layers of a net, by our names; return the index of the last one."""
         layers = list(net.layers.children())
         for k, layer in enumerate(layers):
             hidden = not fitting or k + 1 < len(layers)
             if hidden and (activation := layer.activate.activation).lower() != "tanh":
                 raise self._failure(f"its activation function is {activation}, expected tanh")
             prefix, (n_in, n_out) = f"{name}.layers.{k}.", layer.matrix.shape
-            arrays[prefix + "weight"] = _array(layer.matrix)
+            self.arrays[prefix + "weight"] = _array(layer.matrix)
             bias, idt = getattr(layer, "bias", None), getattr(layer, "idt", None)
             if bias is not None:
-                arrays[prefix + "bias"] = _array(bias).reshape(1, -1)
+                self.arrays[prefix + "bias"] = _array(bias).reshape(1, -1)
             adds = bool(getattr(layer, "resnet", False)) and n_out in (n_in, 2 * n_in)
             expected = n_out == n_in and k > 0 if fitting else n_out in (n_in, 2 * n_in)
             if hidden and adds != expected:
@@ -213,7 +194,7 @@ class _Reader:
                     f"{'adds' if adds else 'does not add'} its input to the result"
                 )
             if hidden and adds and idt is not None:
-                arrays[prefix + "resnet_dt"] = _array(idt).reshape(1, -1)
+                self.arrays[prefix + "resnet_dt"] = _array(idt).reshape(1, -1)
         return len(layers) - 1
 
     def _constant(self, a: int, net: Any) -> np.ndarray:

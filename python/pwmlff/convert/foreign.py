@@ -14,7 +14,6 @@ import torch
 from ase import Atoms
 from torch import nn
 
-from pwmlff.evaluation.model_file import dtype_of
 from pwmlff.report import Failure, last_line
 
 #: What code and contents of a file raise where they are not as their program writes them.
@@ -59,11 +58,6 @@ class Source:
     class_name: str  # of its module, as Python has it
     module: torch.jit.ScriptModule  # on the CPU, in evaluation mode
 
-    @property
-    def single(self) -> bool:
-        """Whether it computes in float32, where it keeps a contract of this project."""
-        return dtype_of(self.module) == torch.float32
-
 
 @dataclass(frozen=True)
 class Saved:
@@ -90,20 +84,17 @@ def saved(contents: bytes) -> Saved:
 
 @dataclass(frozen=True)
 class Foreign:
-    """A file of another program.
+    """A file of another program."""
 
-    Attributes:
-        family: what it is, for people.
-        module: the same model as a module that keeps a contract of this project.
-        evaluate: the code of the original, on a cluster in free space; None where there is none.
-        single: whether the original computes in float32.
-        told: further lines for people, by their names.
-        contents: of a file that needs no wrapping; None elsewhere.
-    """
-
-    family: str
-    module: nn.Module
+    family: str  # what it is, for people
+    module: nn.Module  # the same model, in a contract of this project
+    #: The code of the original, on a cluster in free space; None where there is none.
     evaluate: Callable[[Atoms], Numbers] | None
-    single: bool = False
-    told: dict[str, str] = field(default_factory=dict)
-    contents: bytes | None = None
+    single: bool = False  # whether the original computes in float32
+    told: dict[str, str] = field(default_factory=dict)  # further lines for people, by their names
+    contents: bytes | None = None  # of a file that needs no wrapping
+
+    @property
+    def basis(self) -> str:
+        """What the file that is written is compared with."""
+        return "the code of the original" if self.evaluate else "the reference of this project"

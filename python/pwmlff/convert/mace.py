@@ -34,17 +34,15 @@ class MaceEdges(nn.Module):
     def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
         """Energies of atoms [nlocal], as the model contract has it."""
         n = types.size(0)
-        batch = torch.zeros_like(types)
+        node_attrs = torch.nn.functional.one_hot(types, len(self.atom_type)).to(edge_vec.dtype)
         data = {
             "positions": torch.zeros(n, 3, dtype=edge_vec.dtype, device=edge_vec.device),
             "shifts": -edge_vec,
             "unit_shifts": torch.zeros_like(edge_vec),
             "cell": torch.zeros(3, 3, dtype=edge_vec.dtype, device=edge_vec.device),
             "edge_index": edge_index.flip(0),
-            "node_attrs": torch.nn.functional.one_hot(types, len(self.atom_type)).to(
-                edge_vec.dtype
-            ),
-            "batch": batch,
+            "node_attrs": node_attrs,
+            "batch": torch.zeros_like(types),
             "ptr": torch.tensor([0, n], device=types.device),
             "head": self.head,
         }
@@ -72,21 +70,16 @@ def read(source: Source) -> Foreign | None:
             f"'{source.path}' is a model of MACE of which head {int(head)} is chosen, expected one "
             f"of 0 to {len(heads) - 1}; make it again with mace_create_lammps_model"
         )
-    edges = MaceEdges(
-        scripted.model,
-        head,
-        elements,
-        float(scripted.r_max),
-        rounds,
-        str(dtype).removeprefix("torch."),
-    )
+    name, cutoff = str(dtype).removeprefix("torch."), float(scripted.r_max)
+    told = {"rounds": str(rounds)}
+    if len(heads) > 1:
+        told["head"] = f"{heads[int(head)]} of {', '.join(heads)}"
     return Foreign(
         family="MACE",
-        module=edges,
+        module=MaceEdges(scripted.model, head, elements, cutoff, rounds, name),
         evaluate=lambda atoms: _evaluate(scripted, elements, atoms),
         single=dtype == torch.float32,
-        told={"rounds": str(rounds)}
-        | ({"head": f"{heads[int(head)]} of {', '.join(heads)}"} if len(heads) > 1 else {}),
+        told=told,
     )
 
 

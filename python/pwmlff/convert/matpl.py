@@ -55,11 +55,8 @@ def _load(path: str, contents: bytes) -> dict[str, Any] | None:
     """The dictionary in a checkpoint of these programs; nothing but data is unpickled."""
     # What arrays and numbers of NumPy are made with, by the names that its releases 1 and 2 wrote.
     makers: list[Any] = [value.__reduce__()[0] for value in (np.zeros(1), np.float64(0.0))]
-    named = [
-        (maker, f"numpy.{core}.multiarray.{maker.__name__}")
-        for maker in makers
-        for core in ("core", "_core")
-    ]
+    modules = ("numpy.core.multiarray", "numpy._core.multiarray")
+    named = [(maker, f"{module}.{maker.__name__}") for maker in makers for module in modules]
     dtypes = [type(np.dtype(name)) for name in ("f8", "f4", "i8", "i4")]
     try:
         with torch.serialization.safe_globals([np.ndarray, np.dtype, *named, *dtypes]):

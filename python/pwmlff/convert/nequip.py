@@ -45,17 +45,8 @@ class NequipEdges(nn.Module):
         scale, shift: what its energies of atoms are multiplied by, and what is added then.
     """
 
-    def __init__(
-        self,
-        energies: nn.Module,
-        elements: list[int],
-        cutoff: float,
-        rounds: int,
-        dtype: str,
-        wants: torch.dtype,
-        scale: float = 1.0,
-        shift: float = 0.0,
-    ) -> None:
+    def __init__(self, energies: nn.Module, elements: list[int], cutoff: float, rounds: int,
+                 dtype: str, wants: torch.dtype, scale: float, shift: float) -> None:  # fmt: skip
         super().__init__()
         self.energies, self.wants, self.scale, self.shift = energies, wants, scale, shift
         self.model_type, self.atom_type, self.dtype = "EDGE", elements, dtype
@@ -113,18 +104,11 @@ def read(source: Source) -> Foreign | None:
         )
     cutoff = float(told[CUTOFF])
     energies, scale, shift = _energies(source.path, module.model)
+    wants = torch.float32 if deployed and dtype == "float32" else torch.float64
+    edges = (elements, cutoff, max(1, rounds), dtype, wants, scale, shift)
     return Foreign(
         family=family,
-        module=NequipEdges(
-            energies,
-            elements,
-            cutoff,
-            max(1, rounds),
-            dtype,
-            torch.float32 if deployed and dtype == "float32" else torch.float64,
-            scale,
-            shift,
-        ),
+        module=NequipEdges(energies, *edges),
         evaluate=lambda atoms: _evaluate(module, cutoff, elements, atoms),
         single=dtype == "float32",
         told={"rounds": str(rounds)} if rounds else {},

@@ -11,7 +11,8 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pwmlff.convert.foreign import Saved
@@ -30,38 +31,19 @@ SAID = 8  # last lines of a program that are told
 
 @dataclass(frozen=True)
 class _Program:
-    """A command that writes a TorchScript file.
+    """A command that writes a TorchScript file."""
 
-    Attributes:
-        source: what the files are that it reads.
-        package: what pip installs for it.
-        name: of the command.
-        words: what it is given, and the file that it will write, for a file and the head of a model
-            that has several.
-        code: what the Python beside it runs in its place; empty for the command itself.
-    """
-
-    source: str
-    package: str
-    name: str
+    source: str  # what the files are that it reads
+    package: str  # what pip installs for it
+    name: str  # of the command
+    #: What it is given, and the file that it will write, for a file and the head that is chosen.
     words: Callable[[Path, str], tuple[Sequence[object], Path]]
-    code: str = ""
+    code: str = ""  # what the Python beside it runs in its place
 
 
-#: nequip-compile, which from torch 2.10 on would not write TorchScript any more.
-NEQUIP_COMPILE = (
-    "import sys, nequip.scripts.compile as program\n"
-    "program._TORCH_GE_2_10 = False\n"
-    "program.main(sys.argv[1:])\n"
-)
-
-
-def _mace(dtype: str) -> Callable[[Path, str], tuple[Sequence[object], Path]]:
-    def words(path: Path, head: str) -> tuple[Sequence[object], Path]:
-        chosen = ["--head", head] if head else []
-        return [path, "--dtype", dtype, *chosen], path.with_name(f"{path.name}-lammps.pt")
-
-    return words
+def _mace(dtype: str, path: Path, head: str) -> tuple[Sequence[object], Path]:
+    chosen = ["--head", head] if head else []
+    return [path, "--dtype", dtype, *chosen], path.with_name(f"{path.name}-lammps.pt")
 
 
 def _nequip(path: Path, head: str) -> tuple[Sequence[object], Path]:
@@ -69,6 +51,21 @@ def _nequip(path: Path, head: str) -> tuple[Sequence[object], Path]:
         raise Failure(f"found the head '{head}', expected none: models of NequIP have no heads")
     target = path.with_name("compiled.nequip.pth")
     return [path, target, "--mode", "torchscript", "--device", "cpu", "--target", "ase"], target
+
+
+OF_MACE = _Program(
+    "a pickled model of MACE", "mace-torch", "mace_create_lammps_model", partial(_mace, "float32")
+)
+#: nequip-compile, which from torch 2.10 on would not write TorchScript any more.
+OF_NEQUIP = _Program(
+    "a package of NequIP",
+    "nequip",
+    "nequip-compile",
+    _nequip,
+    "import sys, nequip.scripts.compile as program\n"
+    "program._TORCH_GE_2_10 = False\n"
+    "program.main(sys.argv[1:])\n",
+)
 
 
 def translate(path: str, contents: bytes, content: Saved, head: str = "") -> bytes | None:
@@ -110,14 +107,8 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
                     f"{f'the head {head!r}' if head else 'none of them chosen'}, expected one of "
                     "them with --head"
                 )
-            raise Failure(
-                "\n".join(
-                    [
-                        f"{program.name} makes nothing of '{path}', {program.source}:",
-                        *said.strip().splitlines()[-SAID:],
-                    ]
-                )
-            )
+            heading = f"{program.name} makes nothing of '{path}', {program.source}:"
+            raise Failure("\n".join([heading, *said.strip().splitlines()[-SAID:]]))
         return target.read_bytes()
 
 
@@ -131,20 +122,16 @@ def require_no_head(path: str, head: str) -> None:
 
 def _run(command: str, code: str, words: Sequence[object]) -> subprocess.CompletedProcess[str]:
     """Run a program where the first of its words is, or code by the Python beside it."""
-    python = Path(command).with_name("python3")
-    return subprocess.run(
-        [*([str(python), "-c", code] if code and python.is_file() else [command]),
-         *map(str, words)],
-        cwd=Path(str(words[0])).parent, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        errors="replace", check=False, env=_environment(),
-    )  # fmt: skip
-
-
-def _environment() -> dict[str, str]:
-    """Without what would lead another Python to the packages of this one."""
+    # Without what would lead another Python to the packages of this one.
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     # What these programs pickle is more than weights; older ones do not tell newer torch so.
-    return {**kept, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
+    kept["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
+    python = Path(command).with_name("python3")
+    start = [str(python), "-c", code] if code and python.is_file() else [command]
+    return subprocess.run(
+        [*start, *map(str, words)], cwd=Path(str(words[0])).parent, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, errors="replace", check=False, env=kept,
+    )  # fmt: skip
 
 
 def _heads(said: str) -> list[str]:
@@ -158,19 +145,14 @@ def _heads(said: str) -> list[str]:
 def _program_of(path: str, content: Saved) -> _Program | None:
     if OF_PACKAGES in content.names:
         of_nequip = any(name.startswith(PACKAGED) for name in content.names)
-        return _of_nequip("a package of NequIP") if of_nequip else None
+        return OF_NEQUIP if of_nequip else None
     if LIGHTNING in content.table and NEQUIP in content.table:
-        return _of_nequip("a checkpoint of NequIP")
+        return replace(OF_NEQUIP, source="a checkpoint of NequIP")
     if MLIAP in content.table:
         raise Failure(
             f"'{path}' is a model of MACE for pair_style mliap; wrap the .model that it was made of"
         )
     if MACE in content.table:
-        dtype = "float64" if DOUBLE in content.table else "float32"
-        return _Program("a pickled model of MACE", "mace-torch", "mace_create_lammps_model",
-                        _mace(dtype))  # fmt: skip
+        double = DOUBLE in content.table
+        return replace(OF_MACE, words=partial(_mace, "float64")) if double else OF_MACE
     return None
-
-
-def _of_nequip(what: str) -> _Program:
-    return _Program(what, "nequip", "nequip-compile", _nequip, NEQUIP_COMPILE)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import torch
 from ase import Atoms
 from rich.console import RenderableType
-from rich.table import Table
 
 from pwmlff.convert import deepmd, mace, matpl, nequip, programs
 from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
@@ -24,7 +23,7 @@ from pwmlff.evaluation.trial import crystal, random_cluster
 from pwmlff.files import drafted, write_whole
 from pwmlff.models import save_model
 from pwmlff.models.saving import origin, without_source_paths
-from pwmlff.report import Failure, last_line
+from pwmlff.report import Failure, Report, facts, last_line
 from pwmlff.threads import torch_threads
 
 #: In the order in which they are asked: what they make of a TorchScript archive, None for files of
@@ -38,11 +37,12 @@ READERS: dict[str, Callable[[Source], Foreign | None]] = {
 #: least 1 eV and 1 eV/angstrom), where it computes in float64 and in float32.
 GATES = {False: 1e-9, True: 1e-4}
 EVALUATIONS = 5  # of which the fastest is told
+FUSED = "which the fused engine runs; leave out --compile"
 
 
 @dataclass(frozen=True)
-class WrapReport:
-    """What became of a file."""
+class WrapReport(Report):
+    """What became of a file; what fails the verification is not written."""
 
     source: str
     output: str
@@ -54,26 +54,15 @@ class WrapReport:
     force_difference: float  # likewise, eV/angstrom
     told: dict[str, str]
 
-    ok = True  # what fails the verification is not written
-
-    def data(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**vars(self), "model": vars(self.model), "ok": self.ok}
-
     def show(self) -> RenderableType:
         """One table."""
-        table = Table(show_header=False)
-        table.add_column(style="bold")
-        table.add_column(overflow="fold")
         model = self.model
         rows = {
             "file": f"{self.source} -> {self.output}",
             "is": self.family,
             "kind": model.kind,
             "elements": " ".join(model.elements),
-            "cutoff": f"{model.cutoff:g}"
-            + f", interaction range {model.interaction_range:g}"
-            * (model.interaction_range > model.cutoff),
+            "cutoff": model.reach,
             **self.told,
             "size": f"{model.nparameters} parameters in {model.dtype}",
             "engine": self.engine,
@@ -81,9 +70,7 @@ class WrapReport:
             f"eV/Å at most from {self.proof}, on a random cluster",
             "use": f"pair_style pwmlff 1 {self.output}",
         }
-        for name, text in rows.items():
-            table.add_row(name, text)
-        return table
+        return facts(rows)
 
 
 def wrap(
@@ -127,19 +114,12 @@ def wrap(
                 raise Failure(f"'{source}' was compiled, but {chosen.reason}; nothing was written")
             with archive.time_limit(f"'{source}': its forward on a random cluster"):
                 evaluation = chosen.engine(cluster)
-            energy, force = _differences(source, foreign, evaluation, expected)
+            differences = _differences(source, foreign, evaluation, expected)
             told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
         write_whole(target, draft.read_bytes())
+    model, engine = replace(chosen.info, file=fspath(output)), chosen.engine.description
     return WrapReport(
-        source=source,
-        output=fspath(output),
-        family=foreign.family,
-        model=replace(chosen.info, file=fspath(output)),
-        engine=chosen.engine.description,
-        proof=_basis(foreign),
-        energy_difference=energy,
-        force_difference=force,
-        told=told,
+        source, fspath(output), foreign.family, model, engine, foreign.basis, *differences, told
     )
 
 
@@ -168,25 +148,20 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         with taken_for(path, family):
             if foreign := read(source):
                 return foreign
-    if model_file.is_ours(source.module):
-        kind = model_file.kind_of(source.module)
-        if kind == "EDGE" and compiled:
-            return Foreign(f"kind EDGE, class {class_name}", source.module, None, source.single)
-        if compiled:
-            raise Failure(
-                f"'{path}' is of kind {kind}, which the fused engine runs; leave out --compile"
-            )
-        told = {"note": "needs no wrapping: copied as it is"}
-        if kind == "EDGE":
-            told["note"] += "; --compile adds machine code"
-        return Foreign(
-            f"a model of kind {kind}", source.module, None, source.single, told, contents
+    if not model_file.is_ours(module):
+        raise Failure(
+            f"'{path}' is a TorchScript module of class {class_name}, which is not known; expected "
+            "a model of MatPL, DeePMD-kit, MACE, NequIP or Allegro. A module of your own can keep "
+            "the contract of kind EDGE: see the documentation"
         )
-    raise Failure(
-        f"'{path}' is a TorchScript module of class {class_name}, which is not known; expected a "
-        "model of MatPL, DeePMD-kit, MACE, NequIP or Allegro. A module of your own can keep the "
-        "contract of kind EDGE: see the documentation"
-    )
+    kind, single = model_file.kind_of(module), model_file.dtype_of(module) == torch.float32
+    if kind != "EDGE" and compiled:
+        raise Failure(f"'{path}' is of kind {kind}, {FUSED}")
+    if compiled:
+        return Foreign(f"kind EDGE, class {class_name}", module, None, single)
+    note = "needs no wrapping: copied as it is"
+    note += "; --compile adds machine code" if kind == "EDGE" else ""
+    return Foreign(f"a model of kind {kind}", module, None, single, {"note": note}, contents)
 
 
 def _compile(path: str, draft: Path) -> dict[str, str]:
@@ -195,9 +170,7 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
 
     module = model_file.load(draft)
     if model_file.kind_of(module) != "EDGE":
-        raise Failure(
-            f"'{path}' becomes a model of kind DP, which the fused engine runs; leave out --compile"
-        )
+        raise Failure(f"'{path}' becomes a model of kind DP, {FUSED}")
     try:
         members = compile_edges(module)
     except ValueError as error:
@@ -207,13 +180,7 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
 
 
 def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, str]:
-    """What an evaluation of a crystal takes, for people; empty where the model takes no crystal.
-
-    Args:
-        source: the file, for messages.
-        chosen: what evaluates the model.
-        scripted: its TorchScript, to be compared with that.
-    """
+    """What an evaluation of a crystal takes; empty where the model takes no crystal."""
     atoms, neighbors = crystal(chosen.info.cutoff, chosen.info.atom_type, chosen.info.limit)
     if not len(atoms):
         return {}
@@ -223,17 +190,11 @@ def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, s
             for choice in (chosen, scripted)
             if choice
         ]
-    text = (
-        f"{1e3 * times[0]:.3g} ms for {len(atoms)} atoms with {neighbors} neighbors each, on one "
-        "thread"
-    )
+    system = f"{len(atoms)} atoms with {neighbors} neighbors each, on one thread"
+    text = f"{1e3 * times[0]:.3g} ms for {system}"
     return {
         "speed": text + "".join(f"; {1e3 * other:.3g} ms as TorchScript" for other in times[1:])
     }
-
-
-def _basis(foreign: Foreign) -> str:
-    return "the code of the original" if foreign.evaluate else "the reference of this project"
 
 
 @contextmanager
@@ -246,11 +207,7 @@ def _told_of(source: str, draft: Path) -> Iterator[None]:
 
 
 def _original(source: str, draft: Path, foreign: Foreign) -> tuple[Atoms, Numbers]:
-    """A random cluster for the model, and what its original says of that.
-
-    Raises:
-        Failure: the code of the original fails, or gives what are no numbers.
-    """
+    """A random cluster for the model, and what its original says of that."""
     _, info = model_file.open_model(draft)
     cluster = random_cluster(info.cutoff, info.atom_type, info.limit)
     evaluate: Callable[[Atoms], Numbers | reference.Result] = foreign.evaluate or partial(
@@ -272,11 +229,7 @@ def _original(source: str, draft: Path, foreign: Foreign) -> tuple[Atoms, Number
 def _differences(
     source: str, foreign: Foreign, evaluation: Evaluation, expected: Numbers
 ) -> tuple[float, float]:
-    """The largest of atomic energies and forces on a random cluster.
-
-    Raises:
-        Failure: one of them is too large.
-    """
+    """The largest of atomic energies and forces, within what is allowed."""
     differences = []
     for what, ours, theirs in (
         ("energies of atoms", evaluation.atom_energy, expected.atom_energy),
@@ -287,7 +240,7 @@ def _differences(
         if not difference <= gate:
             raise Failure(
                 f"'{source}' is not what it was taken for ({foreign.family}): {what} differ by "
-                f"{difference:.1e} from those of {_basis(foreign)} on a random cluster, allowed "
+                f"{difference:.1e} from those of {foreign.basis} on a random cluster, allowed "
                 f"{gate:.1e}; nothing was written"
             )
         differences.append(difference)

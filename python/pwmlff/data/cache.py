@@ -19,7 +19,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -35,7 +35,6 @@ from rich.text import Text
 
 from pwmlff.data import consistency, neighbors, readers, sources
 from pwmlff.data.frames import Frames
-from pwmlff.data.labels import collected_warnings
 from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
 from pwmlff.threads import allowed_threads
@@ -102,7 +101,7 @@ def load(
         "format": format,
         "energy": energy,
     }
-    entry = damaged = None
+    entry = kept = None
     paths: list[str] = []
     if cache is not None and fspath(cache) != NONE:
         split = [readers.split(spec) for spec in specs]
@@ -111,27 +110,21 @@ def load(
         options["files"] = [[p.name, repr(wanted), _digest(p)] for p, wanted in split]
         key = hashlib.sha256(json.dumps(options).encode()).hexdigest()[:40]
         entry = folder_of(cache) / key
-        damaged = _identity(entry)  # if it cannot be opened
         kept = _opened(entry, options, paths, threads)
-        if kept is not None:
-            return _announced(*kept)
-    with collected_warnings() as texts:
-        frames = readers.read(specs, format, energy)
-    edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
-    remarks = [(True, text) for text in texts]
-    remarks += [(f.warning, f.text) for f in consistency.findings(frames)]
-    offsets = sources.offsets(frames, sources.describe(frames, edges))
-    remarks += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
-    for array in (*_arrays(frames).values(), *_arrays(edges).values()):
-        array.flags.writeable = False
-    if entry is not None:
-        _keep(entry, options, paths, frames, edges, remarks, damaged)
-    return _announced(frames, edges, remarks)
-
-
-def _announced(
-    frames: Frames, edges: Edges, remarks: Sequence[tuple[bool, str]]
-) -> tuple[Frames, Edges]:
+    if kept is None:
+        texts: list[str] = []
+        frames = readers.read(specs, format, energy, texts.append)
+        edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
+        remarks = [(True, text) for text in texts]
+        remarks += [(f.warning, f.text) for f in consistency.findings(frames)]
+        offsets = sources.offsets(frames, sources.describe(frames, edges))
+        remarks += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
+        for array in (*_arrays(frames).values(), *_arrays(edges).values()):
+            array.flags.writeable = False
+        if entry is not None:
+            _keep(entry, options, paths, frames, edges, remarks)
+    else:
+        frames, edges, remarks = kept
     for warning, text in remarks:
         log.log(logging.WARNING if warning else logging.INFO, "%s", text)
     return frames, edges
@@ -156,30 +149,21 @@ def _arrays(data: Frames | Edges) -> dict[str, np.ndarray]:
     return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
-def _checksums(array: np.ndarray) -> Iterator[memoryview]:
-    """The bytes of an array, block by block."""
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    for begin in range(0, len(data), BLOCK):
-        yield data[begin : begin + BLOCK]
-
-
 def _described(array: np.ndarray, pool: ThreadPoolExecutor) -> list[Any]:
-    """Type, shape and checksums of an array, as JSON has them."""
-    return [array.dtype.str, list(array.shape), list(pool.map(zlib.crc32, _checksums(array)))]
+    """Type, shape and checksums of an array, block by block, as JSON has them."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    blocks = (data[begin : begin + BLOCK] for begin in range(0, len(data), BLOCK))
+    return [array.dtype.str, list(array.shape), list(pool.map(zlib.crc32, blocks))]
 
 
 def _opened(
     entry: Path, options: Mapping[str, Any], paths: Sequence[str], threads: int | None
 ) -> tuple[Frames, Edges, list[tuple[bool, str]]] | None:
-    """An entry, or None where there is none that can be trusted."""
+    """An entry, or None where there is none that can be trusted; then nothing is left of it."""
     try:
+        if not entry.exists():
+            return None
         description = json.loads((entry / DESCRIPTION).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        log.warning("the cache '%s' cannot be read (%s): it is made anew", entry, error)
-        return None
-    try:
         if description["options"] != options:
             raise ValueError("it was made with other options")
         arrays: dict[str, dict[str, np.ndarray]] = {"frames": {}, "edges": {}}
@@ -209,6 +193,7 @@ def _opened(
             os.utime(entry / DESCRIPTION)  # when it was used last
     except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
         log.warning("the cache '%s' is damaged (%s): it is made anew", entry, error)
+        shutil.rmtree(entry, ignore_errors=True)
         return None
     return frames, edges, remarks
 
@@ -217,12 +202,11 @@ def _moved(files: Sequence[str], places: Sequence[str], paths: Sequence[str]) ->
     """Names of files, or of systems in folders, where they lie now."""
     result = []
     for name in files:
-        for old, new in zip(places, paths, strict=True):
-            if Path(name).is_relative_to(old):
-                result.append(str(Path(new, Path(name).relative_to(old))))
-                break
-        else:
+        both = zip(places, paths, strict=True)
+        found = next((pair for pair in both if Path(name).is_relative_to(pair[0])), None)
+        if found is None:
             raise ValueError(f"'{name}' is none of {places}")
+        result.append(str(Path(found[1], Path(name).relative_to(found[0]))))
     return tuple(result)
 
 
@@ -233,73 +217,46 @@ def _keep(
     frames: Frames,
     edges: Edges,
     remarks: Sequence[tuple[bool, str]],
-    damaged: int | None,
 ) -> None:
     """Write an entry; where that fails, say so and leave nothing behind."""
-    folder = None
+    parent = entry.parent
     try:
-        entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _clean(entry.parent)
-        folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=entry.parent))
-        arrays = {
-            **{f"frames.{name}": array for name, array in _arrays(frames).items()},
-            **{f"edges.{name}": array for name, array in _arrays(edges).items()},
-        }
-        with ThreadPoolExecutor(allowed_threads()) as pool:
-            described = {name: _described(array, pool) for name, array in arrays.items()}
-        for name, array in arrays.items():
-            np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        description = {
-            "options": options,
-            "arrays": described,
-            "group_names": frames.group_names,
-            "files": frames.files,
-            "paths": paths,
-            "cutoff": edges.cutoff,
-            "findings": remarks,
-        }
-        (folder / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
-        _put(folder, entry, damaged)
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _clean(parent)
+        # Once it has its name, there is nothing to clean up.
+        with tempfile.TemporaryDirectory(
+            prefix=TEMPORARY, dir=parent, ignore_cleanup_errors=True
+        ) as folder:
+            arrays = {
+                **{f"frames.{name}": array for name, array in _arrays(frames).items()},
+                **{f"edges.{name}": array for name, array in _arrays(edges).items()},
+            }
+            with ThreadPoolExecutor(allowed_threads()) as pool:
+                described = {name: _described(array, pool) for name, array in arrays.items()}
+            for name, array in arrays.items():
+                np.save(Path(folder, f"{name}.npy"), array, allow_pickle=False)
+            description = {
+                "options": options,
+                "arrays": described,
+                "group_names": frames.group_names,
+                "files": frames.files,
+                "paths": paths,
+                "cutoff": edges.cutoff,
+                "findings": remarks,
+            }
+            text = json.dumps(description, indent=1)
+            Path(folder, DESCRIPTION).write_text(text, encoding="utf-8")
+            try:
+                Path(folder).rename(entry)
+            except OSError:
+                if not entry.exists():  # otherwise another process was first, with the same
+                    raise
         _shrink(entry)
     except OSError as error:
         log.warning(
             "cannot keep the training data in '%s': %s; going on without a cache",
-            *(entry.parent, error.strerror or error),
+            *(parent, error.strerror or error),
         )
-    finally:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _identity(entry: Path) -> int | None:
-    """What tells a folder from another of its name; None where there is none."""
-    try:
-        return entry.stat().st_ino
-    except OSError:
-        return None
-
-
-def _put(folder: Path, entry: Path, damaged: int | None) -> None:
-    """Give a finished folder its name, in place of a damaged entry; another writer may be first."""
-    for _ in range(3):
-        try:
-            folder.rename(entry)
-        except OSError:
-            if not entry.exists():
-                raise
-            # What is there now is either what was found damaged, or what another process has just
-            # finished, which is the same as this. If all removed that, nothing could be left.
-            if _identity(entry) not in (None, damaged):
-                return
-            old = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=entry.parent))
-            try:
-                entry.rename(old / entry.name)
-            except FileNotFoundError:
-                pass
-            finally:
-                shutil.rmtree(old, ignore_errors=True)
-        else:
-            return
 
 
 def _clean(parent: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from itertools import combinations_with_replacement, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,7 @@ from rich.text import Text
 
 from pwmlff import picture
 from pwmlff.data import consistency, duplicates, neighbors, readers, sources
-from pwmlff.data.frames import Frames, ranges, rows_of
-from pwmlff.data.labels import collected_warnings
+from pwmlff.data.frames import Frames, ranges
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
@@ -60,12 +60,11 @@ class Problem:
 class Survey:
     """What neighbors tell, frame by frame."""
 
-    shortest: dict[tuple[int, int], float]
+    shortest: np.ndarray  # [nelements**2] distance of each pair, infinite where there is none
     nearest: np.ndarray  # [nframes] NaN where there is no pair
     numbers: np.ndarray  # [natoms] the same for one structure in any frame of reference
     description: sources.Description
     most: int = 0  # neighbors of one element
-    usable: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # [nframes]
 
 
 @dataclass(frozen=True)
@@ -120,24 +119,17 @@ class CheckReport:
     def _files(self) -> Table:
         table = Table("file", *("frames", "atoms", "energies", "forces", "virials"), box=None)
         for name, row in self.counts["files"].items():
-            table.add_row(name, *(str(row[key]) for key in list(row)))
+            table.add_row(name, *map(str, row.values()))
         return table
 
     def _groups(self) -> Table:
         table = Table("group", "frames", "composition", "frames", box=None)
-        groups, compositions = (
-            list(self.counts[name].items()) for name in ("groups", "compositions")
-        )
-        for row in range(min(max(len(groups), len(compositions)), 2 * SHOWN)):
-            cells = [
-                (name, str(count))
-                for pairs in (groups, compositions)
-                for name, count in (pairs[row : row + 1] or [("", "")])
-            ]
-            table.add_row(*(word for cell in cells for word in cell))
-        hidden = max(len(groups), len(compositions)) - 2 * SHOWN
-        if hidden > 0:
-            table.add_row(f"and {hidden} more (--json: all)")
+        columns = (self.counts[name].items() for name in ("groups", "compositions"))
+        rows = list(zip_longest(*columns, fillvalue=("", "")))
+        for (group, count), (composition, of_it) in rows[: 2 * SHOWN]:
+            table.add_row(group, str(count), composition, str(of_it))
+        if len(rows) > 2 * SHOWN:
+            table.add_row(f"and {len(rows) - 2 * SHOWN} more (--json: all)")
         return table
 
     def _values(self) -> Table:
@@ -146,9 +138,8 @@ class CheckReport:
             table.add_row(name, f"{low:.6g}", f"{high:.6g}")
         for pair, distance in self.shortest.items():
             table.add_row(f"distance {pair}", f"{distance:.4g}", "")
-        table.add_row(
-            f"neighbors of an element within {self.cutoff:g}", "", f"{self.most_neighbors}"
-        )
+        name = f"neighbors of an element within {self.cutoff:g}"
+        table.add_row(name, "", f"{self.most_neighbors}")
         return table
 
 
@@ -178,15 +169,22 @@ def check(
     if not 0.0 < cutoff < np.inf:
         raise Failure(f"--cutoff is {cutoff:g}, expected a positive number")
     allowed = set(_known(elements))
-    with collected_warnings() as texts:
-        frames = readers.read(list(files), format, energy)
+    texts: list[str] = []
+    frames = readers.read(list(files), format, energy, texts.append)
     problems = [Problem("ambiguous labels", text) for text in texts]
     problems += _labels(frames)
-    survey = _survey(frames, cutoff, closest, allowed, problems)
-    problems += _duplicates(frames, survey)
-    usable = np.flatnonzero(survey.usable)
+    usable = _usable(frames, cutoff, allowed, problems)
     part = frames.select(usable)
-    offsets = sources.offsets(part, survey.description.select(usable))
+    survey = _survey(part, frames.elements, cutoff)
+    problems += [
+        _problem(
+            *(part, k, "overlapping atoms"),
+            f": atoms are {survey.nearest[k]:.3g} apart, expected at least {closest:g}",
+        )
+        for k in np.flatnonzero(survey.nearest < closest).tolist()
+    ]
+    problems += _duplicates(part, survey.numbers)
+    offsets = sources.offsets(part, survey.description)
     problems += _outliers(sources.aligned(part, offsets)[0])
     notes = []
     for finding in (*consistency.findings(frames), *sources.findings(part, offsets)):
@@ -198,15 +196,16 @@ def check(
             rest = finding.text.removeprefix(frames.where(finding.frame))
             problems.append(_problem(frames, finding.frame, finding.kind, rest))
     if output:
-        picture.save(draw(frames, survey), output, dpi=120)
-    pairs = sorted(survey.shortest.items())
+        picture.save(draw(frames, survey.nearest), output, dpi=120)
+    symbols = [chemical_symbols[z] for z in frames.elements]
+    shortest = survey.shortest.reshape(len(symbols), len(symbols))
     return CheckReport(
         counts=_counts(frames),
         ranges=_ranges(frames),
         shortest={
-            f"{chemical_symbols[a]}-{chemical_symbols[b]}": value
-            for (a, b), value in pairs
-            if np.isfinite(value)
+            f"{a}-{b}": float(shortest[i, j])
+            for (i, a), (j, b) in combinations_with_replacement(enumerate(symbols), 2)
+            if np.isfinite(shortest[i, j])
         },
         most_neighbors=survey.most,
         cutoff=cutoff,
@@ -266,17 +265,20 @@ def _per_frame(frames: Frames, values: np.ndarray, combine: np.ufunc, empty: flo
     return result
 
 
+def _labelled(frames: Frames) -> dict[str, np.ndarray]:
+    """Which frames have a label, or a part of it, bool [nframes]."""
+    missing = np.isnan(frames.forces).all(axis=1)
+    return {
+        "energy": ~np.isnan(frames.energies),
+        "forces": ~_per_frame(frames, missing, np.logical_and, True),
+        "virial": ~np.isnan(frames.virials).all(axis=(1, 2)),
+    }
+
+
 def _labels(frames: Frames) -> list[Problem]:
     """Labels that are missing or no numbers."""
     result: list[Problem] = []
-    missing = np.isnan(frames.forces).all(axis=1)
-    whole = _per_frame(frames, missing, np.logical_and, False)
-    finite = _per_frame(frames, np.isfinite(frames.forces).all(axis=1), np.logical_and, True)
-    has = {
-        "energy": ~np.isnan(frames.energies),
-        "forces": ~whole,
-        "virial": ~np.isnan(frames.virials).all(axis=(1, 2)),
-    }
+    has = _labelled(frames)
     for k in np.flatnonzero(frames.natoms).tolist():
         if not has["energy"][k] and not has["forces"][k]:
             result.append(_problem(frames, k, "no labels", " has neither energy nor forces"))
@@ -288,9 +290,9 @@ def _labels(frames: Frames) -> list[Problem]:
         infinite = []
         if np.isinf(frames.energies[k]):
             infinite.append(f": energy {frames.energies[k]}")
-        if has["forces"][k] and not finite[k]:
-            forces = frames.forces[frames.rows(k)]
-            atom = int(np.flatnonzero(~np.isfinite(forces).all(axis=1))[0])
+        forces = frames.forces[frames.rows(k)]
+        if has["forces"][k] and not np.isfinite(forces).all():
+            atom = int(np.argmin(np.isfinite(forces).all(axis=1)))
             infinite.append(f": the force of atom {atom} is {forces[atom].tolist()}")
         if has["virial"][k] and not np.isfinite(frames.virials[k]).all():
             infinite.append(f": the virial is {frames.virials[k].tolist()}")
@@ -298,21 +300,11 @@ def _labels(frames: Frames) -> list[Problem]:
     return result
 
 
-def _survey(
-    frames: Frames, cutoff: float, closest: float, allowed: set[int], problems: list[Problem]
-) -> Survey:
-    """Neighbors of all frames that have any; others become problems."""
-    elements = frames.elements
-    survey = Survey(
-        {(a, b): np.inf for n, a in enumerate(elements) for b in elements[n:]},
-        np.full(len(frames), np.nan),
-        np.full(len(frames.numbers), np.nan),
-        sources.Description(
-            np.zeros((len(frames), len(elements) ** 2, sources.POWERS)),
-            np.full(len(frames), np.nan),
-        ),
-        usable=np.ones(len(frames), dtype=bool),
-    )
+def _usable(
+    frames: Frames, cutoff: float, allowed: set[int], problems: list[Problem]
+) -> np.ndarray:
+    """Frames whose neighbors can be found; others, and elements not allowed, become problems."""
+    usable = []
     for k in range(len(frames)):
         other = set(frames.numbers[frames.rows(k)].tolist()) - allowed
         if allowed and other:
@@ -322,55 +314,47 @@ def _survey(
             if not frames.natoms[k]:
                 raise Failure(f"{frames.where(k)} has no atoms, expected at least one")
             neighbors.require_usable(frames, k, cutoff)
+            usable.append(k)
         except Failure as failure:
-            survey.usable[k] = False
             rest = str(failure).removeprefix(frames.where(k))
             problems.append(_problem(frames, k, "cannot be used", rest))
-    chosen = np.flatnonzero(survey.usable)
-    for begin in range(0, len(chosen), BLOCK):
-        block = chosen[begin : begin + BLOCK]
-        part = frames.select(block)
+    return np.array(usable, dtype=np.int64)
+
+
+def _survey(frames: Frames, elements: Sequence[int], cutoff: float) -> Survey:
+    """Look at the neighbors in all frames, of some frames at a time."""
+    n, pairs = len(frames), len(elements) ** 2
+    survey = Survey(
+        np.full(pairs, np.inf),
+        np.empty(n),
+        np.empty(len(frames.numbers)),
+        sources.Description(np.empty((n, pairs, sources.POWERS)), np.empty(n)),
+    )
+    for begin in range(0, n, BLOCK):
+        block = slice(begin, min(begin + BLOCK, n))
+        part = frames.select(np.arange(n)[block])
         edges = neighbors.find_edges(part, elements, cutoff, closest=0.0)
-        _survey_block(part, edges, block, survey)
-        survey.numbers[rows_of(frames.first, block)] = duplicates.atom_numbers(part, edges)
+        nearest = np.full((len(part), pairs), np.inf)
+        np.minimum.at(nearest, (edges.frames, edges.pairs), edges.distances)
+        np.minimum(survey.shortest, nearest.min(axis=0), out=survey.shortest)
+        least = nearest.min(axis=1)
+        survey.nearest[block] = np.where(np.isfinite(least), least, np.nan)
+        survey.most = max(survey.most, int(edges.count.max(initial=0)))
+        rows = slice(frames.first[begin], frames.first[block.stop])
+        survey.numbers[rows] = duplicates.atom_numbers(part, edges)
         described = sources.describe(part, edges)
         survey.description.phi[block] = described.phi
         survey.description.work[block] = described.work
-    problems.extend(
-        _problem(
-            frames,
-            k,
-            "overlapping atoms",
-            f": atoms are {survey.nearest[k]:.3g} apart, expected at least {closest:g}",
-        )
-        for k in np.flatnonzero(survey.nearest < closest).tolist()
-    )
     return survey
 
 
-def _survey_block(part: Frames, edges: neighbors.Edges, block: np.ndarray, survey: Survey) -> None:
-    elements = edges.elements.tolist()
-    n = len(elements)
-    survey.most = max(survey.most, int(edges.count.max(initial=0)))
-    nearest = np.full((len(part), n * n), np.inf)
-    np.minimum.at(nearest, (edges.frames, edges.pairs), edges.distances)
-    for (a, b), old in survey.shortest.items():
-        column = elements.index(a) * n + elements.index(b)
-        survey.shortest[a, b] = min(old, float(nearest[:, column].min()))
-    least = nearest.min(axis=1)
-    survey.nearest[block] = np.where(np.isfinite(least), least, np.nan)
-
-
-def _duplicates(frames: Frames, survey: Survey) -> list[Problem]:
+def _duplicates(frames: Frames, numbers: np.ndarray) -> list[Problem]:
     """Frames whose structure was there before, up to rotation, translation and numbering."""
     result = []
-    usable = np.flatnonzero(survey.usable)
-    part = frames.select(usable)
-    same = duplicates.first_of_each(part, survey.numbers[rows_of(frames.first, usable)])
-    for place in np.flatnonzero(same < np.arange(len(part))):
-        k, first = int(usable[place]), int(usable[same[place]])
-        natoms = max(1, frames.natoms[k])
-        difference = abs(frames.energies[k] - frames.energies[first]) / natoms
+    same = duplicates.first_of_each(frames, numbers)
+    for k in np.flatnonzero(same < np.arange(len(frames))).tolist():
+        first = int(same[k])
+        difference = abs(frames.energies[k] - frames.energies[first]) / max(1, frames.natoms[k])
         kind, text = "duplicate", f" is the structure of {frames.where(first)}"
         if difference > SAME_ENERGY:
             kind = "duplicate with another energy"
@@ -433,8 +417,7 @@ def _volumes(frames: Frames) -> np.ndarray:
 
 def _counts(frames: Frames) -> dict[str, Any]:
     files = {}
-    missing = np.isnan(frames.forces).all(axis=1)
-    labelled = ~_per_frame(frames, missing, np.logical_and, True)
+    has = _labelled(frames)
     for number, name in enumerate(frames.files):
         here = frames.file == number
         natoms = frames.natoms[here]
@@ -442,9 +425,9 @@ def _counts(frames: Frames) -> dict[str, Any]:
         files[name] = {
             "frames": int(here.sum()),
             "atoms": f"{low}" if low == high else f"{low}-{high}",
-            "energies": int((~np.isnan(frames.energies[here])).sum()),
-            "forces": int(labelled[here].sum()),
-            "virials": int((~np.isnan(frames.virials[here]).all(axis=(1, 2))).sum()),
+            "energies": int(has["energy"][here].sum()),
+            "forces": int(has["forces"][here].sum()),
+            "virials": int(has["virial"][here].sum()),
         }
     return {
         "frames": len(frames),
@@ -476,7 +459,7 @@ def _ranges(frames: Frames) -> dict[str, tuple[float, float]]:
     return result
 
 
-def draw(frames: Frames, survey: Survey) -> Figure:
+def draw(frames: Frames, nearest: np.ndarray) -> Figure:
     """Histograms of energies, forces, volumes and shortest distances."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
@@ -485,7 +468,7 @@ def draw(frames: Frames, survey: Survey) -> Figure:
         "energy per atom (eV)": frames.energies_per_atom,
         "force on an atom (eV/Å)": forces,
         "volume per atom (Å³)": _volumes(frames),
-        "shortest distance of a frame (Å)": survey.nearest,
+        "shortest distance of a frame (Å)": nearest,
     }
     figure = Figure(figsize=(9.0, 6.0), layout="constrained")
     for axes, (label, values) in zip(figure.subplots(2, 2).flat, panels.items(), strict=True):

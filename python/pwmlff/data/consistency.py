@@ -88,13 +88,13 @@ def findings(frames: Frames) -> list[Finding]:
         if parts:
             arrays = zip(*(vars(part).values() for part in parts), strict=True)
             steps = Steps(*map(np.concatenate, arrays))
-            of_forces, of_stress = _of_forces(frames, steps, name), _of_strain(steps, name)
+            of_forces, of_stress = [*_of_forces(frames, steps, name)], _of_strain(steps, name)
         if not any(finding.frame is None for finding in of_forces):
             judged = virials.judge(frames, chosen)
             # Energies along strains are closer, but what a constant does to them is no factor.
             if judged is not None and judged.told and (not of_stress or judged.apart):
-                of_stress = _of_law(judged, name)
-        zeros = _of_zeros(frames, chosen, name)
+                of_stress = [*_of_law(judged, name)]
+        zeros = [*_of_zeros(frames, chosen, name)]
         told |= of_stress is not None or bool(zeros)
         result += [*of_forces, *(of_stress or []), *zeros]
     if not told:
@@ -102,74 +102,55 @@ def findings(frames: Frames) -> list[Finding]:
     return result
 
 
-def _of_law(judged: virials.Judgement, file: str) -> list[Finding]:
+def _of_law(judged: virials.Judgement, file: str) -> Iterator[Finding]:
     """Sign, unit and offset of virials against forces."""
-    evidence = f"correlation {judged.correlation:.2f}, {judged.nframes} frames, by {judged.law}"
+    law, correlation = judged.law, judged.correlation
+    evidence = f"correlation {correlation:.2f}, {len(law.frames)} frames, by {law.name}"
     if not judged.fits:
-        return [
-            Finding(
-                f"the virials of '{file}' are {judged.slope:.3g} times what the forces say "
-                f"({evidence}): {virials.likely_mistake(judged)}; expected virials in eV that are "
-                "positive when compressed, or stresses in eV/angstrom^3 that are negative then",
-                "stress",
-            )
-        ]
-    if not judged.shifted:
-        return []
-    pressure = ""
-    if np.isfinite(judged.pressure):
-        pressure = f", {judged.pressure / GPa:.3g} GPa"
-    return [
-        Finding(
+        yield Finding(
+            f"the virials of '{file}' are {judged.slope:.3g} times what the forces say "
+            f"({evidence}): {virials.likely_mistake(judged)}; expected virials in eV that are "
+            "positive when compressed, or stresses in eV/angstrom^3 that are negative then",
+            "stress",
+        )
+    elif judged.apart:
+        known = np.isfinite(judged.pressure)
+        pressure = f", {judged.pressure / GPa:.3g} GPa" if known else ""
+        yield Finding(
             f"the virials of '{file}' hold a constant of {judged.offset:.3g} eV per atom in each "
             f"direction{pressure}, which is no derivative of the energy ({evidence}): training "
             "takes it off or leaves them out, as [data] virial_offset says",
             "virial offset",
         )
-    ]
 
 
-def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> list[Finding]:
+def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> Iterator[Finding]:
     """Virials that were never computed."""
     zero = chosen[(frames.virials[chosen] == 0.0).all(axis=(1, 2))]
     forces = [np.abs(frames.forces[frames.rows(k)]) for k in zero]
     zero = zero[[len(f) > 1 and bool(f.max() > NO_FORCE) for f in forces]]
-    if not len(zero):
-        return []
-    return [
-        Finding(
+    if len(zero):
+        yield Finding(
             f"the virial or stress of {len(zero)} of {len(chosen)} frames of '{file}' is zero in "
             f"all components, the first of them {frames.index[zero[0]]}, and their forces are not: "
             "it was not computed; expected it, or none",
             "stress",
         )
-    ]
 
 
 def _runs(frames: Frames, chosen: np.ndarray) -> Iterator[Steps]:
     """Steps between frames of one file with the same atoms, some hundred at a time."""
-    begin = 0
-    for end in range(1, len(chosen) + 1):
-        if (
-            end < len(chosen)
-            and end - begin < MOST_FRAMES
-            and frames.index[chosen[end]] > frames.index[chosen[end - 1]]
-            and np.array_equal(
-                frames.numbers[frames.rows(chosen[end])],
-                frames.numbers[frames.rows(chosen[end - 1])],
-            )
-        ):
-            continue
+
+    def follows(one: int, other: int) -> bool:
+        a, b = (frames.numbers[frames.rows(k)] for k in (one, other))
+        return frames.index[one] < frames.index[other] and np.array_equal(a, b)
+
+    begins = [k for k in range(1, len(chosen)) if not follows(chosen[k - 1], chosen[k])]
+    for run in np.split(chosen, begins):
         # The last frame of a piece is the first one of the next.
-        last = min(end + 1, len(chosen)) if end - begin == MOST_FRAMES else end
-        piece = chosen[begin:last]
-        if last > end and not np.array_equal(
-            frames.numbers[frames.rows(piece[-1])], frames.numbers[frames.rows(piece[-2])]
-        ):
-            piece = piece[:-1]
-        if len(piece) > 1 and frames.natoms[piece[0]]:
-            yield _steps(frames, piece)
-        begin = end
+        for begin in range(0, len(run) - 1, MOST_FRAMES):
+            if frames.natoms[run[0]]:
+                yield _steps(frames, run[begin : begin + MOST_FRAMES + 1])
 
 
 def _steps(frames: Frames, piece: np.ndarray) -> Steps:
@@ -219,66 +200,68 @@ def _complete(cells: np.ndarray, pbc: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
     Where nothing is periodic, any cell will do, as long as it stays the same.
     """
-    result = np.tile(np.eye(3), (len(cells), 1, 1))
-    usable = np.ones(len(cells), dtype=bool)
-    if pbc.any():
-        for k, cell in enumerate(cells):
-            if np.isfinite(cell).all():
-                result[k] = complete_cell(cell)
-            usable[k] = np.isfinite(cell).all() and abs(np.linalg.det(result[k])) > 0.0
-        result[~usable] = np.eye(3)
+    if not pbc.any():
+        return np.tile(np.eye(3), (len(cells), 1, 1)), np.ones(len(cells), dtype=bool)
+    finite = np.isfinite(cells).all(axis=(1, 2))
+    result = np.array([complete_cell(cell) for cell in np.where(finite[:, None, None], cells, 0.0)])
+    usable = finite & (np.abs(np.linalg.det(result)) > 0.0)
+    result[~usable] = np.eye(3)
     return result, usable
 
 
-def _of_forces(frames: Frames, steps: Steps, file: str) -> list[Finding]:
+def _of_forces(frames: Frames, steps: Steps, file: str) -> Iterator[Finding]:
     still = (steps.strain_work == 0.0) & np.isfinite(steps.energy + steps.work)
     energy, work, bound = steps.energy[still], steps.work[still], steps.bound[still]
     telling = bound < SMALL * np.abs(work)
     if telling.sum() < STEPS:
-        return _of_many(energy, work, bound, file)
-    ratios = energy[telling] / work[telling]
-    ratio = float(np.median(ratios))
+        yield from _of_many(energy, work, bound, file)
+        return
+    ratio, scatter = _middle(energy[telling] / work[telling])
     if abs(ratio - 1.0) > RATIO_GATE:
-        scatter = float(np.median(np.abs(ratios - ratio)))
-        return [_of_ratio(ratio, scatter, int(telling.sum()), file)]
+        yield _of_ratio(ratio, scatter, int(telling.sum()), file)
+        return
     difference = np.abs(energy - work)
     rest = float(np.median(difference[telling]) / np.median(np.abs(work[telling])))
     if rest > APART and np.median(difference[telling] / bound[telling]) > TIMES_BOUND:
-        return [
-            Finding(
-                f"along '{file}' the energy changes otherwise than the forces say, by "
-                f"{100 * rest:.0f} % of it in the middle of {telling.sum()} steps: energies and "
-                "forces do not belong together; look at the order of frames, and whether the "
-                "energy is the potential one; expected dE = -F.dx",
-                "forces",
-            )
-        ]
+        yield Finding(
+            f"along '{file}' the energy changes otherwise than the forces say, by "
+            f"{100 * rest:.0f} % of it in the middle of {telling.sum()} steps: energies and "
+            "forces do not belong together; look at the order of frames, and whether the "
+            "energy is the potential one; expected dE = -F.dx",
+            "forces",
+        )
+        return
     scatter = 1.4826 * float(np.median(difference[telling]))
     odd = np.flatnonzero(telling & (difference > ODD * (bound + scatter)))
-    return [
-        Finding(
+    for s, k in zip(odd, steps.frame[still][odd], strict=True):
+        yield Finding(
             f"{frames.where(k)}: the energy changes by {energy[s]:.4g} from the frame before, the "
             f"forces say {work[s]:.4g} +- {bound[s] + scatter:.1g}: energy or forces of one of the "
             "two are not converged, or it is of another calculation",
             "energy",
             frame=int(k),
         )
-        for s, k in zip(odd, steps.frame[still][odd], strict=True)
-    ]
 
 
-def _of_many(energy: np.ndarray, work: np.ndarray, bound: np.ndarray, file: str) -> list[Finding]:
+def _middle(ratios: np.ndarray) -> tuple[float, float]:
+    """Median, and median of the distances from it."""
+    median = float(np.median(ratios))
+    return median, float(np.median(np.abs(ratios - median)))
+
+
+def _of_many(
+    energy: np.ndarray, work: np.ndarray, bound: np.ndarray, file: str
+) -> Iterator[Finding]:
     """By the correlation of many steps that each tell little."""
     chosen = bound < LARGE * np.abs(work)
     energy, work = energy[chosen], work[chosen]
     if len(work) < MANY or not energy.any():
-        return []
+        return
     product = float(energy @ work)
     slope = product / float(work @ work)
     correlation = product / float(np.linalg.norm(energy) * np.linalg.norm(work))
-    if abs(correlation) < CORRELATION or abs(slope - 1.0) < FAR_OFF:
-        return []
-    return [_of_ratio(slope, 0.0, len(work), file)]
+    if not (abs(correlation) < CORRELATION or abs(slope - 1.0) < FAR_OFF):
+        yield _of_ratio(slope, 0.0, len(work), file)
 
 
 def _of_ratio(ratio: float, scatter: float, count: int, file: str) -> Finding:
@@ -297,20 +280,15 @@ def _of_strain(steps: Steps, file: str) -> list[Finding] | None:
     telling &= np.isfinite(rest)
     if telling.sum() < STEPS:
         return None
-    ratios = rest[telling] / steps.strain_work[telling]
-    ratio = float(np.median(ratios))
+    ratio, scatter = _middle(rest[telling] / steps.strain_work[telling])
     if abs(ratio - 1.0) <= RATIO_GATE:
         return []
+    expected = "virials that are positive when compressed"
+    reason = _reason(ratio, scatter, "virial or stress", expected)
     return [
         Finding(
             f"along '{file}' the energy changes by {ratio:.4g} times what the stress says where "
-            f"the cell changes (median of {telling.sum()} steps): "
-            + _reason(
-                ratio,
-                float(np.median(np.abs(ratios - ratio))),
-                "virial or stress",
-                "virials that are positive when compressed",
-            ),
+            f"the cell changes (median of {telling.sum()} steps): {reason}",
             "stress",
         )
     ]
@@ -333,13 +311,13 @@ def _reason(ratio: float, scatter: float, what: str, expected: str) -> str:
     return f"{' and '.join(filter(None, (sign, size)))}; expected {expected}"
 
 
-def _of_volumes(frames: Frames) -> list[Finding]:
+def _of_volumes(frames: Frames) -> Iterator[Finding]:
     """The sign of the stress, by the trend of the pressure against the volume."""
     finite = np.isfinite(frames.cells).all(axis=(1, 2))
     volume = np.abs(np.linalg.det(np.where(finite[:, None, None], frames.cells, 0.0)))
     known = np.isfinite(frames.virials).all(axis=(1, 2)) & frames.pbc.all(axis=1) & (volume > 0.0)
     if not known.any():
-        return []
+        return
     trends = []
     for all_of_it in compositions(frames).values():
         chosen = all_of_it[known[all_of_it]]
@@ -347,43 +325,32 @@ def _of_volumes(frames: Frames) -> list[Finding]:
         if len(chosen) < FEWEST or np.ptp(volumes) < SPREAD * volumes.mean():
             continue
         pressure = np.trace(frames.virials[chosen], axis1=1, axis2=2) / (3.0 * volumes)
-        trend = float(np.corrcoef(_ranks(volumes), _ranks(pressure))[0, 1])
+        ranks = np.argsort(np.argsort((volumes, pressure)))
+        trend = float(np.corrcoef(*ranks)[0, 1])
         modulus = -float(np.polyfit(volumes / volumes.mean(), pressure, 1)[0])
         trends.append((len(chosen), trend, modulus))
-    unclear = Finding(
-        "the sign of the stress cannot be told: no frames of one composition differ enough in "
-        "volume, or their pressures show no trend",
-        "stress",
-        warning=False,
-    )
-    if not trends:
-        return [unclear]
-    count, trend, modulus = max(trends)
+    count, trend, modulus = max(trends, default=(0, 0.0, 0.0))
     low, high = BULK_MODULUS
     if trend > TREND:
-        return [
-            Finding(
-                f"the pressure grows with the volume (rank correlation {trend:.2f} of {count} "
-                "frames of one composition): the sign of the virial or stress is wrong; expected "
-                "virials that are positive when compressed, or stresses that are negative then",
-                "stress",
-            )
-        ]
-    if not trend < -TREND:
-        return [unclear]
-    if not low < modulus < high:
-        return [
-            Finding(
-                f"pressures and volumes mean a bulk modulus of {modulus / GPa:.3g} GPa: the unit "
-                "of the virial or stress is wrong; expected eV, or eV/angstrom^3",
-                "stress",
-            )
-        ]
-    return []
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    return np.argsort(np.argsort(values))
+        yield Finding(
+            f"the pressure grows with the volume (rank correlation {trend:.2f} of {count} "
+            "frames of one composition): the sign of the virial or stress is wrong; expected "
+            "virials that are positive when compressed, or stresses that are negative then",
+            "stress",
+        )
+    elif not trend < -TREND:
+        yield Finding(
+            "the sign of the stress cannot be told: no frames of one composition differ enough in "
+            "volume, or their pressures show no trend",
+            "stress",
+            warning=False,
+        )
+    elif not low < modulus < high:
+        yield Finding(
+            f"pressures and volumes mean a bulk modulus of {modulus / GPa:.3g} GPa: the unit "
+            "of the virial or stress is wrong; expected eV, or eV/angstrom^3",
+            "stress",
+        )
 
 
 def compositions(frames: Frames) -> dict[tuple[tuple[int, int], ...], np.ndarray]:

@@ -11,6 +11,8 @@ compressed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -40,24 +42,19 @@ def frames(folder: Path) -> Iterator[Labelled]:
     Raises:
         Failure: a file is missing, damaged, or has another shape.
     """
-    types = _types(folder)
+    path = folder / "type.raw"
+    try:
+        types = np.loadtxt(path, dtype=np.int64, ndmin=1)
+    except (ValueError, OverflowError) as error:
+        raise Failure(f"'{path}': {error}; expected a type for each atom") from None
     elements = _elements(folder)
     sets = sorted(path for path in folder.glob("set.*") if path.is_dir())
     if not sets:
         raise Failure(f"found no folder set.* in '{folder}', expected set.000 and so on")
-    index = 0
-    for part in sets:
-        for structure in _set(part, types, elements, not (folder / "nopbc").exists()):
-            structure.index = index
-            index += 1
-            yield structure
-
-
-def _types(folder: Path) -> np.ndarray:
-    try:
-        return np.loadtxt(folder / "type.raw", dtype=np.int64, ndmin=1)
-    except (ValueError, OverflowError) as error:
-        raise Failure(f"'{folder / 'type.raw'}': {error}; expected a type for each atom") from None
+    periodic = not (folder / "nopbc").exists()
+    every = chain.from_iterable(_set(part, types, elements, periodic) for part in sets)
+    for index, structure in enumerate(every):
+        yield replace(structure, index=index)
 
 
 def _elements(folder: Path) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from ase.data import atomic_numbers, chemical_symbols
@@ -28,6 +28,7 @@ class Labelled:
     virial: np.ndarray | None = None  # [3, 3]
     group: str | None = None  # as the file names it
     free_energy: float | None = None  # where the file has one; `energy` is at sigma -> 0 then
+    odd: list[str] = field(default_factory=list)  # sentences that go on with "frame 3 of 'a.xyz'"
 
 
 def element_numbers(symbols: Sequence[str] | np.ndarray, where: str) -> np.ndarray:

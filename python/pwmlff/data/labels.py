@@ -9,18 +9,13 @@ order xx yy zz yz xz xy.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from ase.stress import voigt_6_to_full_3x3_stress
 
 from pwmlff.report import Failure
-
-log = logging.getLogger(__name__)
 
 #: Who names a label so means it: these go before names without a prefix.
 PREFIXES = ("ref_", "dft_", "")
@@ -35,62 +30,6 @@ NAMES = {
 }
 
 
-#: What an energy is, as labels have it.
-ENERGIES = ("energy", "free_energy")
-#: What was odd, with the first structure where it was and the number of them.
-_told: ContextVar[dict[str, tuple[str, int]] | None] = ContextVar("_told", default=None)
-#: Where warnings go in place of the log.
-_texts: ContextVar[list[str] | None] = ContextVar("_texts", default=None)
-
-
-@contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """What is odd in structures that are read here is put into a list, not into the log."""
-    texts: list[str] = []
-    token = _texts.set(texts)
-    try:
-        yield texts
-    finally:
-        _texts.reset(token)
-
-
-@contextmanager
-def one_warning_for_all() -> Iterator[None]:
-    """What is odd in many structures that are read here is one warning at the end."""
-    told: dict[str, tuple[str, int]] = {}
-    token = _told.set(told)
-    try:
-        yield
-    finally:
-        _told.reset(token)
-        for text, (where, count) in told.items():
-            others = f" ({count} structures)" if count > 1 else ""
-            _say(f"{where}{others} {text}")
-
-
-def _say(text: str) -> None:
-    texts = _texts.get()
-    if texts is None:
-        log.warning("%s", text)
-    else:
-        texts.append(text)
-
-
-def warn(where: str, text: str) -> None:
-    """Say what is odd about a structure.
-
-    Args:
-        where: the structure.
-        text: the rest of the sentence; what has the same rest is one warning.
-    """
-    told = _told.get()
-    if told is None:
-        _say(f"{where} {text}")
-    else:
-        first, count = told.get(text, (where, 0))
-        told[text] = first, count + 1
-
-
 def _names(values: Mapping[str, Any], label: str) -> list[tuple[int, Any]]:
     """Keys that a label has in `values`, the one to take first, each with that of its prefix."""
     known = {str(key).lower().replace("-", "_"): key for key in values}
@@ -102,23 +41,19 @@ def _names(values: Mapping[str, Any], label: str) -> list[tuple[int, Any]]:
     ]
 
 
-def value_of(values: Mapping[str, Any], label: str, where: str = "") -> Any:
+def value_of(values: Mapping[str, Any], label: str, odd: list[str]) -> Any:
     """The value of a label under any of its names, or None.
 
-    A value that is there under two names with different numbers is warned of.
+    Where others of its names have other numbers, `odd` is told so.
     """
     names = [name for _, name in _names(values, label)]
-    if not names:
-        return None
-    taken = values[names[0]]
-    for other in names[1:]:
-        if not np.array_equal(taken, values[other]):
-            warn(
-                where,
-                f"has '{names[0]}' and '{other}', which differ: '{names[0]}' is taken; leave the "
-                "other one out if that is right",
-            )
-    return taken
+    odd += [
+        f"has '{names[0]}' and '{other}', which differ: '{names[0]}' is taken; leave the other one "
+        "out if that is right"
+        for other in names[1:]
+        if not np.array_equal(values[names[0]], values[other])
+    ]
+    return values[names[0]] if names else None
 
 
 def labels_of(
@@ -128,7 +63,7 @@ def labels_of(
     natoms: int,
     where: str,
 ) -> dict[str, Any]:
-    """The labels and the group of a structure, for `Labelled`.
+    """The labels and the group of a structure, and what is odd about them, for `Labelled`.
 
     Args:
         info: values of the structure by name.
@@ -140,36 +75,33 @@ def labels_of(
     Raises:
         Failure: a label has the wrong shape or is no number.
     """
-    result: dict[str, Any] = {}
+    odd: list[str] = []
+    result: dict[str, Any] = {"odd": odd}
     # A free energy without a prefix is none of an energy that has one.
-    ranks = [min(_names(info, name), default=(len(PREFIXES), ""))[0] for name in ENERGIES]
-    for name, rank in zip(ENERGIES, ranks, strict=True):
-        value = value_of(info, name, where) if rank == min(ranks) else None
-        if value is not None:
-            result[name] = float(_numbers(value, (), name, where))
-    forces = value_of(arrays, "forces", where)
+    energies = {label: _names(info, label) for label in ("energy", "free_energy")}
+    rank = min((rank for names in energies.values() for rank, _ in names), default=0)
+    for label, names in energies.items():
+        if names and names[0][0] == rank:
+            result[label] = float(_numbers(value_of(info, label, odd), (), label, where))
+    forces = value_of(arrays, "forces", odd)
     if forces is not None:
         result["forces"] = _numbers(forces, (natoms, 3), "forces", where)
-    virial, stress = value_of(info, "virial", where), value_of(info, "stress", where)
+    virial, stress = value_of(info, "virial", odd), value_of(info, "stress", odd)
     volume = abs(np.linalg.det(cell))
-    if stress is not None:
-        if volume == 0.0:
-            if virial is None:
-                raise Failure(f"{where} has a stress but no volume; expected three cell vectors")
-        else:
-            of_stress = -volume * _tensor(stress, "stress", where)
-            result["virial"] = of_stress
+    if stress is not None and volume != 0.0:
+        result["virial"] = -volume * _tensor(stress, "stress", where)
+    elif stress is not None and virial is None:
+        raise Failure(f"{where} has a stress but no volume; expected three cell vectors")
     if virial is not None:
         tensor = _tensor(virial, "virial", where)
         scale = np.abs(tensor).max()
         if "virial" in result and np.abs(tensor - result["virial"]).max() > 1e-3 * scale:
-            warn(
-                where,
+            odd.append(
                 "has a virial and a stress, and the virial is not -volume * stress: the virial is "
-                "taken; leave the other one out if that is right",
+                "taken; leave the other one out if that is right"
             )
         result["virial"] = tensor
-    group = value_of(info, "group", where)
+    group = value_of(info, "group", odd)
     if group is not None:
         result["group"] = str(group)
     return result

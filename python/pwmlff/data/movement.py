@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,8 @@ from pwmlff.report import Failure
 #: Fortran's numbers, and nothing else that Python would take for one.
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?"
 FLAGS = re.IGNORECASE | re.ASCII
-HEADER = re.compile(r"^\s*(\d+)\s+atoms\s*,\s*Iteration", FLAGS)
+BEGIN = r"\s*(\d+)\s+atoms\s*,\s*Iteration"
+HEADER = re.compile(BEGIN, FLAGS)
 #: What is left of one wherever a line may have been broken off.
 ANY_HEADER = re.compile(r"atoms\s*,\s*Iteration", FLAGS)
 ENERGIES = re.compile(
@@ -39,9 +41,9 @@ ENERGIES = re.compile(
     rf"\s*(?:{NUMBER}\s+({NUMBER})\s+{NUMBER}\s*)?(?:,|$)",
     FLAGS,
 )
-#: What a header without energies may say after its number of atoms.
+#: A header without energies.
 NO_ENERGIES = re.compile(
-    rf"\s*(?:\(fs\))?\s*=\s*{NUMBER}\s*(?:,\s*SCF\s*=\s*-?\d+\s*)?,?\s*", FLAGS
+    rf"{BEGIN}\s*(?:\(fs\))?\s*=\s*{NUMBER}\s*(?:,\s*SCF\s*=\s*-?\d+\s*)?,?\s*", FLAGS
 )
 STRESS = re.compile(r"stress\s*\(eV\)\s*:?", re.IGNORECASE)
 THREE = re.compile(rf"\s*({NUMBER})\s+({NUMBER})\s+({NUMBER})\s*", re.ASCII)
@@ -114,15 +116,9 @@ def _frame(lines: list[str], index: int, path: Path, first: int) -> Labelled:
 
 
 def _require_one_frame(lines: list[str], where: str, first: int) -> int:
-    """The number of atoms that the header of a frame says.
+    """The number of atoms that the header of a frame says, which no other one may follow.
 
-    Args:
-        lines: of the frame.
-        where: the frame, in messages.
-        first: number of its first line in the file, from 1.
-
-    Raises:
-        Failure: the header cannot be read, or another one follows it.
+    `first` is the number of its first line in the file, from 1.
     """
     header = HEADER.match(lines[0])
     if header is None:
@@ -143,48 +139,36 @@ def _require_one_frame(lines: list[str], where: str, first: int) -> int:
 
 
 def _energy(header: str, where: str) -> float | None:
-    """Ep, or None where the header holds no energies.
-
-    Raises:
-        Failure: there is something like energies that cannot be read.
-    """
+    """Ep, or None where the header holds no energies."""
     energies = ENERGIES.search(header)
-    if energies is not None:
-        return None if energies[1] is None else float(_numbers([energies[1]], where)[0])
-    match = HEADER.match(header)
-    if match is not None and NO_ENERGIES.fullmatch(header, match.end()):
+    if energies is None and not NO_ENERGIES.fullmatch(header):
+        raise Failure(
+            f"{where} begins with '{header.strip()}', expected three numbers after "
+            "'Etot,Ep,Ek (eV) =', or no word of energies"
+        )
+    if energies is None or energies[1] is None:
         return None
-    raise Failure(
-        f"{where} begins with '{header.strip()}', expected three numbers after "
-        "'Etot,Ep,Ek (eV) =', or no word of energies"
-    )
+    return float(_numbers([energies[1]], where)[0])
 
 
 def _blocks(lines: list[str], where: str) -> dict[str, list[str]]:
-    """The lines of each block that is read, without those that name it.
-
-    Raises:
-        Failure: a block is there twice, or one with vectors of atoms in place of the forces.
-    """
+    """The lines of each block that is read, without those that name it."""
     result: dict[str, list[str]] = {}
-    unknown: str | None = None
-    for row, line in enumerate(lines):
-        if not _names_block(line):
-            continue
-        name = line.split(maxsplit=1)[0].lower().rstrip(",")
-        stop = row + 1
-        while stop < len(lines) and lines[stop].strip() and not _names_block(lines[stop]):
-            stop += 1
+    unknown = ""
+    titles = [row for row, line in enumerate(lines) if line.lstrip()[:1].isalpha()]
+    for row, following in zip(titles, [*titles[1:], None], strict=True):
+        name = lines[row].split(maxsplit=1)[0].lower().rstrip(",")
+        block = list(takewhile(str.strip, lines[row + 1 : following]))
         if name in (*READ, *OTHERS):
             if name in result:
                 raise Failure(
                     f"{where} has two blocks '{name.capitalize()}', expected one: it is made of "
                     "parts of two frames"
                 )
-            result[name] = lines[row + 1 : stop]
-        elif "position" in result and ROW.fullmatch("".join(lines[row + 1 : row + 2])):
-            unknown = unknown or line.strip()
-    if unknown is not None and "force" not in result:
+            result[name] = block
+        elif "position" in result and ROW.fullmatch("".join(block[:1])):
+            unknown = unknown or lines[row].strip()
+    if unknown and "force" not in result:
         raise Failure(
             f"{where} has no block 'Force' but one that is called '{unknown[:60]}', expected "
             "'Force (eV/Angstrom)' if these are forces"
@@ -192,17 +176,8 @@ def _blocks(lines: list[str], where: str) -> dict[str, list[str]]:
     return result
 
 
-def _names_block(line: str) -> bool:
-    """Whether a line has the name of a block, as it begins with a letter."""
-    return line.lstrip()[:1].isalpha()
-
-
 def _numbers(words: Iterable[str], where: str) -> np.ndarray:
-    """Numbers, with Fortran's exponents too.
-
-    Raises:
-        Failure: one is too large.
-    """
+    """Numbers, with Fortran's exponents too; none beyond 1e308."""
     text = np.array([word.translate(FORTRAN) for word in words], dtype=str)
     values = text.astype(np.float64)
     if not np.isfinite(values).all():
@@ -235,16 +210,18 @@ def _rows(rows: list[str], natoms: int, name: str, where: str) -> tuple[np.ndarr
             f"{where}: the block '{name}' has {len(rows)} lines, expected {natoms}, one for each "
             "atom that the first line of the frame says"
         )
-    matches = [ROW.fullmatch(row) for row in rows]
     # Columns of what may move are those of all atoms or of none.
-    flags = name == "Position" and any(match is not None and match[5] for match in matches[:1])
-    for atom, match in enumerate(matches):
+    first = ROW.fullmatch(rows[0]) if rows else None
+    flags = name == "Position" and first is not None and first[5] is not None
+    sound = []
+    for atom, row in enumerate(rows):
+        match = ROW.fullmatch(row)
         if match is None or bool(match[5]) != flags:
             more = ", and three for what may move" if flags else ""
             raise Failure(
-                f"{where}: line {atom} of the block '{name}' is '{rows[atom].strip()}', expected "
+                f"{where}: line {atom} of the block '{name}' is '{row.strip()}', expected "
                 f"an atomic number and three numbers{more}"
             )
-    sound = [match for match in matches if match]
+        sound.append(match)
     vectors = _numbers((word for match in sound for word in match.group(2, 3, 4)), where)
     return np.array([int(match[1]) for match in sound], dtype=np.int64), vectors.reshape(-1, 3)

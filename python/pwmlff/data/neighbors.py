@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 from ase.data import chemical_symbols
@@ -129,14 +129,13 @@ def find_edges(
             lambda chunk: _chunk(frames, types, len(elements), cutoff, closest, range(*chunk)),
             pairwise(bounds),
         )
-        parts = [part for chunk in chunks for part in chunk]
+        nothing = np.zeros((0, 3)), np.zeros(0, np.int32), np.zeros((0, len(elements)), np.int32)
+        rij, j, count = zip(nothing, *chain.from_iterable(chunks), strict=True)
     return Edges(
-        rij=np.concatenate([part[0] for part in parts] or [np.zeros((0, 3))]),
-        j=np.concatenate([part[1] for part in parts] or [np.zeros(0, np.int32)]),
-        count=np.concatenate(
-            [part[2] for part in parts] or [np.zeros((0, len(elements)), np.int32)]
-        ),
-        first=np.r_[0, np.cumsum([len(part[1]) for part in parts])].astype(np.int64),
+        rij=np.concatenate(rij),
+        j=np.concatenate(j),
+        count=np.concatenate(count),
+        first=np.cumsum([len(part) for part in j], dtype=np.int64),  # nothing, then the frames
         types=types,
         elements=np.array(elements, dtype=np.int32),
         cutoff=float(cutoff),

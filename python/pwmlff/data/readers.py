@@ -6,6 +6,8 @@ compressed. Which names of labels are known, and how a stress becomes a virial, 
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from os import PathLike, fspath
@@ -14,13 +16,16 @@ from typing import Any
 
 import numpy as np
 from ase import Atoms
+from ase.io.formats import UnknownFileTypeError, filetype, iread
 
 from pwmlff.data import deepmd_npy as deepmd
 from pwmlff.data import extxyz, movement
 from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, element_numbers, gathered
-from pwmlff.data.labels import labels_of, one_warning_for_all, value_of, warn
+from pwmlff.data.labels import labels_of, value_of
 from pwmlff.report import Failure
+
+log = logging.getLogger(__name__)
 
 DPDATA = "dpdata:"
 #: Which energy is taken where a file has two: that which forces belong to, or that at sigma -> 0.
@@ -32,7 +37,6 @@ APART = 1e-6  # energies per atom that differ by more are two
 #: Formats with a reader of this project: dpdata's lose frames, or mix atoms up.
 OWN: dict[str, Callable[[Path], Iterator[Labelled]]] = {
     "extxyz": extxyz.frames,
-    "xyz": extxyz.frames,
     "movement": movement.frames,
     "deepmd": deepmd.frames,
 }
@@ -50,6 +54,7 @@ def read(
     files: str | PathLike[str] | Sequence[str | PathLike[str]],
     format: str | None = None,
     energy: str = FREE,
+    warn: Callable[[str], None] = log.warning,
 ) -> Frames:
     """Read labelled structures.
 
@@ -60,6 +65,7 @@ def read(
             by the file when None.
         energy: which one is taken of frames that have two: "free" for the free energy, which
             forces belong to, or "zero" for that at sigma -> 0.
+        warn: is told what is odd, once for all structures of which it is.
 
     Returns:
         All frames, in the order of the files; the group of one is its key `group` or `config_type`,
@@ -74,43 +80,46 @@ def read(
     if not specs:
         raise Failure("found no name of a file with training data, expected one or more")
     parts = []
-    differing: list[tuple[str, float]] = []
-    with one_warning_for_all():
-        for spec in specs:
-            path, wanted = split(fspath(spec))
-            kind = reader_of(path, format)
-            if kind.startswith(DPDATA):
-                _require_energy(kind.removeprefix(DPDATA), energy, path)
-            for source in deepmd.systems(path) if kind == "deepmd" else [path]:
-                structures = _taken(_frames(source, kind), wanted, fspath(spec))
-                name = source.name if kind == "deepmd" else source.stem
-                differing += _with_energy(structures, energy, source)
-                parts.append(gathered(structures, str(source), name))
-        if differing:
-            _warn_of_two_energies(differing, energy)
+    odd: dict[str, list[str]] = defaultdict(list)  # where, by the rest of the sentence
+    differing: dict[str, float] = {}
+    for spec in specs:
+        path, wanted = split(fspath(spec))
+        kind = reader_of(path, format)
+        if text := _odd_of_dpdata(kind, energy, path):
+            odd[text].append(f"'{path}'")
+        for source in deepmd.systems(path) if kind == "deepmd" else [path]:
+            structures = _taken(_frames(source, kind), wanted, fspath(spec))
+            for structure in structures:
+                where = f"frame {structure.index} of '{source}'"
+                for text in structure.odd:
+                    odd[text].append(where)
+                if (difference := _choose_energy(structure, energy)) > APART:
+                    differing[where] = difference
+            name = source.name if kind == "deepmd" else source.stem
+            parts.append(gathered(structures, str(source), name))
+    if differing:
+        odd[_two_energies(max(differing.values()), energy)] += differing
+    for text, places in odd.items():
+        others = f" ({len(places)} structures)" if len(places) > 1 else ""
+        warn(f"{places[0]}{others} {text}")
     return Frames.joined(parts)
 
 
-def split(spec: str) -> tuple[Path, slice | int]:
+def split(spec: str) -> tuple[Path, slice]:
     """The file and the frames that a name like 'train.xyz@:100' stands for; all where not said.
 
     Raises:
         Failure: there is no such file, or what follows the @ is no slice.
     """
-    path, name = Path(spec), spec
-    wanted: slice | int = slice(None)
+    path, name, wanted = Path(spec), spec, slice(None)
     if not path.exists() and "@" in path.name:
         name, _, text = spec.rpartition("@")
-        words = text.split(":")
         try:
-            numbers = [int(word) if word.strip() else None for word in words]
-            if len(words) == 1:
-                wanted = int(text)
-            elif len(words) <= 3 and (len(words) < 3 or numbers[2] != 0):
-                wanted = slice(*numbers)
-            else:
-                raise ValueError
-        except ValueError:
+            numbers = [int(word) if word.strip() else None for word in text.split(":")]
+            one = int(text) if len(numbers) == 1 else None
+            wanted = slice(*numbers) if one is None else slice(one, one + 1 or None)
+            wanted.indices(0)  # refuses steps of 0
+        except (TypeError, ValueError):
             raise Failure(
                 f"'{spec}' asks for the frames '{text}', expected a slice like 0:100:2 or a number"
             ) from None
@@ -134,8 +143,6 @@ def guess(path: Path) -> str:
     Raises:
         Failure: it is not known.
     """
-    from ase.io.formats import UnknownFileTypeError, filetype  # noqa: PLC0415
-
     if path.is_dir():
         return "deepmd"
     plain = path.with_suffix("") if path.suffix in {".gz", ".bz2", ".xz"} else path
@@ -153,86 +160,64 @@ def guess(path: Path) -> str:
         ) from None
 
 
-def _taken(structures: Iterator[Labelled], wanted: slice | int, spec: str) -> list[Labelled]:
+def _taken(structures: Iterator[Labelled], wanted: slice, spec: str) -> list[Labelled]:
     """Those that a slice stands for; what comes after them is not read."""
-    if isinstance(wanted, int):
-        rest = list(structures if wanted < 0 else islice(structures, wanted + 1))
-        chosen = rest[wanted : wanted + 1 or None] if -len(rest) <= wanted < len(rest) else []
-        count = len(rest)
-    elif any(bound is not None and bound < 0 for bound in (wanted.start, wanted.stop, wanted.step)):
-        rest = list(structures)
-        chosen, count = rest[wanted], len(rest)
+    bounds = wanted.start, wanted.stop, wanted.step
+    if any(bound is not None and bound < 0 for bound in bounds):
+        chosen = list(structures)[wanted]
     else:
-        chosen = list(islice(structures, wanted.start, wanted.stop, wanted.step))
-        count = len(chosen)
+        chosen = list(islice(structures, *bounds))
     if not chosen:
-        raise Failure(f"found no frame in '{spec}'" + f", which has {count}" * bool(count))
+        raise Failure(f"found no frame in '{spec}', expected one or more")
     return chosen
 
 
-def _with_energy(
-    structures: Sequence[Labelled], wanted: str, path: Path
-) -> Iterator[tuple[str, float]]:
-    """Make the energy of each structure the one that is wanted, where it has two.
-
-    Yields:
-        Structures whose two energies differ, and by how much per atom.
-    """
-    for structure in structures:
-        free, energy = structure.free_energy, structure.energy
-        if free is None:
-            continue
-        if energy is not None:
-            difference = abs(free - energy) / max(1, len(structure.numbers))
-            if difference > APART:
-                yield f"frame {structure.index} of '{path}'", difference
-        if energy is None or wanted == FREE:
-            structure.energy = free
+def _choose_energy(structure: Labelled, wanted: str) -> float:
+    """Make its energy the one that is wanted, and return how far its two are apart per atom."""
+    free, energy = structure.free_energy, structure.energy
+    if free is None:
+        return 0.0
+    if energy is None or wanted == FREE:
+        structure.energy = free
+    return 0.0 if energy is None else abs(free - energy) / max(1, len(structure.numbers))
 
 
-def _warn_of_two_energies(differing: Sequence[tuple[str, float]], wanted: str) -> None:
+def _two_energies(largest: float, wanted: str) -> str:
     taken, reason, other = (
         ("the free energy", "which forces belong to", ZERO)
         if wanted == FREE
         else ("the energy at sigma -> 0", "as asked for, though forces belong to the other", FREE)
     )
-    others = f" ({len(differing)} structures)" if len(differing) > 1 else ""
-    largest = max(difference for _, difference in differing)
-    warn(
-        f"{differing[0][0]}{others}",
+    return (
         f"has a free energy and another energy, up to {largest:.3g} per atom apart: {taken} is "
-        f"taken, {reason}; --energy {other} takes the other one",
+        f"taken, {reason}; --energy {other} takes the other one"
     )
 
 
-def _require_energy(kind: str, wanted: str, path: Path) -> None:
+def _odd_of_dpdata(kind: str, wanted: str, path: Path) -> str:
     """Refuse what dpdata does not read, and say where it reads what forces do not belong to."""
-    if kind in FREE_OF_DPDATA and wanted == ZERO:
+    name = kind.removeprefix(DPDATA) if kind.startswith(DPDATA) else ""
+    if name in FREE_OF_DPDATA and wanted == ZERO:
         raise Failure(
-            f"dpdata reads the free energy of '{path}' ('{kind}') and no other, expected one at "
+            f"dpdata reads the free energy of '{path}' ('{name}') and no other, expected one at "
             "sigma -> 0: let ase read it (--format vasp-out or vasp-xml), or leave out --energy"
         )
-    if kind.startswith(NOT_FREE_OF_DPDATA) and wanted == FREE:
-        warn(
-            f"'{path}'",
-            f"is read by dpdata as '{kind}', which takes an energy that is not the free energy, "
-            "so that forces do not belong to it where there is smearing; let ase read it",
-        )
+    if not name.startswith(NOT_FREE_OF_DPDATA) or wanted != FREE:
+        return ""
+    return (
+        f"is read by dpdata as '{name}', which takes an energy that is not the free energy, "
+        "so that forces do not belong to it where there is smearing; let ase read it"
+    )
 
 
 def _frames(path: Path, kind: str) -> Iterator[Labelled]:
     if kind.startswith(DPDATA):
         return _of_dpdata(path, kind.removeprefix(DPDATA))
-    if kind in OWN:
-        return OWN[kind](path)
-    return _of_ase(path, kind)
+    return OWN[kind](path) if kind in OWN else _of_ase(path, kind)
 
 
 def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
     """Frames of any other format that ase reads, with the results of its calculators."""
-    from ase.io import iread  # noqa: PLC0415
-    from ase.io.formats import UnknownFileTypeError  # noqa: PLC0415
-
     index = 0
     frames: Iterator[Atoms] = iread(str(path), index=":", format=kind, do_not_split_by_at_sign=True)
     while True:
@@ -261,7 +246,7 @@ def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
 
 
 def _only(results: dict[str, Any], *labels: str) -> dict[str, Any]:
-    values = {label: value_of(results, label) for label in labels}
+    values = {label: value_of(results, label, []) for label in labels}
     return {label: value for label, value in values.items() if value is not None}
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from ase.data import chemical_symbols
@@ -53,10 +54,6 @@ class Description:
 
     phi: np.ndarray  # [nframes, npairs, POWERS]
     work: np.ndarray  # [nframes] rms force times distance of nearest neighbors; NaN where unknown
-
-    def select(self, chosen: np.ndarray) -> Description:
-        """Of some of the frames."""
-        return Description(self.phi[chosen], self.work[chosen])
 
     @classmethod
     def joined(cls, parts: Sequence[Description]) -> Description:
@@ -119,16 +116,14 @@ def findings(frames: Frames, shifted: Sequence[Offset]) -> list[Finding]:
     for offset in shifted:
         compared = offset.compared
         side = "above" if compared.mean > 0 else "below"
-        result.append(
-            Finding(
-                f"the energies of {offset.name} are {abs(compared.mean):.4g} +- "
-                f"{compared.deviation:.1g} per atom {side} those of {offset.reference} in "
-                f"structures that are alike ({compared.nframes} frames): another program, "
-                f"pseudopotential or reference of energies; {_listed(frames, offset)}, to be taken "
-                "off by --shift-sources of pwmlff train ([data] shift_sources)",
-                "sources",
-            )
+        text = (
+            f"the energies of {offset.name} are {abs(compared.mean):.4g} +- "
+            f"{compared.deviation:.1g} per atom {side} those of {offset.reference} in structures "
+            f"that are alike ({compared.nframes} frames): another program, pseudopotential or "
+            f"reference of energies; {_listed(frames, offset)}, to be taken off by --shift-sources "
+            "of pwmlff train ([data] shift_sources)"
         )
+        result.append(Finding(text, "sources"))
     return result
 
 
@@ -151,14 +146,13 @@ def aligned(frames: Frames, shifted: Sequence[Offset]) -> tuple[Frames, list[str
 
 def _listed(frames: Frames, offset: Offset) -> str:
     """Energies of atoms in words."""
-    of_atoms = dict(zip(frames.elements, offset.energies, strict=True))
     listed = ", ".join(
-        f"{chemical_symbols[z]} {of_atoms[z]:+.6g}" for z in offset.compared.elements
+        f"{chemical_symbols[z]} {energy:+.6g}"
+        for z, energy in zip(frames.elements, offset.energies, strict=True)
+        if z in offset.compared.elements
     )
-    unclear = (
-        "" if offset.compared.by_element else " (alike, as the compositions do not tell them apart)"
-    )
-    return f"energies of atoms {listed} eV{unclear}"
+    alike = " (alike, as the compositions do not tell them apart)"
+    return f"energies of atoms {listed} eV{'' if offset.compared.by_element else alike}"
 
 
 # ---- which sources there are
@@ -195,8 +189,7 @@ def offsets(frames: Frames, description: Description) -> list[Offset]:
     clusters: list[_Cluster] = []
     result = []
     for name, chosen in sources:
-        compared = _compared(every, clusters, chosen)
-        compared.sort(key=lambda pair: pair[0].distance)
+        compared = sorted(_compared(every, clusters, chosen), key=lambda pair: pair[0].distance)
         offset = None
         home = next((cluster for comparison, cluster in compared if comparison.one_zero), None)
         if home is not None:
@@ -224,14 +217,10 @@ def _compared(
         return mean
 
     here = middle(chosen)
-    result: list[tuple[Comparison, _Cluster]] = []
-    for cluster in sorted(clusters, key=lambda c: float(((middle(c.frames) - here) ** 2).sum())):
-        comparison = _compare(every, cluster.frames, chosen)
-        if comparison:
-            result.append((comparison, cluster))
-        if len(result) == CANDIDATES:
-            break
-    return result
+    likest = sorted(clusters, key=lambda c: float(((middle(c.frames) - here) ** 2).sum()))
+    compared = ((_compare(every, cluster.frames, chosen), cluster) for cluster in likest)
+    told = ((comparison, cluster) for comparison, cluster in compared if comparison)
+    return list(islice(told, CANDIDATES))
 
 
 def _sources(frames: Frames, known: np.ndarray) -> list[tuple[str, np.ndarray]]:
@@ -239,18 +228,15 @@ def _sources(frames: Frames, known: np.ndarray) -> list[tuple[str, np.ndarray]]:
     result = []
     for file, name in enumerate(frames.files):
         here = np.flatnonzero(known & (frames.file == file))
-        groups, which = np.unique(frames.group[here], return_inverse=True)
-        large = [k for k in range(len(groups)) if (which == k).sum() >= FEWEST]
-        if len(groups) == 1 or not large:
+        group, sizes = frames.group[here], np.bincount(frames.group[here])
+        large = np.flatnonzero(sizes >= FEWEST)
+        if (sizes > 0).sum() == 1 or not len(large):
             result.append((f"'{name}'", here))
             continue
         result += [
-            (f"group '{frames.group_names[groups[k]]}' of '{name}'", here[which == k])
-            for k in large
+            (f"group '{frames.group_names[g]}' of '{name}'", here[group == g]) for g in large
         ]
-        rest = here[~np.isin(which, large)]
-        if len(rest):
-            result.append((f"other groups of '{name}'", rest))
+        result.append((f"other groups of '{name}'", here[~np.isin(group, large)]))
     return [(name, chosen) for name, chosen in result if len(chosen)]
 
 
@@ -300,7 +286,9 @@ def _compare(every: _Set, one: np.ndarray, other: np.ndarray) -> Comparison | No
     one, other = both[~second], both[second]
     if min(len(one), len(other)) < FEWEST:
         return None
-    squares = _squares(x[~second], x[second])
+    a, b = x[~second], x[second]
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * a @ b.T
+    squares = np.maximum(squares, 0.0)
     distance = float(np.sqrt(min(_nearest(squares.min(axis=0)), _nearest(squares.min(axis=1)))))
     root = np.linalg.cholesky(_covariance(x, work))
     # A mean of all first, so that what compositions leave open is shared by all elements alike.
@@ -368,15 +356,7 @@ def _typical(covariance: np.ndarray, design: np.ndarray, energy: np.ndarray) -> 
 def _sample(chosen: np.ndarray, most: int) -> np.ndarray:
     """At most so many of them, evenly."""
     places = np.linspace(0, len(chosen) - 1, min(most, len(chosen)))
-    sample: np.ndarray = chosen[np.round(places).astype(int)]
-    return sample
-
-
-def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Squares of the distances of rows, [len(a), len(b)]."""
-    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2.0 * a @ b.T
-    result: np.ndarray = np.maximum(squares, 0.0)
-    return result
+    return chosen.take(np.round(places).astype(int))
 
 
 def _nearest(distances: np.ndarray) -> float:

@@ -55,25 +55,27 @@ class Law:
     """Virials of some frames by their forces."""
 
     name: str  # as it stands in messages
+    frames: Frames  # that it tells of
     virials: np.ndarray  # [nframes, 3, 3]
     isotropic: float  # mean of a third of their traces, eV per atom, where more than that tells it
     tolerance: float  # of a slope: from 1 / tolerance to it
     doubt: float  # of the mean, eV per atom
+
+    def allows(self, slope: float) -> bool:
+        """Whether labels may be so many times the virials."""
+        return 1.0 / self.tolerance < slope < self.tolerance
 
 
 @dataclass(frozen=True)
 class Judgement:
     """Labelled virials of a source against a law."""
 
-    law: str
-    nframes: int
+    law: Law
     slope: float
     correlation: float
     offset: float  # eV per atom
-    doubt: float  # of the offset
     pressure: float  # offset per volume; NaN where there is no volume
     volume: float  # of a frame, on average; likewise
-    tolerance: float
 
     @property
     def told(self) -> bool:
@@ -83,12 +85,12 @@ class Judgement:
     @property
     def fits(self) -> bool:
         """Whether they are right."""
-        return self.told and 1.0 / self.tolerance < self.slope < self.tolerance
+        return self.told and self.law.allows(self.slope)
 
     @property
     def apart(self) -> bool:
         """Whether the means differ by more than the law may be wrong."""
-        return abs(self.offset) > self.doubt
+        return abs(self.offset) > self.law.doubt
 
     @property
     def shifted(self) -> bool:
@@ -119,45 +121,39 @@ def judge(frames: Frames, chosen: np.ndarray) -> Judgement | None:
     some = frames.select(chosen[np.unique(np.linspace(0, len(chosen) - 1, most).astype(int))])
     try:
         with np.errstate(all="ignore"):
-            law, some = _law(some)
+            law = _law(some)
     except (Failure, np.linalg.LinAlgError):  # frames that the check names by itself
         return None
-    return None if law is None else _compared(some, law)
+    return _compared(law) if law else None
 
 
-def _law(frames: Frames) -> tuple[Law | None, Frames]:
-    """The law that tells most, and the frames that it is for."""
+def _law(frames: Frames) -> Law | None:
+    """The law that tells most of the frames."""
     of_clusters = [_of_clusters(frames, k) for k in range(len(frames))]
-    isolated = np.array([virial is not None for virial in of_clusters])
-    if isolated.sum() >= FEWEST:
-        virials = np.array([virial for virial in of_clusters if virial is not None])
+    isolated = [k for k, virial in enumerate(of_clusters) if virial is not None]
+    if len(isolated) >= FEWEST:
+        virials = np.array([of_clusters[k] for k in isolated])
         name = f"sum x (x) F of clusters that are more than {APART:g} apart"
-        frames = frames.select(np.flatnonzero(isolated))
-        return Law(name, virials, _mean(frames, virials), 1.2, CLOSE), frames
-    if (~isolated).sum() < FEWEST:
-        return None, frames
-    frames = frames.select(np.flatnonzero(~isolated))
-    return pair_law(frames), frames
+        frames = frames.select(isolated)
+        return Law(name, frames, virials, _mean(frames, virials), 1.2, CLOSE)
+    others = np.setdiff1d(np.arange(len(frames)), isolated)
+    return pair_law(frames.select(others)) if len(others) >= FEWEST else None
 
 
-def _compared(frames: Frames, law: Law) -> Judgement:
-    natoms = frames.natoms[:, None, None]
+def _compared(law: Law) -> Judgement:
+    frames, natoms = law.frames, law.frames.natoms[:, None, None]
     label, expected = frames.virials / natoms, law.virials / natoms
     y, x = ((v - _mean(frames, v * natoms) * np.eye(3)).ravel() for v in (label, expected))
     xx, yy, xy = float(x @ x), float(y @ y), float(x @ y)
-    volume = frames.volumes
-    whole = bool((volume > 0.0).all())
+    volume = float(frames.volumes.mean()) if (frames.volumes > 0.0).all() else np.nan
     offset = _mean(frames, frames.virials) - law.isotropic
     return Judgement(
-        law=law.name,
-        nframes=len(frames),
+        law=law,
         slope=xy / xx if xx else np.nan,
         correlation=xy / np.sqrt(xx * yy) if xx and yy else 0.0,
         offset=offset,
-        doubt=law.doubt,
-        pressure=offset * frames.natoms.mean() / volume.mean() if whole else np.nan,
-        volume=float(volume.mean()) if whole else np.nan,
-        tolerance=law.tolerance,
+        pressure=offset * frames.natoms.mean() / volume,
+        volume=volume,
     )
 
 
@@ -180,20 +176,17 @@ def likely_mistake(judged: Judgement) -> str:
     """What may be behind a slope that is not 1, in words."""
     sign = "the sign of the virials or of the forces is wrong" if judged.slope < 0.0 else ""
     size = abs(judged.slope)
-    if 1.0 / judged.tolerance < size < judged.tolerance:
+    if judged.law.allows(size):
         return sign
     causes = {f"{name} for eV": 1.0 / unit for name, unit in ENERGY_UNITS.items()}
-    causes |= {f"{name} for eV/angstrom^3": 1.0 / unit for name, unit in PRESSURE_UNITS.items()}
+    for name, unit in PRESSURE_UNITS.items():
+        causes[f"{name} for eV/angstrom^3"] = 1.0 / unit
     if np.isfinite(judged.volume):
-        stresses = {"eV/angstrom^3": 1.0} | PRESSURE_UNITS
-        causes |= {
-            f"a stress in {name} for a virial": 1.0 / (unit * judged.volume)
-            for name, unit in stresses.items()
-        }
+        for name, unit in {"eV/angstrom^3": 1.0, **PRESSURE_UNITS}.items():
+            causes[f"a stress in {name} for a virial"] = 1.0 / (unit * judged.volume)
         causes["a virial for a stress"] = judged.volume
-    distance = {cause: abs(np.log(size / factor)) for cause, factor in causes.items()}
-    best = min(distance, key=lambda cause: distance[cause])
-    perhaps = f", perhaps {best}" if distance[best] < np.log(judged.tolerance) / 2.0 else ""
+    distance, best = min((abs(np.log(size / factor)), cause) for cause, factor in causes.items())
+    perhaps = f", perhaps {best}" if distance < np.log(judged.law.tolerance) / 2.0 else ""
     return f"{sign}{' and ' * bool(sign)}the unit of the virials or stresses is wrong{perhaps}"
 
 
@@ -243,18 +236,18 @@ def pair_law(frames: Frames) -> Law | None:
     if not len(edges) or not frames.forces.any():
         return None
     functions = _Functions.of_pairs(frames, edges)
-    by_forces = _fitted(frames, functions, False)
+    by_forces = _fitted(frames, functions)
     if by_forces is None:
         return None
-    volumes = frames.volumes
+    volumes = frames.volumes / frames.natoms
     best = None
     if (
         len(frames) >= FEWEST_ENERGIES
         and frames.pbc.all()
         and np.isfinite(frames.energies).all()
-        and np.ptp(volumes / frames.natoms) > SPREAD * (volumes / frames.natoms).mean()
+        and np.ptp(volumes) > SPREAD * volumes.mean()
     ):
-        best = _fitted(frames, functions.with_volumes(frames), True, by_forces.left)
+        best = _fitted(frames, functions.with_volumes(frames), by_forces.left)
     told = best or by_forces
     means = [_mean(frames, virials) for virials in told.virials]
     doubt = ROUGH if best else OF_STIFFNESS * abs(by_forces.stiffness)
@@ -263,14 +256,14 @@ def pair_law(frames: Frames) -> Law | None:
         f"the pair potential nearest to the forces{' and energies' if best else ''} (it leaves "
         f"{100 * told.left:.0f} % of forces that it has not seen)"
     )
-    return Law(name, by_forces.virials[0], means[0], 2.5, doubt)
+    return Law(name, frames, by_forces.virials[0], means[0], 2.5, doubt)
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """Virials [nframes, 3, 3] by all ridges that do as well; the largest ridge first."""
+    """What the functions that come nearest say."""
 
-    virials: list[np.ndarray]
+    virials: list[np.ndarray]  # [nframes, 3, 3] by all ridges that do as well, the largest first
     left: float  # of forces that were not fitted to, over their rms
     stiffness: float  # 1/6 sum r^2 phi'' per atom, three times bulk modulus times volume
 
@@ -339,35 +332,31 @@ class _Functions:
         )
 
 
-def _fitted(
-    frames: Frames, functions: _Functions, by_energies: bool, alone: float = np.inf
-) -> _Fitted | None:
+def _fitted(frames: Frames, functions: _Functions, alone: float | None = None) -> _Fitted | None:
     """Least squares with a ridge, which is chosen by forces that are not fitted to.
 
     Args:
-        frames: with forces and, if by_energies, energies.
+        frames: with forces and, if `alone` is given, energies.
         functions: to add up.
-        by_energies: whether energies count too, those that compositions do not explain.
-        alone: what a fit to the forces alone leaves of them.
+        alone: what a fit to the forces alone leaves of them; then energies count too, those that
+            compositions do not explain.
 
     Returns:
         None where the fit is of no use.
     """
     design, forces = functions.force.reshape(-1, functions.force.shape[2]), frames.forces.ravel()
-    rows = functions.energy / frames.natoms[:, None]
-    energies = frames.energies / frames.natoms
     size = float(np.sqrt(np.square(forces).mean()))
     scale = np.sqrt(np.square(design).sum(axis=0))
     scale[scale == 0.0] = 1.0
     design = design / scale
     whole = 0.0, 0.0
-    if by_energies:
-        rows, energies = (
-            _beside_compositions(frames, rows / scale),
-            _beside_compositions(frames, energies),
-        )
+    useful = USEFUL
+    if alone is not None:
+        rows = _beside_compositions(frames, functions.energy / frames.natoms[:, None] / scale)
+        energies = _beside_compositions(frames, frames.energies / frames.natoms)
         weight = len(forces) / len(frames) * (alone * size / ENERGY) ** 2
         whole = weight * rows.T @ rows, weight * rows.T @ energies
+        useful = min(USEFUL, WORSE * alone)
     half = np.repeat(np.arange(len(frames)) % 2, 3 * frames.natoms) == 0
     parts = [
         (design[chosen].T @ design[chosen], design[chosen].T @ forces[chosen], ~chosen)
@@ -381,7 +370,7 @@ def _fitted(
             rest += float(np.square(forces[others] - design[others] @ solution).sum())
         left.append(np.sqrt(rest / len(forces)) / size)
     least = min(left)
-    if not least <= min(USEFUL, WORSE * alone):
+    if not least <= useful:
         return None
     matrix, vector = (parts[0][k] + parts[1][k] + whole[k] for k in range(2))
     solutions = [
@@ -389,7 +378,7 @@ def _fitted(
         for ridge, rest in zip(RIDGES, left, strict=True)
         if rest <= AS_GOOD * least
     ]
-    if by_energies and np.std(energies - rows @ solutions[0]) > EXPLAINED * np.std(energies):
+    if alone is not None and np.std(energies - rows @ solutions[0]) > EXPLAINED * np.std(energies):
         return None
     return _Fitted(
         [functions.virial @ (one / scale) for one in solutions],
@@ -400,8 +389,7 @@ def _fitted(
 
 def _beside_compositions(frames: Frames, values: np.ndarray) -> np.ndarray:
     """Values per atom [nframes, ...] without what is linear in the composition."""
-    share = frames.counts / frames.natoms[:, None]
-    basis, sizes, _ = np.linalg.svd(share, full_matrices=False)
+    basis, sizes, _ = np.linalg.svd(frames.counts / frames.natoms[:, None], full_matrices=False)
     basis = basis[:, sizes > 1e-8 * sizes[0]]
     rest: np.ndarray = values - basis @ (basis.T @ values)
     return rest
@@ -417,5 +405,4 @@ def _cutoff(frames: Frames) -> float:
 
 
 def _solved(matrix: np.ndarray, vector: np.ndarray, ridge: float) -> np.ndarray:
-    solution: np.ndarray = np.linalg.solve(matrix + ridge * np.eye(len(matrix)), vector)
-    return solution
+    return np.linalg.solve(matrix + ridge * np.eye(len(matrix)), vector)

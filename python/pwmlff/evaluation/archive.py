@@ -133,71 +133,59 @@ class StoredTensor:
 
     Attributes:
         storage: class of the storage, like DoubleStorage.
-        member: name of the member that holds the storage.
+        archive, member: what holds the storage.
         offset, shape, stride: of the tensor in its storage, in elements.
     """
 
     storage: str
+    archive: zipfile.ZipFile = field(repr=False)
     member: str
     offset: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
-    @property
-    def numel(self) -> int:
-        """Number of elements."""
-        return int(np.prod(self.shape, dtype=object))
-
-
-@dataclass(frozen=True)
-class Tables:
-    """What a TorchScript archive says of its module, without running code of it.
-
-    Attributes:
-        attributes: its attributes and class constants; tensors are StoredTensor.
-        parameters: those of the module and of all that it holds, by name.
-    """
-
-    attributes: dict[str, Any]
-    parameters: dict[str, StoredTensor]
-    _archive: zipfile.ZipFile = field(repr=False)
-
-    def integers(self, tensor: StoredTensor) -> list[int]:
+    def integers(self) -> list[int]:
         """Elements of a tensor of integers, row by row."""
         dtype = {"LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2",
-                 "CharStorage": "i1", "ByteStorage": "u1"}.get(tensor.storage)  # fmt: skip
+                 "CharStorage": "i1", "ByteStorage": "u1"}.get(self.storage)  # fmt: skip
         if dtype is None:
-            raise ValueError(f"found a tensor of {tensor.storage}, expected one of integers")
-        stored = np.frombuffer(self._archive.read(tensor.member), dtype)[tensor.offset :]
-        steps = [step * stored.itemsize for step in tensor.stride]
+            raise ValueError(f"found a tensor of {self.storage}, expected one of integers")
+        stored = np.frombuffer(self.archive.read(self.member), dtype)[self.offset :]
+        steps = [step * stored.itemsize for step in self.stride]
         # check() has seen that it lies within its storage.
-        values = np.lib.stride_tricks.as_strided(stored, tensor.shape, steps, writeable=False)
+        values = np.lib.stride_tricks.as_strided(stored, self.shape, steps, writeable=False)
         return [int(value) for value in values.ravel()]
 
 
-def read(contents: bytes) -> Tables:
-    """Read the tables of an archive that :func:`check` has found sound.
+def read(contents: bytes) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+    """Read the tables of an archive that :func:`check` has found sound, without running its code.
+
+    Returns:
+        Attributes and class constants of the module, where tensors are StoredTensor, and the
+        parameters of the module and of all that it holds, by name.
 
     Raises:
         ValueError: they cannot be read without running code of the file; the text goes on after
             the name of the file.
     """
     try:
-        archive = zipfile.ZipFile(io.BytesIO(contents))
-        root = archive.namelist()[0].split("/")[0]
-        module = _Tables(io.BytesIO(archive.read(f"{root}/data.pkl")), f"{root}/data/").load()
+        archive, root = _opened(contents)
+        module = _Unpickler(archive, root).load()
     except _UNREADABLE as error:
         raise ValueError(f"has tables that cannot be read: {error}") from error
     if not isinstance(module, _Object) or not isinstance(module.state, dict):
         raise ValueError(
             "makes its attributes by code of its own, so only running it (--trust) can tell"
         )
-    classes = _Classes(archive, root)
-    return Tables(
-        {**classes.class_of(module).constants, **module.state},
-        dict(_parameters(module, classes)),
-        archive,
-    )
+    classes = _classes(archive, f"{root}/code/")
+    constants, _ = classes.get(module.class_name, _NOTHING_DECLARED)
+    return {**constants, **module.state}, dict(_parameters(module, classes))
+
+
+def _opened(contents: bytes) -> tuple[zipfile.ZipFile, str]:
+    """An archive, and the folder that all its members are in."""
+    archive = zipfile.ZipFile(io.BytesIO(contents))
+    return archive, archive.namelist()[0].split("/")[0]
 
 
 #: What zipfile and an unpickler raise on what torch does not write.
@@ -214,45 +202,35 @@ def card(contents: bytes) -> dict[str, Any] | None:
     can be read.
     """
     try:
-        archive = zipfile.ZipFile(io.BytesIO(contents))
-        root = archive.namelist()[0].split("/")[0]
+        archive, root = _opened(contents)
         member = archive.getinfo(f"{root}/extra/{CARD}")
         if member.file_size > _LARGEST_CARD:
             return None
         value = json.loads(archive.read(member))
+        return value if isinstance(value, dict) and _depth(value) <= _DEEPEST_CARD else None
     except (*_UNREADABLE, RecursionError):
         return None
-    return value if isinstance(value, dict) and _depth(value) <= _DEEPEST_CARD else None
 
 
 def _depth(value: Any) -> int:
-    """Levels of tables and lists in each other, counted to just beyond what a card may have."""
-    depth, level = 0, [value]
-    while level and depth <= _DEEPEST_CARD:
-        entries: list[Any] = []
-        for entry in level:
-            if isinstance(entry, dict | list):
-                entries += entry.values() if isinstance(entry, dict) else entry
-        depth, level = depth + 1, entries
-    return depth
+    """Levels of tables and lists in each other, and of what is in them."""
+    entries = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_depth, entries), default=0) if isinstance(value, dict | list) else 1
 
 
 class _Object:
     """Stands for what a pickle makes of a class or a function, which is not called."""
 
     class_name: ClassVar[str] = ""
-    arguments: tuple[Any, ...]
-    state: Any
+    state: Any = None
 
     def __new__(cls, *arguments: Any) -> Any:
-        self = super().__new__(cls)
-        self.arguments, self.state = arguments, None
         if cls.class_name.startswith("torch._utils._rebuild_tensor"):
-            (storage, member), offset, shape, stride = arguments[:4]
-            return StoredTensor(storage, member, offset, tuple(shape), tuple(stride))
+            (storage, archive, member), offset, shape, stride = arguments[:4]
+            return StoredTensor(storage, archive, member, offset, tuple(shape), tuple(stride))
         if cls.class_name.startswith(("torch.jit._pickle.", "torch._utils._rebuild_parameter")):
             return arguments[0]  # the value, and its type
-        return self
+        return super().__new__(cls)
 
     def __init__(self, *_: Any) -> None:
         pass
@@ -261,12 +239,12 @@ class _Object:
         self.state = state
 
 
-class _Tables(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
     """Reads data.pkl; imports nothing."""
 
-    def __init__(self, stream: io.BytesIO, folder: str) -> None:
-        super().__init__(stream)
-        self._folder = folder
+    def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
+        super().__init__(io.BytesIO(archive.read(f"{root}/data.pkl")))
+        self._archive, self._root = archive, root
 
     def find_class(self, module: str, name: str) -> Any:
         """A class that keeps its arguments, whatever the name."""
@@ -274,49 +252,33 @@ class _Tables(pickle.Unpickler):
             return OrderedDict
         return type(name, (_Object,), {"class_name": f"{module}.{name}"})
 
-    def persistent_load(self, identifier: Any) -> tuple[str, str]:
+    def persistent_load(self, identifier: Any) -> tuple[str, zipfile.ZipFile, str]:
         """Class of a storage and the member that holds it."""
         _, storage, key, *_ = identifier
-        return storage.__name__, f"{self._folder}{key}"
+        return storage.__name__, self._archive, f"{self._root}/data/{key}"
 
 
-@dataclass(frozen=True)
-class _Class:
-    """What the text of a class declares."""
-
-    constants: dict[str, Any] = field(default_factory=dict)
-    parameters: tuple[str, ...] = ()
+#: What the text of a class declares: constants, and names of parameters.
+_Class = tuple[dict[str, Any], list[str]]
+_NOTHING_DECLARED: _Class = ({}, [])
 
 
-class _Classes:
-    """Classes of an archive, from the text of its code."""
-
-    def __init__(self, archive: zipfile.ZipFile, root: str) -> None:
-        self._archive, self._root = archive, root
-        self._files: dict[str, dict[str, _Class]] = {}
-
-    def class_of(self, thing: _Object) -> _Class:
-        """The class of an object; one without declarations where the archive has no text of it."""
-        module, _, name = thing.class_name.rpartition(".")
-        if module not in self._files:
-            try:
-                text = self._archive.read(f"{self._root}/code/{module.replace('.', '/')}.py")
-            except KeyError:
-                text = b""
-            self._files[module] = dict(_declared(text.decode(errors="replace")))
-        return self._files[module].get(name, _Class())
-
-
-def _declared(text: str) -> Iterator[tuple[str, _Class]]:
-    """Classes of a file of code: what stands in their bodies, one level deep."""
-    for name, body in re.findall(r"^class (\w+)\(.*\):\n((?:  .*\n|\n)*)", text, re.MULTILINE):
-        constants = {
-            constant: _literal(value)
-            for constant, value in re.findall(r"^  (\w+) : Final\[.*\] = (.*)$", body, re.MULTILINE)
-        }
-        declared = re.search(r"^  __parameters__ = (\[.*\])$", body, re.MULTILINE)
-        parameters = _literal(declared[1]) if declared else []
-        yield name, _Class(constants, tuple(parameters or ()))
+def _classes(archive: zipfile.ZipFile, folder: str) -> dict[str, _Class]:
+    """Classes of an archive by their whole name, from the bodies in its code, one level deep."""
+    classes = {}
+    for member in archive.namelist():
+        if not (member.startswith(folder) and member.endswith(".py")):
+            continue
+        module = member.removeprefix(folder).removesuffix(".py").replace("/", ".")
+        text = archive.read(member).decode(errors="replace")
+        for name, body in re.findall(r"^class (\w+)\(.*\):\n((?:  .*\n|\n)*)", text, re.MULTILINE):
+            constants = re.findall(r"^  (\w+) : Final\[.*\] = (.*)$", body, re.MULTILINE)
+            parameters = re.search(r"^  __parameters__ = (\[.*\])$", body, re.MULTILINE)
+            classes[f"{module}.{name}"] = (
+                {constant: _literal(value) for constant, value in constants},
+                list((parameters and _literal(parameters[1])) or ()),
+            )
+    return classes
 
 
 def _literal(text: str) -> Any:
@@ -326,7 +288,7 @@ def _literal(text: str) -> Any:
         return None
 
 
-def _parameters(root: _Object, classes: _Classes) -> Iterator[tuple[str, StoredTensor]]:
+def _parameters(root: _Object, classes: dict[str, _Class]) -> Iterator[tuple[str, StoredTensor]]:
     """Parameters of a module and of what it holds, each once."""
     seen: set[int] = set()
     waiting = [("", root)]
@@ -335,7 +297,7 @@ def _parameters(root: _Object, classes: _Classes) -> Iterator[tuple[str, StoredT
         if id(module) in seen or not isinstance(module.state, dict):
             continue
         seen.add(id(module))
-        names = classes.class_of(module).parameters
+        _, names = classes.get(module.class_name, _NOTHING_DECLARED)
         for name, value in module.state.items():
             if isinstance(value, StoredTensor) and name in names and id(value) not in seen:
                 seen.add(id(value))

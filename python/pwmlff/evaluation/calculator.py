@@ -38,14 +38,14 @@ class Calculator(AseCalculator):
 
     Args:
         model: a model file. Loading it executes code that it brings along.
-        engine: "auto" (fused where its verification passes, else the file's own code), "fused",
-            "torchscript" or "reference".
-        precision: of the fused engine, "exact", "double" or "mixed".
+        engine: "auto" (the default: fused where its verification passes, else the file's own
+            code), "fused", "torchscript" or "reference".
+        precision: of the fused engine, "exact", "double" (the default) or "mixed".
         elements: atomic numbers that take part; all of the model's when None. Their number divides
             the descriptor of a DP, as the elements of pair_coeff do in LAMMPS.
         nthreads: threads of the fused engine; as many as torch uses when None.
-        skin: distance beyond the cutoff within which neighbors are kept, angstrom.
-        device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
+        skin: distance beyond the cutoff within which neighbors are kept, 0.5 angstrom by default.
+        device: "cpu" (the default), "cuda" or "cuda:N"; the reference runs on the CPU.
 
     These are the calculator's `parameters`, which ase writes into its trajectories and databases;
     `set` opens the file anew, and `Calculator(**other.todict())` is the same calculator again.
@@ -75,29 +75,9 @@ class Calculator(AseCalculator):
         "device": "cpu",
     }  # fmt: skip
 
-    def __init__(
-        self,
-        model: str | PathLike[str],
-        *,
-        engine: str = "auto",
-        precision: str = "double",
-        elements: Sequence[int] | None = None,
-        nthreads: int | None = None,
-        skin: float = 0.5,
-        device: str = "cpu",
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, model: str | PathLike[str], **parameters: Any) -> None:
         self._lock = OneAtATime()
-        super().__init__(  # type: ignore[no-untyped-call]  # of ase
-            model=model,
-            engine=engine,
-            precision=precision,
-            elements=elements,
-            nthreads=nthreads,
-            skin=skin,
-            device=device,
-            **kwargs,
-        )
+        super().__init__(model=model, **parameters)  # type: ignore[no-untyped-call]  # of ase
 
     def set(self, **kwargs: Any) -> dict[str, Any]:
         """Change parameters; ase calls this too, with all of them, when one is made.
@@ -138,13 +118,13 @@ class Calculator(AseCalculator):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has parameters, results, neighbors and a lock of its own."""
-        own = {
+        return {
+            **self.__dict__,
             "parameters": Parameters(self.parameters),
             "results": dict(self.results),
             "_choice": replace(self._choice, engine=copy(self._choice.engine)),
             "_lock": OneAtATime(),
         }
-        return {**self.__dict__, **own}
 
     @property
     def engine(self) -> str:

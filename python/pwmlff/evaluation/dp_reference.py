@@ -4,11 +4,10 @@ Each edge i -> j inside the cutoff adds the outer product of its normalized envi
 its embedding to the moment of atom i; the slots that maxNeighborNum leaves empty add one constant
 per pair of types, times their number. Formulas as in the DP model contract (docs).
 
-Parameters do not tell everything. What is not used is refused: every parameter, buffer and tensor
-attribute of the module has to be one of the contract. A hidden fitting layer after the first that
-keeps the width and has no resnet_dt is tanh(..) in some files and x + tanh(..) in others: there the
-module's own forward says which, on a chain of atoms, and where neither is what it computes, the
-module is refused.
+A parameter, buffer or tensor attribute that is not of the contract is refused. A hidden fitting
+layer after the first that keeps the width and has no resnet_dt is tanh(..) in some files and
+x + tanh(..) in others: the module's own forward says which, on a chain of atoms, and one that
+computes neither is refused.
 
 Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
 Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
@@ -42,10 +41,9 @@ class DPReference:
             are divides the descriptor.
 
     Raises:
-        ValueError: davg and dstd differ between the slots of
-            one pair of types, which has no meaning without slots; a parameter is missing or has
-            another shape, or a parameter or tensor is not one of the contract; or fitting layers
-            are of neither form.
+        ValueError: davg and dstd differ between the slots of one pair of types, which has no
+            meaning without slots; a parameter is missing or has another shape, or a parameter or
+            tensor is not one of the contract; or fitting layers are of neither form.
     """
 
     def __init__(self, module: nn.Module, elements: Sequence[int]) -> None:
@@ -87,33 +85,32 @@ class DPReference:
         Returns:
             The hidden fitting layers whose form they do not tell.
         """
-        used, unclear, ntypes = {"davg", "dstd"}, [], len(self.known)
+        used, unclear, types = {"davg", "dstd"}, [], range(len(self.known))
         width: int | None = None
         if self.vectors:  # a file may have an embedding net for types, which nothing uses
             used |= {name for name in self.arrays if name.startswith("embedding_net.")}
-        for net in sorted({self._net(i, j) for i in range(ntypes) for j in range(ntypes)}):
-            n_in = 1 + len(next(iter(self.vectors.values()), ()))
-            names, last = self._check_net(f"embedding_net.{net}", n_in)
-            steps = {prefix + "resnet_dt" for prefix in self._layers(f"embedding_net.{net}")}
-            used |= names | (steps & self.arrays.keys())
+        n_in = 1 + len(next(iter(self.vectors.values()), ()))
+        for net in sorted({self._net(i, j) for i in types for j in types}):
+            layers, last = self._checked_layers(f"embedding_net.{net}", n_in)
+            used |= {layer + name for layer in layers for name in ("weight", "bias", "resnet_dt")}
             if last < self.axis or width not in (last, None):
                 raise ValueError(
                     f"embedding_net.{net} ends with width {last}; expected the same for all "
                     f"nets, and at least M2, {self.axis}"
                 )
             width = last
-        for net in range(ntypes):
-            names, last = self._check_net(f"fitting_net.{net}", (width or 0) * self.axis)
-            used |= names
+        for net in types:
+            layers, last = self._checked_layers(f"fitting_net.{net}", (width or 0) * self.axis)
+            used |= {layer + name for layer in layers for name in ("weight", "bias")}
             if last != 1:
                 raise ValueError(f"fitting_net.{net} ends with width {last}; expected 1")
-            for prefix in self._layers(f"fitting_net.{net}")[1:-1]:
-                n_in, n_out = self.arrays[prefix + "weight"].shape
-                if n_in == n_out and prefix + "resnet_dt" in self.arrays:
-                    used.add(prefix + "resnet_dt")
-                elif n_in == n_out:
-                    unclear.append(prefix + "weight")
-        unknown = sorted(set(tensors(module)) - used)
+            for layer in layers[1:-1]:
+                n_in, n_out = self.arrays[layer + "weight"].shape
+                if n_in == n_out:
+                    used.add(layer + "resnet_dt")
+                    if layer + "resnet_dt" not in self.arrays:
+                        unclear.append(layer + "weight")
+        unknown = sorted(set(_tensors_of_module(module)) - used)
         if unknown:
             raise ValueError(
                 f"this model has {', '.join(unknown[:3])}{', ...' * (len(unknown) > 3)}, which the "
@@ -122,22 +119,21 @@ class DPReference:
             )
         return unclear
 
-    def _check_net(self, net: str, n_in: int) -> tuple[set[str], int]:
-        """Names of weights and biases of a net that takes n_in values, and its last width."""
-        names: set[str] = set()
-        for prefix in self._layers(net) or [f"{net}.layers.0."]:
-            if prefix + "weight" not in self.arrays:
-                raise ValueError(f"this model has no {prefix}weight; every net needs a layer")
-            weight = self.arrays[prefix + "weight"]
-            bias = self.arrays.setdefault(prefix + "bias", weight.new_zeros(1, weight.shape[-1]))
+    def _checked_layers(self, net: str, n_in: int) -> tuple[list[str], int]:
+        """Layers of a net that takes n_in values, all with a bias from now on; its last width."""
+        layers = self._layers(net)
+        if not layers:
+            raise ValueError(f"this model has no {net}.layers.0.weight; every net needs a layer")
+        for layer in layers:
+            weight = self.arrays[layer + "weight"]
+            bias = self.arrays.setdefault(layer + "bias", weight.new_zeros(1, weight.shape[-1]))
             if weight.ndim != 2 or len(weight) != n_in or bias.numel() != weight.shape[1]:
                 raise ValueError(
-                    f"{prefix}weight and bias have shapes {list(weight.shape)} and "
+                    f"{layer}weight and bias have shapes {list(weight.shape)} and "
                     f"{list(bias.shape)}; expected [{n_in}, width] and [1, width]"
                 )
-            names |= {prefix + "weight", prefix + "bias"}
             n_in = weight.shape[1]
-        return names, n_in
+        return layers, n_in
 
     def _computes(self, module: nn.Module) -> bool:
         """Whether the module's own forward gives these energies for a chain of atoms."""
@@ -245,10 +241,10 @@ class DPReference:
         if self.vectors:
             vector = self.vectors[self.known[j]]
             x = torch.cat((x, vector.repeat(len(x), 1)), dim=1)
-        for prefix in self._layers(f"embedding_net.{self._net(i, j)}"):
-            y = torch.tanh(x @ self.arrays[prefix + "weight"] + self.arrays[prefix + "bias"])
-            if y.shape[1] % x.shape[1] == 0 and y.shape[1] // x.shape[1] <= 2:
-                y = y * self.arrays.get(prefix + "resnet_dt", 1.0)
+        for layer in self._layers(f"embedding_net.{self._net(i, j)}"):
+            y = torch.tanh(self._linear(layer, x))
+            if y.shape[1] in (x.shape[1], 2 * x.shape[1]):
+                y = y * self.arrays.get(layer + "resnet_dt", 1.0)
                 y = y + x.repeat(1, y.shape[1] // x.shape[1])
             x = y
         return x
@@ -257,15 +253,18 @@ class DPReference:
         """Fitting net of element a, [n, M*M2] -> [n]."""
         *hidden, last = self._layers(f"fitting_net.{self.known.index(a)}")
         x = descriptor
-        for prefix in hidden:
-            y = torch.tanh(x @ self.arrays[prefix + "weight"] + self.arrays[prefix + "bias"])
-            if prefix != hidden[0] and x.shape == y.shape:
-                if prefix + "resnet_dt" in self.arrays:
-                    y = x + self.arrays[prefix + "resnet_dt"] * y
+        for layer in hidden:
+            y = torch.tanh(self._linear(layer, x))
+            if layer != hidden[0] and x.shape == y.shape:
+                if layer + "resnet_dt" in self.arrays:
+                    y = x + self.arrays[layer + "resnet_dt"] * y
                 elif self.residual:
                     y = x + y
             x = y
-        return (x @ self.arrays[last + "weight"] + self.arrays[last + "bias"])[:, 0]
+        return self._linear(last, x)[:, 0]
+
+    def _linear(self, layer: str, x: Tensor) -> Tensor:
+        return x @ self.arrays[layer + "weight"] + self.arrays[layer + "bias"]
 
     def _layers(self, net: str) -> list[str]:
         """Name prefixes of the layers of a net, in order."""
@@ -275,12 +274,11 @@ class DPReference:
         return prefixes
 
 
-def tensors(module: nn.Module) -> dict[str, Tensor]:
-    """All tensors of a module by name: parameters, buffers, attributes and what they hold.
+def _tensors_of_module(module: nn.Module) -> Iterator[str]:
+    """Names of all tensors of a module: parameters, buffers, attributes and what they hold.
 
     Elements of lists, tuples and dictionaries have their index or key as another part of the name.
     """
-    named: dict[str, Tensor] = {}
     for path, part in module.named_modules(remove_duplicate=False):
         if isinstance(part, torch.jit.ScriptModule):
             names = [*part._concrete_type.get_attributes()]  # noqa: SLF001  no other way
@@ -288,16 +286,13 @@ def tensors(module: nn.Module) -> dict[str, Tensor]:
             own = vars(part).keys() - vars(nn.Module()).keys()
             names = [*part._parameters, *part._buffers, *own]  # noqa: SLF001  all, tensors or None
         for name in names:
-            named.update(_tensors_of(f"{path}.{name}".lstrip("."), getattr(part, name)))
-    return named
+            yield from _tensors_of(f"{path}.{name}".lstrip("."), getattr(part, name))
 
 
-def _tensors_of(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+def _tensors_of(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, Tensor):
-        yield name, value
-    elif isinstance(value, Mapping):
-        for key, entry in value.items():
+        yield name
+    elif isinstance(value, Mapping | list | tuple):
+        entries = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, entry in entries:
             yield from _tensors_of(f"{name}.{key}", entry)
-    elif isinstance(value, (list, tuple)):
-        for index, entry in enumerate(value):
-            yield from _tensors_of(f"{name}.{index}", entry)

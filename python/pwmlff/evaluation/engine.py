@@ -14,7 +14,6 @@ import re
 import threading
 import weakref
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any, Protocol
@@ -38,7 +37,6 @@ from pwmlff.report import Failure, last_line
 #: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
 TENSOR = np.array([[0, 3, 4], [6, 1, 5], [7, 8, 2]])
 ENGINES = ("auto", "fused", "torchscript", "reference")
-MOST_NUMBERS = 2**62  # that an index of numpy can tell apart
 PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
 
 
@@ -48,11 +46,6 @@ class Evaluation(reference.Result):
 
     #: [n, 6] xx yy zz xy xz yz, half to each end of a pair; None where not wanted or not known
     atom_virial: np.ndarray | None = None
-
-    @classmethod
-    def of_nothing(cls) -> Evaluation:
-        """No atoms: no energy, as LAMMPS has it."""
-        return cls(0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)), np.zeros((0, 6)))
 
     def __post_init__(self) -> None:
         """Raise ValueError for an energy, a force or a virial that is not finite."""
@@ -105,19 +98,15 @@ class AtomsAndGhosts:
         """Rows of all pairs nearer than reach; any cell, boxes smaller than reach too."""
         species = types_of(atoms.numbers, elements)
         cells = cells_away(atoms)
-        wrapped = Atoms(
-            atoms.numbers,
-            atoms.positions - cells @ np.asarray(atoms.cell),
-            cell=atoms.cell,
-            pbc=atoms.pbc,
-        )
+        positions = atoms.positions - cells @ np.asarray(atoms.cell)
+        wrapped = Atoms(atoms.numbers, positions, cell=atoms.cell, pbc=atoms.pbc)
         i, j, image = neighbor_list("ijS", wrapped, reach, species + 1)
         keep = species[j] >= 0
         i, j, image = i[keep], j[keep], image[keep]
         is_image = image.any(axis=1)
         ghosts, which = _distinct(np.c_[j[is_image], image[is_image]].reshape(-1, 4))
         row = j.copy()
-        row[is_image] = len(atoms) + which.ravel()
+        row[is_image] = len(atoms) + which
         counts = np.bincount(i * len(elements) + species[j], minlength=len(atoms) * len(elements))
         atom = np.r_[np.arange(len(atoms)), ghosts[:, 0]].astype(int)
         image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]] - cells[atom]
@@ -147,18 +136,15 @@ class AtomsAndGhosts:
 def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each of the rows of integers [n, k] once, in their order, and where each row is among them.
 
-    As np.unique(rows, axis=0, return_inverse=True), which takes five times as long.
+    As np.unique(rows, axis=0, return_inverse=True), which takes three times as long.
     """
-    if not len(rows):
-        return rows, np.zeros(0, dtype=np.int64)
-    least, wide = rows.min(axis=0), np.ptp(rows, axis=0) + 1
-    if math.prod(map(int, wide)) > MOST_NUMBERS:  # an atom that is far from its cell
-        distinct, which = np.unique(rows, axis=0, return_inverse=True)
-        return distinct, which.ravel()
-    # One number for each row, which sorts like it.
-    numbers = np.ravel_multi_index(tuple((rows - least).T), tuple(wide))
-    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
-    return rows[first], which
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    fresh = np.ones(len(rows), dtype=bool)
+    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    which = np.empty(len(rows), dtype=np.int64)
+    which[order] = np.cumsum(fresh) - 1
+    return ordered[fresh], which
 
 
 class OneAtATime:
@@ -203,10 +189,8 @@ class OpenModel:
 
     Args:
         path: a model file.
-        engine: auto, fused or torchscript.
-        precision: of the fused engine.
+        engine, precision, device: as :func:`choose` takes them; not the reference.
         present: [species of the file] whether it takes part.
-        device: "cpu", "cuda" or "cuda:N".
 
     Raises:
         Failure: what is asked for cannot run the file.
@@ -264,50 +248,32 @@ class NativeModel:
     take turns; a copy shares the opened file, and a pickled one opens it again.
 
     Args:
-        path: a model file.
+        model: the opened file.
         info: what is in it.
-        engine: auto, fused or torchscript.
-        precision: of the fused engine.
-        elements: those of the model that take part.
-        nthreads: threads of the fused engine.
-        skin: how far beyond the cutoff neighbors are kept.
-        device: "cpu", "cuda" or "cuda:N".
-
-    Raises:
-        Failure: what is asked for cannot run the file.
+        elements, nthreads, skin: as :func:`choose` takes them.
     """
 
     def __init__(
         self,
-        path: str | PathLike[str],
+        model: OpenModel,
         info: model_file.ModelInfo,
-        engine: str,
-        precision: str,
         elements: Sequence[int],
-        nthreads: int = 1,
-        skin: float = 0.5,
-        device: str = "cpu",
+        nthreads: int,
+        skin: float,
     ) -> None:
-        present = [int(z in elements) for z in info.atom_type]
-        self._model = OpenModel(fspath(path), engine, precision, present, device)
-        core = self._model.core
+        self._model, core = model, model.core
         self.name: str = core.name()
         self.passed_over: str = core.passed_over()
         self.description: str = core.description().removesuffix(f" ({self.passed_over})")
         self.has_atom_virial: bool = core.has_atom_virial()
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
         self.nthreads, self.skin = nthreads, skin
-        self.built: tuple[Atoms, AtomsAndGhosts] | None = (
-            None  # the structure that rows were made for
-        )
+        #: The structure that rows were made for, and they.
+        self.built: tuple[Atoms, AtomsAndGhosts] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy is for another structure."""
         return {**self.__dict__, "built": None}
-
-    def another(self) -> NativeModel:
-        """The same model, not loaded again, for another structure, whose neighbors it keeps."""
-        return copy(self)
 
     def compute(self, rows: AtomsAndGhosts, atom_virial: bool) -> tuple[Any, ...]:
         """What :meth:`OpenModel.evaluate` gives."""
@@ -337,7 +303,9 @@ class NativeModel:
         require_elements(atoms, self.elements)
         require_usable(atoms, self.cutoff + self.skin)
         if len(atoms) == 0:
-            return Evaluation.of_nothing()
+            return Evaluation(
+                0.0, np.zeros(0), np.zeros((0, 3)), np.zeros((3, 3)), np.zeros((0, 6))
+            )
         with self._model.lock:
             rows = self.rows(atoms)
             energy, atom_energy, force, virial, virials = self.compute(rows, atom_virial)
@@ -357,9 +325,10 @@ class Reference:
     has_atom_virial = False
 
     def __init__(
-        self, path: str | PathLike[str], module: torch.jit.ScriptModule, elements: Sequence[int]
+        self, path: str, elements: Sequence[int], module: torch.jit.ScriptModule | None = None
     ) -> None:
-        self.path, self.module, self.elements = fspath(path), module, list(elements)
+        self.path, self.elements = path, elements
+        self.module = model_file.open_model(path)[0] if module is None else module
 
     def __copy__(self) -> Reference:
         """Shared by copies: it keeps nothing of a structure."""
@@ -371,16 +340,11 @@ class Reference:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Open the file once more, in another process."""
-        return _reference, (self.path, self.elements)
+        return Reference, (self.path, self.elements)
 
     def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
         """Evaluate a structure."""
-        result = reference.evaluate(self.module, atoms, self.elements)
-        return Evaluation(result.energy, result.atom_energy, result.forces, result.virial)
-
-
-def _reference(path: str, elements: Sequence[int]) -> Reference:
-    return Reference(path, model_file.open_model(path)[0], elements)
+        return Evaluation(**vars(reference.evaluate(self.module, atoms, self.elements)))
 
 
 @dataclass(frozen=True)
@@ -437,8 +401,10 @@ def choose(
     if unknown or not chosen:
         raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
     if module is not None:
-        return Choice(Reference(path, module, chosen), info)
-    native = NativeModel(path, info, engine, precision, chosen, nthreads, skin, device)
+        return Choice(Reference(fspath(path), chosen, module), info)
+    present = [int(z in chosen) for z in info.atom_type]
+    model = OpenModel(fspath(path), engine, precision, present, device)
+    native = NativeModel(model, info, chosen, nthreads, skin)
     return Choice(native, info, native.passed_over)
 
 

@@ -61,6 +61,12 @@ class ModelInfo:
         """Chemical symbols, in the order of the model's types."""
         return [chemical_symbols[z] for z in self.atom_type]
 
+    @property
+    def reach(self) -> str:
+        """Cutoff, and the interaction range where it is larger."""
+        further = self.interaction_range > self.cutoff
+        return f"{self.cutoff:g}" + f", interaction range {self.interaction_range:g}" * further
+
     def numbers_of(self, symbols: Sequence[str]) -> list[int]:
         """Atomic numbers of the option `--elements`, in the order of the model; all if empty.
 
@@ -110,13 +116,12 @@ def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.Scrip
     with contextlib.suppress(ImportError):
         import pwmlff.kernels  # noqa: F401, PLC0415  older exports call ops that it brings
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), archive.time_limit(f"'{fspath(path)}': loading it"):
             # The files are TorchScript: that torch has other formats by now is no news to users.
             warnings.simplefilter("ignore", DeprecationWarning)
             # What was checked is what is loaded.
-            with archive.time_limit(f"'{fspath(path)}': loading it"):
-                module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(contents), "cpu")
-            return module.eval()
+            module: torch.jit.ScriptModule = torch.jit.load(io.BytesIO(contents), "cpu")
+        return module.eval()
     except (RuntimeError, ValueError, torch.jit.Error) as error:
         reason = str(error).strip().split("\n")[0]
         if reason.startswith("Unknown builtin op"):
@@ -207,30 +212,16 @@ class _Attributes:
 
     Args:
         path: of the file, for messages.
-        class_name: of the model, likewise.
         get: the value of an attribute, or the default that is given to it.
-        integers: the elements of a tensor.
     """
 
-    def __init__(
-        self,
-        path: str,
-        class_name: str,
-        get: Callable[[str, Any], Any],
-        integers: Callable[[Any], list[int]],
-    ) -> None:
-        self._path, self._class, self._get, self._integers = path, class_name, get, integers
+    def __init__(self, path: str, get: Callable[[str, Any], Any]) -> None:
+        self._path, self._get = path, get
         self.kind = _kind(get("model_type", None))
 
-    def require(self, kind: str, names: Iterable[str]) -> None:
-        """Raise Failure that lists those that are missing."""
-        missing = [name for name in names if self._get(name, _NEEDED) is _NEEDED]
-        if missing:
-            raise Failure(
-                f"'{self._path}', of class {self._class}, has no attribute {', '.join(missing)}, "
-                f"which a model of kind {kind} needs; see the model contract in the documentation, "
-                "or 'pwmlff convert' for files of other programs"
-            )
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """Those that are not there."""
+        return [name for name in names if self._get(name, _NEEDED) is _NEEDED]
 
     def number(self, name: str, default: Any = _NEEDED) -> Any:
         """A float; an integer is one too."""
@@ -251,9 +242,12 @@ class _Attributes:
         value = self._get(name, default)
         if value is default:
             return value
-        with contextlib.suppress(ValueError):
-            if isinstance(value, torch.Tensor | archive.StoredTensor):
-                return self._integers(value)
+        if isinstance(value, torch.Tensor):
+            if not (value.is_floating_point() or value.is_complex()):
+                return [int(entry) for entry in value.flatten().tolist()]
+        elif isinstance(value, archive.StoredTensor):
+            with contextlib.suppress(ValueError):
+                return value.integers()
         if not isinstance(value, list | tuple) or any(type(z) is not int for z in value):
             return self._other(name, value, "a list of integers", default)
         return list(value)
@@ -287,21 +281,11 @@ def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, Model
     path, contents = fspath(path), read(path)
     module = load_contents(path, contents)
 
-    def integers(tensor: torch.Tensor) -> list[int]:
-        if tensor.is_floating_point() or tensor.is_complex():
-            raise ValueError(f"found a tensor of {tensor.dtype}, expected one of integers")
-        return [int(value) for value in tensor.flatten().tolist()]
-
-    attributes = _Attributes(
-        path,
-        archive.class_name(contents),
-        lambda name, default: getattr(module, name, default),
-        integers,
-    )
     parameters = {
         name: (tuple(value.shape), str(value.dtype).removeprefix("torch."))
         for name, value in module.named_parameters()
     }
+    attributes = _Attributes(path, lambda name, default: getattr(module, name, default))
     return module, _describe(path, contents, attributes, parameters)
 
 
@@ -313,16 +297,11 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
     """
     path, contents = fspath(path), read(path)
     try:
-        tables = archive.read(contents)
+        attributes, tensors = archive.read(contents)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    attributes = _Attributes(
-        path, archive.class_name(contents), tables.attributes.get, tables.integers
-    )
-    parameters = {
-        name: (tensor.shape, _dtype(tensor.storage)) for name, tensor in tables.parameters.items()
-    }
-    return _describe(path, contents, attributes, parameters)
+    parameters = {name: (tensor.shape, _dtype(tensor.storage)) for name, tensor in tensors.items()}
+    return _describe(path, contents, _Attributes(path, attributes.get), parameters)
 
 
 def _dtype(storage: str) -> str:
@@ -343,7 +322,13 @@ def _describe(
     if kind not in LIMITS:
         raise Failure(f"'{path}' is of model_type '{kind}', expected {' or '.join(LIMITS)}")
     cutoff_name, limit = LIMITS[kind]
-    attributes.require(kind, [name for name in ("atom_type", cutoff_name, limit) if name])
+    missing = attributes.missing(filter(None, ("atom_type", cutoff_name, limit)))
+    if missing:
+        raise Failure(
+            f"'{path}', of class {archive.class_name(contents)}, has no attribute "
+            f"{', '.join(missing)}, which a model of kind {kind} needs; see the model contract in "
+            "the documentation, or 'pwmlff convert' for files of other programs"
+        )
     units = attributes.text("units", "metal")
     if units not in UNITS:
         raise Failure(f"'{path}' is in units '{units}', expected {' or '.join(UNITS)}")
@@ -395,18 +380,15 @@ def _sizes(
 
 def ensemble_conflicts(models: list[ModelInfo]) -> list[str]:
     """What keeps files from being an ensemble: other elements, cutoff or units than the first."""
-    first = models[0]
-    conflicts = []
-    for other in models[1:]:
-        for what in ("elements", "cutoff", "units"):
-            value, expected = getattr(other, what), getattr(first, what)
-            if value != expected:
-                conflicts.append(
-                    f"{what}: '{other.file}' has {_text(value)}, '{first.file}' has "
-                    f"{_text(expected)}"
-                )
-    return conflicts
 
+    def text(model: ModelInfo, what: str) -> str:
+        value = " ".join(model.elements) if what == "elements" else getattr(model, what)
+        return f"'{model.file}' has {value}"
 
-def _text(value: Any) -> str:
-    return " ".join(value) if isinstance(value, list) else str(value)
+    first, *others = models
+    return [
+        f"{what}: {text(other, what)}, {text(first, what)}"
+        for other in others
+        for what in ("elements", "cutoff", "units")
+        if getattr(other, what) != getattr(first, what)
+    ]

@@ -24,10 +24,7 @@ class DPInputs(NamedTuple):
 
 
 def pad_neighbors(
-    atoms: Atoms,
-    atom_type: Sequence[int],
-    rmax: float,
-    max_neighbor: int,
+    atoms: Atoms, atom_type: Sequence[int], rmax: float, max_neighbor: int
 ) -> DPInputs:
     """Inputs of a DP from a structure, periodic images folded onto the atoms themselves.
 

@@ -97,9 +97,7 @@ KINDS: dict[str, Callable[[nn.Module, Sequence[int]], Kind]] = {
 
 
 def evaluate(
-    model: str | PathLike[str] | nn.Module,
-    atoms: Atoms,
-    elements: Sequence[int] | None = None,
+    model: str | PathLike[str] | nn.Module, atoms: Atoms, elements: Sequence[int] | None = None
 ) -> Result:
     """Energy, forces and virial of a structure.
 

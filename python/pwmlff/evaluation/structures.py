@@ -101,16 +101,14 @@ def neighbor_list(
     """
     require_usable(atoms, cutoff)
     n = len(atoms)
-    if n == 0:
-        empty = {"i": (0,), "j": (0,), "d": (0,), "D": (0, 3), "S": (0, 3)}
-        types = {"i": np.int64, "j": np.int64, "S": np.int64}
-        return [np.zeros(empty[q], types.get(q, np.float64)) for q in quantities]
     # Half of the list, mirrored: two thirds of the time of the full one.
     box, reach, _ = _search_space(atoms, cutoff)
     search = vesin.NeighborList(cutoff=reach, full_list=False, n_threads=threads)
     # vesin counts cells in 32 bits; images of wrapped atoms are few, which helps the sorting too.
     home = np.floor(atoms.positions @ np.linalg.inv(box)).astype(np.int64)
-    half = search.compute(atoms.positions - home @ box, box, True, "PSdD", copy=False)
+    half = [np.zeros((0, 2)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3))]
+    if n:
+        half = search.compute(atoms.positions - home @ box, box, True, "PSdD", copy=False)
     if reach > cutoff:
         half = [a[half[2] < cutoff] for a in half]
     pairs, image, d, rij = half
@@ -121,7 +119,7 @@ def neighbor_list(
     place = (steps[:, 0] * wide[1] + steps[:, 1]) * wide[2] + steps[:, 2]
     i, j, place = np.r_[i, j], np.r_[j, i], np.r_[place, -place]
     # One key of all that is sorted by: sorting by several takes ten times as long.
-    key = i if species is None else i * (int(species.max()) + 1) + species[j]
+    key = i if species is None else i * (int(species.max(initial=0)) + 1) + species[j]
     order = np.argsort((key * n + j) * int(wide.prod()) + place)
     arrays = {
         "i": lambda: i[order],

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +21,8 @@ ANSWER = 5  # seconds for ssh to connect
 BY_ADDRESS = "--mpirun-options '-iface eth0' has it give the address of that interface instead"
 #: What a launcher says of a node or a rank: pattern with the names `host` and `why`, and a text.
 LAUNCHER_ERRORS = (
-    (r"ssh: connect to host (?P<host>\S+) port \d+: (?P<why>.*)",
-     "{host} cannot be reached: {why}"),
-    (r"ssh: Could not resolve hostname (?P<host>[^\s:]+): (?P<why>.*)",
-     "{host} cannot be reached: {why}"),
+    (r"ssh: (?:connect to host|Could not resolve hostname) (?P<host>\S+?)(?: port \d+)?: "
+     r"(?P<why>.*)", "{host} cannot be reached: {why}"),
     (r"Connection to (?P<host>\S+) closed by remote host(?P<why>)", "{host} closed its connection"),
     (r"Timeout, server (?P<host>\S+) not responding(?P<why>)", "{host} does not answer"),
     (r"(?P<host>\S+): Permission denied \((?P<why>.*)\)", "{host} refuses the login: {why}"),
@@ -84,21 +83,19 @@ def failing(hosts: Sequence[str], *command: str) -> list[str]:
     silent = []
     deadline = time.monotonic() + 2 * ANSWER
     for host, process in zip(hosts, asked, strict=True):
-        try:
-            answered = process.wait(max(0.0, deadline - time.monotonic())) == 0
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            answered = False
-        if not answered:
-            silent.append(host)
+        with suppress(subprocess.TimeoutExpired):
+            if process.wait(max(0.0, deadline - time.monotonic())) == 0:
+                continue
+        process.kill()
+        process.wait()
+        silent.append(host)
     return silent
 
 
 def written(logs: Path, others: Iterable[Path] = ()) -> list[Path]:
     """What ranks and partitions of a start have written, each file once."""
-    paths = [*mpirun.outputs(logs).values(), *mpirun.outputs(logs, "stderr").values(), *others]
-    return list({path.resolve(): path for path in paths if path.is_file()}.values())
+    paths = (path for path in (*mpirun.all_outputs(logs), *others) if path.is_file())
+    return list({path.resolve(): path for path in paths}.values())
 
 
 def lammps_errors(paths: Iterable[Path]) -> list[str]:

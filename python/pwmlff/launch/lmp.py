@@ -1,12 +1,9 @@
-"""What lmp is given to run on structures made in Python, and what it has computed.
-
-The text that lmp is given, and the files that it leaves, are the same for the tests of this project
-and for `pwmlff compare`.
-"""
+"""What lmp is given to run on structures made in Python, and what it has computed."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +18,7 @@ from ase.calculators.lammps import Prism
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.data import atomic_masses, atomic_numbers, chemical_symbols
 
-from pwmlff.launch.log import ThermoRun, runs
+from pwmlff.launch.log import ThermoRun, number, runs
 from pwmlff.report import Failure
 
 #: What a word of LAMMPS's input can hold.
@@ -78,9 +75,7 @@ def is_data_file(path: str | PathLike[str]) -> bool:
 
 
 def read_data(
-    path: str | PathLike[str],
-    elements: Sequence[str] = (),
-    atom_style: str | None = None,
+    path: str | PathLike[str], elements: Sequence[str] = (), atom_style: str | None = None
 ) -> Atoms:
     """Read a LAMMPS data file, with lengths as they are; every direction is taken as periodic.
 
@@ -129,12 +124,9 @@ def _bare(lines: Sequence[str]) -> list[str]:
 
 def _count_of_types(lines: Sequence[str]) -> int | None:
     """N of the line `N atom types`, which stands in the header; None without that line."""
-    for line in lines:
-        if match := re.fullmatch(r"(\d+)\s+atom\s+types", line):
-            return int(match[1])
-        if line == "Atoms":
-            break
-    return None
+    header = itertools.takewhile(lambda line: line != "Atoms", lines)
+    matches = (re.fullmatch(r"(\d+)\s+atom\s+types", line) for line in header)
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def _section(lines: Sequence[str], name: str, ntypes: int) -> list[int]:
@@ -155,17 +147,16 @@ def _elements_of_types(
     """Atomic numbers of the types, from their labels or their masses."""
     labels = _of_types(lines, "Atom Type Labels", ntypes)
     if len(labels) == ntypes and all(label in atomic_numbers for label in labels.values()):
-        return {int(number): atomic_numbers[label] for number, label in labels.items()}
-    types = {label: number for number, label in labels.items()}
+        return {int(key): atomic_numbers[label] for key, label in labels.items()}
+    types = {label: key for key, label in labels.items()}
     elements: dict[int, int] = {}
-    for number, word in _of_types(lines, "Masses", ntypes).items():
-        try:
-            mass = float(word)
-        except ValueError:
-            raise ValueError(f"'{path}' has the mass '{word}', expected a number") from None
+    for key, word in _of_types(lines, "Masses", ntypes).items():
+        mass = number(word)
+        if mass is None:
+            raise ValueError(f"'{path}' has the mass '{word}', expected a number")
         nearest = 1 + int(np.argmin(np.abs(atomic_masses[1:] - mass)))
         if abs(mass - atomic_masses[nearest]) < 0.1 * mass:
-            elements[int(types.get(number, number))] = nearest
+            elements[int(types.get(key, key))] = nearest
     if len(elements) != ntypes:
         raise ValueError(
             f"'{path}' tells the elements of {len(elements)} of its {ntypes} types, by labels or "
@@ -287,7 +278,7 @@ def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:
     for k, (atoms, energy) in enumerate(zip(frames, energies, strict=True)):
         results = {"energy": energy, "forces": atoms.get_forces()}
         if all(pressures):
-            per_volume = np.array([column[k] for column in pressures]) / PRESSURE_VOLUME[units]
-            results["stress"] = -per_volume
+            pressure = np.array([column[k] for column in pressures])
+            results["stress"] = -(pressure / PRESSURE_VOLUME[units])
         atoms.calc = SinglePointCalculator(atoms, **results)
     return frames

@@ -1,7 +1,6 @@
 """What a run of LAMMPS writes while it goes: thermo output in its log, and the deviation file.
 
-Numbers are taken as they are printed, NaN and infinite ones of a run that explodes among them. A
-last line without its end is still being written and is left out.
+Numbers are taken as printed, also NaN and infinite ones. A last line without its end is left out.
 
 Not `lammps.formats.LogFile`: it leaves out rows with NaN and runs that did not come to their end,
 tells no units or time step, and needs PyYAML; the tests compare the two where both read a log.
@@ -9,6 +8,7 @@ tells no units or time step, and needs PyYAML; the tests compare the two where b
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,8 +25,8 @@ TIMESTEPS = {
 }  # fmt: skip
 #: Columns of which one stands in a header that no line about memory announces.
 USUAL = {"Step", "Time", "Temp", "Press", "PotEng", "TotEng", "E_pair"}
-#: Columns of the deviation file.
-DEVIATION_COLUMNS = 7
+#: Columns of the deviation file: the step, then three of forces and three of energies.
+DEVIATION_COLUMNS = ("step", "avg_f", "min_f", "max_f", "avg_e", "min_e", "max_e")
 
 _BEGIN = re.compile(r"LAMMPS \(|\s*clear\s*(?:#|$)")  # nothing said before holds any longer
 _UNITS = re.compile(r"\s*units\s+(\w+)")
@@ -70,37 +70,25 @@ class Log:
 
     @classmethod
     def read(cls, path: Path) -> Log:
-        """Read a log file; runs need not have come to their end.
-
-        Raises:
-            Failure: there is no such file, or no thermo output in it.
-        """
-        if not path.is_file():
-            raise Failure(f"found no log file '{path}'")
-        thermo_runs = runs(path.read_text(errors="replace"))
-        if not _has_rows(thermo_runs):
-            raise Failure(f"'{path}' has no thermo output; expected the log file of a LAMMPS run")
-        return cls(path.name, thermo_runs)
-
-    @classmethod
-    def read_all(cls, path: Path) -> Log:
         """Read a log and those of later starts, as `pwmlff run` names them: path.retry1, ...
 
-        What a start has done anew stands there once, and a run that two starts have shared is one.
+        Runs need not have come to their end. What a start has done anew stands there once, and a
+        run that two starts have shared is one.
 
         Raises:
             Failure: there is no such file, or no thermo output in any of them.
         """
+        if not path.is_file():
+            raise Failure(f"found no log file '{path}'")
         pattern = re.compile(re.escape(path.name) + r"\.retry(\d+)")
-        names = path.parent.iterdir() if path.is_file() else ()
-        starts = [(int(match[1]), p) for p in names if (match := pattern.fullmatch(p.name))]
-        texts = [p.read_text(errors="replace") for _, p in sorted(starts)]
-        later = [thermo_runs for text in texts if _has_rows(thermo_runs := runs(text))]
-        if not later:
-            return cls.read(path)
+        matches = ((pattern.fullmatch(p.name), p) for p in path.parent.iterdir())
+        later = sorted((int(match[1]), p) for match, p in matches if match)
         joined = runs(path.read_text(errors="replace"))
-        for some in later:
-            joined = _joined(joined, some)
+        for _, start in later:
+            if _has_rows(some := runs(start.read_text(errors="replace"))):
+                joined = _joined(joined, some)
+        if not _has_rows(joined):
+            raise Failure(f"'{path}' has no thermo output; expected the log file of a LAMMPS run")
         return cls(path.name, joined)
 
     def chosen(self, run: int | None) -> Log:
@@ -114,7 +102,7 @@ class Log:
         if not 1 <= abs(run) <= len(self.runs):
             raise Failure(f"--run is {run}; '{self.name}' has {len(self.runs)} runs, from 1 on")
         selected = self.runs[run - 1 if run > 0 else run]
-        if not any(len(column) for column in selected.columns.values()):
+        if not _has_rows([selected]):
             raise Failure(f"--run is {run}; that run of '{self.name}' has no thermo output yet")
         return replace(self, runs=[selected])
 
@@ -139,7 +127,7 @@ class Log:
             Failure: the log tells neither.
         """
         result: list[np.ndarray] = []
-        last: tuple[float, float] | None = None  # step and time
+        last_step, last_time = math.nan, math.nan
         for run, step in zip(self.runs, self.steps(), strict=True):
             if "Time" in run.columns:
                 times = run.columns["Time"]
@@ -150,11 +138,10 @@ class Log:
                 )
             else:
                 first = step[:1] if len(step) else np.zeros(1)
-                goes_on = last is not None and last[0] == first[0]
-                begin = last[1] if last is not None and goes_on else first[0] * run.timestep
+                begin = last_time if last_step == first[0] else first[0] * run.timestep
                 times = begin + (step - first) * run.timestep
             if len(times):
-                last = float(step[-1]), float(times[-1])
+                last_step, last_time = float(step[-1]), float(times[-1])
             result.append(times)
         return result
 
@@ -207,15 +194,16 @@ def _is_same(run: ThermoRun, rest: ThermoRun) -> bool:
 
 def _begins_columns(line: str) -> bool:
     words = line.split()
-    return bool(words) and not line.startswith(("WARNING", "---")) and all(map(_is_name, words))
+    named = all(number(word) is None for word in words)
+    return bool(words) and not line.startswith(("WARNING", "---")) and named
 
 
 def _values(names: Sequence[str], words: Sequence[str]) -> dict[str, float]:
     """Numbers by name; none where there are not as many words, or where one is no number."""
-    numbers = _numbers(words)
-    if numbers is None or len(numbers) != len(names):
+    try:
+        return dict(zip(names, map(float, words), strict=True))
+    except ValueError:
         return {}
-    return dict(zip(names, numbers, strict=True))
 
 
 @dataclass
@@ -260,7 +248,7 @@ class ThermoRows:
         """Numbers that a line brings, by name; a row of style multi comes in parts."""
         if self._pending and not line.startswith("WARNING"):
             names, self._pending = self._pending, []
-            if len(_numbers(line.split()) or ()) == len(names):
+            if _values(names, line.split()):
                 self.begin(names)
         if _BEGIN.match(line):
             self.end(finished=False)
@@ -272,7 +260,7 @@ class ThermoRows:
             if not self._block:
                 self.begin(["Step", "CPU"])
                 self._block = True
-            return self.on_values(_values(["Step", "CPU"], match.groups()), True)
+            return self.on_values(_values(["Step", "CPU"], match.groups()), begins=True)
         elif match := _KEYWORDS.match(line):
             self.begin(_yaml_words(match[1]))
         elif self._announced and _begins_columns(line):
@@ -315,12 +303,13 @@ class _Runs(ThermoRows):
     """Keeps the rows of all runs."""
 
     runs: list[ThermoRun] = field(default_factory=list)
-    _run_said: _Said = field(default_factory=_Said)  # where the run that is under way began
+    _run: ThermoRun = field(default_factory=lambda: ThermoRun({}))  # that is under way
     _rows: list[dict[str, float]] = field(default_factory=list)
 
     def begin(self, names: list[str]) -> None:
         super().begin(names)
-        self._run_said = replace(self._said)
+        said = self._said
+        self._run = ThermoRun({}, said.units, said.per_atom, said.timestep)
 
     def on_values(self, values: dict[str, float], begins: bool) -> dict[str, float]:
         if not begins and self._rows:
@@ -334,13 +323,11 @@ class _Runs(ThermoRows):
             names, self._pending = self._pending, []
             self.begin(names)
         if self._names:
-            names = list(
-                self._rows[0] if self._block and self._rows else dict.fromkeys(self._names)
-            )
+            first = self._rows[0] if self._block and self._rows else dict.fromkeys(self._names)
+            names = list(first)
             rows = [row for row in self._rows if list(row) == names]  # the last may be cut off
             columns = {name: np.array([row[name] for row in rows], float) for name in names}
-            said = self._run_said
-            self.runs.append(ThermoRun(columns, said.units, said.per_atom, said.timestep, finished))
+            self.runs.append(replace(self._run, columns=columns, finished=finished))
         self._rows = []
         super().end(finished)
 
@@ -351,18 +338,6 @@ def number(word: str) -> float | None:
         return float(word)
     except ValueError:
         return None
-
-
-def _numbers(words: Sequence[str]) -> list[float] | None:
-    """All words as numbers; None where one is none."""
-    try:
-        return [float(word) for word in words]
-    except ValueError:
-        return None
-
-
-def _is_name(word: str) -> bool:
-    return number(word) is None
 
 
 def _yaml_words(text: str) -> list[str]:
@@ -387,13 +362,13 @@ def read_deviation(path: Path) -> np.ndarray:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        numbers = _numbers(words)
-        if numbers is None or len(numbers) != DEVIATION_COLUMNS:
+        row = _values(DEVIATION_COLUMNS, words)
+        if not row:
             raise Failure(
                 f"line {number} of '{path}' is '{' '.join(words)}'; expected a step and six "
                 "numbers, as pair_style pwmlff writes them to out_file"
             )
-        rows.append(numbers)
+        rows.append(list(row.values()))
     if not rows:
         raise Failure(f"'{path}' has no line yet; it gets one every out_freq steps")
     return np.array(rows)

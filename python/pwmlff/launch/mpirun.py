@@ -1,17 +1,4 @@
-"""The mpirun of either MPI family, and what the same wish is called there.
-
-======================  =============================  ===========================================
-wish                    MPICH (hydra)                  Open MPI
-======================  =============================  ===========================================
-number of ranks         -n 4                           -np 4
-hosts with slots        -hosts a:2,b:2                 --host a:2,b:2
-bind ranks              -bind-to core                  --bind-to core
-environment variable    -genv NAME VALUE               -x NAME=VALUE
-output of each rank     -outfile-pattern D/rank.%r/..  --output-filename D:nojobid,nocopy (4)
-                        -errfile-pattern ...           --output file=D/rank:nocopy (5)
-stderr with stdout      the same file for both         --merge-stderr-to-stdout (4), ,merge (5)
-more ranks than slots   as it is                       --oversubscribe (4), --map-by :oversubscribe
-======================  =============================  ===========================================
+"""The mpirun of either MPI family, MPICH (hydra) and Open MPI, and where ranks write under it.
 
 MPICH and Open MPI 4 leave the output of rank 3 in D/rank.3/stdout and D/rank.3/stderr, Open MPI 5
 in D/rank.JOB.3.out and D/rank.JOB.3.err (its folders for ranks, dir=D, lose one of the two). Open
@@ -94,56 +81,40 @@ class Mpirun:
             Failure: it is for more ranks than can be.
         """
         require_possible(wish.ranks, bool(wish.hosts or wish.extra))
-        spell = self._hydra if self.family == "hydra" else self._openmpi
-        return [self.path, *spell(wish), *wish.extra, *wish.program]
+        hydra, new = self.family == "hydra", self.version[0] >= 5
+        words = ["-n" if hydra else "-np", str(wish.ranks)]
+        if wish.hosts:
+            slots = ",".join(f"{h.name}:{h.slots}" for h in wish.hosts)
+            words += ["-hosts" if hydra else "--host", slots]
+        elif not hydra:  # which would not start more ranks than there are slots
+            words += ["--map-by", ":oversubscribe"] if new else ["--oversubscribe"]
+        if wish.bind:
+            words += ["-bind-to" if hydra else "--bind-to", wish.bind]
+        for name, value in wish.environment.items():
+            words += ["-genv", name, value] if hydra else ["-x", f"{name}={value}"]
+        if wish.logs:
+            words += self._outputs(wish.logs, wish.merge_stderr)
+        return [self.path, *words, *wish.extra, *wish.program]
+
+    def _outputs(self, logs: Path, merge: bool) -> list[str]:
+        if self.family == "hydra":
+            stderr = f"{logs}/rank.%r/{'stdout' if merge else 'stderr'}"
+            return ["-outfile-pattern", f"{logs}/rank.%r/stdout", "-errfile-pattern", stderr]
+        if self.version[0] >= 5:
+            return ["--output", f"file={logs}/rank:nocopy" + ",merge" * merge]
+        options = ["--merge-stderr-to-stdout"] if merge else []
+        return ["--output-filename", f"{logs}:nojobid,nocopy", *options]
 
     def by_ssh(self, extra: Sequence[str]) -> bool:
-        """Whether it starts ranks on other hosts by ssh, as hydra does unless told otherwise.
-
-        Args:
-            extra: options for it.
-        """
+        """Whether it starts ranks by ssh, as hydra does unless options or a job say otherwise."""
         said = "-launcher" in extra or os.environ.get("HYDRA_LAUNCHER", "ssh") != "ssh"
         return self.family == "hydra" and not said and not any(map(JOBS.fullmatch, os.environ))
 
     def make_folders(self, logs: Path, ranks: int) -> None:
         """Make the folders that it expects to be there for the output of ranks."""
         logs.mkdir(parents=True, exist_ok=True)
-        for k in range(ranks) if self.family == "hydra" else ():
+        for k in range(ranks if self.family == "hydra" else 0):
             (logs / f"rank.{k}").mkdir(exist_ok=True)
-
-    def _hydra(self, wish: Wish) -> list[str]:
-        words = ["-n", str(wish.ranks)]
-        if wish.hosts:
-            words += ["-hosts", ",".join(f"{h.name}:{h.slots}" for h in wish.hosts)]
-        if wish.bind:
-            words += ["-bind-to", wish.bind]
-        for name, value in wish.environment.items():
-            words += ["-genv", name, value]
-        if wish.logs:
-            stderr = "stdout" if wish.merge_stderr else "stderr"
-            words += ["-outfile-pattern", f"{wish.logs}/rank.%r/stdout"]
-            words += ["-errfile-pattern", f"{wish.logs}/rank.%r/{stderr}"]
-        return words
-
-    def _openmpi(self, wish: Wish) -> list[str]:
-        new = self.version[0] >= 5
-        words = ["-np", str(wish.ranks)]
-        if wish.hosts:
-            words += ["--host", ",".join(f"{h.name}:{h.slots}" for h in wish.hosts)]
-        else:
-            words += ["--map-by", ":oversubscribe"] if new else ["--oversubscribe"]
-        if wish.bind:
-            words += ["--bind-to", wish.bind]
-        for name, value in wish.environment.items():
-            words += ["-x", f"{name}={value}"]
-        if wish.logs and new:
-            merge = ",merge" if wish.merge_stderr else ""
-            words += ["--output", f"file={wish.logs}/rank:nocopy{merge}"]
-        elif wish.logs:
-            words += ["--output-filename", f"{wish.logs}:nojobid,nocopy"]
-            words += ["--merge-stderr-to-stdout"] if wish.merge_stderr else []
-        return words
 
 
 def outputs(logs: Path, stream: str = "stdout") -> dict[int, Path]:
@@ -157,6 +128,11 @@ def outputs(logs: Path, stream: str = "stdout") -> dict[int, Path]:
     return dict(sorted(paths.items()))
 
 
+def all_outputs(logs: Path) -> list[Path]:
+    """Both streams of all ranks."""
+    return [*outputs(logs).values(), *outputs(logs, "stderr").values()]
+
+
 def first_output(logs: Path) -> Path | None:
     """Where rank 0 writes stdout, found without looking at those of all ranks where it can be."""
     path = logs / "rank.0" / "stdout"
@@ -166,13 +142,9 @@ def first_output(logs: Path) -> Path | None:
 def require_possible(ranks: int, elsewhere: bool = False) -> None:
     """Refuse a number of ranks that would exhaust the machine, or never answer.
 
-    Args:
-        ranks: how many are to start.
-        elsewhere: whether other machines are named.
-
     Raises:
-        Failure: it is more than MOST_RANKS; or, on this machine alone, more than MOST_OF_CORE for
-            each core.
+        Failure: it is more than MOST_RANKS; or, where no machines elsewhere are named, more than
+            MOST_OF_CORE for each core.
     """
     most, where = MOST_RANKS, "a run"
     if not elsewhere and not any(map(ALLOCATIONS.fullmatch, os.environ)):
@@ -253,8 +225,8 @@ def read_hostfile(path: Path) -> list[Host]:
     for line in files.read_text(path).splitlines():
         name, *options = line.partition("#")[0].split() or [""]
         if name:
-            slots = [o.removeprefix("slots=") for o in options if o.startswith("slots=")]
-            hosts.append(_host(name, slots[0] if slots else ""))
+            slots = (o.removeprefix("slots=") for o in options if o.startswith("slots="))
+            hosts.append(_host(name, next(slots, "")))
     if not hosts:
         raise Failure(f"hostfile '{path}' names no host; expected lines like 'node1:8'")
     return hosts

@@ -7,10 +7,10 @@ never to less than the simulation has found there.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 from pwmlff.launch.script import Dump
@@ -28,11 +28,7 @@ _STEP = re.compile(rb"(\d+)[\s,]")
 
 
 def keep(path: Path, start: int) -> Path:
-    """Give a file the name that says of which start it is; nothing that is there is replaced.
-
-    Args:
-        path: the file.
-        start: number of the start that wrote it, from 1.
+    """Give a file the name that says of which start it is, from 1; nothing there is replaced.
 
     Returns:
         The new name.
@@ -41,100 +37,65 @@ def keep(path: Path, start: int) -> Path:
 
 
 def _free_name(path: Path, start: int) -> Path:
-    """A name that says of which start a file is, and that no file has."""
-    name = f"{path.name}.start{start}"
-    kept, k = path.with_name(name), 1
-    while kept.exists():
-        k += 1
-        kept = path.with_name(f"{name}.{k}")
-    return kept
+    """The name that says of which start a file is, and that no file has."""
+    name = path.with_name(f"{path.name}.start{start}")
+    numbered = (name.with_name(f"{name.name}.{k}") for k in itertools.count(2))
+    return next(path for path in itertools.chain([name], numbered) if not path.exists())
 
 
-def go_on_with(
-    dump: Dump, files: Mapping[Path, int], step: int | None, start: int, spare: bool = False
-) -> list[str]:
-    """Let a dump go on from a step.
+def renew(
+    path: Path, dump: Dump, start: int, least: int, step: int | None, goes_on: bool, spare: bool
+) -> str:
+    """Let a dump go on in a file, or begin again there as before the simulation.
 
     Args:
-        dump: what the input says of it.
-        files: those that an earlier start has written, and the bytes of each that were there before
-            the simulation.
+        path: the file, which an earlier start has written.
+        dump: the command.
+        start: number of the last start, from 1.
+        least: bytes of the file that were there before the simulation.
         step: that the next start begins with; None where it is not known.
-        start: number of the start before that, from 1.
+        goes_on: whether it goes on from a restart file.
         spare: keep what is removed, under another name.
 
     Returns:
-        What people should know.
+        What people should know; empty where that is nothing.
     """
-    said = []
-    for path, least in files.items():
-        size = path.stat().st_size
-        kept = _free_name(path, start) if spare else None
-        if not dump.appends:
-            said.append(_begun_anew(dump, path, start))
-        elif step is None:
-            said.append(
-                f"dump {dump.ident} goes on in '{path}' from a step that is not known: frames may "
-                "be in it twice"
+    if not dump.appends:
+        return (
+            f"dump {dump.ident} begins anew: its earlier frames are in '{keep(path, start)}' "
+            f"('dump_modify {dump.ident} append yes' lets it go on)"
+        )
+    place = f"dump {dump.ident} goes on in '{path}'"
+    if goes_on and step is None:
+        return f"{place} from a step that is not known: frames may be in it twice"
+    size = path.stat().st_size
+    kept = _free_name(path, start) if spare else None
+    if step is None:
+        what = "frames of earlier starts"
+        _shorten(path, least, kept)
+    else:
+        what = f"frames from step {step if dump.multiples else step + 1} on"
+        if not cut_back(path, step, not dump.multiples, least, kept):
+            return (
+                f"{place}, which is no text dump of a known form: frames after step {step} may be "
+                "in it twice"
             )
-        elif not cut_back(path, step, not dump.multiples, least, kept):
-            said.append(
-                f"dump {dump.ident} goes on in '{path}', which is no text dump of a known form: "
-                f"frames after step {step} may be in it twice"
-            )
-        elif path.stat().st_size < size:
-            first = step if dump.multiples else step + 1
-            said.append(_removed(dump, f"frames from step {first} on", path, kept))
-    return said
-
-
-def begin_again(
-    dump: Dump, files: Mapping[Path, int], start: int, spare: bool = False
-) -> list[str]:
-    """Let a dump begin again as before the simulation.
-
-    Args:
-        dump: as in :func:`go_on_with`.
-        files: likewise.
-        start: likewise.
-        spare: likewise.
-
-    Returns:
-        What people should know.
-    """
-    said = []
-    for path, least in files.items():
-        kept = _free_name(path, start) if spare else None
-        if not dump.appends:
-            said.append(_begun_anew(dump, path, start))
-        elif _shorten(path, least, kept):
-            said.append(_removed(dump, "frames of earlier starts", path, kept))
-    return said
-
-
-def _begun_anew(dump: Dump, path: Path, start: int) -> str:
-    return (
-        f"dump {dump.ident} begins anew: its earlier frames are in '{keep(path, start)}' "
-        f"('dump_modify {dump.ident} append yes' lets it go on)"
-    )
-
-
-def _removed(dump: Dump, what: str, path: Path, kept: Path | None) -> str:
+    if path.stat().st_size == size:
+        return ""
     message = f"dump {dump.ident}: {what} are removed from '{path}', they will come again"
     return message if kept is None else f"{message}; those of now are kept in '{kept}'"
 
 
-def _shorten(path: Path, end: int, kept: Path | None) -> bool:
-    """Remove what is in a file after some bytes, or move it to another one; tell whether it was."""
+def _shorten(path: Path, end: int, kept: Path | None) -> None:
+    """Remove what is in a file after some bytes, or move it to another one."""
     if path.stat().st_size <= end:
-        return False
+        return
     with path.open("r+b") as file:
         if kept is not None:
             file.seek(end)
             with kept.open("xb") as rest:
                 shutil.copyfileobj(file, rest)
         file.truncate(end)
-    return True
 
 
 def cut_back(
@@ -146,8 +107,8 @@ def cut_back(
 
     Args:
         path: of style atom, custom, grid, local, xyz, extxyz or yaml.
-        step: that the next start begins with, and dumps again.
-        keep_step: it does not dump that one again.
+        step: that the next start begins with, and dumps again unless keep_step is given.
+        keep_step: keep its frame.
         least: bytes that stay in any case.
         kept: file that is made of what is removed, if any is.
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pwmlff import plugin
@@ -46,13 +46,13 @@ class Program:
         threads: int | None = None,
         timeout: float | None = None,
     ) -> str:
-        """Run an input in a folder; return what lmp says.
+        """Run an input in a folder, which gets the file in.lmp; return what lmp says.
 
         Args:
-            folder: where lmp starts; it gets the file in.lmp.
+            folder: where lmp starts.
             text: the input.
-            starter: mpirun, or None for lmp alone.
-            ranks: how many mpirun starts.
+            starter: of the ranks, or None for lmp alone.
+            ranks: how many.
             threads: of a rank; as the environment says, or else one, when None.
             timeout: seconds.
 
@@ -61,35 +61,29 @@ class Program:
         """
         (folder / "in.lmp").write_text(text)
         command = [self.path, "-in", "in.lmp"]
-        chosen = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, **self.environment}
+        if threads is not None:
+            environment["OMP_NUM_THREADS"] = str(threads)
         try:
             done = subprocess.run(
                 command if starter is None else starter.command(mpirun.Wish(command, ranks)),
-                cwd=folder,
-                env={"OMP_NUM_THREADS": "1", **os.environ, **self.environment, **chosen},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=timeout,
-                check=False,
-            )
+                cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
+            )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise Failure(f"lmp did not finish within {timeout:g} s") from error
         if done.returncode != 0:
-            lines = done.stdout.strip().splitlines()
-            errors = [line for line in lines if "ERROR" in line]
-            raise Failure((errors or lines or ["lmp failed without a word"])[-1])
+            lines = done.stdout.strip().splitlines() or ["lmp failed without a word"]
+            raise Failure(([line for line in lines if "ERROR" in line] or lines)[-1])
         return done.stdout
 
 
 def find(path: str | None = None, with_plugin: Path | None = None) -> Program:
-    """Find lmp, and have it load a plugin of the user's own.
+    """Find lmp as :func:`find_alone` does, and have it load a plugin of the user's own, if any.
 
     Args:
-        path: as :func:`find_alone` takes it.
-        with_plugin: pwmlffplugin.so or the folder that holds it, as `pwmlff build` leaves it;
-            what lmp finds by itself when None.
+        path: of lmp.
+        with_plugin: pwmlffplugin.so or the folder that holds it, as `pwmlff build` leaves it.
 
     Raises:
         Failure: there is no such lmp or plugin.
@@ -98,7 +92,7 @@ def find(path: str | None = None, with_plugin: Path | None = None) -> Program:
     if with_plugin is None:
         return program
     folder = str(Path(plugin.chosen(with_plugin)).parent)
-    return Program(program.path, {**program.environment, PLUGIN_VARIABLE: folder})
+    return replace(program, environment={**program.environment, PLUGIN_VARIABLE: folder})
 
 
 def find_alone(path: str | None = None) -> Program:

@@ -1,7 +1,7 @@
-"""Where a running lmp is: from what pair_style pwmlff tells, else from what it writes.
+"""Where a running lmp is: from what pair_style pwmlff tells (pair_pwmlff/supervision.h).
 
-What it writes is what people read, and an input can print anything; the style tells what LAMMPS
-knows (pair_pwmlff/supervision.h). Once it has, lines say no more than the temperature.
+Until it has, from what lmp writes, where an input can print anything; later on, only the
+temperature is taken from there.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from datetime import timedelta
 from typing import Any
 
 from pwmlff.launch.log import ThermoRows, number
-from pwmlff.launch.script import words
+from pwmlff.launch.script import AFTER_NAMES, words
 
 #: Nanoseconds in LAMMPS's unit of time; reduced units have none.
 NANOSECONDS = {"metal": 1e-3, "real": 1e-6}
-SECONDS_PER_DAY = 86400.0
-#: The last line of lmp.
-ENDED = re.compile(r"Total wall time: \d+:\d\d:\d\d")
+ENDED = re.compile(r"Total wall time: \d+:\d\d:\d\d")  # the last line of lmp
 
 
 @dataclass
@@ -75,11 +73,11 @@ class LmpProgress:
     def _restart(self, command: list[str]) -> None:
         """Take the names of a command *restart* that was carried out."""
         every, *names = [*command[1:], ""]
-        names = [name for name in names[:2] if name and name not in ("fileper", "nfile")]
-        if re.fullmatch(r"[1-9]\d*|v_\w+", every) and names and not any("$" in n for n in names):
-            single = names[0] if "*" in names[0] else f"{names[0]}.*"
-            patterns = names if len(names) > 1 else [single]
-            self.restarts = list(dict.fromkeys([*self.restarts, *patterns]))
+        names = [name for name in names[:2] if name and name not in AFTER_NAMES]
+        if re.fullmatch(r"[1-9]\d*|v_\w+", every) and names and "$" not in "".join(names):
+            if len(names) == 1 and "*" not in names[0]:
+                names = [f"{names[0]}.*"]
+            self.restarts = list(dict.fromkeys([*self.restarts, *names]))
 
     def _begin(self, step: int) -> None:
         self._first = None
@@ -92,7 +90,7 @@ class LmpProgress:
 
     def _row(self, values: Mapping[str, float], now: float) -> bool:
         step = values.get("Step")
-        if not values or not (step is None or step.is_integer()):  # an infinite one is none
+        if not values or (step is not None and not step.is_integer()):  # an infinite one is none
             return False
         self.temperature = values.get("Temp", self.temperature)
         if step is not None and not self.reported:
@@ -118,7 +116,7 @@ class LmpProgress:
         """Simulated nanoseconds per day; None in reduced units."""
         if self.rate is None or self.timestep is None or self.units not in NANOSECONDS:
             return None
-        return self.rate * self.timestep * NANOSECONDS[self.units] * SECONDS_PER_DAY
+        return self.rate * self.timestep * NANOSECONDS[self.units] * 86400.0  # s/day
 
     @property
     def seconds_left(self) -> float | None:

@@ -2,7 +2,7 @@
 
 Every rank asks the function that pair_style pwmlff asks (:mod:`pwmlff.devices`) and looks at its
 own GPUs, cores and environment; rank 0 gathers with mpi4py. A plan of a cluster that is not there
-fills the same records from numbers, so what is said of a plan is what would be said of the cluster.
+fills the same records.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from pwmlff import devices, plugin
 from pwmlff.launch import interpreter, mpirun
@@ -30,7 +30,6 @@ LOCAL_RANK = (
     "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
     "SLURM_LOCALID",
 )  # fmt: skip
-OPEN_MPI_RANK = "OMPI_COMM_WORLD_RANK"  # set by Open MPI's mpirun alone
 #: Variable and value that lead mpi4py to Open MPI: else it takes the MPICH beside this Python.
 OPEN_MPI_ABI = ("MPI4PY_MPIABI", "openmpi")
 TIMEOUT = 120  # seconds for all ranks to answer
@@ -94,99 +93,85 @@ def warnings_of(ranks: Sequence[Rank]) -> list[str]:
     nodes: dict[int, list[Rank]] = defaultdict(list)
     for r in ranks:
         nodes[r.node].append(r)
-    warnings: list[str] = []
-    for members in nodes.values():
-        where = f"host {members[0].host}"
-        used: dict[str, list[int]] = defaultdict(list)
-        for r in members:
-            if r.gpu and not r.error:
-                used[r.gpu.uuid].append(r.rank)
-        seen = {gpu.uuid: gpu for r in members for gpu in r.visible}
-        for uuid, sharers in used.items():
-            if len(sharers) > 1:
-                warnings.append(
-                    f"{where}: ranks {ranges(sharers)} share GPU {seen[uuid].pci_bus_id}; they "
-                    "compute in turns"
-                )
-        idle = [gpu.pci_bus_id for uuid, gpu in seen.items() if uuid not in used]
-        if idle:
-            warnings.append(f"{where}: no rank uses GPU {', '.join(idle)}; start more ranks")
-        warnings += _views(where, members)
-        warnings += _cpus(where, members)
-        for r in members:
-            if r.gpu and not r.error and not r.gpu.supported:
-                warnings.append(
-                    f"rank {r.rank}: GPU {r.gpu.pci_bus_id} is older than the compiled kernels"
-                )
-            claim = next((name for name in LOCAL_RANK if name in r.environment), None)
-            if claim and r.environment[claim] != str(r.local_rank):
-                warnings.append(
-                    f"rank {r.rank}: the launcher says {claim}={r.environment[claim]}, but it is "
-                    f"local rank {r.local_rank} of host {r.host}; replicas (-partition) go by the "
-                    "former"
-                )
-    warnings += _unequal(list(nodes.values()))
-    return warnings
+    texts = [text for members in nodes.values() for text in _of_node(members)]
+    return [*texts, *_unequal(list(nodes.values()))]
 
 
-def _views(where: str, members: Sequence[Rank]) -> list[str]:
+def _of_node(members: Sequence[Rank]) -> Iterator[str]:
+    where = f"host {members[0].host}"
+    used: dict[str, list[int]] = defaultdict(list)
+    for r in members:
+        if r.gpu and not r.error:
+            used[r.gpu.uuid].append(r.rank)
+    seen = {gpu.uuid: gpu.pci_bus_id for r in members for gpu in r.visible}
+    for uuid, sharers in used.items():
+        if len(sharers) > 1:
+            yield f"{where}: ranks {ranges(sharers)} share GPU {seen[uuid]}; they compute in turns"
+    idle = [place for uuid, place in seen.items() if uuid not in used]
+    if idle:
+        yield f"{where}: no rank uses GPU {', '.join(idle)}; start more ranks"
+    yield from _views(where, members)
+    yield from _cpus(where, members)
+    for r in members:
+        if r.gpu and not r.error and not r.gpu.supported:
+            yield f"rank {r.rank}: GPU {r.gpu.pci_bus_id} is older than the compiled kernels"
+        claim = next((name for name in LOCAL_RANK if name in r.environment), None)
+        if claim and r.environment[claim] != str(r.local_rank):
+            yield (
+                f"rank {r.rank}: the launcher says {claim}={r.environment[claim]}, but it is local "
+                f"rank {r.local_rank} of host {r.host}; replicas (-partition) go by the former"
+            )
+
+
+def _views(where: str, members: Sequence[Rank]) -> Iterator[str]:
     """Ranks of a node that see different GPUs, unless the launcher gave each its own."""
     views = Counter(frozenset(gpu.uuid for gpu in r.visible) for r in members)
-    if len(views) == 1:
-        return []
-    own = [view for view, count in views.items() if count == 1]
-    every = [uuid for view in views for uuid in view]
-    if len(own) == len(members) and len(set(every)) == len(every) and all(views):
-        return []  # disjoint sets, one rank each: a scheduler narrowed them
-    (usual, _), *_ = views.most_common(1)
-    others = [r for r in members if frozenset(g.uuid for g in r.visible) != usual]
-    texts = []
-    for r in others:
-        value = r.environment.get("CUDA_VISIBLE_DEVICES")
-        hint = "" if value is None else f" (CUDA_VISIBLE_DEVICES={value})"
-        texts.append(
-            f"{where}: rank {r.rank} sees {_count(len(r.visible), 'GPU')}{hint}, "
-            f"most ranks see {len(usual)} or other ones"
-        )
-    return texts
+    disjoint = len(frozenset().union(*views)) == sum(map(len, views))
+    if len(views) == 1 or (len(views) == len(members) and disjoint and all(views)):
+        return  # all see the same, or each has its own: a scheduler narrowed them
+    ((usual, _),) = views.most_common(1)
+    for r in members:
+        if frozenset(gpu.uuid for gpu in r.visible) != usual:
+            value = r.environment.get("CUDA_VISIBLE_DEVICES")
+            hint = "" if value is None else f" (CUDA_VISIBLE_DEVICES={value})"
+            yield (
+                f"{where}: rank {r.rank} sees {_count(len(r.visible), 'GPU')}{hint}, most ranks "
+                f"see {len(usual)} or other ones"
+            )
 
 
-def _cpus(where: str, members: Sequence[Rank]) -> list[str]:
+def _cpus(where: str, members: Sequence[Rank]) -> Iterator[str]:
     """Ranks bound across sockets, or to the same cores."""
     bound = [r for r in members if r.cpus and len(r.cpus) < r.ncpus]
-    texts = [
-        f"{where}: rank {r.rank} is bound to cores {ranges(r.cpus)} of sockets "
-        f"{ranges(r.sockets)}; bind it within one socket"
-        for r in bound
-        if len(r.sockets) > 1
-    ]
-    cores = Counter(core for r in bound for core in r.cpus)
+    wide = [r for r in bound if len(r.sockets) > 1]
+    for r in wide:
+        yield (
+            f"{where}: rank {r.rank} is bound to cores {ranges(r.cpus)} of sockets "
+            f"{ranges(r.sockets)}; bind it within one socket"
+        )
     sets = Counter(r.cpus for r in bound)
-    for cpus, count in sets.items():
-        if count > len(cpus):
-            texts.append(
-                f"{where}: {count} ranks are bound to {len(cpus)} core{'s' * (len(cpus) > 1)} "
-                f"({ranges(cpus)}); start fewer ranks or let the launcher bind each to its own"
-            )
+    crowded = {cpus: count for cpus, count in sets.items() if count > len(cpus)}
+    for cpus, count in crowded.items():
+        yield (
+            f"{where}: {count} ranks are bound to {_count(len(cpus), 'core')} ({ranges(cpus)}); "
+            "start fewer ranks or let the launcher bind each to its own"
+        )
+    cores = Counter(core for r in bound for core in r.cpus)
     partly = [core for core, count in cores.items() if count > 1]
-    if partly and len(sets) > 1 and not texts and any(set(a) != set(b) for a in sets for b in sets):
-        texts.append(f"{where}: cores {ranges(partly)} are bound to several ranks")
-    return texts
+    if partly and len(set(map(frozenset, sets))) > 1 and not wide and not crowded:
+        yield f"{where}: cores {ranges(partly)} are bound to several ranks"
 
 
-def _unequal(nodes: Sequence[Sequence[Rank]]) -> list[str]:
+def _unequal(nodes: Sequence[Sequence[Rank]]) -> Iterator[str]:
     """Nodes with other numbers of ranks or GPUs: the slowest sets the pace."""
-    texts = []
     for what, counts in (
         ("ranks", [len(members) for members in nodes]),
         ("GPUs", [len({g.uuid for r in members for g in r.visible}) for members in nodes]),
     ):
         if len(set(counts)) > 1:
-            listed = ", ".join(
-                f"{members[0].host} {count}" for members, count in zip(nodes, counts, strict=True)
-            )
-            texts.append(f"nodes have different numbers of {what}: {listed}")
-    return texts
+            hosts = [members[0].host for members in nodes]
+            listed = (f"{host} {count}" for host, count in zip(hosts, counts, strict=True))
+            yield f"nodes have different numbers of {what}: {', '.join(listed)}"
 
 
 def replicas_of(partition: str, nranks: int) -> list[int]:
@@ -208,12 +193,10 @@ def replicas_of(partition: str, nranks: int) -> list[int]:
     return [k for k, size in enumerate(sizes) for _ in range(size)]
 
 
-def choose(
-    local_rank: int, local_size: int, gpus: Sequence[devices.GPU], policy: str
-) -> tuple[int, str]:
+def _choose(local_rank: int, local_size: int, gpus: int, policy: str) -> tuple[int, str]:
     """Device of a rank, or why there is none; the numbers are those of ranks that see the same."""
     try:
-        return devices.device_of_rank(local_rank, local_size, len(gpus), policy), ""
+        return devices.device_of_rank(local_rank, local_size, gpus, policy), ""
     except ValueError as error:
         return devices.CPU, str(error)
 
@@ -227,23 +210,16 @@ def planned(nodes: int, gpus: int, nranks: int, policy: str) -> list[Rank]:
             devices.GPU(k, "planned", f"node{node}:GPU{k}", f"node{node}-{k}", (0, 0), 0, True)
             for k in range(gpus)
         )
-        first = len(result)
-        for local in range(size):
-            device, error = choose(local, size, visible, policy)
-            result.append(
-                Rank(first + local, first, f"node{node}", local, size, visible, device, error)
-            )
+        first, host = len(result), f"node{node}"
+        for k in range(size):
+            chosen = _choose(k, size, gpus, policy)
+            result.append(Rank(first + k, first, host, k, size, visible, *chosen))
     return result
-
-
-def under_mpirun() -> bool:
-    """Whether a launcher started this process."""
-    return any(name in os.environ for name in plugin.RANK_VARIABLES)
 
 
 def mpi() -> ModuleType:
     """mpi4py's MPI, initialized, of the family that started this process."""
-    if OPEN_MPI_RANK in os.environ:
+    if "OMPI_COMM_WORLD_RANK" in os.environ:  # set by Open MPI's mpirun alone
         os.environ.setdefault(*OPEN_MPI_ABI)
     from mpi4py import MPI  # noqa: PLC0415  initializes MPI
 
@@ -261,10 +237,10 @@ def survey(
         wish: ranks, hosts and how they are bound; no ranks: one for each slot, GPU or core,
             whichever is known first.
         policy: the devices, as pair_style pwmlff takes them.
-        inventory: as :func:`look` takes it.
+        inventory: file of the GPUs, of which CUDA_VISIBLE_DEVICES leaves some; none: real ones.
         path: of mpirun, as :func:`pwmlff.launch.mpirun.find` takes it.
     """
-    if under_mpirun():
+    if any(name in os.environ for name in plugin.RANK_VARIABLES):
         gathered = gather(policy, inventory)
         if gathered is None:
             raise SystemExit(0)
@@ -272,13 +248,10 @@ def survey(
     mpirun.require_one_task()
     nranks = wish.ranks or sum(h.slots for h in wish.hosts)
     if not nranks:
-        nranks = len(look(inventory)[0]) or os.cpu_count() or 1
-    program = interpreter.command(AS_RANK, policy)
-    if inventory:
-        program.append(str(inventory))
+        nranks = len(_look(inventory)[0]) or os.cpu_count() or 1
+    program = interpreter.command(AS_RANK, policy, *([str(inventory)] if inventory else []))
     launcher = mpirun.find(path)
-    environment = {"OMP_NUM_THREADS": "1"}
-    wish = replace(wish, program=program, ranks=nranks, environment=environment)
+    wish = replace(wish, program=program, ranks=nranks, environment={"OMP_NUM_THREADS": "1"})
     command = launcher.command(wish)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -293,7 +266,7 @@ def survey(
     if process.returncode != 0 or not marked:
         said = (errors + output).strip().splitlines()[-8:]
         raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *said]))
-    ranks = [_from_json(r) for r in json.loads(marked[0].removeprefix(MARK))]
+    ranks: list[Rank] = pickle.loads(bytes.fromhex(marked[0].removeprefix(MARK)))
     if len(ranks) != nranks:
         raise Failure(
             f"{launcher.description} started {nranks} ranks, but mpi4py sees {len(ranks)} of them: "
@@ -302,38 +275,27 @@ def survey(
     return ranks
 
 
-AS_RANK = (
-    "from pwmlff.launch.rank_survey import as_rank; as_rank(sys.argv[1:])"  # what each rank runs
-)
+#: What each rank runs, with the words POLICY [INVENTORY].
+AS_RANK = "from pwmlff.launch.rank_survey import as_rank; as_rank(*sys.argv[1:])"
 MARK = "pwmlff-ranks "  # before the line with what was gathered: launchers write to stdout too
 
 
-def _from_json(values: dict[str, Any]) -> Rank:
-    visible = tuple(_gpu(gpu) for gpu in values.pop("visible"))
-    cpus, sockets = tuple(values.pop("cpus")), tuple(values.pop("sockets"))
-    return Rank(**values, visible=visible, cpus=cpus, sockets=sockets)
-
-
-def _gpu(values: dict[str, Any]) -> devices.GPU:
-    return devices.GPU(**{**values, "capability": tuple(values["capability"])})
-
-
-def look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
-    """GPUs that this process sees, or why there is none.
-
-    With a file, they are those of the file that CUDA_VISIBLE_DEVICES leaves.
-    """
+def _look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
+    """GPUs that this process sees, or those of a file; or why there is none."""
     if inventory is None:
         detected = devices.inventory()
         return detected.gpus, detected.reason
     try:
-        gpus = [_gpu(gpu) for gpu in json.loads(inventory.read_bytes())]
+        gpus = [
+            devices.GPU(**{**gpu, "capability": tuple(gpu["capability"])})
+            for gpu in json.loads(inventory.read_bytes())
+        ]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Failure(f"'{inventory}' is no inventory of GPUs: {error}") from error
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         gpus = [gpus[int(k)] for k in chosen.split(",") if k.strip().isdigit()]
-    return tuple(devices.GPU(**{**asdict(gpu), "index": k}) for k, gpu in enumerate(gpus)), ""
+    return tuple(replace(gpu, index=k) for k, gpu in enumerate(gpus)), ""
 
 
 def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
@@ -344,7 +306,7 @@ def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
     visible: tuple[devices.GPU, ...] = ()
     error = reason = ""
     try:
-        visible, reason = look(inventory)
+        visible, reason = _look(inventory)
     except (Failure, ImportError, OSError, ValueError, IndexError) as failure:
         error = str(failure)
     # The pair style counts the ranks of a node that see the same GPUs.
@@ -352,7 +314,7 @@ def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
     same = [k for k, view in enumerate(views) if view == views[node.rank]]
     device = devices.CPU
     if not error:
-        device, error = choose(same.index(node.rank), len(same), visible, policy)
+        device, error = _choose(same.index(node.rank), len(same), len(visible), policy)
     free = None
     if device != devices.CPU and not error and inventory is None:
         try:
@@ -367,7 +329,7 @@ def gather(policy: str, inventory: Path | None = None) -> list[Rank] | None:
         host=MPI.Get_processor_name(),
         local_rank=node.rank,
         local_size=node.size,
-        visible=tuple(visible),
+        visible=visible,
         device=device,
         error=error,
         reason=reason,
@@ -387,9 +349,8 @@ def _socket(cpu: int) -> int:
     return int(path.read_text()) if path.is_file() else 0
 
 
-def as_rank(arguments: Sequence[str]) -> None:
-    """What each rank runs, with the words POLICY [INVENTORY]."""
-    policy, *rest = arguments
-    gathered = gather(policy, Path(rest[0]) if rest else None)
+def as_rank(policy: str, inventory: str | None = None) -> None:
+    """Gather on each rank, and write on rank 0 what :func:`survey` reads."""
+    gathered = gather(policy, Path(inventory) if inventory else None)
     if gathered is not None:
-        sys.stdout.write(MARK + json.dumps([asdict(r) for r in gathered]) + "\n")
+        sys.stdout.write(f"{MARK}{pickle.dumps(gathered).hex()}\n")

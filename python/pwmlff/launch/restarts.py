@@ -36,12 +36,19 @@ def newest_restart(
             before it don't count: other output of that partition went back to that step.
         unreadable: files that don't count, as they cannot be read, and when each was written.
     """
-    if len(partitions) == 1:
-        files = complete_files(partitions[0], began, unreadable)
+    of_partitions = [
+        {
+            name: time_ns
+            for name, (time_ns, complete) in restart_files(patterns, began).items()
+            if complete and (name, time_ns) not in unreadable
+        }
+        for patterns in partitions
+    ]
+    if len(of_partitions) == 1:
+        (files,) = of_partitions
         return (max(files, key=files.__getitem__),) if files else ()
     of_step: list[dict[int, str]] = []  # the newest files, of each partition
-    for patterns in partitions:
-        files = complete_files(patterns, began, unreadable)
+    for files in of_partitions:
         newest: dict[int, str] = {}
         for name in sorted(files, key=files.__getitem__):
             step = step_of(name)
@@ -52,69 +59,32 @@ def newest_restart(
     return tuple(files[max(common)] for files in of_step) if common else ()
 
 
-def complete_files(
-    patterns: Sequence[str], began: float, unreadable: Collection[tuple[str, int]] = ()
-) -> dict[str, int]:
-    """Complete restart files that were written since a time, and when, in ns.
-
-    Args:
-        patterns: as in :func:`newest_restart`.
-        began: likewise.
-        unreadable: likewise.
-    """
-    written = _written(patterns, began)
-    return {
-        name: time_ns
-        for name, (file, time_ns) in written.items()
-        if (name, time_ns) not in unreadable
-        and is_complete(file)
-        and ("%" not in name or _has_parts(name, file))
-    }
-
-
-def incomplete_files(patterns: Sequence[str], began: float, time_ns: int) -> list[str]:
-    """Restart files later than a time that are not complete: damaged, or cut off with their lmp.
-
-    Args:
-        patterns: as in :func:`newest_restart`.
-        began: likewise.
-        time_ns: later than this.
-    """
-    complete = complete_files(patterns, began)
-    written = _written(patterns, began)
-    return [name for name, (_, when) in written.items() if when > time_ns and name not in complete]
-
-
-def _written(patterns: Sequence[str], began: float) -> dict[str, tuple[Path, int]]:
-    """Files of these names, the base file of each and when it was written, in ns."""
-    files: dict[str, tuple[Path, int]] = {}
+def restart_files(patterns: Sequence[str], began: float) -> dict[str, tuple[int, bool]]:
+    """Restart files of these patterns since a time: when each was written, in ns, and if wholly."""
+    times: dict[str, int] = {}
     for pattern in patterns:
-        name = Path(pattern).name
         # Of all letters, only * stands for others; LAMMPS takes a ? as it is.
-        form = re.escape(name).replace(r"\*", ".*").replace("%", "base")
-        folder = Path(pattern).parent
+        escaped = re.escape(Path(pattern).name).replace(r"\*", ".*")
+        head, percent, tail = escaped.partition("%")
+        form = re.compile(f"({head}){'base' if percent else ''}({tail})")
         with suppress(OSError):
-            for file in folder.iterdir():
-                if not re.fullmatch(form, file.name) or not file.is_file():
-                    continue
-                time_ns = file.stat().st_mtime_ns
-                if time_ns >= 1e9 * (began - CLOCK):
-                    to_read = file.with_name(_of_ranks(name, file.name)) if "%" in name else file
-                    files[str(to_read)] = file, time_ns
-    return files
+            for file in Path(pattern).parent.iterdir():
+                if (match := form.fullmatch(file.name)) and is_new(file, began):
+                    name = file.with_name(f"{match[1]}{percent}{match[2]}")
+                    times[str(name)] = file.stat().st_mtime_ns
+    return {name: (time_ns, _is_complete(name)) for name, time_ns in times.items()}
 
 
-def _of_ranks(pattern: str, base: str) -> str:
-    """The name for all ranks, with %, of a base file."""
-    head, tail = re.escape(pattern).replace(r"\*", ".*").split("%", 1)
-    match = re.fullmatch(f"({head})base({tail})", base)
-    assert match is not None  # as it has been matched before
-    return f"{match[1]}%{match[2]}"
+def is_new(path: Path, began: float) -> bool:
+    """Whether a file is there that was written since a time, by the clock of the file system."""
+    with suppress(OSError):
+        return path.is_file() and path.stat().st_mtime >= began - CLOCK
+    return False
 
 
-def _has_parts(name: str, base: Path) -> bool:
-    head, tail = Path(name).name.split("%", 1)
-    return is_complete(base) and parts_are_complete(base, head, tail)
+def base_file(restart: str) -> Path:
+    """The file of a restart file with % for its parts that is complete last; itself without."""
+    return Path(restart.replace("%", "base", 1))
 
 
 def step_of(name: str) -> int:
@@ -123,7 +93,7 @@ def step_of(name: str) -> int:
     Raises:
         ValueError: its header is not of the form that LAMMPS gives it (write_restart.cpp).
     """
-    with Path(name.replace("%", "base")).open("rb") as file:
+    with base_file(name).open("rb") as file:
         file.seek(len(MAGIC) + 2 * INTEGER)  # byte order and revision of the format
         for _ in range(BEFORE_STEP):
             header = file.read(2 * INTEGER)
@@ -139,34 +109,31 @@ def step_of(name: str) -> int:
     raise ValueError(f"'{name}' has no step where restart files of LAMMPS have it")
 
 
-def is_complete(path: Path, whole: bool = True) -> bool:
-    """Whether LAMMPS wrote this restart file, or with whole=False this part of one, to its end."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size < (1 + whole) * len(MAGIC):
-            return False
-        file.seek(-len(MAGIC), os.SEEK_END)
-        ends = file.read() == MAGIC
-        file.seek(0)
-        return ends and (not whole or file.read(len(MAGIC)) == MAGIC)
+def _is_complete(name: str) -> bool:
+    """Whether LAMMPS wrote a restart file to its end, and with % those of all ranks at that step.
 
-
-def parts_are_complete(base: Path, head: str, tail: str) -> bool:
-    """Whether the files of the ranks beside a base file are complete and of the same step.
-
-    Args:
-        base: ends with a flag, the number of files, -1 and MAGIC (LAMMPS's write_restart).
-        head: of the names, before the number of the file.
-        tail: of the names, after it.
+    A base file ends with a flag, the number of files, -1 and MAGIC (write_restart.cpp).
     """
+    base = base_file(name)
+    if not _is_whole(base):
+        return False
+    if "%" not in name:
+        return True
     with base.open("rb") as file:
         file.seek(-len(MAGIC) - 3 * INTEGER, os.SEEK_END)
         flag, nfiles, end = struct.unpack("=3i", file.read(3 * INTEGER))
     if (flag, end) != (MULTIPROC, -1):
         return False
-    written = base.stat().st_mtime - CLOCK  # the ranks write after it, all at a time
-    parts = [base.with_name(f"{head}{k}{tail}") for k in range(nfiles)]
-    return all(
-        part.is_file() and part.stat().st_mtime >= written and is_complete(part, whole=False)
-        for part in parts
-    )
+    written = base.stat().st_mtime  # the ranks write after it, all at a time
+    parts = [Path(name.replace("%", str(k), 1)) for k in range(nfiles)]
+    return all(is_new(part, written) and _is_whole(part, begins=False) for part in parts)
+
+
+def _is_whole(path: Path, begins: bool = True) -> bool:
+    """Whether a file ends, and begins, as restart files do; a part of one only ends so."""
+    with path.open("rb") as file:
+        head = file.read(len(MAGIC))
+        if file.seek(0, os.SEEK_END) < (1 + begins) * len(MAGIC):
+            return False
+        file.seek(-len(MAGIC), os.SEEK_END)
+        return file.read() == MAGIC and (head == MAGIC or not begins)

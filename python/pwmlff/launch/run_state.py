@@ -10,16 +10,16 @@ import re
 import socket
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from pwmlff.files import write_whole
 from pwmlff.launch import mpirun
 from pwmlff.launch.causes import LAUNCHER
-from pwmlff.launch.restarts import CLOCK
+from pwmlff.launch.restarts import is_new
 from pwmlff.report import Failure, plain
 
 NAME, LOCK = "run.json", "run.lock"
@@ -27,7 +27,6 @@ HOLDER = re.compile(r"pid \d+ on .*")  # what is in the lock
 #: Files in the folder, beside those of ranks, that are replaced: none may be someone else's.
 REPLACED = re.compile(r"mpirun\.out|stop|heartbeat\.\d+(\.new)?")
 RUNNING, FINISHED, STOPPED, FAILED = "running", "finished", "stopped", "failed"
-STREAMS = ("stdout", "stderr")
 Kept = TypeVar("Kept", "Attempt", "Simulation")
 
 
@@ -55,29 +54,19 @@ class Attempt:
 
 @dataclass
 class Simulation:
-    """A simulation.
+    """All starts of lmp that lead from the begin of an input to its end."""
 
-    Attributes:
-        folder: of the logs.
-        input: SHA-256 of the lines of its input.
-        began: when, by the clock of the file system.
-        state: RUNNING, FINISHED, STOPPED (to go on) or FAILED.
-        restarts: patterns of its restart files, of each partition.
-        attempts: all starts of lmp.
-        unreadable: restart files that lmp could not read, and when each was written, in ns.
-        made: files in that folder, beside those that the attempts tell of, by their names.
-        dumps: files that dumps append to, by the name in the input, and the bytes of each that were
-            there before the first start that names it.
-    """
-
-    folder: Path
-    input: str
-    began: float
-    state: str = RUNNING
-    restarts: list[list[str]] = field(default_factory=list)
+    folder: Path  # of the logs
+    input: str  # SHA-256 of its lines
+    began: float  # when, by the clock of the file system
+    state: str = RUNNING  # or FINISHED, STOPPED (to go on), FAILED
+    restarts: list[list[str]] = field(default_factory=list)  # patterns, of each partition
     attempts: list[Attempt] = field(default_factory=list)
+    # Restart files that lmp could not read, and when each was written, in ns.
     unreadable: list[tuple[str, int]] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)  # other files in the folder
+    # Files that dumps append to, by the name in the input, and the bytes of each that were there
+    # before the first start that names it.
     dumps: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def learn(self, earlier: Sequence[Sequence[str]], restarts: Sequence[Sequence[str]]) -> bool:
@@ -96,8 +85,9 @@ class Simulation:
 
     def save(self) -> None:
         """Write it, as a whole or not at all."""
-        contents = {name: value for name, value in asdict(self).items() if name != "folder"}
-        text = json.dumps(plain(contents | _here()), indent=1, allow_nan=False)
+        contents = asdict(self) | _here()
+        del contents["folder"]
+        text = json.dumps(plain(contents), indent=1, allow_nan=False)
         write_whole(self.folder / NAME, text.encode())
 
 
@@ -130,9 +120,8 @@ def _made(kind: type[Kept], values: Mapping[str, Any]) -> Kept:
 
 def require_free(folder: Path) -> None:
     """Raise Failure where files that a first start would replace are there already."""
-    ranks = (file for stream in STREAMS for file in mpirun.outputs(folder, stream).values())
     others = (file for file in folder.iterdir() if REPLACED.fullmatch(file.name))
-    if existing := next(itertools.chain(ranks, others), None):
+    if existing := next(itertools.chain(mpirun.all_outputs(folder), others), None):
         raise Failure(
             f"found '{existing}', which is of no pwmlff run that '{folder / NAME}' tells of, and "
             "would be replaced; move it, or give another --log-dir"
@@ -143,10 +132,8 @@ def clean(record: Simulation) -> None:
     """Remove what the starts of a simulation have left in its folder, and nothing else."""
     for attempt in reversed(record.attempts):
         logs = record.folder / attempt.logs
-        began = attempt.started - CLOCK
-        ranks = [file for stream in STREAMS for file in mpirun.outputs(logs, stream).values()]
-        for file in (*ranks, logs / LAUNCHER):
-            if file.is_file() and file.stat().st_mtime >= began:
+        for file in (*mpirun.all_outputs(logs), logs / LAUNCHER):
+            if is_new(file, attempt.started):
                 file.unlink()
         folders = [logs / f"rank.{k}" for k in range(attempt.ranks)]
         for folder in (*folders, *([logs] if attempt.logs else [])):
@@ -169,56 +156,48 @@ def _here() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid()}
 
 
-class Lock:
-    """A folder of logs that one `pwmlff run` has, and what it has started.
+@contextmanager
+def lock(folder: Path, wait: float = 0.0) -> Iterator[int]:
+    """Have a folder of logs for this `pwmlff run`, and for what it starts.
 
     Args:
         folder: made if need be.
         wait: seconds for an earlier one to end.
 
+    Yields:
+        A handle, to be inherited by what may outlive this process.
+
     Raises:
         Failure: another one has it.
     """
-
-    def __init__(self, folder: Path, wait: float = 0.0) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / LOCK
-        self._file = path.open("a+")
-        self._file.seek(0)
-        if (text := self._file.read()) and not HOLDER.fullmatch(text):
-            self._file.close()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    with path.open("a+") as file:
+        file.seek(0)
+        if (text := file.read()) and not HOLDER.fullmatch(text):
             raise Failure(
                 f"found '{path}', which no pwmlff run has made; move it, or give another --log-dir"
             )
         deadline = time.monotonic() + wait
-        while not self._take():
+        while not try_lock(file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
-                self._file.seek(0)
-                who = self._file.read().strip() or "of unknown place"
-                self._file.close()
+                file.seek(0)
                 raise Failure(
-                    f"another pwmlff run, {who}, has '{folder}' or has left lmp running; wait for "
-                    "its end, or give another --log-dir"
+                    f"another pwmlff run, {file.read().strip() or 'of unknown place'}, has "
+                    f"'{folder}' or has left lmp running; wait for its end, or give another "
+                    "--log-dir"
                 )
             time.sleep(0.1)
-        self._file.truncate(0)
-        self._file.write("pid {pid} on {host}".format(**_here()))
-        self._file.flush()
+        file.truncate(0)
+        file.write("pid {pid} on {host}".format(**_here()))
+        file.flush()
+        yield file.fileno()
 
-    def _take(self) -> bool:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return True
-        return True
 
-    @property
-    def handle(self) -> int:
-        """To be inherited by what may outlive this process."""
-        return self._file.fileno()
-
-    def release(self) -> None:
-        """Let others have it."""
-        self._file.close()
+def try_lock(file: IO[Any], kind: int) -> bool:
+    """Lock a file until it is closed; tell whether no other process keeps it from that."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError as error:  # also of a file system without locks
+        return not isinstance(error, BlockingIOError)
+    return True

@@ -11,16 +11,15 @@ import glob
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pwmlff import plugin
 from pwmlff.launch.rank_survey import replicas_of
 from pwmlff.report import Failure
 
-#: In place of what is known only when LAMMPS runs; no byte of a name.
-UNKNOWN = "\0"
+UNKNOWN = "\0"  # in place of what is known only when LAMMPS runs; no byte of a name
 MOST_VALUES = 4096  # of a word with variables, or of a loop
 #: Names of the style, and the deviation file of each where none is named.
 STYLES = {
@@ -33,85 +32,64 @@ KEYWORDS = (
     "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors",
     "temperature",
 )  # fmt: skip
-#: Keywords of the command restart.
-AFTER_NAMES = ("fileper", "nfile")
+AFTER_NAMES = ("fileper", "nfile")  # keywords of the command restart
 YES = ("yes", "on", "true")
 #: Any of these in an input uses the variable `restart`.
 USES = ("${restart}", "v_restart", "variable,restart")
 BEGIN = 'if "$(is_defined(variable,restart))" then "{} ${{restart}}" else "read_data x.data"'
-LINES = {
-    "variable": BEGIN.format("read_restart"),
-    "restart": "restart 1000 run.*.restart",
-}
+RESTART = "restart 1000 run.*.restart"
 #: The same for several partitions, each of which has a file of its own.
-LINES_OF_PARTITIONS = {
-    "variable": BEGIN.format("include"),
-    "restart": "restart 1000 run.${part}.*.restart, after 'variable part world 0 1' or the like",
-}
+RESTART_OF_PARTITIONS = (
+    "restart 1000 run.${part}.*.restart, after 'variable part world 0 1' or the like"
+)
 #: Options of lmp, each with its short form.
 LOG, PARTITION_LOG = ("-log", "-l"), ("-plog", "-pl")
 SCREEN, PARTITION_SCREEN = ("-screen", "-sc"), ("-pscreen", "-ps")
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w)|\$\((?:[^()]|\([^()]*\))*\)")
-_QUOTES = ('"""', '"', "'")
+#: A word, or the sign that begins a comment; a blank inside $(...) does not end a word.
+_WORD = re.compile(
+    rf'#|(?P<quote>"""|"|\')(?P<quoted>.*?)(?:(?P=quote)|\Z)|(?:{_VARIABLE.pattern}|[^\s#])+',
+    re.DOTALL,
+)
 #: Styles of variables with values that stand in the input; of several, any may be meant.
 _LISTS = ("index", "world", "universe", "string", "uloop", "loop")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Dump:
-    """A command *dump* that writes many frames to a file, and what *dump_modify* says of it.
+    """A command *dump* that writes many frames to a file, and what *dump_modify* says of it."""
 
-    Attributes:
-        ident: its ID.
-        files: names of the file; with % for the ranks.
-        appends: whether it goes on with what is there.
-        multiples: whether its frames are those of the multiples of a number of steps.
-    """
+    ident: str  # its ID
+    files: list[Path]  # names of the file; with % for the ranks
+    appends: bool = False  # whether it goes on with what is there
+    multiples: bool = True  # whether its frames are those of the multiples of a number of steps
 
-    ident: str
-    files: list[Path]
-    appends: bool
-    multiples: bool
-
-    def modified(self, words: Sequence[str]) -> Dump:
-        """What it is after the words of a *dump_modify*: the last of its keywords holds."""
-        dump = self
+    def modify(self, words: Sequence[str]) -> None:
+        """Take the words of a *dump_modify*: the last of its keywords holds."""
         for key, value in itertools.pairwise(words):
             if key == "append":
-                dump = replace(dump, appends=value in YES)
+                self.appends = value in YES
             elif key in ("every", "every/time"):
-                dump = replace(dump, multiples=key == "every" and not value.startswith("v_"))
-        return dump
+                self.multiples = key == "every" and not value.startswith("v_")
 
 
 class Script:
     """The words for lmp and the commands of its input, in the order of their lines.
 
     Read once; a file that is not there is empty.
-
-    Args:
-        arguments: the words for lmp.
-
-    Attributes:
-        files: the input.
-        partitions: what follows -partition.
-        lines: as they are in the files.
-        commands: the words of each, without quotes; those inside other commands after those.
-        folders: of each command, where *shell cd* has led to until then; "" is where lmp started.
-        variables: values that are known.
-        whole: whether all files that it includes were read.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self.arguments = list(arguments)
         self.files = [Path(name) for name in _values(arguments, ("-in", "-i"))]
         self.partitions = " ".join(_values(arguments, ("-partition", "-p")))
-        self.lines: list[str] = []
-        self.commands: list[list[str]] = []
-        self.folders: list[str] = []
-        self.variables: dict[str, list[str]] = {}
-        self.whole = True
+        self.lines: list[str] = []  # as they are in the files
+        # Words of each without quotes, those inside another command after it; and where *shell cd*
+        # has led to until then, "" for where lmp started.
+        self.commands: list[tuple[list[str], str]] = []
+        self.variables: dict[str, list[str]] = {}  # values that are known
+        self.whole = True  # whether all files that it includes were read
         for k, word in enumerate(arguments):
             if word in ("-var", "-v") and len(arguments) > k + 2:
                 values = _values(arguments[k:], (word,))[1:]
@@ -127,15 +105,14 @@ class Script:
         if not path.is_file():
             return
         including = (*including, path.resolve())
-        for lines in logical(path.read_text(errors="replace").splitlines()):
+        for lines in _logical(path.read_text(errors="replace").splitlines()):
             self.lines += lines
             self._command(words("\n".join(lines)), including)
 
     def _command(self, command: list[str], including: Sequence[Path]) -> None:
         if not command:
             return
-        self.commands.append(command)
-        self.folders.append(self._folder)
+        self.commands.append((command, self._folder))
         name, rest = command[0], command[1:]
         if name in ("include", "jump") and rest:
             self._include(rest[0], including)
@@ -151,7 +128,9 @@ class Script:
             path = Path(self._folder, value)
             if UNKNOWN in str(path) or not path.is_file():
                 # The variable restart of several partitions names a file that is yet to be made.
-                self.whole &= value == "SELF" or "restart" in _names(word)
+                self.whole &= value == "SELF" or any(
+                    "restart" in match.groups() for match in _VARIABLE.finditer(word)
+                )
             elif path.resolve() not in including:
                 self._read(path, including)
 
@@ -186,39 +165,40 @@ class Script:
         Raises:
             Failure: the partitions do not add up to the ranks.
         """
-        if self.partitions:
-            name = self._option(PARTITION_SCREEN, SCREEN, default="screen")
-        else:
-            name = self._option(SCREEN)
-        if name == "none":
-            name = self._log()
         if not self.partitions:
+            name = self._option(SCREEN)
+            name = self._log() if name == "none" else name
             return [None if name in ("", "none") else Path(name)]
+        name = self._option(PARTITION_SCREEN, SCREEN, default="screen")
+        name = self._log() if name == "none" else name
         return [Path(f"{name}.{k}") for k in sorted(set(replicas_of(self.partitions, nranks)))]
 
     def logs(self) -> list[Path]:
         """Log files that the options of lmp name, of all partitions."""
         names = {self._log(), self._option(LOG, default="log.lammps")} - {"none"}
-        if not self.partitions:
-            return [*map(Path, names)]
-        candidates = (
-            path
-            for name in names
-            for path in Path(name).parent.glob(f"{glob.escape(Path(name).name)}.*[0-9]")
-        )
-        return [*map(Path, names), *(path for path in candidates if path.suffix[1:].isdigit())]
+        paths = list(map(Path, names))
+        for path in map(Path, names) if self.partitions else ():
+            numbered = path.parent.glob(f"{glob.escape(path.name)}.*[0-9]")
+            paths += [one for one in numbered if one.suffix[1:].isdigit()]
+        return paths
 
     # ---- the input
 
-    def named(self, *names: str) -> Iterator[tuple[list[str], str]]:
+    def named(self, *names: str) -> list[tuple[list[str], str]]:
         """Commands of these names, and where lmp is then."""
-        for command, folder in zip(self.commands, self.folders, strict=True):
-            if command[0] in names:
-                yield command, folder
+        return [(command, folder) for command, folder in self.commands if command[0] in names]
 
     def values(self, word: str) -> list[str]:
         """What a word may stand for; with UNKNOWN for what cannot be known."""
-        return _expanded(word, self.variables)
+        parts: list[Sequence[str]] = []
+        end = 0
+        for match in _VARIABLE.finditer(word):
+            known = self.variables.get(match[1] or match[2] or "")
+            parts += [word[end : match.start()]], known or [UNKNOWN]
+            end = match.end()
+        parts.append([word[end:]])
+        product = itertools.islice(itertools.product(*parts), MOST_VALUES)
+        return list(dict.fromkeys(map("".join, product)))
 
     def digest(self) -> str:
         """SHA-256 of the lines of the input and of the partitions that run it."""
@@ -234,11 +214,9 @@ class Script:
 
     def device_policy(self) -> str:
         """The keyword device of pair_style pwmlff."""
-        for words in self._styles():
-            if "device" in words[:-1]:
-                value = words[words.index("device") + 1]
-                return "auto" if "$" in value else value
-        return "auto"
+        named = (words for words in self._styles() if "device" in words[:-1])
+        value = next((words[words.index("device") + 1] for words in named), "auto")
+        return "auto" if "$" in value else value
 
     def plugin(self) -> Path | None:
         """The plugin that the input loads."""
@@ -249,7 +227,7 @@ class Script:
 
     def can_go_on(self) -> bool:
         """Whether it uses the variable `restart`; or may, in a file that is not known yet."""
-        said = (" ".join(words) for words in self.commands if words[0] != "print")
+        said = (" ".join(words) for words, _ in self.commands if words[0] != "print")
         return not self.whole or any(use in text for text in said for use in USES)
 
     def deviation_files(self) -> list[Path]:
@@ -269,7 +247,8 @@ class Script:
     def restarts(self) -> list[str]:
         """Patterns of the restart files that commands name, with * for what is not known."""
         patterns = []
-        folders = dict.fromkeys(self.folders)  # where they are may change before they are written
+        # Where they are may change before they are written.
+        folders = dict.fromkeys(folder for _, folder in self.commands if UNKNOWN not in folder)
         for words, _ in self.named("restart"):
             if words[1:2] == ["0"]:
                 continue
@@ -278,9 +257,7 @@ class Script:
                 pattern = value.replace(UNKNOWN, "*")
                 if len(names) == 1 and "*" not in pattern:
                     pattern += ".*"
-                patterns += [
-                    str(Path(folder, pattern)) for folder in folders if UNKNOWN not in folder
-                ]
+                patterns += [str(Path(folder, pattern)) for folder in folders]
         return list(dict.fromkeys(patterns))
 
     def logs_of_input(self) -> list[Path]:
@@ -295,7 +272,7 @@ class Script:
     def dumps(self) -> list[Dump]:
         """What the input dumps, as far as it is known."""
         all_dumps: list[Dump] = []
-        there: dict[str, list[int]] = {}  # of each ID; several where branches of an if have it
+        there: dict[str, list[Dump]] = {}  # of each ID; several where branches of an if have it
         for words, folder in self.named("dump", "dump_modify", "undump", "clear"):
             name, ident = words[0], "".join(words[1:2])
             if name == "clear":
@@ -303,11 +280,11 @@ class Script:
             elif name == "undump":
                 there.pop(ident, None)
             elif name == "dump_modify":
-                for k in there.get(ident, ()):
-                    all_dumps[k] = all_dumps[k].modified(words[2:])
+                for dump in there.get(ident, ()):
+                    dump.modify(words[2:])
             elif len(words) >= 6 and "*" not in words[5]:
-                there.setdefault(ident, []).append(len(all_dumps))
-                all_dumps.append(Dump(ident, self._paths(folder, words[5:6]), False, True))
+                all_dumps.append(Dump(ident, self._paths(folder, words[5:6])))
+                there.setdefault(ident, []).append(all_dumps[-1])
         return all_dumps
 
     def _paths(self, folder: str, names: Sequence[str]) -> list[Path]:
@@ -328,25 +305,23 @@ class Script:
         for path in self.files:
             if not path.is_file():
                 raise Failure(f"found no input '{path}'")
-        missing = []
+        missing = {}
         if not self.can_go_on():
-            missing.append(("does not use the variable restart, which names the file", "variable"))
-        if self.whole and not any(self.named("restart")):
-            missing.append(("writes no restart files", "restart"))
+            text = "does not use the variable restart, which names the file"
+            missing[text] = BEGIN.format("include" if self.partitions else "read_restart")
+        if self.whole and not self.named("restart"):
+            text = "writes no restart files"
+            missing[text] = RESTART_OF_PARTITIONS if self.partitions else RESTART
         if missing:
-            say = LINES_OF_PARTITIONS if self.partitions else LINES
-            what = " and ".join(text for text, _ in missing)
             raise Failure(
-                f"--retries goes on from a restart file, but '{self.files[0]}' {what}; "
-                "let it say\n" + "\n".join(f"  {say[name]}" for _, name in missing)
+                f"--retries goes on from a restart file, but '{self.files[0]}' "
+                f"{' and '.join(missing)}; let it say\n"
+                + "\n".join(f"  {line}" for line in missing.values())
             )
 
 
 def without_restart(arguments: Sequence[str]) -> tuple[list[str], str | None]:
-    """The words without a value for the variable `restart`, and that value: LAMMPS keeps the first.
-
-    Each start has another one.
-    """
+    """The words without a value for the variable `restart`, and that value; each start sets one."""
     words = list(arguments)
     for k in range(len(words) - 2):
         if words[k] in ("-var", "-v") and words[k + 1] == "restart":
@@ -357,10 +332,9 @@ def without_restart(arguments: Sequence[str]) -> tuple[list[str], str | None]:
 def _values(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
     """The words that follow an option of lmp, up to the next option."""
     values: list[str] = []
-    for k, word in enumerate(arguments):
+    for k, word in enumerate(arguments, 1):
         if word in names:
-            rest = arguments[k + 1 :]
-            values += itertools.takewhile(lambda value: not value.startswith("-"), rest)
+            values += itertools.takewhile(lambda value: not value.startswith("-"), arguments[k:])
     return values
 
 
@@ -381,7 +355,7 @@ def _inner(command: list[str]) -> list[list[str]]:
     return [words(text) for text in texts if text != "NULL"]
 
 
-def logical(lines: Sequence[str]) -> Iterator[list[str]]:
+def _logical(lines: Sequence[str]) -> Iterator[list[str]]:
     """Lines of a file, those together that LAMMPS reads as one."""
     taken: list[str] = []
     for line in lines:
@@ -396,42 +370,9 @@ def logical(lines: Sequence[str]) -> Iterator[list[str]]:
 
 def words(text: str) -> list[str]:
     """The words of a command, without its comment and their quotes."""
-    text = re.sub(r"&[ \t]*(?:\n|\Z)", "", text)
-    parts: list[str] = []
-    k = 0
-    while k < len(text):
-        if text[k].isspace():
-            k += 1
-            continue
-        if text[k] == "#":
+    parts = []
+    for match in _WORD.finditer(re.sub(r"&[ \t]*(?:\n|\Z)", "", text)):
+        if match[0] == "#":
             break
-        quote = next((q for q in _QUOTES if text.startswith(q, k)), None)
-        if quote:
-            end = text.find(quote, k + len(quote))
-            end = len(text) if end < 0 else end
-            parts.append(text[k + len(quote) : end])
-            k = end + len(quote)
-            continue
-        begin = k
-        while k < len(text) and not text[k].isspace() and text[k] != "#":
-            match = _VARIABLE.match(text, k)  # a blank inside $(...) does not end the word
-            k = match.end() if match else k + 1
-        parts.append(text[begin:k])
+        parts.append(match["quoted"] if match["quote"] else match[0])
     return parts
-
-
-def _names(word: str) -> set[str]:
-    """Variables that a word names."""
-    return {match[1] or match[2] for match in _VARIABLE.finditer(word) if match[1] or match[2]}
-
-
-def _expanded(word: str, variables: Mapping[str, Sequence[str]]) -> list[str]:
-    parts: list[Sequence[str]] = []
-    end = 0
-    for match in _VARIABLE.finditer(word):
-        parts.append([word[end : match.start()]])
-        parts.append(variables.get(match[1] or match[2] or "") or [UNKNOWN])
-        end = match.end()
-    parts.append([word[end:]])
-    product = itertools.islice(itertools.product(*parts), MOST_VALUES)
-    return list(dict.fromkeys("".join(one) for one in product))

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -23,51 +23,40 @@ from rich.text import Text
 from pwmlff.files import write_whole
 from pwmlff.launch import mpirun, outputs, run_state
 from pwmlff.launch.causes import PROXY, failing, of_input
-from pwmlff.launch.restarts import CLOCK, incomplete_files, newest_restart, step_of
-from pwmlff.launch.run_state import Attempt, Lock, Simulation, clean, require_free
-from pwmlff.launch.script import Dump, Script
+from pwmlff.launch.restarts import base_file, is_new, newest_restart, restart_files, step_of
+from pwmlff.launch.run_state import Attempt, Simulation, clean, require_free
+from pwmlff.launch.script import LOG, PARTITION_LOG, Dump, Script
 from pwmlff.launch.watcher import GRACE, POLL, Watcher
 from pwmlff.report import CONTINUE, Failure, console
 
-LOGS = Path("logs")  # folder of the logs, unless said otherwise
 LAUNCHES = 10  # starts in a row in which lmp never began
 LINGERS = 120.0  # seconds for which file systems keep the locks of a node that is lost
 UNREADABLE = 3  # restart files in a row that lmp dies on, after which the cause is another one
 DELAY, LONGEST = 1.0, 300.0  # seconds before the next start, doubled while nothing is gained
 MARGIN, SHARE = 120.0, 0.1  # seconds before a time limit, and at most this share of it
 RESUME = ("auto", "never")  # or a file
-OF_PARTITIONS = "restart.{}.in"  # names their restart files of a step
+#: Name of a file that tells the restart files of partitions, and how it begins.
 STEP_OF_PARTITIONS = re.compile(r"restart\.(\d+)(?:\.\d+)?\.in")
+WORLD = "variable restart_file world "
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is started, and how it goes on.
-
-    Attributes:
-        script: the words for lmp and its input.
-        wish: for mpirun; the program is lmp, `logs` the folder that holds those of all starts.
-        retries: starts after a rank died.
-        resume: auto, never or a restart file.
-        hang: seconds without a sign of life that end a start, as :class:`Watcher` takes it.
-        time_limit: seconds; that of the Slurm job, if it is one, when None.
-        drop_hosts: whether to go on without a host that cannot be reached.
-        min_ranks: with how many ranks at least.
-    """
+    """What is started, and how it goes on."""
 
     script: Script
-    wish: mpirun.Wish
-    retries: int = 0
-    resume: str = "auto"
-    hang: float | None = None
-    time_limit: float | None = None
-    drop_hosts: bool = False
-    min_ranks: int = 1
+    wish: mpirun.Wish  # of lmp; `logs` is the folder that holds those of all starts
+    retries: int = 0  # starts after a rank died
+    resume: str = "auto"  # never or a restart file
+    hang: float | None = None  # as Watcher takes it
+    time_limit: float | None = None  # seconds; that of the Slurm job, if it is one, when None
+    drop_hosts: bool = False  # go on without a host that cannot be reached
+    min_ranks: int = 1  # with how many ranks at least
 
     @property
     def folder(self) -> Path:
         """Of all logs."""
-        return self.wish.logs or LOGS
+        return self.wish.logs or Path("logs")
 
     def command(
         self, launcher: mpirun.Mpirun, logs: Path, attempt: int, restart: str | None
@@ -80,17 +69,14 @@ class Plan:
             arguments.append("-nonbuf")
         if attempt:
             arguments = _own_log(arguments, attempt)
+        environment = {**self.wish.environment, "PWMLFF_SUPERVISED": str(self.folder.resolve())}
         if restart is not None:
             arguments += ["-var", "restart", restart]
-        variables = {"PWMLFF_SUPERVISED": str(self.folder.resolve())}
-        variables |= {} if restart is None else {"PWMLFF_GOES_ON": "1"}
-        wish = replace(
-            self.wish,
-            program=[*self.wish.program, *arguments],
-            logs=logs,
-            environment={**self.wish.environment, **variables},
+            environment["PWMLFF_GOES_ON"] = "1"
+        program = [*self.wish.program, *arguments]
+        return launcher.command(
+            replace(self.wish, program=program, logs=logs, environment=environment)
         )
-        return launcher.command(wish)
 
 
 @dataclass(frozen=True)
@@ -106,8 +92,7 @@ class RunReport:
     @property
     def ok(self) -> bool:
         """Whether lmp came to its end, at last."""
-        last = self.attempts[-1]
-        return last.returncode in (0, None) and not last.stopped
+        return self.attempts[-1].returncode in (0, None) and not self.attempts[-1].stopped
 
     @property
     def exit_code(self) -> int:
@@ -118,7 +103,7 @@ class RunReport:
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
-        return {**vars(self), "attempts": [asdict(attempt) for attempt in self.attempts]}
+        return asdict(self)
 
     def show(self) -> RenderableType:
         """How each start ended."""
@@ -150,25 +135,19 @@ def run(plan: Plan, launcher: mpirun.Mpirun) -> RunReport:
     Raises:
         Failure: another `pwmlff run` has the folder of the logs, or another lmp a file.
     """
-    lock = Lock(plan.folder, wait=GRACE)
-    try:
+    with run_state.lock(plan.folder, wait=GRACE) as lock:
         record = run_state.read(plan.folder)
         goes_on = record is not None and record.state != run_state.FINISHED
         require_alone(plan.script, LINGERS if goes_on else 0.0)
         return _Supervisor(plan, launcher, lock).run()
-    finally:
-        lock.release()
 
 
 def require_alone(script: Script, wait: float = 0.0) -> None:
     """See that no other lmp writes to a deviation file of the input.
 
-    Args:
-        script: the words for lmp and its input.
-        wait: seconds for it to end, or for a file system to let go of the lock of a lost node.
-
     Raises:
-        Failure: another one does.
+        Failure: another one does, also after the seconds to wait for its end, or for a file system
+            to let go of the lock of a lost node.
     """
     deadline = time.monotonic() + wait
     for path in script.deviation_files():
@@ -183,19 +162,14 @@ def require_alone(script: Script, wait: float = 0.0) -> None:
 
 def _is_locked(path: Path) -> bool:
     with suppress(FileNotFoundError), path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # until the file is closed
-        except BlockingIOError:
-            return True
-        except OSError:  # a file system without locks
-            return False
+        return not run_state.try_lock(file, fcntl.LOCK_SH)
     return False
 
 
 class _Supervisor:
     """Of one `pwmlff run`."""
 
-    def __init__(self, plan: Plan, launcher: mpirun.Mpirun, lock: Lock) -> None:
+    def __init__(self, plan: Plan, launcher: mpirun.Mpirun, lock: int) -> None:
         self.say = console(stderr=True).print
         self.plan, self.launcher = plan, launcher
         self.unreadable: list[tuple[str, int]] = []  # restart files that lmp died on, in a row
@@ -207,38 +181,40 @@ class _Supervisor:
         self.watcher = Watcher(
             self.say,
             plan.folder.resolve(),
-            plan.script.screens(plan.wish.ranks),
-            plan.hang,
-            plan.script.has_style(),
-            end_of_time(plan.time_limit),
-            lock.handle,
-            launcher.proxies,
-            plan.wish.program[0],
+            hang=plan.hang,
+            beats=plan.script.has_style(),
+            end=end_of_time(plan.time_limit),
+            lock=lock,
+            proxies=launcher.proxies,
+            program=plan.wish.program[0],
         )
+
+    def _warn(self, text: str) -> None:
+        self.say(Text(text, "yellow"))
 
     def _open(self) -> tuple[Simulation, str | None]:
         """The record to go on with, and the restart file."""
         plan, folder = self.plan, self.plan.folder
-        digest, began = plan.script.digest(), run_state.now(folder)
+        new = Simulation(folder, plan.script.digest(), run_state.now(folder))
         old = run_state.read(folder)
-        given = self.given
-        if old is not None and given is not None:
-            return replace(old, state=run_state.RUNNING), given
         if old is None:
             require_free(folder)
-            return Simulation(folder, digest, began), given
+            return new, self.given
+        if self.given is not None:
+            return replace(old, state=run_state.RUNNING), self.given
         if old.state == run_state.FINISHED or plan.resume == "never":
             clean(old)
-            return Simulation(folder, digest, began), given
+            return new, None
         newest = self._newest(old)
         if newest is None or not plan.script.can_go_on():
             self.say("nothing of earlier starts can be gone on from: from the beginning")
+            for number, attempt in enumerate(old.attempts, 1):
+                _keep(self._script(attempt.command).logs(), attempt, number)
             if old.attempts:
-                self._keep_logs(old)
                 self._keep_outputs(old, None, spare=True)
             clean(old)
-            return Simulation(folder, digest, began), None
-        if old.input != digest:
+            return new, None
+        if old.input != new.input:
             raise Failure(
                 f"'{folder / run_state.NAME}' tells of a simulation that has not come to its end, "
                 f"of an input that was not the same as now; give --resume {newest} to go on with "
@@ -254,56 +230,37 @@ class _Supervisor:
             patterns = [self.plan.script.restarts()]
         unreadable = (*record.unreadable, *self.unreadable)
         files = newest_restart(patterns, record.began, _starts(record.attempts), unreadable)
-        self._warn_of_incomplete(patterns, record.began, files)
+        for of_partition, taken in zip(patterns, files, strict=False):
+            time_ns = base_file(taken).stat().st_mtime_ns
+            for name, (when, complete) in restart_files(of_partition, record.began).items():
+                if when > time_ns and not complete and name not in self.named:
+                    self._warn(f"'{name}' is not complete: an older restart file is taken")
+                    self.named.add(name)
         if not files or not self.plan.script.partitions:
             return files[0] if files else None
-        step = str(step_of(files[0]))
-        lines = ["variable restart_file world " + " ".join(files), "read_restart ${restart_file}"]
-        text = "".join(f"{line}\n" for line in lines).encode()
-        path, k = record.folder / OF_PARTITIONS.format(step), 1
+        step, k = step_of(files[0]), 1
+        path = record.folder / f"restart.{step}.in"
         while path.exists() and path.name not in record.made:  # someone else's
-            path, k = record.folder / OF_PARTITIONS.format(f"{step}.{k}"), k + 1
+            path, k = record.folder / f"restart.{step}.{k}.in", k + 1
         if path.name not in record.made:
             record.made.append(path.name)
             record.save()
-        write_whole(path, text)
+        text = f"{WORLD}{' '.join(files)}\nread_restart ${{restart_file}}\n"
+        write_whole(path, text.encode())
         return str(path)
-
-    def _warn_of_incomplete(
-        self, patterns: Sequence[Sequence[str]], began: float, files: Sequence[str]
-    ) -> None:
-        """Name files that are newer than those that are gone on from."""
-        times = [base_file(name).stat().st_mtime_ns for name in files]
-        for pattern, time_ns in zip(patterns, times, strict=False):
-            for name in set(incomplete_files(pattern, began, time_ns)) - self.named:
-                self.say(
-                    Text(f"'{name}' is not complete: an older restart file is taken", "yellow")
-                )
-                self.named.add(name)
 
     def run(self) -> RunReport:
         """Start lmp until it comes to its end, or nothing more can be done."""
         with self.watcher.signals():
             self._until_the_end()
-            return self._report()
-
-    def _report(self) -> RunReport:
-        """Keep in the record how it ended."""
-        last = self.record.attempts[-1]
-        if last.returncode == 0:
-            self.record.state = run_state.STOPPED if last.stopped else run_state.FINISHED
-        else:
-            self.record.state = run_state.FAILED
-        uses = self.plan.script.can_go_on()
-        can_go_on = uses and self._newest(self.record) is not None
-        self.record.save()
-        return RunReport(
-            self.record.attempts,
-            str(self.plan.folder),
-            self.earlier,
-            self.watcher.interrupted,
-            can_go_on,
-        )
+            last, state = self.record.attempts[-1], run_state.FAILED
+            if last.returncode == 0:
+                state = run_state.STOPPED if last.stopped else run_state.FINISHED
+            self.record.state = state
+            can_go_on = self.plan.script.can_go_on() and self._newest(self.record) is not None
+            self.record.save()
+        folder, why = str(self.plan.folder), self.watcher.interrupted
+        return RunReport(self.record.attempts, folder, self.earlier, why, can_go_on)
 
     def _until_the_end(self) -> None:
         deaths = launches = in_vain = 0
@@ -329,7 +286,7 @@ class _Supervisor:
             why = attempt.cause or f"exit code {attempt.returncode}"
             began = "lmp died" if attempt.began else "lmp did not start"
             soon = f" in {seconds:g} s" * (seconds > 0)
-            self.say(Text(f"{began} ({why}); starting again{soon}", "yellow"))
+            self._warn(f"{began} ({why}); starting again{soon}")
             if not self._wait(seconds):
                 break
             self.restart = newest
@@ -349,11 +306,11 @@ class _Supervisor:
         self.unreadable += [(name, base_file(name).stat().st_mtime_ns) for name in names]
         older = self._newest(self.record)
         latest = reversed(self.record.attempts[self.earlier :])
-        starts = sum(1 for _ in itertools.takewhile(lambda one: one.unreadable, latest))
+        starts = len(list(itertools.takewhile(lambda one: one.unreadable, latest)))
         if older is None or older == self.restart or starts > UNREADABLE:
             self.unreadable = []
             return False
-        self.say(Text(f"lmp cannot read '{self.restart}': going on from {older}", "yellow"))
+        self._warn(f"lmp cannot read '{self.restart}': going on from {older}")
         self.restart = older
         return True
 
@@ -365,13 +322,16 @@ class _Supervisor:
             name += ".2"
         logs, ranks = folder / name, self.plan.wish.ranks
         command = self.plan.command(self.launcher, logs, number, self.restart)
+        script = self._script(command)
+        self.watcher.screens = script.screens(ranks)
         if number:
             self._keep_outputs(self.record, self.restart, self.spare)
             self.spare = False
         attempt = Attempt(command, self.restart, run_state.now(folder), name, ranks)
-        script = self._script(attempt)
-        self._measure_dumps(script)
-        self.watcher.screens = script.screens(ranks)
+        for dump in script.dumps():  # which are about to append, some to files for the first time
+            for file in dump.files if dump.appends else ():
+                sizes = {str(path): path.stat().st_size for path in _files_of_ranks(file)}
+                self.record.dumps.setdefault(str(file), sizes)
         self.record.attempts.append(attempt)
         self.say(Text(shlex.join(command)), soft_wrap=True)
         self.record.save()
@@ -380,56 +340,33 @@ class _Supervisor:
         self.record.save()
         return attempt
 
-    def _script(self, attempt: Attempt) -> Script:
+    def _script(self, command: list[str]) -> Script:
         """The words for lmp of a start, and the input."""
         (lmp,) = self.plan.wish.program
-        if lmp not in attempt.command:  # it was of another lmp
+        if lmp not in command:  # it was of another lmp
             return self.plan.script
-        return Script(attempt.command[attempt.command.index(lmp) + 1 :])
-
-    def _keep_logs(self, record: Simulation) -> None:
-        """See that another simulation spares the logs that the starts of one have had."""
-        for number, attempt in enumerate(record.attempts, 1):
-            for path in self._script(attempt).logs():
-                if path.is_file() and path.stat().st_mtime >= attempt.started - CLOCK:
-                    outputs.keep(path, number)
+        return Script(command[command.index(lmp) + 1 :])
 
     def _keep_outputs(self, record: Simulation, restart: str | None, spare: bool) -> None:
-        """See that the next start spares what the last one has written.
-
-        Args:
-            record: of the last one.
-            restart: file that the next one goes on from.
-            spare: keep frames that are removed, too.
-        """
+        """See that the next start spares what the last one has written, and frames if so wished."""
         number, last = len(record.attempts), record.attempts[-1]
-        script = self._script(last)
+        script = self._script(last.command)
         own = {path.resolve() for path in script.logs()}  # the next one has another name
-        begun = {Path(name).resolve() for name in last.files} - own
+        screens = (path for path in script.screens(last.ranks or 1) if path)
+        begun = {path.resolve() for path in (*map(Path, last.files), *screens)} - own
         named = {path.resolve() for path in script.logs_of_input()}
-        screens = {p.resolve() for p in script.screens(last.ranks or 1) if p} - own
-        for path in sorted(begun | named | screens):
-            if path.is_file() and path.stat().st_mtime >= last.started - CLOCK:
-                outputs.keep(path, number)
+        _keep(sorted(begun | named), last, number)
+        step = None
+        if restart is not None:
+            with suppress(OSError, ValueError, IndexError):
+                step = step_of(_files_of(restart)[0])
         for dump in script.dumps():
-            new = {
-                path: size
-                for path, size in _sizes_before(dump, record).items()
-                if path.stat().st_mtime >= record.began - CLOCK
-            }
-            if restart is None:
-                said = outputs.begin_again(dump, new, number, spare)
-            else:
-                said = outputs.go_on_with(dump, new, _step_of(restart), number, spare)
-            for text in said:
-                self.say(Text(text, "yellow"))
-
-    def _measure_dumps(self, script: Script) -> None:
-        """Take note of the sizes of files that dumps are about to append to for the first time."""
-        for dump in script.dumps():
-            for file in dump.files if dump.appends else ():
-                sizes = {str(path): path.stat().st_size for path in _files_of_ranks(file)}
-                self.record.dumps.setdefault(str(file), sizes)
+            for path, size in _sizes_before(dump, record).items():
+                if not is_new(path, record.began):
+                    continue
+                said = outputs.renew(path, dump, number, size, step, restart is not None, spare)
+                if said:
+                    self._warn(said)
 
     def _wait(self, seconds: float) -> bool:
         """Let some time pass, unless a signal or the time limit comes first."""
@@ -443,14 +380,15 @@ class _Supervisor:
     def _blame(self, attempt: Attempt, launches: int) -> None:
         """Name hosts that cannot be reached, and go on without them where that is wanted."""
         names = [h.name for h in self.plan.wish.hosts]
-        silent = failing(names if self.launcher.by_ssh(self.plan.wish.extra) else [], "true")
+        by_ssh = self.launcher.by_ssh(self.plan.wish.extra)
+        silent = failing(names, "true") if by_ssh else []
         if not silent and PROXY in attempt.cause:
             proxy = Path(self.launcher.path).with_name(PROXY)
             if lacking := failing(names, f"test -x {proxy}"):
                 attempt.cause += f"; it is not on {', '.join(lacking)}"
         if silent:
             lost = f"{', '.join(silent)} cannot be reached"
-            attempt.cause += f"{'; ' * bool(attempt.cause)}{lost}"
+            attempt.cause = "; ".join(filter(None, (attempt.cause, lost)))
         for name in silent or [attempt.host] * (launches > 1):
             self._drop(name)
 
@@ -465,6 +403,13 @@ class _Supervisor:
         ranks = min(slots, wish.ranks)
         self.say(Text(f"going on without {host}, with {ranks} ranks"))
         self.plan = replace(plan, wish=replace(wish, hosts=left, ranks=ranks))
+
+
+def _keep(paths: Iterable[Path], attempt: Attempt, number: int) -> None:
+    """Give files that a start has written another name."""
+    for path in paths:
+        if is_new(path, attempt.started):
+            outputs.keep(path, number)
 
 
 def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
@@ -493,16 +438,7 @@ def _files_of(restart: str) -> list[str]:
     """The restart files that a value of the variable restart stands for."""
     if not STEP_OF_PARTITIONS.fullmatch(Path(restart).name):
         return [restart]
-    first = Path(restart).read_text().splitlines()[0]
-    return first.removeprefix("variable restart_file world ").split()
-
-
-def _step_of(restart: str) -> int | None:
-    """The step that a start goes on from; None where that is not known."""
-    try:
-        return step_of(_files_of(restart)[0])
-    except (OSError, ValueError, IndexError):
-        return None
+    return Path(restart).read_text().splitlines()[0].removeprefix(WORLD).split()
 
 
 def _files_of_ranks(path: Path) -> list[Path]:
@@ -514,46 +450,37 @@ def _files_of_ranks(path: Path) -> list[Path]:
     return sorted(p for p in names if re.fullmatch(rf"{head}\d+{tail}", p.name) and p.is_file())
 
 
-def base_file(restart: str) -> Path:
-    """The file of a restart file with % for its parts that is complete last; itself without."""
-    return Path(restart.replace("%", "base"))
-
-
 def end_of_time(limit: float | None) -> float | None:
     """When to stop, by time.time(): some time before a limit, or before the end of a Slurm job."""
     now = time.time()
     if limit is None:
-        end = end_of_job()
+        end = _end_of_job()
         if end is None:
             return None
         limit = max(0.0, end - now)
     return now + limit - min(MARGIN, SHARE * limit)
 
 
-def end_of_job() -> float | None:
+def _end_of_job() -> float | None:
     """When Slurm will end the job that this is a part of, by time.time()."""
     if end_time := os.environ.get("SLURM_JOB_END_TIME", ""):
         return float(end_time) if end_time.isdigit() else None
     job = os.environ.get("SLURM_JOB_ID")
     if job is None or shutil.which("squeue") is None:
         return None
+    command = ["squeue", "-h", "-j", job, "-o", "%e"]
     try:
-        answer = subprocess.run(
-            ["squeue", "-h", "-j", job, "-o", "%e"],
-            capture_output=True, text=True, timeout=30, check=False,
-        ).stdout.strip()  # fmt: skip
-        return datetime.fromisoformat(answer).timestamp()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        return datetime.fromisoformat(done.stdout.strip()).timestamp()
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
 
 
 def _own_log(arguments: Sequence[str], attempt: int) -> list[str]:
     """Let a restart keep the log of what was before it."""
-    result = list(arguments)
-    named = False
-    for k, word in enumerate(result[:-1]):
-        if word in ("-log", "-l", "-plog", "-pl"):
-            named |= word in ("-log", "-l")
-            if result[k + 1] != "none":
-                result[k + 1] += f".retry{attempt}"
-    return result if named else [*result, "-log", f"log.lammps.retry{attempt}"]
+    words = list(arguments)
+    for k, option in enumerate(arguments[:-1]):
+        if option in (*LOG, *PARTITION_LOG) and words[k + 1] != "none":
+            words[k + 1] += f".retry{attempt}"
+    named = any(option in arguments[:-1] for option in LOG)
+    return words if named else [*words, "-log", f"log.lammps.retry{attempt}"]

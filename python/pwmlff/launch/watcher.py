@@ -10,24 +10,17 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 from rich.status import Status
 
-from pwmlff.launch import mpirun
-from pwmlff.launch.causes import (
-    LAUNCHER,
-    begins_input,
-    died_reading,
-    explain,
-    lammps_errors,
-    written,
-)
+from pwmlff.launch import causes, mpirun
 from pwmlff.launch.progress import LmpProgress
-from pwmlff.launch.restarts import CLOCK
+from pwmlff.launch.restarts import is_new
 from pwmlff.launch.run_state import Attempt, Simulation
 from pwmlff.launch.script import Script
 from pwmlff.report import Failure, console
@@ -50,17 +43,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 
 
 class Partition:
-    """How far one of them is, and when it gave the last sign of life.
-
-    Args:
-        number: of the partition, from 0.
-        folder: where its heartbeat is.
-        screen: file that it writes to; None where that is rank 0's stdout.
-        began: of the attempt, by the clock of the file system; what is older is of another one.
-    """
+    """How far one of them is, from 0, and when it gave the last sign of life."""
 
     def __init__(self, number: int, folder: Path, screen: Path | None, began: float) -> None:
-        self.heartbeat, self.screen, self.began = folder / f"heartbeat.{number}", screen, began
+        self.heartbeat = folder / f"heartbeat.{number}"
+        self.screen = screen  # file that it writes to; None where that is rank 0's stdout
+        self.began = began  # by the clock of the file system; what is older is of another attempt
         self.heartbeat.unlink(missing_ok=True)
         self.progress = LmpProgress()
         self.life = time.monotonic()
@@ -75,7 +63,7 @@ class Partition:
         """Take what it has told since, and see whether it lives; tell whether there is news."""
         news = self._listen(now)
         path = self.text(logs)
-        if path is None or _time(path) < 1e9 * (self.began - CLOCK):
+        if path is None or not is_new(path, self.began):
             return news
         with path.open("rb") as file:
             file.seek(self._offset)
@@ -84,8 +72,9 @@ class Partition:
         self._offset += len(text)
         if text:
             self.life = now
-        changed = [self.progress.feed(line.decode(errors="replace"), now) for line in lines]
-        return any(changed) or news  # of all lines, which are to be fed
+        for line in lines:
+            news |= self.progress.feed(line.decode(errors="replace"), now)
+        return news
 
     def text(self, logs: Path) -> Path | None:
         """The file with what it writes for people."""
@@ -103,9 +92,8 @@ class Partition:
             state = json.loads(beat[1].decode(errors="surrogateescape"))
             self.progress.take(state, now)
             # As LAMMPS names them, where a start of lmp finds them by these names.
-            here = Path.cwd()
             names = (
-                name if Path(folder) == here else str(Path(folder, name))
+                name if Path(folder) == Path.cwd() else str(Path(folder, name))
                 for folder, name in state["restarts"]
             )
             self.restarts = list(dict.fromkeys([*self.restarts, *names]))
@@ -120,71 +108,52 @@ class Partition:
         return True
 
 
+@dataclass
 class Watcher:
-    """Of all attempts of one `pwmlff run`.
+    """Of all attempts of one `pwmlff run`."""
 
-    Args:
-        say: prints a line for people.
-        folder: where pair_style pwmlff gives signs of life, and looks for the wish to stop.
-        screens: of the partitions, None for rank 0's stdout; one partition where there is none.
-        hang: seconds without a sign of life after which a start is ended; 0: never; None: as
-            HANG and STARTING say.
-        beats: whether the input has the style that gives signs of life; where it has not, a start
-            is ended for want of them if `hang` says so, or lmp never says a word.
-        end: of the time for the simulation to stop, by time.time(); None without a limit.
-        lock: handle that mpirun inherits.
-        proxies: names of the processes that mpirun starts and that stay until the end.
-        program: lmp.
-    """
-
-    def __init__(
-        self,
-        say: Callable[..., Any],
-        folder: Path,
-        screens: Sequence[Path | None] = (),
-        hang: float | None = None,
-        beats: bool = True,
-        end: float | None = None,
-        lock: int | None = None,
-        proxies: Collection[str] = (),
-        program: str = "",
-    ) -> None:
-        self.say, self.folder, self.screens = say, folder, screens
-        self.hang, self.beats, self.end, self.lock = hang, beats, end, lock
-        self.proxies, self.program = proxies, program
-        self.partitions: list[Partition] = []
-        self.interrupted = ""  # why no other start follows: name of a signal, or the time limit
-        self._process: subprocess.Popen[bytes] | None = None
-        self._asked: float | None = None  # when lmp was asked to stop
-        self._killed: float | None = None  # when mpirun was told to end
-        self._looked = 0.0  # when partitions after the first were looked at
-        self._proxies: set[psutil.Process] = set()  # seen
-        self._lost: float | None = None  # when one of them was found gone
+    say: Callable[..., Any]  # prints a line for people
+    folder: Path  # where pair_style pwmlff gives signs of life, and looks for the wish to stop
+    # Of the partitions, None for rank 0's stdout; one partition where there is none.
+    screens: Sequence[Path | None] = ()
+    # Seconds without a sign of life that end a start; 0: never; None: as HANG and STARTING say.
+    hang: float | None = None
+    # Whether the input has the style that gives signs of life; where it has not, a start is ended
+    # for want of them if `hang` says so, or lmp never says a word.
+    beats: bool = True
+    end: float | None = None  # of the time for the simulation, by time.time(); None without a limit
+    lock: int | None = None  # handle that mpirun inherits
+    proxies: Collection[str] = ()  # names of processes that mpirun starts and that stay to the end
+    program: str = ""  # lmp
+    partitions: list[Partition] = field(default_factory=list)
+    interrupted: str = ""  # why no other start follows: name of a signal, or the time limit
+    _process: subprocess.Popen[bytes] | None = None
+    _asked: float | None = None  # when lmp was asked to stop
+    _killed: float | None = None  # when mpirun was told to end
+    _looked: float = 0.0  # when partitions after the first were looked at
+    _proxies: set[psutil.Process] = field(default_factory=set)  # seen
+    _lost: float | None = None  # when one of them was found gone
 
     def run(
         self, attempt: Attempt, logs: Path, record: Simulation, script: Script | None = None
     ) -> None:
-        """Run one attempt to its end; keep patterns of restart files in the record.
+        """Run one attempt, which writes to the folder logs, and take note in it how it ended.
 
-        Args:
-            attempt: the start, of which it takes note how it ended.
-            logs: folder that mpirun writes to.
-            record: of the simulation.
-            script: its words and input, which say where its logs are.
+        Patterns of restart files are kept in the record; the script says where lmp has its logs.
         """
         self._asked = self._killed = self._lost = None
-        self._proxies = set()
+        self._proxies.clear()
         (self.folder / "stop").unlink(missing_ok=True)
         self.partitions = [
             Partition(number, self.folder, screen, attempt.started)
             for number, screen in enumerate(self.screens or [None])
         ]
-        others = set(children())
+        others = set(psutil.Process().children())
         prctl = ctypes.CDLL(None).prctl
         prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans become our children
         begin = time.monotonic()
         try:
-            with (logs / LAUNCHER).open("wb") as output:
+            with (logs / causes.LAUNCHER).open("wb") as output:
                 process = self._process = subprocess.Popen(
                     attempt.command, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, start_new_session=True,
@@ -195,19 +164,19 @@ class Watcher:
                 self._watch(process, logs, attempt, record)
                 attempt.returncode = process.returncode
         finally:
-            reap(others)
+            _reap(others)
             prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         attempt.seconds = time.monotonic() - begin
-        progresses = [partition.progress for partition in self.partitions]
-        attempt.step, attempt.ns_per_day = progresses[0].step, progresses[0].ns_per_day
-        attempt.began = any(progress.began for progress in progresses)
+        first = self.partitions[0].progress
+        attempt.step, attempt.ns_per_day = first.step, first.ns_per_day
+        attempt.began = any(partition.progress.began for partition in self.partitions)
         attempt.stopped = any(partition.stopped for partition in self.partitions)
         if not self._running() and self._killed is not None and not self.interrupted:
             attempt.returncode = 0  # lmp came to its end, mpirun did not
         if attempt.returncode != 0:
             texts = self._texts(attempt, logs, script)
-            attempt.errors = lammps_errors(written(logs, texts))
-            cause = explain(logs)
+            attempt.errors = causes.lammps_errors(causes.written(logs, texts))
+            cause = causes.explain(logs)
             # Where lmp says nothing anywhere, what else may have ended it would tell of itself.
             silent = not texts and not attempt.errors and not cause.text
             attempt.unreadable = (
@@ -215,7 +184,7 @@ class Watcher:
                 and not attempt.cause
                 and not self.interrupted
                 and not any(partition.computed for partition in self.partitions)
-                and (silent or any(map(died_reading, texts)))
+                and (silent or any(map(causes.died_reading, texts)))
             )
             attempt.cause, attempt.host = attempt.cause or cause.text, cause.host
 
@@ -228,9 +197,9 @@ class Watcher:
         screens = [text for partition in self.partitions if (text := partition.text(logs))]
         named = [*script.logs(), *script.logs_of_input()] if script else []
         files = (*screens, *named, *reported)
-        begin = 1e9 * (attempt.started - CLOCK)
-        new = (path for path in files if path.is_file() and _time(path) >= begin)
-        return [path for path in new if begins_input(path)]
+        return [
+            path for path in files if is_new(path, attempt.started) and causes.begins_input(path)
+        ]
 
     @contextmanager
     def signals(self) -> Iterator[None]:
@@ -260,7 +229,7 @@ class Watcher:
 
     def _kill(self) -> None:
         self._killed = self._killed or time.monotonic()
-        if self._process is not None and self._process.poll() is None:
+        if self._process and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
     def _watch(
@@ -270,19 +239,14 @@ class Watcher:
         status = Status("starting", console=screen) if screen.is_terminal else None
         shown = time.monotonic()
         earlier = record.restarts
-        if status:
-            status.start()
-        try:
+        with status or nullcontext():
             while True:
                 ended = process.poll() is not None
                 now = time.monotonic()
                 news = self._read(logs, now, all_of_them=ended)
                 # What lmp prints may look like commands; it counts until the style tells better.
                 known = [
-                    partition.restarts
-                    if partition.progress.reported
-                    else partition.progress.restarts
-                    for partition in self.partitions
+                    (p if p.progress.reported else p.progress).restarts for p in self.partitions
                 ]
                 files = [name for partition in self.partitions for name in partition.files]
                 if record.learn(earlier, known) or files != attempt.files:
@@ -297,9 +261,6 @@ class Watcher:
                     return
                 self._look(process, attempt, now)
                 time.sleep(POLL)
-        finally:
-            if status:
-                status.stop()
 
     def _look(self, process: subprocess.Popen[bytes], attempt: Attempt, now: float) -> None:
         """End what has to be ended."""
@@ -371,9 +332,8 @@ class Watcher:
         return STARTING if expected or not partition.progress.began else math.inf
 
     def _text(self) -> str:
-        return ("partition 0: " if len(self.partitions) > 1 else "") + self.partitions[
-            0
-        ].progress.text()
+        which = "partition 0: " if len(self.partitions) > 1 else ""
+        return which + self.partitions[0].progress.text()
 
     def _read(self, logs: Path, now: float, all_of_them: bool) -> bool:
         """Look at the first partition, and now and then at the others; say whether it has news."""
@@ -387,30 +347,14 @@ class Watcher:
         return first.read(logs, now)
 
 
-def _time(path: Path) -> int:
-    """When a file was written, ns; 0 where there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def reap(others: set[psutil.Process]) -> None:
+def _reap(others: set[psutil.Process]) -> None:
     """End what mpirun left behind on this machine, and wait for it; spare what was there before."""
     deadline = time.monotonic() + GRACE
-    while left := set(children()) - others:
+    while left := set(psutil.Process().children()) - others:
         for process in left:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         psutil.wait_procs(left, timeout=0.1)
         if time.monotonic() > deadline:
             pids = sorted(process.pid for process in left)
             raise Failure(f"processes {pids} do not end; end them by hand")
-
-
-def children() -> list[psutil.Process]:
-    """Processes whose parent is this one."""
-    processes: list[psutil.Process] = psutil.Process().children()
-    return processes

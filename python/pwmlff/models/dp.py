@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pwmlff.models.nets import make_net, members
+from pwmlff.models.nets import Net, members
 from pwmlff.models.saving import save_model
 
 UNITS = ("metal", "lj")
@@ -210,10 +210,10 @@ class DP(nn.Module):
         of_embedding = {"bias": config.embedding_bias, "resnet_dt": config.embedding_resnet_dt}
         of_fitting = {"bias": config.fitting_bias, "resnet_dt": config.fitting_resnet_dt}
         self.embedding_net = members(
-            make_net(n_in, embedding, generator, fitting=False, **of_embedding) for _ in self.pairs
+            Net(n_in, embedding, generator, fitting=False, **of_embedding) for _ in self.pairs
         )
         self.fitting_net = members(
-            make_net(embedding[-1] * self.M2, fitting, generator, fitting=True, **of_fitting)
+            Net(embedding[-1] * self.M2, fitting, generator, fitting=True, **of_fitting)
             for _ in range(self.ntypes)
         )
         shift = np.zeros(self.ntypes) if energy_shift is None else np.asarray(energy_shift, float)
@@ -242,19 +242,7 @@ class DP(nn.Module):
         return array
 
     @classmethod
-    def from_parameters(
-        cls,
-        params: Mapping[str, Any],
-        *,
-        atom_type: Sequence[int],
-        rmax: float,
-        rmin: float,
-        max_neighbor: int,
-        m2: int,
-        units: str = "metal",
-        sel: Sequence[int] = (),
-        type_vector: Mapping[int, Sequence[float]] | None = None,
-    ) -> "DP":
+    def from_parameters(cls, params: Mapping[str, Any], **settings: Any) -> "DP":
         """Model from plain arrays with the names of the parameters, `davg` and `dstd`.
 
         Args:
@@ -262,27 +250,21 @@ class DP(nn.Module):
                 `fitting_net.{i}.layers.{k}.{weight,bias,resnet_dt}`, `davg`, `dstd`;
                 an npz file that numpy opened will do. Widths come from the shapes, what the layers
                 have from the names.
-            atom_type, rmax, rmin, max_neighbor, m2, units, sel, type_vector: as in `DPConfig`.
+            settings: atom_type, rmax, rmin, max_neighbor, m2, units, sel, type_vector, as in
+                `DPConfig`.
 
         Raises:
             ValueError: an array is missing, left over or has the wrong shape.
         """
         arrays = {name: np.asarray(params[name], dtype=np.float64) for name in params}
         config = DPConfig(
-            atom_type=tuple(atom_type),
-            rmax=rmax,
-            rmin=rmin,
-            max_neighbor=max_neighbor,
-            m2=m2,
+            **settings,
             embedding=_widths(arrays, "embedding_net.0"),
             fitting=_widths(arrays, "fitting_net.0")[:-1],
-            units=units,
             embedding_bias="embedding_net.0.layers.0.bias" in arrays,
             fitting_bias="fitting_net.0.layers.0.bias" in arrays,
             embedding_resnet_dt=_has_steps(arrays, "embedding_net.0"),
             fitting_resnet_dt=_has_steps(arrays, "fitting_net.0"),
-            sel=tuple(sel),
-            type_vector=type_vector,
         )
         for name in ("davg", "dstd"):
             if name not in arrays:
@@ -360,17 +342,13 @@ class DP(nn.Module):
         order, natoms, nslots = self._extent(present, Imagetype_map, used)
 
         # Atoms sorted by species; slots of the species present, each cut at its last one in use.
-        neigh_parts: list[Tensor] = []
-        dr_parts: list[Tensor] = []
-        used_parts: list[Tensor] = []
+        columns: list[Tensor] = []
         for species, n in zip(present, nslots):  # noqa: B905 (TorchScript knows no strict)
-            start = species * width
-            neigh_parts.append(list_neigh[:, :, start : start + n])
-            dr_parts.append(ImageDR[:, :, start : start + n])
-            used_parts.append(used[:, :, start : start + n])
-        neigh = torch.cat(neigh_parts, 2).index_select(1, order)
-        dr = torch.cat(dr_parts, 2).index_select(1, order).to(dtype)
-        used = torch.cat(used_parts, 2).index_select(1, order)
+            columns.append(torch.arange(species * width, species * width + n, device=used.device))
+        slots = torch.cat(columns)
+        neigh = list_neigh.index_select(2, slots).index_select(1, order)
+        dr = ImageDR.index_select(2, slots).index_select(1, order).to(dtype)
+        used = used.index_select(2, slots).index_select(1, order)
 
         # Slots not in use take 0/1 for 1/r: nothing divides by zero, also in the gradients.
         inv_r = used.to(dtype) / torch.where(used, dr[..., 0], 1.0)  # [B, nlocal, slots]
@@ -384,8 +362,7 @@ class DP(nn.Module):
         force: Tensor | None = None
         virial: Tensor | None = None
         blocks, dstd_blocks = self._blocks(env, present, natoms, nslots, keep_graph)
-        slots = sum(self.sel) if len(self.sel) > 0 else width * atom_type.size(0)
-        scale = 1.0 / slots
+        scale = 1.0 / (sum(self.sel) if len(self.sel) > 0 else width * atom_type.size(0))
         energy = self._energies(blocks, present, natoms, nslots, scale)  # [B, nlocal]
         if want_force:
             grad_env = torch.zeros_like(env)

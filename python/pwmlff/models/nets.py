@@ -80,10 +80,39 @@ def members(modules: Iterable[_Module]) -> Sequence[_Module]:
 
 
 class Net(nn.Module):
-    """Layers in a row, x [rows, in] -> [rows, out]."""
+    """Layers in a row with random parameters, float64; x [rows, n_in] -> [rows, out].
 
-    def __init__(self, layers: Sequence[Affine]) -> None:
+    Layers of an embedding net have a residual where the width stays or doubles; those of a fitting
+    net where it stays, but for the first one.
+
+    Args:
+        n_in: numbers that it takes.
+        widths: of the hidden layers.
+        generator: of the parameters.
+        fitting: whether a linear layer with a bias ends it in one number.
+        bias: of the hidden layers.
+        resnet_dt: learn steps of the layers with a residual.
+    """
+
+    def __init__(
+        self,
+        n_in: int,
+        widths: Sequence[int],
+        generator: torch.Generator,
+        *,
+        fitting: bool,
+        bias: bool,
+        resnet_dt: bool,
+    ) -> None:
         super().__init__()
+        layers: list[Affine] = []
+        for k, n in enumerate(widths):
+            copies = int(k > 0 and n_in == n) if fitting else {n_in: 1, 2 * n_in: 2}.get(n, 0)
+            step = (0.1 if fitting else 1.0) if resnet_dt and copies else None
+            layers.append(Tanh(n_in, n, generator, bias=bias, copies=copies, step=step))
+            n_in = n
+        if fitting:
+            layers.append(Affine(n_in, 1, generator))
         self.layers = members(layers)
 
     @torch.jit.unused
@@ -103,34 +132,3 @@ class Net(nn.Module):
 
 def _normal(rows: int, cols: int, generator: torch.Generator) -> Tensor:
     return torch.randn(rows, cols, dtype=torch.float64, generator=generator)
-
-
-def make_net(
-    n_in: int,
-    widths: Sequence[int],
-    generator: torch.Generator,
-    *,
-    fitting: bool,
-    bias: bool,
-    resnet_dt: bool,
-) -> Net:
-    """A net of n_in numbers with random parameters, float64.
-
-    Layers of an embedding net have a residual where the width stays or doubles; those of a fitting
-    net where it stays, but for the first one.
-
-    Args:
-        fitting: whether a linear layer with a bias ends it in one number.
-        bias: of the hidden layers.
-        resnet_dt: learn steps of the layers with a residual.
-    """
-    layers: list[Affine] = []
-    for k, n_out in enumerate(widths):
-        copies = int(k > 0 and n_in == n_out) if fitting else {n_in: 1, 2 * n_in: 2}.get(n_out, 0)
-        mean = 0.1 if fitting else 1.0
-        step = mean if resnet_dt and copies else None
-        layers.append(Tanh(n_in, n_out, generator, bias=bias, copies=copies, step=step))
-        n_in = n_out
-    if fitting:
-        layers.append(Affine(n_in, 1, generator))
-    return Net(layers)

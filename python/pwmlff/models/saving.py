@@ -86,10 +86,7 @@ def rewritten(
         edit: contents of an old member, from its whole name and its contents.
     """
     result = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(contents)) as source,
-        zipfile.ZipFile(result, "w") as archive,
-    ):
+    with zipfile.ZipFile(io.BytesIO(contents)) as source, zipfile.ZipFile(result, "w") as archive:
         for member in source.infolist():
             if member.filename.endswith(".debug_pkl"):
                 continue

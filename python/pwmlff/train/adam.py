@@ -13,14 +13,22 @@ Per step t = 1, 2, ... with gradient g and rate r, element by element
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pwmlff.train import steps
 
 WINDOW = 9.0  # steps so far over those that an average remembers at most
+
+
+def require(options: object, name: str, holds: Callable[[Any], bool], expected: str) -> None:
+    """Raise ValueError where an option has a value that it cannot have."""
+    value = getattr(options, name)
+    if not holds(value):
+        raise ValueError(f"found {name} = {value}, expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -45,11 +53,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if not (math.isfinite(self.peak) and self.peak > 0):
-            raise ValueError(f"found the rate peak = {self.peak}, expected a positive number")
+        require(self, "peak", lambda rate: 0 < rate < math.inf, "a positive number")
         for name in ("warmup", "decay", "start", "final"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"found {name} = {getattr(self, name)}, expected 0 to 1")
+            require(self, name, lambda part: 0 <= part <= 1, "0 to 1")
         if self.warmup + self.decay > 1:
             raise ValueError(
                 f"found warmup = {self.warmup} and decay = {self.decay}, parts of a run, expected "
@@ -88,14 +94,10 @@ class AdamOptions:
     def __post_init__(self) -> None:
         """Check the values."""
         for name in ("beta1", "beta2"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ValueError(f"found {name} = {value}, expected 0 or more, and less than 1")
-        for name, least in (("eps", False), ("weight_decay", True), ("clip", False)):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0 and (least or value)):
-                kind = "a number that is not negative" if least else "a positive number"
-                raise ValueError(f"found {name} = {value}, expected {kind}")
+            require(self, name, lambda beta: 0 <= beta < 1, "0 or more, and less than 1")
+        for name in ("eps", "clip"):
+            require(self, name, lambda x: x is None or 0 < x < math.inf, "a positive number")
+        require(self, "weight_decay", lambda x: 0 <= x < math.inf, "a number that is not negative")
 
 
 def free_mask(free: np.ndarray | None, n: int) -> np.ndarray:
@@ -114,7 +116,43 @@ def free_mask(free: np.ndarray | None, n: int) -> np.ndarray:
     return free.copy()
 
 
-class Average:
+class _Path:
+    """Numbers of n parameters that go on from step to step.
+
+    Args:
+        n: how many parameters.
+        names: of arrays [n] of such numbers.
+        other: what a checkpoint with other arrays is.
+    """
+
+    def __init__(self, n: int, names: Sequence[str], other: str) -> None:
+        self.n, self.steps = n, 0
+        self._arrays = {name: np.zeros(n) for name in names}
+        self._other = other
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint needs; copies."""
+        arrays = {name: array.copy() for name, array in self._arrays.items()}
+        return {"steps": np.array(self.steps), **arrays}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from :meth:`state`, to the last bit.
+
+        Raises:
+            ValueError: it is of another number of parameters, or lacks something.
+        """
+        shapes = {name: list(state[name].shape) for name in self._arrays if name in state}
+        if "steps" not in state or shapes != {name: [self.n] for name in self._arrays}:
+            raise ValueError(
+                f"found a state with {shapes or 'no arrays'}, expected {', '.join(self._arrays)} "
+                f"[{self.n}]: the checkpoint is {self._other}"
+            )
+        self.steps = int(state["steps"])
+        for name, array in self._arrays.items():
+            array[:] = state[name]
+
+
+class Average(_Path):
     """Moving average of the parameters along the path of any optimizer.
 
     In step t it is y <- a y + (1 - a) x, a = min(decay, (t - 1) / (t + 8)): at most that of the
@@ -129,45 +167,23 @@ class Average:
     """
 
     def __init__(self, n: int, decay: float) -> None:
+        super().__init__(n, ["path"], "of another model, or was written without an average")
         if not 0 <= decay < 1:
             raise ValueError(f"found average = {decay}, expected 0 or more, and less than 1")
         self.decay = decay
-        self._steps = 0
-        self._path = np.zeros(n)
 
     def add(self, parameters: np.ndarray) -> None:
         """Take in the parameters [n] after a step."""
-        decay = min(self.decay, self._steps / (self._steps + WINDOW))
-        self._steps += 1
-        steps.average(self._path, parameters, decay)
+        decay = min(self.decay, self.steps / (self.steps + WINDOW))
+        self.steps += 1
+        steps.average(self._arrays["path"], parameters, decay)
 
     def value(self, parameters: np.ndarray) -> np.ndarray:
         """The average [n]; a copy of the present parameters before the first step."""
-        return self._path.copy() if self._steps else parameters.copy()
-
-    def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint needs; copies."""
-        return {"steps": np.array(self._steps), "path": self._path.copy()}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from :meth:`state`, to the last bit.
-
-        Raises:
-            ValueError: it is of another number of parameters, or lacks something.
-        """
-        path = state.get("path")
-        if path is None or "steps" not in state or path.shape != self._path.shape:
-            shape = "none" if path is None else list(path.shape)
-            raise ValueError(
-                f"found a state of the average with the path {shape}, expected "
-                f"{list(self._path.shape)}: the checkpoint is of another model, or was written "
-                "without an average of the parameters"
-            )
-        self._steps = int(state["steps"])
-        self._path[:] = path
+        return (self._arrays["path"] if self.steps else parameters).copy()
 
 
-class Adam:
+class Adam(_Path):
     """Adam for n parameters.
 
     Args:
@@ -180,13 +196,9 @@ class Adam:
     def __init__(
         self, n: int, options: AdamOptions | None = None, free: np.ndarray | None = None
     ) -> None:
+        super().__init__(n, ["m", "v"], "of another model or optimizer")
         self.options = options or AdamOptions()
-        self.n = n
-        self.steps = 0
-        free = free_mask(free, n)
-        self._free = None if free.all() else free
-        self._m = np.zeros(n)
-        self._v = np.zeros(n)
+        self._frozen = np.flatnonzero(~free_mask(free, n))
 
     def step(self, parameters: np.ndarray, gradient: np.ndarray, rate: float) -> float:
         """Change the parameters in place.
@@ -209,8 +221,9 @@ class Adam:
                 f"found parameters {list(parameters.shape)} and a gradient {list(gradient.shape)}, "
                 f"expected [{self.n}]"
             )
-        if self._free is not None:
-            g = np.where(self._free, g, 0.0)
+        if len(self._frozen):
+            g = g.copy()
+            g[self._frozen] = 0.0
         norm = math.sqrt(steps.square(g))
         if not math.isfinite(norm):
             raise ValueError(
@@ -218,8 +231,7 @@ class Adam:
                 "lower the rate, clip the norm, or look for bad labels with pwmlff data check"
             )
         self.steps += 1
-        frozen = np.flatnonzero([] if self._free is None else ~self._free)
-        kept = parameters[frozen]
+        kept = parameters[self._frozen]
         constants = steps.AdamConstants(
             beta1=o.beta1,
             beta2=o.beta2,
@@ -230,7 +242,7 @@ class Adam:
             root=1.0 / math.sqrt(1.0 - o.beta2**self.steps),
         )
         self._change(parameters, g, constants, rate)
-        parameters[frozen] = kept  # from the decay of the weights
+        parameters[self._frozen] = kept  # from the decay of the weights
         return norm
 
     def _change(
@@ -241,25 +253,5 @@ class Adam:
         rate: float,
     ) -> None:
         """Change the parameters and the moments in place, also what is frozen."""
-        steps.adam(parameters, gradient, self._m, self._v, constants)
-
-    def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint needs; copies."""
-        return {"steps": np.array(self.steps), "m": self._m.copy(), "v": self._v.copy()}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from :meth:`state`, to the last bit.
-
-        Raises:
-            ValueError: it is of another number of parameters, or lacks something.
-        """
-        wanted = {"m": self._m, "v": self._v}
-        shapes = {name: list(state[name].shape) if name in state else None for name in wanted}
-        if "steps" not in state or any(shape != [self.n] for shape in shapes.values()):
-            raise ValueError(
-                f"found a state of Adam with {shapes}, expected arrays [{self.n}]: the checkpoint "
-                "is of another model or optimizer"
-            )
-        self.steps = int(state["steps"])
-        for name, array in wanted.items():
-            array[:] = state[name]
+        moments = self._arrays.values()
+        steps.call("adam_step", self.n, parameters, gradient, *moments, constants)

@@ -10,7 +10,7 @@ from ase.data import chemical_symbols
 from pwmlff.data.frames import Frames
 from pwmlff.models.saving import origin
 from pwmlff.train.config import Config
-from pwmlff.train.errors import QUANTITIES, UNITS, Errors
+from pwmlff.train.errors import UNITS, Errors
 
 
 def make(
@@ -30,13 +30,12 @@ def make(
         train_errors, valid_errors: its errors on them.
         more: plain values, like step=1000.
     """
-    units = UNITS[config.model.units]
     return {
         **origin(),
         "units": config.model.units,
         "data": {"train": _described(train), "valid": _described(valid)},
         "errors": {
-            "reported_in": {quantity: units.unit_of(quantity) for quantity in QUANTITIES},
+            "reported_in": UNITS[config.model.units].reported_in,
             "train": _measures(train_errors),
             "valid": _measures(valid_errors),
         },

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Points beyond which a parity plot shows their density.
-MOST_POINTS = 5000
-
 
 def parity(
     frames: Frames,
@@ -65,7 +62,7 @@ def _draw_parity(axes: Axes, label: np.ndarray, predicted: np.ndarray) -> None:
     margin = 0.03 * (high - low) or 0.5
     ends: tuple[Any, Any] = (low - margin, high + margin)
     axes.plot(ends, ends, "-", color="0.7", linewidth=0.8, zorder=0)
-    if len(label) > MOST_POINTS:
+    if len(label) > 5000:  # too many to be seen one by one
         axes.hexbin(label, predicted, gridsize=80, extent=(*ends, *ends), bins="log", mincnt=1)
     else:
         axes.plot(label, predicted, ".", markersize=3, alpha=0.6)

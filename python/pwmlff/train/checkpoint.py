@@ -19,7 +19,7 @@ import os
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from pwmlff.report import Failure
-from pwmlff.train.comm import Communicator, Serial, agreed
+from pwmlff.train.comm import Communicator, Serial, agreed, by_rank_0
 
 #: What follows the archive: a name and the version of the layout, then the digest.
 MARK = b"pwmlff-ckpt-"
@@ -89,31 +89,29 @@ def save(
     folder = Path(folder)
 
     def number() -> int:
-        if comm.rank:
-            return 0
         with _explained(folder, "write a checkpoint to"):
             folder.mkdir(parents=True, exist_ok=True)
             return 1 + max((n for n, _ in _files(folder)), default=0)
 
     # After this no rank writes a file of an earlier checkpoint, so what is unfinished was left.
-    count = comm.broadcast(agreed(comm, number))
+    count = by_rank_0(comm, number)
     parts = [rank for rank, has in enumerate(comm.allgather(bool(arrays))) if has and rank]
     own = comm.rank == 0 or comm.rank in parts
     path = folder / _name(count, comm.rank)
     header = {"step": step, "parts": parts, "meta": dict(meta) if comm.rank == 0 else {}}
     try:
         agreed(comm, lambda: _write(path, arrays, header) if own else None)
-    except BaseException:  # of another rank
-        _forget(path)
+    except BaseException:  # of this rank or another
+        with contextlib.suppress(OSError):
+            _unfinished(path).unlink(missing_ok=True)
         raise
     agreed(comm, lambda: _publish(path) if own and comm.rank else None)
 
     def finish() -> None:
-        if comm.rank == 0:
-            _publish(path)
-            _prune(folder, keep)
+        _publish(path)
+        _prune(folder, keep)
 
-    agreed(comm, finish)
+    by_rank_0(comm, finish)
     return folder / _name(count, 0)
 
 
@@ -161,15 +159,12 @@ def latest(
     """
     comm = comm or Serial()
 
-    def choose() -> Checkpoint | None:
-        return _newest(Path(folder), wanted) if comm.rank == 0 else None
-
-    chosen = agreed(comm, choose)
+    chosen = agreed(comm, lambda: None if comm.rank else _newest(Path(folder), wanted))
     path, skipped = comm.broadcast((chosen.path, chosen.skipped) if chosen else (None, ()))
     if path is None:
         return None
     mine = agreed(comm, lambda: chosen or load(path, wanted))
-    return Checkpoint(mine.path, mine.step, mine.arrays, mine.meta, skipped)
+    return replace(mine, skipped=skipped)
 
 
 def subset(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -186,6 +181,11 @@ def _files(folder: Path) -> Iterator[tuple[int, Path]]:
     for path in folder.iterdir():
         if match := NAME.fullmatch(path.name):
             yield int(match[1]), path
+
+
+def _whole(folder: Path) -> list[int]:
+    """Numbers of the checkpoints that are in place, in ascending order."""
+    return sorted(n for n, path in _files(folder) if path.name == _name(n, 0))
 
 
 def _unfinished(path: Path) -> Path:
@@ -206,38 +206,27 @@ def _explained(path: Path, what: str) -> Iterator[None]:
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
     """Write a file beside where it goes, and see it on the disk."""
-    unfinished = _unfinished(path)
-    with _explained(path, "write the checkpoint"):
-        try:
-            with unfinished.open("w+b") as file:
-                _write_archive(file, arrays, header)
-                digest = blake2b(digest_size=DIGEST // 2)
-                file.seek(0)
-                while piece := file.read(PIECE):
-                    digest.update(piece)
-                digest.update(FORMAT)
-                file.write(FORMAT + digest.hexdigest().encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            _forget(path)
-            raise
+    with _explained(path, "write the checkpoint"), _unfinished(path).open("w+b") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(META, json.dumps(header))
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+        digest = _digest(file, file.seek(0, os.SEEK_END))
+        digest.update(FORMAT)
+        file.write(FORMAT + digest.hexdigest().encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def _forget(path: Path) -> None:
-    """Remove an unfinished file."""
-    with contextlib.suppress(OSError):
-        _unfinished(path).unlink(missing_ok=True)
-
-
-def _write_archive(
-    file: BinaryIO, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]
-) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(META, json.dumps(header))
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+def _digest(file: BinaryIO, size: int) -> blake2b:
+    """That of the first bytes of a file, which is read up to there."""
+    file.seek(0)
+    digest = blake2b(digest_size=DIGEST // 2)
+    while piece := file.read(min(PIECE, size)):
+        digest.update(piece)
+        size -= len(piece)
+    return digest
 
 
 def _publish(path: Path) -> None:
@@ -253,7 +242,7 @@ def _publish(path: Path) -> None:
 
 def _prune(folder: Path, keep: int) -> None:
     """Remove all but the newest checkpoints, and what was never finished."""
-    whole = sorted(n for n, path in _files(folder) if path.name == _name(n, 0))[-keep:]
+    whole = _whole(folder)[-keep:]
     old = [path for n, path in _files(folder) if n not in whole]
     old += [path for path in folder.iterdir() if UNFINISHED.fullmatch(path.name)]
     # A checkpoint goes with its parts; in between it must not look like one.
@@ -266,20 +255,15 @@ def _newest(folder: Path, wanted: Callable[[str], bool] | None) -> Checkpoint | 
     if not folder.is_dir():
         return None
     skipped: list[str] = []
-    whole = [(n, path) for n, path in _files(folder) if path.name == _name(n, 0)]
-    for _, path in sorted(whole, reverse=True):
+    for n in reversed(_whole(folder)):
         try:
-            newest = load(path, wanted)
+            newest = load(folder / _name(n, 0), wanted)
+            return replace(newest, skipped=tuple(skipped))
         except DamagedError as error:
             skipped.append(str(error))
-            continue
-        return Checkpoint(newest.path, newest.step, newest.arrays, newest.meta, tuple(skipped))
     if skipped:
-        raise Failure(
-            "\n".join(
-                [f"found no sound checkpoint in '{folder}'; start again without them:", *skipped]
-            )
-        )
+        head = f"found no sound checkpoint in '{folder}'; start again without them:"
+        raise Failure("\n".join([head, *skipped]))
     return None
 
 
@@ -317,22 +301,16 @@ def _check(path: Path, file: BinaryIO) -> None:
     size = os.fstat(file.fileno()).st_size - TRAILER
     if size < 0:
         raise DamagedError(f"'{path}' has {size + TRAILER} bytes, too few for a checkpoint")
-    digest, left = blake2b(digest_size=DIGEST // 2), size + len(FORMAT)
-    tail = b""
-    while left:
-        piece = file.read(min(PIECE, left))
-        if not piece:
-            raise DamagedError(f"'{path}' became shorter while it was read")
-        digest.update(piece)
-        left -= len(piece)
-        tail = (tail + piece)[-len(FORMAT) :]
+    digest = _digest(file, size)
+    layout = file.read(len(FORMAT))
+    digest.update(layout)
     if digest.hexdigest().encode() != file.read(DIGEST):
         raise DamagedError(
             f"'{path}' is damaged: its digest is another than that at its end, as after a disk "
             "error or an incomplete copy"
         )
-    if tail != FORMAT:
+    if layout != FORMAT:
         raise Failure(
-            f"found the layout {tail.removeprefix(MARK)!r} in the checkpoint '{path}', expected "
+            f"found the layout {layout.removeprefix(MARK)!r} in the checkpoint '{path}', expected "
             f"{FORMAT.removeprefix(MARK)!r}: it is of another release of pair-pwmlff"
         )

@@ -15,7 +15,7 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 SIZE_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 #: What torch.distributed needs to know, where another launcher than torchrun says it.
 TORCH_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-KINDS = ("auto", "serial", "mpi", "torch")
 
 Result = TypeVar("Result")
 
@@ -106,7 +105,7 @@ class Serial:
         raise SystemExit(code)
 
 
-class Mpi:
+class _Mpi:
     """The ranks of mpirun or srun, by mpi4py; arrays travel as buffers.
 
     Raises:
@@ -138,40 +137,34 @@ class Mpi:
         node.Free()
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
         self._comm.Barrier()
 
     def broadcast(self, value: Any, root: int = 0) -> Any:
-        """Give the value of one rank to all."""
         return self._comm.bcast(value, root)
 
     def allgather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in their order."""
         values: list[Any] = self._comm.allgather(value)
         return values
 
     def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
-        """Swap arrays of one shape and type with another rank."""
         array = np.ascontiguousarray(array)
         result = np.empty_like(array)
         self._comm.Sendrecv(_bytes(array), partner, recvbuf=_bytes(result), source=partner)
         return result
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
-        """Return [size, ...], the arrays of all ranks."""
         array = np.ascontiguousarray(array)
         result = np.empty((self.size, *array.shape), array.dtype)
         self._comm.Allgather(_bytes(array), _bytes(result))
         return result
 
     def abort(self, message: str, code: int = 1) -> NoReturn:
-        """Say the message and end all ranks with MPI_Abort."""
         _complain(message)
         self._comm.Abort(code)
         raise SystemExit(code)
 
 
-class Torch:
+class _Torch:
     """The ranks of torchrun, or of RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; by gloo.
 
     Arrays lie on the host, so gloo carries them wherever the model lies.
@@ -212,11 +205,9 @@ class Torch:
         return hosts[: self.rank].count(here), hosts.count(here)
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
         self._dist.barrier()
 
     def broadcast(self, value: Any, root: int = 0) -> Any:
-        """Give the value of one rank to all."""
         data = _pickled(value if self.rank == root else None)
         size = np.array([data.size])
         self._dist.broadcast(self._tensor(size), root)
@@ -225,17 +216,13 @@ class Torch:
         return pickle.loads(data.data)
 
     def allgather(self, value: Any) -> list[Any]:
-        """Return the values of all ranks, in their order."""
         data = _pickled(value)
         sizes = self.allgather_array(np.array([data.size]))[:, 0]
         rows = self.allgather_array(np.resize(data, sizes.max()))
         return [pickle.loads(row[:size].data) for row, size in zip(rows, sizes, strict=True)]
 
     def exchange(self, array: np.ndarray, partner: int) -> np.ndarray:
-        """Swap arrays of one shape and type with another rank."""
         array = np.ascontiguousarray(array)
-        if partner == self.rank:
-            return array.copy()
         result = np.empty_like(array)
         sent = self._dist.isend(self._tensor(array), partner)
         self._dist.recv(self._tensor(result), partner)
@@ -244,7 +231,6 @@ class Torch:
         return result
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
-        """Return [size, ...], the arrays of all ranks."""
         array = np.ascontiguousarray(array)
         result = np.empty((self.size, *array.shape), array.dtype)
         if array.size:
@@ -253,7 +239,6 @@ class Torch:
         return result
 
     def abort(self, message: str, code: int = 1) -> NoReturn:
-        """Say the message unless another rank did before, and leave; the others lose this rank."""
         first = True
         with contextlib.suppress(RuntimeError):  # the store is gone with the rank that held it
             first = self._store.add(self._FAILED, 1) == 1
@@ -289,9 +274,8 @@ def connect(kind: str = "auto") -> Communicator:
     auto takes the first that holds:
 
     1. torch, under torchrun, which sets TORCHELASTIC_RUN_ID.
-    2. mpi, where a variable tells the number of an MPI rank, as mpirun and srun set it. For what
-       training sends it is several times faster than gloo, which crosses threads and sockets
-       where MPI copies through shared memory (benchmarks/communication.py).
+    2. mpi, where a variable tells the number of an MPI rank, as mpirun and srun set it; it is
+       several times faster than gloo (benchmarks/communication.py).
     3. torch, where RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set (operators of Kubernetes).
     4. serial; neither mpi4py nor torch is imported.
 
@@ -302,11 +286,11 @@ def connect(kind: str = "auto") -> Communicator:
         Failure: the kind is unknown, the ranks do not find each other, or srun has started
             several tasks that know nothing of each other.
     """
-    if kind not in KINDS:
-        raise Failure(f"found the communication '{kind}', expected {', '.join(KINDS)}")
     if kind == "auto":
         kind = launched(os.environ)
-    kinds: dict[str, type[Communicator]] = {"serial": Serial, "mpi": Mpi, "torch": Torch}
+    kinds: dict[str, type[Communicator]] = {"serial": Serial, "mpi": _Mpi, "torch": _Torch}
+    if kind not in kinds:
+        raise Failure(f"found the communication '{kind}', expected auto, {', '.join(kinds)}")
     return kinds[kind]()
 
 
@@ -354,16 +338,20 @@ def agreed(comm: Communicator, work: Callable[[], Result]) -> Result:
         mine = error
         report.show_traceback(error)
     failures = comm.allgather(None if mine is None else report.explain(mine))
-    failed = [
-        (rank, *explained) for rank, explained in enumerate(failures) if explained is not None
-    ]
+    failed = [(rank, *explained) for rank, explained in enumerate(failures) if explained]
     if failed:
-        rank, text, code = failed[0]
-        more = len(failed) - 1
-        others = f" (and {more} other rank{'s' * (more > 1)})" if more else ""
-        failure = SharedFailure(f"rank {rank}{others}: {text}")
+        (rank, text, code), *others = failed
+        more = f" (and {len(others)} other rank{'s' * (len(others) > 1)})" if others else ""
+        failure = SharedFailure(f"rank {rank}{more}: {text}")
         failure.exit_code = code
         raise failure from mine
+    return result
+
+
+def by_rank_0(comm: Communicator, work: Callable[[], Result]) -> Result:
+    """Do work on rank 0 alone, as :func:`agreed` does, and give its result to all. Collective."""
+    done = agreed(comm, lambda: None if comm.rank else work())
+    result: Result = comm.broadcast(done)
     return result
 
 
@@ -430,7 +418,8 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
         )
     if nslots == 0:
         return np.zeros(mine.shape[1])
-    held = [_nodes(_owned(rank, comm.size, nslots), nslots) for rank in range(comm.size)]
+    root = 0, 1 << (nslots - 1).bit_length()  # as wide as the next power of two
+    held = [_nodes(_owned(rank, comm.size, nslots), root, nslots) for rank in range(comm.size)]
     sums = [
         steps.sum_rows(mine[first - slots.start : first - slots.start + width])
         for first, width in held[comm.rank]
@@ -445,7 +434,23 @@ def ordered_sum(comm: Communicator, nslots: int, mine: np.ndarray) -> np.ndarray
     parts = {
         node: gathered[rank, k] for rank, nodes in enumerate(held) for k, node in enumerate(nodes)
     }
-    return _tree_sum(parts, (0, _width(nslots)), nslots)
+    return _tree_sum(parts, root, nslots)
+
+
+def share(comm: Communicator, places: Sequence[np.ndarray], array: np.ndarray) -> None:
+    """Give all ranks what each has at its own places of an array. Collective.
+
+    Args:
+        comm: the ranks.
+        places: of each rank, where its numbers are.
+        array: float64 [n], of which the rest is filled in.
+    """
+    if comm.size == 1:
+        return
+    row = np.zeros(max(map(len, places)))
+    row[: len(places[comm.rank])] = array[places[comm.rank]]
+    for where, numbers in zip(places, comm.allgather_array(row), strict=True):
+        array[where] = numbers[: len(where)]
 
 
 def same_everywhere(comm: Communicator, array: np.ndarray, what: str = "parameters") -> None:
@@ -477,35 +482,23 @@ def _owned(rank: int, size: int, nslots: int) -> range:
     return range(rank * nslots // size, (rank + 1) * nslots // size)
 
 
-def _width(nslots: int) -> int:
-    """Width of the root: the next power of two."""
-    return 1 << max(nslots - 1, 0).bit_length()
-
-
-def _nodes(slots: range, nslots: int) -> list[tuple[int, int]]:
-    """Largest nodes (first slot, width) within a range, from left to right.
-
-    A node whose right half is beyond the slots equals its left half and is called by that.
-    """
-    nodes, first = [], slots.start
-    while first < slots.stop:
-        width = first & -first or _width(nslots)
-        while min(first + width, nslots) > slots.stop or (
-            width > 1 and first + width // 2 >= nslots
-        ):
-            width //= 2
-        nodes.append((first, width))
-        first += width
-    return nodes
+def _nodes(slots: range, node: tuple[int, int], nslots: int) -> list[tuple[int, int]]:
+    """Largest nodes (first slot, width) within a range, of one and those below it, in order."""
+    first, half = node[0], node[1] // 2
+    end = min(first + node[1], nslots)
+    if first >= slots.stop or end <= slots.start:
+        return []
+    if slots.start <= first and end <= slots.stop:
+        return [node]
+    return _nodes(slots, (first, half), nslots) + _nodes(slots, (first + half, half), nslots)
 
 
 def _tree_sum(
     parts: Mapping[tuple[int, int], np.ndarray], node: tuple[int, int], nslots: int
 ) -> np.ndarray:
     """Sum [P] of a node from the sums of nodes below it that cover it."""
-    part = parts.get(node)
-    if part is not None:
-        return part
+    if node in parts:
+        return parts[node]
     first, half = node[0], node[1] // 2
     left = _tree_sum(parts, (first, half), nslots)
     if first + half >= nslots:

@@ -16,7 +16,6 @@ from rich.text import Text
 
 from pwmlff import files, picture
 from pwmlff.data import readers
-from pwmlff.data.frames import Frames
 from pwmlff.report import Failure, console, typed
 from pwmlff.threads import torch_threads
 from pwmlff.train import card, charts, comm, ensemble, errors, prepare, record
@@ -27,29 +26,18 @@ from pwmlff.train.loop import BEST, LAST, Trainer
 from pwmlff.train.outcome import PARITY, Trained, TrainReport
 from pwmlff.train.place import threads_of
 from pwmlff.train.prepare import Dataset
-from pwmlff.train.start import (
-    CONFIGURATION,
-    Options,
-    Stop,
-    claim,
-    write_configuration,
-)
-from pwmlff.train.trainable import Predictions
+from pwmlff.train.start import CONFIGURATION, Options, Stop, claim, write_configuration
 
 __all__ = ["Options", "Stop", "train"]
 
 log = logging.getLogger(__name__)
 
-MOST_GROUPS = 5  # that are named one by one
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 def train(
-    toml: Path | None,
-    given: dict[str, Any],
-    options: Options,
-    stop: Stop | None = None,
+    toml: Path | None, given: dict[str, Any], options: Options, stop: Stop | None = None
 ) -> TrainReport:
     """Train what the configuration says, on the ranks of the job.
 
@@ -117,13 +105,12 @@ def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> C
 
 
 def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop) -> TrainReport:
-    """Train one model on all ranks."""
     folder = Path(config.output.folder)
     if not options.dry_run:
-        comm.agreed(ranks, lambda: claim(folder, options) if ranks.rank == 0 else None)
+        comm.by_rank_0(ranks, lambda: claim(folder, options))
     config, learner, valid, constants = prepare.learner(config, ranks)
     if options.dry_run:
-        return TrainReport([], _plan(config, learner, valid, ranks), config.model.units)
+        return TrainReport(plan=_plan(config, learner, valid, ranks), units=config.model.units)
 
     def keep(
         names: Sequence[str], train_errors: errors.Errors | None, judged: errors.Errors | None
@@ -147,7 +134,11 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         try:
             logged.draw()
             if valid is not None and trainer.judged is not None:
-                _draw_parity(config, valid.frames, trainer.judged)
+                path = picture.destination(folder / PARITY)
+                judged = errors.compute(valid.frames, *trainer.judged, config.model.units)
+                name = str(folder / f"{LAST}.pt")
+                drawn = charts.parity(valid.frames, *trainer.judged, judged, name)
+                picture.save(drawn, path, dpi=120)
         except (Failure, OSError) as error:  # the model is there
             log.warning("%s", error)
 
@@ -156,31 +147,23 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     trainer = Trainer(
         config, learner, valid, ranks, folder, keep, stop.asked, draw, options.began, constants
     )
-    resumed = trainer.resume() if options.resume else False
-    if own and options.resume:
-        log.info(
-            "going on from step %d" if resumed else "found no checkpoint: from step %d",
-            trainer.progress.step,
+    step = None
+    if options.resume:
+        begin = "going on" if trainer.resume() else "found no checkpoint:"
+        step = trainer.progress.step
+        log.info("%s from step %d", begin, step)
+    plan = _plan(config, learner, valid, ranks)
+    for name in ("learns from", "validates with", "steps", "ranks"):
+        log.info("%s: %s", name, plan[name])
+
+    def log_of_rank_0() -> record.TrainingLog | None:
+        units, events = config.model.units, config.run.tensorboard
+        return (
+            record.TrainingLog(folder, step=step, units=units, tensorboard=events) if own else None
         )
-    if own:
-        plan = _plan(config, learner, valid, ranks)
-        for name in ("learns from", "validates with", "steps", "ranks"):
-            log.info("%s: %s", name, plan[name])
-    step = trainer.progress.step if options.resume else None
-    logged = comm.agreed(
-        ranks,
-        lambda: (
-            record.TrainingLog(
-                folder,
-                step=step,
-                units=config.model.units,
-                tensorboard=config.run.tensorboard,
-            )
-            if own
-            else None
-        ),
-    )
-    comm.agreed(ranks, lambda: write_configuration(config) if own else None)
+
+    logged = comm.agreed(ranks, log_of_rank_0)
+    comm.by_rank_0(ranks, lambda: write_configuration(config))
     shown = record.Display(config.model.units) if own else None
     try:
         with logged or nullcontext(), shown or nullcontext():
@@ -188,11 +171,12 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         for source, value in constants.values.items():
             log.info("the virials of '%s' had %.4g eV per atom too much in the end", source, value)
     except Failure:
-        if own and (left := _left_in(folder)):
+        patterns = ("*.pt", "checkpoint-*.npz")
+        if left := sorted(path.name for pattern in patterns for path in folder.glob(pattern)):
             log.warning("left in '%s': %s; --resume goes on from there", folder, ", ".join(left))
         raise
     if logged is None:  # on all ranks but the first
-        return TrainReport([], {})
+        return TrainReport()
     draw()
     if not logged.rows:
         raise Failure(
@@ -207,24 +191,13 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         trainer.progress.step,
         trainer.progress.seconds,
         stopped,
-        _of_row(row, "train"),
-        _of_row(row, "valid"),
+        row.rmses("train"),
+        row.rmses("valid"),
         [chemical_symbols[z] for z in learner.model.edges.elements],
         str(folder),
         row.step,
     )
-    return TrainReport([trained], {}, config.model.units, str(folder))
-
-
-def _of_row(row: record.LogRow, which: str) -> dict[str, float]:
-    values = {name: getattr(row, f"{name}_{which}") for name in errors.QUANTITIES}
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _left_in(folder: Path) -> list[str]:
-    """Models and checkpoints in a folder."""
-    patterns = ("*.pt", "checkpoint-*.npz")
-    return sorted(path.name for pattern in patterns for path in folder.glob(pattern))
+    return TrainReport([trained], units=config.model.units, folder=str(folder))
 
 
 def _plan(
@@ -236,7 +209,7 @@ def _plan(
     limits = [f"{config.run.epochs} epochs"] if config.run.epochs else []
     limits += [f"{config.run.max_time:.4g} minutes"] if config.run.max_time else []
     names = frames.group_names
-    groups = f"groups {', '.join(names)}" if len(names) <= MOST_GROUPS else f"{len(names)} groups"
+    groups = f"groups {', '.join(names)}" if len(names) <= 5 else f"{len(names)} groups"
     plan = {
         "learns from": f"{len(frames)} frames, {len(frames.numbers)} atoms, "
         f"{len(learner.model.edges)} neighbors, {groups}",
@@ -256,11 +229,3 @@ def _plan(
         needed, blocks = max(learner.optimizer.memory()), len(learner.optimizer.sizes)
         plan["memory of the filter"] = f"{needed / 2**20:.0f} MiB on a rank, {blocks} blocks"
     return plan
-
-
-def _draw_parity(config: Config, frames: Frames, predictions: Predictions) -> None:
-    """Parity of what validates."""
-    path = picture.destination(Path(config.output.folder) / PARITY)
-    judged = errors.compute(frames, *predictions, config.model.units)
-    name = str(Path(config.output.folder, f"{LAST}.pt"))
-    picture.save(charts.parity(frames, *predictions, judged, name), path, dpi=120)

@@ -12,15 +12,17 @@ meaning) is what the messages and :func:`reference_page` say of it.
 from __future__ import annotations
 
 import difflib
+import inspect
 import json
-import math
+import operator
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ase.data import atomic_numbers
 
@@ -37,8 +39,6 @@ else:
 
 #: Minutes of a training that is told neither epochs nor a time.
 DEFAULT_MINUTES = 20.0
-#: Share of the frames that validate where no file of them is given.
-DEFAULT_VALID_FRACTION = 0.1
 
 Pair = tuple[float, float]
 
@@ -54,32 +54,22 @@ class MissingElements(Failure):
         self.data = data
 
 
-_T = TypeVar("_T")
+#: Ends of the range of a key: in words, and whether a value is on the right side.
+LIMITS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "least": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "most": ("at most", operator.le),
+    "below": ("below", operator.lt),
+}
 
 
 def _key(
-    default: Any,
-    meaning: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    exclusive_least: float | None = None,
-    exclusive_most: float | None = None,
-    choices: Sequence[str] = (),
-    shown: str = "",
+    default: Any, meaning: str, *, choices: Sequence[str] = (), shown: str = "", **limits: float
 ) -> Any:  # as what dataclasses.field returns is declared
-    """A key: its default, its range (of each number of a list), and what it means."""
-    metadata = {
-        "meaning": meaning,
-        "least": least,
-        "most": most,
-        "exclusive_least": exclusive_least,
-        "exclusive_most": exclusive_most,
-        "choices": tuple(choices),
-        "shown": shown,
-    }
+    """A key: its default, its range (of each number of a list) by LIMITS, and what it means."""
+    metadata = {"meaning": meaning, "choices": choices, "shown": shown, "limits": limits}
     if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata=metadata)
+        return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
@@ -94,7 +84,7 @@ class Data:
     valid_fraction: float = _key(
         -1.0,
         "share of the frames of `train` to validate with instead; 0: none",
-        least=0.0,
+        least=0,
         most=0.9,
         shown="0.1, or 0 with `valid`",
     )
@@ -111,7 +101,7 @@ class Data:
     )
     cache: str = _key("auto", "`auto`, `none`, or the folder for what was read and computed")
     group_weights: dict[str, float] = _key(
-        {}, "weights of groups of frames in the loss, by name; 1 where not named", least=0.0
+        {}, "weights of groups of frames in the loss, by name; 1 where not named", least=0
     )
     virial_offset: str = _key(
         "auto",
@@ -133,8 +123,8 @@ class Model:
         "chemical symbols, in the order of the model's types",
         shown="required without `finetune` or `module`",
     )
-    rmax: float = _key(6.0, "cutoff, angstrom", least=0.01, most=100.0)
-    rmin: float = _key(0.5, "where the switch to zero begins, angstrom", least=0.0)
+    rmax: float = _key(6.0, "cutoff, angstrom", least=0.01, most=100)
+    rmin: float = _key(0.5, "where the switch to zero begins, angstrom", least=0)
     embedding: tuple[int, ...] = _key((25, 25, 25), "widths of the embedding nets", least=1)
     fitting: tuple[int, ...] = _key((50, 50, 50), "hidden widths of the fitting nets", least=1)
     m2: int = _key(16, "axis width of the descriptor", least=1)
@@ -164,13 +154,11 @@ class Loss:
     falls, most of the way where it is below a tenth of the largest.
     """
 
-    energy: Pair = _key((0.02, 40.0), "weight at the start and at the end", least=0.0)
-    force: Pair = _key((1.0, 1.0), "likewise", least=0.0)
-    virial: Pair = _key((0.02, 0.1), "likewise", least=0.0)
+    energy: Pair = _key((0.02, 40.0), "weight at the start and at the end", least=0)
+    force: Pair = _key((1.0, 1.0), "likewise", least=0)
+    virial: Pair = _key((0.02, 0.1), "likewise", least=0)
     huber: float = _key(
-        0.0,
-        "error beyond which it counts linearly, in eV/atom and eV/Å; 0: nowhere",
-        least=0.0,
+        0.0, "error beyond which it counts linearly, in eV/atom and eV/Å; 0: nowhere", least=0
     )
 
 
@@ -184,48 +172,48 @@ class Optimizer:
     learning_rate: float = _key(
         -1.0,
         "muon, adam: after the warm-up",
-        exclusive_least=0.0,
-        most=1.0,
+        above=0,
+        most=1,
         shown=f"{PEAK:g}, or {Schedule.peak:g} with `adam`",
     )
     final_learning_rate: float = _key(
         -1.0,
         "muon, adam: at the end",
-        least=0.0,
-        most=1.0,
+        least=0,
+        most=1,
         shown=f"{Schedule.final:g} times `learning_rate`",
     )
     warmup: float = _key(
         Schedule.warmup,
         "muon, adam: share of the run in which the rate rises from a tenth",
-        least=0.0,
-        most=1.0,
+        least=0,
+        most=1,
     )
     decay: float = _key(
         Schedule.decay,
         "muon, adam: share of the run, at its end, in which the rate falls",
-        least=0.0,
-        most=1.0,
+        least=0,
+        most=1,
     )
     ema: float = _key(
         -1.0,
         "decay per step of the average of the parameters that is validated and saved, of the last "
         "ninth of the steps at most; 0: none",
-        least=0.0,
-        exclusive_most=1.0,
+        least=0,
+        below=1,
         shown="0.999, or 0 with `kalman`",
     )
-    clip: float = _key(0.0, "muon, adam: largest norm of the gradient; 0: any", least=0.0)
+    clip: float = _key(0.0, "muon, adam: largest norm of the gradient; 0: any", least=0)
     betas: Pair = _key(
         (-1.0, -1.0),
         "muon, adam: decay of the moments",
-        least=0.0,
-        exclusive_most=1.0,
+        least=0,
+        below=1,
         shown=f"[{MOMENTUM}, {AdamOptions.beta2}], or [{AdamOptions.beta1}, {AdamOptions.beta2}] "
         "with `adam`",
     )
     weight_decay: float = _key(
-        AdamOptions.weight_decay, "muon, adam: of the parameters, decoupled", least=0.0
+        AdamOptions.weight_decay, "muon, adam: of the parameters, decoupled", least=0
     )
     block: int = _key(
         0,
@@ -233,22 +221,20 @@ class Optimizer:
         least=0,
         shown=f"{KalmanOptions.block}, or {MATPL_BLOCK} with `matpl`",
     )
-    p0: float = _key(KalmanOptions.p0, "kalman: covariance at the start", exclusive_least=0.0)
+    p0: float = _key(KalmanOptions.p0, "kalman: covariance at the start", above=0)
     lambda_: float = _key(
         0.0,
         "kalman: memory at the start; 1 forgets nothing",
-        least=0.0,
-        most=1.0,
+        least=0,
+        most=1,
         shown=f"{KalmanOptions.lambda0:g}, or {MATPL_LAMBDA0} with `matpl`",
     )
-    nu: float = _key(
-        KalmanOptions.nu, "kalman: how the memory grows to 1", exclusive_least=0.0, most=1.0
-    )
+    nu: float = _key(KalmanOptions.nu, "kalman: how the memory grows to 1", above=0, most=1)
     noise_energy: float = _key(
-        0.003, "kalman: variance of the noise of energies, in the square of their unit", least=0.0
+        0.003, "kalman: variance of the noise of energies, in the square of their unit", least=0
     )
-    noise_force: float = _key(0.1, "kalman: likewise of forces", least=0.0)
-    noise_virial: float = _key(0.003, "kalman: likewise of virials", least=0.0)
+    noise_force: float = _key(0.1, "kalman: likewise of forces", least=0)
+    noise_virial: float = _key(0.003, "kalman: likewise of virials", least=0)
     groups: int = _key(GroupOptions.groups, "kalman: updates by forces per frame", least=1)
     matpl: bool = _key(False, "kalman: scale as MatPL does")
 
@@ -262,7 +248,7 @@ class Run:
     max_time: float = _key(
         0.0,
         "minutes from the start of the command to its end; 0: as long as `epochs`",
-        least=0.0,
+        least=0,
         shown=f"0, or {DEFAULT_MINUTES:g} if `epochs` is 0 too",
     )
     precision: str = _key("float32", "of a step", choices=("float32", "float64"))
@@ -274,7 +260,7 @@ class Run:
     device: str = _key("cpu", "of steps: cpu, cuda (GPUs in turn), cuda:N, or auto")
     validate_every: int = _key(0, "epochs between validations; 0: as is worth it", least=0)
     patience: int = _key(0, "validations without gain before the end; 0: any number", least=0)
-    checkpoint_every: float = _key(5.0, "minutes", exclusive_least=0.0)
+    checkpoint_every: float = _key(5.0, "minutes", above=0)
     models: int = _key(1, "of an ensemble, with seeds that count on", least=1)
     seed: int = _key(1, "of the order of the frames", least=0)
     nodes: int = _key(
@@ -314,9 +300,9 @@ class Config:
     def as_toml(self) -> str:
         """The complete configuration as text that :meth:`read` takes."""
         lines: list[str] = []
-        for section in fields(self):
-            lines += [f"[{section.name}]"]
-            values = getattr(self, section.name)
+        for section in SECTIONS:
+            values = getattr(self, section)
+            lines += [f"[{section}]"]
             for key in fields(values):
                 text = f"{_name(key.name)} = {_toml(getattr(values, key.name))}"
                 lines += [f"{text}  # {key.metadata['meaning']}"]
@@ -324,6 +310,8 @@ class Config:
         return "\n".join(lines)
 
 
+#: Classes of the sections.
+SECTIONS: dict[str, type[Any]] = get_type_hints(Config)
 #: Options of the command, and the keys that they stand for.
 OPTIONS = {
     "data": "data.train",
@@ -339,20 +327,12 @@ OPTIONS = {
     "module": "model.module",
     "device": "run.device",
 }
-
-
-def _plain(value: Any) -> Any:
-    """A value as TOML has it: names of files are strings."""
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return fspath(value) if isinstance(value, PathLike) else value
+#: By section and key, values and where they come from.
+_Given = dict[str, dict[str, tuple[Any, str]]]
 
 
 def from_command(
-    *,
-    toml: str | PathLike[str] | None = None,
-    settings: Sequence[str] = (),
-    **options: Any,
+    *, toml: str | PathLike[str] | None = None, settings: Sequence[str] = (), **options: Any
 ) -> Config:
     """The configuration that a command asks for.
 
@@ -365,24 +345,40 @@ def from_command(
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
     """
-    tables, source = ({}, "the command") if toml is None else (_parsed(toml), f"'{fspath(toml)}'")
-    given = _Given(tables, source)
+    given = {} if toml is None else _of_file(toml)
     for name, value in options.items():
         if value is not None and value is not False and value not in ("", [], ()):
-            given.put(OPTIONS[name].split("."), _plain(value), "the command")
+            _put(given, OPTIONS[name].split("."), _plain(value), "the command")
     for setting in settings:
-        given.put(*_setting(setting), f"--set {setting}")
-    return _resolved(given.config())
+        _put(given, *_setting(setting), f"--set {setting}")
+    sections = {name: _section(name, kind, given.get(name, {})) for name, kind in SECTIONS.items()}
+    return _resolved(Config(**sections))
 
 
-def _parsed(path: str | PathLike[str]) -> dict[str, Any]:
+def _of_file(path: str | PathLike[str]) -> _Given:
+    source = f"'{fspath(path)}'"
     try:
-        text = Path(path).read_bytes().decode("utf-8")
-        return tomllib.loads(text)
+        tables = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
     except OSError as error:
-        raise Failure(f"cannot read '{fspath(path)}': {error.strerror}") from error
+        raise Failure(f"cannot read {source}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Failure(f"'{fspath(path)}' is no TOML file: {error}") from error
+        raise Failure(f"{source} is no TOML file: {error}") from error
+    given: _Given = {}
+    for section, table in tables.items():
+        _require_section(section, source)
+        if not isinstance(table, dict):
+            raise Failure(
+                f"{source}: {section} is {_repr(table)}, expected a section [{section}] with keys"
+            )
+        given[section] = {key: (value, source) for key, value in table.items()}
+    return given
+
+
+def _plain(value: Any) -> Any:
+    """A value as TOML has it: names of files are strings."""
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return fspath(value) if isinstance(value, PathLike) else value
 
 
 def _setting(text: str) -> tuple[tuple[str, ...], Any]:
@@ -392,12 +388,10 @@ def _setting(text: str) -> tuple[tuple[str, ...], Any]:
     if not equals or len(path) < 2 or not all(path):
         raise Failure(f"--set is '{text}', expected section.key=value like run.epochs=20")
     value = value.strip()
-    try:
+    with suppress(tomllib.TOMLDecodeError, RecursionError):
         parsed = tomllib.loads(f"value = {value}")
         if parsed.keys() == {"value"}:
             return path, parsed["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
-        pass
     if not value or value[0] in "[{\"'" or "\n" in value:
         raise Failure(
             f"--set is '{text}': the value is not TOML, expected a number, true, a word, or a list "
@@ -406,65 +400,39 @@ def _setting(text: str) -> tuple[tuple[str, ...], Any]:
     return path, value
 
 
-class _Given:
-    """Tables of a file, and what is laid over them, each value with where it comes from."""
+def _put(given: _Given, path: Sequence[str], value: Any, source: str) -> None:
+    """Set a value, or an entry of one that is a table."""
+    section, key, *rest = path
+    _require_section(section, source)
+    table = given.setdefault(section, {})
+    if rest:
+        entries, _ = table.get(key, ({}, ""))
+        if not isinstance(entries, dict) or len(rest) > 1:
+            raise Failure(f"{source}: [{section}] {key} has no '{'.'.join(rest)}'")
+        value = {**entries, rest[0]: value}
+    table[key] = value, source
 
-    def __init__(self, tables: dict[str, Any], source: str) -> None:
-        self._source = source
-        self._sources: dict[tuple[str, str], str] = {}
-        self._tables: dict[str, dict[str, Any]] = {}
-        for section, table in tables.items():
-            self._require_section(section, source)
-            if not isinstance(table, dict):
-                raise Failure(
-                    f"{source}: {section} is {_repr(table)}, expected a section [{section}] with "
-                    "keys"
-                )
-            self._tables[section] = dict(table)
 
-    def put(self, path: Sequence[str], value: Any, source: str) -> None:
-        """Set a value, or an entry of one that is a table."""
-        section, key, *rest = path
-        self._require_section(section, source)
-        table = self._tables.setdefault(section, {})
-        if rest:
-            entries = table.get(key, {})
-            if not isinstance(entries, dict) or len(rest) > 1:
-                raise Failure(f"{source}: [{section}] {key} has no '{'.'.join(rest)}'")
-            value = {**entries, rest[0]: value}
-        table[key] = value
-        self._sources[section, key] = source
+def _require_section(section: str, source: str) -> None:
+    if section not in SECTIONS:
+        raise Failure(
+            f"{source}: there is no section [{section}], expected one of "
+            f"{', '.join(f'[{name}]' for name in SECTIONS)}{_did_you_mean(section, SECTIONS)}"
+        )
 
-    def config(self) -> Config:
-        """The values, checked one by one."""
-        sections: dict[str, Any] = {
-            section: self._section(section, kind)
-            for section, kind in get_type_hints(Config).items()
-        }
-        return Config(**sections)
 
-    def _require_section(self, section: str, source: str) -> None:
-        known = [entry.name for entry in fields(Config)]
-        if section not in known:
-            raise Failure(
-                f"{source}: there is no section [{section}], expected one of "
-                f"{', '.join(f'[{name}]' for name in known)}{_did_you_mean(section, known)}"
-            )
-
-    def _section(self, section: str, kind: type[_T]) -> _T:
-        known = {_name(entry.name): entry for entry in fields(kind)}  # type: ignore[arg-type]
-        hints = get_type_hints(kind)
-        values = {}
-        for key, value in self._tables.get(section, {}).items():
-            source = self._sources.get((section, key), self._source)
-            if key not in known:
-                raise Failure(
-                    f"{source}: [{section}] has no key '{key}'{_hint(section, key, known)}"
-                )
-            entry = known[key]
-            where = f"{source}: [{section}] {key}"
-            values[entry.name] = _checked(where, value, hints[entry.name], entry.metadata)
-        return kind(**values)
+def _section(name: str, kind: type[Any], given: Mapping[str, tuple[Any, str]]) -> Any:
+    """The values of a section, checked one by one."""
+    known = {_name(entry.name): entry for entry in fields(kind)}
+    hints = get_type_hints(kind)
+    values = {}
+    for key, (value, source) in given.items():
+        if key not in known:
+            raise Failure(f"{source}: [{name}] has no key '{key}'{_hint(name, key, known)}")
+        entry = known[key]
+        where = f"{source}: [{name}] {key}"
+        values[entry.name] = _checked(where, value, hints[entry.name], entry.metadata)
+    return kind(**values)
 
 
 def _name(attribute: str) -> str:
@@ -474,45 +442,51 @@ def _name(attribute: str) -> str:
 
 def _hint(section: str, key: str, known: Iterable[str]) -> str:
     """What may have been meant, in this section or another."""
-    for entry in fields(Config):
-        others = [_name(f.name) for f in fields(get_type_hints(Config)[entry.name])]
-        if entry.name != section and key in others:
-            return f"; did you mean '{key}' of [{entry.name}]?"
-    if hint := _did_you_mean(key, known):
-        return hint
-    return f", expected one of {', '.join(known)}"
+    for name, kind in SECTIONS.items():
+        if name != section and key in {_name(entry.name) for entry in fields(kind)}:
+            return f"; did you mean '{key}' of [{name}]?"
+    return _did_you_mean(key, known) or f", expected one of {', '.join(known)}"
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(word.lower(), list(known), n=1)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
+    """The known word that is most like another one, whatever the case; empty if none is."""
+    words = {one.lower(): one for one in known}
+    matches = difflib.get_close_matches(word.lower(), words, n=1)
+    return f"; did you mean '{words[matches[0]]}'?" if matches else ""
+
+
+#: Types of values, for messages and the page.
+_NAMES = {
+    str: "a string", int: "an integer", float: "a number", bool: "a boolean",
+    list: "a list", tuple: "a list", dict: "a table",
+}  # fmt: skip
+
+
+def _noun(kind: type) -> str:
+    return _NAMES[kind].split()[-1]
 
 
 def _repr(value: Any) -> str:
     """A value and its type, for a message."""
-    kinds = {
-        bool: "a boolean", int: "an integer", float: "a number", str: "a string",
-        list: "a list", tuple: "a list", dict: "a table",
-    }  # fmt: skip
-    return f"{value!r:.60} ({kinds.get(type(value), type(value).__name__)})"
+    return f"{value!r:.60} ({_NAMES.get(type(value), type(value).__name__)})"
 
 
 def _checked(where: str, value: Any, kind: Any, metadata: Mapping[str, Any]) -> Any:
     """A value of the type of its key, within its range."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise Failure(f"{where} is {_repr(value)}, expected a table like {{ name = value }}")
-        if arguments[1] is Any:
-            _require_writable(where, value)
-            return value
-        return {
-            name: _checked(f"{where}.{name}", entry, arguments[1], metadata)
-            for name, entry in value.items()
-        }
     if origin is tuple:
         return _checked_list(where, value, arguments, metadata)
-    return _checked_one(where, value, kind, metadata)
+    if origin is not dict:
+        return _checked_one(where, value, kind, metadata)
+    if not isinstance(value, dict):
+        raise Failure(f"{where} is {_repr(value)}, expected a table like {{ name = value }}")
+    if arguments[1] is Any:
+        _require_writable(where, value)
+        return value
+    return {
+        name: _checked_one(f"{where}.{name}", entry, arguments[1], metadata)
+        for name, entry in value.items()
+    }
 
 
 def _checked_list(where: str, value: Any, kinds: Sequence[Any], metadata: Mapping[str, Any]) -> Any:
@@ -522,7 +496,7 @@ def _checked_list(where: str, value: Any, kinds: Sequence[Any], metadata: Mappin
     if isinstance(value, one) and not isinstance(value, bool):
         value = [value, value] if pair else [value]
     if not isinstance(value, list | tuple):
-        raise Failure(f"{where} is {_repr(value)}, expected a list of {_NAMES[kinds[0]][1]}")
+        raise Failure(f"{where} is {_repr(value)}, expected a list of {_noun(kinds[0])}s")
     if pair and len(value) != len(kinds):
         raise Failure(f"{where} has {len(value)} entries, expected {len(kinds)}")
     return tuple(
@@ -530,45 +504,25 @@ def _checked_list(where: str, value: Any, kinds: Sequence[Any], metadata: Mappin
     )
 
 
-_NAMES = {
-    str: ("a string", "strings"), int: ("an integer", "integers"),
-    float: ("a number", "numbers"), bool: ("true or false", "booleans"),
-}  # fmt: skip
-
-
 def _checked_one(where: str, value: Any, kind: Any, metadata: Mapping[str, Any]) -> Any:
+    expected = f"{'true or false' if kind is bool else _NAMES[kind]}{_range(metadata)}"
     accepted = (int, float) if kind is float else kind
     # A boolean is an integer of Python, but none of TOML.
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise Failure(f"{where} is {_repr(value)}, expected {_NAMES[kind][0]}{_range(metadata)}")
+        raise Failure(f"{where} is {_repr(value)}, expected {expected}")
     if isinstance(value, str):
         _require_writable(where, value)
         if metadata["choices"] and value not in metadata["choices"]:
             hint = _did_you_mean(value, metadata["choices"])
             raise Failure(f"{where} is '{value}', expected{_range(metadata)}{hint}")
-        return value
     if kind is float:
-        value = _as_float(where, value)
-    tests: dict[str, Callable[[float, float], bool]] = {
-        "least": lambda v, limit: v >= limit,
-        "most": lambda v, limit: v <= limit,
-        "exclusive_least": lambda v, limit: v > limit,
-        "exclusive_most": lambda v, limit: v < limit,
-    }
-    for name, holds in tests.items():
-        if metadata[name] is not None and not holds(value, metadata[name]):
-            raise Failure(f"{where} is {value}, expected {_NAMES[kind][0]}{_range(metadata)}")
+        if not abs(value) <= sys.float_info.max:
+            raise Failure(f"{where} is {value!r:.60}, expected a finite number")
+        value = float(value)
+    for name, limit in metadata["limits"].items():
+        if not LIMITS[name][1](value, limit):
+            raise Failure(f"{where} is {value}, expected {expected}")
     return value
-
-
-def _as_float(where: str, value: float) -> float:
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise Failure(f"{where} is {value!r:.60}, expected a finite number")
-    return number
 
 
 def _require_writable(where: str, value: Any) -> None:
@@ -586,14 +540,7 @@ def _range(metadata: Mapping[str, Any]) -> str:
     """The range of a key in words, with a blank or comma before it; empty where there is none."""
     if metadata["choices"]:
         return f" one of {', '.join(metadata['choices'])}"
-    words = [
-        f"{word} {metadata[name]:g}"
-        for name, word in (
-            *(("least", "at least"), ("exclusive_least", "above")),
-            *(("most", "at most"), ("exclusive_most", "below")),
-        )
-        if metadata[name] is not None
-    ]
+    words = [f"{LIMITS[name][0]} {limit:g}" for name, limit in metadata["limits"].items()]
     return f", {' and '.join(words)}" if words else ""
 
 
@@ -603,8 +550,7 @@ def _resolved(config: Config) -> Config:
     if not data.train:
         raise Failure("[data] train is empty, expected files to learn from, or --data FILE")
     if data.valid_fraction < 0.0:
-        fraction = 0.0 if data.valid else DEFAULT_VALID_FRACTION
-        data = replace(data, valid_fraction=fraction)
+        data = replace(data, valid_fraction=0.0 if data.valid else 0.1)
     elif data.valid and data.valid_fraction > 0.0:
         raise Failure(
             f"[data] has valid and valid_fraction {data.valid_fraction:g}, expected one of them"
@@ -659,8 +605,7 @@ def _elements(words: Iterable[str]) -> tuple[str, ...]:
     symbols = [symbol for word in words for symbol in re.split(r"[\s,]+", word) if symbol]
     for symbol in symbols:
         if symbol not in atomic_numbers or symbol == "X":
-            matches = difflib.get_close_matches(symbol.capitalize(), atomic_numbers, n=1)
-            hint = f"; did you mean '{matches[0]}'?" if matches else ""
+            hint = _did_you_mean(symbol, atomic_numbers)
             raise Failure(f"[model] elements has '{symbol}', expected chemical symbols{hint}")
         if symbols.count(symbol) > 1:
             raise Failure(f"[model] elements has '{symbol}' {symbols.count(symbol)} times")
@@ -684,18 +629,16 @@ def _check_network(model: Model) -> None:
 
 def _toml(value: Any) -> str:
     """A value as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        # A basic string of TOML is one of JSON, but that DEL is escaped too.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, int | float):
-        return repr(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, Mapping):
         entries = (f"{_toml_key(key)} = {_toml(entry)}" for key, entry in value.items())
         return f"{{ {', '.join(entries)} }}" if value else "{}"
+    if isinstance(value, float):  # also inf and nan
+        return repr(value)
+    if isinstance(value, str | int):
+        # A basic string of TOML is one of JSON, but that DEL is escaped too.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     raise TypeError(f"TOML text of {type(value).__name__} is not made here")
 
 
@@ -713,36 +656,25 @@ def reference_page() -> str:
         "`python -m pwmlff.train.config > docs/run_toml.md`.",
         "",
     ]
-    for section in fields(Config):
-        kind = get_type_hints(Config)[section.name]
-        lines += [f"## [{section.name}]", "", _text(kind), ""]
+    for section, kind in SECTIONS.items():
+        lines += [f"## [{section}]", "", inspect.getdoc(kind) or "", ""]
         lines += ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-        defaults, hints = kind(), get_type_hints(kind)
+        hints = get_type_hints(kind)
         for entry in fields(kind):
-            metadata = entry.metadata
-            default = metadata["shown"] or f"`{_toml(getattr(defaults, entry.name))}`"
+            name, metadata = entry.name, entry.metadata
+            default = metadata["shown"] or f"`{_toml(getattr(kind(), name))}`"
             bounds = _range(metadata).strip(" ,")
             words = metadata["meaning"] + (f" ({bounds})" if bounds else "")
-            lines += [
-                f"| `{_name(entry.name)}` | {_type(hints[entry.name])} | {default} | {words} |"
-            ]
+            lines += [f"| `{_name(name)}` | {_type(hints[name])} | {default} | {words} |"]
         lines += [""]
     return "\n".join(lines)
 
 
-def _text(kind: type) -> str:
-    """Docstring without its indentation."""
-    return "\n".join(line.strip() for line in (kind.__doc__ or "").strip().splitlines())
-
-
 def _type(kind: Any) -> str:
-    arguments = get_args(kind)
-    if get_origin(kind) is dict:
-        return "table"
+    first, *others = get_args(kind) or [kind]
     if get_origin(kind) is tuple:
-        name = _NAMES[arguments[0]][1]
-        return f"list of {name}" if arguments[-1] is Ellipsis else f"{len(arguments)} {name}"
-    return _NAMES[kind][0].split()[-1] if kind is not bool else "boolean"
+        return f"list of {_noun(first)}s" if others == [...] else f"2 {_noun(first)}s"
+    return _noun(get_origin(kind) or kind)
 
 
 if __name__ == "__main__":

@@ -80,11 +80,9 @@ class DPTraining:
         moved = (shape.davg, 1.0 / shape.dstd, shape.low, shape.x, shape.to_coefficients)
         mean, inverse_dev, low, self._x, self._to_coefficients = (t.to(device) for t in moved)
         self._mean, self._inverse_dev = mean.view(-1, 4), inverse_dev.view(-1, 4)
-        self._low, self._basis = low.flatten(), self._numbers(_BASIS) / 6.0
+        self._low = low.flatten()
+        self._basis = torch.tensor(_BASIS, dtype=torch.float64, device=device) / 6.0
         self._spacing = (shape.rmax - self._low) / (shape.nodes - 1)
-
-    def _numbers(self, values: object) -> Tensor:
-        return torch.as_tensor(values, dtype=torch.float64, device=self.device)
 
     def prepare(self, parameters: Tensor, _threads: int = 1) -> None:
         """Take the parameters of the model, float64 [n], for the calls that follow."""
@@ -147,10 +145,8 @@ class DPTraining:
         return self._packed.detach().to(self.dtype).expand(self._batch.graph.nframes, -1)
 
     def _gathered(self, which: np.ndarray) -> _Batch:
-        on_host = graph_of(self.frames, self.edges, which, torch.float64)
-        vectors, edge_index, types, frame = (t.to(self.device) for t in on_host[:4])
-        graph = Graph(vectors, edge_index, types, frame, on_host.nframes)
-        n = graph.nframes
+        graph = graph_of(self.frames, self.edges, which, torch.float64, self.device)
+        vectors, edge_index, types, frame, n = graph
         key = types * n + frame
         sizes = torch.bincount(key, minlength=self.ntypes * n)
         most = [max(of_frames, default=0) for of_frames in sizes.view(self.ntypes, n).tolist()]

@@ -21,10 +21,8 @@ import copy
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -41,7 +39,7 @@ from pwmlff.models import save_model
 from pwmlff.report import Failure
 from pwmlff.train import comm
 from pwmlff.train.checkpoint import subset
-from pwmlff.train.trainable import Predictions, free_parameters
+from pwmlff.train.trainable import Predictions, Trainable, read, write
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
@@ -182,14 +180,19 @@ class Graph(NamedTuple):
 
 
 def graph_of(
-    frames: Frames, edges: Edges, chosen: Sequence[int] | np.ndarray, dtype: torch.dtype
+    frames: Frames,
+    edges: Edges,
+    chosen: Sequence[int] | np.ndarray,
+    dtype: torch.dtype,
+    device: torch.device | str = "cpu",
 ) -> Graph:
-    """The graph of some frames, on the CPU.
+    """The graph of some frames.
 
     Args:
         frames, edges: all frames and their neighbors.
         chosen: frames, in the order of the graph.
         dtype: of edge_vec.
+        device: of all.
     """
     atoms, rows = rows_of(frames.first, chosen), rows_of(edges.first, chosen)
     natoms = frames.natoms[chosen]
@@ -197,52 +200,40 @@ def graph_of(
     begin = np.cumsum(natoms) - natoms
     center = np.repeat(np.arange(len(atoms)), edges.count[atoms].sum(axis=1))
     neighbor = edges.j[rows] + begin[frame[center]]
-    return Graph(
-        torch.from_numpy(edges.rij[rows]).to(dtype),
-        torch.from_numpy(np.stack((center, neighbor)).astype(np.int64)),
-        torch.from_numpy(edges.types[atoms].astype(np.int64)),
-        torch.from_numpy(frame.astype(np.int64)),
-        len(chosen),
-    )
+    integers = np.stack((center, neighbor)), edges.types[atoms], frame
+    index, types, of_atoms = (torch.from_numpy(x.astype(np.int64)).to(device) for x in integers)
+    edge_vec = torch.from_numpy(edges.rij[rows]).to(dtype).to(device)
+    return Graph(edge_vec, index, types, of_atoms, len(chosen))
 
 
-class Derivatives(nn.Module):
+def derivatives(
+    module: nn.Module, graph: Graph, dtype: torch.dtype, create_graph: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Energies of frames [F], forces [n, 3] and virials [F, 3, 3] of a module of kind EDGE.
 
-    In training mode the results can be differentiated by the parameters. Sums are of the type of
-    the graph.
-
     Args:
-        model: the module.
-        dtype: in which it computes; that of the graph when None.
+        module: the module.
+        graph: the frames; sums are of its type.
+        dtype: in which the module computes.
+        create_graph: whether results are to be differentiated by the parameters.
     """
-
-    def __init__(self, model: nn.Module, dtype: torch.dtype | None = None) -> None:
-        super().__init__()
-        self.model, self.dtype = model, dtype
-
-    def forward(self, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-        """Evaluate a graph."""
-        natoms = len(graph.types)
-        dtype = graph.edge_vec.dtype
-        vectors = graph.edge_vec.detach().to(self.dtype or dtype).requires_grad_()
-        with torch.enable_grad():  # afterwards as before, whatever the module leaves
-            atom_energy = self.model(vectors, graph.edge_index, graph.types, natoms)
-            slope = None
-            if atom_energy.requires_grad:
-                (slope,) = torch.autograd.grad(
-                    atom_energy.sum(), vectors, create_graph=self.training, allow_unused=True
-                )
-        if slope is None:  # no edges, or energies that no edge changes
-            slope = torch.zeros_like(vectors)
-        slope, atom_energy = slope.to(dtype), atom_energy.to(dtype)
-        i, j = graph.edge_index[0], graph.edge_index[1]
-        zero = slope.new_zeros
-        forces = zero(natoms, 3).index_add(0, i, slope).index_add(0, j, -slope)
-        outer = graph.edge_vec.unsqueeze(2) * slope.unsqueeze(1)
-        virial = zero(graph.nframes, 3, 3).index_add(0, graph.frame[i], -outer)
-        energy = atom_energy.new_zeros(graph.nframes).index_add(0, graph.frame, atom_energy)
-        return energy, forces, virial
+    vectors = graph.edge_vec.detach().to(dtype).requires_grad_()
+    with torch.enable_grad():  # afterwards as before, whatever the module leaves
+        atom_energy = module(vectors, graph.edge_index, graph.types, len(graph.types))
+        slope = None
+        if atom_energy.requires_grad:
+            (slope,) = torch.autograd.grad(
+                atom_energy.sum(), vectors, create_graph=create_graph, allow_unused=True
+            )
+    if slope is None:  # no edges, or energies that no edge changes
+        slope = torch.zeros_like(vectors)
+    slope, atom_energy = (x.to(graph.edge_vec.dtype) for x in (slope, atom_energy))
+    zero, (i, j) = slope.new_zeros, graph.edge_index
+    forces = zero(len(graph.types), 3).index_add(0, i, slope).index_add(0, j, -slope)
+    outer = graph.edge_vec.unsqueeze(2) * slope.unsqueeze(1)
+    virial = zero(graph.nframes, 3, 3).index_add(0, graph.frame[i], -outer)
+    energy = zero(graph.nframes).index_add(0, graph.frame, atom_energy)
+    return energy, forces, virial
 
 
 def predict(
@@ -255,7 +246,7 @@ def predict(
     """Evaluate a module of kind EDGE; energies of atoms and slopes are added up in float64.
 
     Args:
-        module: in eval mode, on the CPU.
+        module: on the CPU; it is in eval mode afterwards.
         frames, edges: structures and neighbors, by the module's elements and cutoff.
         dtype: in which the module computes.
         threads: that evaluate frames.
@@ -268,12 +259,13 @@ def predict(
     """
     energy, forces = np.empty(len(frames)), np.empty((len(frames.numbers), 3))
     virial = np.empty((len(frames), 3, 3))
-    derivatives = Derivatives(module, dtype).eval()
+    module.eval()
 
     def evaluate(some: range) -> None:
         # The optimizing executor of TorchScript specializes for sizes, which change.
         with torch.jit.optimized_execution(False):
-            predictions = derivatives(graph_of(frames, edges, some, torch.float64))
+            graph = graph_of(frames, edges, some, torch.float64)
+            predictions = derivatives(module, graph, dtype, create_graph=False)
         span = slice(some.start, some.stop)
         atoms = slice(int(frames.first[some.start]), int(frames.first[some.stop]))
         energy[span], forces[atoms], virial[span] = (x.detach().numpy() for x in predictions)
@@ -296,12 +288,12 @@ def predict(
 # ---- training
 
 
-class EdgeModel:
+class EdgeModel(Trainable):
     """A module of kind EDGE, the frames that it learns from, and its parameters as one vector.
 
     The vector begins with the change of the energies of single atoms (`energy_shift`). Steps are
     computed in the precision and on the device that are asked for; what is judged and saved is
-    float64. It is a :class:`pwmlff.train.trainable.Trainable`.
+    float64.
 
     Args:
         module: what learns; a copy of it is trained.
@@ -343,41 +335,26 @@ class EdgeModel:
         # That of this one is the change of the energies of single atoms.
         learning = WithEnergyShift(copy.deepcopy(module), self.info)
         self.module = _converted(learning, self.device, self.dtype).train()
-        self._derivatives = Derivatives(self.module).train()
         named = list(self.module.named_parameters())
         self.names = [name.removeprefix("model.") for name, _ in named]
         self.shapes = [tuple(p.shape) for _, p in named]
-        self.parameters = self._read()
+        self.parameters = read(self.module)
         self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []  # of each thread, by `evaluate`
 
     def free(self, freeze: Sequence[str]) -> np.ndarray:
         """Which parameters learn: all that the module lets, but what is frozen."""
-        free = free_parameters(self, freeze)
-        end = 0
-        for parameter in self.module.parameters():
-            begin, end = end, end + parameter.numel()
-            free[begin:end] &= parameter.requires_grad
-            parameter.requires_grad_(bool(free[begin:end].any()))
+        free, parameters = super().free(freeze), list(self.module.parameters())
+        for parameter, part in zip(parameters, self.parts(free), strict=True):
+            np.logical_and(part, parameter.requires_grad, out=part)
+            parameter.requires_grad_(bool(part.any()))
         return free
-
-    def _read(self) -> np.ndarray:
-        parts = [p.detach().double().flatten() for p in self.module.parameters()]
-        values: np.ndarray = torch.cat(parts).cpu().numpy()
-        return values
-
-    def _write(self, module: nn.Module, values: np.ndarray) -> None:
-        parameters = list(module.parameters())
-        parts = torch.from_numpy(values).split([p.numel() for p in parameters])
-        with torch.no_grad():
-            for parameter, part in zip(parameters, parts, strict=True):
-                parameter.copy_(part.view_as(parameter))
 
     # ---- steps
 
     def evaluate(self, batch: np.ndarray) -> Predictions:
         """Predictions for this rank's part of a batch, whose frames the threads share."""
         chosen = np.asarray(batch, dtype=np.int64)[comm.owned(self.ranks, len(batch))]
-        self._write(self.module, self.parameters)
+        write(self.module, self.parameters)
         parts = [part for part in np.array_split(chosen, self.threads) if len(part)]
         self._outputs = list(self._pool.map(self._evaluated, parts))
         empty = np.zeros(0), np.zeros((0, 3)), np.zeros((0, 3, 3))
@@ -386,10 +363,8 @@ class EdgeModel:
         return energy + self._of_single_atoms(chosen), forces, virials
 
     def _evaluated(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        graph = graph_of(self.frames, self.edges, chosen, self.dtype)
-        edge_vec, edge_index, types, frame = (x.to(self.device) for x in graph[:4])
-        moved = Graph(edge_vec, edge_index, types, frame, graph.nframes)
-        energy, forces, virials = self._derivatives(moved)
+        graph = graph_of(self.frames, self.edges, chosen, self.dtype, self.device)
+        energy, forces, virials = derivatives(self.module, graph, self.dtype, create_graph=True)
         return energy.double(), forces.double(), virials.double()
 
     def _of_single_atoms(self, chosen: np.ndarray) -> np.ndarray:
@@ -402,45 +377,26 @@ class EdgeModel:
 
     def pullback(self, a: np.ndarray, v: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
         """Gradient of S over all ranks, by autograd in the threads that have evaluated."""
-        frames = np.cumsum([0, *(len(energy) for energy, _, _ in self._outputs)])
-        atoms = np.cumsum([0, *(len(forces) for _, forces, _ in self._outputs)])
-        work = [
-            (predictions, (a[i:j], v[k:m], None if w is None else w[i:j]))
-            for predictions, (i, j), (k, m) in zip(
-                self._outputs, pairwise(frames), pairwise(atoms), strict=True
-            )
-        ]
-        self._outputs = []
-        rows = self._pool.map(lambda pair: self._gradient(*pair), work)
+        outputs, self._outputs = self._outputs, []
+        frames, atoms = (np.cumsum([len(one[k]) for one in outputs])[:-1] for k in (0, 1))
+        slopes = [np.split(a, frames), np.split(v, atoms)]
+        slopes += [] if w is None else [np.split(w, frames)]
+        rows = self._pool.map(self._gradient, outputs, zip(*slopes, strict=True))
         total = np.sum([np.zeros(len(self.parameters)), *rows], axis=0)
         return comm.ordered_sum(self.ranks, self.ranks.size, total[None])
 
-    def _gradient(
-        self, predictions: Sequence[Tensor], slopes: Sequence[np.ndarray | None]
-    ) -> np.ndarray:
+    def _gradient(self, predictions: Sequence[Tensor], slopes: Sequence[np.ndarray]) -> np.ndarray:
         """Gradient of S of the frames of one thread, zero for what is frozen."""
         s = torch.zeros((), dtype=torch.float64, device=self.device)
-        for values, slope in zip(predictions, slopes, strict=True):
-            if slope is not None:
-                s = s + (torch.from_numpy(slope).to(self.device) * values).sum()
+        for values, slope in zip(predictions, slopes, strict=False):  # virials last, if they count
+            s = s + (torch.from_numpy(slope).to(self.device) * values).sum()
         gradient, parameters = np.zeros(len(self.parameters)), list(self.module.parameters())
-        ends = np.cumsum([p.numel() for p in parameters])
-        free = [(end, p) for end, p in zip(ends, parameters, strict=True) if p.requires_grad]
-        gradients = torch.autograd.grad(s, [p for _, p in free], allow_unused=True)
-        for (end, p), part in zip(free, gradients, strict=True):
-            if part is not None:
-                gradient[end - p.numel() : end] = part.double().flatten().cpu().numpy()
+        free = [k for k, p in enumerate(parameters) if p.requires_grad]
+        gradients = torch.autograd.grad(s, [parameters[k] for k in free], materialize_grads=True)
+        parts = self.parts(gradient)
+        for k, part in zip(free, gradients, strict=True):
+            parts[k][:] = part.double().flatten().cpu().numpy()
         return gradient
-
-    def solved(
-        self,
-        parameters: np.ndarray,
-        free: np.ndarray,
-        of_frame: np.ndarray,
-        quantities: Collection[str],
-    ) -> np.ndarray:
-        """Zeros: its energies are any function of its parameters."""
-        return np.zeros(len(parameters))
 
     def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
         """Nothing: steps are computed with the module itself."""
@@ -453,19 +409,13 @@ class EdgeModel:
         with torch.no_grad():
             for name, buffer in self._judged.named_buffers():
                 buffer.copy_(buffers[name])
-            self._write(self._judged, parameters)
+            write(self._judged, parameters)
             self._judged.energy_shift.add_(torch.from_numpy(self.energy_shift))
         return self._judged
 
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions of the model that would be saved, as :func:`predict`."""
         return predict(self.judged(parameters), frames, edges, threads=self.threads)
-
-    def save(
-        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
-    ) -> None:
-        """Write the model file, as :func:`pwmlff.models.save_model` does."""
-        save_model(self.judged(parameters), path, card)
 
     # ---- checkpoints
 
@@ -517,11 +467,8 @@ class EdgeModel:
                 f"{' '.join(info.elements)}, expected {', '.join(sorted(own))} for "
                 f"{' '.join(self.info.elements)}: it is of another module"
             )
-        # Another setting of the calculation behind the data moves the energies of all atoms.
-        self.parameters = self._read()
-        left = self.frames.energies - self.predict(self.parameters, self.frames, self.edges)[0]
-        change, _ = statistics.shifts(replace(self.frames, energies=left), self.edges)
-        self.energy_shift = self.energy_shift + change
+        self.parameters = read(self.module)
+        self.energy_shift = self.energy_shift + self.lacking_energies()
 
 
 def _converted(module: _Module, device: torch.device, dtype: torch.dtype) -> _Module:

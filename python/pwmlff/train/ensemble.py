@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from pwmlff.train import comm
 from pwmlff.train.config import Config
 from pwmlff.train.outcome import Trained, TrainReport
 from pwmlff.train.place import device_of_member, threads_of
-from pwmlff.train.start import CONFIGURATION, Options, Stop, claim, write_configuration
+from pwmlff.train.start import Options, Stop, claim, write_configuration
 
 LEAVING = 1.0  # seconds for what remains to be done when all models of an ensemble are there
 #: Exit codes of a process that a signal has ended.
@@ -31,23 +32,12 @@ ENDED_BY_SIGNAL = (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 def member_name(k: int) -> str:
     """a, b, ..., z, aa, ab, ..."""
-    letters = string.ascii_lowercase
-    name = ""
-    k += 1
-    while k:
-        k, digit = divmod(k - 1, len(letters))
-        name = letters[digit] + name
-    return name
+    prefix, digit = divmod(k, len(string.ascii_lowercase))
+    return (member_name(prefix - 1) if prefix else "") + string.ascii_lowercase[digit]
 
 
 def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
-    """The configuration of one model of an ensemble: other seeds, a folder and a time of its own.
-
-    Args:
-        config: of all.
-        k: which one.
-        threads, max_time: of one.
-    """
+    """Configuration of one model of an ensemble: other seeds, a folder and a time of its own."""
     return replace(
         config,
         model=replace(config.model, seed=config.model.seed + k),
@@ -75,27 +65,31 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
             "ensemble trains on one rank; start fewer, or train one model on all (--models 1)"
         )
     folder = Path(config.output.folder)
-    comm.agreed(ranks, lambda: _begin(config, options) if ranks.rank == 0 else None)
+
+    def begin() -> None:
+        for k in range(n):
+            claim(folder / member_name(k), options)
+        write_configuration(config)
+
+    comm.by_rank_0(ranks, begin)
     mine = range(ranks.rank, n, ranks.size)
     together = min(n, available()) if ranks.size == 1 else 1
     threads = threads_of(config.run, ranks, together)
     members = [_member(config, k, threads, _share(config, options, ranks, together)) for k in mine]
     results = _in_processes(members, options, together, stop)
-    parts = ranks.allgather(list(zip(mine, results, strict=True)))
+    parts = ranks.allgather(dict(zip(mine, results, strict=True)))
     trained, failures, unbegun = [], [], []
-    for k, result in sorted((pair for part in parts for pair in part), key=lambda pair: pair[0]):
+    for k, result in sorted(pair for part in parts for pair in part.items()):
         name = member_name(k)
         if isinstance(result, Trained):
-            trained.append(result)
+            target = folder / f"{name}.pt"
+            if ranks.rank == 0:
+                files.write_whole(target, Path(result.file).read_bytes())
+            trained.append(replace(result, file=str(target)))
         elif result is None:
             unbegun.append(name)
         else:
             failures.append(f"model {name}: {result}")
-    if ranks.rank == 0:
-        for k, one in enumerate(trained):
-            target = folder / f"{Path(one.file).parent.name}.pt"
-            files.write_whole(target, Path(one.file).read_bytes())
-            trained[k] = replace(one, file=str(target))
     units, failed = config.model.units, tuple(failures)
     return TrainReport(trained, {}, units, str(folder), failed, tuple(unbegun))
 
@@ -110,24 +104,10 @@ def _share(config: Config, options: Options, ranks: comm.Communicator, together:
     return max(1e-3, (config.run.max_time - spent / 60.0) / turns)
 
 
-def _begin(config: Config, options: Options) -> None:
-    """Folders of the members, and the configuration of all."""
-    folder = Path(config.output.folder)
-    for k in range(config.run.models):
-        claim(folder / member_name(k), options)
-    write_configuration(config)
-
-
 def _in_processes(
     members: Sequence[Config], options: Options, together: int, stop: Stop
 ) -> list[Trained | str | None]:
-    """Train each member by a command of its own, some at a time.
-
-    Returns:
-        What came of each, or its error, or None where the end was asked for before it began.
-    """
-    results: list[Trained | str | None] = [None] * len(members)
-    turn = threading.Semaphore(together)
+    """What came of each member, its error, or None where the end was asked for before it began."""
     lock = threading.Lock()
     running: list[subprocess.Popen[str]] = []
     said: set[str] = set()  # lines: the head of the table stands above the rows of all
@@ -139,10 +119,8 @@ def _in_processes(
         with lock:  # all that run are told to stop, and none begins after that
             if ended:
                 return None
-            path = Path(member.output.folder) / CONFIGURATION
-            files.write_whole(path, member.as_toml().encode())
             process = subprocess.Popen(
-                [*command, str(path)],
+                [*command, str(write_configuration(member))],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -151,32 +129,28 @@ def _in_processes(
             running.append(process)
             return process
 
-    def one(k: int, member: Config) -> None:
-        with turn:
-            try:
-                process = started(member)
-            except OSError as error:
-                results[k] = str(error)
-                return
-            if process is not None:
-                result = _result(process, Path(member.output.folder).name, said)
-                # One that was still reading has nothing to keep, and ends at once.
-                early = stop.asked() and process.returncode in ENDED_BY_SIGNAL
-                results[k] = None if early and isinstance(result, str) else result
+    def result_of(member: Config) -> Trained | str | None:
+        try:
+            process = started(member)
+        except OSError as error:
+            return str(error)
+        if process is None:
+            return None
+        result = _result(process, Path(member.output.folder).name, said)
+        # One that was still reading has nothing to keep, and ends at once.
+        early = stop.asked() and process.returncode in ENDED_BY_SIGNAL
+        return None if early and isinstance(result, str) else result
 
-    threads = [threading.Thread(target=one, args=pair) for pair in enumerate(members)]
     stop.listen()
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        for thread in threads:
-            thread.join(0.2)
-        if stop.asked() and not ended:
-            with lock:
-                ended = True
-                for process in running:
-                    process.send_signal(signal.SIGTERM)
-    return results
+    with ThreadPoolExecutor(together) as pool:
+        futures = [pool.submit(result_of, member) for member in members]
+        while wait(futures, timeout=0.2).not_done:
+            if stop.asked() and not ended:
+                with lock:
+                    ended = True
+                    for process in running:
+                        process.send_signal(signal.SIGTERM)
+    return [future.result() for future in futures]
 
 
 def _result(process: subprocess.Popen[str], name: str, said: set[str]) -> Trained | str:

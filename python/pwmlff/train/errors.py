@@ -36,6 +36,11 @@ class Units:
         """Unit of the error of a quantity."""
         return str(getattr(self, quantity))
 
+    @property
+    def reported_in(self) -> dict[str, str]:
+        """Units of the errors by quantity."""
+        return {quantity: self.unit_of(quantity) for quantity in QUANTITIES}
+
 
 UNITS = {
     "metal": Units(1000.0, "meV/atom", "meV/Å", "meV/atom", "eV/Å"),
@@ -102,8 +107,7 @@ class Errors:
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
-        units = UNITS[self.units]
-        return {**asdict(self), "reported_in": {name: units.unit_of(name) for name in QUANTITIES}}
+        return {**asdict(self), "reported_in": UNITS[self.units].reported_in}
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,7 @@ class WorstAtom:
 
 
 def compute(
-    frames: Frames,
-    energy: np.ndarray,
-    forces: np.ndarray,
-    virial: np.ndarray,
-    units: str = "metal",
+    frames: Frames, energy: np.ndarray, forces: np.ndarray, virial: np.ndarray, units: str = "metal"
 ) -> Errors:
     """Compare predictions with the labels.
 
@@ -148,34 +148,36 @@ def compute(
     Raises:
         ValueError: an array has another shape.
     """
-    _require_shapes(frames, energy, forces, virial)
     differences = _differences(frames, energy, forces, virial, units)
-    labelled = _labelled(frames)
-    # Atoms of a frame count to its group.
-    group = {"force": np.repeat(frames.group, frames.natoms)}
-    by_group = {}
-    for k, name in enumerate(frames.group_names):
-        measures = {
-            quantity: Measure.from_errors(
-                differences[quantity][labelled[quantity] & (group.get(quantity, frames.group) == k)]
-            )
-            for quantity in QUANTITIES
-        }
-        by_group[name] = {q: measure for q, measure in measures.items() if measure}
-    whole = {q: Measure.from_errors(differences[q][labelled[q]]) for q in QUANTITIES}
-    by_element = {
-        chemical_symbols[z]: Measure.from_errors(
-            differences["force"][labelled["force"] & (frames.numbers == z)]
-        )
-        for z in frames.elements
+    labelled = {
+        "energy": ~np.isnan(frames.energies),
+        "force": ~np.isnan(frames.forces).any(axis=1),
+        "virial": ~np.isnan(frames.virials).any(axis=(1, 2)),
     }
+
+    def measured(quantity: str, chosen: np.ndarray | bool) -> Measure | None:
+        """Of chosen frames, or atoms for the force."""
+        return Measure.from_errors(differences[quantity][labelled[quantity] & chosen])
+
+    def of_group(k: int) -> dict[str, Measure]:
+        chosen = frames.group == k
+        atoms = np.repeat(chosen, frames.natoms)
+        measures = {q: measured(q, atoms if q == "force" else chosen) for q in QUANTITIES}
+        return {quantity: measure for quantity, measure in measures.items() if measure}
+
     return Errors(
         units=units,
         frames=len(frames),
         atoms=len(frames.numbers),
-        **whole,
-        by_element={symbol: measure for symbol, measure in by_element.items() if measure},
-        by_group={name: measures for name, measures in by_group.items() if measures},
+        **{quantity: measured(quantity, True) for quantity in QUANTITIES},
+        by_element={
+            chemical_symbols[z]: measure
+            for z in frames.elements
+            if (measure := measured("force", frames.numbers == z))
+        },
+        by_group={
+            name: measures for k, name in enumerate(frames.group_names) if (measures := of_group(k))
+        },
         by_magnitude=list(_bins(frames, differences["force"])),
     )
 
@@ -219,39 +221,21 @@ def shifted(frames: Frames, energy: np.ndarray, units: str = "metal") -> Shifted
     return Shifted(measure, energies, bool(explains))
 
 
-def _require_shapes(
-    frames: Frames, energy: np.ndarray, forces: np.ndarray, virial: np.ndarray
-) -> None:
-    nframes, natoms = len(frames), len(frames.numbers)
-    for name, values, shape in (
-        ("energy", energy, (nframes,)),
-        ("forces", forces, (natoms, 3)),
-        ("virial", virial, (nframes, 3, 3)),
-    ):
-        if np.shape(values) != shape:
-            raise ValueError(f"{name} has shape {np.shape(values)}, expected {shape}")
-
-
 def _differences(
     frames: Frames, energy: np.ndarray, forces: np.ndarray, virial: np.ndarray, units: str
 ) -> dict[str, np.ndarray]:
     """Errors as reported: energy [nframes], force [natoms, 3], virial [nframes, 3, 3]."""
-    factor = UNITS[units].factor
     natoms = np.maximum(frames.natoms, 1)
-    return {
-        "energy": factor * (energy - frames.energies) / natoms,
-        "force": factor * (forces - frames.forces),
-        "virial": factor * (virial - frames.virials) / natoms[:, None, None],
-    }
-
-
-def _labelled(frames: Frames) -> dict[str, np.ndarray]:
-    """Which frames have an energy and a virial, and which atoms a force; by the labels alone."""
-    return {
-        "energy": ~np.isnan(frames.energies),
-        "force": ~np.isnan(frames.forces).any(axis=1),
-        "virial": ~np.isnan(frames.virials).any(axis=(1, 2)),
-    }
+    result = {}
+    for quantity, name, predicted, label, parts in (
+        ("energy", "energy", energy, frames.energies, natoms),
+        ("force", "forces", forces, frames.forces, np.ones(1)),
+        ("virial", "virial", virial, frames.virials, natoms[:, None, None]),
+    ):
+        if np.shape(predicted) != label.shape:
+            raise ValueError(f"{name} has shape {np.shape(predicted)}, expected {label.shape}")
+        result[quantity] = UNITS[units].factor * (predicted - label) / parts
+    return result
 
 
 def _bins(frames: Frames, difference: np.ndarray) -> Iterable[Bin]:
@@ -286,7 +270,7 @@ def worst_atoms(
     error = UNITS[units].factor * np.linalg.norm(forces - frames.forces, axis=1)
     worst = []
     for k in _largest(error, ~np.isnan(frames.forces).any(axis=1), most):
-        frame = int(np.searchsorted(frames.first, k, side="right")) - 1
+        frame = frames.frame_of(k)
         worst.append(
             WorstAtom(
                 frames.files[frames.file[frame]],

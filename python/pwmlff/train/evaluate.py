@@ -27,23 +27,13 @@ from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
 from pwmlff.report import Failure, console
 from pwmlff.threads import allowed_threads, torch_threads
-from pwmlff.train import charts, edge
-from pwmlff.train.errors import (
-    UNITS,
-    Errors,
-    Measure,
-    Shifted,
-    WorstAtom,
-    WorstFrame,
-    compute,
-    shifted,
-    worst_atoms,
-    worst_frames,
-)  # fmt: skip
+from pwmlff.train import charts, edge, errors
+from pwmlff.train.errors import UNITS, Errors, Measure, Shifted, WorstAtom, WorstFrame
+from pwmlff.train.trainable import Predictions
 
-#: How files of models are called, if they are not known by their contents.
-MODELS = (".pt", ".pth", ".ptc")
-MEAN = "mean"  # of the predictions of all models, in place of the name of a file
+NUMBERS = ("RMSE", "MAE", "largest")
+
+_Row = tuple[str | float, ...]  # of a table
 
 
 def models_and_data(words: Sequence[str], data: Sequence[str] = ()) -> tuple[list[Path], list[str]]:
@@ -68,7 +58,7 @@ def models_and_data(words: Sequence[str], data: Sequence[str] = ()) -> tuple[lis
 
 def _is_model(word: str) -> bool:
     path = Path(word)
-    return path.suffix in MODELS or (path.is_file() and zipfile.is_zipfile(path))
+    return path.suffix in {".pt", ".pth", ".ptc"} or (path.is_file() and zipfile.is_zipfile(path))
 
 
 @dataclass(frozen=True)
@@ -91,17 +81,17 @@ class Tested:
             "energy_shifted": self.shifted and asdict(self.shifted),
         }
 
-    def rows(self) -> list[tuple[str, ...]]:
+    def rows(self) -> list[_Row]:
         """Its errors, a row for each quantity, for people."""
         units = UNITS[self.errors.units]
-        result: list[tuple[str, ...]] = [
-            (f"{name} ({units.unit_of(name)})", *_numbers(m), str(m.count))
+        result: list[_Row] = [
+            (f"{name} ({units.unit_of(name)})", *_numbers(m), m.count)
             for name, m in self.errors.measures.items()
         ]
         if self.shifted:
             measure = self.shifted.measure
             name = f"energy, shifted ({units.energy})"
-            result.insert(1, (name, *_numbers(measure), str(measure.count)))
+            result.insert(1, (name, *_numbers(measure), measure.count))
         return result
 
     def remark(self) -> str:
@@ -150,80 +140,62 @@ class TestReport:
 
     def show(self) -> RenderableType:
         """A table for each breakdown."""
-        errors, units = self.errors, UNITS[self.errors.units]
+        found, units = self.errors, UNITS[self.errors.units]
         parts: list[RenderableType] = []
-        head = ("", "RMSE", "MAE", "largest", "labels")
         several = len(self.models) > 1
         for one in (*self.models, self.judged) if several else self.models:
             engine = f", engine {one.engine}" + f" ({one.reason})" * bool(one.reason)
-            frames = f"{errors.frames} frame{'s' * (errors.frames > 1)}, {errors.atoms} atoms"
+            frames = f"{found.frames} frame{'s' * (found.frames > 1)}, {found.atoms} atoms"
             parts.append(Text(f"{one.model}, {frames}{engine if one.engine else ''}"))
-            parts.append(_table(head, one.rows()))
+            parts += _table(("", *NUMBERS, "labels"), one.rows())
             if remark := one.remark():
                 parts.append(Text(remark, "yellow"))
         if several:
             parts.append(Text(f"of the mean of {len(self.models)} models:"))
         force, unit = f"force ({units.force})", units.magnitude
-        tables: list[tuple[Sequence[str], Sequence[Sequence[str]]]] = []
-        if len(errors.by_element) > 1:
-            by_element = [(symbol, *_numbers(m)) for symbol, m in errors.by_element.items()]
-            tables.append(((force, "RMSE", "MAE", "largest"), by_element))
-        if len(errors.by_group) > 1:
-            names = (f"{name} RMSE\n({units.unit_of(name)})" for name in errors.measures)
-            by_group = [
-                (name, *(f"{m[q].rmse:.4g}" if q in m else "" for q in errors.measures))
-                for name, m in errors.by_group.items()
-            ]
-            tables.append((("group", *names), by_group))
-        if errors.by_magnitude:
-            by_magnitude = [
-                (
-                    f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
-                    *_numbers(b.measure),
-                    str(b.atoms),
-                )
-                for b in errors.by_magnitude
-            ]
-            columns = (f"reference force ({unit})", "RMSE", "MAE", "largest", "atoms")
-            tables.append((columns, by_magnitude))
-        if self.worst_frames:
-            worst = [
-                (f"{w.error:.4g}", str(w.index), str(w.atoms), w.file) for w in self.worst_frames
-            ]
-            tables.append(((f"energy\n({units.energy})", "frame", "atoms", "file"), worst))
-        if self.worst_atoms:
-            pair = (f"force\n({units.force})", f"reference\n({unit})")
-            atoms = [
-                (
-                    f"{w.error:.4g}",
-                    f"{w.magnitude:.4g}",
-                    w.element,
-                    str(w.atom),
-                    str(w.index),
-                    w.file,
-                )
-                for w in self.worst_atoms
-            ]
-            tables.append(((*pair, "element", "atom", "frame", "file"), atoms))
-        parts += [_table(names, rows) for names, rows in tables]
+        by_element = [(symbol, *_numbers(m)) for symbol, m in found.by_element.items()]
+        parts += _table((force, *NUMBERS), by_element, fewest=2)
+        heads = (f"{name} RMSE\n({units.unit_of(name)})" for name in found.measures)
+        by_group = [
+            (name, *(m[q].rmse if q in m else "" for q in found.measures))
+            for name, m in found.by_group.items()
+        ]
+        parts += _table(("group", *heads), by_group, fewest=2)
+        by_magnitude = [
+            (
+                f"from {b.low:g}" + f" to {b.high:g}" * bool(np.isfinite(b.high)),
+                *_numbers(b.measure),
+                b.atoms,
+            )
+            for b in found.by_magnitude
+        ]
+        parts += _table((f"reference force ({unit})", *NUMBERS, "atoms"), by_magnitude)
+        frame_rows = [(w.error, w.index, w.atoms, w.file) for w in self.worst_frames]
+        parts += _table((f"energy\n({units.energy})", "frame", "atoms", "file"), frame_rows)
+        atom_rows = [
+            (w.error, w.magnitude, w.element, w.atom, w.index, w.file) for w in self.worst_atoms
+        ]
+        pair = (f"force\n({units.force})", f"reference\n({unit})")
+        parts += _table((*pair, "element", "atom", "frame", "file"), atom_rows)
         if self.plot:
             parts.append(Text(f"parity plot: {self.plot}"))
         return Group(*parts)
 
 
-def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def _table(names: Sequence[str], rows: Sequence[_Row], fewest: int = 1) -> list[Table]:
+    """A table, or none where it would have fewer rows."""
     table = Table()
-    words = {"", "file", "element", "group"}
     for k, name in enumerate(names):
-        left = name in words or (k == 0 and "\n" not in name)
+        left = name in {"", "file", "element", "group"} or (k == 0 and "\n" not in name)
         table.add_column(name, justify="left" if left else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+        table.add_row(*(Text(f"{c:.4g}" if isinstance(c, float) else str(c)) for c in row))
+    return [table] if len(rows) >= fewest else []
 
 
-def _numbers(measure: Measure) -> tuple[str, str, str]:
-    return f"{measure.rmse:.4g}", f"{measure.mae:.4g}", f"{measure.largest:.4g}"
+def _numbers(measure: Measure) -> tuple[float, float, float]:
+    """Those of the columns NUMBERS."""
+    return measure.rmse, measure.mae, measure.largest
 
 
 def test(
@@ -280,36 +252,31 @@ def test(
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
-        judged = _tested(MEAN, "", "", frames, predicted, units)
+        judged = _tested("mean", "", "", frames, predicted, units)
     if output:
         drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
         picture.save(drawn, output, dpi=150)
     return TestReport(
         tested,
         judged,
-        worst_frames(frames, predicted[0], worst, units),
-        worst_atoms(frames, predicted[1], worst, units),
+        errors.worst_frames(frames, predicted[0], worst, units),
+        errors.worst_atoms(frames, predicted[1], worst, units),
         str(output or ""),
     )
-
-
-Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _tested(
     model: str, engine: str, reason: str, frames: Frames, predicted: Predictions, units: str
 ) -> Tested:
-    energy, _, _ = predicted
-    errors = compute(frames, *predicted, units)
-    return Tested(model, engine, reason, errors, shifted(frames, energy, units))
+    found = errors.compute(frames, *predicted, units)
+    shifted = errors.shifted(frames, predicted[0], units)
+    return Tested(model, engine, reason, found, shifted)
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's
 
 
-def predict(
-    engine: Engine, frames: Frames, label: str = ""
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def predict(engine: Engine, frames: Frames, label: str = "") -> Predictions:
     """Evaluate all frames.
 
     Args:
@@ -339,9 +306,7 @@ def predict(
     return energy, forces, virial
 
 
-def _predict_edge(
-    path: Path, frames: Frames, threads: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _predict_edge(path: Path, frames: Frames, threads: int) -> Predictions:
     """The same by the file's own code, in its precision, many frames at a time."""
     module, info = model_file.open_model(path)
     edges = neighbors.find_edges(frames, info.atom_type, info.cutoff, closest=0.0, threads=threads)

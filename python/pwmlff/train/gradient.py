@@ -22,7 +22,7 @@ from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.models import DP
-from pwmlff.train import dp_torch
+from pwmlff.train import dp_torch, trainable
 
 #: The first node of a pair of types, as a share of the shortest distance in the data.
 FIRST_NODE = 0.98
@@ -42,6 +42,11 @@ def spline_coefficients(nodes: int) -> np.ndarray:
     equations[nodes, [nodes - 1, nodes + 1]] = -0.5, 0.5
     equations[nodes + 1, :5] = 1.0, -4.0, 6.0, -4.0, 1.0
     return np.linalg.solve(equations, np.eye(nodes + 2, nodes))
+
+
+def batches(frames: np.ndarray) -> list[np.ndarray]:
+    """Frames, as many at a time as splines are evaluated for."""
+    return [frames[k : k + FEW] for k in range(0, len(frames), FEW)]
 
 
 def _tensor(array: np.ndarray) -> Tensor:
@@ -67,7 +72,7 @@ class DPGradient:
     """Gradients of a DP by the parameters, one row for each frame.
 
     Args:
-        model: in float64; its parameters are the start, and are changed by `write` alone.
+        model: in float64; it is not changed.
         frames, edges: the frames, and their neighbors within the cutoff.
         nodes: of the splines, for each pair of types.
         precision: of the kernels, "float32" or "float64".
@@ -98,8 +103,7 @@ class DPGradient:
 
     def set_nodes(self, nodes: int) -> None:
         """Take another number of nodes."""
-        model = self.model
-        self.nodes = nodes
+        self.nodes, model = nodes, self.model
         davg, dstd = (_by_pair(t, model.ntypes) for t in (model.davg, model.dstd))
         scale = 1.0 / (model.maxNeighborNum * model.ntypes)
         embedding = [layer.weight.shape[1] for layer in model.embedding_net[0].layers]
@@ -138,15 +142,7 @@ class DPGradient:
 
     def read(self) -> np.ndarray:
         """Return the parameters of the model as one vector."""
-        return np.concatenate([p.detach().numpy().ravel() for p in self.model.parameters()])
-
-    def write(self, parameters: np.ndarray) -> None:
-        """Put a vector of parameters into the model."""
-        begin = 0
-        with torch.no_grad():
-            for p in self.model.parameters():
-                p.copy_(torch.from_numpy(parameters[begin : begin + p.numel()]).view_as(p))
-                begin += p.numel()
+        return trainable.read(self.model)
 
     def prepare(self, parameters: np.ndarray) -> None:
         """Take parameters for the calls that follow."""

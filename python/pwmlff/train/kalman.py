@@ -27,22 +27,21 @@ errors e_i: y = sum_i w_i s_i y_i, so that e = sum_i w_i |e_i|. :func:`group_upd
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import psutil
 
-from pwmlff.train import steps
-from pwmlff.train.adam import free_mask
+from pwmlff.train import comm, steps
+from pwmlff.train.adam import free_mask, require
 from pwmlff.train.comm import Communicator, Serial, SharedFailure
-from pwmlff.train.steps import pointer
 
 if TYPE_CHECKING:
     from pwmlff.data.frames import Frames
@@ -72,14 +71,10 @@ class KalmanOptions:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.block < 1:
-            raise ValueError(f"found block = {self.block}, expected 1 or more parameters")
-        if not (math.isfinite(self.p0) and self.p0 > 0):
-            raise ValueError(f"found p0 = {self.p0}, expected a positive variance")
-        for name, least in (("lambda0", 0), ("nu", -1)):
-            value = getattr(self, name)
-            if not least < value <= 1 or value < 0:
-                raise ValueError(f"found {name} = {value}, expected more than 0, and at most 1")
+        require(self, "block", lambda n: n >= 1, "1 or more parameters")
+        require(self, "p0", lambda p: 0 < p < math.inf, "a positive variance")
+        require(self, "lambda0", lambda x: 0 < x <= 1, "more than 0, and at most 1")
+        require(self, "nu", lambda x: 0 <= x <= 1, "0 to 1")
 
 
 def block_sizes(layers: Sequence[int], block: int) -> list[int]:
@@ -129,7 +124,7 @@ class Kalman:
     Args:
         layers: names and shapes of the tensors in the flat vector.
         options: the constants.
-        comm: the ranks.
+        ranks: that take part.
         free: bool [n], the parameters that may change; None: all. Others take no part in P.
         threads: of this rank.
 
@@ -143,47 +138,41 @@ class Kalman:
         self,
         layers: Sequence[tuple[str, tuple[int, ...]]],
         options: KalmanOptions | None = None,
-        comm: Communicator | None = None,
+        ranks: Communicator | None = None,
         free: np.ndarray | None = None,
         threads: int = 1,
     ) -> None:
         self.options = options or KalmanOptions()
-        self._comm = comm or Serial()
+        self._ranks = ranks or Serial()
         sizes = [math.prod(shape) for _, shape in layers]
         self.n = sum(sizes)
         free = free_mask(free, self.n)
-        self._free = np.flatnonzero(free)
-        bounds = np.r_[0, np.cumsum(sizes)]
-        counts = [int(free[a:b].sum()) for a, b in itertools.pairwise(bounds)]
+        self._free, self._packed = np.flatnonzero(free), np.packbits(free)
+        counts = [int(part.sum()) for part in np.split(free, np.cumsum(sizes)[:-1])]
         #: parameters of each block of P
         self.sizes = block_sizes(counts, self.options.block)
-        self._shares = shares(self.sizes, self._comm.size)
-        self._mine = self._shares[self._comm.rank]
-        first = np.r_[0, np.cumsum(self.sizes)].astype(int)
-        #: of each rank, where its parameters are among the free ones
+        self._shares = shares(self.sizes, self._ranks.size)
+        self._mine = self._shares[self._ranks.rank]
+        ends = np.cumsum(self.sizes) + len(self.sizes)
+        spans = [np.arange(end - size, end) for size, end in zip(self.sizes, ends, strict=True)]
+        #: of each rank, where h^T P h of its blocks and then its free parameters are among all
         self._places = [
-            np.concatenate([np.arange(first[k], first[k + 1]) for k in blocks] or [first[:0]])
+            np.concatenate([blocks, *(spans[k] for k in blocks)]).astype(int)
             for blocks in self._shares
         ]
-        self.require_memory()
+        self._require_memory()
         self.updates = 0
         self.forgetting = self.options.lambda0  # lambda of the next update
-        self._c = 1.0
-        self._pending = 0
         self._own = _Blocks([self.sizes[k] for k in self._mine], self.options.p0, threads)
 
     def memory(self) -> list[int]:
         """Bytes that each rank needs for its blocks, [size]; known before they are allocated."""
-        return memory_of(self.sizes, self._comm.size)
+        return memory_of(self.sizes, self._ranks.size)
 
-    def require_memory(self) -> None:
-        """Refuse what does not fit into the memory of some node. Collective.
-
-        Raises:
-            SharedFailure: it does not; the text says how to need less.
-        """
+    def _require_memory(self) -> None:
+        """Refuse what does not fit into the memory of some node. Collective."""
         needed = self.memory()
-        nodes = self._comm.allgather((socket.gethostname(), available_memory()))
+        nodes = self._ranks.allgather((socket.gethostname(), available_memory()))
         for host in dict.fromkeys(host for host, _ in nodes):
             here = [rank for rank, (name, _) in enumerate(nodes) if name == host]
             total = sum(needed[rank] for rank in here)
@@ -227,38 +216,34 @@ class Kalman:
                 "the noise if it diverges, or look for bad labels with pwmlff data check"
             )
         h = h[self._free].astype(np.float64)
-        products, own = self._own.product(h[self._places[self._comm.rank]], self._c, self._pending)
-        gain, variances = self._gather(products, own)
+        nblocks, here = len(self.sizes), self._places[self._ranks.rank]
+        every = np.empty(nblocks + len(h))
+        products, every[here] = self._own.product(h[here[len(self._mine) :] - nblocks])
+        comm.share(self._ranks, self._places, every)
+        variances, gain = np.split(every, [nblocks])
         # What has been measured often has a variance of nothing but rounding, of either sign.
         variance = float(np.add.reduce(np.maximum(variances, 0.0)))
-        blocks = len(self.sizes) if self.options.matpl else 1
-        innovation = self.forgetting * noise * blocks + variance
+        innovation = self.forgetting * noise * (nblocks if self.options.matpl else 1) + variance
         if not (math.isfinite(innovation) and innovation > 0):
             raise ValueError(
                 f"found h^T P h = {variance} and the noise {noise} in update {self.updates + 1}, "
                 "expected finite numbers, one of them positive: raise the noise, or lower p0"
             )
         parameters[self._free] += gain * (error / innovation)
-        row = self._own.u[self._pending]
-        np.multiply(products, 1 / math.sqrt(self._c * innovation), out=row)
-        self._c /= self.forgetting
-        self._pending += 1
+        self._own.subtract(products, innovation, self.forgetting)
         self.updates += 1
         self.forgetting = self.options.nu * self.forgetting + 1 - self.options.nu
-        if self._pending == PENDING:
-            self._own.flush(self._c, self._pending)
-            self._c, self._pending = 1.0, 0
         return variance
 
     def covariance(self, k: int) -> np.ndarray | None:
         """Block k of P [size, size] where this rank has it; None elsewhere."""
         if k not in self._mine:
             return None
-        p, u = self._own.block(self._mine.index(k), self._pending)
+        p, u = self._own.block(self._mine.index(k))
         full = np.zeros((self.sizes[k], self.sizes[k]))
         full[np.triu_indices(self.sizes[k])] = p
         full += np.triu(full, 1).T
-        covariance: np.ndarray = self._c * (full - u.T @ u)
+        covariance: np.ndarray = self._own.c * (full - u.T @ u)
         return covariance
 
     def state(self) -> dict[str, np.ndarray]:
@@ -268,14 +253,14 @@ class Kalman:
         """
         state = {
             "updates": np.array(self.updates),
-            "pending": np.array(self._pending),
+            "pending": np.array(self._own.pending),
             "forgetting": np.array(self.forgetting),
-            "c": np.array(self._c),
+            "c": np.array(self._own.c),
             "sizes": np.array(self.sizes),
-            "free": self._packed(),
+            "free": self._packed,
         }
         for place, k in enumerate(self._mine):
-            state[f"p.{k}"], state[f"u.{k}"] = self._own.block(place, self._pending)
+            state[f"p.{k}"], state[f"u.{k}"] = self._own.block(place)
         return state
 
     def wants(self, name: str) -> bool:
@@ -294,7 +279,7 @@ class Kalman:
         """
         sizes = [int(size) for size in state["sizes"]] if "sizes" in state else []
         missing = [k for k in self._mine if f"p.{k}" not in state or f"u.{k}" not in state]
-        same = "free" in state and np.array_equal(state["free"], self._packed())
+        same = "free" in state and np.array_equal(state["free"], self._packed)
         if sizes != self.sizes or missing or not same:
             raise ValueError(
                 f"found a state of the Kalman filter of {len(sizes)} blocks with {sum(sizes)} "
@@ -302,101 +287,69 @@ class Kalman:
                 f"{sum(self.sizes)}: the checkpoint is of another model, `block` or choice of "
                 "frozen parameters, or incomplete"
             )
-        self.updates, self._pending = int(state["updates"]), int(state["pending"])
-        self.forgetting, self._c = float(state["forgetting"]), float(state["c"])
+        self.updates, self._own.pending = int(state["updates"]), int(state["pending"])
+        self.forgetting, self._own.c = float(state["forgetting"]), float(state["c"])
         for place, k in enumerate(self._mine):
-            p, u = self._own.block(place, self._pending)
+            p, u = self._own.block(place)
             p[:], u[:] = state[f"p.{k}"], state[f"u.{k}"]
-
-    def _packed(self) -> np.ndarray:
-        """Which parameters are free, as bits."""
-        free = np.zeros(self.n, bool)
-        free[self._free] = True
-        return np.packbits(free)
-
-    def _gather(self, products: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """P h of all blocks [n free], and h^T P h of each [number of blocks], from all ranks."""
-        lengths = [len(b) + len(p) for b, p in zip(self._shares, self._places, strict=True)]
-        sent = np.zeros(max(lengths))
-        sent[: lengths[self._comm.rank]] = np.concatenate([variances, products])
-        received = self._comm.allgather_array(sent)
-        whole, each = np.empty(len(self._free)), np.empty(len(self.sizes))
-        rows = zip(self._shares, self._places, lengths, received, strict=True)
-        for blocks, places, length, row in rows:
-            each[blocks] = row[: len(blocks)]
-            whole[places] = row[len(blocks) : length]
-        return whole, each
 
 
 class _Blocks:
     """The blocks of one rank, one after another; the arrays of kernels/optimizer/covariance.h."""
 
     def __init__(self, sizes: Sequence[int], p0: float, threads: int) -> None:
-        self._library = steps.library()
+        steps.library()  # is there
         self._sizes = np.array(sizes, dtype=np.int64)
         self._first = np.r_[0, np.cumsum(self._sizes)].astype(int)
-        triangles = self._sizes * (self._sizes + 1) // 2
-        self._first_p = np.r_[0, np.cumsum(triangles)].astype(int)
-        self.u = np.zeros((PENDING, self._first[-1]))
+        self._first_p = np.r_[0, np.cumsum(self._sizes * (self._sizes + 1) // 2)].astype(int)
+        self.c, self.pending = 1.0, 0
+        self._u = np.zeros((PENDING, self._first[-1]))
         self._p = np.zeros(self._first_p[-1])
-        for n, begin, end in zip(self._sizes, self._first_p[:-1], self._first_p[1:], strict=True):
+        for n, begin in zip(self._sizes, self._first_p[:-1], strict=True):
             rows = np.arange(n)
-            self._p[begin:end][rows * n - rows * (rows - 1) // 2] = p0
+            self._p[begin + rows * n - rows * (rows - 1) // 2] = p0
         ends = np.searchsorted(
             self._first_p, self._first_p[-1] * np.arange(1, threads + 1) / threads
         )
         #: blocks of each thread, in equal shares of P
         self._parts = [(a, b) for a, b in itertools.pairwise([0, *ends]) if b > a]
-        self._pool = ThreadPoolExecutor(len(self._parts)) if len(self._parts) > 1 else None
+        several = len(self._parts) > 1
+        self._map = ThreadPoolExecutor(len(self._parts)).map if several else map
 
-    def block(self, k: int, pending: int) -> tuple[np.ndarray, np.ndarray]:
+    def block(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Upper triangle of P0 [n (n + 1) / 2] and U [pending, n] of one block, as they lie."""
         columns = slice(self._first[k], self._first[k + 1])
-        return self._p[self._first_p[k] : self._first_p[k + 1]], self.u[:pending, columns]
+        return self._p[self._first_p[k] : self._first_p[k + 1]], self._u[: self.pending, columns]
 
-    def product(self, h: np.ndarray, c: float, pending: int) -> tuple[np.ndarray, np.ndarray]:
-        """P h [n of this rank] and h^T P h [blocks of this rank]."""
-        products, variances = np.empty(len(h)), np.empty(len(self._sizes))
-
-        def work(a: int, b: int) -> None:
-            begin = self._first[a]
-            self._library.pwmlff_covariance_product(
-                *self._arguments(a, b, pending),
-                *(ctypes.c_double(c), pointer(h[begin:]), pointer(products[begin:])),
-                pointer(variances[a:]),
-            )
-
-        self._on_threads(work)
-        return products, variances
-
-    def flush(self, c: float, pending: int) -> None:
-        """Put the pending updates into P0."""
-
-        def work(a: int, b: int) -> None:
-            self._library.pwmlff_covariance_flush(
-                *self._arguments(a, b, pending), ctypes.c_double(c)
-            )
-
-        self._on_threads(work)
-
-    def _arguments(self, a: int, b: int, pending: int) -> tuple[Any, ...]:
-        """What both functions begin with, for blocks a .. b-1."""
-        return (
-            *(
-                ctypes.c_int64(b - a),
-                pointer(self._sizes[a:]),
-                pointer(self._p[self._first_p[a] :]),
-            ),
-            *(ctypes.c_int64(pending), pointer(self.u[:, self._first[a] :])),
-            ctypes.c_int64(self.u.shape[1]),
+    def product(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """P h [n of this rank]; h^T P h [blocks of this rank] and then the same P h."""
+        nblocks = len(self._sizes)
+        results = np.empty(nblocks + len(h))
+        variances, products = np.split(results, [nblocks])
+        self._call(
+            "product", lambda a: (h[self._first[a] :], products[self._first[a] :], variances[a:])
         )
+        return products, results
 
-    def _on_threads(self, work: Callable[[int, int], None]) -> None:
-        if self._pool is None:
-            for part in self._parts:
-                work(*part)
-        else:
-            list(self._pool.map(lambda part: work(*part), self._parts))
+    def subtract(self, products: np.ndarray, innovation: float, forgetting: float) -> None:
+        """P <- (P - P h h^T P / S) / lambda, with P h, S and lambda."""
+        self._u[self.pending] = products * (1 / math.sqrt(self.c * innovation))
+        self.c /= forgetting
+        self.pending += 1
+        if self.pending == PENDING:
+            self._call("flush", lambda _: ())
+            self.c, self.pending = 1.0, 0
+
+    def _call(self, function: str, more: Callable[[int], Sequence[np.ndarray]]) -> None:
+        """Call a function of covariance.h for blocks a .. b-1 in each thread, with `more` of a."""
+
+        def work(part: tuple[int, int]) -> None:
+            a, b = part
+            blocks = b - a, self._sizes[a:], self._p[self._first_p[a] :]
+            updates = self.pending, self._u[:, self._first[a] :], self._u.shape[1], self.c
+            steps.call(f"covariance_{function}", *blocks, *updates, *more(a))
+
+        list(self._map(work, self._parts))
 
 
 def memory_of(sizes: Sequence[int], nranks: int) -> list[int]:
@@ -409,10 +362,7 @@ def memory_of(sizes: Sequence[int], nranks: int) -> list[int]:
 
 def available_memory() -> int:
     """Bytes that this process can still allocate without swapping: of the node, or its group."""
-    left = math.inf
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            left = int(line.split()[1]) * 1024
+    left = int(psutil.virtual_memory().available)
     group = Path("/sys/fs/cgroup")
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         if line.startswith("0::"):
@@ -425,7 +375,7 @@ def available_memory() -> int:
             continue
         if limit != "max":
             left = min(left, int(limit) - used)
-    return int(left) if math.isfinite(left) else 2**63 - 1
+    return left
 
 
 @dataclass(frozen=True)
@@ -445,16 +395,15 @@ class GroupOptions:
     def __post_init__(self) -> None:
         """Check the values."""
         for name in ("kinds", "noises"):
-            unknown = sorted({*getattr(self, name)} - {*KINDS})
-            if unknown:
-                raise ValueError(f"found {name} of '{unknown[0]}', expected {', '.join(KINDS)}")
+            require(self, name, lambda kinds: {*kinds} <= {*KINDS}, f"some of {', '.join(KINDS)}")
         for name in ("groups", "group_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"found {name} = {value}, expected 1 or more")
-        for kind, noise in self.noises.items():
-            if not (math.isfinite(noise) and noise >= 0):
-                raise ValueError(f"found the noise {noise} of {kind}, expected no negative number")
+            require(self, name, lambda n: n is None or n >= 1, "1 or more")
+        require(
+            self,
+            "noises",
+            lambda noises: all(0 <= noise < math.inf for noise in noises.values()),
+            "no negative number",
+        )
 
 
 @dataclass(frozen=True)
@@ -503,13 +452,16 @@ def group_updates(
     Returns:
         The measurements made.
     """
-    options = options or GroupOptions()
-    made = []
-    for kind, atoms in _planned(frames, rng, options):
-        measurement = _measurement(frames, kind, atoms, predict(kind), options)
-        if measurement is not None:
-            update(gradient(measurement), measurement.error, measurement.noise)
-            made.append(measurement)
+    options, made = options or GroupOptions(), []
+    for kind in options.kinds:
+        groups = [np.arange(len(frames))]  # of the rows that are measured together
+        if kind == "force":
+            groups = atom_groups(frames.first, options.groups, options.group_size, rng)
+        for rows in groups:
+            measurement = _measurement(frames, kind, rows, predict(kind), options)
+            if measurement is not None:
+                update(gradient(measurement), measurement.error, measurement.noise)
+                made.append(measurement)
     return made
 
 
@@ -537,60 +489,34 @@ def atom_groups(
     return [atoms for atoms in joined if len(atoms)]
 
 
-def _planned(
-    frames: Frames, rng: np.random.Generator, options: GroupOptions
-) -> Iterator[tuple[str, np.ndarray]]:
-    for kind in options.kinds:
-        if kind == "force":
-            for atoms in atom_groups(frames.first, options.groups, options.group_size, rng):
-                yield kind, atoms
-        else:
-            yield kind, np.zeros(0, int)
-
-
 def _measurement(
-    frames: Frames, kind: str, atoms: np.ndarray, predicted: np.ndarray, options: GroupOptions
+    frames: Frames, kind: str, rows: np.ndarray, predicted: np.ndarray, options: GroupOptions
 ) -> Measurement | None:
-    """The measurement of one kind, by what the model predicts; None without labels."""
-    natoms = frames.natoms
-    vectors = {
-        "energy": np.zeros(len(frames)),
-        "force": np.zeros((len(frames.forces), 3)),
-        "virial": np.zeros((len(frames), 3, 3)),
-    }
-    if kind == "force":
-        labels, rows = frames.forces, atoms
-        frame = np.searchsorted(frames.first, atoms, side="right") - 1
-        divisor = np.ones(len(atoms))
-        if options.matpl:
-            divisor = natoms[frame].astype(float)
-    else:
-        labels = frames.energies if kind == "energy" else frames.virials
-        rows = frame = np.arange(len(frames))
-        divisor = natoms.astype(float)
-    errors = labels[rows] - predicted[rows]  # [rows, ...]
-    per_row = errors.reshape(len(rows), -1)
-    known = ~np.isnan(labels[rows].reshape(len(rows), -1)).any(axis=1)
-    if not known.any():
+    """The measurement of some frames, or atoms, by what the model predicts; None without labels."""
+    labels = {"energy": frames.energies, "force": frames.forces, "virial": frames.virials}
+    rows = rows[~np.isnan(labels[kind][rows].reshape(len(rows), -1)).any(axis=1)]
+    if not len(rows):
         return None
-    rows, frame, divisor, per_row = rows[known], frame[known], divisor[known], per_row[known]
+    frame = np.searchsorted(frames.first, rows, side="right") - 1 if kind == "force" else rows
+    per_atom = kind != "force" or options.matpl
+    divisor = frames.natoms[frame] if per_atom else np.ones(len(rows))
+    errors = (labels[kind][rows] - predicted[rows]).reshape(len(rows), -1)
     # w_i of each row: means over the numbers of all frames, or over frames of those of a frame.
+    weights, nframes = 1 / (errors.size * divisor), 1
     if options.matpl:
-        counts = np.bincount(frame, minlength=len(frames))
-        weights = 1 / (counts[frame] * per_row.shape[1] * divisor)
+        counts = np.bincount(frame)
+        weights = 1 / (counts[frame] * errors.shape[1] * divisor)
         nframes = int(np.count_nonzero(counts))
-    else:
-        weights = 1 / (per_row.size * divisor)
-        nframes = 1
-    vectors[kind][rows] = (np.where(per_row < 0, -1.0, 1.0) * weights[:, None]).reshape(
-        len(rows), *labels.shape[1:]
-    )
-    error = float(np.add.reduce((np.abs(per_row) * weights[:, None]).ravel()))
+    vectors = {name: np.zeros(label.shape) for name, label in labels.items()}
+    signed = np.where(errors < 0, -1.0, 1.0) * weights[:, None]
+    vectors[kind][rows] = signed.reshape(len(rows), *labels[kind].shape[1:])
     return Measurement(
         kind,
         vectors["energy"],
         vectors["force"],
         vectors["virial"],
-        error=error * math.sqrt(nframes) / nframes,
+        error=float((np.abs(errors) * weights[:, None]).ravel().sum())
+        * math.sqrt(nframes)
+        / nframes,
         noise=options.noises.get(kind, 1.0),
     )

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pwmlff.data.frames import rows_of
-from pwmlff.train.gradient import FEW, DPGradient
+from pwmlff.train.gradient import DPGradient, batches
 
 ATOMS = 3000  # whose forces are looked at, in whole frames
 FRAMES = 1024  # whose energies are
@@ -53,107 +53,91 @@ class Equations:
         return weights, float(weights @ left**2)
 
 
-def fitted(
-    core: DPGradient,
-    last_layers: np.ndarray,
-    parameters: np.ndarray,
-    places: np.ndarray,
-    of_frame: np.ndarray,
-    quantities: Collection[str],
-) -> np.ndarray:
-    """The change of parameters of last layers that fits the data best.
+@dataclass(frozen=True)
+class LastLayers:
+    """Last layers of a model.
 
-    Args:
+    Attributes:
         core: with the frames that it learns from.
-        last_layers: places of the parameters of all last layers.
+        every: places of the parameters of all last layers.
         parameters: [nparameters] as they are.
         places: [n] of those that may change.
         of_frame: [nframes] weights of the frames.
-        quantities: "energy", "force" and "virial", or some of them.
-
-    Returns:
-        [n], zeros where there are too few forces to tell.
     """
-    frames = core.frames
-    order = np.random.default_rng(0).permutation(len(frames))
-    order = order[of_frame[order] > 0.0]
-    of_energies = order[frames.labelled["energy"][order]][:FRAMES]
-    of_forces = order[frames.labelled["force"][order]]
-    of_forces = of_forces[: np.searchsorted(np.cumsum(frames.natoms[of_forces]), ATOMS) + 1]
-    wanted = set(quantities)
-    if ROWS * len(places) > 3 * frames.natoms[of_forces].sum() or "force" not in wanted:
-        return np.zeros(len(places))
-    given = _of_forces(core, last_layers, parameters, places, of_forces, of_frame)
-    if len(of_energies):
-        given["energy"] = _of_energies(core, parameters, places, of_energies, of_frame)
-    return solve({name: equations for name, equations in given.items() if name in wanted})
 
+    core: DPGradient
+    every: np.ndarray
+    parameters: np.ndarray
+    places: np.ndarray
+    of_frame: np.ndarray
 
-def _of_energies(
-    core: DPGradient,
-    parameters: np.ndarray,
-    places: np.ndarray,
-    chosen: np.ndarray,
-    of_frame: np.ndarray,
-) -> Equations:
-    """Equations of energies per atom, by the gradients of the energies."""
-    frames = core.frames
-    core.prepare(parameters)
-    rows, lacks = [], []
-    for part in _chunks(chosen):
-        natoms = frames.natoms[part]
-        energy = core.evaluate(part)[0]
-        gradients = core.gradients(1.0 / natoms, np.zeros((int(natoms.sum()), 3)))
-        rows += [core.finish(gradient)[places] for gradient in gradients]
-        lacks.append((frames.energies[part] - energy) / natoms)
-    return Equations(np.array(rows), np.concatenate(lacks), of_frame[chosen])
+    def fitted(self, quantities: Collection[str]) -> np.ndarray:
+        """The change of the parameters that fits the data best.
 
+        Args:
+            quantities: "energy", "force" and "virial", or some of them.
 
-def _of_forces(
-    core: DPGradient,
-    last_layers: np.ndarray,
-    parameters: np.ndarray,
-    places: np.ndarray,
-    chosen: np.ndarray,
-    of_frame: np.ndarray,
-) -> dict[str, Equations]:
-    """Equations of components of forces, and of virials per atom where there are any."""
-    frames = core.frames
-    natoms = frames.natoms[chosen]
+        Returns:
+            [n], zeros where there are too few forces to tell.
+        """
+        frames, wanted = self.core.frames, set(quantities)
+        order = np.random.default_rng(0).permutation(len(frames))
+        order = order[self.of_frame[order] > 0.0]
+        of_energies = order[frames.labelled["energy"][order]][:FRAMES]
+        of_forces = order[frames.labelled["force"][order]]
+        of_forces = of_forces[: np.searchsorted(np.cumsum(frames.natoms[of_forces]), ATOMS) + 1]
+        few = ROWS * len(self.places) > 3 * frames.natoms[of_forces].sum()
+        if few or "force" not in wanted:
+            return np.zeros(len(self.places))
+        given = self._of_forces(of_forces)
+        if len(of_energies):
+            given["energy"] = self._of_energies(of_energies)
+        return solve({name: equations for name, equations in given.items() if name in wanted})
 
-    def rows_with(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        core.prepare(values)
-        predictions = [core.evaluate(part)[1:] for part in _chunks(chosen)]
-        forces, virials = (np.concatenate(parts) for parts in zip(*predictions, strict=True))
-        return forces.ravel(), (virials / natoms[:, None, None]).ravel()
+    def _of_energies(self, chosen: np.ndarray) -> Equations:
+        """Equations of energies per atom, by the gradients of the energies."""
+        core, frames = self.core, self.core.frames
+        core.prepare(self.parameters)
+        rows, lacks = [], []
+        for part in batches(chosen):
+            natoms = frames.natoms[part]
+            energy = core.evaluate(part)[0]
+            gradients = core.gradients(1.0 / natoms, np.zeros((int(natoms.sum()), 3)))
+            rows += [core.finish(gradient)[self.places] for gradient in gradients]
+            lacks.append((frames.energies[part] - energy) / natoms)
+        return Equations(np.array(rows), np.concatenate(lacks), self.of_frame[chosen])
 
-    columns = []
-    for place in places:
-        unit = parameters.copy()
-        unit[last_layers] = 0.0
-        unit[place] = 1.0
-        columns.append(rows_with(unit))
-    designs = [np.stack(parts, axis=1) for parts in zip(*columns, strict=True)]
-    predicted = rows_with(parameters)
-    labels = (
-        frames.forces[rows_of(frames.first, chosen)].ravel(),
-        (frames.virials[chosen] / natoms[:, None, None]).ravel(),
-    )
-    weights = (
-        np.repeat(of_frame[chosen] / natoms, 3 * natoms),
-        np.repeat(of_frame[chosen], 9),
-    )
-    result = {}
-    for k, name in enumerate(("force", "virial")):
-        known = np.isfinite(labels[k])
-        if known.any():
-            lacks = (labels[k] - predicted[k])[known]
-            result[name] = Equations(designs[k][known], lacks, weights[k][known])
-    return result
+    def _of_forces(self, chosen: np.ndarray) -> dict[str, Equations]:
+        """Equations of components of forces, and of virials per atom where there are any."""
+        frames, natoms = self.core.frames, self.core.frames.natoms[chosen]
 
+        def rows_with(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            self.core.prepare(values)
+            predictions = [self.core.evaluate(part)[1:] for part in batches(chosen)]
+            forces, virials = (np.concatenate(parts) for parts in zip(*predictions, strict=True))
+            return forces.ravel(), (virials / natoms[:, None, None]).ravel()
 
-def _chunks(frames: np.ndarray) -> list[np.ndarray]:
-    return [frames[k : k + FEW] for k in range(0, len(frames), FEW)]
+        columns = []
+        for place in self.places:
+            unit = self.parameters.copy()
+            unit[self.every] = 0.0
+            unit[place] = 1.0
+            columns.append(rows_with(unit))
+        designs = [np.stack(parts, axis=1) for parts in zip(*columns, strict=True)]
+        virials = frames.virials[chosen] / natoms[:, None, None]
+        labels = frames.forces[rows_of(frames.first, chosen)].ravel(), virials.ravel()
+        of_frame = self.of_frame[chosen]
+        weights = np.repeat(of_frame / natoms, 3 * natoms), np.repeat(of_frame, 9)
+        every = zip(designs, labels, rows_with(self.parameters), weights, strict=True)
+        result = {}
+        for name, (design, label, predicted, weight) in zip(
+            ("force", "virial"), every, strict=True
+        ):
+            known = np.isfinite(label)
+            if known.any():
+                lacks = (label - predicted)[known]
+                result[name] = Equations(design[known], lacks, weight[known])
+        return result
 
 
 def solve(given: Mapping[str, Equations]) -> np.ndarray:

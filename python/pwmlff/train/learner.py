@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
+from pwmlff.models import save_model
 from pwmlff.report import Failure
 from pwmlff.train import comm, errors
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
@@ -241,9 +243,7 @@ class Learner:
         def gradient(measured: Measurement) -> np.ndarray:
             return model.pullback(measured.a[mine], measured.v[atoms], measured.w[mine])
 
-        def update(h: np.ndarray, error: float, noise: float) -> None:
-            kalman.update(model.parameters, h, error, noise)
-
+        update = partial(kalman.update, model.parameters)
         rng = np.random.default_rng((self.config.run.seed, kalman.updates))
         made = group_updates(frames, predict, gradient, update, rng, measurements_of(self.config))
         self.learning_rate = kalman.forgetting
@@ -308,7 +308,7 @@ class Learner:
 
     def save(self, path: str | PathLike[str], card: Mapping[str, Any] | None) -> None:
         """Write a model file."""
-        self.model.save(path, self.averaged(), card)
+        save_model(self.model.judged(self.averaged()), path, card)
 
     # ---- checkpoints
 

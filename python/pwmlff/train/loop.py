@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ COSTLIEST = 0.1  # share of the time that validations may take then
 LEAVING = 2.0  # seconds to load the command, before its clock runs, to report and to leave
 BEST, LAST = "best", "last"
 TINY = 1e-12  # least ratio of errors that a score tells from 0
+#: What a training that goes on has to have in common with its checkpoint.
+IDENTITY = {
+    "names": "the parameters",
+    "model": "the model",
+    "data": "the data to learn from, with the hash",
+    "valid": "the data to validate with, with the hash",
+}
 
 
 @dataclass
@@ -98,7 +106,6 @@ class Trainer:
         self.judged: Predictions | None = None  # of what validates, when it was last judged
         self.progress = Progress(max_time=config.run.max_time)
         self._order: tuple[int, np.ndarray] | None = None  # an epoch, and its frames
-        self._of_untaught: dict[str, float] | None = None
         nframes = len(learner.frames)
         self.batches = -(-nframes // config.run.batch)
         chosen = np.random.default_rng((config.run.seed, 1)).permutation(nframes)[:SAMPLE]
@@ -185,7 +192,7 @@ class Trainer:
             clock = now
             self._pass(seconds, step)
             if display is not None:
-                self._show(display)
+                display.step(self.done(), **self._latest())
             stopped = "asked" if asked else self._end_of_run()
             if self._is_due(stopped):
                 first = not progress.costs
@@ -230,14 +237,14 @@ class Trainer:
 
     def _try_the_end(self) -> None:
         """Do once what comes after the last step, to know how long it takes. Collective."""
-        times = [time.monotonic()]
         draw = self.draw if self.ranks.rank == 0 else lambda: None
-        for work in (self.learner.refit, self.save, draw):
+        works = {"last layers": self.learner.refit, "checkpoint": self.save, "pictures": draw}
+        costs = {}
+        for name, work in works.items():
+            began = time.monotonic()
             work()
-            times.append(time.monotonic())
-        names = ("last layers", "checkpoint", "pictures")
-        of_rank_0 = map(float, self.ranks.broadcast(np.diff(times)))
-        self.progress.costs |= dict(zip(names, of_rank_0, strict=True))
+            costs[name] = time.monotonic() - began
+        self.progress.costs |= self.ranks.broadcast(costs)
         self._log_plan()
 
     def _log_plan(self) -> None:
@@ -265,19 +272,16 @@ class Trainer:
         progress.loss += loss
         progress.atoms += int(self.learner.frames.natoms[batch].sum())
 
-    def _show(self, display: Display) -> None:
+    def _latest(self) -> dict[str, Any]:
+        """Where it is, and what a row of the log tells of the steps since the last one."""
         progress = self.progress
-        display.step(
-            self.done(),
-            epoch=self.epoch,
-            step=progress.step,
-            loss=progress.loss / max(1, progress.steps),
-            atoms_per_second=self._speed(),
-        )
-
-    def _speed(self) -> float | None:
-        seconds = self.progress.stepping - self.progress.validated
-        return self.progress.atoms / seconds if seconds > 0.0 else None
+        seconds = progress.stepping - progress.validated
+        return {
+            "epoch": self.epoch,
+            "step": progress.step,
+            "loss": progress.loss / max(1, progress.steps),
+            "atoms_per_second": progress.atoms / seconds if seconds > 0.0 else None,
+        }
 
     def validate(
         self, record: TrainingLog | None, display: Display | None, last: bool = False
@@ -303,7 +307,7 @@ class Trainer:
         self.learner.refine(self.sample, None if of_sample is None else of_sample[1])
         judged = valid or train
         rmse = {k: m.rmse for k, m in judged.measures.items()} if judged else {}  # of rank 0
-        score = self.ranks.broadcast(self.score(rmse) if judged else float("nan"))
+        score = self.ranks.broadcast(self.score(rmse) if judged else math.nan)
         if not np.isfinite(score):
             raise comm.SharedFailure(
                 f"epoch {self.epoch:.2f}: the errors of the model are no numbers: lower "
@@ -316,16 +320,8 @@ class Trainer:
         if better:
             progress.kept = progress.step
         if self.ranks.rank == 0:
-            row = LogRow.from_errors(
-                train=train,
-                valid=valid,
-                step=progress.step,
-                epoch=self.epoch,
-                time=progress.seconds,
-                learning_rate=self.learner.learning_rate,
-                loss=progress.loss / max(1, progress.steps),
-                atoms_per_second=self._speed(),
-            )
+            now = {"time": progress.seconds, "learning_rate": self.learner.learning_rate}
+            row = LogRow.from_errors(train=train, valid=valid, **now, **self._latest())
             if record is not None:
                 record.add(row)
             if display is not None:
@@ -361,7 +357,7 @@ class Trainer:
 
     def score(self, rmse: Mapping[str, float]) -> float:
         """How good a model with these errors is, see :func:`score_of`."""
-        return score_of(rmse, self._untaught())
+        return score_of(rmse, self._untaught)
 
     def _doubt(self) -> float:
         """Standard error of the score, for k frames 1 / sqrt(k) in the logarithm of the energies.
@@ -372,18 +368,17 @@ class Trainer:
         """
         return 0.5 / math.sqrt(max(1, len((self.valid or self.sampled).frames)))
 
+    @cached_property
     def _untaught(self) -> dict[str, float]:
         """RMSEs of a model that knows no neighbors on what judges, as they are reported."""
-        if self._of_untaught is None:
-            judge = self.valid or self.sampled
-            frames, edges = judge.frames, judge.edges
-            share, known = statistics.shares(frames, edges), np.isfinite(frames.energies)
-            per_atom = frames.energies[known] / np.maximum(frames.natoms[known], 1)
-            energies = frames.natoms * (share @ statistics.fitted(share[known], per_atom))
-            zeros = np.zeros_like(frames.forces), np.zeros_like(frames.virials)
-            baseline = errors.compute(frames, energies, *zeros, self.config.model.units)
-            self._of_untaught = {name: m.rmse for name, m in baseline.measures.items()}
-        return self._of_untaught
+        judge = self.valid or self.sampled
+        frames, edges = judge.frames, judge.edges
+        share, known = statistics.shares(frames, edges), np.isfinite(frames.energies)
+        per_atom = frames.energies_per_atom[known]
+        energies = frames.natoms * (share @ statistics.fitted(share[known], per_atom))
+        zeros = np.zeros_like(frames.forces), np.zeros_like(frames.virials)
+        baseline = errors.compute(frames, energies, *zeros, self.config.model.units)
+        return {name: m.rmse for name, m in baseline.measures.items()}
 
     def _interval(self, cost: float) -> int:
         """Epochs to the next validation: as told, or VALIDATIONS in all and not too costly."""
@@ -397,33 +392,24 @@ class Trainer:
 
     # ---- checkpoints
 
-    def _identity(self) -> dict[str, Any]:
-        """What a model is beside its parameters, as a checkpoint says it."""
+    def _meta(self) -> dict[str, Any]:
+        """What a checkpoint holds beside arrays."""
         model, edges = self.config.model, self.learner.model.edges
+        of_config = {name: getattr(model, name) for name in ("rmin", "m2", "max_neighbor", "units")}
+        elements = [int(z) for z in edges.elements]
         return {
-            "elements": [int(z) for z in edges.elements],
-            "cutoff": edges.cutoff,
-            "rmin": model.rmin,
-            "m2": model.m2,
-            "max_neighbor": model.max_neighbor,
-            "units": model.units,
+            "progress": vars(self.progress),
+            "names": self.learner.model.names,
+            "model": {"elements": elements, "cutoff": edges.cutoff, **of_config},
+            "data": self.learner.frames.fingerprint,
+            "valid": self.valid.frames.fingerprint if self.valid else None,
+            "virial_offsets": list(self.offsets.values.values()),
         }
-
-    def _validates(self) -> str | None:
-        """A hash of what validates, or None where nothing does."""
-        return self.valid.frames.fingerprint if self.valid else None
 
     def save(self) -> None:
         """Write a checkpoint. Collective."""
-        meta = {
-            "progress": vars(self.progress),
-            "names": self.learner.model.names,
-            "model": self._identity(),
-            "data": self.learner.frames.fingerprint,
-            "valid": self._validates(),
-            "virial_offsets": list(self.offsets.values.values()),
-        }
-        checkpoint.save(self.folder, self.progress.step, self.learner.state(), meta, self.ranks)
+        arrays, meta = self.learner.state(), self._meta()
+        checkpoint.save(self.folder, self.progress.step, arrays, meta, self.ranks)
 
     def resume(self) -> bool:
         """Go on from the newest sound checkpoint; whether there is one. Collective.
@@ -437,27 +423,12 @@ class Trainer:
         if self.ranks.rank == 0:
             for text in saved.skipped:
                 log.warning("%s", text)
-        meta = saved.meta
-        for what, there, here in (
-            ("the parameters", meta["names"], self.learner.model.names),
-            ("the model", meta["model"], self._identity()),
-            (
-                "the data to learn from, with the hash",
-                meta["data"],
-                self.learner.frames.fingerprint,
-            ),
-            # Releases that did not keep it would go on with any.
-            (
-                "the data to validate with, with the hash",
-                meta.get("valid", self._validates()),
-                self._validates(),
-            ),
-            (
-                "offsets of virials, of sources",
-                len(meta.setdefault("virial_offsets", [])),
-                len(self.offsets.values),
-            ),
-        ):
+        own = self._meta()
+        # Releases that did not keep what validates would go on with any.
+        meta = {"valid": own["valid"], "virial_offsets": [], **saved.meta}
+        compared = [(what, meta[name], own[name]) for name, what in IDENTITY.items()]
+        offsets = (len(one["virial_offsets"]) for one in (meta, own))
+        for what, there, here in (*compared, ("offsets of virials, of sources", *offsets)):
             if there != here:
                 raise comm.SharedFailure(
                     f"the checkpoint '{saved.path}' is of another training: {what} {there!s:.200}, "
@@ -466,7 +437,7 @@ class Trainer:
                 )
         self.learner.restore(saved.arrays)
         self.offsets.put(dict(zip(self.offsets.values, meta["virial_offsets"], strict=True)))
-        self.progress = progress = Progress(**saved.meta["progress"])
+        self.progress = progress = Progress(**meta["progress"])
         if (limit := self.config.run.max_time) != progress.max_time:
             progress.fraction *= min(1.0, progress.max_time / limit) if limit else 0.0
             progress.max_time = limit

@@ -73,7 +73,7 @@ class Muon(Adam):
             for share in of_ranks
         ]
         self._shares = _shared_out(of_ranks[self._ranks.rank].tolist(), threads)
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._map = ThreadPoolExecutor(threads).map if threads > 1 else map
 
     def _change(
         self,
@@ -85,21 +85,10 @@ class Muon(Adam):
         old = parameters.copy()
         super()._change(parameters, gradient, constants, rate)
         own = steps.MuonConstants(self.options.beta1, constants.shrink, constants.factor, rate)
+        moments = self._arrays["m"]
 
         def change(share: np.ndarray) -> None:
-            steps.muon(share, old, gradient, self._m, parameters, own)
+            steps.call("muon_step", len(share), share, old, gradient, moments, parameters, own)
 
-        if self._pool is None:
-            change(self._shares[0])
-        else:
-            list(self._pool.map(change, self._shares))
-        if self._ranks.size > 1:
-            self._exchange(parameters)
-
-    def _exchange(self, parameters: np.ndarray) -> None:
-        """Give the matrices of this rank to all others."""
-        mine = parameters[self._written[self._ranks.rank]]
-        row = np.zeros(max(map(len, self._written)))
-        row[: len(mine)] = mine
-        for places, numbers in zip(self._written, self._ranks.allgather_array(row), strict=True):
-            parameters[places] = numbers[: len(places)]
+        list(self._map(change, self._shares))
+        comm.share(self._ranks, self._written, parameters)

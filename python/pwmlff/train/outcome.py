@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ class Trained:
 class TrainReport:
     """What came of a training, or what would be trained."""
 
-    models: list[Trained]
-    plan: dict[str, str]  # of a dry run
+    models: list[Trained] = field(default_factory=list)
+    plan: dict[str, str] = field(default_factory=dict)  # of a dry run
     units: str = "metal"
     folder: str = ""  # of all models
     failures: tuple[str, ...] = ()
@@ -61,11 +61,10 @@ class TrainReport:
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
-        units = {name: errors.UNITS[self.units].unit_of(name) for name in errors.QUANTITIES}
         return {
             "models": [asdict(m) for m in self.models],
             "plan": self.plan,
-            "reported_in": units,
+            "reported_in": errors.UNITS[self.units].reported_in,
             "failures": list(self.failures),
             "unbegun": list(self.unbegun),
         }
@@ -125,7 +124,6 @@ class TrainReport:
         return [*lines, *(f"{_absolute(m.folder)}: {curves}, checkpoints" for m in self.models)]
 
     def _more(self) -> str:
-        """How to go on."""
         words = ["pwmlff", "train", "--resume", "-o", _absolute(self.folder)]
         if self.exit_code == CONTINUE:
             return f"To go on: {shlex.join(words)}"
@@ -133,5 +131,4 @@ class TrainReport:
 
 
 def _absolute(name: str) -> str:
-    """A path with its folders."""
     return str(Path(name).absolute())

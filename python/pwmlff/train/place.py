@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 import torch
 
@@ -13,19 +12,6 @@ from pwmlff.report import Failure
 from pwmlff.threads import allowed_threads
 from pwmlff.train import comm
 from pwmlff.train.config import Run
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the steps of one rank are computed.
-
-    Attributes:
-        device: where torch computes; None for the CPU, with compiled kernels where there are any.
-        threads: of what is computed on the CPU.
-    """
-
-    device: torch.device | None
-    threads: int
 
 
 def threads_of(run: Run, ranks: comm.Communicator, together: int = 1) -> int:
@@ -37,39 +23,37 @@ def threads_of(run: Run, ranks: comm.Communicator, together: int = 1) -> int:
     return run.threads or max(1, allowed_threads(ranks.local_size) // together)
 
 
-def place_of(run: Run, ranks: comm.Communicator) -> Place:
-    """Where this rank computes, as [run] device says; the GPUs of a node are dealt out in turn.
+def device_of(run: Run, ranks: comm.Communicator) -> torch.device | None:
+    """Where torch computes on this rank, as [run] device says; GPUs are dealt out in turn.
 
     The environment variable PWMLFF_GPU_STAND_IN names what stands in for a GPU, for tests.
+
+    Returns:
+        None for the CPU, with compiled kernels where there are any.
 
     Raises:
         Failure: it is another word, or a GPU is asked for that torch does not see.
     """
-    threads = threads_of(run, ranks)
     if not re.fullmatch(r"cpu|auto|cuda(:\d+)?", run.device):
         raise Failure(f"[run] device is '{run.device}', expected cpu, cuda, cuda:N or auto")
     if run.device == "cpu":
-        return Place(None, threads)
+        return None
     if stand_in := os.environ.get("PWMLFF_GPU_STAND_IN"):
-        return Place(torch.device(stand_in), threads)
+        return torch.device(stand_in)
     visible = torch.cuda.device_count()
     if run.device == "auto" and not visible:
-        return Place(None, threads)
+        return None
     number = re.sub(r"\D", "", run.device)
     if visible <= int(number or 0):
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
         raise Failure(
-            f"[run] device is '{run.device}', and {_seen(visible)}; expected a GPU that "
-            "nvidia-smi lists and CUDA_VISIBLE_DEVICES does not hide, and a torch with CUDA (pip "
-            "install torch has it); or leave out --device, which trains on the CPU"
+            f"[run] device is '{run.device}', and torch {torch.__version__} ({built}) sees "
+            f"{visible} GPU(s); expected a GPU that nvidia-smi lists and CUDA_VISIBLE_DEVICES "
+            "does not hide, and a torch with CUDA (pip install torch has it); or leave out "
+            "--device, which trains on the CPU"
         )
     index = devices.device_of_rank(ranks.local_rank, ranks.local_size, visible, number or "gpu")
-    return Place(torch.device("cuda", index), threads)
-
-
-def _seen(visible: int) -> str:
-    if torch.version.cuda is None:
-        return f"torch {torch.__version__} was built without CUDA"
-    return f"torch {torch.__version__} (CUDA {torch.version.cuda}) sees {visible} GPU(s)"
+    return torch.device("cuda", index)
 
 
 def device_of_member(device: str, k: int) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
@@ -24,10 +24,12 @@ from pwmlff.evaluation import model_file
 from pwmlff.models import DP, DPConfig
 from pwmlff.models.nets import Tanh
 from pwmlff.report import Failure
-from pwmlff.train import comm, last_layer
+from pwmlff.train import comm
 from pwmlff.train.config import Config
-from pwmlff.train.gradient import FEW, DPGradient
-from pwmlff.train.trainable import Predictions, free_parameters
+from pwmlff.train.edge import graph_of
+from pwmlff.train.gradient import DPGradient, batches
+from pwmlff.train.last_layer import LastLayers
+from pwmlff.train.trainable import Predictions, Trainable, write
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +105,7 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int, others: Edges |
     """
     settings = config.model
     stats = statistics.compute(
-        frames,
-        edges,
-        settings.rmin,
-        settings.rmax,
-        settings.max_neighbor or None,
-        others=others,
+        frames, edges, settings.rmin, settings.rmax, settings.max_neighbor or None, others=others
     )
     shape = DPConfig(
         atom_type=tuple(int(z) for z in edges.elements),
@@ -137,7 +134,7 @@ def require_slots(model: DP, frames: Frames, edges: Edges) -> None:
     statistics.require_slots(frames, edges, edges.count, model.maxNeighborNum, model.Rmax)
 
 
-class Potential:
+class Potential(Trainable):
     """A model, the frames that it learns from, and its parameters as one vector.
 
     Args:
@@ -146,6 +143,8 @@ class Potential:
         nodes, precision, threads, device: as :class:`DPGradient` takes them.
         ranks: who takes part; this one alone when None.
     """
+
+    groups: ClassVar = {"embedding": "embedding_net.*", "fitting": "fitting_net.*"}
 
     def __init__(
         self,
@@ -177,20 +176,13 @@ class Potential:
         Returns:
             Of the energies of single atoms [ntypes], and of these and the weights beside them.
         """
-        first = np.cumsum([0, *(int(np.prod(shape)) for shape in self.shapes)])
-        place = dict(zip(self.names, first, strict=False))
-        biases, every = [], []
-        for k, net in enumerate(self.model.fitting_net):
-            layer = f"fitting_net.{k}.layers.{len(net.layers) - 1}"
-            weights = place[f"{layer}.weight"]
-            biases.append(place[f"{layer}.bias"])
-            every += [*range(weights, weights + net.layers[-1].weight.numel()), biases[-1]]
-        return np.array(biases), np.array(every)
-
-    def free(self, freeze: Sequence[str]) -> np.ndarray:
-        """Which parameters learn; `embedding` and `fitting` stand for all of these nets."""
-        groups = {"embedding": "embedding_net.*", "fitting": "fitting_net.*"}
-        return free_parameters(self, freeze, groups)
+        places = dict(zip(self.names, self.parts(np.arange(len(self.parameters))), strict=True))
+        layers = [
+            f"fitting_net.{k}.layers.{len(net.layers) - 1}"
+            for k, net in enumerate(self.model.fitting_net)
+        ]
+        every = [places[f"{layer}.{array}"] for layer in layers for array in ("weight", "bias")]
+        return np.concatenate(every[1::2]), np.concatenate(every)
 
     def evaluate(self, batch: np.ndarray) -> Predictions:
         """Predictions for this rank's part of a batch, by splines."""
@@ -213,17 +205,14 @@ class Potential:
         """The change that is best for the last layers, as :mod:`pwmlff.train.last_layer` says."""
         places = self.last_layers[free[self.last_layers]]
         change = np.zeros(len(parameters))
-        change[places] = last_layer.fitted(
-            self.core, self.last_layers, parameters, places, of_frame, quantities
-        )
+        layers = LastLayers(self.core, self.last_layers, parameters, places, of_frame)
+        change[places] = layers.fitted(quantities)
         return change
 
-    def save(
-        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
-    ) -> None:
-        """Write a file for pair_style pwmlff, with a card."""
-        self.core.write(parameters)
-        self.model.save(path, card)
+    def judged(self, parameters: np.ndarray) -> DP:
+        """The model with these parameters."""
+        write(self.model, parameters)
+        return self.model
 
     def state(self) -> dict[str, np.ndarray]:
         """How many nodes the splines have."""
@@ -231,30 +220,27 @@ class Potential:
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take the nodes of a state."""
-        self._set_nodes(int(arrays["nodes"]))
+        self.core.set_nodes(int(arrays["nodes"]))
 
     def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
         """Take twice the nodes where splines are too far from the nets."""
         nodes = self.core.nodes
         if self.ranks.rank == 0 and forces is not None:
             nodes = self.nodes_for(parameters, sample, forces)
-        self._set_nodes(self.ranks.broadcast(nodes))
-
-    def _set_nodes(self, nodes: int) -> None:
+        nodes = self.ranks.broadcast(nodes)
         if nodes != self.core.nodes:
             self.core.set_nodes(nodes)
 
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
-        """Energies [nframes], forces [natoms, 3], virials [nframes, 3, 3] of the nets themselves.
+        """Those of the nets themselves, by the fused engine in precision exact.
 
-        The fused engine in precision exact evaluates them; a row of its input is the neighbor at
-        the end of an edge, as seen from the center.
+        A row of its input is the neighbor at the end of an edge, as seen from the center.
 
         Raises:
             Failure: an atom has more neighbors than the model has slots, or there is no room for a
                 temporary file.
         """
-        self.core.write(parameters)
+        self.judged(parameters)
         present = [1] * self.model.ntypes
         # In memory first: where torch itself finds a disk full, it ends the process.
         contents = self._scripted.save_to_buffer()
@@ -269,42 +255,31 @@ class Potential:
                     "with --resume"
                 ) from error
             engine = torch.classes.pwmlff.DPEngine(str(path), "exact", present)
-        energy = np.zeros(len(frames))
-        forces = np.zeros((len(frames.numbers), 3))
+        energy, forces = np.zeros(len(frames)), np.zeros((len(frames.numbers), 3))
         virial = np.zeros((len(frames), 3, 3))
         for some in edges.chunks(CHUNK_EDGES):
-            begin, end = some.start, some.stop
-            atoms = slice(int(frames.first[begin]), int(frames.first[end]))
-            of_edges = slice(int(edges.first[begin]), int(edges.first[end]))
-            rij, j = edges.rij[of_edges], edges.j[of_edges]
-            count, types = edges.count[atoms], edges.types[atoms]
-            n = len(types)
+            graph = graph_of(frames, edges, some, torch.float64)
+            atoms = slice(int(frames.first[some.start]), int(frames.first[some.stop]))
+            n = len(graph.types)
             if not n:
                 continue
-            neighbor = np.tile(np.arange(count.shape[1], dtype=np.int32), n)
-            first = np.r_[0, np.cumsum(count.ravel())].astype(np.int32)
+            center, neighbor = graph.edge_index
+            first = np.r_[0, np.cumsum(edges.count[atoms])].astype(np.int32)
             try:
                 engine.set_neighbors(
-                    torch.from_numpy(np.concatenate([types, np.repeat(neighbor, count.ravel())])),
+                    torch.cat([graph.types, graph.types[neighbor]]).int(),
                     torch.from_numpy(first),
-                    torch.arange(n, n + len(j), dtype=torch.int32),
+                    torch.arange(n, n + len(center), dtype=torch.int32),
                 )
-                x = torch.from_numpy(np.concatenate([np.zeros((n, 3)), rij]))
-                outputs = engine.evaluate(x, self.threads, False, False)
+                x = torch.cat([torch.zeros(n, 3, dtype=torch.float64), graph.edge_vec])
+                atom_energy, force = engine.evaluate(x, self.threads, False, False)[:2]
             except ValueError as error:
-                raise Failure(f"a frame from {frames.where(begin)} on: {error}") from error
-            atom_energy, force = outputs[0].numpy(), outputs[1].numpy()
-            here, there = force[:n], force[n:]
-            frame = np.repeat(np.arange(end - begin), np.diff(edges.first[begin : end + 1]))
-            target = j + (frames.first[begin:end] - frames.first[begin])[frame]
-            for c in range(3):
-                forces[atoms, c] = here[:, c] + np.bincount(target, there[:, c], n)
-                for d in range(3):
-                    virial[begin:end, c, d] = np.bincount(
-                        frame, rij[:, c] * there[:, d], end - begin
-                    )
-            of_atom = np.repeat(np.arange(end - begin), frames.natoms[begin:end])
-            energy[begin:end] = np.bincount(of_atom, atom_energy, end - begin)
+                raise Failure(f"a frame from {frames.where(some.start)} on: {error}") from error
+            here, there = np.split(force.numpy(), [n])
+            outer = graph.edge_vec.numpy()[:, :, None] * there[:, None]
+            energy[some] = _sums(graph.frame, atom_energy.numpy(), len(some))
+            forces[atoms] = here + _sums(neighbor, there, n)
+            virial[some] = _sums(graph.frame[center], outer, len(some))
         return energy, forces, virial
 
     def nodes_for(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray) -> int:
@@ -316,11 +291,10 @@ class Potential:
             forces: what the nets give for their atoms.
         """
         self.core.prepare(parameters)
-        few = [sample[k : k + FEW] for k in range(0, len(sample), FEW)]
-        spline_forces = np.concatenate([self.core.evaluate(part)[1] for part in few])
-        error = (
-            float(np.sqrt(np.square(spline_forces - forces).mean())) if spline_forces.size else 0.0
-        )
+        parts = [self.core.evaluate(part)[1] for part in batches(sample)]
+        spline_forces = np.concatenate(parts)
+        squares = np.square(spline_forces - forces)
+        error = float(np.sqrt(squares.mean())) if squares.size else 0.0
         if error <= SPLINE_GATE or self.core.nodes >= MOST_NODES:
             return self.core.nodes
         log.info(
@@ -331,17 +305,16 @@ class Potential:
 
 
 def shift(potential: Potential) -> None:
-    """Move the energies of atoms to those of the data, before a fine-tuning.
-
-    Another code or setting of the calculation behind the data moves all energies by an amount per
-    atom of a type; to learn that by steps would spoil what the model knows.
-    """
-    frames, edges = potential.frames, potential.edges
-    if np.isnan(frames.energies).all():
-        return
-    energy, _, _ = potential.predict(potential.parameters, frames, edges)
-    change, _ = statistics.shifts(replace(frames, energies=frames.energies - energy), edges)
+    """Move the energies of single atoms to those of the data, before a fine-tuning."""
+    change = potential.lacking_energies()
     with torch.no_grad():
         for net, value in zip(potential.model.fitting_net, change, strict=True):
             net.energy_bias().add_(float(value))
     potential.parameters = potential.core.read()
+
+
+def _sums(index: Tensor, rows: np.ndarray, n: int) -> np.ndarray:
+    """Sums [n, ...] of the rows of each index, in their order."""
+    columns = rows.reshape(len(rows), -1).T
+    sums = np.stack([np.bincount(index, column, n) for column in columns], axis=1)
+    return sums.reshape(n, *rows.shape[1:])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
+import torch
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.data import cache, duplicates, offsets, readers, sources, split
@@ -22,12 +22,10 @@ from pwmlff.train import comm, errors, potential
 from pwmlff.train.config import Config
 from pwmlff.train.edge import EdgeModel, load_module
 from pwmlff.train.learner import Learner
-from pwmlff.train.place import Place, place_of, threads_of
+from pwmlff.train.place import device_of, threads_of
 from pwmlff.train.trainable import Trainable
 
 log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -41,13 +39,12 @@ class Dataset:
         """Some of the frames, by their numbers."""
         edges = self.edges
         rows, atoms = rows_of(edges.first, chosen), rows_of(self.frames.first, chosen)
-        sizes = np.diff(edges.first)[chosen]
         some = replace(
             edges,
             rij=edges.rij[rows],
             j=edges.j[rows],
             count=edges.count[atoms],
-            first=np.r_[0, np.cumsum(sizes)].astype(np.int64),
+            first=np.r_[0, np.cumsum(np.diff(edges.first)[chosen])].astype(np.int64),
             types=edges.types[atoms],
         )
         return Dataset(self.frames.select(chosen), some)
@@ -93,9 +90,10 @@ def labelled(
     elif valid is not None:
         _warn_of_both(learned, valid)
     learned, valid, constants = _corrected(config, learned, valid, ranks)
-    for part, name in ((learned, "train"), (valid, "valid")):
-        if part is not None:
-            _shared(partial(_require_labels, part.frames, name, config))
+    with _shared():
+        _require_labels(learned.frames, "train", config)
+        if valid is not None:
+            _require_labels(valid.frames, "valid", config)
     return learned, valid, constants
 
 
@@ -115,9 +113,10 @@ def _corrected(
         ]
         return offsets.decide(parts, data.virial_offset, suspects)
 
-    wanted = max(config.loss.virial) > 0.0
-    decision = comm.agreed(ranks, lambda: decided() if wanted and ranks.rank == 0 else ({}, []))
-    start, left_out = ranks.broadcast(decision)  # of one rank: others may round otherwise
+    start: dict[str, float] = {}
+    left_out: list[str] = []
+    if max(config.loss.virial) > 0.0:
+        start, left_out = comm.by_rank_0(ranks, decided)  # others may round otherwise
     constants = Offsets(start)
 
     def corrected(part: Dataset) -> Dataset:
@@ -141,7 +140,7 @@ def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Data
             log.info("shift_sources: %s", text)
         return result.energies
 
-    energies = ranks.broadcast(comm.agreed(ranks, lambda: align() if ranks.rank == 0 else None))
+    energies = comm.by_rank_0(ranks, align)
     first = np.cumsum([0, *(len(one.frames) for one in datasets)])
     return [
         replace(one, frames=replace(one.frames, energies=energies[begin:end]))
@@ -151,9 +150,8 @@ def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Data
 
 def _warn_of_both(learned: Dataset, valid: Dataset) -> None:
     """Say which structures are validated with and learned from."""
-    both = [learned, valid]
-    frames = Frames.joined(one.frames for one in both)
-    numbers = [duplicates.atom_numbers(one.frames, one.edges) for one in both]
+    frames = Frames.joined([learned.frames, valid.frames])
+    numbers = [duplicates.atom_numbers(one.frames, one.edges) for one in (learned, valid)]
     first = duplicates.first_of_each(frames, np.concatenate(numbers))
     n = len(learned.frames)
     known = np.flatnonzero(first[n:] < n)
@@ -161,7 +159,9 @@ def _warn_of_both(learned: Dataset, valid: Dataset) -> None:
         log.warning(
             "%d of the %d frames of [data] valid are in [data] train, too: %s; their errors say "
             "nothing of frames that are not learned from; leave them out of one of the two",
-            *(len(known), len(valid.frames), named(valid.frames, known)),
+            len(known),
+            len(valid.frames),
+            named(valid.frames, known),
         )
 
 
@@ -171,7 +171,7 @@ def _require_labels(frames: Frames, name: str, config: Config) -> None:
         raise Failure(f"[data] {name} has no frame, expected one or more")
     has = {
         "energy": ~np.isnan(frames.energies),
-        "force": ~np.isnan(frames.forces[:, :1]) if len(frames.forces) else np.zeros(0, bool),
+        "force": ~np.isnan(frames.forces[:, 0]),
         "virial": ~np.isnan(frames.virials[:, 0, 0]),
     }
     wanted = [q for q in errors.QUANTITIES if max(getattr(config.loss, q)) > 0.0]
@@ -193,44 +193,38 @@ def learner(
 ) -> tuple[Config, Learner, Dataset | None, Offsets]:
     """The configuration with the units of the model; that in training; what validates; offsets."""
     of_kind = _edge_model if config.model.module else _deep_potential
-    place = comm.agreed(ranks, lambda: place_of(config.run, ranks))
-    config, model, valid, constants = of_kind(config, ranks, place)
-    return config, _shared(lambda: Learner(model, config, ranks)), valid, constants
+    device = comm.agreed(ranks, lambda: device_of(config.run, ranks))
+    config, model, valid, constants = of_kind(config, ranks, device)
+    with _shared():
+        return config, Learner(model, config, ranks), valid, constants
 
 
 _Prepared = tuple[Config, Trainable, Dataset | None, Offsets]
 
 
-def _edge_model(config: Config, ranks: comm.Communicator, place: Place) -> _Prepared:
-    """A module of kind EDGE and its data."""
+def _edge_model(config: Config, ranks: comm.Communicator, device: torch.device | None) -> _Prepared:
     settings, run = config.model, config.run
     module, info = comm.agreed(
         ranks, lambda: load_module(settings.module, settings.arguments, settings.seed)
     )
     config = replace(config, model=replace(settings, units=info.units))
     learned, valid, constants = labelled(config, info.atom_type, info.cutoff, ranks)
-    model = _shared(
-        lambda: EdgeModel(
-            module,
-            learned.frames,
-            learned.edges,
-            run.precision,
-            place.threads,
-            ranks,
-            place.device or "cpu",
-        )
-    )
+    frames, edges, threads = learned.frames, learned.edges, threads_of(run, ranks)
+    with _shared():
+        model = EdgeModel(module, frames, edges, run.precision, threads, ranks, device or "cpu")
     if settings.finetune:
         comm.agreed(ranks, lambda: model.start_from(settings.finetune))
     return config, model, valid, constants
 
 
-def _deep_potential(config: Config, ranks: comm.Communicator, place: Place) -> _Prepared:
-    """A Deep Potential, new or from a file, and its data."""
+def _deep_potential(
+    config: Config, ranks: comm.Communicator, device: torch.device | None
+) -> _Prepared:
     settings, run = config.model, config.run
     if settings.finetune:
         model = comm.agreed(ranks, lambda: potential.of_file(settings.finetune))
-        _shared(lambda: _require_same_elements(config, model.atom_type))
+        with _shared():
+            _require_same_elements(config, model.atom_type)
         config = replace(config, model=replace(settings, units=model.units))
         learned, valid, constants = labelled(config, model.atom_type, model.Rmax, ranks)
     else:
@@ -241,34 +235,24 @@ def _deep_potential(config: Config, ranks: comm.Communicator, place: Place) -> _
             ranks,
             lambda: potential.new(config, learned.frames, learned.edges, settings.seed, others),
         )
+    frames, edges = learned.frames, learned.edges
+    place = threads_of(run, ranks), ranks, device
     trained = comm.agreed(
-        ranks,
-        lambda: potential.Potential(
-            model,
-            learned.frames,
-            learned.edges,
-            run.nodes,
-            run.precision,
-            place.threads,
-            ranks,
-            place.device,
-        ),
+        ranks, lambda: potential.Potential(model, frames, edges, run.nodes, run.precision, *place)
     )
     if settings.finetune:
         comm.agreed(ranks, lambda: potential.shift(trained))
     if valid is not None:
-        _shared(lambda: potential.require_slots(model, valid.frames, valid.edges))
+        with _shared():
+            potential.require_slots(model, valid.frames, valid.edges)
     return config, trained, valid, constants
 
 
-def _shared(work: Callable[[], Result]) -> Result:
-    """Do what fails on all ranks or on none, so that it is said once.
-
-    Raises:
-        comm.SharedFailure: it has failed.
-    """
+@contextmanager
+def _shared() -> Iterator[None]:
+    """Say once what fails on all ranks or on none."""
     try:
-        return work()
+        yield
     except Failure as error:
         raise comm.SharedFailure(str(error)) from error
 

@@ -8,16 +8,14 @@ in units "lj" (`errors.UNITS`).
 from __future__ import annotations
 
 import csv
-import io
 import json
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,11 +68,15 @@ class LogRow:
                 values[f"{quantity}_{name}"] = measure.rmse
         return cls(**values)
 
+    def rmses(self, name: str) -> dict[str, float]:
+        """Errors of a set, "train" or "valid", by quantity, as far as they were computed."""
+        values = {q: getattr(self, f"{q}_{name}") for q in QUANTITIES}
+        return {quantity: value for quantity, value in values.items() if value is not None}
+
     @property
     def quantities(self) -> tuple[str, ...]:
         """Those of which there are errors."""
-        there = {name for name, value in asdict(self).items() if value is not None}
-        return tuple(q for q in QUANTITIES if there & {f"{q}_train", f"{q}_valid"})
+        return tuple(q for q in QUANTITIES if q in self.rmses("train") | self.rmses("valid"))
 
     def line(self, quantities: Sequence[str]) -> str:
         """One line of a table, below a :func:`header` of the same quantities."""
@@ -86,6 +88,7 @@ class LogRow:
         return _columns([*words, short(self.learning_rate, 2)])
 
 
+COLUMNS = [field.name for field in fields(LogRow)]
 #: Of the columns of the table on the screen: epoch, step, time, errors, rate; 77 in all.
 WIDTHS = (5, 7, 8, *(7,) * (2 * len(QUANTITIES)), 6)
 
@@ -134,37 +137,31 @@ def read(path: Path) -> list[LogRow]:
 
 def _of_csv(path: Path) -> list[LogRow]:
     """Rows of a log.csv as long as they are whole; none where there is no file of this layout."""
-    known = [field.name for field in fields(LogRow)]
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
     except OSError:
         return []
     rows: list[LogRow] = []
-    for number, words in enumerate(csv.reader(lines)):
-        if number == 0 and words != known:
-            break
-        try:
-            values: dict[str, Any] = {
-                name: int(word) if name == "step" else float(word)
-                for name, word in zip(known, words, strict=True)
-                if word and number
-            }
-            rows += [LogRow(**values)] if number else []
-        except (ValueError, TypeError):
-            break
+    table = csv.reader(lines)
+    if next(table, None) == COLUMNS:
+        with suppress(ValueError, TypeError):
+            for words in table:
+                values: dict[str, Any] = {
+                    name: int(word) if name == "step" else float(word)
+                    for name, word in zip(COLUMNS, words, strict=True)
+                    if word
+                }
+                rows.append(LogRow(**values))
     return rows
 
 
 def _row(path: Path, number: int, line: bytes) -> LogRow:
-    known = [field.name for field in fields(LogRow)]
-    try:
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
         values = json.loads(line)
-        kept = {name: values[name] for name in known if name in values}
+        kept = {name: values[name] for name in COLUMNS if name in values}
         numeric = all(v is None or type(v) in (int, float) for v in kept.values())
         if numeric and type(kept["step"]) is int:
             return LogRow(**kept)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass
     raise Failure(
         f"line {number} of '{path}' is {line[:60].decode(errors='replace')!r}, expected a row of "
         "the log of a training; move the file away to go on without it"
@@ -185,7 +182,7 @@ def require_unused(folder: Path) -> None:
             )
 
 
-class TrainingLog:
+class TrainingLog(AbstractContextManager["TrainingLog"]):
     """The log of a training in its folder, one row for each validation.
 
     A row is in the files when `add` returns. Where one cannot be written (a full disk), training
@@ -212,16 +209,17 @@ class TrainingLog:
         tensorboard: bool = False,
     ) -> None:
         self.folder, self.units = Path(folder), units
+        self.rows: list[LogRow] = []
         if step is None:
             require_unused(self.folder)
-        kept = read(self.folder / JSON) if step is not None else []
-        last = kept[-1].step if kept else -1
-        if step is not None:  # one of the files may have been cut
-            kept += [row for row in _of_csv(self.folder / CSV) if row.step > last]
-        self.rows = [row for row in kept if row.step <= (step or 0)]
-        header = ",".join(field.name for field in fields(LogRow))
+        else:
+            rows = read(self.folder / JSON)
+            last = rows[-1].step if rows else -1
+            # One of the files may have been cut.
+            rows += [row for row in _of_csv(self.folder / CSV) if row.step > last]
+            self.rows = [row for row in rows if row.step <= step]
         self._json = _Lines(self.folder / JSON, [_json(row) for row in self.rows])
-        self._csv = _Lines(self.folder / CSV, [header, *map(_csv, self.rows)])
+        self._csv = _Lines(self.folder / CSV, [",".join(COLUMNS), *map(_csv, self.rows)])
         self._events = _events(self.folder / TENSORBOARD, step) if tensorboard else None
 
     def add(self, row: LogRow) -> None:
@@ -251,20 +249,12 @@ class TrainingLog:
         picture.save(learning_curve(self.rows, self.units), path, dpi=120)
         return path
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the files."""
         self._json.close()
         self._csv.close()
         if self._events is not None:
             self._events.close()
-
-    def __enter__(self) -> TrainingLog:
-        """Itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the files."""
-        self.close()
 
 
 def _json(row: LogRow) -> str:
@@ -272,9 +262,7 @@ def _json(row: LogRow) -> str:
 
 
 def _csv(row: LogRow) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(astuple(row))
-    return text.getvalue()
+    return ",".join("" if value is None else str(value) for value in astuple(row))
 
 
 class _Lines:
@@ -406,12 +394,7 @@ class Display:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the terminal as it was."""
         if self._bar is not None:
             self._bar.stop()
@@ -433,6 +416,7 @@ class Display:
         """
         now = self._clock()
         self._begin = self._begin or (fraction, now)
+        first, begin = self._begin
         if self._bar is None and now - self._shown < PLAIN_INTERVAL:
             return
         self._shown = now
@@ -441,8 +425,8 @@ class Display:
             parts.append(f"loss {loss:.3g}")
         if atoms_per_second is not None:
             parts.append(f"{atoms_per_second:.3g} atoms/s")
-        left = self._left(fraction, now)
-        if left is not None:
+        if fraction > first:  # at the speed since the first step that was told of
+            left = max(0.0, 1.0 - fraction) * (now - begin) / (fraction - first)
             parts.append(f"{duration(left)} left")
         text = ", ".join(parts)
         if self._bar is not None:
@@ -458,13 +442,6 @@ class Display:
             self._quantities = row.quantities
             lines = [*header(row.quantities, self._units), *lines]
         self._screen.print(Text("\n".join(lines)))
-
-    def _left(self, fraction: float, now: float) -> float | None:
-        """Seconds to the end at the speed since the first step that was told of."""
-        first, begin = self._begin or (fraction, now)
-        if fraction <= first:
-            return None
-        return max(0.0, 1.0 - fraction) * (now - begin) / (fraction - first)
 
 
 def duration(seconds: float) -> str:

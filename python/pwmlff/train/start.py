@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pwmlff.train.config import Config
 CONFIGURATION = "run.toml"
 
 
-class Stop:
+class Stop(AbstractContextManager["Stop"]):
     """Whether SIGINT or SIGTERM asked for the end, from :meth:`listen` on; until then both end all.
 
     A terminal, a scheduler and whoever started this process may each send one: those after the
@@ -42,10 +43,6 @@ class Stop:
                 self._previous.setdefault(number, signal.getsignal(number))
                 signal.signal(number, lambda *_: self._event.set())
 
-    def __enter__(self) -> Stop:
-        """Itself."""
-        return self
-
     def __exit__(self, *_: object) -> None:
         """Let the signals be what they were."""
         ignored = self._leaves and self.asked()
@@ -70,7 +67,8 @@ def claim(folder: Path, options: Options) -> None:
         record.require_unused(folder)
 
 
-def write_configuration(config: Config) -> None:
+def write_configuration(config: Config) -> Path:
     """Write run.toml with every default."""
-    folder = Path(config.output.folder)
-    files.write_whole(folder / CONFIGURATION, config.as_toml().encode())
+    path = Path(config.output.folder, CONFIGURATION)
+    files.write_whole(path, config.as_toml().encode())
+    return path

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -40,50 +41,37 @@ def library() -> ctypes.CDLL:
     return lib
 
 
-def pointer(array: np.ndarray) -> ctypes.c_void_p:
-    """Where an array begins."""
-    return ctypes.c_void_p(array.ctypes.data)
+def call(function: str, *arguments: Any) -> Any:
+    """Call pwmlff_FUNCTION with integers (int64_t), numbers (double), arrays and structures."""
+    return getattr(library(), f"pwmlff_{function}")(*map(_passed, arguments))
 
 
-def adam(
-    x: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, constants: AdamConstants
-) -> None:
-    """Change x, m and v in place; all are contiguous float64 [n]."""
-    arrays = (pointer(a) for a in (x, gradient, m, v))
-    library().pwmlff_adam_step(ctypes.c_int64(x.size), *arrays, ctypes.byref(constants))
-
-
-def muon(
-    places: np.ndarray,
-    old: np.ndarray,
-    gradient: np.ndarray,
-    m: np.ndarray,
-    x: np.ndarray,
-    constants: MuonConstants,
-) -> None:
-    """Change the matrices in x; all are contiguous float64 [n], places int64 [nmatrices, 3]."""
-    arrays = (pointer(a) for a in (places, old, gradient, m, x))
-    library().pwmlff_muon_step(ctypes.c_int64(len(places)), *arrays, ctypes.byref(constants))
+def _passed(value: Any) -> Any:
+    match value:
+        case np.ndarray():
+            return ctypes.c_void_p(value.ctypes.data)
+        case int() | np.integer():
+            return ctypes.c_int64(int(value))
+        case float():
+            return ctypes.c_double(value)
+    return ctypes.byref(value)
 
 
 def orthogonal(matrix: np.ndarray) -> np.ndarray:
     """U D V^T of contiguous float64 U S V^T, with numbers of about 1 in D: muon.h."""
-    rows, columns = matrix.shape
     result = np.empty_like(matrix)
-    arrays = (pointer(matrix), pointer(result))
-    library().pwmlff_orthogonal(ctypes.c_int64(rows), ctypes.c_int64(columns), *arrays)
+    call("orthogonal", *matrix.shape, matrix, result)
     return result
 
 
 def average(path: np.ndarray, x: np.ndarray, decay: float) -> None:
     """Let path = decay path + (1 - decay) x, in place; both are contiguous float64 [n]."""
-    arrays = (pointer(path), pointer(x))
-    library().pwmlff_average(ctypes.c_int64(x.size), *arrays, ctypes.c_double(decay))
+    call("average", x.size, path, x, decay)
 
 
 def square(x: np.ndarray) -> float:
     """Sum of the squares of contiguous float64 [n]."""
-    return float(library().pwmlff_square(ctypes.c_int64(x.size), pointer(x)))
+    return float(call("square", x.size, x))
 
 
 def sum_rows(rows: np.ndarray) -> np.ndarray:
@@ -92,13 +80,7 @@ def sum_rows(rows: np.ndarray) -> np.ndarray:
     Neighbors are added in pairs, then pairs of these; a row without a neighbor goes on as it is.
     """
     rows = np.ascontiguousarray(rows)
-    nrows, n = rows.shape
-    total = np.empty(n)
-    compiled = library()
-    add = (
-        compiled.pwmlff_sum_rows_float
-        if rows.dtype == np.float32
-        else compiled.pwmlff_sum_rows_double
-    )
-    add(ctypes.c_int64(nrows), ctypes.c_int64(n), pointer(rows), pointer(total))
+    total = np.empty(rows.shape[1])
+    kind = "float" if rows.dtype == np.float32 else "double"
+    call(f"sum_rows_{kind}", *rows.shape, rows, total)
     return total

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Collection, Mapping, Sequence
-from os import PathLike
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import ClassVar, Protocol
 
 import numpy as np
+import torch
+from torch import nn
 
+from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
@@ -27,12 +30,35 @@ class Trainable(Protocol):
     names: list[str]  # of the arrays of parameters, in the order of the vector
     shapes: list[tuple[int, ...]]
     parameters: np.ndarray  # float64 [nparameters], the same on all ranks; optimizers change it
-    energy_biases: (
-        np.ndarray
-    )  # places in it of energies of single atoms; none where steps learn all
+    energy_biases: np.ndarray  # where energies of single atoms are in it; none if steps learn all
+    groups: ClassVar[Mapping[str, str]] = {}  # names that stand for patterns of names
 
     def free(self, freeze: Sequence[str]) -> np.ndarray:
-        """Which parameters learn, bool [nparameters], as :func:`free_parameters` says."""
+        """Which parameters learn, bool [nparameters], where some are frozen.
+
+        Args:
+            freeze: names of arrays, `*` stands for any letters; or of `groups`.
+
+        Raises:
+            Failure: a pattern fits no parameter.
+        """
+        frozen: set[str] = set()
+        for word in freeze:
+            matches = fnmatch.filter(self.names, self.groups.get(word, word))
+            if not matches:
+                raise Failure(
+                    f"[model] freeze has '{word}', which no parameter is called; they are named "
+                    f"like {self.names[0]} and {self.names[-1]}"
+                )
+            frozen.update(matches)
+        free = np.ones(len(self.parameters), bool)
+        for name, part in zip(self.names, self.parts(free), strict=True):
+            part[:] = name not in frozen
+        return free
+
+    def parts(self, values: np.ndarray) -> list[np.ndarray]:
+        """The part of each array of parameters in such a vector, in its memory."""
+        return np.split(values, np.cumsum([math.prod(shape) for shape in self.shapes])[:-1])
 
     def evaluate(self, batch: np.ndarray) -> Predictions:
         """Predictions for this rank's part (:func:`pwmlff.train.comm.owned`) of a batch."""
@@ -50,8 +76,23 @@ class Trainable(Protocol):
             float64 [nparameters], the same on all ranks.
         """
 
+    def judged(self, parameters: np.ndarray) -> nn.Module:
+        """The model that would be saved with these parameters, in float64 and eval mode."""
+
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions of the model that would be saved with these parameters."""
+
+    def lacking_energies(self) -> np.ndarray:
+        """What energies of single atoms lack to fit the data, [ntypes]; zero without energies.
+
+        Another code or setting of the calculation behind the data moves all energies by an amount
+        per atom of a type; to learn that by steps would spoil what a model knows.
+        """
+        frames, edges = self.frames, self.edges
+        if np.isnan(frames.energies).all():
+            return np.zeros(edges.ntypes)
+        left = frames.energies - self.predict(self.parameters, frames, edges)[0]
+        return statistics.shifts(replace(frames, energies=left), edges)[0]
 
     def solved(
         self,
@@ -68,6 +109,7 @@ class Trainable(Protocol):
             of_frame: [nframes] weights of the frames.
             quantities: those that weigh.
         """
+        return np.zeros(len(parameters))
 
     def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
         """Look whether what steps are computed with is close enough to the model. Collective.
@@ -78,11 +120,6 @@ class Trainable(Protocol):
             forces: what `predict` gives for them, on rank 0.
         """
 
-    def save(
-        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
-    ) -> object:
-        """Write a file for pair_style pwmlff, with a card (:mod:`pwmlff.train.card`)."""
-
     def state(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs beside the parameters."""
 
@@ -90,28 +127,17 @@ class Trainable(Protocol):
         """Go on from a state."""
 
 
-def free_parameters(
-    model: Trainable, freeze: Sequence[str], groups: Mapping[str, str] | None = None
-) -> np.ndarray:
-    """Which parameters learn, bool [nparameters], where some are frozen.
+def read(module: nn.Module) -> np.ndarray:
+    """All parameters of a module as one vector, float64."""
+    vector = nn.utils.parameters_to_vector(module.parameters()).detach()
+    values: np.ndarray = vector.double().cpu().numpy()
+    return values
 
-    Args:
-        model: with names and shapes.
-        freeze: names of arrays; `*` stands for any letters.
-        groups: patterns that have a name of their own.
 
-    Raises:
-        Failure: a pattern fits no parameter.
-    """
-    names = model.names
-    frozen: set[str] = set()
-    for word in freeze:
-        matches = fnmatch.filter(names, (groups or {}).get(word, word))
-        if not matches:
-            raise Failure(
-                f"[model] freeze has '{word}', which no parameter is called; they are named like "
-                f"{names[0]} and {names[-1]}"
-            )
-        frozen.update(matches)
-    sizes = [math.prod(shape) for shape in model.shapes]
-    return np.repeat([name not in frozen for name in names], sizes)
+def write(module: nn.Module, values: np.ndarray) -> None:
+    """Put such a vector into a module."""
+    parameters = list(module.parameters())
+    parts = torch.from_numpy(values).split([p.numel() for p in parameters])
+    with torch.no_grad():
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.copy_(part.view_as(parameter))

@@ -35,31 +35,39 @@ bool runs_v4()
 }
 #endif
 
-// From the most to the least capable.
-const DPInstructionSet instruction_sets[] = {
-#ifdef __x86_64__
-    {"avx512", avx512::make_backend, runs_v4},
-    {"avx2", avx2::make_backend, runs_v3},
-#endif
-    {"baseline", baseline::make_backend, [] { return true; }},
+struct Known {
+  const char *name;
+  InstructionSet set;
+  bool (*supported)();    // by processor and system
 };
 
-}    // namespace
+// From the most to the least capable.
+constexpr Known instruction_sets[] = {
+#ifdef __x86_64__
+    {"avx512", InstructionSet::avx512, runs_v4},
+    {"avx2", InstructionSet::avx2, runs_v3},
+#endif
+    {"baseline", InstructionSet::baseline, [] { return true; }},
+};
 
-const DPInstructionSet &choose_instruction_set()
+const Known &choose()
 {
   static constexpr const char *variable = "PWMLFF_CPU";
   const char *const wanted = std::getenv(variable);
   std::string known;
-  for (const DPInstructionSet &set : instruction_sets) {
-    if (!set.supported()) continue;
-    if (!wanted || !*wanted || std::strcmp(wanted, set.name) == 0) return set;
-    known += (known.empty() ? "" : ", ") + std::string(set.name);
+  for (const Known &one : instruction_sets) {
+    if (!one.supported()) continue;
+    if (!wanted || !*wanted || std::strcmp(wanted, one.name) == 0) return one;
+    known += (known.empty() ? "" : ", ") + std::string(one.name);
   }
   throw std::runtime_error(std::string("environment variable ") + variable + " is '" + wanted +
                            "'; this processor runs " + known);
 }
 
-const char *dp_instruction_set() { return choose_instruction_set().name; }
+}    // namespace
+
+InstructionSet choose_instruction_set() { return choose().set; }
+
+const char *instruction_set_name() { return choose().name; }
 
 }    // namespace pwmlff

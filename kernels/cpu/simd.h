@@ -13,8 +13,7 @@
 // Not Highway: a library that every build would need, for what is this one header; and its vectors
 // may not stand in arrays, in which the register-blocked products keep their sums (matrix.h).
 
-#ifndef PWMLFF_DP_CPU_SIMD_H
-#define PWMLFF_DP_CPU_SIMD_H
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -253,5 +252,3 @@ template <class T> inline Vec<T> tanh(Vec<T> x)
 }
 
 }    // namespace pwmlff::PWMLFF_ISA
-
-#endif

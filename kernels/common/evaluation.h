@@ -11,10 +11,9 @@
 //     (Fan et al. 2015, doi:10.1103/PhysRevB.92.094301)
 // Components of virials are in LAMMPS's order, xx yy zz xy xz yz yx zx zy; six are the first six.
 
-#ifndef PWMLFF_DP_EVALUATION_H
-#define PWMLFF_DP_EVALUATION_H
+#pragma once
 
-#include "../common/export.h"
+#include "export.h"
 
 #include <array>
 #include <cstddef>
@@ -58,7 +57,8 @@ struct Input {
 };
 
 /// What an evaluation adds up for each row, in one block of memory. Another such quantity has its
-/// place here and in evaluation.cpp, and is added where forces are (cpu/edges.h, gpu/forces.h).
+/// place here and in evaluation.cpp, and is added where forces are (dp/cpu/edges.h,
+/// dp/gpu/forces.h, nep/cpu/shell.h and nep/plain_nep.cpp).
 struct RowSums {
   double *force = nullptr;              // [nrows, 3]
   double *atom_virial = nullptr;        // [nrows, 6] or null
@@ -94,15 +94,13 @@ struct PWMLFF_KERNELS_API TooManyNeighbors : std::invalid_argument, Excess {
 };
 
 /// Centers that take part: order[first[s]] .. order[first[s+1]-1] are those of species s.
-struct DPCenters {
+struct Centers {
   /// @param species [ncenters] as in Input
   /// @param present [nspecies]
   /// @throws std::invalid_argument for a center of a species that does not take part
-  DPCenters(const int *species, int ncenters, const std::vector<bool> &present);
+  Centers(const int *species, int ncenters, const std::vector<bool> &present);
 
   std::vector<int> order, first;
 };
 
 }    // namespace pwmlff
-
-#endif

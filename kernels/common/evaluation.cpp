@@ -2,7 +2,7 @@
 
 #include "evaluation.h"
 
-#include "pair_terms.h"
+#include "../dp/pair_terms.h"
 
 namespace pwmlff {
 
@@ -48,7 +48,7 @@ std::string TooManyNeighbors::text(const std::string &center, const std::string 
   return text_of(*this, center, species);
 }
 
-DPCenters::DPCenters(const int *species, int ncenters, const std::vector<bool> &present) :
+Centers::Centers(const int *species, int ncenters, const std::vector<bool> &present) :
     first(present.size() + 1, 0)
 {
   const int nspecies = static_cast<int>(present.size());

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// The fast engine of a NEP against the plain evaluation: forms of files, precisions, instruction
+// sets, threads, virials of atoms, species that are absent. Exits with 1 where something differs.
+
+#include "nep/nep_engine.h"
+#include "nep/plain_nep.h"
+#include "nep/read_nep.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace pwmlff;
+
+int failures = 0;
+
+double uniform(double low, double high)
+{
+  static std::mt19937 generator(7);
+  return low + (high - low) * (generator() / 4294967296.0);
+}
+
+/// Atoms in a box and one far from all others; the last are no centers. Each is a candidate of each
+/// other, but those of species `absent`, which have species -1.
+struct Cluster {
+  Cluster(int natoms, double edge, int nspecies, int absent)
+  {
+    constexpr double CLOSEST = 1.1;
+    while (static_cast<int>(species.size()) < natoms) {
+      const double trial[3] = {uniform(0, edge), uniform(0, edge), uniform(0, edge)};
+      bool free = true;
+      for (std::size_t i = 0; i < species.size(); ++i)
+        free &= std::hypot(trial[0] - x[3 * i], trial[1] - x[3 * i + 1], trial[2] - x[3 * i + 2]) >
+                CLOSEST;
+      if (!free) continue;
+      x.insert(x.end(), trial, trial + 3);
+      const int s = static_cast<int>(species.size()) % nspecies;
+      species.push_back(s == absent ? -1 : s);
+    }
+    x.insert(x.begin(), {100.0, 0.0, 0.0});
+    species.insert(species.begin(), absent == 0 ? 1 : 0);
+    input.nrows = static_cast<int>(species.size());
+    input.ncenters = input.nrows - 2;
+    for (int i = 0; i < input.ncenters; ++i)
+      for (int s = 0; s < nspecies; ++s) {
+        first.push_back(static_cast<int>(candidate.size()));
+        for (int j = 0; j < input.nrows; ++j)
+          if (j != i && species[j] == s) candidate.push_back(j);
+      }
+    first.push_back(static_cast<int>(candidate.size()));
+    input.x = x.data();
+    input.species = species.data();
+    input.first = first.data();
+    input.candidate = candidate.data();
+    input.temperature = 300.0;
+    input.want_atom_virial = input.want_centroid_virial = true;
+  }
+
+  std::vector<double> x;
+  std::vector<int> species, first, candidate;
+  Input input;
+};
+
+/// A head and as many random numbers as the reader says that it expects.
+std::string random_file(const std::string &head)
+{
+  std::string text = head;
+  int count = 0;
+  try {
+    read_nep(head + "0\n");
+  } catch (const std::exception &error) {
+    const std::string what = error.what();
+    count = std::atoi(what.c_str() + what.find("expected ") + 9);
+  }
+  for (int k = 0; k < count; ++k) text += std::to_string(uniform(-0.4, 0.4)) + "\n";
+  return text;
+}
+
+void compare(const std::string &what, const double *found, const double *wanted, std::size_t n,
+             double tolerance)
+{
+  double worst = 0.0;
+  for (std::size_t k = 0; k < n; ++k) {
+    const double error = std::abs(found[k] - wanted[k]);
+    worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
+  }
+  if (worst <= tolerance) return;
+  std::cout << what << " differ by " << worst << ", allowed " << tolerance << "\n";
+  ++failures;
+}
+
+void check(const std::string &head, int nspecies, int absent)
+{
+  const NepNetwork network = read_nep(random_file(head));
+  PlainNep plain(network);
+  std::vector<bool> present(nspecies, true);
+  if (absent >= 0) present[absent] = false;
+  for (const int natoms : {3, 45}) {
+    const Cluster cluster(natoms, natoms > 10 ? 8.0 : 3.0, nspecies, absent);
+    const Evaluation wanted = plain.evaluate(cluster.input);
+    double scale = 1.0;
+    for (int k = 0; k < 3 * cluster.input.nrows; ++k)
+      scale = std::max(scale, std::abs(wanted.force[k]));
+    for (const bool single : {false, true}) {
+      NepEngine engine(network, single, present);
+      for (const int nthreads : {1, 3}) {
+        Input input = cluster.input;
+        input.nthreads = nthreads;
+        const Evaluation &found = engine.evaluate(input);
+        const std::string name = head.substr(0, head.find('\n')) + ", " + engine.processor() +
+                                 (single ? ", mixed: " : ": ");
+        const double close = (single ? 2e-6 : 1e-13) * scale;
+        const std::size_t nrows = input.nrows;
+        compare(name + "energies", found.atom_energy, wanted.atom_energy, input.ncenters, close);
+        compare(name + "forces", found.force, wanted.force, 3 * nrows, 3 * close);
+        compare(name + "virials", found.virial.data(), wanted.virial.data(), 9, 100 * close);
+        compare(name + "atom virials", found.atom_virial, wanted.atom_virial, 6 * nrows,
+                10 * close);
+        compare(name + "centroid virials", found.centroid_virial, wanted.centroid_virial, 9 * nrows,
+                10 * close);
+      }
+    }
+  }
+}
+
+}    // namespace
+
+int main()
+{
+  for (const char *set : {"baseline", "avx2", "avx512"}) {
+    setenv("PWMLFF_CPU", set, 1);
+    try {
+      check("nep3 2 O Hf\ncutoff 5 4\nn_max 4 4\nbasis_size 8 8\nl_max 4 2 0\nANN 10 0\n", 2, -1);
+    } catch (const std::runtime_error &) {
+      if (std::string(set) == "baseline") throw;
+      continue;    // this processor does not run it
+    }
+    check("nep4 3 O Hf Zr\ncutoff 5 5\nn_max 4 4\nbasis_size 12 12\nl_max 4 2 1\nANN 30 0\n", 3, 1);
+    check("nep4 1 C\ncutoff 4.2 3.7\nn_max 10 8\nbasis_size 10 8\nl_max 4 2 1\nANN 17 0\n", 1, -1);
+    check("nep5_zbl 2 O Hf\nzbl 1 2\ncutoff 6 4 100 50\nn_max 6 5\nbasis_size 7 6\n"
+          "l_max 8 1 1 1 1 1 1\nANN 12 0\n",
+          2, -1);
+    check("nep4_zbl 2 O Hf\nzbl 1.25 2.5 0.7\ncutoff 5 4.5 4 3.5 100 50\nn_max 0 0\n"
+          "basis_size 0 0\nl_max 1 0 0\nANN 5 0\n",
+          2, 0);
+    check("nep5 2 O Hf\ncutoff 4 5\nn_max 2 19\nbasis_size 3 4\nl_max 3 1 0\nANN 6 5\n", 2, -1);
+    check("nep4_temperature 2 O Hf\ncutoff 5 4\nn_max 15 12\nbasis_size 16 12\nl_max 2 0 1\n"
+          "ANN 20 0\n",
+          2, -1);
+  }
+  return failures > 0;
+}
