@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // Which engine evaluates a model: the first in the order of preference that is verified against the
-// original on the CPU, else that. The original is the file's own code; for a file that has none, the
-// plain evaluation of its formulas.
+// original on the CPU, else that. The original is the file's own code; for a file that has none,
+// the plain evaluation of its formulas.
 
 #pragma once
 

@@ -36,11 +36,10 @@ constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
 constexpr const char *OPENMP_LIBRARY = "libgomp.so.1";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
 // What these are linked to, each after those that it needs itself.
-constexpr const char *STYLE_DEPENDENCIES[] = {"libpwmlff_placement-" PWMLFF_VERSION ".so",
-                                              "libpwmlff_kernels-" PWMLFF_VERSION ".so",
-                                              "libpwmlff_models-" PWMLFF_VERSION ".so"};
-constexpr const char *TORCH_DEPENDENCIES[] = {"libpwmlff_archive-" PWMLFF_VERSION ".so",
-                                              "libpwmlff_torch-" PWMLFF_VERSION ".so"};
+constexpr const char *STYLE_DEPENDENCIES[] = {
+    "libpwmlff_placement-" PWMLFF_VERSION ".so", "libpwmlff_kernels-" PWMLFF_VERSION ".so",
+    "libpwmlff_archive-" PWMLFF_VERSION ".so", "libpwmlff_models-" PWMLFF_VERSION ".so"};
+constexpr const char *TORCH_DEPENDENCIES[] = {"libpwmlff_torch-" PWMLFF_VERSION ".so"};
 // Of these, of any release, a process has one copy each.
 constexpr const char *UNIQUE[] = {"libpwmlff_models", "libpwmlff_torch"};
 constexpr const char *RELEASE_SYMBOL = "pwmlff_release";

@@ -24,7 +24,8 @@ struct Evaluation;
 
 namespace LAMMPS_NS {
 
-/// Energy, forces and virial from one model file, and the deviation of further models from it. The commands are described in docs/pair_pwmlff.md.
+/// Energy, forces and virial from one model file, and the deviation of further models from it. The
+/// commands are described in docs/pair_pwmlff.md.
 class PairPWMLFF : public Pair {
  public:
   /// @param style  its name in the input; other programs' names come with their defaults and forms
