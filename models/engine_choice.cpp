@@ -16,6 +16,16 @@ void EngineChoice::attempt(const Candidate &candidate, const std::vector<bool> &
   if (!active) reasons += (reasons.empty() ? "not " : "; not ") + candidate.name + ": " + reason;
 }
 
+void EngineChoice::attempt_original_on_gpu(const std::vector<bool> &present)
+{
+  if (original->has_gpu_code())
+    attempt({original->name() + " on the GPU", true, original->gate(),
+             [this] { return original->copy_to_gpu(options.gpu); }},
+            present);
+  else if (!active && reasons.empty())
+    reasons = "not on the GPU: for kind " + info_.kind + " there is code for CPUs alone";
+}
+
 void EngineChoice::select_species(const std::vector<bool> &present)
 {
   active.reset();
@@ -25,9 +35,7 @@ void EngineChoice::select_species(const std::vector<bool> &present)
   for (const Candidate &candidate : faster)
     if (candidate.on_gpu) attempt(candidate, present);
   if (options.gpu != pwmlff::CPU && options.engine != Engine::fused)
-    attempt({"torchscript on the GPU", true, original->gate(),
-             [this] { return original->copy_to(torch_gpu(options.gpu)); }},
-            present);
+    attempt_original_on_gpu(present);
   if (!active && options.gpu_demanded)
     throw std::runtime_error(
         "model file " + in_quotes(info_.file) + " cannot run on a GPU: " +
@@ -38,7 +46,8 @@ void EngineChoice::select_species(const std::vector<bool> &present)
   if (!active && options.engine == Engine::fused)
     throw std::runtime_error("model file " + in_quotes(info_.file) +
                              " is not what the fused engine computes: " + reasons +
-                             "; use engine auto or torchscript");
+                             "; use engine auto" +
+                             (original->name() == "torchscript" ? " or torchscript" : ""));
 }
 
 std::string EngineChoice::engine() const

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // Which engine evaluates a model: the first in the order of preference that is verified against the
-// file's own code on the CPU, else that code.
+// original on the CPU, else that. The original is the file's own code; for a file that has none,
+// the plain evaluation of its formulas.
 
 #pragma once
 
 #include "model.h"
-#include "model_file.h"
-#include "scripted.h"
 #include "verification.h"
 
 #include <functional>
@@ -17,26 +16,20 @@
 
 namespace pwmlff::models {
 
-/// The file's own code on one device.
-class FileCode : public Model {
+class Original : public Model {
  public:
-  std::string name() const override { return "torchscript"; }
-  bool on_gpu() const override { return !code.device().is_cpu(); }
-
-  /// A copy that evaluates on another device.
-  virtual std::unique_ptr<FileCode> copy_to(c10::Device device) const = 0;
-
   /// By which two devices may differ.
   virtual Gate gate() const = 0;
 
- protected:
-  FileCode(const ModelFile &file, ModelInfo info) :
-      Model(std::move(info)), code(file.name(), file.module())
-  {
-  }
+  /// Whether there is code of it for GPUs.
+  virtual bool has_gpu_code() const { return false; }
 
-  Scripted code;
-  Evaluation result{};
+  /// A copy that evaluates on a GPU, where has_gpu_code().
+  /// @param gpu  index among the visible ones
+  virtual std::unique_ptr<Model> copy_to_gpu(int) const { return nullptr; }
+
+ protected:
+  using Model::Model;
 };
 
 class EngineChoice : public Model {
@@ -52,7 +45,7 @@ class EngineChoice : public Model {
   const Evaluation &evaluate(const Input &input) override { return in_use().evaluate(input); }
 
  protected:
-  /// An engine that is faster than the file's own code.
+  /// An engine that is faster than the original.
   struct Candidate {
     std::string name;    // for the log
     bool on_gpu;
@@ -60,20 +53,21 @@ class EngineChoice : public Model {
     std::function<std::unique_ptr<Model>()> make;    // or throws the reason why not
   };
 
-  EngineChoice(std::unique_ptr<FileCode> code, const EngineOptions &options) :
-      Model(code->info()), original(std::move(code)), options(options)
+  EngineChoice(std::unique_ptr<Original> original, const EngineOptions &options) :
+      Model(original->info()), original(std::move(original)), options(options)
   {
   }
 
   /// In the order of preference.
   virtual std::vector<Candidate> candidates(const std::vector<bool> &present) const = 0;
 
-  std::unique_ptr<FileCode> original;    // on the CPU
+  std::unique_ptr<Original> original;    // on the CPU
   EngineOptions options;
 
  private:
   Model &in_use() const { return active ? *active : *original; }
   void attempt(const Candidate &candidate, const std::vector<bool> &present);
+  void attempt_original_on_gpu(const std::vector<bool> &present);
 
   std::unique_ptr<Model> active;    // what evaluates, where it is not the original
   std::string reasons;              // of what does not

@@ -12,10 +12,7 @@ namespace pwmlff::models {
 /// The name in quotes.
 std::string in_quotes(const std::string &name);
 
-/// First line of a message, for one of torch without its backtrace.
+/// First line of a message; one of torch has its backtrace behind that.
 std::string first_line(const std::exception &error);
-
-/// The last line that says something: TorchScript puts the call stack before the message.
-std::string last_line(const std::exception &error);
 
 }    // namespace pwmlff::models

@@ -2,63 +2,39 @@
 
 #include "model.h"
 
-#include "common/threads.h"
-#include "dp/dp_model.h"
 #include "dp/tables.h"
-#include "edge/edge_model.h"
-#include "model_file.h"
+#include "nep/nep_model.h"
+#include "nep/read_nep.h"
 
-#include <ATen/Parallel.h>
+#include <malloc.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <stdexcept>
 
 namespace pwmlff::models {
-
 namespace {
 
-template <class T>
-std::unique_ptr<Model> make(const ModelFile &file, ModelInfo info, const EngineOptions &options)
-{
-  return std::make_unique<T>(file, std::move(info), options);
-}
-
-std::vector<Kind> &kinds()
-{
-  static std::vector<Kind> known = {
-      {"DP", make<DPModel>, true},
-      {"EDGE", make<EdgeModel>},
-  };
-  return known;
-}
-
-std::string names_of_kinds()
-{
-  std::string names;
-  for (std::size_t k = 0; k < kinds().size(); ++k)
-    names += (k == 0 ? "" : k + 1 < kinds().size() ? ", " : " and ") + kinds()[k].name;
-  return names;
-}
+// Of the library with torch, once that is open.
+TorchPart registered{};
 
 }    // namespace
 
-void register_kind(const Kind &kind) { kinds().push_back(kind); }
+void register_torch(const TorchPart &part) { registered = part; }
+
+const TorchPart &torch_part()
+{
+  if (!registered.load) throw std::logic_error("the library that runs TorchScript is not open");
+  return registered;
+}
+
+bool needs_torch(const std::string &contents) { return !pwmlff::looks_like_nep(contents); }
 
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options)
-try {
-  ModelFile opened(file, contents);
-  const std::string name = opened.model_type();
-  for (const Kind &kind : kinds()) {
-    if (kind.name != name) continue;
-    opened.prepare(kind);
-    return kind.make(opened, opened.describe(), options);
-  }
-  throw std::runtime_error("model file " + in_quotes(file) + " is of model_type " +
-                           in_quotes(name) + ", but pwmlff runs " + names_of_kinds());
-} catch (const c10::Error &error) {
-  throw std::runtime_error("model file " + in_quotes(file) +
-                           " cannot be used: " + first_line(error));
+{
+  if (!needs_torch(contents)) return make_nep_model(file, contents, options);
+  return torch_part().load(file, contents, options);
 }
 
 int hops(const ModelInfo &info)
@@ -82,8 +58,25 @@ const std::string &checked_precision(const std::string &name)
   return name;
 }
 
-int num_threads() { return at::get_num_threads(); }
+std::string gpu_stand_in()
+{
+  const char *const name = std::getenv("PWMLFF_GPU_STAND_IN");
+  return name ? name : "";
+}
 
-void set_num_threads(int nthreads) { at::set_num_threads(pwmlff::usable_threads(nthreads)); }
+void keep_memory([[maybe_unused]] bool keep)
+{
+#ifdef __GLIBC__
+  static bool kept = false;
+  if (keep == kept) return;
+  kept = keep;
+  constexpr int MANY = 65536, LARGE = 32 << 20;        // where the C library ends up by itself
+  mallopt(M_TRIM_THRESHOLD, keep ? -1 : 2 * LARGE);    // -1: the heap's end is never given back
+  mallopt(M_MMAP_MAX, keep ? 0 : MANY);                // 0: and nothing lies outside of it
+  if (keep) return;
+  mallopt(M_MMAP_THRESHOLD, LARGE);
+  malloc_trim(0);
+#endif
+}
 
 }    // namespace pwmlff::models

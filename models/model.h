@@ -46,7 +46,7 @@ struct EngineOptions {
 /// What a model file says of itself.
 struct ModelInfo {
   std::string file;              // as the user named it
-  std::string kind;              // "DP" or "EDGE"
+  std::string kind;              // "DP", "EDGE" or "NEP"
   std::string units;             // "metal" or "lj"
   double cutoff;                 // of an edge
   double interaction_range;      // of an atom's energy; more than the cutoff for message passing
@@ -54,8 +54,10 @@ struct ModelInfo {
   bool takes_edges;              // instead of padded neighbors
   int max_neighbor;              // of one species; 0 where the kind has no such limit
   std::vector<int> sel;          // [nspecies] the same where it differs by species, else empty
+  bool takes_temperature;        // Input::temperature, as a descriptor
   std::int64_t nparameters;
-  std::string dtype;    // of the parameters as stored in the file
+  std::string dtype;                    // of the parameters as stored in the file
+  std::vector<std::string> warnings;    // what a user should know of the file, a sentence each
 };
 
 /// How many edges away from an atom those edges start that its energy depends on; -1 for a kind
@@ -72,7 +74,7 @@ class Model {
   /// @throws std::runtime_error where the engine that was asked for cannot run this model
   virtual void select_species(const std::vector<bool> &present) = 0;
 
-  /// What evaluates the model: "fused", "compiled" or "torchscript"; complete after
+  /// What evaluates the model: "fused", "compiled", "plain" or "torchscript"; complete after
   /// select_species().
   virtual std::string name() const = 0;
 
@@ -117,29 +119,41 @@ struct Kind {
 /// Let load_model() know a kind besides those of this library.
 void register_kind(const Kind &kind);
 
+/// Whether a file is TorchScript, which the library with torch runs. All files are but nep.txt.
+bool needs_torch(const std::string &contents);
+
 /// Make a model from the contents of a file.
 /// @throws std::runtime_error that says what is wrong with the file
+/// @throws std::logic_error where the file needs_torch() and no TorchPart is registered
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options);
 
-/// Open the CUDA part of the torch that this process runs, which is a library of its own. To be
-/// called before the first evaluation: torch looks for it once, at the first derivative, and never
-/// again.
-/// @return empty, or in one line what is missing
-std::string open_torch_cuda();
+/// What the library with torch, libpwmlff_torch, registers when it is opened. libpwmlff_models has
+/// all else, so that a process which evaluates no TorchScript need not load torch.
+struct TorchPart {
+  std::unique_ptr<Model> (*load)(const std::string &file, const std::string &contents,
+                                 const EngineOptions &options);    // as load_model()
+  int (*num_threads)();                                            // of torch in this process
+  void (*set_num_threads)(int nthreads);
+  /// Open the CUDA part of the torch that this process runs, which is a library of its own. To be
+  /// called before the first evaluation: torch looks for it once, at the first derivative, and
+  /// never again. Returns empty, or in one line what is missing.
+  std::string (*open_cuda)();
+};
+void register_torch(const TorchPart &part);
 
-/// Whether the environment variable PWMLFF_GPU_STAND_IN names a device of kernels/common/device.h
-/// to use in the place of a GPU: `cpu` runs the code for GPUs on the CPU, for tests.
-bool gpu_has_stand_in();
+/// That part.
+/// @throws std::logic_error where the library is not open
+const TorchPart &torch_part();
+
+/// The environment variable PWMLFF_GPU_STAND_IN, which names a device of kernels/common/device.h to
+/// use in the place of a GPU: `cpu` runs the code for GPUs on the CPU, for tests. Empty without.
+std::string gpu_stand_in();
 
 /// Let freed memory stay with this process, or give it back again, where the C library is GNU's.
 /// The tensors of a step leave hundreds of megabytes; given back to the system, they come back page
 /// by page, zeroed anew, which took a fifth of a step of MACE. For the whole process, so it is up
 /// to who runs it; not to be called by two threads at a time.
 void keep_memory(bool keep);
-
-/// The number of threads that torch uses in this process.
-int num_threads();
-void set_num_threads(int nthreads);
 
 }    // namespace pwmlff::models

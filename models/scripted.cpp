@@ -13,7 +13,6 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <dlfcn.h>
-#include <malloc.h>
 
 #include <array>
 #include <cstdint>
@@ -59,6 +58,16 @@ std::filesystem::path torch_library(const char *name)
 }
 
 }    // namespace
+
+std::string last_line(const std::exception &error)
+{
+  const auto *torch_error = dynamic_cast<const c10::Error *>(&error);
+  std::istringstream text(torch_error ? torch_error->what_without_backtrace() : error.what());
+  std::string last;
+  for (std::string line; std::getline(text, line);)
+    if (line.find_first_not_of(" \t\r~<") != std::string::npos) last = line;
+  return last;
+}
 
 std::string open_torch_library(const char *name)
 {
@@ -112,21 +121,6 @@ void move_module(torch::jit::Module &module, c10::Device device)
     for (std::size_t slot = 0; slot < object->slots().size(); ++slot)
       object->setSlot(slot, moved(object->getSlot(slot), device));
   }
-}
-
-void keep_memory([[maybe_unused]] bool keep)
-{
-#ifdef __GLIBC__
-  static bool kept = false;
-  if (keep == kept) return;
-  kept = keep;
-  constexpr int MANY = 65536, LARGE = 32 << 20;        // where the C library ends up by itself
-  mallopt(M_TRIM_THRESHOLD, keep ? -1 : 2 * LARGE);    // -1: the heap's end is never given back
-  mallopt(M_MMAP_MAX, keep ? 0 : MANY);                // 0: and nothing lies outside of it
-  if (keep) return;
-  mallopt(M_MMAP_THRESHOLD, LARGE);
-  malloc_trim(0);
-#endif
 }
 
 /* ---- Scripted ---- */

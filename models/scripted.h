@@ -11,6 +11,7 @@
 
 #include <torch/script.h>
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ namespace pwmlff::models {
 /// @throws std::runtime_error that says what is missing
 c10::Device torch_gpu(int gpu);
 
+/// Open the CUDA part of torch (TorchPart::open_cuda).
+std::string open_torch_cuda();
+
 /// Open one of torch's libraries that this process may not have yet, from the folder of the others.
 /// @return empty, or in one line why it does not open
 std::string open_torch_library(const char *name);
@@ -29,6 +33,9 @@ std::string open_torch_library(const char *name);
 /// behind, namely tensors that are plain attributes, alone or in lists, tuples and dictionaries.
 /// They are replaced, not changed.
 void move_module(torch::jit::Module &module, c10::Device device);
+
+/// The last line of a message that says something: TorchScript puts the call stack before it.
+std::string last_line(const std::exception &error);
 
 /// A module on its device, and the way there and back.
 class Scripted {

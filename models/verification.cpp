@@ -122,9 +122,15 @@ class Cluster {
   std::vector<const int *> firstneigh;
 };
 
+// What the original is, in words.
+std::string original_of(const Model &model)
+{
+  return model.name() == "plain" ? "the plain evaluation" : "the file's own code";
+}
+
 // Text where the largest difference exceeds gate times the largest expected value (at least 1).
 std::string compare(const char *what, std::span<const double> expected, const double *found,
-                    double gate)
+                    double gate, const std::string &original)
 {
   double largest = 1.0, worst = 0.0;
   for (std::size_t k = 0; k < expected.size(); ++k) {
@@ -140,16 +146,19 @@ std::string compare(const char *what, std::span<const double> expected, const do
   if (worst <= gate * largest) return {};
   char text[160];
   std::snprintf(text, sizeof text,
-                "%s differ by %.1e (largest value %.1e, allowed %.1e) from the file's "
-                "own code on a test cluster",
-                what, worst, largest, gate * largest);
+                "%s differ by %.1e (largest value %.1e, allowed %.1e) from %s on a test cluster",
+                what, worst, largest, gate * largest, original.c_str());
   return text;
 }
 
 // An evaluation that stays when the model evaluates again.
 struct Values {
-  Values(Model &model, Cluster &cluster) : Values(cluster.evaluate(model), cluster.neighbors) {}
-  Values(const Evaluation &found, const Neighbors &neighbors) :
+  Values(Model &model, Cluster &cluster) :
+      Values(cluster.evaluate(model), cluster.neighbors, original_of(model))
+  {
+  }
+  Values(const Evaluation &found, const Neighbors &neighbors, std::string original) :
+      original(std::move(original)),
       energy(found.energy),
       atom_energy(found.atom_energy, found.atom_energy + neighbors.ncenters()),
       force(found.force, found.force + 3 * static_cast<std::size_t>(neighbors.nrows())),
@@ -167,20 +176,22 @@ struct Values {
 
   std::string difference(const Evaluation &found, const Gate &gate) const
   {
-    std::string text = compare("energies", atom_energy, found.atom_energy, gate.atom_energy);
-    if (text.empty()) text = compare("forces", force, found.force, gate.force);
-    if (text.empty()) text = compare("virials", virial, found.virial.data(), gate.force);
+    std::string text =
+        compare("energies", atom_energy, found.atom_energy, gate.atom_energy, original);
+    if (text.empty()) text = compare("forces", force, found.force, gate.force, original);
+    if (text.empty()) text = compare("virials", virial, found.virial.data(), gate.force, original);
     if (text.empty()) {
       // As far as one atom may be off on the average.
       double largest = 1.0;
       for (const double e : atom_energy) largest = std::max(largest, std::abs(e));
       const double scale = largest * static_cast<double>(atom_energy.size());
       const double one = energy / scale, other = found.energy / scale;
-      text = compare("total energies (per atom)", {&one, 1}, &other, gate.energy);
+      text = compare("total energies (per atom)", {&one, 1}, &other, gate.energy, original);
     }
     return text;
   }
 
+  std::string original;    // what gives them, in words
   double energy;
   std::vector<double> atom_energy, force;
   std::array<double, 9> virial;
@@ -222,7 +233,7 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
     for (int i = 0; i < other.neighbors.ncenters(); ++i)
       expected.push_back(all.atom_energy[other.order[i]]);
     const Evaluation &found = other.evaluate(model);
-    return compare("energies", expected, found.atom_energy, gate).empty();
+    return compare("energies", expected, found.atom_energy, gate, all.original).empty();
   };
   if (!same(HALF, false)) {
     char range[32];
@@ -244,7 +255,7 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
     Cluster cluster(expected.info(), present, shape);
     const Values wanted(expected, cluster);
     if (!wanted.finite()) {
-      if (shape.must_be_finite) return "the file's own code gives no numbers on a test cluster";
+      if (shape.must_be_finite) return wanted.original + " gives no numbers on a test cluster";
       continue;
     }
     std::string text = wanted.difference(cluster.evaluate(found), gate);

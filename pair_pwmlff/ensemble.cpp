@@ -100,11 +100,12 @@ std::string most_neighbors(const ModelInfo &info)
 }    // namespace
 
 Ensemble load_ensemble(LAMMPS *lmp, const std::vector<std::string> &files,
-                       const EngineOptions &options)
+                       const EngineOptions &options, const std::function<void()> &take_torch)
 {
   Ensemble models;
   for (const auto &file : files) {
     const std::string contents = broadcast_file(lmp, file);
+    if (needs_torch(contents)) take_torch();
     all_or_stop(lmp, [&] { models.push_back(load_model(file, contents, options)); });
   }
   for (const auto &model : models) check_alike(lmp, models.front()->info(), model->info());
@@ -127,6 +128,8 @@ std::string summary(const Ensemble &models, const std::string &style,
     text += fmt::format("  pair_style {} is run by pair_style pwmlff, with the defaults out_freq 1 "
                         "and out_file explr.error\n",
                         style);
+  else if (is_nep_cpu(style))
+    text += fmt::format("  pair_style {} is run by pair_style pwmlff\n", style);
   int index = 0;
   for (const auto &model : models) {
     const ModelInfo &info = model->info();

@@ -8,6 +8,7 @@
 #include "models/model.h"
 #include "pair_settings.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,9 +20,11 @@ using Ensemble = std::vector<std::unique_ptr<pwmlff::models::Model>>;
 
 /// Load the models, each file read once, by rank 0, or stop LAMMPS on all ranks. The models can
 /// stand in for each other: they have the same elements, cutoff and units. Collective.
+/// @param take_torch  called before each file that needs_torch()
 /// @param files as the user names them; LAMMPS looks for potentials in folders of its own too
 Ensemble load_ensemble(LAMMPS_NS::LAMMPS *lmp, const std::vector<std::string> &files,
-                       const pwmlff::models::EngineOptions &options);
+                       const pwmlff::models::EngineOptions &options,
+                       const std::function<void()> &take_torch);
 
 /// How many edges away from a center the edges start that any of the models depends on; -1 where
 /// none takes edges.

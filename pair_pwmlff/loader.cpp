@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -28,16 +29,19 @@ namespace fs = std::filesystem;
 namespace pair_pwmlff {
 namespace {
 
-using CreatePair = void *(void *, const char *);
+using CreatePair = void *(void *, const char *, OpenTorch *);
 using Release = const char *();
 
 constexpr const char *TORCH_LIBRARY = "libtorch_cpu.so";
+constexpr const char *OPENMP_LIBRARY = "libgomp.so.1";
 constexpr const char *STYLE_LIBRARY = "libpair_pwmlff.so";
-// What that is linked to, each after those that it needs itself.
+// What these are linked to, each after those that it needs itself.
 constexpr const char *STYLE_DEPENDENCIES[] = {
-    "libpwmlff_archive-" PWMLFF_VERSION ".so", "libpwmlff_placement-" PWMLFF_VERSION ".so",
-    "libpwmlff_kernels-" PWMLFF_VERSION ".so", "libpwmlff_models-" PWMLFF_VERSION ".so"};
-constexpr const char *MODELS = "libpwmlff_models";
+    "libpwmlff_placement-" PWMLFF_VERSION ".so", "libpwmlff_kernels-" PWMLFF_VERSION ".so",
+    "libpwmlff_archive-" PWMLFF_VERSION ".so", "libpwmlff_models-" PWMLFF_VERSION ".so"};
+constexpr const char *TORCH_DEPENDENCIES[] = {"libpwmlff_torch-" PWMLFF_VERSION ".so"};
+// Of these, of any release, a process has one copy each.
+constexpr const char *UNIQUE[] = {"libpwmlff_models", "libpwmlff_torch"};
 constexpr const char *RELEASE_SYMBOL = "pwmlff_release";
 constexpr const char *STYLE_SYMBOL = "pwmlff_create_pair";
 constexpr const char *TIMEOUT_VARIABLE = "PWMLFF_LOAD_TIMEOUT";
@@ -77,10 +81,11 @@ fs::path torch_folder()
     if (fs::exists(folder / TORCH_LIBRARY, ignored)) return fs::canonical(folder);
     looked += (looked.empty() ? "" : ", ") + folder.lexically_normal().string();
   }
-  throw std::runtime_error(
-      std::string("found no torch (looked for ") + TORCH_LIBRARY + " in " + looked +
-      "); pair_style pwmlff needs torch " PWMLFF_TORCH_VERSION ": install it with pip, or set " +
-      TORCH_LIB_VARIABLE + " to the folder of its libraries");
+  throw std::runtime_error(std::string("found no torch (looked for ") + TORCH_LIBRARY + " in " +
+                           looked +
+                           "); model files of TorchScript need torch " PWMLFF_TORCH_VERSION
+                           ": install it with pip, or set " +
+                           TORCH_LIB_VARIABLE + " to the folder of its libraries");
 }
 
 // Release of the torch in a folder, like 2.13.0: from version.py of the Python package or from the
@@ -153,18 +158,20 @@ void require_same_release(const fs::path &path)
       "to be of one installation), or two processes");
 }
 
-// torch knows one library that registers our operators, of whatever release. Another copy of the
-// same one serves this style too, as where Python has imported pwmlff.kernels.
+// torch knows one library that registers our operators, of whatever release, and that registers
+// itself with one library of models. Another copy of the same ones serves this style too, as where
+// Python has imported pwmlff.kernels.
 void require_same_models()
 {
-  for (const fs::path &path : loaded_libraries(MODELS)) require_same_release(path);
+  for (const char *const name : UNIQUE)
+    for (const fs::path &path : loaded_libraries(name)) require_same_release(path);
 }
 
 // By their paths, so that none of these names is found elsewhere, as in LD_LIBRARY_PATH. The system
 // would take any that is loaded for ours.
-void open_dependencies()
+template <std::size_t N> void open_libraries(const char *const (&names)[N])
 {
-  for (const char *const name : STYLE_DEPENDENCIES) {
+  for (const char *const name : names) {
     if (loaded_libraries(name).empty()) open_library(plugin_folder() / name);
     for (const fs::path &path : loaded_libraries(name)) require_same_release(path);
   }
@@ -240,8 +247,34 @@ void use_blas_of_torch(void *torch)
   }
 }
 
+// The OpenMP runtime of torch, which torch comes to take later; the system need not have one.
+void open_openmp()
+try {
+  dlopen((torch_folder() / OPENMP_LIBRARY).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+} catch (const std::runtime_error &) {
+  // Without torch it is that of the system.
+}
+
 CreatePair *open_style()
 {
+  require_same_models();
+  open_openmp();
+  open_libraries(STYLE_DEPENDENCIES);
+  const fs::path style = plugin_folder() / STYLE_LIBRARY;
+  void *symbol = dlsym(open_library(style), STYLE_SYMBOL);
+  if (!symbol)
+    throw std::runtime_error(std::string("no ") + STYLE_SYMBOL + " in " + STYLE_LIBRARY +
+                             "; reinstall pair-pwmlff");
+  require_same_release(style);
+  return reinterpret_cast<CreatePair *>(symbol);
+}
+
+void open_torch()
+{
+  static std::mutex mutex;    // LAMMPS instances may have a thread each
+  static bool open = false;
+  const std::lock_guard lock(mutex);
+  if (open) return;
   const fs::path torch = torch_folder();
   const std::string release = torch_release(torch);
   if (release != PWMLFF_TORCH_VERSION)
@@ -252,14 +285,8 @@ CreatePair *open_style()
                              "(torch " PWMLFF_TORCH_RANGE " are supported)");
   require_same_models();
   use_blas_of_torch(open_library(torch / TORCH_LIBRARY));
-  open_dependencies();
-  const fs::path style = plugin_folder() / STYLE_LIBRARY;
-  void *symbol = dlsym(open_library(style), STYLE_SYMBOL);
-  if (!symbol)
-    throw std::runtime_error(std::string("no ") + STYLE_SYMBOL + " in " + STYLE_LIBRARY +
-                             "; reinstall pair-pwmlff");
-  require_same_release(style);
-  return reinterpret_cast<CreatePair *>(symbol);
+  open_libraries(TORCH_DEPENDENCIES);
+  open = true;
 }
 
 // Seconds by which ranks may come here one after the other, from the environment; nothing where
@@ -305,5 +332,5 @@ extern "C" __attribute__((visibility("default"))) void *pwmlff_load_pair(void *p
                                "', expected a number of seconds above zero");
     create = open_style();
   });
-  return create(ptr, style);
+  return create(ptr, style, open_torch);
 }

@@ -31,12 +31,9 @@ using pwmlff::atomic_number, pwmlff::symbol, pwmlff::symbols;
 static std::mutex instances_mutex;
 static int instances = 0, threads_before = 0;
 
-PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name) : Pair(lmp), style(name)
+PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name, OpenTorch *open_torch) :
+    Pair(lmp), style(name), open_torch(open_torch)
 {
-  {
-    const std::lock_guard lock(instances_mutex);
-    if (instances++ == 0) threads_before = num_threads();
-  }
   reset();
   single_enable = 0;
   restartinfo = 0;
@@ -49,13 +46,13 @@ PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name) : Pair(lmp), style(
 
 PairPWMLFF::~PairPWMLFF()
 {
-  {
+  if (has_torch) {
     const std::lock_guard lock(instances_mutex);
     if (--instances == 0) {
       recorder.reset();    // their memory goes with them
       source.reset();
       models.clear();
-      set_num_threads(threads_before);
+      torch_part().set_num_threads(threads_before);
       keep_memory(false);
     }
   }
@@ -104,12 +101,44 @@ try {
   reset(parse_settings(lmp, style, narg, arg));    // other models need another pair_coeff
   if (options.files.size() > 1) recorder = std::make_unique<DeviationRecorder>(lmp, options);
   choose_device();
-  set_num_threads(comm->nthreads);
-  models = load_ensemble(lmp, options.files, options.engine);
-  cutoff = models.front()->info().cutoff;
+  if (!options.file_in_coeff) load(options.files);
 } catch (...) {
   reset();    // nothing half done, where the caller goes on (Python)
   throw;
+}
+
+void PairPWMLFF::load(const std::vector<std::string> &files)
+{
+  models = load_ensemble(lmp, files, options.engine, [this] { take_torch(); });
+  const auto taker = std::find_if(models.begin(), models.end(), [](const auto &model) {
+    return model->info().takes_temperature;
+  });
+  if (taker != models.end() && options.temperature == 0.0)
+    error->all(
+        FLERR,
+        "Pair style pwmlff: model '{}' has the temperature as a descriptor; give it in K with "
+        "the keyword temperature of pair_style",
+        (*taker)->info().file);
+  if (taker == models.end() && options.temperature != 0.0)
+    error->all(FLERR,
+               "Pair style pwmlff: pair_style has the keyword temperature, but no model has the "
+               "temperature as a descriptor; leave it out");
+  cutoff = models.front()->info().cutoff;
+}
+
+// Get torch ready before it loads a file. Collective.
+void PairPWMLFF::take_torch()
+{
+  all_or_stop(lmp, open_torch);
+  if (!has_torch) {
+    const std::lock_guard lock(instances_mutex);
+    if (instances++ == 0) threads_before = torch_part().num_threads();
+    has_torch = true;
+  }
+  torch_part().set_num_threads(comm->nthreads);
+  // A GPU for the file's own code needs torch's CUDA part, and that before torch computes anything.
+  // Whether it is there matters to models that need it; they ask again.
+  if (device.gpu != pwmlff::CPU && options.engine.engine != Engine::fused) torch_part().open_cuda();
 }
 
 void PairPWMLFF::choose_device()
@@ -117,13 +146,10 @@ void PairPWMLFF::choose_device()
   const Ranks ranks{world, universe->nworlds, universe->root_proc[universe->iworld]};
   // What stands in for a GPU makes up for one that is not there. Ranks may differ in that.
   pwmlff::DevicePolicy policy = options.device;
-  if (policy.demands_gpu() && gpu_has_stand_in()) policy = {};
+  if (policy.demands_gpu() && !gpu_stand_in().empty()) policy = {};
   all_or_stop(lmp, [&] { device = pair_pwmlff::choose_device(ranks, policy); });
   options.engine.gpu = device.gpu;
   options.engine.gpu_demanded = options.device.demands_gpu();
-  // A GPU for the file's own code needs torch's CUDA part, and that before torch computes anything.
-  // Whether it is there matters to models that need it; they ask again.
-  if (device.gpu != pwmlff::CPU && options.engine.engine != Engine::fused) open_torch_cuda();
 }
 
 // Models are in eV and angstrom, or in reduced units if they say so.
@@ -148,6 +174,9 @@ void PairPWMLFF::log_models()
   const DeviceReport devices = report_devices(world, device, idle_because, comm->nthreads);
   if (comm->me != 0) return;
   utils::logmesg(lmp, summary(models, style, species_of_type, options) + devices.table);
+  for (const auto &model : models)
+    for (const auto &warning : model->info().warnings)
+      error->warning(FLERR, "Pair style pwmlff: model '{}': {}", model->info().file, warning);
   for (const auto &warning : devices.warnings)
     error->warning(FLERR, "Pair style pwmlff: {}", warning);
   const std::string separate = separate_simulations(universe->nprocs);
@@ -155,24 +184,27 @@ void PairPWMLFF::log_models()
   check_masses(lmp, models.front()->info(), species_of_type);
 }
 
-// pair_coeff * * element ...    one per atom type, symbol or atomic number or NULL.
-void PairPWMLFF::coeff(int narg, char **arg)
+// The species of each type, by symbol or atomic number or NULL; without names, types are the
+// elements of the model in turn.
+std::vector<int> PairPWMLFF::species_of_names(int nnames, char **names) const
 {
-  if (models.empty())
-    error->all(FLERR, "Pair style pwmlff: the last pair_style command failed; repeat it first");
-  if (!allocated) allocate();
   const ModelInfo &info = models.front()->info();
-  if (narg - 2 != atom->ntypes)
+  const bool in_turn =
+      nnames == 0 && is_nep_cpu(style) && atom->ntypes <= static_cast<int>(info.atom_type.size());
+  if (nnames != atom->ntypes && !in_turn)
     error->all(
         FLERR,
         "Pair style pwmlff: pair_coeff names {} element(s), but there are {} atom types; name "
         "one of '{}' for each type in turn, or NULL",
-        narg - 2, atom->ntypes, symbols(info.atom_type));
+        nnames, atom->ntypes, symbols(info.atom_type));
 
-  // What holds now is changed last, when nothing can fail any more.
   std::vector<int> mapping(atom->ntypes + 1, -1);
   for (int type = 1; type <= atom->ntypes; ++type) {
-    const std::string name = arg[type + 1];
+    if (in_turn) {
+      mapping[type] = type - 1;
+      continue;
+    }
+    const std::string name = names[type - 1];
     if (name == "NULL") continue;
     const auto found = std::find(info.atom_type.begin(), info.atom_type.end(), atomic_number(name));
     if (found == info.atom_type.end())
@@ -182,10 +214,30 @@ void PairPWMLFF::coeff(int narg, char **arg)
           name, type, info.file, symbols(info.atom_type));
     mapping[type] = static_cast<int>(found - info.atom_type.begin());
   }
+  return mapping;
+}
+
+// pair_coeff * * [file] element ...    one element per atom type; the file where pair_style has
+// named none.
+void PairPWMLFF::coeff(int narg, char **arg)
+{
+  const int first = options.file_in_coeff ? 3 : 2;
+  if (narg < first) utils::missing_cmd_args(FLERR, "pair_coeff", error);
+  if (options.file_in_coeff) {
+    clear_mapping();
+    models.clear();
+    load({arg[2]});
+  }
+  if (models.empty())
+    error->all(FLERR, "Pair style pwmlff: the last pair_style command failed; repeat it first");
+  if (!allocated) allocate();
+
+  // What holds now is changed last, when nothing can fail any more.
+  std::vector<int> mapping = species_of_names(narg - first, arg + first);
   if (*std::max_element(mapping.begin(), mapping.end()) < 0)
     error->all(FLERR,
                "Pair style pwmlff: pair_coeff maps no atom type to an element; name one of '{}'",
-               symbols(info.atom_type));
+               symbols(models.front()->info().atom_type));
   const double unit = unit_of_energy();
   const std::string unusable = select_species(mapping);
   if (!unusable.empty()) {
@@ -202,9 +254,10 @@ void PairPWMLFF::coeff(int narg, char **arg)
   centroidstressflag = has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   source->invalidate();
   logged = false;
-  const bool tensors = std::any_of(models.begin(), models.end(), [](const auto &model) {
-    return !model->on_gpu() && model->name() != "fused";
-  });
+  const bool tensors =
+      has_torch && std::any_of(models.begin(), models.end(), [](const auto &model) {
+        return !model->on_gpu() && model->name() != "fused";
+      });
   if (tensors) {
     const std::lock_guard lock(instances_mutex);
     keep_memory(true);
@@ -249,7 +302,7 @@ void PairPWMLFF::init_style()
     error->all(FLERR,
                "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
                "use comm_modify mode single");
-  set_num_threads(comm->nthreads);
+  if (has_torch) torch_part().set_num_threads(comm->nthreads);
 
   if (recorder) recorder->init();
   if (!logged) log_models();
@@ -282,6 +335,7 @@ const Evaluation &PairPWMLFF::evaluate(int model)
   try {
     pwmlff::Input input = neighbors.input(m.needs());
     input.nthreads = comm->nthreads;
+    input.temperature = options.temperature;
     input.want_atom_virial = model == 0 && vflag_atom;
     input.want_centroid_virial = model == 0 && cvflag_atom;
     evaluation = &m.evaluate(input);
@@ -424,7 +478,8 @@ double PairPWMLFF::memory_usage()
 
 // What libpwmlff_loader.so looks up after it has opened this library.
 extern "C" __attribute__((visibility("default"))) void *pwmlff_create_pair(void *lmp,
-                                                                           const char *style)
+                                                                           const char *style,
+                                                                           OpenTorch *open_torch)
 {
-  return static_cast<Pair *>(new PairPWMLFF(static_cast<LAMMPS *>(lmp), style));
+  return static_cast<Pair *>(new PairPWMLFF(static_cast<LAMMPS *>(lmp), style, open_torch));
 }

@@ -6,6 +6,7 @@
 
 #include "deviation_recorder.h"
 #include "ensemble.h"
+#include "loader.h"
 #include "neighbor_source.h"
 #include "pair_settings.h"
 #include "rank_placement.h"
@@ -23,12 +24,12 @@ struct Evaluation;
 
 namespace LAMMPS_NS {
 
-/// Energy, forces and virial from one TorchScript model, and the deviation of further models from
-/// it. The commands are described in docs/pair_pwmlff.md.
+/// Energy, forces and virial from one model file, and the deviation of further models from it. The
+/// commands are described in docs/pair_pwmlff.md.
 class PairPWMLFF : public Pair {
  public:
-  /// @param style  its name in the input; the names of MatPL's styles come with MatPL's defaults
-  PairPWMLFF(class LAMMPS *, const std::string &style);
+  /// @param style  its name in the input; other programs' names come with their defaults and forms
+  PairPWMLFF(class LAMMPS *, const std::string &style, pair_pwmlff::OpenTorch *open_torch);
   ~PairPWMLFF() override;
 
   void compute(int eflag, int vflag) override;
@@ -58,6 +59,8 @@ class PairPWMLFF : public Pair {
 
  private:
   const std::string style;
+  pair_pwmlff::OpenTorch *const open_torch;
+  bool has_torch = false;    // open_torch was called
 
   // From pair_style; all of it anew with each.
   pair_pwmlff::Settings options;
@@ -84,7 +87,10 @@ class PairPWMLFF : public Pair {
   void reset(pair_pwmlff::Settings with = {});
   void clear_mapping();
   void choose_device();
+  void load(const std::vector<std::string> &files);
+  void take_torch();
   double unit_of_energy() const;
+  std::vector<int> species_of_names(int nnames, char **names) const;
   std::string select_species(const std::vector<int> &mapping);
   void log_models();
   std::string device_label() const;

@@ -18,8 +18,9 @@ using namespace LAMMPS_NS;
 namespace pair_pwmlff {
 namespace {
 
-constexpr std::array<std::string_view, 7> KEYWORDS = {
-    "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors"};
+constexpr std::array<std::string_view, 8> KEYWORDS = {"out_freq",  "out_file",   "out_append",
+                                                      "engine",    "precision",  "device",
+                                                      "neighbors", "temperature"};
 
 bool is_keyword(const std::string &word)
 {
@@ -44,6 +45,10 @@ try {
     settings.engine.precision = pwmlff::models::checked_precision(value);
   } else if (keyword == "device") {
     settings.device = pwmlff::parse_device_policy(value);
+  } else if (keyword == "temperature") {
+    settings.temperature = utils::numeric(FLERR, value, false, lmp);
+    if (!(settings.temperature > 0.0))
+      error->all(FLERR, "Pair style pwmlff: temperature is {}, expected more than 0 K", value);
   } else {
     if (value != "auto" && value != "lammps")
       error->all(FLERR, "Pair style pwmlff: neighbors is '{}', expected auto or lammps", value);
@@ -62,11 +67,12 @@ const std::string &keywords()
 }
 
 bool is_matpl(const std::string &style) { return style.rfind("matpl", 0) == 0; }
+bool is_nep_cpu(const std::string &style) { return style == "nep"; }
 
 Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **arg)
 {
   Error *const error = lmp->error;
-  if (narg < 1) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
+  if (narg < 1 && !is_nep_cpu(style)) utils::missing_cmd_args(FLERR, "pair_style pwmlff", error);
   Settings settings;
   if (is_matpl(style)) {
     settings.out_freq = 1;
@@ -76,14 +82,17 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
 
   int iarg = 0;
   std::optional<int> nmodels;
-  if (utils::is_integer(arg[0])) nmodels = utils::inumeric(FLERR, arg[iarg++], false, lmp);
+  if (narg > 0 && utils::is_integer(arg[0]))
+    nmodels = utils::inumeric(FLERR, arg[iarg++], false, lmp);
   if (nmodels && *nmodels < 1)
     error->all(FLERR, "Pair style pwmlff: number of models is {}, expected at least 1", *nmodels);
   while (iarg < narg && !is_keyword(arg[iarg]) &&
          (!nmodels || static_cast<int>(settings.files.size()) < *nmodels))
     settings.files.emplace_back(arg[iarg++]);
   const int found = static_cast<int>(settings.files.size());
-  if (found == 0) error->all(FLERR, "Pair style pwmlff: found no model file before the keywords");
+  settings.file_in_coeff = found == 0 && is_nep_cpu(style);
+  if (found == 0 && !settings.file_in_coeff)
+    error->all(FLERR, "Pair style pwmlff: found no model file before the keywords");
   if (nmodels && found != *nmodels)
     error->all(FLERR, "Pair style pwmlff: number of models is {}, but {} model file(s) follow",
                *nmodels, found);

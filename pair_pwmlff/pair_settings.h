@@ -19,8 +19,10 @@ namespace pair_pwmlff {
 /// pair_style pwmlff [N] file ... keyword value ..., with the defaults of the keywords.
 struct Settings {
   std::vector<std::string> files;
+  bool file_in_coeff = false;              // pair_coeff names the file, before the elements
   pwmlff::models::EngineOptions engine;    // without the GPU, which is the rank's own
   pwmlff::DevicePolicy device;
+  double temperature = 0.0;    // K, for models that take one; 0 where none is given
   bool lammps_list = false;    // LAMMPS's neighbor list, also for a device that can do without
   int out_freq = 100;
   std::string out_file = "model_devi.out";
@@ -29,6 +31,10 @@ struct Settings {
 
 /// Whether a style goes by a name of MatPL's, and so by MatPL's defaults.
 bool is_matpl(const std::string &style);
+
+/// Whether it goes by the name of NEP_CPU's. Its inputs name the file in pair_coeff (since release
+/// 1.3), or in pair_style and then no elements: types are those of the file in turn.
+bool is_nep_cpu(const std::string &style);
 
 /// Parse the arguments of the command, or stop LAMMPS on all ranks.
 /// @param style  its name in the input

@@ -180,18 +180,43 @@ void end_with_launcher()
 // Register the style under a name in the input.
 template <const char *name> void add(void *lmp, void *handle, void *regfunc)
 {
+  static const std::string info = std::string("machine-learned potentials, pair_style ") + name;
   lammpsplugin_t plugin{};
   plugin.version = PWMLFF_LAMMPS_VERSION;
   plugin.style = "pair";
   plugin.name = name;
-  plugin.info = "machine-learned potentials stored as TorchScript";
+  plugin.info = info.c_str();
   plugin.author = "the pair_style pwmlff developers";
   plugin.creator = [](void *instance) { return load_pair(instance, name); };
   plugin.handle = handle;
   (*reinterpret_cast<lammpsplugin_regfunc *>(regfunc))(&plugin, lmp);
 }
 
-constexpr char PWMLFF[] = "pwmlff", MATPL[] = "matpl", MATPL_DP[] = "matpl/dp";
+// Whether LAMMPS has a pair style of this name, other than one that a plugin has registered.
+bool is_built_in(void *lmp, const std::string &name)
+{
+  const auto has_style = in_process<int(void *, const char *, const char *)>("lammps_has_style");
+  const auto count = in_process<int()>("lammps_plugin_count");
+  const auto name_of = in_process<int(int, char *, char *, int)>("lammps_plugin_name");
+  if (!has_style || !has_style(lmp, "pair", name.c_str())) return false;
+  for (int k = 0; count && name_of && k < count(); ++k) {
+    char category[64], found[64];
+    if (name_of(k, category, found, 64) && found == name) return false;
+  }
+  return true;
+}
+
+// As the inputs for MatPL and NEP_CPU say.
+constexpr char PWMLFF[] = "pwmlff", MATPL[] = "matpl", MATPL_DP[] = "matpl/dp",
+               MATPL_NEP[] = "matpl/nep", MATPL_NEP_KK[] = "matpl/nep/kk", NEP[] = "nep";
+
+// Register the style under a name of another program, if this LAMMPS does not have that program.
+template <const char *name> void add_other(void *lmp, void *handle, void *regfunc)
+{
+  if (!is_built_in(lmp, name)) return add<name>(lmp, handle, regfunc);
+  print_once(lmp, std::string("pair_style ") + name +
+                      " is the one of this LAMMPS; pair_style pwmlff runs the same model files");
+}
 
 }    // namespace
 
@@ -220,6 +245,9 @@ extern "C" __attribute__((visibility("default"))) void lammpsplugin_init(void *l
     return;
   }
   add<PWMLFF>(lmp, handle, regfunc);
-  add<MATPL>(lmp, handle, regfunc);    // as the inputs of MatPL's users say
-  add<MATPL_DP>(lmp, handle, regfunc);
+  add_other<MATPL>(lmp, handle, regfunc);
+  add_other<MATPL_DP>(lmp, handle, regfunc);
+  add_other<MATPL_NEP>(lmp, handle, regfunc);
+  add_other<MATPL_NEP_KK>(lmp, handle, regfunc);
+  add_other<NEP>(lmp, handle, regfunc);
 }

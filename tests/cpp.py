@@ -19,7 +19,7 @@ def compiled(source: str, folder: Path, *options: str) -> Path:
     includes = [base / "include", base / "include/torch/csrc/api/include", ".", "kernels"]
     libraries = [
         plugin.sister(ours, f"pwmlff_{name}")
-        for name in ("archive", "kernels", "models", "placement")
+        for name in ("archive", "kernels", "models", "placement", "torch")
     ]
     subprocess.run(
         [

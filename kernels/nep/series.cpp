@@ -50,6 +50,8 @@ NepSeries::NepSeries(const double *c, int nfunctions, int nbasis) :
   }
 }
 
+NepSeries::~NepSeries() = default;
+
 std::vector<NepProduct> nep_products(NepInvariant invariant)
 {
   const auto &[l1, l2, l3] = NEP_DEGREES[static_cast<int>(invariant)];

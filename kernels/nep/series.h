@@ -15,6 +15,7 @@ namespace pwmlff {
 struct NepSeries {
   /// @param c [nfunctions, nbasis]
   NepSeries(const double *c, int nfunctions, int nbasis);
+  ~NepSeries();    // not inline: code for several instruction sets calls it
 
   std::vector<double> value, slope;    // [nfunctions, nbasis]; the last slope is 0
 };

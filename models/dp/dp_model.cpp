@@ -109,7 +109,7 @@ std::vector<EngineChoice::Candidate> DPModel::candidates(const std::vector<bool>
   // Where single precision is not enough for a model, double precision still is the faster way.
   std::vector<std::string> precisions = {options.precision};
   if (options.precision == "mixed") precisions.emplace_back("double");
-  const bool gpu = options.gpu != pwmlff::CPU || gpu_has_stand_in();
+  const bool gpu = options.gpu != pwmlff::CPU || !gpu_stand_in().empty();
   for (const std::string &precision : precisions) {
     const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
     const auto fused = [=, this](std::shared_ptr<pwmlff::Device> device) {

@@ -5,21 +5,10 @@
 #include "dp/cpu/cpu_engine.h"
 #include "dp/gpu/gpu_engine.h"
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
 namespace pwmlff::models {
-namespace {
-
-// The device in the place of a GPU; empty where there is none.
-std::string stand_in()
-{
-  const char *const name = std::getenv("PWMLFF_GPU_STAND_IN");
-  return name ? name : "";
-}
-
-}    // namespace
 
 FusedDP::FusedDP(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
                  const std::vector<bool> &present, std::shared_ptr<pwmlff::Device> device) :
@@ -43,11 +32,9 @@ bool FusedDP::on_gpu() const
   return fused->device() && fused->device()->mode() == pwmlff::Device::Mode::cuda;
 }
 
-bool gpu_has_stand_in() { return !stand_in().empty(); }
-
 std::shared_ptr<pwmlff::Device> shared_device(int gpu)
 {
-  std::string name = stand_in();
+  std::string name = gpu_stand_in();
   if (name.empty()) name = "cuda:" + std::to_string(gpu);
   static std::mutex mutex;    // LAMMPS instances may have a thread each
   static std::map<std::string, std::weak_ptr<pwmlff::Device>> devices;

@@ -37,7 +37,7 @@ class FusedDP : public Model {
 };
 
 /// The device of the GPU with this index among the visible ones; the same one for all models, so
-/// that they share a list of neighbors. Where gpu_has_stand_in(), what stands in for it.
+/// that they share a list of neighbors. Where there is a gpu_stand_in(), that.
 /// @throws std::runtime_error where it cannot be used
 std::shared_ptr<pwmlff::Device> shared_device(int gpu);
 

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "../engine_choice.h"
+#include "../file_code.h"
 
 #include <memory>
 #include <string>

@@ -31,22 +31,28 @@ from pwmlff import plugin
 
 def _find() -> str:
     plugin_path = plugin.library()
-    default = plugin_path and plugin.sister(plugin_path, "pwmlff_models")
+    default = plugin_path and plugin.sister(plugin_path, "pwmlff_torch")
     path = os.environ.get("PWMLFF_MODELS_LIB", default)
     if path is None:
         raise ImportError("found no compiled pair-pwmlff: install it with pip to have its kernels")
-    loaded = plugin.in_process("pwmlff_models")
-    if loaded is None or os.path.realpath(loaded) == os.path.realpath(path):
-        return path
-    # torch takes the operators of one library. That of a plugin may serve us, if it is the same.
-    ours, theirs = plugin.origin(path), plugin.origin(loaded)
-    if not ours or ours != theirs:
-        raise ImportError(
-            f"this process has '{loaded}' of {theirs or 'another release'} already, and "
-            f"'{path}' is {ours or 'of another release'}: use one of them here (import pwmlff and "
-            "plugin load would have to be of one installation), or two processes"
-        )
-    return loaded
+    # torch takes the operators of one library, which registers itself with one library of models.
+    # Those of a plugin may serve us, if they are the same.
+    for name in ("pwmlff_torch", "pwmlff_models"):
+        loaded = plugin.in_process(name)
+        if loaded is None:
+            continue
+        found = plugin.sister(loaded, "pwmlff_torch")
+        if os.path.realpath(found) == os.path.realpath(path):
+            return path
+        ours, theirs = plugin.origin(path), plugin.origin(loaded)
+        if not ours or ours != theirs:
+            raise ImportError(
+                f"this process has '{loaded}' of {theirs or 'another release'} already, and "
+                f"'{path}' is {ours or 'of another release'}: use one of them here (import pwmlff "
+                "and plugin load would have to be of one installation), or two processes"
+            )
+        return found
+    return path
 
 
 #: Path of the library with all that; the environment variable PWMLFF_MODELS_LIB names another.

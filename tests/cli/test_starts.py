@@ -326,6 +326,26 @@ def test_loop_of_many_values(tmp_path: Path, monkeypatch):
     assert variables == {"i": [UNKNOWN], "k": ["1", "2", "3", "4"]}
 
 
+@pytest.mark.parametrize(
+    "words,files",
+    [
+        ("matpl/nep a.txt b.txt", ["explr.error"]),
+        ("matpl/nep/kk 2 a.txt b.txt out_freq 10 out_file devi", ["devi"]),
+        ("nep 2 a.txt b.txt", ["model_devi.out"]),
+        ("hybrid/overlay matpl/nep a.txt b.txt zbl 0.5 1.5", ["explr.error"]),
+        ("pwmlff a.txt temperature 300", []),
+        ("nep", []),
+    ],
+)
+def test_names_of_the_style(tmp_path: Path, monkeypatch, words: str, files: list[str]):
+    """Those of other programs, and which of their inputs write deviations."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.x").write_text(f"pair_style {words}\n")
+    script = Script(["-in", "in.x"])
+    assert script.has_style()
+    assert [str(path) for path in script.deviation_files()] == files
+
+
 def test_a_lock_that_lingers(tmp_path: Path, monkeypatch):
     """That of a lost node is waited for where a simulation goes on; another lmp is not."""
     monkeypatch.chdir(tmp_path)

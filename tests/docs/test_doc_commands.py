@@ -32,6 +32,7 @@ from typer.testing import CliRunner
 
 from harness import PROGRAMS
 from labelled_structures import movement
+from nep_files import HEADS, random_text
 from pwmlff.cli import app
 from pwmlff.launch.lmp import write_data
 from pwmlff.train.config import Config
@@ -54,6 +55,8 @@ NOT_COMMANDS = {
     "train.extxyz MOVEMENT data/": "names of files alone",
     "forward(": "the signature of a model",
     "s(r)  =": "formulas",
+    "fc(r)   =": "formulas",
+    "E(r) =": "formulas",
     "plugin load": "names a file that pwmlff build has made: tests/cli/test_build.py",
 }
 
@@ -280,6 +283,8 @@ def folder(tmp_path_factory) -> Path:
     for name in ("structure", "frames"):
         ase.io.write(folder / f"{name}.xyz", frames[0], format="extxyz")
     (folder / "MOVEMENT").write_text("".join(map(movement, frames)))
+    for name in ("nep.txt", "nep1.txt", "nep2.txt"):
+        (folder / name).write_bytes(random_text(HEADS["nep5"]))
     (folder / "hosts").write_text("127.0.0.1:8\n")
     write_data(folder / "hfo2.data", frames[0], [72, 8])
     write_data(folder / "melt.data", bulk("Ar", "fcc", a=1.68, cubic=True).repeat(4), [18])

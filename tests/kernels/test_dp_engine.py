@@ -589,7 +589,7 @@ def test_impossible_devices(engine, device, message):
 
 def test_needs_no_torch_openmp_of_its_own():
     """One OpenMP runtime in the process: the one that torch brings under the same name."""
-    kernels = pwmlff.kernels.LIBRARY.replace("pwmlff_models", "pwmlff_kernels")
+    kernels = pwmlff.kernels.LIBRARY.replace("pwmlff_torch", "pwmlff_kernels")
     text = subprocess.run(["readelf", "-d", kernels], capture_output=True, text=True, check=False)
     if text.returncode != 0 or sys.platform != "linux":
         pytest.skip("no readelf")

@@ -503,7 +503,7 @@ def test_elements_in_the_wrong_order(binary: Lammps):
 
 
 @pytest.mark.parametrize("engine", ["automatic"])
-@pytest.mark.parametrize("style", ["matpl", "matpl/dp"])
+@pytest.mark.parametrize("style", ["matpl", "matpl/dp", "matpl/nep", "matpl/nep/kk"])
 def test_inputs_of_matpl(binary: Lammps, style):
     """Their names, their defaults, symbols as they write them."""
     dump = DUMP.replace(" c_peatom", "")
@@ -515,6 +515,47 @@ def test_inputs_of_matpl(binary: Lammps, style):
     assert f"pair_style {style} is run by pair_style pwmlff" in run.output
     np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-12)
     assert (binary.folder / "explr.error").read_text() == deviation
+
+
+OF_NEP_CPU = {
+    "file in pair_coeff": "pair_style nep\npair_coeff * * model.pt o Hf\n",
+    "with a keyword": "pair_style nep precision double\npair_coeff * * model.pt 8 72\n",
+    "types in turn": "pair_style nep model.pt\npair_coeff * *\n",
+    "in a hybrid": "pair_style hybrid/overlay nep zero 3.0 nocoeff\n"
+    "pair_coeff * * nep model.pt O Hf\npair_coeff * * zero\n",
+    "another file before": "pair_style nep\npair_coeff * * other.pt Hf O\n"
+    "pair_coeff * * model.pt O Hf\n",
+}
+
+
+@pytest.mark.parametrize("engine", ["automatic"])
+@pytest.mark.parametrize("form", OF_NEP_CPU)
+def test_inputs_of_nep_cpu(binary: Lammps, form):
+    """They name the file in pair_coeff, or name no elements."""
+    dump = DUMP.replace(" c_peatom", "")
+    force = forces(binary.run(f"{READ}{STYLE}run 0\n{dump}").atoms())
+    run = binary.run(f"{READ}{OF_NEP_CPU[form]}run 0\n{dump}", ranks=2)
+    assert "pair_style nep is run by pair_style pwmlff" in run.output
+    np.testing.assert_allclose(forces(run.atoms()), force, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["automatic"])
+@pytest.mark.parametrize(
+    "commands,words",
+    [
+        ("pair_style nep\npair_coeff * *\n", "Illegal pair_coeff command: missing argument"),
+        ("pair_style nep\npair_coeff * * model.pt\n", "names 0 element(s), but there are 3 atom"),
+        ("pair_style nep model.pt\npair_coeff * *\n", "names 0 element(s), but there are 3 atom"),
+        ("pair_style nep\npair_coeff * * none.txt O Hf\n", "cannot read model file 'none.txt'"),
+        ("pair_style nep precision\n", "missing argument"),
+    ],
+)
+def test_errors_in_inputs_of_nep_cpu(binary: Lammps, commands, words):
+    binary.data(crystal(2), [8, 72, 18])
+    run = binary(f"{READ}{commands}run 0\n", ranks=2)
+    assert run.returncode != 0
+    errors = [line for line in run.output.splitlines() if "ERROR" in line]
+    assert len(errors) == 1 and words in errors[0], run.output
 
 
 def test_rerun_tells_of_frames_without_a_line(lammps: Lammps, lj_models):

@@ -176,7 +176,7 @@ def test_kernels_of_another_release(folder: Lammps, tmp_path):
         "except ImportError as error: print('refused:', error)\n"
     )
     (words,) = [line for line in run.output.splitlines() if line.startswith("refused:")]
-    assert f"this process has '{other.parent}/libpwmlff_models" in words
+    assert f"this process has '{other.parent}/libpwmlff_torch" in words
     assert "commit 0123abcd already" in words
     assert "use one of them here" in words
     run = folder.python(
@@ -189,7 +189,7 @@ def test_kernels_of_another_release(folder: Lammps, tmp_path):
     assert f"and {other.parent} is pair-pwmlff 9.9.9" in words
 
 
-@pytest.mark.parametrize("name", ["archive", "kernels", "models", "placement", "style"])
+@pytest.mark.parametrize("name", ["archive", "kernels", "models", "placement", "style", "torch"])
 def test_one_library_of_another_commit(folder: Lammps, tmp_path, name):
     """Half an installation of the same release is refused by the library that does not belong."""
     other = another_plugin(tmp_path)
@@ -259,11 +259,7 @@ def test_other_torch_is_refused(folder: Lammps, tmp_path, release):
             "are supported",
         ]
     else:
-        bare = tmp_path / "bare"
-        bare.mkdir()
-        for name in (plugin.FILE, "libpwmlff_loader.so"):
-            (bare / name).write_bytes(Path(plugin.library()).with_name(name).read_bytes())
-        text = f"plugin clear\nplugin load {bare}/pwmlffplugin.so\n" + SETUP
+        text = f"plugin clear\nplugin load {another_plugin(tmp_path)}\n" + SETUP
         run = folder(text, 2, PWMLFF_TORCH_LIB=str(torch / "lib"))
         expected = ["found no torch", str(torch / "lib"), "PWMLFF_TORCH_LIB"]
     assert run.returncode != 0
@@ -331,6 +327,23 @@ def test_other_host(folder: Lammps, tmp_path, case):
     run = folder(SETUP, **host)
     assert run.returncode == 1, run.output
     assert "Unrecognized pair style 'pwmlff'" in run.output
+
+
+def test_name_that_lammps_has(folder: Lammps, tmp_path):
+    """A style of another program keeps its name; a plugin that is loaded twice is no such thing."""
+    (tmp_path / "host.cpp").write_text(
+        'extern "C" int lammps_has_style(void *, const char *, const char *name) '
+        '{ return !__builtin_strcmp(name, "nep"); }'
+    )
+    subprocess.run(
+        ["c++", "-shared", "-fPIC", "-o", "host.so", "host.cpp"], cwd=tmp_path, check=True
+    )
+    hint = "pair_style nep is the one of this LAMMPS; pair_style pwmlff runs"
+    run = folder(SETUP.replace("pwmlff", "nep"), 2, LD_PRELOAD=str(tmp_path / "host.so"))
+    assert run.output.count(hint) == 1
+    assert "Unrecognized pair style 'nep'" in run.output
+    twice = folder.run(f"plugin load {plugin.library()}\n{SETUP.replace('pwmlff', 'nep')}")
+    assert hint not in twice.output
 
 
 @pytest.mark.parametrize(

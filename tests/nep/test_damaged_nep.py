@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from ase import Atoms
+
 from nep_files import HEADS, random_text
 
 #: How many, and of which series: PWMLFF_MUTANTS=3000 PWMLFF_SEED=1 pytest tests/nep

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nep_files import FORCE, HEADS, REFERENCES, random_structure, random_text, reference
 from plain import PlainNep
 
+from nep_files import FORCE, HEADS, REFERENCES, random_structure, random_text, reference
 from pwmlff.evaluation.nep_file import Nep, parse_nep, read_nep, write_nep
 from pwmlff.evaluation.nep_reference import evaluate_nep, wigner_3j
 

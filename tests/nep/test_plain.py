@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from ase import Atoms
 from ase.data import atomic_numbers
-from nep_files import FORCE, HEADS, REFERENCES, random_structure, random_text, reference
 from plain import PlainNep
+
+from nep_files import FORCE, HEADS, REFERENCES, random_structure, random_text, reference
 
 STEP = 1e-4  # angstrom, and of strain
 TEMPERATURE = 300.0  # K

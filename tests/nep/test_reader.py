@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 from ase.data import chemical_symbols
-from nep_files import HEADS, random_structure, random_text
 from plain import PlainNep, looks_like_nep
 
 from genuine import GENUINE, requires_genuine
+from nep_files import HEADS, random_structure, random_text
 
 
 def changed(head: str, old: str, new: str) -> bytes:

@@ -7,7 +7,7 @@
 #include "../../cpu/simd.h"
 #include "../series.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// Any address will do.
 template <class T> inline Vec<T> load_anywhere(const T *p)
@@ -123,4 +123,4 @@ template <class T> class Invariants {
   Buffer<Product> products[NEP_INVARIANTS];
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
+}    // namespace pwmlff::PWMLFF_ISA::nep

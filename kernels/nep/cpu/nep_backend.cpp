@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// The NEP engine for one instruction set; compiled once for each (simd.h, CMakeLists.txt).
+// The NEP engine for one instruction set; compiled once for each (simd.h, CMakeLists.txt). In a
+// namespace of its own: names of the DP engine are in that of the instruction set.
 
 #include "nep_backend.h"
 
@@ -10,6 +11,7 @@
 #include "sphere.h"
 
 namespace pwmlff::PWMLFF_ISA {
+namespace nep {
 namespace {
 
 /// Keep a compiler from reading all coefficients behind a pointer before a loop and spilling them.
@@ -641,10 +643,11 @@ template <class T> BlockBackend *make_backend_for(const NepModel &model)
 }
 
 }    // namespace
+}    // namespace nep
 
 BlockBackend *make_nep_backend(const NepModel &model)
 {
-  return model.single ? make_backend_for<float>(model) : make_backend_for<double>(model);
+  return model.single ? nep::make_backend_for<float>(model) : nep::make_backend_for<double>(model);
 }
 
 }    // namespace pwmlff::PWMLFF_ISA

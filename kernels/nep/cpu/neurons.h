@@ -7,7 +7,7 @@
 #include "../../cpu/simd.h"
 #include "../network.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// weight[i][o] of a layer, rows padded to whole vectors with zeros: both products with it run over
 /// the lanes of rows.
@@ -161,4 +161,4 @@ template <class T> class Neurons {
   Buffer<T> bias[2], last;
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
+}    // namespace pwmlff::PWMLFF_ISA::nep

@@ -8,7 +8,7 @@
 #include "../../cpu/simd.h"
 #include "../half_cosine.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// fc = (1 + cos(pi r/rc))/2 and dfc/dr, both 0 from rc on; x and dx/dr.
 template <class T> struct CutoffTerms {
@@ -50,4 +50,4 @@ template <class T, int C> struct Chebyshev {
   }
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
+}    // namespace pwmlff::PWMLFF_ISA::nep

@@ -9,7 +9,7 @@
 #include "../../dp/pair_terms.h"
 #include "radial.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// Neighbors of one species: vectors begin .. begin+vectors-1, the last of them padded.
 struct Run {
@@ -158,4 +158,4 @@ template <class T> class Shell {
   Buffer<T> numbers;
 };
 
-}    // namespace pwmlff::PWMLFF_ISA
+}    // namespace pwmlff::PWMLFF_ISA::nep

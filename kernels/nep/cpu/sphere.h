@@ -18,7 +18,7 @@
 #include "../../cpu/simd.h"
 #include "../sphere_constants.h"
 
-namespace pwmlff::PWMLFF_ISA {
+namespace pwmlff::PWMLFF_ISA::nep {
 
 /// The number of R_lm up to degree L.
 constexpr int harmonics_up_to(int largest) { return largest * (largest + 2); }
@@ -109,4 +109,4 @@ inline void harmonics_gradient(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> 
   gradient[2] = gz;
 }
 
-}    // namespace pwmlff::PWMLFF_ISA
+}    // namespace pwmlff::PWMLFF_ISA::nep

@@ -22,9 +22,16 @@ from pwmlff.report import Failure
 UNKNOWN = "\0"  # in place of what is known only when LAMMPS runs; no byte of a name
 MOST_VALUES = 4096  # of a word with variables, or of a loop
 #: Names of the style, and the deviation file of each where none is named.
-STYLES = {"pwmlff": "model_devi.out", "matpl": "explr.error", "matpl/dp": "explr.error"}
+STYLES = {
+    "pwmlff": "model_devi.out",
+    "nep": "model_devi.out",
+    **dict.fromkeys(("matpl", "matpl/dp", "matpl/nep", "matpl/nep/kk"), "explr.error"),
+}
 #: Keywords of the style, before which the models are.
-KEYWORDS = ("out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors")
+KEYWORDS = (
+    "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors",
+    "temperature",
+)  # fmt: skip
 AFTER_NAMES = ("fileper", "nfile")  # keywords of the command restart
 YES = ("yes", "on", "true")
 #: Any of these in an input uses the variable `restart`.

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+#include "nep_model.h"
+
+#include "../engine_choice.h"
+#include "dp/tables.h"
+#include "nep/nep_engine.h"
+#include "nep/plain_nep.h"
+#include "nep/read_nep.h"
+
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace pwmlff::models {
+namespace {
+
+ModelInfo describe(const std::string &file, const pwmlff::NepNetwork &network)
+{
+  ModelInfo info{};
+  info.file = file;
+  info.kind = "NEP";
+  info.units = "metal";
+  info.cutoff = info.interaction_range = network.cutoff();
+  info.atom_type = network.atom_type;
+  info.takes_temperature = network.temperature;
+  for (const std::vector<double> *part :
+       {&network.c_radial, &network.c_angular, &network.weight0, &network.bias0, &network.weight1,
+        &network.bias1, &network.last, &network.shift})
+    info.nparameters += static_cast<std::int64_t>(part->size());
+  info.dtype = "float64";
+  info.warnings = network.warnings;
+  return info;
+}
+
+/// The formulas as they stand, on the CPU.
+class PlainModel : public Original {
+ public:
+  PlainModel(ModelInfo info, pwmlff::NepNetwork network) :
+      Original(std::move(info)), plain(std::move(network))
+  {
+  }
+
+  void select_species(const std::vector<bool> &) override {}
+  std::string name() const override { return "plain"; }
+  std::string engine() const override { return "plain, float64"; }
+  bool on_gpu() const override { return false; }
+  bool has_atom_virial() const override { return true; }
+  Gate gate() const override { return gate_of("exact"); }
+  const Evaluation &evaluate(const Input &input) override { return plain.evaluate(input); }
+
+  const pwmlff::NepNetwork &network() const { return plain.network(); }
+
+ private:
+  pwmlff::PlainNep plain;
+};
+
+/// The engine of kernels/nep. It is made for the species that take part.
+class FusedModel : public Model {
+ public:
+  FusedModel(ModelInfo info, const pwmlff::NepNetwork &network, const std::string &precision,
+             const std::vector<bool> &present) :
+      Model(std::move(info)),
+      precision(precision),
+      fused(network, pwmlff::dp_precision(precision) == pwmlff::DPPrecision::mixed, present)
+  {
+  }
+
+  void select_species(const std::vector<bool> &) override {}
+  std::string name() const override { return "fused"; }
+  std::string engine() const override
+  {
+    return "fused, precision " + precision + ", " + fused.processor();
+  }
+  bool on_gpu() const override { return false; }
+  bool has_atom_virial() const override { return true; }
+  const Evaluation &evaluate(const Input &input) override { return fused.evaluate(input); }
+
+ private:
+  const std::string precision;
+  pwmlff::NepEngine fused;
+};
+
+class NepModel : public EngineChoice {
+ public:
+  NepModel(std::unique_ptr<PlainModel> plain, const EngineOptions &options) :
+      EngineChoice(std::move(plain), options)
+  {
+    if (options.engine == Engine::torchscript)
+      throw std::runtime_error("model file " + in_quotes(info_.file) +
+                               " is a NEP, which has no TorchScript; use engine auto or fused");
+  }
+
+ protected:
+  std::vector<Candidate> candidates(const std::vector<bool> &present) const override
+  {
+    std::vector<Candidate> result;
+    // Where single precision is not enough for a model, double precision still is the faster way.
+    std::vector<std::string> precisions = {options.precision};
+    if (options.precision == "mixed") precisions.emplace_back("double");
+    for (const std::string &precision : precisions) {
+      // Without tables, double is what exact is.
+      const Gate gate = gate_of(precision == "mixed" ? "mixed" : "exact");
+      const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
+      result.push_back({"fused" + suffix, false, gate, [=, this] {
+                          const auto &plain = static_cast<const PlainModel &>(*original);
+                          return std::make_unique<FusedModel>(info_, plain.network(), precision,
+                                                              present);
+                        }});
+    }
+    return result;
+  }
+};
+
+}    // namespace
+
+std::unique_ptr<Model> make_nep_model(const std::string &file, const std::string &contents,
+                                      const EngineOptions &options)
+{
+  pwmlff::NepNetwork network;
+  try {
+    network = pwmlff::read_nep(contents);
+  } catch (const std::exception &error) {
+    throw std::runtime_error("model file " + in_quotes(file) + " " + error.what());
+  }
+  ModelInfo info = describe(file, network);
+  return std::make_unique<NepModel>(
+      std::make_unique<PlainModel>(std::move(info), std::move(network)), options);
+}
+
+}    // namespace pwmlff::models
