@@ -26,7 +26,7 @@ template <class T> struct NepEnergies {
   static std::size_t scratch_bytes(const NepGpuModel<T> &model)
   {
     const std::size_t moments = static_cast<std::size_t>(model.places) * model.row();
-    return sizeof(T) * (moments + lanes * (model.row() + step(model)) +
+    return sizeof(T) * (moments + lanes * (function_step(model) + step(model)) +
                         2 * (model.ndescriptors + model.nhidden));
   }
 
@@ -34,12 +34,12 @@ template <class T> struct NepEnergies {
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
     const int i = chunk.order[item], species = list.species[i];
-    T *const moments = team.template scratch<T>();                   // [places, row]
-    T *const functions = moments + model.places * model.row();       // [lanes, row] a tile of g_n
-    T *const q = functions + lanes * (model.row() + step(model));    // [ndescriptors]
-    T *const by_q = q + model.ndescriptors;                          // [ndescriptors]
-    T *const hidden = by_q + model.ndescriptors;                     // [nhidden]
-    T *const back = hidden + model.nhidden;                          // [nhidden] slopes by these
+    T *const moments = team.template scratch<T>();                // [places, row]
+    T *const functions = moments + model.places * model.row();    // [lanes, step] a tile of g_n
+    T *const q = functions + lanes * (function_step(model) + step(model));    // [ndescriptors]
+    T *const by_q = q + model.ndescriptors;                                   // [ndescriptors]
+    T *const hidden = by_q + model.ndescriptors;                              // [nhidden]
+    T *const back = hidden + model.nhidden;    // [nhidden] slopes by these
 
     add_radial(team, item, species, q);
     add_moments(team, item, i, species, moments, functions);
@@ -55,6 +55,12 @@ template <class T> struct NepEnergies {
  private:
   /// Numbers from the harmonics of an edge to those of the next: odd, for the banks of scratch.
   PWMLFF_HOST_DEVICE static int step(const NepGpuModel<T> &model) { return model.places | 1; }
+
+  /// Likewise of its functions: a whole number of 128 bits, other than a power of two.
+  PWMLFF_HOST_DEVICE static int function_step(const NepGpuModel<T> &model)
+  {
+    return model.row() + static_cast<int>(16 / sizeof(T));
+  }
 
   /// q of the radial part.
   template <class Team>
@@ -83,8 +89,8 @@ template <class T> struct NepEnergies {
   PWMLFF_HOST_DEVICE void add_moments(const Team &team, std::int64_t item, int i, int species,
                                       T *moments, T *functions) const
   {
-    const int row = model.row(), gap = step(model);
-    T *const harmonics = functions + lanes * row;
+    const int row = model.row(), wide = function_step(model), gap = step(model);
+    T *const harmonics = functions + lanes * wide;
     for (int k = team.lane(); k < model.places * row; k += team.lanes()) moments[k] = T(0);
     if (model.degree == 0) return;
     const int near = chunk.count[2 * item];
@@ -92,7 +98,7 @@ template <class T> struct NepEnergies {
       const int count = near - first < team.lanes() ? near - first : team.lanes();
       if (team.lane() < count)
         write_edge(item * chunk.stride + first + team.lane(), i, species,
-                   functions + team.lane() * row, harmonics + team.lane() * gap);
+                   functions + team.lane() * wide, harmonics + team.lane() * gap);
       team.sync();
       for (int place = team.lane(); place < model.places; place += team.lanes())
         for (int n0 = 0; n0 < row; n0 += NEP_GROUP) {
@@ -101,7 +107,7 @@ template <class T> struct NepEnergies {
           load_together<NEP_GROUP>(moment, sum);
           for (int e = 0; e < count; ++e) {
             T g[NEP_GROUP];
-            load_together<NEP_GROUP>(functions + e * row + n0, g);
+            load_together<NEP_GROUP>(functions + e * wide + n0, g);
             for (int n = 0; n < NEP_GROUP; ++n) sum[n] += g[n] * harmonics[e * gap + place];
           }
           for (int n = 0; n < NEP_GROUP; ++n) moment[n] = sum[n];
