@@ -44,20 +44,22 @@ template <class T> PWMLFF_HOST_DEVICE const T *global_pointer(const T *pointer)
 }
 
 /// Load N values that lie side by side, 128 bits at a time on a GPU.
-/// @param source  scratch; of 16 bytes alignment where N is even
-template <int N> PWMLFF_HOST_DEVICE void load_together(const double *source, double *target)
+/// @param source  of 16 bytes alignment where N is a multiple of what 128 bits hold
+template <int N, class T> PWMLFF_HOST_DEVICE void load_together(const T *source, T *target)
 {
 #ifdef __CUDA_ARCH__
-  if constexpr (N % 2 == 0) {
-    for (int k = 0; k < N; k += 2) {
-      const double2 two = *reinterpret_cast<const double2 *>(source + k);
-      target[k] = two.x;
-      target[k + 1] = two.y;
+  constexpr int together = 16 / sizeof(T);
+  if constexpr (N % together == 0) {
+    struct alignas(16) Several {
+      T value[together];
+    };
+    for (int k = 0; k < N; k += together) {
+      const Several several = *reinterpret_cast<const Several *>(source + k);
+      for (int c = 0; c < together; ++c) target[k + c] = several.value[c];
     }
-    return;
-  }
+  } else
 #endif
-  for (int k = 0; k < N; ++k) target[k] = source[k];
+    for (int k = 0; k < N; ++k) target[k] = source[k];
 }
 
 class SerialTeam {

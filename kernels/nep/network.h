@@ -50,10 +50,10 @@ constexpr std::array<std::array<int, 3>, NEP_INVARIANTS> NEP_DEGREES = {
 ///
 /// Here r is the distance itself: the screening length and the charges are part of the numbers.
 struct NepZbl {
-  double inner = 0.0, outer = 0.0;      // angstrom, 0 <= inner <= outer; outer 0: no such term
-  double reach = 0.0;                   // the smaller one of outer and the angular cutoff
-  std::array<double, 4> amplitude{};    // eV angstrom
-  std::array<double, 4> decay{};        // 1/angstrom
+  double inner = 0.0, outer = 0.0;    // angstrom, 0 <= inner <= outer; outer 0: no such term
+  double reach = 0.0;                 // the smaller one of outer and the angular cutoff
+  double amplitude[4] = {};           // eV angstrom
+  double decay[4] = {};               // 1/angstrom
 };
 
 /// Arrays are row by row, their last index is the fastest. Species are in the order of the file.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// The fast engine of a NEP against the plain evaluation: forms of files, precisions, instruction
-// sets, threads, virials of atoms, species that are absent. Exits with 1 where something differs.
+// The fast engines of a NEP against the plain evaluation: forms of files, precisions, instruction
+// sets, threads, devices, virials of atoms, species that are absent. Exits with 1 where something
+// differs. Arguments: files of models to try in place of random ones.
 
+#include "nep/gpu/nep_gpu_engine.h"
 #include "nep/nep_engine.h"
 #include "nep/plain_nep.h"
 #include "nep/read_nep.h"
@@ -10,7 +12,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -63,6 +68,8 @@ struct Cluster {
     input.want_atom_virial = input.want_centroid_virial = true;
   }
 
+  Cluster(Cluster &&) = default;    // the input points into the vectors
+
   std::vector<double> x;
   std::vector<int> species, first, candidate;
   Input input;
@@ -96,64 +103,147 @@ void compare(const std::string &what, const double *found, const double *wanted,
   ++failures;
 }
 
-void check(const std::string &head, int nspecies, int absent)
+/// @param close  allowed errors of energies, for forces of at most 1 eV/angstrom
+void compare(const std::string &name, const Input &input, const Evaluation &found,
+             const Evaluation &wanted, double close)
 {
-  const NepNetwork network = read_nep(random_file(head));
-  PlainNep plain(network);
-  std::vector<bool> present(nspecies, true);
-  if (absent >= 0) present[absent] = false;
-  for (const int natoms : {3, 45}) {
-    const Cluster cluster(natoms, natoms > 10 ? 8.0 : 3.0, nspecies, absent);
-    const Evaluation wanted = plain.evaluate(cluster.input);
-    double scale = 1.0;
-    for (int k = 0; k < 3 * cluster.input.nrows; ++k)
-      scale = std::max(scale, std::abs(wanted.force[k]));
-    for (const bool single : {false, true}) {
-      NepEngine engine(network, single, present);
-      for (const int nthreads : {1, 3}) {
-        Input input = cluster.input;
-        input.nthreads = nthreads;
-        const Evaluation &found = engine.evaluate(input);
-        const std::string name = head.substr(0, head.find('\n')) + ", " + engine.processor() +
-                                 (single ? ", mixed: " : ": ");
-        const double close = (single ? 2e-6 : 1e-13) * scale;
-        const std::size_t nrows = input.nrows;
-        compare(name + "energies", found.atom_energy, wanted.atom_energy, input.ncenters, close);
-        compare(name + "forces", found.force, wanted.force, 3 * nrows, 3 * close);
-        compare(name + "virials", found.virial.data(), wanted.virial.data(), 9, 100 * close);
-        compare(name + "atom virials", found.atom_virial, wanted.atom_virial, 6 * nrows,
-                10 * close);
-        compare(name + "centroid virials", found.centroid_virial, wanted.centroid_virial, 9 * nrows,
-                10 * close);
+  const std::size_t nrows = input.nrows;
+  double scale = 1.0;
+  for (std::size_t k = 0; k < 3 * nrows; ++k) scale = std::max(scale, std::abs(wanted.force[k]));
+  close *= scale;
+  compare(name + "energies", found.atom_energy, wanted.atom_energy, input.ncenters, close);
+  compare(name + "energy", &found.energy, &wanted.energy, 1, 100 * close);
+  compare(name + "forces", found.force, wanted.force, 3 * nrows, 3 * close);
+  compare(name + "virials", found.virial.data(), wanted.virial.data(), 9, 100 * close);
+  compare(name + "atom virials", found.atom_virial, wanted.atom_virial, 6 * nrows, 10 * close);
+  compare(name + "centroid virials", found.centroid_virial, wanted.centroid_virial, 9 * nrows,
+          10 * close);
+}
+
+bool has_gpu()
+{
+  try {
+    Device::make("cuda:0");
+    return true;
+  } catch (const std::runtime_error &) {
+    return false;
+  }
+}
+
+/// A network of random numbers and clusters that it is evaluated for.
+class Check {
+ public:
+  /// @param absent  a species, or -1
+  Check(const std::string &text, int absent) :
+      name(text.substr(0, text.find('\n'))),
+      plain(read_nep(text)),
+      present(plain.network().nspecies(), true)
+  {
+    const int nspecies = static_cast<int>(present.size());
+    clusters.emplace_back(3, 3.0, nspecies, absent);
+    clusters.emplace_back(45, 8.0, nspecies, absent);
+    if (absent >= 0) present[absent] = false;
+  }
+
+  void cpu()
+  {
+    for (const Cluster &cluster : clusters) {
+      const Evaluation wanted = plain.evaluate(cluster.input);
+      for (const bool single : {false, true}) {
+        NepEngine engine(plain.network(), single, present);
+        for (const int nthreads : {1, 3}) {
+          Input input = cluster.input;
+          input.nthreads = nthreads;
+          compare(label(engine.processor(), single), input, engine.evaluate(input), wanted,
+                  single ? 2e-6 : 1e-13);
+        }
       }
     }
   }
+
+  /// @param ncenters     of a cluster, at most
+  /// @param chunk_bytes  of the engine
+  void device(const std::string &which, int ncenters, std::size_t chunk_bytes)
+  {
+    for (const Cluster &cluster : clusters) {
+      Input input = cluster.input;
+      input.ncenters = std::min(input.ncenters, ncenters);
+      const Evaluation wanted = plain.evaluate(input);
+      for (const bool single : {false, true}) {
+        const auto engine =
+            make_nep_gpu_engine(Device::make(which), plain.network(), single, present, chunk_bytes);
+        GpuNeighbors neighbors(engine->device());
+        neighbors.assign(input.ncenters, input.nrows, static_cast<int>(present.size()),
+                         input.species, input.first, input.candidate);
+        neighbors.update(input.x);
+        input.on_device = &neighbors;
+        for (int k = 0; k < 2; ++k)    // the second finds what the first has left
+          compare(label(engine->processor(), single), input, engine->evaluate(input), wanted,
+                  single ? 2e-6 : 1e-13);
+      }
+    }
+  }
+
+ private:
+  std::string label(const std::string &processor, bool single) const
+  {
+    return name + ", " + processor + (single ? ", mixed: " : ": ");
+  }
+
+  std::string name;
+  PlainNep plain;
+  std::vector<Cluster> clusters;
+  std::vector<bool> present;
+};
+
+void add_random(std::deque<Check> &all)
+{
+  const auto add = [&](const std::string &head, int absent = -1) {
+    all.emplace_back(random_file(head), absent);
+  };
+  add("nep3 2 O Hf\ncutoff 5 4\nn_max 4 4\nbasis_size 8 8\nl_max 4 2 0\nANN 10 0\n");
+  add("nep4 3 O Hf Zr\ncutoff 5 5\nn_max 4 4\nbasis_size 12 12\nl_max 4 2 1\nANN 30 0\n", 1);
+  add("nep4 1 C\ncutoff 4.2 3.7\nn_max 10 8\nbasis_size 10 8\nl_max 4 2 1\nANN 17 0\n");
+  add("nep5_zbl 2 O Hf\nzbl 1 2\ncutoff 6 4 100 50\nn_max 6 5\nbasis_size 7 6\n"
+      "l_max 8 1 1 1 1 1 1\nANN 12 0\n");
+  add("nep4_zbl 2 O Hf\nzbl 1.25 2.5 0.7\ncutoff 5 4.5 4 3.5 100 50\nn_max 0 0\n"
+      "basis_size 0 0\nl_max 1 0 0\nANN 5 0\n",
+      0);
+  add("nep4_zbl 2 O Hf\nzbl 1 2\ncutoff 5 4\nn_max 3 0\nbasis_size 3 0\nl_max 0 0 0\nANN 6 0\n");
+  add("nep4 1 Si\ncutoff 4 5\nn_max 1 1\nbasis_size 3 3\nl_max 1 0 0 0 0 0 1\nANN 4 0\n");
+  add("nep5 2 O Hf\ncutoff 4 5\nn_max 2 19\nbasis_size 3 4\nl_max 3 1 0\nANN 6 5\n");
+  add("nep4_temperature 2 O Hf\ncutoff 5 4\nn_max 15 12\nbasis_size 16 12\nl_max 2 0 1\n"
+      "ANN 20 0\n");
+}
+
+void add_file(std::deque<Check> &all, const char *name)
+{
+  std::ifstream file(name);
+  all.emplace_back(std::string(std::istreambuf_iterator<char>(file), {}), -1);
 }
 
 }    // namespace
 
-int main()
+int main(int argc, char **argv)
 {
+  std::deque<Check> all;
+  for (int k = 1; k < argc; ++k) add_file(all, argv[k]);
+  if (argc == 1) add_random(all);
   for (const char *set : {"baseline", "avx2", "avx512"}) {
     setenv("PWMLFF_CPU", set, 1);
     try {
-      check("nep3 2 O Hf\ncutoff 5 4\nn_max 4 4\nbasis_size 8 8\nl_max 4 2 0\nANN 10 0\n", 2, -1);
+      for (Check &check : all) check.cpu();
     } catch (const std::runtime_error &) {
-      if (std::string(set) == "baseline") throw;
-      continue;    // this processor does not run it
+      if (std::string(set) == "baseline") throw;    // this processor does not run the others
     }
-    check("nep4 3 O Hf Zr\ncutoff 5 5\nn_max 4 4\nbasis_size 12 12\nl_max 4 2 1\nANN 30 0\n", 3, 1);
-    check("nep4 1 C\ncutoff 4.2 3.7\nn_max 10 8\nbasis_size 10 8\nl_max 4 2 1\nANN 17 0\n", 1, -1);
-    check("nep5_zbl 2 O Hf\nzbl 1 2\ncutoff 6 4 100 50\nn_max 6 5\nbasis_size 7 6\n"
-          "l_max 8 1 1 1 1 1 1\nANN 12 0\n",
-          2, -1);
-    check("nep4_zbl 2 O Hf\nzbl 1.25 2.5 0.7\ncutoff 5 4.5 4 3.5 100 50\nn_max 0 0\n"
-          "basis_size 0 0\nl_max 1 0 0\nANN 5 0\n",
-          2, 0);
-    check("nep5 2 O Hf\ncutoff 4 5\nn_max 2 19\nbasis_size 3 4\nl_max 3 1 0\nANN 6 5\n", 2, -1);
-    check("nep4_temperature 2 O Hf\ncutoff 5 4\nn_max 15 12\nbasis_size 16 12\nl_max 2 0 1\n"
-          "ANN 20 0\n",
-          2, -1);
+  }
+  constexpr int everything = 1000;
+  const bool gpu = has_gpu();
+  for (Check &check : all) {
+    check.device("cpu", everything, CHUNK_BYTES);
+    check.device("cpu", everything, 1);    // a center at a time
+    check.device("cpu:lanes", 4, CHUNK_BYTES);
+    if (gpu) check.device("cuda:0", everything, CHUNK_BYTES);
   }
   return failures > 0;
 }

@@ -11,28 +11,7 @@
 namespace pwmlff {
 namespace {
 
-constexpr int SUM_TEAMS = 256;
-
 int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
-
-/// Arrays that stay on the device as long as the model does.
-class Constants {
- public:
-  explicit Constants(std::shared_ptr<Device> device) : device(std::move(device)) {}
-
-  template <class V> const V *keep(const std::vector<V> &values)
-  {
-    auto array = std::make_shared<DeviceArray<V>>(device);
-    array->assign(values);
-    device->synchronize();    // the values may be gone after this
-    arrays.push_back(array);
-    return array->get();
-  }
-
- private:
-  std::shared_ptr<Device> device;
-  std::vector<std::shared_ptr<void>> arrays;
-};
 
 template <class T> class GpuEngine : public DPEngine {
  public:
@@ -55,37 +34,19 @@ template <class T> class GpuEngine : public DPEngine {
 
   const Evaluation &evaluate(const Input &input) override
   {
-    const GpuNeighbors &neighbors = *input.on_device;
-    if (neighbors.device() != device_)
-      throw std::invalid_argument("the neighbors are on " + neighbors.device()->name() +
-                                  ", the model is on " + processor_);
+    const GpuNeighbors &neighbors = neighbors_on(device_, input);
     if (generation != neighbors.generation()) make_blocks(neighbors);
-    const std::size_t nsums = RowSums::size(input), ncenters = input.ncenters;
-    atom_energy.clear(ncenters);
-    row_sums.clear(nsums);
     overflow.clear(1);
-    virial.reserve(9 * ncenters);
-
-    const RowSums on_rows(input, row_sums.get());
-    for (const Chunk &chunk : chunks) run_chunk(neighbors, chunk, on_rows);
-    sum(nitems, 9, virial.get(), 0);
-    sum(ncenters, 1, atom_energy.get(), 9);
-
+    const GpuSums::Place place = sums.begin(input);
+    for (const Chunk &chunk : chunks) run_chunk(neighbors, chunk, place);
     overflow.download(host_overflow.reserve(1), 1);
-    sums.download(host_sums.reserve(10), 10);
-    atom_energy.download(host_energy.reserve(ncenters), ncenters);
-    row_sums.download(host_row_sums.reserve(nsums), nsums);
-    device_->synchronize();
+    sums.finish(input, nitems, result);
 
     if (const long long key = *host_overflow.get()) {
       Excess excess = excess_of(key);
       excess.limit = network_.sel[excess.species];
       throw TooManyNeighbors(excess);
     }
-    static_cast<RowSums &>(result) = RowSums(input, host_row_sums.get());
-    result.energy = host_sums.get()[9];
-    result.atom_energy = host_energy.get();
-    result.virial = in_order_of_lammps(host_sums.get());
     return result;
   }
 
@@ -256,11 +217,10 @@ template <class T> class GpuEngine : public DPEngine {
     generation = neighbors.generation();
   }
 
-  void run_chunk(const GpuNeighbors &neighbors, const Chunk &part, const RowSums &on_rows)
+  void run_chunk(const GpuNeighbors &neighbors, const Chunk &part, const GpuSums::Place &to)
   {
     const std::int64_t n = part.nitems;
-    const GpuList list{neighbors.x(), neighbors.species(), neighbors.first(),
-                       neighbors.candidate()};
+    const GpuList list = list_of(neighbors);
     const GpuChunk<T> chunk{order.get() + part.first_item,
                             stride,
                             count.get(),
@@ -281,26 +241,15 @@ template <class T> class GpuEngine : public DPEngine {
     if (fit_atoms % FIT_REGISTERS == 0)
       device_->run(
           part.nblocks,
-          Fit<T, FIT_REGISTERS>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
+          Fit<T, FIT_REGISTERS>{model, chunk, fitted, fit_atoms, widest, depth, to.atom_energy},
           fit_scratch(fit_atoms));
     else
       device_->run(part.nblocks,
-                   Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, atom_energy.get()},
+                   Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, to.atom_energy},
                    fit_scratch(fit_atoms));
     device_->run(n, Differentiate<T>{model, neighbors.species(), chunk},
                  Differentiate<T>::Tile::bytes(widest_net));
-    device_->run(n, Forces<T>{model, list, chunk, virial.get(), on_rows});
-  }
-
-  // Sums of columns to sums[offset ..].
-  void sum(std::int64_t nrows, int ncolumns, const double *values, int offset)
-  {
-    constexpr std::size_t scratch = SumRows::lanes * sizeof(double);
-    const std::int64_t enough = (nrows + SumRows::lanes - 1) / SumRows::lanes;
-    const int nteams = static_cast<int>(std::clamp<std::int64_t>(enough, 1, SUM_TEAMS));
-    double *const result = sums.reserve(10 + 9 * SUM_TEAMS), *const partial = result + 10;
-    device_->run(nteams, SumRows{nrows, ncolumns, nteams, values, partial}, scratch);
-    device_->run(1, SumRows{nteams, ncolumns, 1, partial, result + offset}, scratch);
+    device_->run(n, Forces<T>{model, list, chunk, to.virial, to.rows});
   }
 
   static constexpr int FIT_REGISTERS = 4;
@@ -315,17 +264,16 @@ template <class T> class GpuEngine : public DPEngine {
   int stride = 1, fit_atoms = 1;
   std::vector<Chunk> chunks;
 
-  Constants constants{device_};
+  DeviceConstants constants{device_};
   DeviceArray<int> order{device_};
   DeviceArray<GpuBlock> blocks_on_device{device_};
   DeviceArray<int> count{device_}, neighbor{device_}, row{device_};
   DeviceArray<double> slots{device_}, moments{device_};
   DeviceArray<T> place{device_}, environment{device_}, derivative{device_};
   DeviceArray<T> moment_gradient{device_};
-  DeviceArray<double> atom_energy{device_}, row_sums{device_}, virial{device_}, sums{device_};
+  GpuSums sums{device_};
   DeviceArray<long long> overflow{device_};    // key of an Excess
   HostArray<long long> host_overflow{device_};
-  HostArray<double> host_sums{device_}, host_energy{device_}, host_row_sums{device_};
 };
 
 }    // namespace

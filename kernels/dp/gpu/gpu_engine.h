@@ -4,12 +4,10 @@
 
 #pragma once
 
-#include "../../neighbors/gpu_neighbors.h"
+#include "../../gpu/engine_parts.h"
 #include "../engine.h"
 
 namespace pwmlff {
-
-constexpr std::size_t CHUNK_BYTES = std::size_t(1) << 29;
 
 /// An engine that takes Input::on_device. In precision mixed, tables, moments and what flows back
 /// through them are in float32, distances, fitting nets and sums in float64. Energies come out the

@@ -19,6 +19,5 @@ PWMLFF_RUNS_ON_GPU(Differentiate<float>);
 PWMLFF_RUNS_ON_GPU(Differentiate<double>);
 PWMLFF_RUNS_ON_GPU(Forces<float>);
 PWMLFF_RUNS_ON_GPU(Forces<double>);
-PWMLFF_RUNS_ON_GPU(SumRows);
 
 }    // namespace pwmlff

@@ -20,4 +20,3 @@
 #include "find_edges.h"
 #include "fit.h"
 #include "forces.h"
-#include "sum_rows.h"

@@ -6,6 +6,7 @@
 
 #include "../../common/evaluation.h"
 #include "../../common/host_device.h"
+#include "../../gpu/list.h"
 #include "../geometry.h"
 #include "../pair_terms.h"
 
@@ -49,14 +50,6 @@ template <class T> struct GpuModel {
   double cutsq, scale;           // scale: 1/(number of slots)
   const GpuPair<T> *pairs;       // [nspecies, nspecies] center first
   const GpuFitting *fittings;    // [nspecies]
-};
-
-/// Atoms and candidates on the device, as in Input.
-struct GpuList {
-  const double *x;       // [nrows, 3]
-  const int *species;    // [nrows]
-  const int *first;      // [ncenters*nspecies + 1]
-  const int *candidate;
 };
 
 /// What the items of a chunk hand from step to step. Edges of an item start at item*stride, by

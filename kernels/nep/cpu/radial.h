@@ -6,25 +6,9 @@
 #pragma once
 
 #include "../../cpu/simd.h"
+#include "../half_cosine.h"
 
 namespace pwmlff::PWMLFF_ISA::nep {
-
-/// Taylor coefficients of sin(pi s)/s and cos(pi s) by s^2, enough for |s| <= 1/2.
-template <class T> struct HalfCosineSeries {
-  static constexpr int terms = sizeof(T) == 8 ? 11 : 7;
-  T sine[terms]{}, cosine[terms]{};
-
-  constexpr HalfCosineSeries()
-  {
-    constexpr double pi = 3.14159265358979323846;
-    double term = 1.0;    // pi^n / n!
-    for (int n = 0; n < 2 * terms; ++n) {
-      const double sign = n / 2 % 2 ? -1.0 : 1.0;
-      (n % 2 ? sine : cosine)[n / 2] = static_cast<T>(sign * term);
-      term *= pi / (n + 1);
-    }
-  }
-};
 
 /// fc = (1 + cos(pi r/rc))/2 and dfc/dr, both 0 from rc on; x and dx/dr.
 template <class T> struct CutoffTerms {
@@ -32,17 +16,11 @@ template <class T> struct CutoffTerms {
 
   CutoffTerms(Vec<T> r, T inverse_cutoff)
   {
-    static constexpr HalfCosineSeries<T> series;
-    const Vec<T> t = r * inverse_cutoff, s = t - T(0.5), square = s * s;
-    Vec<T> sine = broadcast<T>(series.sine[series.terms - 1]);
-    Vec<T> cosine = broadcast<T>(series.cosine[series.terms - 1]);
-#pragma GCC unroll 16
-    for (int k = series.terms - 2; k >= 0; --k) {
-      sine = sine * square + series.sine[k];
-      cosine = cosine * square + series.cosine[k];
-    }
+    const Vec<T> t = r * inverse_cutoff;
+    Vec<T> sine, cosine;
+    half_cosine<T>(t - T(0.5), sine, cosine);
     const auto inside = t < T(1);
-    fc = inside ? T(0.5) - T(0.5) * s * sine : Vec<T>{};
+    fc = inside ? T(0.5) - T(0.5) * sine : Vec<T>{};
     dfc = inside ? T(-0.5 * 3.14159265358979323846) * inverse_cutoff * cosine : Vec<T>{};
     const Vec<T> u = t - T(1);
     x = T(2) * u * u - T(1);

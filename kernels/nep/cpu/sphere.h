@@ -16,6 +16,7 @@
 #pragma once
 
 #include "../../cpu/simd.h"
+#include "../sphere_constants.h"
 
 namespace pwmlff::PWMLFF_ISA::nep {
 
@@ -24,55 +25,13 @@ constexpr int harmonics_up_to(int largest) { return largest * (largest + 2); }
 
 namespace sphere {
 
-constexpr double square_root(double x)
-{
-  double y = x > 1.0 ? x : 1.0;
-  for (int k = 0; k < 200; ++k) y = 0.5 * (y + x / y);
-  return y;
-}
-
-/// s_lm
-constexpr double norm(int l, int m)
-{
-  double square = (m > 0 ? 2.0 : 1.0) * (2 * l + 1) / (4.0 * 3.14159265358979323846);
-  for (int k = l - m + 1; k <= l + m; ++k) square /= k;
-  return (m % 2 ? -1.0 : 1.0) * square_root(square);
-}
-
-/// Q_mm = s_mm (2m - 1)!!
-constexpr double start(int m)
-{
-  double value = norm(m, m);
-  for (int k = 2 * m - 1; k > 1; k -= 2) value *= k;
-  return value;
-}
-
-template <int L> struct Constants {
-  double first[L + 1]{};    // Q_mm
-  double a[L + 1][L + 1]{}, b[L + 1][L + 1]{};
-  double derivative[L + 1][L + 1]{};    // s_lm/s_l,m+1
-
-  constexpr Constants()
-  {
-    for (int l = 0; l <= L; ++l) {
-      first[l] = start(l);
-      for (int m = 0; m < l; ++m) {
-        a[l][m] = (2 * l - 1.0) / (l - m) * norm(l, m) / norm(l - 1, m);
-        if (l - 2 >= m) b[l][m] = (l + m - 1.0) / (l - m) * norm(l, m) / norm(l - 2, m);
-        derivative[l][m] = norm(l, m) / norm(l, m + 1);
-      }
-    }
-  }
-};
-template <int L> inline constexpr Constants<L> constants{};
-
 /// All Q_lm.
 template <class T, int L> struct Columns {
   Vec<T> q[L + 1][L + 1];    // [l][m]
 
   explicit Columns(Vec<T> z)
   {
-    constexpr const Constants<L> &c = constants<L>;
+    constexpr const SphereConstants<L> &c = sphere_constants<L>;
 #pragma GCC unroll 16
     for (int m = 0; m <= L; ++m) {
       q[m][m] = broadcast<T>(static_cast<T>(c.first[m]));
@@ -115,7 +74,7 @@ template <class T, int L> inline void harmonics(Vec<T> x, Vec<T> y, Vec<T> z, T 
 template <class T, int L>
 inline void harmonics_gradient(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> *gradient)
 {
-  constexpr const sphere::Constants<L> &c = sphere::constants<L>;
+  constexpr const SphereConstants<L> &c = sphere_constants<L>;
   const sphere::Columns<T, L> columns(z);
   Vec<T> re = broadcast<T>(1), im{}, gx{}, gy{}, gz{};
 #pragma GCC unroll 16

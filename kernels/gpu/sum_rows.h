@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "../../common/team.h"
+#include "../common/team.h"
 
 #include <cstdint>
 

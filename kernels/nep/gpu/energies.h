@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Edges to moments, descriptors and the energy of the network, and back to the slopes by radial
+// descriptors and moments. A lane has an edge, then a place (l, m), then a descriptor, then a
+// neuron.
+
+#pragma once
+
+#include "formulas.h"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace pwmlff {
+
+template <class T> struct NepEnergies {
+  static constexpr int lanes = 32;
+  static constexpr const char *name = "NepEnergies";
+  NepGpuModel<T> model;
+  GpuList list;
+  NepGpuChunk<T> chunk;
+  double temperature;     // K
+  double *atom_energy;    // [ncenters]
+
+  static std::size_t scratch_bytes(const NepGpuModel<T> &model)
+  {
+    const std::size_t moments = static_cast<std::size_t>(model.places) * model.row();
+    return sizeof(T) * (moments + lanes * (model.row() + step(model)) +
+                        2 * (model.ndescriptors + model.nhidden));
+  }
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const int i = chunk.order[item], species = list.species[i];
+    T *const moments = team.template scratch<T>();                   // [places, row]
+    T *const functions = moments + model.places * model.row();       // [lanes, row] a tile of g_n
+    T *const q = functions + lanes * (model.row() + step(model));    // [ndescriptors]
+    T *const by_q = q + model.ndescriptors;                          // [ndescriptors]
+    T *const hidden = by_q + model.ndescriptors;                     // [nhidden]
+    T *const back = hidden + model.nhidden;                          // [nhidden] slopes by these
+
+    add_radial(team, item, species, q);
+    add_moments(team, item, i, species, moments, functions);
+    team.sync();
+    describe(team, moments, q);
+    team.sync();
+    const T energy = run_network(team, model.networks[species], q, hidden, back, by_q);
+    if (team.lane() == 0)
+      atom_energy[i] = model.networks[species].shift + static_cast<double>(energy);
+    pull_back(team, item, moments, by_q);
+  }
+
+ private:
+  /// Numbers from the harmonics of an edge to those of the next: odd, for the banks of scratch.
+  PWMLFF_HOST_DEVICE static int step(const NepGpuModel<T> &model) { return model.places | 1; }
+
+  /// q of the radial part.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void add_radial(const Team &team, std::int64_t item, int species, T *q) const
+  {
+    const int near = chunk.count[2 * item], count = near + chunk.count[2 * item + 1];
+    const NepGpuPair<T> *const pairs = model.pairs + species * model.nspecies;
+    for (int group = 0; group < model.radial_groups; ++group) {
+      T sum[NEP_GROUP] = {};
+      for (int k = team.lane(); k < count; k += team.lanes()) {
+        const std::int64_t e = item * chunk.stride + (k < near ? k : chunk.stride - 1 - k + near);
+        const NepGpuSeries<T> &series = pairs[list.species[chunk.neighbor[e]]].radial;
+        const NepFunctions<T> g(series, group, model.kradial,
+                                NepCutoff<T>(chunk.distance[e], series.per_cutoff));
+        for (int n = 0; n < NEP_GROUP; ++n) sum[n] += g.value[n];
+      }
+      for (int n = 0; n < NEP_GROUP; ++n) {
+        const T total = team.sum(sum[n]);
+        if (team.lane() == 0 && group * NEP_GROUP + n < model.nradial)
+          q[group * NEP_GROUP + n] = total;
+      }
+    }
+  }
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void add_moments(const Team &team, std::int64_t item, int i, int species,
+                                      T *moments, T *functions) const
+  {
+    const int row = model.row(), gap = step(model);
+    T *const harmonics = functions + lanes * row;
+    for (int k = team.lane(); k < model.places * row; k += team.lanes()) moments[k] = T(0);
+    if (model.degree == 0) return;
+    const int near = chunk.count[2 * item];
+    for (int first = 0; first < near; first += team.lanes()) {
+      const int count = near - first < team.lanes() ? near - first : team.lanes();
+      if (team.lane() < count)
+        write_edge(item * chunk.stride + first + team.lane(), i, species,
+                   functions + team.lane() * row, harmonics + team.lane() * gap);
+      team.sync();
+      for (int place = team.lane(); place < model.places; place += team.lanes())
+        for (int n0 = 0; n0 < row; n0 += NEP_GROUP) {
+          T *const moment = moments + place * row + n0;
+          T sum[NEP_GROUP];
+          load_together<NEP_GROUP>(moment, sum);
+          for (int e = 0; e < count; ++e) {
+            T g[NEP_GROUP];
+            load_together<NEP_GROUP>(functions + e * row + n0, g);
+            for (int n = 0; n < NEP_GROUP; ++n) sum[n] += g[n] * harmonics[e * gap + place];
+          }
+          for (int n = 0; n < NEP_GROUP; ++n) moment[n] = sum[n];
+        }
+      team.sync();
+    }
+  }
+
+  PWMLFF_HOST_DEVICE void write_edge(std::int64_t e, int i, int species, T *functions,
+                                     T *harmonics) const
+  {
+    const std::int64_t j = chunk.neighbor[e];
+    const T r = chunk.distance[e];
+    const NepGpuSeries<T> &series = model.pairs[species * model.nspecies + list.species[j]].angular;
+    const NepCutoff<T> cutoff(r, series.per_cutoff);
+    for (int group = 0; group < model.angular_groups; ++group) {
+      const NepFunctions<T> g(series, group, model.kangular, cutoff);
+      for (int n = 0; n < NEP_GROUP; ++n) functions[group * NEP_GROUP + n] = g.value[n];
+    }
+    T u[3];
+    for (int c = 0; c < 3; ++c)
+      u[c] = static_cast<T>(list.x[3 * j + c] - list.x[3 * static_cast<std::int64_t>(i) + c]) / r;
+    nep_harmonics(model.sphere, model.degree, u,
+                  [&](int place, T value) { harmonics[place] = value; });
+  }
+
+  /// Sum of squares of a function's moments of one degree.
+  PWMLFF_HOST_DEVICE T square(const T *moments, int n, int l) const
+  {
+    T sum = T(0);
+    for (int place = l * l - 1; place < l * (l + 2); ++place) {
+      const T a = moments[place * model.row() + n];
+      sum += a * a;
+    }
+    return sum;
+  }
+
+  /// Descriptors behind the radial ones.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void describe(const Team &team, const T *moments, T *q) const
+  {
+    const int count = (model.l_max + model.ninvariants) * model.nangular, row = model.row();
+    for (int d = team.lane(); d < count; d += team.lanes()) {
+      const int block = d / model.nangular, n = d % model.nangular;
+      T value = T(0);
+      if (block < model.l_max) {
+        value = square(moments, n, block + 1);
+      } else {
+        const NepGpuInvariant invariant = model.invariants[block - model.l_max];
+        if (invariant.squared) {
+          const T s = square(moments, n, 1);
+          value = T(7.0 / 15.0) * s * s;
+        }
+        for (int k = invariant.first; k < invariant.last; ++k) {
+          const NepGpuProduct<T> &p = model.products[k];
+          value +=
+              p.factor * moments[p.i * row + n] * moments[p.j * row + n] * moments[p.k * row + n];
+        }
+      }
+      q[model.nradial + d] = value;
+    }
+    if (model.temperature && team.lane() == 0)
+      q[model.ndescriptors - 1] = static_cast<T>(temperature);
+  }
+
+  /// Leaves dE/dq. @return the energy without shift, on all lanes
+  template <class Team>
+  PWMLFF_HOST_DEVICE T run_network(const Team &team, const NepGpuNetwork<T> &network, const T *q,
+                                   T *hidden, T *back, T *by_q) const
+  {
+    const T *in = q;
+    T *out = hidden;
+    T part = T(0);
+    for (int l = 0; l < network.nlayers; ++l) {
+      const auto &layer = network.layer[l];
+      const T *const weight = global_pointer(layer.transposed);
+      const bool top = l + 1 == network.nlayers;
+      for (int h = team.lane(); h < layer.out; h += team.lanes()) {
+        T z = layer.bias[h];
+        for (int d = 0; d < layer.in; ++d) z += weight[d * layer.out + h] * in[d];
+        out[h] = std::tanh(z);
+        if (!top) continue;
+        part += network.last[h] * out[h];
+        back[out - hidden + h] = network.last[h] * (T(1) - out[h] * out[h]);
+      }
+      team.sync();
+      in = out;
+      out += layer.out;
+    }
+    const T *slope = back + (in - hidden);    // by what goes into tanh
+    for (int l = network.nlayers - 1; l >= 0; --l) {
+      const auto &layer = network.layer[l];
+      const T *const weight = global_pointer(layer.weight);
+      T *const to = l > 0 ? back : by_q;
+      for (int d = team.lane(); d < layer.in; d += team.lanes()) {
+        T sum = T(0);
+        for (int h = 0; h < layer.out; ++h) sum += weight[h * layer.in + d] * slope[h];
+        to[d] = l > 0 ? sum * (T(1) - hidden[d] * hidden[d]) : sum;
+      }
+      team.sync();
+      slope = back;
+    }
+    return team.sum(part);
+  }
+
+  /// From slopes by descriptors to those by moments.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void pull_back(const Team &team, std::int64_t item, const T *moments,
+                                    const T *by_q) const
+  {
+    const int row = model.row(), radial = model.radial_size();
+    T *const slope = chunk.slope + item * model.slopes();
+    for (int n = team.lane(); n < radial; n += team.lanes())
+      slope[n] = n < model.nradial ? by_q[n] : T(0);
+    const T *const angular = by_q + model.nradial;
+    const T *const behind = angular + model.l_max * model.nangular;
+    for (int k = team.lane(); k < model.places * row; k += team.lanes()) {
+      const int place = k / row, n = k % row;
+      T sum = T(0);
+      if (n < model.nangular) {
+        int l = 1;
+        while (l * (l + 2) <= place) ++l;
+        if (l <= model.l_max) sum = T(2) * angular[(l - 1) * model.nangular + n] * moments[k];
+        if (l == 1 && model.squared >= 0)
+          sum += T(28.0 / 15.0) * behind[model.squared * model.nangular + n] *
+                 square(moments, n, 1) * moments[k];
+        for (int t = model.first_derivative[place]; t < model.first_derivative[place + 1]; ++t) {
+          const NepGpuProduct<T> &p = model.derivatives[t];
+          sum += p.factor * behind[p.block * model.nangular + n] * moments[p.i * row + n] *
+                 moments[p.j * row + n];
+        }
+      }
+      slope[radial + k] = sum;
+    }
+  }
+};
+
+}    // namespace pwmlff
