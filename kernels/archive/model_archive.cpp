@@ -74,8 +74,7 @@ std::string name_of_other(std::string_view bytes)
   const auto is = [&](std::string_view signature) { return starts(bytes, signature); };
   if (bytes.empty()) return "is empty; copy it again";
   if (bytes.size() > 3 && is("nep") && bytes[3] >= '0' && bytes[3] <= '9')
-    return "is a NEP potential (nep.txt of GPUMD or MatPL); run it with those programs or with "
-           "pair_style nep of NEP_CPU";
+    return "is a NEP potential (nep.txt of GPUMD or MatPL), and no TorchScript";
   if (is("version https://git-lfs"))
     return "is a pointer of Git LFS, not the file itself; fetch that with 'git lfs pull'";
   if (is("<!DOCTYPE") || is("<!doctype") || is("<html"))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.nep_file import Nep
     from pwmlff.evaluation.reference import Result
 
 TIMEOUT = 600  # seconds for one combination
@@ -162,7 +163,7 @@ def short_names(paths: Sequence[str]) -> dict[str, str]:
 
 
 def compare(
-    models: Annotated[list[Path], Argument(help="TorchScript model files.")],
+    models: Annotated[list[Path], Argument(help="Model files.")],
     data: Annotated[str, Option(help="Structures, any file ase reads; FILE@: for all.")],
     elements: Elements = "",
     format: Annotated[
@@ -208,7 +209,7 @@ def compare(
     starter, lmp_program = launcher.find(mpirun), program.find(lmp, plugin)
     places = names(device) or ["cpu", *(["gpu"] if devices.inventory().gpus else [])]
     for path in models:
-        module, info = model_file.open_model(path)
+        module, info = model_file.open_any(path)
         taking_part = info.numbers_of(chosen)
         expected = _expected(path, module, frames, taking_part, lammps_data)
         boxes = [enclosed(atoms) for atoms in frames]
@@ -274,7 +275,7 @@ def structures(
 
 def _expected(
     path: Path,
-    module: torch.jit.ScriptModule,
+    module: torch.jit.ScriptModule | Nep,
     frames: Sequence[Atoms],
     elements: Sequence[int],
     lammps_data: bool,
@@ -306,8 +307,9 @@ def ways(
     from pwmlff.evaluation.engine import PRECISIONS, choose
 
     if not engines:
-        fused = choose(model).engine.name == "fused"
-        engines = ["torchscript", *(["fused"] if fused else [])]
+        choice = choose(model)
+        fused = choice.engine.name == "fused"
+        engines = [*["torchscript"] * (choice.info.kind != "NEP"), *["fused"] * fused]
     bad = sorted({*engines} - {"auto", "fused", "torchscript"})
     bad += sorted({*precisions} - {*PRECISIONS})
     if bad:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -14,6 +14,8 @@ from pwmlff import plugin
 from pwmlff.report import Failure, Report, facts, plain
 
 if TYPE_CHECKING:
+    import torch
+
     from pwmlff.evaluation import model_file
 
 NOT_RUN = "not tried, as that runs the code of the file: --trust does"
@@ -135,7 +137,7 @@ def _entry(value: Any, kind: Any, *path: str) -> Any:
 
 
 def info(
-    models: Annotated[list[Path], Argument(help="TorchScript model files.")],
+    models: Annotated[list[Path], Argument(help="Model files.")],
     precision: Annotated[
         str | None,
         Option(help="Precision of the fused engine, with --trust: exact, double or mixed."),
@@ -165,8 +167,9 @@ def info(
     files, failures = [], []
     for path in models:
         try:
-            if not trust:
-                files.append(Described(model_file.describe_unopened(path), None, NOT_RUN))
+            model = None if trust else model_file.describe_unopened(path)
+            if model and model.kind != "NEP":  # which brings no code along
+                files.append(Described(model, None, NOT_RUN))
                 continue
             described, problem = _run(path, precision or "double")
         except Failure as failure:
@@ -184,14 +187,14 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
     from pwmlff.evaluation import model_file, trial
     from pwmlff.evaluation.engine import choose
 
-    module, model = model_file.open_model(path)
+    module, model = model_file.open_any(path)
     if model.kind != "EDGE":
         choice = choose(path, precision=precision)
-        if choice.engine.name == "fused":
+        if choice.engine.name in {"fused", "plain"}:
             return Described(model, choice.engine.description, choice.reason), ""
         wrong = trial.padded(choice.engine, model)
         return Described(model, choice.engine.name, choice.reason), wrong
-    if not (wrong := trial.edges(module, model)):
+    if not (wrong := trial.edges(cast("torch.jit.ScriptModule", module), model)):
         try:
             choice = choose(path)
         except Failure as failure:

@@ -24,6 +24,7 @@ from ase import Atoms
 
 from pwmlff import devices
 from pwmlff.evaluation import model_file, reference
+from pwmlff.evaluation.nep_file import Nep
 from pwmlff.evaluation.structures import (
     cells_away,
     neighbor_list,
@@ -325,10 +326,13 @@ class Reference:
     has_atom_virial = False
 
     def __init__(
-        self, path: str, elements: Sequence[int], module: torch.jit.ScriptModule | None = None
+        self,
+        path: str,
+        elements: Sequence[int],
+        module: torch.jit.ScriptModule | Nep | None = None,
     ) -> None:
         self.path, self.elements = path, elements
-        self.module = model_file.open_model(path)[0] if module is None else module
+        self.module = model_file.open_any(path)[0] if module is None else module
 
     def __copy__(self) -> Reference:
         """Shared by copies: it keeps nothing of a structure."""
@@ -368,7 +372,7 @@ def choose(
     """Open a model file with an engine.
 
     Args:
-        path: a TorchScript file.
+        path: a model file.
         engine: one of ENGINES; "auto" is fused where its verification passes.
         precision: of the fused engine, one of PRECISIONS.
         elements: atomic numbers that take part; all of the model's when None.
@@ -390,12 +394,17 @@ def choose(
         raise Failure(f"nthreads is {nthreads}, expected at least 1")
     module = None
     if engine == "reference":
-        module, info = model_file.open_model(path)
+        module, info = model_file.open_any(path)
     else:
         try:
             info = model_file.describe_unopened(path)
         except Failure:  # only the code of the file could tell; other failures come again
-            _, info = model_file.open_model(path)
+            _, info = model_file.open_any(path)
+    if info.takes_temperature:
+        raise Failure(
+            f"'{fspath(path)}' has the temperature as a descriptor, which is for lmp alone: the "
+            "keyword temperature of pair_style pwmlff"
+        )
     chosen = [z for z in info.atom_type if elements is None or z in elements]
     unknown = sorted(set(elements or ()) - set(chosen))
     if unknown or not chosen:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import torch
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.evaluation import archive
+from pwmlff.evaluation.nep_file import Nep, parse_nep
 from pwmlff.report import Failure
 
 #: Attributes that hold the cutoff and the largest number of neighbors of one element, by kind.
@@ -50,6 +52,7 @@ class ModelInfo:
     dtype: str  # of the parameters; empty where there is none
     sizes: dict[str, Any] = field(default_factory=dict)  # widths of the networks of a DP
     card: dict[str, Any] | None = None  # how it was made, of unknown types; None: it does not say
+    takes_temperature: bool = False  # as a descriptor
 
     @property
     def limit(self) -> int | None:
@@ -87,15 +90,18 @@ def read(path: str | PathLike[str]) -> bytes:
     Raises:
         Failure: there is no such file, or it is damaged or something else.
     """
-    path = fspath(path)
-    if not Path(path).is_file():
-        raise Failure(f"found no model file '{path}'")
-    contents = Path(path).read_bytes()
+    path, contents = fspath(path), _contents(path)
     try:
         archive.check(contents)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
     return contents
+
+
+def _contents(path: str | PathLike[str]) -> bytes:
+    if not Path(path).is_file():
+        raise Failure(f"found no model file '{fspath(path)}'")
+    return Path(path).read_bytes()
 
 
 def load(path: str | PathLike[str]) -> torch.jit.ScriptModule:
@@ -289,12 +295,24 @@ def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, Model
     return module, _describe(path, contents, attributes, parameters)
 
 
+def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep, ModelInfo]:
+    """The same of a file of any kind: a nep.txt is text, and no code of it runs.
+
+    Raises:
+        Failure: as :func:`open_model`, or the text is no NEP that is evaluated.
+    """
+    contents = _contents(path)
+    return _nep(fspath(path), contents) if _looks_like_nep(contents) else open_model(path)
+
+
 def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
     """Read the attributes of a file from its own tables, without running code of it.
 
     Raises:
-        Failure: as :func:`open_model`, or only its own code could tell.
+        Failure: as :func:`open_any`, or only its own code could tell.
     """
+    if _looks_like_nep(contents := _contents(path)):
+        return _nep(fspath(path), contents)[1]
     path, contents = fspath(path), read(path)
     try:
         attributes, tensors = archive.read(contents)
@@ -302,6 +320,35 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
         raise Failure(f"'{path}' {error}") from error
     parameters = {name: (tensor.shape, _dtype(tensor.storage)) for name, tensor in tensors.items()}
     return _describe(path, contents, _Attributes(path, attributes.get), parameters)
+
+
+def _looks_like_nep(contents: bytes) -> bool:
+    """As kernels/nep/read_nep.h has it."""
+    return re.match(rb"[ \t\r\n]*nep[0-9_]", contents[:256]) is not None
+
+
+def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
+    try:
+        nep = parse_nep(contents)
+    except ValueError as error:
+        raise Failure(f"'{path}' {error}") from error
+    arrays = [nep.last, nep.shift, nep.c_radial, *(part for layer in nep.layers for part in layer)]
+    arrays += [nep.c_angular] * bool(nep.largest_degree)
+    return nep, ModelInfo(
+        file=path,
+        sha256=hashlib.sha256(contents).hexdigest(),
+        bytes=len(contents),
+        kind="NEP",
+        units="metal",
+        atom_type=nep.elements,
+        cutoff=nep.cutoff,
+        interaction_range=nep.cutoff,
+        max_neighbor=None,
+        sel=(),
+        nparameters=sum(array.size for array in arrays),
+        dtype="float64",
+        takes_temperature=nep.temperature,
+    )
 
 
 def _dtype(storage: str) -> str:

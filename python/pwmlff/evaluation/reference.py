@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.dp_reference import DPReference
+from pwmlff.evaluation.nep_file import Nep
+from pwmlff.evaluation.nep_reference import evaluate_nep
 from pwmlff.evaluation.structures import neighbor_list, require_elements, require_finite
 
 
@@ -97,13 +99,16 @@ KINDS: dict[str, Callable[[nn.Module, Sequence[int]], Kind]] = {
 
 
 def evaluate(
-    model: str | PathLike[str] | nn.Module, atoms: Atoms, elements: Sequence[int] | None = None
+    model: str | PathLike[str] | nn.Module | Nep,
+    atoms: Atoms,
+    elements: Sequence[int] | None = None,
 ) -> Result:
     """Energy, forces and virial of a structure.
 
     Args:
-        model: a TorchScript file, or a module (scripted or not) of a known kind; a module without
-            `model_type` is taken as "DP", as older files lack that attribute.
+        model: a model file, or a module (scripted or not) of a known kind; a module without
+            `model_type` is taken as "DP", as older files lack that attribute. Or a NEP, which is
+            evaluated in NumPy.
         atoms: positions and cell in the model's length unit; any cell, any periodicity. Boxes
             smaller than the cutoff are fine: an atom may neighbor its own images.
         elements: atomic numbers passed to the model as `atom_type`; all of the model's by default.
@@ -117,7 +122,11 @@ def evaluate(
             structure or a result that is not finite.
         Failure: there is no such file, or it is damaged or something else (model_file.load).
     """
-    module: Any = model if isinstance(model, nn.Module) else model_file.load(model)
+    if isinstance(model, str | PathLike):
+        model = model_file.open_any(model)[0]
+    if isinstance(model, Nep):
+        return _of_nep(model, atoms, elements)
+    module: Any = model
     name = model_file.kind_of(module)
     if name not in KINDS:
         raise ValueError(f"model_type is {name!r}; the reference knows {', '.join(sorted(KINDS))}")
@@ -145,3 +154,14 @@ def evaluate(
     atom_energy, forces = energies.detach().numpy(), -dx.numpy()
     require_finite(atom_energy, forces)
     return Result(energy.item(), atom_energy, forces, virial=-dstrain.numpy())
+
+
+def _of_nep(nep: Nep, atoms: Atoms, elements: Sequence[int] | None) -> Result:
+    if nep.temperature:
+        raise ValueError(
+            "the model has the temperature as a descriptor; run it in lmp with the keyword "
+            "temperature of pair_style, or with nep_reference.evaluate_nep"
+        )
+    require_elements(atoms, nep.elements if elements is None else elements)
+    found = evaluate_nep(nep, atoms)
+    return Result(float(found.atom_energy.sum()), found.atom_energy, found.forces, found.virial)
