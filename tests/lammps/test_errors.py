@@ -176,7 +176,7 @@ FILES = {
     "not a zip": (text_file, ["not a TorchScript archive"]),
     "truncated": (truncated, ["is damaged", "truncated"]),
     "damaged": (damaged, ["is damaged", "/data/0' does not have the contents", "copy or export"]),
-    "NEP": (nep, ["is a NEP potential", "pair_style nep"]),
+    "NEP": (nep, ["cannot be read as a NEP", "in line 2"]),
     "checkpoint": (checkpoint, ["checkpoint of MatPL", "pwmlff convert"]),
     "state dict": (pickled, ["not a TorchScript module"]),
     "no attributes": (
