@@ -122,15 +122,16 @@ class DPEngineClass : public torch::CustomClassHolder {
     const auto integers = [&](std::size_t k) {
       return on_device ? nullptr : list[k].const_data_ptr<int>();
     };
-    Input input{static_cast<int>(ncenters),
-                static_cast<int>(nrows),
-                x.const_data_ptr<double>(),
-                integers(0),
-                integers(1),
-                integers(2),
-                static_cast<int>(nthreads),
-                want_atom_virial,
-                want_centroid_virial};
+    Input input;
+    input.ncenters = static_cast<int>(ncenters);
+    input.nrows = static_cast<int>(nrows);
+    input.x = x.const_data_ptr<double>();
+    input.species = integers(0);
+    input.first = integers(1);
+    input.candidate = integers(2);
+    input.nthreads = static_cast<int>(nthreads);
+    input.want_atom_virial = want_atom_virial;
+    input.want_centroid_virial = want_centroid_virial;
     if (on_device) on_device->update(input.x);
     input.on_device = on_device.get();
     const Evaluation *found = nullptr;
