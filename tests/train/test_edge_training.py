@@ -27,6 +27,7 @@ from pwmlff.train.edge import EdgeModel, load_module
 from pwmlff.train.kalman import atom_groups
 from pwmlff.train.learner import Learner
 from pwmlff.train.loss import LossWeights, slopes
+from pwmlff.train.trainable import read
 from systems import SYSTEMS
 from thread_ranks import on_ranks
 
@@ -321,6 +322,12 @@ def test_frozen_parameters_stay():
     start = trained.parameters.copy()
     trained.step(EVERY, 0.0)
     assert list(trained.parameters != start) == [False, False, True, True]
+
+
+def test_parameters_in_any_layout_of_memory():
+    module = torch.nn.Module()
+    module.turned = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3).T)
+    np.testing.assert_array_equal(read(module), [0, 3, 1, 4, 2, 5])
 
 
 def test_gradients_that_are_no_numbers():

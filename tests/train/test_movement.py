@@ -113,6 +113,7 @@ def test_older_headers_and_missing_blocks(tmp_path, structures):
         (lambda t: t[: int(0.8 * len(t))], "frame 1 .*cut off.*@:1"),
         (lambda t: "nonsense\n" + t, "frame 0 .*begins with 'nonsense'"),
         (lambda t: t.replace(" Lattice", " Latice", 1), "frame 0 .*no block 'Lattice'"),
+        (lambda t: t[: t.index("\n") + 1] + " " + "-" * 50 + "\n", "frame 0 .*no block 'Lattice'"),
         (lambda t: t.replace(" 32 atoms", " 33 atoms", 1), "frame 0 .*has 32 lines, expected 33"),
         (lambda t: t.replace(" 32 atoms", " 31 atoms", 1), "frame 0 .*has 32 lines, expected 31"),
         (lambda t: t[: t.index(" Force") + 900] + t, "frame 0 .*line 1 and .* in line 53: "),

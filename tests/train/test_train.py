@@ -437,6 +437,19 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     assert np.sqrt(np.square(forces - frames.forces).mean()) < 2e-3 * rows[-1]["force_train"]
 
 
+def test_atoms_alone_have_no_edges(data: Path, tmp_path: Path) -> None:
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    model = potential.new(configured(data, tmp_path), frames, edges, 1)
+    trained = potential.Potential(model, frames, edges, 32, "float64", 1)
+    head = '1\npbc="F F F" energy=-1.0 Properties=species:S:1:pos:R:3\n'
+    rows = [f"{head}{symbol} 0 0 0\n" for symbol in ELEMENTS.split()]
+    (tmp_path / "alone.xyz").write_text("".join(rows))
+    alone = cache.load(tmp_path / "alone.xyz", elements=[10, 18], cutoff=4.0, cache=None)
+    energy, forces, virial = trained.predict(trained.parameters, *alone)
+    assert np.isfinite(energy).all() and energy[0] != energy[1]
+    assert not forces.any() and not virial.any()
+
+
 def test_ensemble(data: Path, tmp_path: Path) -> None:
     """Whatever lies in the current folder is not executed, by none of the members either."""
     (here := tmp_path / "here").mkdir()

@@ -194,6 +194,8 @@ def _opened(
     except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
         log.warning("the cache '%s' is damaged (%s): it is made anew", entry, error)
         shutil.rmtree(entry, ignore_errors=True)
+        with suppress(OSError):
+            entry.unlink()  # it was no folder
         return None
     return frames, edges, remarks
 
@@ -249,8 +251,8 @@ def _keep(
             try:
                 Path(folder).rename(entry)
             except OSError:
-                if not entry.exists():  # otherwise another process was first, with the same
-                    raise
+                if not (entry / DESCRIPTION).exists():
+                    raise  # otherwise another process was first, with the same
         _shrink(entry)
     except OSError as error:
         log.warning(

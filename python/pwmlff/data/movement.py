@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -156,7 +156,7 @@ def _blocks(lines: list[str], where: str) -> dict[str, list[str]]:
     result: dict[str, list[str]] = {}
     unknown = ""
     titles = [row for row, line in enumerate(lines) if line.lstrip()[:1].isalpha()]
-    for row, following in zip(titles, [*titles[1:], None], strict=True):
+    for row, following in pairwise([*titles, len(lines)]):
         name = lines[row].split(maxsplit=1)[0].lower().rstrip(",")
         block = list(takewhile(str.strip, lines[row + 1 : following]))
         if name in (*READ, *OTHERS):

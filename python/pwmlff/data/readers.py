@@ -81,27 +81,29 @@ def read(
         raise Failure("found no name of a file with training data, expected one or more")
     parts = []
     odd: dict[str, list[str]] = defaultdict(list)  # where, by the rest of the sentence
-    differing: dict[str, float] = {}
-    for spec in specs:
-        path, wanted = split(fspath(spec))
-        kind = reader_of(path, format)
-        if text := _odd_of_dpdata(kind, energy, path):
-            odd[text].append(f"'{path}'")
-        for source in deepmd.systems(path) if kind == "deepmd" else [path]:
-            structures = _taken(_frames(source, kind), wanted, fspath(spec))
-            for structure in structures:
-                where = f"frame {structure.index} of '{source}'"
-                for text in structure.odd:
-                    odd[text].append(where)
-                if (difference := _choose_energy(structure, energy)) > APART:
-                    differing[where] = difference
-            name = source.name if kind == "deepmd" else source.stem
-            parts.append(gathered(structures, str(source), name))
-    if differing:
-        odd[_two_energies(max(differing.values()), energy)] += differing
-    for text, places in odd.items():
-        others = f" ({len(places)} structures)" if len(places) > 1 else ""
-        warn(f"{places[0]}{others} {text}")
+    differing: list[tuple[float, str]] = []
+    try:
+        for spec in specs:
+            path, wanted = split(fspath(spec))
+            kind = reader_of(path, format)
+            if text := _odd_of_dpdata(kind, energy, path):
+                odd[text].append(f"'{path}'")
+            for source in deepmd.systems(path) if kind == "deepmd" else [path]:
+                structures = _taken(_frames(source, kind), wanted, fspath(spec))
+                for structure in structures:
+                    where = f"frame {structure.index} of '{source}'"
+                    for text in structure.odd:
+                        odd[text].append(where)
+                    if (difference := _choose_energy(structure, energy)) > APART:
+                        differing.append((difference, where))
+                name = source.name if kind == "deepmd" else source.stem
+                parts.append(gathered(structures, str(source), name))
+    finally:  # what is odd may be why the rest fails
+        if differing:
+            odd[_two_energies(max(differing)[0], energy)] += [where for _, where in differing]
+        for text, places in odd.items():
+            others = f" ({len(places)} structures)" if len(places) > 1 else ""
+            warn(f"{places[0]}{others} {text}")
     return Frames.joined(parts)
 
 
@@ -163,12 +165,20 @@ def guess(path: Path) -> str:
 def _taken(structures: Iterator[Labelled], wanted: slice, spec: str) -> list[Labelled]:
     """Those that a slice stands for; what comes after them is not read."""
     bounds = wanted.start, wanted.stop, wanted.step
+    count = 0
+
+    def counted() -> Iterator[Labelled]:
+        nonlocal count
+        for count, structure in enumerate(structures, 1):  # noqa: B007
+            yield structure
+
     if any(bound is not None and bound < 0 for bound in bounds):
-        chosen = list(structures)[wanted]
+        chosen = list(counted())[wanted]
     else:
-        chosen = list(islice(structures, *bounds))
+        chosen = list(islice(counted(), *bounds))
     if not chosen:
-        raise Failure(f"found no frame in '{spec}', expected one or more")
+        count += sum(1 for _ in structures)
+        raise Failure(f"found no frame in '{spec}'" + f", which has {count}" * bool(count))
     return chosen
 
 

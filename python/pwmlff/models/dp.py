@@ -257,6 +257,7 @@ class DP(nn.Module):
             ValueError: an array is missing, left over or has the wrong shape.
         """
         arrays = {name: np.asarray(params[name], dtype=np.float64) for name in params}
+        settings["sel"] = tuple(settings.get("sel", ()))
         config = DPConfig(
             **settings,
             embedding=_widths(arrays, "embedding_net.0"),

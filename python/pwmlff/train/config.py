@@ -605,7 +605,7 @@ def _elements(words: Iterable[str]) -> tuple[str, ...]:
     symbols = [symbol for word in words for symbol in re.split(r"[\s,]+", word) if symbol]
     for symbol in symbols:
         if symbol not in atomic_numbers or symbol == "X":
-            hint = _did_you_mean(symbol, atomic_numbers)
+            hint = _did_you_mean(symbol, [s for s in atomic_numbers if s != "X"])
             raise Failure(f"[model] elements has '{symbol}', expected chemical symbols{hint}")
         if symbols.count(symbol) > 1:
             raise Failure(f"[model] elements has '{symbol}' {symbols.count(symbol)} times")

@@ -7,6 +7,7 @@ and every file, comes from the embedding nets themselves: :meth:`Potential.predi
 from __future__ import annotations
 
 import logging
+import math
 import tempfile
 from collections.abc import Collection, Mapping
 from os import PathLike
@@ -315,6 +316,6 @@ def shift(potential: Potential) -> None:
 
 def _sums(index: Tensor, rows: np.ndarray, n: int) -> np.ndarray:
     """Sums [n, ...] of the rows of each index, in their order."""
-    columns = rows.reshape(len(rows), -1).T
+    columns = rows.reshape(len(rows), math.prod(rows.shape[1:])).T  # there may be no rows
     sums = np.stack([np.bincount(index, column, n) for column in columns], axis=1)
     return sums.reshape(n, *rows.shape[1:])

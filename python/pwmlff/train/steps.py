@@ -66,7 +66,7 @@ def orthogonal(matrix: np.ndarray) -> np.ndarray:
 
 def average(path: np.ndarray, x: np.ndarray, decay: float) -> None:
     """Let path = decay path + (1 - decay) x, in place; both are contiguous float64 [n]."""
-    call("average", x.size, path, x, decay)
+    call("average", x.size, path, x, float(decay))
 
 
 def square(x: np.ndarray) -> float:

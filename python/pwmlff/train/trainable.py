@@ -129,8 +129,8 @@ class Trainable(Protocol):
 
 def read(module: nn.Module) -> np.ndarray:
     """All parameters of a module as one vector, float64."""
-    vector = nn.utils.parameters_to_vector(module.parameters()).detach()
-    values: np.ndarray = vector.double().cpu().numpy()
+    parts = [p.detach().double().flatten() for p in module.parameters()]
+    values: np.ndarray = torch.cat(parts).cpu().numpy()
     return values
 
 
