@@ -27,6 +27,7 @@ def test_restart_files(tmp_path: Path, monkeypatch):
     for name, text, age in (
         ("r.100", body + MAGIC, 50), ("r.200", body + MAGIC, 5), ("r.300", body, 1),
         ("r.900", body + MAGIC, 1000), ("r.txt", b"notes", 0), ("empty.1", MAGIC, 0),
+        ("r.50%.copy", body, 0),
     ):  # fmt: skip
         Path(name).write_bytes(text)
         os.utime(name, (now - age, now - age))

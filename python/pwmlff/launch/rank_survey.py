@@ -10,16 +10,16 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import pickle
 import re
 import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pwmlff import devices, plugin
 from pwmlff.launch import interpreter, mpirun
@@ -266,13 +266,23 @@ def survey(
     if process.returncode != 0 or not marked:
         said = (errors + output).strip().splitlines()[-8:]
         raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *said]))
-    ranks: list[Rank] = pickle.loads(bytes.fromhex(marked[0].removeprefix(MARK)))
+    ranks = [_from_json(rank) for rank in json.loads(marked[0].removeprefix(MARK))]
     if len(ranks) != nranks:
         raise Failure(
             f"{launcher.description} started {nranks} ranks, but mpi4py sees {len(ranks)} of them: "
             "they are of different MPI families; see pwmlff doctor"
         )
     return ranks
+
+
+def _from_json(values: dict[str, Any]) -> Rank:
+    visible = tuple(_gpu(gpu) for gpu in values.pop("visible"))
+    cpus, sockets = tuple(values.pop("cpus")), tuple(values.pop("sockets"))
+    return Rank(**values, visible=visible, cpus=cpus, sockets=sockets)
+
+
+def _gpu(values: dict[str, Any]) -> devices.GPU:
+    return devices.GPU(**{**values, "capability": tuple(values["capability"])})
 
 
 #: What each rank runs, with the words POLICY [INVENTORY].
@@ -286,10 +296,7 @@ def _look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
         detected = devices.inventory()
         return detected.gpus, detected.reason
     try:
-        gpus = [
-            devices.GPU(**{**gpu, "capability": tuple(gpu["capability"])})
-            for gpu in json.loads(inventory.read_bytes())
-        ]
+        gpus = [_gpu(gpu) for gpu in json.loads(inventory.read_bytes())]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Failure(f"'{inventory}' is no inventory of GPUs: {error}") from error
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -353,4 +360,4 @@ def as_rank(policy: str, inventory: str | None = None) -> None:
     """Gather on each rank, and write on rank 0 what :func:`survey` reads."""
     gathered = gather(policy, Path(inventory) if inventory else None)
     if gathered is not None:
-        sys.stdout.write(f"{MARK}{pickle.dumps(gathered).hex()}\n")
+        sys.stdout.write(MARK + json.dumps([asdict(rank) for rank in gathered]) + "\n")

@@ -115,7 +115,7 @@ def _is_complete(name: str) -> bool:
     A base file ends with a flag, the number of files, -1 and MAGIC (write_restart.cpp).
     """
     base = base_file(name)
-    if not _is_whole(base):
+    if not base.is_file() or not _is_whole(base):  # a file may have a % in its own name
         return False
     if "%" not in name:
         return True
