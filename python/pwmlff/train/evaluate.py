@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.markup import escape
-from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -25,7 +23,7 @@ from pwmlff.data.frames import Frames
 from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
-from pwmlff.report import Failure, console
+from pwmlff.report import Failure, tracked
 from pwmlff.threads import allowed_threads, torch_threads
 from pwmlff.train import charts, edge, errors
 from pwmlff.train.errors import UNITS, Errors, Measure, Shifted, WorstAtom, WorstFrame
@@ -293,11 +291,8 @@ def predict(engine: Engine, frames: Frames, label: str = "") -> Predictions:
     energy = np.empty(len(frames))
     forces = np.empty((len(frames.numbers), 3))
     virial = np.empty((len(frames), 3, 3))
-    screen = console(stderr=True)
-    hidden = not label or not screen.is_terminal
-    for k in track(
-        range(len(frames)), escape(label), console=screen, transient=True, disable=hidden
-    ):
+    every = range(len(frames))
+    for k in tracked(every, label) if label else every:
         try:
             result = engine(frames.structure(k))
         except ValueError as error:

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff.report import CONTINUE
+from pwmlff.report import CONTINUE, facts
 from pwmlff.train import errors, record
 from pwmlff.train.loop import LAST
 
@@ -73,12 +73,7 @@ class TrainReport:
         """A row for each model, or for each thing to know beforehand."""
         parts: list[RenderableType] = []
         if self.plan:
-            table = Table(show_header=False)
-            table.add_column(style="bold")
-            table.add_column(overflow="fold")
-            for name, value in self.plan.items():
-                table.add_row(name, Text(value))
-            parts.append(table)
+            parts.append(facts(self.plan))
         if self.models:
             table = Table("model", "epochs", "minutes", "ended by")
             for name in errors.QUANTITIES:
