@@ -568,7 +568,7 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
     "nothing": (b"", ["is empty"]),
     "text": (b"not a model\n", ["not a TorchScript archive", "'not a model'"]),
     "program": (b"\x7fELF\x02\x01", ["not a TorchScript archive", ".ELF"]),
-    "NEP": (b"nep4 2 Hf O\ncutoff 6 5 100 80\n", ["NEP potential", "pair_style nep"]),
+    "NEP": (b"nep4 2 Hf O\ncutoff 6 5 100 80\n", ["NEP potential", "GPUMD"]),
     "NEP with ZBL": (b"nep4_zbl 1 Si\n", ["NEP potential"]),
     "force field of PWMLFF": (b"3\n\n0\n2\n1\n2\n3 100\n", ["forcefield.ff", "PWMLFF"]),
     "DeePMD-kit, TensorFlow": (
