@@ -5,7 +5,7 @@ For edges r = x_j - x_i of length r from a center of element a to a neighbor of 
 - f_k(r) = fc (T_k(2 (r/rc - 1)^2 - 1) + 1) / 2 with fc = (1 + cos(pi r/rc)) / 2 below rc, else 0
 - g_n(r) = sum over k of c[a, b, n, k] f_k(r), for the radial and the angular part
 - q_n = sum over j of g_n, and A_nlm = sum over j of g_n Y_lm of the angular part
-- q_nl = sum over m of |A_nlm|^2, l = 1 .. l_max
+- q_nl = sum over m of A_nlm times its conjugate, l = 1 .. l_max
 - q_n(l1 l2 l3) = sum of Wigner's 3j symbol times A_nl1m1 A_nl2m2 A_nl3m3, for (222), (112), (123),
   (233) and (134); q_n(1111) = 7/15 q_n1^2
 - E_i is a network of these times q_scaler, one for each element, plus half of ZBL of each pair
