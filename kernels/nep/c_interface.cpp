@@ -2,6 +2,7 @@
 
 #include "c_interface.h"
 
+#include "nep_training.h"
 #include "plain_nep.h"
 #include "read_nep.h"
 
@@ -22,6 +23,10 @@ struct pwmlff_nep {
 
   pwmlff::PlainNep plain;
   std::string warnings;
+};
+
+struct pwmlff_nep_training {
+  pwmlff::NepTraining training;
 };
 
 namespace {
@@ -93,6 +98,66 @@ int pwmlff_evaluate_nep(pwmlff_nep *model, int ncenters, int nrows, const double
     std::copy_n(found.virial.data(), 9, virial);
     std::copy_n(found.atom_virial, 6 * rows, atom_virial);
     std::copy_n(found.centroid_virial, 9 * rows, centroid_virial);
+  };
+  return succeeds(work, message, message_size) ? 0 : -1;
+}
+
+pwmlff_nep_training *pwmlff_make_nep_training(const pwmlff_nep *model, int single,
+                                              const int *present, char *message, int message_size)
+{
+  std::unique_ptr<pwmlff_nep_training> made;
+  const auto work = [&] {
+    const pwmlff::NepNetwork &network = model->plain.network();
+    made.reset(new pwmlff_nep_training{pwmlff::NepTraining(
+        network, single, std::vector<bool>(present, present + network.nspecies()))});
+  };
+  succeeds(work, message, message_size);
+  return made.release();
+}
+
+void pwmlff_free_nep_training(pwmlff_nep_training *training) { delete training; }
+
+uint64_t pwmlff_nep_training_size(const pwmlff_nep_training *training)
+{
+  return training->training.size();
+}
+
+int pwmlff_nep_training_set(pwmlff_nep_training *training, const double *parameters, char *message,
+                            int message_size)
+{
+  const auto work = [&] { training->training.set_parameters(parameters); };
+  return succeeds(work, message, message_size) ? 0 : -1;
+}
+
+int pwmlff_nep_training_describe(pwmlff_nep_training *training, int natoms, const int32_t *species,
+                                 const double *rij, const int32_t *j, const int32_t *count,
+                                 double *descriptors, char *message, int message_size)
+{
+  const auto work = [&] {
+    training->training.describe({natoms, species, rij, j, count}, descriptors);
+  };
+  return succeeds(work, message, message_size) ? 0 : -1;
+}
+
+int pwmlff_nep_training_evaluate(pwmlff_nep_training *training, int natoms, const int32_t *species,
+                                 const double *rij, const int32_t *j, const int32_t *count,
+                                 double *energy, double *force, double *virial, char *message,
+                                 int message_size)
+{
+  const auto work = [&] {
+    *energy = training->training.evaluate({natoms, species, rij, j, count}, force, virial);
+  };
+  return succeeds(work, message, message_size) ? 0 : -1;
+}
+
+int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training, int natoms,
+                                     const int32_t *species, const double *rij, const int32_t *j,
+                                     const int32_t *count, double a, const double *v,
+                                     const double *w, double *gradient, char *message,
+                                     int message_size)
+{
+  const auto work = [&] {
+    training->training.add_gradient({natoms, species, rij, j, count}, a, v, w, gradient);
   };
   return succeeds(work, message, message_size) ? 0 : -1;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Reader and plain evaluation for other languages: Python opens them by ctypes, without torch.
+// Reader, plain evaluation and training for other languages: Python opens them by ctypes, without
+// torch.
 
 #pragma once
 
@@ -45,4 +46,44 @@ PWMLFF_KERNELS_API int pwmlff_evaluate_nep(pwmlff_nep *model, int ncenters, int 
                                            double *virial, double *atom_virial,
                                            double *centroid_virial, char *message,
                                            int message_size);
+
+/// A model in training: ../nep/nep_training.h has shapes, units and signs.
+struct pwmlff_nep_training;
+
+/// @param single   whether in float32
+/// @param present  [species] not 0 for those that occur in structures
+/// @return as pwmlff_read_nep, for pwmlff_free_nep_training
+PWMLFF_KERNELS_API pwmlff_nep_training *pwmlff_make_nep_training(const pwmlff_nep *model,
+                                                                 int single, const int *present,
+                                                                 char *message, int message_size);
+PWMLFF_KERNELS_API void pwmlff_free_nep_training(pwmlff_nep_training *training);
+
+/// Number of parameters.
+PWMLFF_KERNELS_API uint64_t pwmlff_nep_training_size(const pwmlff_nep_training *training);
+PWMLFF_KERNELS_API int pwmlff_nep_training_set(pwmlff_nep_training *training,
+                                               const double *parameters, char *message,
+                                               int message_size);
+
+/// @param descriptors  [natoms, descriptors] out, before scaling
+/// @return as pwmlff_evaluate_nep
+PWMLFF_KERNELS_API int pwmlff_nep_training_describe(pwmlff_nep_training *training, int natoms,
+                                                    const int32_t *species, const double *rij,
+                                                    const int32_t *j, const int32_t *count,
+                                                    double *descriptors, char *message,
+                                                    int message_size);
+/// @param energy, force, virial  [1], [natoms, 3], [3, 3] out
+/// @return as pwmlff_evaluate_nep
+PWMLFF_KERNELS_API int pwmlff_nep_training_evaluate(pwmlff_nep_training *training, int natoms,
+                                                    const int32_t *species, const double *rij,
+                                                    const int32_t *j, const int32_t *count,
+                                                    double *energy, double *force, double *virial,
+                                                    char *message, int message_size);
+/// @param gradient  [size] added to
+/// @return as pwmlff_evaluate_nep
+PWMLFF_KERNELS_API int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training, int natoms,
+                                                        const int32_t *species, const double *rij,
+                                                        const int32_t *j, const int32_t *count,
+                                                        double a, const double *v, const double *w,
+                                                        double *gradient, char *message,
+                                                        int message_size);
 }

@@ -70,15 +70,18 @@ template <class T> struct Pair {
 template <class T> struct Species {
   Neurons<T> neurons;
   Buffer<Pair<T> *> pairs;    // [nspecies] null for neighbors that take no part
+  Buffer<Reach> reach;        // [nspecies]
 
   Species(const NepNetwork &network, int species, const std::vector<bool> &present,
           int padded_functions) :
-      neurons(network, species), pairs(network.nspecies())
+      neurons(network, species), pairs(network.nspecies()), reach(network.nspecies())
   {
-    for (int b = 0; b < network.nspecies(); ++b)
+    for (int b = 0; b < network.nspecies(); ++b) {
       pairs[b] = present[b]
                      ? new Pair<T>(network, species * network.nspecies() + b, padded_functions)
                      : nullptr;
+      reach[b] = pairs[b] ? Reach{pairs[b]->angular, pairs[b]->cutoff} : Reach{};
+    }
   }
   Species(Species &&) = delete;
   ~Species()
@@ -154,10 +157,7 @@ template <class T, int NA> class Worker : public BlockWorker {
     neuron_scratch.reserve(scratch * block);
     radial_sums.fill(0);
     for (Center &center : centers) {
-      center.near.set_stride(2 * NA + harmonics_padded);
-      center.far.set_stride(0);
-      center.near_runs.reserve(nspecies);
-      center.far_runs.reserve(nspecies);
+      center.set_stride(2 * NA + harmonics_padded);
       center.moments.reserve(static_cast<std::size_t>(nharmonics + 1) * padded + width);
       center.by_moment.reserve(static_cast<std::size_t>(nharmonics + 1) * padded + width);
       for (auto *array : {&center.q, &center.by_q}) {
@@ -173,10 +173,7 @@ template <class T, int NA> class Worker : public BlockWorker {
            PartialSums &sums) override
   {
     squares.reserve(plan.most_edges);
-    for (Center &center : centers) {
-      center.near.reserve(plan.most_edges, nspecies);
-      center.far.reserve(plan.most_edges, nspecies);
-    }
+    for (Center &center : centers) center.reserve(plan.most_edges, nspecies);
     for (int k = 0; k < nblocks; ++k) {
       const CenterBlock &b = blocks[k];
       species = model.species[b.species];
@@ -201,10 +198,7 @@ template <class T, int NA> class Worker : public BlockWorker {
   }
 
  private:
-  struct Center {
-    Shell<T> near, far;                 // within the angular cutoff, and beyond it
-    Buffer<Run> near_runs, far_runs;    // [nspecies]
-    int near_vectors = 0;
+  struct Center : Surroundings<T> {
     Buffer<T> moments, by_moment;    // [(l, m), padded]
     Buffer<T> q, by_q;               // [ndescriptors]
   };
@@ -212,7 +206,7 @@ template <class T, int NA> class Worker : public BlockWorker {
   void describe(const Input &input, int i, Center &center)
   {
     const double *const xi = input.x + 3 * static_cast<std::ptrdiff_t>(i);
-    find_neighbors(input, i, xi, center);
+    center.find(input, i, nspecies, species->reach.get(), squares);
     T *const q = center.q.get();
     for (int n = 0; n < nradial; ++n) q[n] = 0;
     for (int b = 0; b < nspecies; ++b) {
@@ -231,49 +225,6 @@ template <class T, int NA> class Worker : public BlockWorker {
       model.invariants.forward(center.moments.get(), q + nradial);
     }
     if (model.temperature) q[model.ndescriptors - 1] = static_cast<T>(input.temperature);
-  }
-
-  void find_neighbors(const Input &input, int i, const double *xi, Center &center)
-  {
-    const double x0 = xi[0], x1 = xi[1], x2 = xi[2];
-    int near_end = 0, far_end = 0;    // vectors
-    for (int b = 0; b < nspecies; ++b) {
-      center.near_runs[b] = {near_end, 0, 0};
-      center.far_runs[b] = {far_end, 0, 0};
-      const Pair<T> *const pair = species->pairs[b];
-      if (!pair) continue;
-      const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies + b;
-      const double inner = pair->angular * pair->angular, outer = pair->cutoff * pair->cutoff;
-      int *const near = &center.near.row[near_end * width], *const far =
-                                                                &center.far.row[far_end * width];
-      int n = 0, m = 0;
-      const int *const candidate = input.candidate + first[0];
-      const int ncandidates = first[1] - first[0];
-      for (int k = 0; k < ncandidates; ++k) {
-        const double *const xj = input.x + 3 * static_cast<std::ptrdiff_t>(candidate[k]);
-        const double d0 = x0 - xj[0], d1 = x1 - xj[1], d2 = x2 - xj[2];
-        squares[k] = d0 * d0 + d1 * d1 + d2 * d2;
-      }
-      // No branches: their prediction would often fail.
-      if (inner >= outer) {
-        for (int k = 0; k < ncandidates; ++k) {
-          near[n] = candidate[k];
-          n += squares[k] < inner;
-        }
-      } else {
-        for (int k = 0; k < ncandidates; ++k) {
-          near[n] = far[m] = candidate[k];
-          const bool is_near = squares[k] < inner;
-          n += is_near;
-          m += (squares[k] < outer) & !is_near;
-        }
-      }
-      center.near_runs[b] = {near_end, (n + width - 1) / width, n};
-      center.far_runs[b] = {far_end, (m + width - 1) / width, m};
-      near_end += center.near_runs[b].vectors;
-      far_end += center.far_runs[b].vectors;
-    }
-    center.near_vectors = near_end;
   }
 
   /// radial_sums[k] += sum over a run of fc T_k.
@@ -355,51 +306,10 @@ template <class T, int NA> class Worker : public BlockWorker {
         store(dg + n * width, dfc * value[n] + fdx * slope[n]);
       }
       T *const y = dg + NA * width;
-      harmonics_of_degree(load(p), load(p + width), load(p + 2 * width), y);
+      with_degree(model.degrees, [&](auto degree) {
+        harmonics<T, degree>(load(p), load(p + width), load(p + 2 * width), y);
+      });
       for (int k = nharmonics; k < harmonics_padded; ++k) store(y + k * width, Vec<T>{});
-    }
-  }
-
-  void harmonics_of_degree(Vec<T> x, Vec<T> y, Vec<T> z, T *out) const
-  {
-    switch (model.degrees) {
-      case 1:
-        return harmonics<T, 1>(x, y, z, out);
-      case 2:
-        return harmonics<T, 2>(x, y, z, out);
-      case 3:
-        return harmonics<T, 3>(x, y, z, out);
-      case 4:
-        return harmonics<T, 4>(x, y, z, out);
-      case 5:
-        return harmonics<T, 5>(x, y, z, out);
-      case 6:
-        return harmonics<T, 6>(x, y, z, out);
-      case 7:
-        return harmonics<T, 7>(x, y, z, out);
-      default:
-        return harmonics<T, 8>(x, y, z, out);
-    }
-  }
-  void gradient_of_degree(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> *g) const
-  {
-    switch (model.degrees) {
-      case 1:
-        return harmonics_gradient<T, 1>(x, y, z, h, g);
-      case 2:
-        return harmonics_gradient<T, 2>(x, y, z, h, g);
-      case 3:
-        return harmonics_gradient<T, 3>(x, y, z, h, g);
-      case 4:
-        return harmonics_gradient<T, 4>(x, y, z, h, g);
-      case 5:
-        return harmonics_gradient<T, 5>(x, y, z, h, g);
-      case 6:
-        return harmonics_gradient<T, 6>(x, y, z, h, g);
-      case 7:
-        return harmonics_gradient<T, 7>(x, y, z, h, g);
-      default:
-        return harmonics_gradient<T, 8>(x, y, z, h, g);
     }
   }
 
@@ -595,7 +505,8 @@ template <class T, int NA> class Worker : public BlockWorker {
 #pragma GCC unroll 32
     for (int n = 0; n < NA; ++n) radial += by_g[n] * load(dg + n * width);
     Vec<T> across[3];
-    gradient_of_degree(u[0], u[1], u[2], h, across);
+    with_degree(model.degrees,
+                [&](auto degree) { harmonics_gradient<T, degree>(u[0], u[1], u[2], h, across); });
     const Vec<T> inverse = load(p + Shell<T>::inverse * width);
     radial -= (across[0] * u[0] + across[1] * u[1] + across[2] * u[2]) * inverse;
     for (Vec<T> &component : across) component *= inverse;

@@ -158,4 +158,79 @@ template <class T> class Shell {
   Buffer<T> numbers;
 };
 
+/// How far neighbors of a species count; nothing of it takes part where both are 0.
+struct Reach {
+  double near = 0.0;      // of the angular part
+  double cutoff = 0.0;    // of all
+};
+
+/// The neighbors of a center: near ones, within the angular cutoff, and those beyond it.
+template <class T> struct Surroundings {
+  static constexpr int width = lanes<T>;
+
+  Shell<T> near, far;
+  Buffer<Run> near_runs, far_runs;    // [nspecies]
+  int near_vectors = 0;
+
+  /// @param more  vectors of numbers behind the fields of near ones
+  void set_stride(int more)
+  {
+    near.set_stride(more);
+    far.set_stride(0);
+  }
+  void reserve(std::size_t neighbors, int nspecies)
+  {
+    near.reserve(neighbors, nspecies);
+    far.reserve(neighbors, nspecies);
+    near_runs.reserve(nspecies);
+    far_runs.reserve(nspecies);
+  }
+
+  /// Sort the candidates of center i; their rows are written, and located by Shell::locate().
+  /// @param reach   [nspecies]
+  /// @param squares scratch for the candidates of one species
+  void find(const Input &input, int i, int nspecies, const Reach *reach, Buffer<double> &squares)
+  {
+    const double *const xi = input.x + 3 * static_cast<std::ptrdiff_t>(i);
+    const double x0 = xi[0], x1 = xi[1], x2 = xi[2];
+    int near_end = 0, far_end = 0;    // vectors
+    for (int b = 0; b < nspecies; ++b) {
+      near_runs[b] = {near_end, 0, 0};
+      far_runs[b] = {far_end, 0, 0};
+      if (!(reach[b].cutoff > 0.0)) continue;
+      const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies + b;
+      const double inner = reach[b].near * reach[b].near;
+      const double outer = reach[b].cutoff * reach[b].cutoff;
+      int *const near_row = &near.row[near_end * width], *const far_row = &far.row[far_end * width];
+      int n = 0, m = 0;
+      const int *const candidate = input.candidate + first[0];
+      const int ncandidates = first[1] - first[0];
+      for (int k = 0; k < ncandidates; ++k) {
+        const double *const xj = input.x + 3 * static_cast<std::ptrdiff_t>(candidate[k]);
+        const double d0 = x0 - xj[0], d1 = x1 - xj[1], d2 = x2 - xj[2];
+        squares[k] = d0 * d0 + d1 * d1 + d2 * d2;
+      }
+      // No branches: their prediction would often fail.
+      if (inner >= outer) {
+        for (int k = 0; k < ncandidates; ++k) {
+          near_row[n] = candidate[k];
+          n += squares[k] < inner;
+        }
+      } else {
+        for (int k = 0; k < ncandidates; ++k) {
+          near_row[n] = far_row[m] = candidate[k];
+          const bool is_near = squares[k] < inner;
+          n += is_near;
+          m += (squares[k] < outer) & !is_near;
+        }
+      }
+      near_runs[b] = {near_end, (n + width - 1) / width, n};
+      far_runs[b] = {far_end, (m + width - 1) / width, m};
+      near_end += near_runs[b].vectors;
+      far_end += far_runs[b].vectors;
+    }
+    near_vectors = near_end;
+  }
+};
+
 }    // namespace pwmlff::PWMLFF_ISA::nep

@@ -69,6 +69,43 @@ template <class T, int L> inline void harmonics(Vec<T> x, Vec<T> y, Vec<T> z, T 
   }
 }
 
+/// The same, and derivatives as u moves at the rate p.
+/// @param rates [harmonics_up_to(L)] vectors
+template <class T, int L>
+inline void harmonics_along(const Vec<T> *u, const Vec<T> *p, T *out, T *rates)
+{
+  constexpr const SphereConstants<L> &c = sphere_constants<L>;
+  const sphere::Columns<T, L> columns(u[2]);
+  Vec<T> re = broadcast<T>(1), im{}, dre{}, dim{};    // (x + i y)^m and its derivative
+#pragma GCC unroll 16
+  for (int m = 0; m <= L; ++m) {
+#pragma GCC unroll 16
+    for (int l = m > 1 ? m : 1; l <= L; ++l) {
+      const int at = (l * l - 1) * lanes<T>;
+      const Vec<T> q = columns.q[l][m];
+      const Vec<T> dq =
+          l > m ? static_cast<T>(c.derivative[l][m]) * p[2] * columns.q[l][m + 1 <= L ? m + 1 : 0]
+                : Vec<T>{};
+      if (m == 0) {
+        store(out + at, q);
+        store(rates + at, dq);
+      } else {
+        const int of_re = at + (2 * m - 1) * lanes<T>, of_im = at + 2 * m * lanes<T>;
+        store(out + of_re, q * re);
+        store(out + of_im, q * im);
+        store(rates + of_re, q * dre + dq * re);
+        store(rates + of_im, q * dim + dq * im);
+      }
+    }
+    const Vec<T> next_dre = dre * u[0] - dim * u[1] + re * p[0] - im * p[1];
+    dim = dre * u[1] + dim * u[0] + re * p[1] + im * p[0];
+    dre = next_dre;
+    const Vec<T> next = re * u[0] - im * u[1];
+    im = re * u[1] + im * u[0];
+    re = next;
+  }
+}
+
 /// The gradient by u of the sum over l, m of h_lm R_lm(u), as if the components of u were free.
 /// @param h [harmonics_up_to(L)] vectors
 template <class T, int L>
@@ -107,6 +144,22 @@ inline void harmonics_gradient(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> 
   gradient[0] = gx;
   gradient[1] = gy;
   gradient[2] = gz;
+}
+
+/// work(constant) with the largest degree 1 .. 8 as a constant.
+template <class Work> inline void with_degree(int degree, const Work &work)
+{
+#define PWMLFF_CASE(l) \
+  if (degree == l) return work(std::integral_constant<int, l>());
+  PWMLFF_CASE(1)
+  PWMLFF_CASE(2)
+  PWMLFF_CASE(3)
+  PWMLFF_CASE(4)
+  PWMLFF_CASE(5)
+  PWMLFF_CASE(6)
+  PWMLFF_CASE(7)
+  PWMLFF_CASE(8)
+#undef PWMLFF_CASE
 }
 
 }    // namespace pwmlff::PWMLFF_ISA::nep
