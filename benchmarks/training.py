@@ -1,12 +1,12 @@
-"""Time training of a Deep Potential: gradients of a loss of energies and forces by all parameters.
+"""Time training of potentials: gradients of a loss of energies and forces by all parameters.
 
     python benchmarks/training.py DATA --elements 'O Hf'
 
 Thousand atoms per second on one core, best of several rounds in which all cases take turns: the
 gradients of this project at several precisions, batches and nodes of the splines; the way of
 padded neighbors with autograd (`models.DP`, every slot); evaluations of energy and forces by the
-fused engine, which a gradient is to cost at most four of. Then whole steps, optimizer included, of
-one process and of two under mpirun, which take turns too.
+fused engine, which a gradient is to cost at most four of; gradients of a NEP of the default form.
+Then whole steps, optimizer included, of one process and of two under mpirun, which take turns too.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from rich.table import Table
 from pwmlff.data import cache
 from pwmlff.evaluation.engine import AtomsAndGhosts, choose
 from pwmlff.models import pad_neighbors
-from pwmlff.train import comm, config, potential
+from pwmlff.train import comm, config, nep, potential
 from pwmlff.train.learner import Learner
 from pwmlff.train.loss import LossWeights, slopes
+from pwmlff.train.trainable import Trainable
 from standard_cases import PaddedDP
 
 FRAMES, NODES, PRECISIONS = (1, 8), (64, 128), ("float64", "float32")
@@ -51,7 +52,17 @@ class Bench:
 
     def gradients(self, nodes: int, precision: str, n: int) -> Callable[[], int]:
         """A step but for the optimizer; returns the number of atoms."""
-        trained = potential.Potential(self.model, self.frames, self.edges, nodes, precision, 1)
+        return self.gradients_of(
+            potential.Potential(self.model, self.frames, self.edges, nodes, precision, 1), n
+        )
+
+    def nep_gradients(self, precision: str, n: int) -> Callable[[], int]:
+        """The same of a NEP."""
+        model = nep.initial(config.NepForm(), self.frames, self.edges, seed=1)
+        return self.gradients_of(nep.NepModel(model, self.frames, self.edges, precision), n)
+
+    def gradients_of(self, trained: Trainable, n: int) -> Callable[[], int]:
+        """A step of n frames but for the optimizer."""
         weights, batch, ones = LossWeights(1.0, 1.0, 0.0), np.arange(n), np.ones(len(self.frames))
 
         def work() -> int:
@@ -189,6 +200,10 @@ def main() -> None:
                     name = f"gradient, {precision}, {nodes} nodes, {n} frames"
                     cases[name] = bench.gradients(nodes, precision, n)
             cases[f"padded, autograd, {precision}"] = bench.padded(precision)
+            for n in FRAMES:
+                cases[f"gradient of a NEP, {precision}, {n} frames"] = bench.nep_gradients(
+                    precision, n
+                )
         for precision in ("double", "mixed"):
             cases[f"evaluation, fused {precision}"] = bench.fused(precision, Path(folder))
         rates = best_rates(cases, options.seconds, options.rounds)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import dp_oracle
+from pwmlff.evaluation.nep_file import Nep
 
 
 def save(model: nn.Module, path):
@@ -439,6 +440,32 @@ def save_nequip(
 
 
 # MatPL and PWMLFF
+
+
+def matpl_nep_checkpoint(model: Nep, zbl: float = 0.0, prefix: str = "") -> dict:
+    """What a training of a NEP by MatPL saves, with q_scaler where `prefix` says that it lies."""
+    state = {f"{prefix}c_param_2": model.c_radial, f"{prefix}c_param_3": model.c_angular}
+    ((weights, biases),) = model.layers
+    for k, layer in enumerate(zip(weights, biases, model.last, model.shift, strict=True)):
+        net, (weight, bias, last, shift) = f"{prefix}fitting_net.{k}.layers", layer
+        state |= {f"{net}.0.weight": weight.T, f"{net}.0.bias": bias[None]}
+        state |= {f"{net}.1.weight": last[:, None], f"{net}.1.bias": shift.reshape(1, 1)}
+    descriptor = {
+        "cutoff": [float(model.cut_radial[0, 0]), float(model.cut_angular[0, 0])],
+        "n_max": [n - 1 for n in (model.c_radial.shape[2], model.c_angular.shape[2])],
+        "basis_size": [n - 1 for n in (model.c_radial.shape[3], model.c_angular.shape[3])],
+        "l_max": [model.l_max, 2 * ("222" in model.invariants), int("1111" in model.invariants)],
+    }
+    settings = {
+        "model_type": "NEP",
+        "atom_type": list(model.elements),
+        "model": {"descriptor": descriptor | ({"zbl": zbl} if zbl else {})},
+    }
+    scaler = {} if prefix else {"q_scaler": model.q_scaler.tolist()}
+    if prefix:
+        state[f"{prefix}q_scaler"] = model.q_scaler
+    tensors = {name: torch.tensor(values) for name, values in state.items()}
+    return {"json_file": settings, "epoch": 7, "state_dict": tensors, **scaler}
 
 
 def matpl_checkpoint(contract: dp_oracle.Contract, arrays, **changes):

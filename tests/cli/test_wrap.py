@@ -14,8 +14,10 @@ from torch import nn
 import dp_oracle
 import foreign_models
 from foreign_models import save
+from nep_files import HEADS, random_text
 from pwmlff.convert import wrap, wrapping
 from pwmlff.evaluation.engine import choose
+from pwmlff.evaluation.nep_file import parse_nep, read_nep
 from pwmlff.evaluation.trial import random_cluster
 from pwmlff.report import Failure
 
@@ -265,6 +267,32 @@ def test_checkpoint_of_matpl(tmp_path, embedding):
     assert np.abs(given.forces).max() > 1e-2
 
 
+@pytest.mark.parametrize("prefix", ["", "module."])
+@pytest.mark.parametrize("zbl", [0.0, 2.4])
+def test_nep_checkpoint_of_matpl(tmp_path, prefix: str, zbl: float):
+    """It becomes a nep5.txt with the same arrays, which is what MatPL's own nep5.txt holds."""
+    model = parse_nep(random_text(HEADS["nep5"]))
+    torch.save(foreign_models.matpl_nep_checkpoint(model, zbl, prefix), tmp_path / "nep_model.ckpt")
+    report = wrap(tmp_path / "nep_model.ckpt", tmp_path / "nep5.txt")
+    assert report.model.kind == "NEP"
+    found = read_nep(tmp_path / "nep5.txt")
+    assert found.invariants == model.invariants
+    assert found.zbl_line == ((zbl / 2, zbl) if zbl else ())
+    for one, other in zip(found.layers, model.layers, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    for name in ("last", "shift", "c_radial", "c_angular", "q_scaler", "cut_radial", "cut_angular"):
+        assert np.array_equal(getattr(found, name), getattr(model, name)), name
+
+
+def test_nep_that_needs_no_wrapping(tmp_path):
+    (tmp_path / "nep.txt").write_bytes(random_text(HEADS["nep5"]))
+    report = wrap(tmp_path / "nep.txt", tmp_path / "a.txt")
+    assert "copied" in report.told["note"]
+    assert (tmp_path / "a.txt").read_bytes() == (tmp_path / "nep.txt").read_bytes()
+    with pytest.raises(Failure, match="of kind NEP, which the fused engine runs"):
+        wrap(tmp_path / "nep.txt", tmp_path / "b.txt", compiled=True)
+
+
 class Anything:
     pass
 
@@ -275,7 +303,7 @@ def test_other_checkpoints_are_named(tmp_path):
         contract, dp_oracle.random_parameters(np.random.default_rng(5))
     )
     for words, changed in (
-        ("it is of kind NEP; expected DP, as nep.txt", {"json_file": {"model_type": "NEP"}}),
+        ("it is of kind NN; expected DP or NEP", {"json_file": {"model_type": "NN"}}),
         ("without 'davg'", {"davg": None}),
         ("its statistics are of", {"atom_type_order": np.array([72, 8])}),
         ("more than data in it", {"epoch": Anything()}),

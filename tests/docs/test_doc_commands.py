@@ -55,6 +55,7 @@ NOT_COMMANDS = {
     "train.extxyz MOVEMENT data/": "names of files alone",
     "forward(": "the signature of a model",
     "s(r)  =": "formulas",
+    "dS/dp =": "a formula",
     "fc(r)   =": "formulas",
     "E(r) =": "formulas",
     "plugin load": "names a file that pwmlff build has made: tests/cli/test_build.py",
@@ -265,6 +266,7 @@ def folder(tmp_path_factory) -> Path:
         shutil.copy(EXAMPLES / "hfo2" / Path(name).name.replace("best", "a"), folder / name)
     for name in ("model.pt", "my_model.pt", "jit_dp.pt"):
         shutil.copy(folder / "a.pt", folder / name)
+    shutil.copy(EXAMPLES / "hfo2" / "nep.txt", folder / "hfo2" / "best.txt")
     for name in ("lj_a.pt", "lj_b.pt"):
         shutil.copy(EXAMPLES / "lj" / name[-4:], folder / name)
 

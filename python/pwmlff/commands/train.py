@@ -40,6 +40,13 @@ def train(
     shift_sources: Annotated[
         bool, Option("--shift-sources", help="Give the energies of all files one zero.")
     ] = False,
+    model: Annotated[
+        str,
+        Option(
+            help="Kind of model: dp, a Deep Potential, or nep, a neuroevolution potential.",
+            show_default="that of --finetune, or dp",
+        ),
+    ] = "",
     elements: Annotated[str, Option(help="Elements of the model, like Hf O, 'Hf O' or Hf,O.")] = "",
     output: Annotated[Path | None, Option("-o", "--output", help="Folder for the results.")] = None,
     max_time: Annotated[
@@ -80,7 +87,8 @@ def train(
     """Train models from labelled structures, alone or under mpirun or torchrun.
 
     Keys of run.toml are in docs/run_toml.md; all of them have defaults but the data and the
-    elements. Writes best.pt and last.pt, the log, pictures and checkpoints into the folder.
+    elements. Writes best.pt and last.pt (of a NEP best.txt and last.txt), the log, pictures and
+    checkpoints into the folder.
 
     Ctrl-C or SIGTERM ends it with its models and a checkpoint, and exit code 75; --resume goes on.
 
@@ -97,6 +105,7 @@ def train(
             "valid": valid or [],
             "energy": energy,
             "shift_sources": shift_sources,
+            "model": model,
             "elements": elements,
             "output": output,
             "max_time": seconds_of("--max-time", max_time, 60.0) / 60.0 if max_time else None,

@@ -1,8 +1,8 @@
 """Checkpoints of MatPL and PWMLFF (.ckpt), read with torch and NumPy alone.
 
-A checkpoint holds the settings of a training (`json_file`), the parameters (`state_dict`) and the
-statistics of the environment (`davg`, `dstd`), but no code: what its training program would script
-of them is the model contract of kind DP.
+A checkpoint holds the settings of a training (`json_file`), the parameters (`state_dict`) and, of
+kind DP, the statistics of the environment (`davg`, `dstd`), but no code: what its training program
+would script of them is the model contract of kind DP. Of kind NEP it is what a nep.txt holds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.convert.elements import scaled
 from pwmlff.convert.foreign import UNEXPECTED, Foreign, Saved
+from pwmlff.evaluation.nep_file import INVARIANTS, Nep, universal_zbl
 from pwmlff.models import DP
 from pwmlff.report import Failure
 
@@ -38,7 +39,10 @@ def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
     if checkpoint is None:
         return None
     try:
-        model = _model(checkpoint)
+        kind = str(checkpoint["json_file"]["model_type"]).upper()
+        if kind not in {"DP", "NEP"}:
+            raise ValueError(f"it is of kind {kind}; expected DP or NEP")
+        model = _nep(checkpoint) if kind == "NEP" else _deep_potential(checkpoint)
     except KeyError as error:
         raise Failure(f"'{path}' is a checkpoint of MatPL or PWMLFF without {error}") from error
     except UNEXPECTED as error:
@@ -71,23 +75,70 @@ def _load(path: str, contents: bytes) -> dict[str, Any] | None:
     return None
 
 
-def _model(checkpoint: Mapping[str, Any]) -> DP:
-    settings = checkpoint["json_file"]
-    kind = str(settings["model_type"]).upper()
-    if kind != "DP":
-        raise ValueError(
-            f"it is of kind {kind}; expected DP"
-            + ", as nep.txt of GPUMD runs with pair_style nep of NEP_CPU" * (kind == "NEP")
+def _arrays(checkpoint: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The parameters by their names, without the prefix of a data-parallel training."""
+    return {
+        re.sub(r"^module\.", "", name): values.detach().double().numpy()
+        for name, values in checkpoint["state_dict"].items()
+    }
+
+
+def _nep(checkpoint: Mapping[str, Any]) -> Nep:
+    """A neuroevolution potential; weights are [in, out], and biases are added."""
+    settings, arrays = checkpoint["json_file"], _arrays(checkpoint)
+    descriptor = settings["model"]["descriptor"]
+    if descriptor.get("charge_mode"):
+        raise ValueError("its energy depends on charges of the whole box, which is not evaluated")
+    elements = tuple(_number(element) for element in settings["atom_type"])
+    s = len(elements)
+    l_max, *flags = (int(value) for value in descriptor["l_max"])
+    c_radial, radial, angular = arrays["c_param_2"], *map(float, descriptor["cutoff"])
+    c_angular = arrays.get("c_param_3")
+    if c_angular is None:
+        nangular, kangular = (
+            int(key[1]) + 1 for key in (descriptor["n_max"], descriptor["basis_size"])
         )
+        c_angular = np.zeros((s, s, nangular, kangular))
+    q_scaler = np.ravel(arrays["q_scaler"] if "q_scaler" in arrays else checkpoint["q_scaler"])
+    zbl: tuple[float, ...] = ()
+    if outer := descriptor.get("zbl"):
+        factor = descriptor.get("use_typewise_cutoff_zbl")
+        zbl = (outer / 2, float(outer), *([float(factor)] if factor else []))
+    nets = [
+        [
+            arrays[f"fitting_net.{k}.layers.{n}.{name}"]
+            for n in (0, 1)
+            for name in ("weight", "bias")
+        ]
+        for k in range(s)
+    ]
+    weight, bias, last, shift = (np.stack(parts) for parts in zip(*nets, strict=True))
+    return Nep(
+        elements=elements,
+        cut_radial=np.full((s, s), radial),
+        cut_angular=np.full((s, s), angular),
+        l_max=l_max,
+        invariants=tuple(name for name, flag in zip(INVARIANTS, flags, strict=False) if flag),
+        temperature=False,
+        layers=((weight.transpose(0, 2, 1), bias.reshape(s, -1)),),
+        last=last.reshape(s, -1),
+        shift=shift.reshape(s),
+        c_radial=c_radial,
+        c_angular=c_angular,
+        q_scaler=q_scaler.astype(float),
+        zbl=universal_zbl(zbl, elements) if zbl else None,
+        zbl_line=zbl,
+    )
+
+
+def _deep_potential(checkpoint: Mapping[str, Any]) -> DP:
+    settings = checkpoint["json_file"]
     descriptor = settings.get("model", {}).get("descriptor", {})
     numbers = [_number(element) for element in settings["atom_type"]]
     order = [int(z) for z in np.ravel(checkpoint.get("atom_type_order", numbers))]
     if order != numbers:
         raise ValueError(f"its atom_type is {numbers}, but its statistics are of {order}")
-    arrays = {
-        re.sub(r"^module\.", "", name): values.detach().double().numpy()
-        for name, values in checkpoint["state_dict"].items()
-    }
+    arrays = _arrays(checkpoint)
     vectors = None
     if embedded := descriptor.get("type_embedding", settings.get("type_embedding")):
         arrays = _last_net(arrays)

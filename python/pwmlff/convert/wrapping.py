@@ -19,6 +19,7 @@ from pwmlff.convert import deepmd, mace, matpl, nequip, programs
 from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
 from pwmlff.evaluation import archive, model_file, reference
 from pwmlff.evaluation.engine import Choice, Evaluation, choose
+from pwmlff.evaluation.nep_file import Nep, looks_like_nep, write_nep
 from pwmlff.evaluation.trial import crystal, random_cluster
 from pwmlff.files import drafted, write_whole
 from pwmlff.models import save_model
@@ -84,11 +85,12 @@ def wrap(
 
     Args:
         path: a model file that keeps a contract of this project already, which is copied; a
-            checkpoint of MatPL or PWMLFF (.ckpt), a frozen model of DeePMD-kit (.pth, se_e2_a),
-            a MACE model for LAMMPS (-lammps.pt), or a compiled or deployed model of NequIP or
-            Allegro (.nequip.pth, .pth); with `compiled` a file of kind EDGE, too. Where the
-            commands of MACE and NequIP are on the PATH, a model that MACE pickled (.model), or a
-            package or checkpoint of NequIP: these run the code in the file.
+            checkpoint of MatPL or PWMLFF (.ckpt), of which that of a NEP becomes a nep5.txt; a
+            frozen model of DeePMD-kit (.pth, se_e2_a), a MACE model for LAMMPS (-lammps.pt), or a
+            compiled or deployed model of NequIP or Allegro (.nequip.pth, .pth); with `compiled` a
+            file of kind EDGE, too. Where the commands of MACE and NequIP are on the PATH, a model
+            that MACE pickled (.model), or a package or checkpoint of NequIP: these run the code in
+            the file.
         output: the file to write, as a whole or not at all.
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
         head: of a pickled MACE model that has several.
@@ -102,10 +104,12 @@ def wrap(
     foreign = _read(source, compiled, head)
     card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
     with drafted(target) as draft:
-        if foreign.contents is None:
-            save_model(foreign.module, draft, card)
-        else:
+        if foreign.contents is not None:
             draft.write_bytes(foreign.contents)
+        elif isinstance(foreign.module, Nep):
+            write_nep(foreign.module, draft)
+        else:
+            save_model(foreign.module, draft, card)
         with _told_of(source, draft):
             cluster, expected = _original(source, draft, foreign)
             told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
@@ -127,6 +131,12 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
     if not Path(path).is_file():
         raise Failure(f"found no model file '{path}'")
     contents = Path(path).read_bytes()
+    if looks_like_nep(contents):
+        module, info = model_file.open_any(path)
+        if compiled:
+            raise Failure(f"'{path}' is of kind {info.kind}, {FUSED}")
+        note = "needs no wrapping: copied as it is"
+        return Foreign("a model of kind NEP", module, None, told={"note": note}, contents=contents)
     try:
         try:
             archive.check(contents)
@@ -168,9 +178,9 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
     """Add machine code to a file; what is to be told of it."""
     from pwmlff.models.compiled import compile_edges  # noqa: PLC0415  slow to import
 
+    if (kind := model_file.describe_unopened(draft).kind) != "EDGE":
+        raise Failure(f"'{path}' becomes a model of kind {kind}, {FUSED}")
     module = model_file.load(draft)
-    if model_file.kind_of(module) != "EDGE":
-        raise Failure(f"'{path}' becomes a model of kind DP, {FUSED}")
     try:
         members = compile_edges(module)
     except ValueError as error:
@@ -208,7 +218,7 @@ def _told_of(source: str, draft: Path) -> Iterator[None]:
 
 def _original(source: str, draft: Path, foreign: Foreign) -> tuple[Atoms, Numbers]:
     """A random cluster for the model, and what its original says of that."""
-    _, info = model_file.open_model(draft)
+    info = model_file.describe_unopened(draft)
     cluster = random_cluster(info.cutoff, info.atom_type, info.limit)
     evaluate: Callable[[Atoms], Numbers | reference.Result] = foreign.evaluate or partial(
         reference.evaluate, draft

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import math
-import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ import torch
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.evaluation import archive
-from pwmlff.evaluation.nep_file import Nep, parse_nep
+from pwmlff.evaluation.nep_file import Nep, looks_like_nep, parse_nep
 from pwmlff.report import Failure
 
 #: Attributes that hold the cutoff and the largest number of neighbors of one element, by kind.
@@ -302,7 +301,7 @@ def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep, M
         Failure: as :func:`open_model`, or the text is no NEP that is evaluated.
     """
     contents = _contents(path)
-    return _nep(fspath(path), contents) if _looks_like_nep(contents) else open_model(path)
+    return _nep(fspath(path), contents) if looks_like_nep(contents) else open_model(path)
 
 
 def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
@@ -311,7 +310,7 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
     Raises:
         Failure: as :func:`open_any`, or only its own code could tell.
     """
-    if _looks_like_nep(contents := _contents(path)):
+    if looks_like_nep(contents := _contents(path)):
         return _nep(fspath(path), contents)[1]
     path, contents = fspath(path), read(path)
     try:
@@ -320,11 +319,6 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
         raise Failure(f"'{path}' {error}") from error
     parameters = {name: (tensor.shape, _dtype(tensor.storage)) for name, tensor in tensors.items()}
     return _describe(path, contents, _Attributes(path, attributes.get), parameters)
-
-
-def _looks_like_nep(contents: bytes) -> bool:
-    """As kernels/nep/read_nep.h has it."""
-    return re.match(rb"[ \t\r\n]*nep[0-9_]", contents[:256]) is not None
 
 
 def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:

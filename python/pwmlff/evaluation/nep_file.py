@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, pairwise
 from math import prod
 from os import PathLike
@@ -92,6 +92,23 @@ class Nep:
             reach.append(np.minimum(self.zbl[..., 1], self.cut_angular).max())
         return float(max(reach))
 
+    def restricted(self, species: Sequence[int]) -> Nep:
+        """The same for some species in another order, by their places."""
+        chosen = list(species)
+        pairs = np.ix_(chosen, chosen)
+        return replace(
+            self,
+            elements=tuple(self.elements[k] for k in chosen),
+            cut_radial=self.cut_radial[pairs],
+            cut_angular=self.cut_angular[pairs],
+            layers=tuple((weight[chosen], bias[chosen]) for weight, bias in self.layers),
+            last=self.last[chosen],
+            shift=self.shift[chosen],
+            c_radial=self.c_radial[pairs],
+            c_angular=self.c_angular[pairs],
+            zbl=None if self.zbl is None else self.zbl[pairs],
+        )
+
 
 class _Lines:
     """The lines of a file that are not blank, one after the other."""
@@ -152,6 +169,20 @@ def read_nep(path: str | PathLike[str]) -> Nep:
     return parse_nep(Path(path).read_bytes())
 
 
+def looks_like_nep(contents: bytes) -> bool:
+    """As kernels/nep/read_nep.h has it."""
+    return re.match(rb"[ \t\r\n]*nep[0-9_]", contents[:256]) is not None
+
+
+def is_nep(path: str | PathLike[str]) -> bool:
+    """Whether there is such a file, and it looks like a NEP."""
+    try:
+        with Path(path).open("rb") as file:
+            return looks_like_nep(file.read(256))
+    except OSError:
+        return False
+
+
 def parse_nep(text: bytes) -> Nep:
     """The same for the contents of a file."""
     lines = _Lines(text)
@@ -163,7 +194,7 @@ def parse_nep(text: bytes) -> Nep:
     zbl = None
     if has_zbl and zbl_line != _TABLE:
         typewise = max(0.0, values[6]) if len(values) == 7 else 0.0
-        zbl = _resolved_zbl(zbl_line, typewise, elements, lines)
+        zbl = universal_zbl(zbl_line, elements, typewise, lines)
         zbl_line = _TABLE if typewise else zbl_line
     of_zbl = 5 * s * (s + 1) if has_zbl and zbl is None else 0
     neighbors = Nep.neighbors
@@ -264,10 +295,11 @@ def _zbl_line(lines: _Lines) -> tuple[float, ...]:
     return values
 
 
-def _sums_of_radii(elements: Sequence[int], lines: _Lines) -> Array:
+def _sums_of_radii(elements: Sequence[int], lines: _Lines | None) -> Array:
     """[S, S] of 4/3 of the covalent radii, which have six digits."""
     if max(elements) > len(_RADII):
-        raise lines.error("elements up to Pu where cutoffs are by covalent radii")
+        error = "elements up to Pu where cutoffs are by covalent radii"
+        raise lines.error(error) if lines else ValueError(f"expected {error}")
     radii = np.array([float(f"{_RADII[z - 1] / 75:.6g}") for z in elements])
     sums: Array = radii[:, None] + radii
     return sums
@@ -293,14 +325,22 @@ def _cutoffs(
     return cuts[..., 0], cuts[..., 1]
 
 
-def _resolved_zbl(
-    line: tuple[float, ...], typewise: float, elements: Sequence[int], lines: _Lines
+def universal_zbl(
+    line: Sequence[float],
+    elements: Sequence[int],
+    typewise: float = 0.0,
+    lines: _Lines | None = None,
 ) -> Array:
     """Universal ZBL as [S, S, 10].
 
     Args:
-        line: inner and outer radius, and a factor for sums of radii.
+        line: inner and outer radius, angstrom, and a factor for sums of radii.
+        elements: atomic numbers of the species.
         typewise: the factor of the line cutoff, which goes first and has inner = outer/2.
+        lines: that an error is of.
+
+    Raises:
+        ValueError: an element has no radius.
     """
     s = len(elements)
     table = np.tile(np.r_[line[:2], np.ravel(_UNIVERSAL)], (s, s, 1))
@@ -311,26 +351,38 @@ def _resolved_zbl(
     return table
 
 
+def _shifted_by_neurons(model: Nep) -> Nep:
+    """The same model without shifts: one more neuron is tanh(20), which is 1 in float64."""
+    *others, (weight, bias) = model.layers
+    s, _, width = weight.shape
+    weight = np.concatenate([weight, np.zeros((s, 1, width))], axis=1)
+    bias = np.concatenate([bias, np.full((s, 1), 20.0)], axis=1)
+    return replace(
+        model,
+        layers=(*others, (weight, bias)),
+        last=np.concatenate([model.last, model.shift[:, None]], axis=1),
+        shift=np.zeros(s),
+    )
+
+
 def write_nep(model: Nep, path: str | PathLike[str], version: int = 5) -> None:
     """Write nep4.txt or nep5.txt, with all digits; the file is never half written.
 
     Args:
-        version: 4 or 5; programs older than 2025 read 4 alone.
+        version: 4 or 5; programs older than 2025, and calorine, read 4 alone. It has one shift for
+            all elements: where theirs differ, each network has a neuron more, which gives it.
 
     Raises:
-        ValueError: the form cannot hold the model: a shift for each element needs 5, and cutoffs
-            have to be one, or means of one for each element.
+        ValueError: the form cannot hold the model: cutoffs have to be one, or means of one for each
+            element.
     """
+    if version == 4 and (model.shift != model.shift[0]).any():
+        model = _shifted_by_neurons(model)
     s = len(model.elements)
     names = [chemical_symbols[z] for z in model.elements]
     shifts, common = -model.shift, 0.0
     if version == 4:
         common = shifts[0]
-        if (shifts != common).any():
-            raise ValueError(
-                "found a shift of the energy for each element, expected one for all, as nep4 has "
-                "no others; write nep5"
-            )
     cuts = np.stack((model.cut_radial, model.cut_angular), axis=-1)
     of_each = cuts[range(s), range(s)]
     if not np.allclose(cuts, (of_each[:, None] + of_each) / 2, rtol=1e-14, atol=0):

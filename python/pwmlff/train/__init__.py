@@ -20,6 +20,7 @@ def train(
     output: str | PathLike[str],
     *,
     valid: Sequence[Atoms | str | PathLike[str]] = (),
+    model: str = "",
     max_time: float | None = None,
     epochs: int | None = None,
     models: int | None = None,
@@ -36,6 +37,7 @@ def train(
         elements: chemical symbols, in the order of the model's types; may be empty with `finetune`.
         output: folder for models, log, pictures and checkpoints.
         valid: structures to validate with, as `frames`; a tenth of the frames if empty.
+        model: kind, "dp" or "nep"; that of `finetune`, or "dp" if empty.
         max_time: minutes.
         epochs: passes over the frames; without a limit the training takes the default time.
         models: models of an ensemble; one when None.
@@ -59,6 +61,7 @@ def train(
         "settings": settings,
         "data": memory.as_files(frames, output, "train"),
         "valid": memory.as_files(valid, output, "valid"),
+        "model": model,
         "elements": " ".join(elements),
         "output": output,
         "max_time": max_time,

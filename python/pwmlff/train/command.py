@@ -112,6 +112,8 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     if options.dry_run:
         return TrainReport(plan=_plan(config, learner, valid, ranks), units=config.model.units)
 
+    suffix = learner.model.suffix
+
     def keep(
         names: Sequence[str], train_errors: errors.Errors | None, judged: errors.Errors | None
     ) -> None:
@@ -124,7 +126,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             step=trainer.progress.step,
             epochs=trainer.epoch,
         )
-        first, *others = (folder / f"{name}.pt" for name in names)
+        first, *others = (folder / f"{name}{suffix}" for name in names)
         learner.save(first, contents)
         for path in others:
             files.write_whole(path, first.read_bytes())
@@ -136,7 +138,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             if valid is not None and trainer.judged is not None:
                 path = picture.destination(folder / PARITY)
                 judged = errors.compute(valid.frames, *trainer.judged, config.model.units)
-                name = str(folder / f"{LAST}.pt")
+                name = str(folder / f"{LAST}{suffix}")
                 drawn = charts.parity(valid.frames, *trainer.judged, judged, name)
                 picture.save(drawn, path, dpi=120)
         except (Failure, OSError) as error:  # the model is there
@@ -171,7 +173,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         for source, value in constants.values.items():
             log.info("the virials of '%s' had %.4g eV per atom too much in the end", source, value)
     except Failure:
-        patterns = ("*.pt", "checkpoint-*.npz")
+        patterns = (f"*{suffix}", "checkpoint-*.npz")
         if left := sorted(path.name for pattern in patterns for path in folder.glob(pattern)):
             log.warning("left in '%s': %s; --resume goes on from there", folder, ", ".join(left))
         raise
@@ -186,7 +188,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     rows = [row for row in logged.rows if row.step == trainer.progress.kept] or logged.rows
     row = rows[-1]
     trained = Trained(
-        str(folder / f"{BEST}.pt"),
+        str(folder / f"{BEST}{suffix}"),
         trainer.epoch,
         trainer.progress.step,
         trainer.progress.seconds,

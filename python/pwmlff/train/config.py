@@ -27,6 +27,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from ase.data import atomic_numbers
 
 from pwmlff.data import readers
+from pwmlff.evaluation.nep_file import is_nep
 from pwmlff.report import Failure
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, GroupOptions, KalmanOptions
@@ -118,6 +119,12 @@ class Data:
 class Model:
     """The potential."""
 
+    kind: str = _key(
+        "",
+        "dp: a Deep Potential; nep: a neuroevolution potential; edge: `module`",
+        choices=("dp", "nep", "edge"),
+        shown="that of `finetune` or `module`, else dp",
+    )
     elements: tuple[str, ...] = _key(
         (),
         "chemical symbols, in the order of the model's types",
@@ -141,6 +148,35 @@ class Model:
         (), "what stays as it is: `embedding`, `fitting`, or names of parameters with `*`"
     )
     seed: int = _key(1, "of the random parameters; the models of an ensemble count on", least=0)
+
+
+@dataclass(frozen=True)
+class NepForm:
+    """The form of a NEP, by the words of nep.in of GPUMD; other kinds of models take none of it."""
+
+    cutoff: Pair = _key((6.0, 5.0), "radial and angular, angstrom", least=0.01, most=100)
+    n_max: tuple[int, int] = _key(
+        (4, 4), "functions beyond the first one, radial and angular", least=0, most=19
+    )
+    basis_size: tuple[int, int] = _key(
+        (8, 8), "functions that these are combined of, beyond the first one", least=0, most=100
+    )
+    l_max: tuple[int, ...] = _key(
+        (4, 2, 1),
+        "largest degree, then whether there are invariants 222, 1111, 112, 123, 233, 134 of it",
+        least=0,
+        most=8,
+    )
+    neuron: int = _key(30, "width of the hidden layer", least=1, most=10000)
+    zbl: float = _key(
+        0.0,
+        "outer radius of the screened repulsion of nuclei, angstrom; 0: none",
+        least=0,
+        most=100,
+    )
+    version: int = _key(
+        5, "of the file: 5, or 4 for programs that read no nep5, like calorine", least=4, most=5
+    )
 
 
 @dataclass(frozen=True)
@@ -287,6 +323,7 @@ class Config:
 
     data: Data = field(default_factory=Data)
     model: Model = field(default_factory=Model)
+    nep: NepForm = field(default_factory=NepForm)
     loss: Loss = field(default_factory=Loss)
     optimizer: Optimizer = field(default_factory=Optimizer)
     run: Run = field(default_factory=Run)
@@ -314,6 +351,7 @@ class Config:
 SECTIONS: dict[str, type[Any]] = get_type_hints(Config)
 #: Options of the command, and the keys that they stand for.
 OPTIONS = {
+    "model": "model.kind",
     "data": "data.train",
     "valid": "data.valid",
     "energy": "data.energy",
@@ -558,8 +596,7 @@ def _resolved(config: Config) -> Config:
     model = replace(model, elements=_elements(model.elements))
     if not model.elements and not model.finetune and not model.module:
         raise MissingElements(data)
-    if not model.module:
-        _check_network(model)
+    model = _of_kind(model, config.nep)
     if loss.energy == loss.force == loss.virial == (0.0, 0.0):
         raise Failure("[loss] has no weight above 0, expected one to learn by")
     if run.epochs == 0 and run.max_time == 0.0:
@@ -624,6 +661,38 @@ def _check_network(model: Model) -> None:
         raise Failure(
             f"[model] m2 is {model.m2}, expected at most the last width of embedding, "
             f"{model.embedding[-1]}"
+        )
+
+
+def _of_kind(model: Model, shape: NepForm) -> Model:
+    """The same with its kind, after checks of what belongs to that."""
+    default = "edge" if model.module else "dp"
+    if model.finetune and is_nep(model.finetune):
+        default = "nep"
+    kind = model.kind or default
+    if bool(model.module) != (kind == "edge"):
+        raise Failure(
+            f"[model] kind is '{kind}' and module is '{model.module}', expected kind edge with a "
+            "module, and no other"
+        )
+    if kind == "dp":
+        _check_network(model)
+    if kind == "nep":
+        _check_shape(shape)
+    return replace(model, kind=kind)
+
+
+def _check_shape(shape: NepForm) -> None:
+    l_max, *flags = shape.l_max or (0,)
+    if not 2 <= len(flags) <= 6:
+        raise Failure(
+            f"[nep] l_max has {len(shape.l_max)} numbers, expected the largest degree and 2 to 6 "
+            "flags, like [4, 2, 1]"
+        )
+    if (l_max or any(flags)) and shape.cutoff[1] > shape.cutoff[0]:
+        raise Failure(
+            f"[nep] cutoff is {shape.cutoff[0]:g} {shape.cutoff[1]:g}, expected a radial one that "
+            "is not below the angular one"
         )
 
 

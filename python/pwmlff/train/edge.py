@@ -413,6 +413,12 @@ class EdgeModel(Trainable):
             self._judged.energy_shift.add_(torch.from_numpy(self.energy_shift))
         return self._judged
 
+    def save(
+        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
+    ) -> None:
+        """Write a model file."""
+        save_model(self.judged(parameters), path, card)
+
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions of the model that would be saved, as :func:`predict`."""
         return predict(self.judged(parameters), frames, edges, threads=self.threads)

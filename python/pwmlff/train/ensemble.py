@@ -82,7 +82,7 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
     for k, result in sorted(pair for part in parts for pair in part.items()):
         name = member_name(k)
         if isinstance(result, Trained):
-            target = folder / f"{name}.pt"
+            target = folder / f"{name}{Path(result.file).suffix}"
             if ranks.rank == 0:
                 files.write_whole(target, Path(result.file).read_bytes())
             trained.append(replace(result, file=str(target)))

@@ -23,6 +23,7 @@ from pwmlff.data.frames import Frames
 from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
+from pwmlff.evaluation.nep_file import is_nep
 from pwmlff.report import Failure, tracked
 from pwmlff.threads import allowed_threads, torch_threads
 from pwmlff.train import charts, edge, errors
@@ -56,7 +57,9 @@ def models_and_data(words: Sequence[str], data: Sequence[str] = ()) -> tuple[lis
 
 def _is_model(word: str) -> bool:
     path = Path(word)
-    return path.suffix in {".pt", ".pth", ".ptc"} or (path.is_file() and zipfile.is_zipfile(path))
+    if path.suffix in {".pt", ".pth", ".ptc"} or is_nep(path):
+        return True
+    return path.is_file() and zipfile.is_zipfile(path)
 
 
 @dataclass(frozen=True)

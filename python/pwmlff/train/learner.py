@@ -17,7 +17,6 @@ import numpy as np
 from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
-from pwmlff.models import save_model
 from pwmlff.report import Failure
 from pwmlff.train import comm, errors
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
@@ -308,7 +307,7 @@ class Learner:
 
     def save(self, path: str | PathLike[str], card: Mapping[str, Any] | None) -> None:
         """Write a model file."""
-        save_model(self.model.judged(self.averaged()), path, card)
+        self.model.save(path, self.averaged(), card)
 
     # ---- checkpoints
 

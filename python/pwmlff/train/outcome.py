@@ -109,7 +109,8 @@ class TrainReport:
         lines += [f"    pair_coeff * * {' '.join(self.models[0].elements)}", ""]
         for path, m in zip(paths, self.models, strict=True):
             lines += [f"{path}: the lowest error in validation, of step {m.best}"]
-            lines += [f"{Path(_absolute(m.folder), LAST)}.pt: the newest, of step {m.steps}"]
+            newest = Path(_absolute(m.folder), LAST).with_suffix(Path(m.file).suffix)
+            lines += [f"{newest}: the newest, of step {m.steps}"]
             if m.valid and m.best < OLD * m.steps:
                 lines.append(
                     f"  no model after step {m.best} of {m.steps} was better on the frames that "

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.evaluation import model_file
-from pwmlff.models import DP, DPConfig
+from pwmlff.models import DP, DPConfig, save_model
 from pwmlff.models.nets import Tanh
 from pwmlff.report import Failure
 from pwmlff.train import comm
@@ -215,6 +215,12 @@ class Potential(Trainable):
         write(self.model, parameters)
         return self.model
 
+    def save(
+        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
+    ) -> None:
+        """Write a model file."""
+        save_model(self.judged(parameters), path, card)
+
     def state(self) -> dict[str, np.ndarray]:
         """How many nodes the splines have."""
         return {"nodes": np.array(self.core.nodes)}
@@ -303,15 +309,6 @@ class Potential(Trainable):
             *(self.core.nodes, 1e3 * error, 2 * self.core.nodes),
         )
         return 2 * self.core.nodes
-
-
-def shift(potential: Potential) -> None:
-    """Move the energies of single atoms to those of the data, before a fine-tuning."""
-    change = potential.lacking_energies()
-    with torch.no_grad():
-        for net, value in zip(potential.model.fitting_net, change, strict=True):
-            net.energy_bias().add_(float(value))
-    potential.parameters = potential.core.read()
 
 
 def _sums(index: Tensor, rows: np.ndarray, n: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from pwmlff.data.frames import Frames, named, rows_of
 from pwmlff.data.neighbors import Edges
 from pwmlff.data.offsets import Offsets
 from pwmlff.report import Failure
-from pwmlff.train import comm, errors, potential
+from pwmlff.train import comm, errors, nep, potential
 from pwmlff.train.config import Config
 from pwmlff.train.edge import EdgeModel, load_module
 from pwmlff.train.learner import Learner
@@ -192,7 +192,9 @@ def learner(
     config: Config, ranks: comm.Communicator
 ) -> tuple[Config, Learner, Dataset | None, Offsets]:
     """The configuration with the units of the model; that in training; what validates; offsets."""
-    of_kind = _edge_model if config.model.module else _deep_potential
+    of_kind = {"dp": _deep_potential, "edge": _edge_model, "nep": _neuroevolution}[
+        config.model.kind
+    ]
     device = comm.agreed(ranks, lambda: device_of(config.run, ranks))
     config, model, valid, constants = of_kind(config, ranks, device)
     with _shared():
@@ -241,10 +243,40 @@ def _deep_potential(
         ranks, lambda: potential.Potential(model, frames, edges, run.nodes, run.precision, *place)
     )
     if settings.finetune:
-        comm.agreed(ranks, lambda: potential.shift(trained))
+        comm.agreed(ranks, trained.take_energies)
     if valid is not None:
         with _shared():
             potential.require_slots(model, valid.frames, valid.edges)
+    return config, trained, valid, constants
+
+
+def _neuroevolution(
+    config: Config, ranks: comm.Communicator, device: torch.device | None
+) -> _Prepared:
+    settings, run = config.model, config.run
+    if device is not None:
+        raise comm.SharedFailure(
+            f"[run] device is '{run.device}', and a NEP is trained on the CPU; expected cpu"
+        )
+    config = replace(config, model=replace(settings, units="metal"))
+    elements = [atomic_numbers[symbol] for symbol in settings.elements]
+    model = None
+    if settings.finetune:
+        model = comm.agreed(ranks, lambda: nep.of_file(settings.finetune, elements))
+        elements = list(model.elements)
+    cutoff = model.cutoff if model else config.nep.cutoff[0]
+    learned, valid, constants = labelled(config, elements, cutoff, ranks)
+    frames, edges = learned.frames, learned.edges
+    if model is None:
+        shape, seed = config.nep, settings.seed
+        model = comm.agreed(ranks, lambda: nep.initial(shape, frames, edges, seed))
+    place = threads_of(run, ranks), ranks
+    trained = comm.agreed(
+        ranks,
+        lambda: nep.NepModel(model, frames, edges, run.precision, *place, config.nep.version),
+    )
+    if settings.finetune:
+        comm.agreed(ranks, trained.take_energies)
     return config, trained, valid, constants
 
 

@@ -6,7 +6,8 @@ import fnmatch
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from os import PathLike
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ class Trainable(Protocol):
     shapes: list[tuple[int, ...]]
     parameters: np.ndarray  # float64 [nparameters], the same on all ranks; optimizers change it
     energy_biases: np.ndarray  # where energies of single atoms are in it; none if steps learn all
+    suffix: ClassVar[str] = ".pt"  # of its files
     groups: ClassVar[Mapping[str, str]] = {}  # names that stand for patterns of names
 
     def free(self, freeze: Sequence[str]) -> np.ndarray:
@@ -76,8 +78,10 @@ class Trainable(Protocol):
             float64 [nparameters], the same on all ranks.
         """
 
-    def judged(self, parameters: np.ndarray) -> nn.Module:
-        """The model that would be saved with these parameters, in float64 and eval mode."""
+    def save(
+        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
+    ) -> None:
+        """Write the model with these parameters, in float64, and what it carries for people."""
 
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions of the model that would be saved with these parameters."""
@@ -93,6 +97,10 @@ class Trainable(Protocol):
             return np.zeros(edges.ntypes)
         left = frames.energies - self.predict(self.parameters, frames, edges)[0]
         return statistics.shifts(replace(frames, energies=left), edges)[0]
+
+    def take_energies(self) -> None:
+        """Move the energies of single atoms to those of the data, before a fine-tuning."""
+        self.parameters[self.energy_biases] += self.lacking_energies()
 
     def solved(
         self,

@@ -1,0 +1,387 @@
+"""A neuroevolution potential (NEP) in training: made for the data, and learned from by gradients.
+
+    model = NepModel(initial(NepForm(), frames, edges, seed=1), frames, edges)
+    energies, forces, virials = model.evaluate(batch)
+    gradient = model.pullback(a, v, w)
+    model.save("nep.txt", model.parameters, None)
+
+Energies, forces and gradients are those of kernels/nep (c_interface.h), without torch. What learns:
+the networks, the shifts and the coefficients c. q_scaler and ZBL stay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from ase.data import chemical_symbols
+
+from pwmlff.data import statistics
+from pwmlff.data.frames import Frames
+from pwmlff.data.neighbors import Edges
+from pwmlff.evaluation.nep_file import INVARIANTS, Nep, parse_nep, universal_zbl, write_nep
+from pwmlff.plugin import open_library
+from pwmlff.report import Failure
+from pwmlff.train import comm
+from pwmlff.train.config import NepForm
+from pwmlff.train.trainable import Predictions, Trainable
+
+_T = TypeVar("_T")
+_TEXT = 2048  # bytes for a message
+#: Standard deviation of the weights of the first layer at first: y is about 1 wide.
+_FIRST_WEIGHTS = 0.5
+
+
+def of_file(path: str | PathLike[str], elements: Sequence[int]) -> Nep:
+    """The model of a nep.txt to go on from, as far as it is for these elements.
+
+    Args:
+        elements: atomic numbers, in the order of the new model; all of the file's if empty.
+
+    Raises:
+        Failure: it cannot be read, is not for an element, or of a form that is not trained.
+    """
+    try:
+        model = parse_nep(Path(path).read_bytes())
+    except OSError as error:
+        raise Failure(f"cannot read '{path}': {error.strerror}") from error
+    except ValueError as error:
+        raise Failure(f"cannot go on from '{path}': {error}") from error
+    if missing := [chemical_symbols[z] for z in elements if z not in model.elements]:
+        known = " ".join(chemical_symbols[z] for z in model.elements)
+        raise Failure(
+            f"[model] elements has {' '.join(missing)}, and '{path}' is for {known}; expected some "
+            "of these"
+        )
+    if model.temperature:
+        raise Failure(
+            f"'{path}' has the temperature as a descriptor, which labelled structures do not have; "
+            "expected a NEP without"
+        )
+    if elements:
+        model = model.restricted([model.elements.index(z) for z in elements])
+    with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
+        try:
+            write_nep(model, Path(folder, "nep.txt"))
+        except ValueError as error:
+            raise Failure(f"cannot go on from '{path}': {error}") from error
+    return model
+
+
+class _Compiled:
+    """A model in the kernels; not for two threads at once.
+
+    Args:
+        model: without temperature.
+        single: whether in float32.
+        present: [S] the species that occur in structures.
+    """
+
+    def __init__(self, model: Nep, single: bool, present: np.ndarray) -> None:
+        self._library = open_library("pwmlff_kernels", "train a NEP")
+        self._library.pwmlff_read_nep.restype = ctypes.c_void_p
+        self._library.pwmlff_make_nep_training.restype = ctypes.c_void_p
+        self._library.pwmlff_nep_training_size.restype = ctypes.c_uint64
+        with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
+            path = Path(folder, "nep.txt")
+            write_nep(model, path)
+            text = path.read_bytes()
+        self._message = ctypes.create_string_buffer(_TEXT)
+        said = self._message, ctypes.c_int(_TEXT)
+        read = self._library.pwmlff_read_nep(text, ctypes.c_uint64(len(text)), *said)
+        species = np.asarray(present, dtype=np.int32)
+        made = None
+        if read:
+            made = self._library.pwmlff_make_nep_training(
+                ctypes.c_void_p(read), ctypes.c_int(single), _address(species), *said
+            )
+            self._library.pwmlff_free_nep(ctypes.c_void_p(read))
+        if not made:
+            raise Failure(f"cannot train this NEP: {self._message.value.decode()}")
+        self._training = ctypes.c_void_p(made)
+        self.nparameters = int(self._library.pwmlff_nep_training_size(self._training))
+
+    def __del__(self) -> None:
+        if hasattr(self, "_training"):
+            self._library.pwmlff_free_nep_training(self._training)
+
+    def set_parameters(self, parameters: np.ndarray) -> None:
+        self._call("set", _address(np.ascontiguousarray(parameters, dtype=np.float64)))
+
+    def describe(self, frame: _Frame, width: int) -> np.ndarray:
+        """Descriptors before scaling, [n, width]."""
+        q = np.zeros((len(frame), width))
+        self._call("describe", *frame.arguments, _address(q))
+        return q
+
+    def evaluate(self, frame: _Frame) -> tuple[float, np.ndarray, np.ndarray]:
+        """Energy, forces [n, 3] and virial [3, 3]."""
+        energy, forces, virial = np.zeros(1), np.zeros((len(frame), 3)), np.zeros((3, 3))
+        self._call("evaluate", *frame.arguments, *map(_address, (energy, forces, virial)))
+        return float(energy[0]), forces, virial
+
+    def gradient(self, frame: _Frame, a: float, v: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """The gradient of a E + v . F + w : W by the parameters."""
+        result, of_forces, strain = np.zeros(self.nparameters), *map(np.ascontiguousarray, (v, w))
+        arrays = map(_address, (of_forces, strain, result))
+        self._call("add_gradient", *frame.arguments, ctypes.c_double(a), *arrays)
+        return result
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        function = getattr(self._library, f"pwmlff_nep_training_{name}")
+        if function(self._training, *arguments, self._message, ctypes.c_int(_TEXT)):
+            raise ValueError(self._message.value.decode())
+
+
+def _address(array: Any) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+class _Frame:
+    """A frame as the kernels take it."""
+
+    def __init__(self, frames: Frames, edges: Edges, k: int) -> None:
+        atoms = slice(int(frames.first[k]), int(frames.first[k + 1]))
+        rows = slice(int(edges.first[k]), int(edges.first[k + 1]))
+        whole = np.int32
+        self._arrays = (
+            np.ascontiguousarray(edges.types[atoms], dtype=whole),
+            np.ascontiguousarray(edges.rij[rows], dtype=np.float64),
+            np.ascontiguousarray(edges.j[rows], dtype=whole),
+            np.ascontiguousarray(edges.count[atoms], dtype=whole),
+        )
+        self.arguments = (ctypes.c_int(len(self)), *map(_address, self._arrays))
+
+    def __len__(self) -> int:
+        return len(self._arrays[0])
+
+
+def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
+    """A model with random parameters.
+
+    Shifts are energies of single atoms that fit the data best, and q_scaler is 1/(max - min) of
+    each descriptor over the data, as GPUMD has it.
+
+    Args:
+        shape: of the model.
+        frames, edges: that it will learn from.
+        seed: of the parameters.
+    """
+    rng, s = np.random.default_rng(seed), edges.ntypes
+    nradial, nangular = (n + 1 for n in shape.n_max)
+    kradial, kangular = (k + 1 for k in shape.basis_size)
+    l_max, *flags = shape.l_max
+    invariants = tuple(name for name, flag in zip(INVARIANTS, flags, strict=False) if flag)
+    width = nradial + nangular * (l_max + len(invariants))
+    elements = tuple(int(z) for z in edges.elements)
+    zbl = (shape.zbl / 2, shape.zbl) if shape.zbl else ()
+    model = Nep(
+        elements=elements,
+        cut_radial=np.full((s, s), shape.cutoff[0]),
+        cut_angular=np.full((s, s), shape.cutoff[1]),
+        l_max=l_max,
+        invariants=invariants,
+        temperature=False,
+        layers=(
+            (
+                rng.normal(0, _FIRST_WEIGHTS, (s, shape.neuron, width)),
+                rng.normal(0, 1, (s, shape.neuron)),
+            ),
+        ),
+        last=rng.normal(0, 1 / np.sqrt(shape.neuron), (s, shape.neuron)),
+        shift=statistics.shifts(frames, edges)[0],
+        c_radial=rng.normal(0, 1 / np.sqrt(kradial), (s, s, nradial, kradial)),
+        c_angular=rng.normal(0, 1 / np.sqrt(kangular), (s, s, nangular, kangular)),
+        q_scaler=np.ones(width),
+        zbl=universal_zbl(zbl, elements) if zbl else None,
+        zbl_line=zbl,
+    )
+    compiled = _Compiled(model, False, np.ones(s))
+    every = (compiled.describe(_Frame(frames, edges, k), width) for k in range(len(frames)))
+    extremes = np.array([[q.min(axis=0), q.max(axis=0)] for q in every if len(q)])
+    spread = extremes[:, 1].max(axis=0) - extremes[:, 0].min(axis=0)
+    return replace(model, q_scaler=1 / np.where(spread > 0, spread, 1.0))
+
+
+class NepModel(Trainable):
+    """A NEP, the frames that it learns from, and its parameters as one vector.
+
+    Args:
+        model: at first; without temperature.
+        frames, edges: all that it learns from, with neighbors by its elements.
+        precision: of the steps, "float32" or "float64".
+        version: of its files, 4 or 5.
+        threads: of this rank, each of which takes some frames; they change no bit of a result.
+        ranks: who takes part; this one alone when None.
+
+    Raises:
+        Failure: the edges are for other elements, or end before the cutoff.
+    """
+
+    suffix: ClassVar[str] = ".txt"
+    groups: ClassVar = {"embedding": "c_*", "fitting": "[wbls]*"}
+
+    def __init__(
+        self,
+        model: Nep,
+        frames: Frames,
+        edges: Edges,
+        precision: str = "float32",
+        threads: int = 1,
+        ranks: comm.Communicator | None = None,
+        version: int = 5,
+    ) -> None:
+        if tuple(edges.elements) != model.elements or edges.cutoff < model.cutoff:
+            raise Failure(
+                f"edges are for the elements {list(edges.elements)} and the cutoff {edges.cutoff}, "
+                f"expected {list(model.elements)} and {model.cutoff}"
+            )
+        self.model, self.frames, self.edges = model, frames, edges
+        self.precision, self.version, self.threads = precision, version, threads
+        self.ranks = ranks or comm.Serial()
+        self.names, self.shapes, arrays = _named(model)
+        self.parameters = np.concatenate([array.ravel() for array in arrays])
+        place = self.parts(np.arange(len(self.parameters)))
+        shifts = [k for k, name in enumerate(self.names) if name.startswith("shift.")]
+        self.energy_biases = np.concatenate([place[k] for k in shifts])
+        self._pool = ThreadPoolExecutor(threads)
+        self._steps = self._compiled(precision == "float32")
+        self._batch = np.zeros(0, int)
+        self._nbatch = 0
+
+    def _compiled(self, single: bool) -> list[_Compiled]:
+        """The kernels of each thread."""
+        present = np.bincount(self.edges.types, minlength=self.edges.ntypes) > 0
+        return [_Compiled(self.model, single, present) for _ in range(self.threads)]
+
+    @cached_property
+    def _exact(self) -> list[_Compiled]:
+        """Those in float64 for species of any frames."""
+        every = np.ones(self.edges.ntypes)
+        return [_Compiled(self.model, False, every) for _ in range(self.threads)]
+
+    def evaluate(self, batch: np.ndarray) -> Predictions:
+        """Predictions for this rank's part of a batch, whose frames the threads share."""
+        self._nbatch = len(batch)
+        self._batch = np.asarray(batch)[comm.owned(self.ranks, self._nbatch)]
+        return self._evaluated(self._steps, self.parameters, self.frames, self.edges, self._batch)
+
+    def pullback(self, a: np.ndarray, v: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
+        """Gradient of S over all ranks: rows of frames, added up in one order."""
+        of_frames = np.split(v, np.cumsum(self.frames.natoms[self._batch])[:-1])
+        strains = np.zeros((len(self._batch), 3, 3)) if w is None else w
+
+        def row(compiled: _Compiled, place: int) -> np.ndarray:
+            frame = _Frame(self.frames, self.edges, self._batch[place])
+            return compiled.gradient(frame, a[place], of_frames[place], strains[place])
+
+        rows = self._shared_out(self._steps, row, len(self._batch))
+        mine = np.reshape(rows, (len(self._batch), len(self.parameters))).astype(np.float64)
+        return comm.ordered_sum(self.ranks, self._nbatch, mine)
+
+    def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
+        """Predictions in float64 of the model that would be saved."""
+        every = np.arange(len(frames))
+        return self._evaluated(self._exact, parameters, frames, edges, every)
+
+    def _evaluated(
+        self,
+        compiled: list[_Compiled],
+        parameters: np.ndarray,
+        frames: Frames,
+        edges: Edges,
+        chosen: np.ndarray,
+    ) -> Predictions:
+        for one in compiled:
+            one.set_parameters(parameters)
+
+        def evaluated(one: _Compiled, place: int) -> tuple[float, np.ndarray, np.ndarray]:
+            return one.evaluate(_Frame(frames, edges, chosen[place]))
+
+        results = self._shared_out(compiled, evaluated, len(chosen))
+        forces = np.concatenate([np.zeros((0, 3)), *(forces for _, forces, _ in results)])
+        virials = np.reshape([virial for *_, virial in results], (len(results), 3, 3))
+        return np.array([energy for energy, *_ in results]), forces, virials
+
+    def _shared_out(
+        self, compiled: list[_Compiled], work: Callable[[_Compiled, int], _T], n: int
+    ) -> list[_T]:
+        """Results of n frames, each by a thread that has the next kernels for itself."""
+        free: SimpleQueue[_Compiled] = SimpleQueue()
+        for one in compiled:
+            free.put(one)
+
+        def one_after_another(place: int) -> _T:
+            one = free.get()
+            try:
+                return work(one, place)
+            finally:
+                free.put(one)
+
+        return list(self._pool.map(one_after_another, range(n)))
+
+    def save(
+        self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
+    ) -> None:
+        """Write a nep.txt, which has no place for the card."""
+        write_nep(_with_parameters(self.model, parameters), path, self.version)
+
+    def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
+        """Nothing: steps are computed with the model itself, in their precision."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What does not learn, but is of the data."""
+        return {"q_scaler": self.model.q_scaler.copy()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from a state."""
+        self.model = replace(self.model, q_scaler=np.array(arrays["q_scaler"]))
+        self._steps = self._compiled(self.precision == "float32")
+        self.__dict__.pop("_exact", None)
+
+
+def _arrays(model: Nep) -> dict[str, np.ndarray]:
+    """The arrays that learn, in the order of kernels/nep/nep_training.h."""
+    layers = {
+        f"{name}{k}": array
+        for k, layer in enumerate(model.layers)
+        for name, array in zip(("weight", "bias"), layer, strict=True)
+    }
+    others = {name: getattr(model, name) for name in ("last", "shift", "c_radial", "c_angular")}
+    if not model.largest_degree:
+        del others["c_angular"]
+    return {**layers, **others}
+
+
+def _named(model: Nep) -> tuple[list[str], list[tuple[int, ...]], list[np.ndarray]]:
+    """Names, shapes and arrays of each element, and of each pair: weight0.Hf, c_radial.Hf.O."""
+    symbols = [chemical_symbols[z] for z in model.elements]
+    names, arrays = [], []
+    for name, whole in _arrays(model).items():
+        for a, of_center in zip(symbols, whole, strict=True):
+            if name.startswith("c_"):
+                names += [f"{name}.{a}.{b}" for b in symbols]
+                arrays += list(of_center)
+            else:
+                names.append(f"{name}.{a}")
+                arrays.append(of_center)
+    return names, [np.shape(array) for array in arrays], [np.asarray(x) for x in arrays]
+
+
+def _with_parameters(model: Nep, parameters: np.ndarray) -> Nep:
+    """The model with this vector of parameters."""
+    old: dict[str, Any] = _arrays(model)
+    parts = np.split(parameters, np.cumsum([array.size for array in old.values()])[:-1])
+    named = zip(old, parts, strict=True)
+    new: dict[str, Any] = {name: part.reshape(old[name].shape) for name, part in named}
+    layers = tuple((new.pop(f"weight{k}"), new.pop(f"bias{k}")) for k in range(len(model.layers)))
+    return replace(model, layers=layers, **new)

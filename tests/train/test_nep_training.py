@@ -1,0 +1,200 @@
+"""Training of a NEP against the reference in NumPy, differences, and what files can hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labelled_structures import frames_of, trajectory
+from nep_files import HEADS, random_structure, random_text
+from pwmlff.data import neighbors
+from pwmlff.evaluation import nep_reference
+from pwmlff.evaluation.nep_file import parse_nep, read_nep
+from pwmlff.report import Failure
+from pwmlff.train import nep, train
+from pwmlff.train.config import NepForm
+from pwmlff.train.nep import NepModel, initial
+
+ELEMENTS = [10, 18]
+FORM = NepForm((5.0, 4.0), (2, 2), (4, 4), (3, 1, 1), 8)
+BATCH = np.array([3, 0, 2])
+#: What labelled structures do not have, and cutoffs that no program writes.
+NOT_TRAINED = ("temperature", "cutoffs by radii")
+
+
+def data_of(structures, elements, cutoff: float):
+    """Frames without labels, and neighbors."""
+    zeros = [np.zeros((len(atoms), 3)) for atoms in structures]
+    frames = frames_of(structures, np.zeros(len(structures)), zeros)
+    return frames, neighbors.find_edges(frames, elements, cutoff)
+
+
+@pytest.fixture(scope="module")
+def structures():
+    return trajectory(4)
+
+
+@pytest.fixture(scope="module")
+def data(structures):
+    frames = frames_of(
+        structures,
+        [atoms.get_potential_energy() for atoms in structures],
+        [atoms.get_forces() for atoms in structures],
+    )
+    return frames, neighbors.find_edges(frames, ELEMENTS, 5.0)
+
+
+def model_of(data, precision: str = "float64", threads: int = 1) -> NepModel:
+    return NepModel(initial(FORM, *data, seed=1), *data, precision, threads)
+
+
+def weights(natoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For energies, forces and virials of a batch of three frames."""
+    rng = np.random.default_rng(2)
+    return rng.normal(size=3), rng.normal(size=(natoms, 3)), rng.normal(size=(3, 3, 3))
+
+
+@pytest.mark.parametrize("head", [head for head in HEADS if head not in NOT_TRAINED])
+def test_all_forms(head: str):
+    model = parse_nep(random_text(HEADS[head]))
+    structures = [random_structure(list(model.elements), seed=k) for k in range(3)]
+    frames, edges = data_of(structures, list(model.elements), model.cutoff)
+    trained, batch = NepModel(model, frames, edges, "float64"), np.arange(3)
+    energies, forces, virials = trained.evaluate(batch)
+    results = [nep_reference.evaluate_nep(model, atoms) for atoms in structures]
+    size = max(1.0, abs(forces).max())
+    assert abs(energies - [found.energy for found in results]).max() < 1e-9
+    assert abs(forces - np.concatenate([found.forces for found in results])).max() < 1e-10 * size
+    assert abs(virials - [found.virial for found in results]).max() < 1e-9 * size
+
+    a, v, w = weights(len(forces))
+    gradient, start = trained.pullback(a, v, w), trained.parameters
+    rng = np.random.default_rng(4)
+    # Along a random direction of each array, by central differences of fourth order.
+    for name, part in zip(trained.names, trained.parts(np.arange(len(start))), strict=True):
+        direction = np.zeros(len(start))
+        direction[part] = rng.normal(size=part.size)
+
+        def s(step: float, direction=direction) -> float:
+            trained.parameters = start + step * direction
+            energies, forces, virials = trained.evaluate(batch)
+            return (a * energies).sum() + (v * forces).sum() + (w * virials).sum()
+
+        near, far = (s(k * 1e-4) - s(-k * 1e-4) for k in (1, 2))
+        difference = (8 * near - far) / 12e-4
+        scale = max(1.0, abs(gradient[part]).max()) + 1e-3 * size
+        assert abs(gradient @ direction - difference) < 1e-6 * scale, name
+
+    single = NepModel(model, frames, edges, "float32")
+    single.evaluate(batch)
+    assert abs(single.pullback(a, v, w) - gradient).max() < 1e-5 * abs(gradient).max()
+
+
+def test_descriptors_are_one_wide(data, structures):
+    model = initial(FORM, *data, seed=1)
+    y = np.concatenate([nep_reference.evaluate_nep(model, a).descriptors for a in structures])
+    assert abs(np.ptp(y, axis=0) - 1).max() < 1e-9
+
+
+def test_zbl_is_that_of_a_file(data, tmp_path: Path):
+    model = initial(replace(FORM, zbl=2.0), *data, seed=1)
+    trained = NepModel(model, *data)
+    trained.save(tmp_path / "nep.txt", trained.parameters, None)
+    first, second, *_ = (tmp_path / "nep.txt").read_text().splitlines()
+    assert (first, second) == ("nep5_zbl 2 Ne Ar", "zbl 1.0 2.0")
+    assert np.array_equal(read_nep(tmp_path / "nep.txt").zbl, model.zbl)
+
+
+def test_threads_change_no_bit(data):
+    found = []
+    for threads in (1, 3):
+        model = model_of(data, "float32", threads)
+        predictions = model.evaluate(BATCH)
+        found.append((*predictions, model.pullback(*weights(len(predictions[1])))))
+    for one, other in zip(*found, strict=True):
+        assert (one == other).all()
+
+
+def test_state_goes_on(data):
+    model, other = model_of(data), NepModel(initial(FORM, *data, seed=5), *data, "float64")
+    other.restore(model.state())
+    other.parameters = model.parameters
+    for one, two in zip(model.evaluate(BATCH), other.evaluate(BATCH), strict=True):
+        assert (one == two).all()
+
+
+def test_elements_of_a_file(tmp_path: Path):
+    """The model for some elements, in another order, is the same for structures of these."""
+    path = tmp_path / "nep.txt"
+    path.write_bytes(random_text(HEADS["cutoffs by element"].replace("nep4 2 O Hf", "nep4 2 O Hf")))
+    whole = read_nep(path)
+    part, swapped = nep.of_file(path, [72]), nep.of_file(path, [72, 8])
+    atoms = random_structure([72], 6)
+    one = nep_reference.evaluate_nep(part, atoms)
+    assert one.energy == pytest.approx(nep_reference.evaluate_nep(whole, atoms).energy, abs=1e-12)
+    atoms = random_structure([8, 72])
+    one, two = (nep_reference.evaluate_nep(model, atoms) for model in (whole, swapped))
+    assert one.energy == pytest.approx(two.energy, abs=1e-12)
+    assert abs(one.forces - two.forces).max() < 1e-11
+
+
+@pytest.mark.parametrize(
+    "head, elements, words",
+    [
+        ("nep5", [72, 14], "elements has Si.*is for O Hf"),
+        ("temperature", [], "temperature as a descriptor"),
+        ("cutoffs by radii", [], "cutoffs by covalent radii"),
+    ],
+)
+def test_files_that_do_not_go_on(head: str, elements: list[int], words: str, tmp_path: Path):
+    path = tmp_path / "nep.txt"
+    path.write_bytes(random_text(HEADS[head]))
+    with pytest.raises(Failure, match=words):
+        nep.of_file(path, elements)
+
+
+SMALL = [
+    "nep.cutoff=[5.0,4.0]", "nep.n_max=[2,2]", "nep.basis_size=[4,4]", "nep.l_max=[3,1,1]",
+    "nep.neuron=8", "run.threads=1",
+]  # fmt: skip
+
+
+def test_training_and_going_on(tmp_path: Path):
+    """A model learns; its file is a NEP of the same errors, from which a fine-tuning starts."""
+    structures = trajectory(24)
+    (trained,) = train(
+        structures, ["Ne", "Ar"], tmp_path / "new", model="nep", epochs=60, settings=SMALL
+    ).models
+    assert trained.file == str(tmp_path / "new" / "best.txt")
+    spread = np.concatenate([atoms.get_forces() for atoms in structures]).std()
+    assert 1e-3 * trained.train["force"] < 0.25 * spread
+    frames, edges = data_of(structures, ELEMENTS, 5.0)
+    model = read_nep(trained.file)
+    results = [nep_reference.evaluate_nep(model, atoms) for atoms in structures]
+    again = NepModel(model, frames, edges)
+    predicted = again.predict(again.parameters, frames, edges)
+    assert abs(predicted[0] - [found.energy for found in results]).max() < 1e-9
+
+    (tuned,) = train(
+        structures, [], tmp_path / "tuned", epochs=2, finetune=trained.file,
+        settings=["optimizer.learning_rate=1e-4", "run.threads=1"],
+    ).models  # fmt: skip
+    assert read_nep(tuned.file).elements == (10, 18)
+    assert tuned.train["force"] < 1.5 * trained.train["force"]
+    assert (read_nep(tuned.file).q_scaler == model.q_scaler).all()
+    for name, weight in zip(model.layers[0], read_nep(tuned.file).layers[0], strict=True):
+        assert 0 < abs(name - weight).max() < 0.1
+
+
+def test_settings_that_do_not_go_together(tmp_path: Path):
+    structures = trajectory(4)
+    for settings, words in (
+        (["nep.l_max=[4,2]"], "l_max has 2 numbers"),
+        (["nep.cutoff=[4.0,5.0]"], "radial one that is not below"),
+        (["run.device=cuda"], "trained on the CPU|sees 0 GPU"),
+    ):
+        with pytest.raises(Failure, match=words):
+            train(structures, ["Ne", "Ar"], tmp_path / words[:5], model="nep", settings=settings)
