@@ -2,9 +2,11 @@
 
 #include "engine_choice.h"
 
+#include "fused_model.h"
 #include "placement/device_mapping.h"
 
 #include <stdexcept>
+#include <utility>
 
 namespace pwmlff::models {
 
@@ -14,6 +16,27 @@ void EngineChoice::attempt(const Candidate &candidate, const std::vector<bool> &
   std::string reason;
   active = verified(*original, present, candidate.gate, candidate.make, reason);
   if (!active) reasons += (reasons.empty() ? "not " : "; not ") + candidate.name + ": " + reason;
+}
+
+std::vector<EngineChoice::Candidate> EngineChoice::fused_candidates(const MakeEngine &make,
+                                                                    bool tables) const
+{
+  std::vector<Candidate> result;
+  std::vector<std::string> precisions = {options.precision};
+  if (options.precision == "mixed") precisions.emplace_back("double");
+  const bool gpu = options.gpu != pwmlff::CPU || !gpu_stand_in().empty();
+  for (const std::string &precision : precisions) {
+    const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
+    const Gate gate = gate_of(precision == "double" && !tables ? "exact" : precision);
+    const auto fused = [=, this](std::shared_ptr<pwmlff::Device> device) {
+      return std::make_unique<FusedModel>(info_, precision, make(precision, std::move(device)));
+    };
+    if (gpu)
+      result.push_back({"fused on the GPU" + suffix, true, gate,
+                        [=, this] { return fused(shared_device(options.gpu)); }});
+    result.push_back({"fused" + suffix, false, gate, [=] { return fused(nullptr); }});
+  }
+  return result;
 }
 
 void EngineChoice::attempt_original_on_gpu(const std::vector<bool> &present)

@@ -2,7 +2,11 @@
 
 #include "evaluation.h"
 
+#include "../cpu/instruction_set.h"
 #include "../dp/pair_terms.h"
+#include "device.h"
+
+#include <utility>
 
 namespace pwmlff {
 
@@ -26,6 +30,13 @@ std::array<double, 9> in_order_of_lammps(const double *matrix)
   for (int k = 0; k < 9; ++k) result[k] = matrix[virial_component(k)];
   return result;
 }
+
+FusedEngine::FusedEngine(std::shared_ptr<Device> device) :
+    device_(std::move(device)), processor_(device_ ? device_->name() : instruction_set_name())
+{
+}
+
+FusedEngine::~FusedEngine() = default;
 
 static std::string text_of(const Excess &excess, const std::string &center,
                            const std::string &species)

@@ -18,12 +18,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace pwmlff {
 
+class Device;
 class GpuNeighbors;
 
 /// Rows are atoms; the first ncenters of them are those whose energies are wanted.
@@ -79,6 +81,33 @@ struct Evaluation : RowSums {
 
 /// The components of a matrix [3, 3], row by row, in the order of an Evaluation.
 PWMLFF_KERNELS_API std::array<double, 9> in_order_of_lammps(const double *matrix);
+
+/// This project's own code for a model, on the CPU or on a device.
+class PWMLFF_KERNELS_API FusedEngine {
+ public:
+  virtual ~FusedEngine();
+  FusedEngine(const FusedEngine &) = delete;
+  FusedEngine &operator=(const FusedEngine &) = delete;
+
+  /// Keeps its scratch between calls: not to be called from two threads at once.
+  /// @throws TooManyNeighbors, std::invalid_argument for a center of a species that takes no part
+  ///         and for neighbors on another device, std::runtime_error where the device fails
+  virtual const Evaluation &evaluate(const Input &input) = 0;
+
+  /// Where Input::on_device has to be; null for an engine that takes the list of the host.
+  const std::shared_ptr<Device> &device() const { return device_; }
+  /// The instruction set in use, or the name of the device.
+  const std::string &processor() const { return processor_; }
+  std::size_t table_bytes() const { return table_bytes_; }    // of all; 0 without tables
+
+ protected:
+  /// @param device null for the CPU
+  explicit FusedEngine(std::shared_ptr<Device> device);
+
+  const std::shared_ptr<Device> device_;
+  std::string processor_;
+  std::size_t table_bytes_ = 0;
+};
 
 /// A center with more neighbors of one species within the cutoff than a model has slots.
 struct Excess {

@@ -9,36 +9,22 @@
 
 #pragma once
 
-#include "../common/device.h"
 #include "../common/evaluation.h"
 #include "../common/export.h"
 #include "network.h"
 #include "tables.h"
 
-#include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace pwmlff {
 
-/// Evaluates one model; cpu/cpu_engine.h and gpu/gpu_engine.h make one.
-class PWMLFF_KERNELS_API DPEngine {
+/// What cpu/cpu_engine.h and gpu/gpu_engine.h make.
+class PWMLFF_KERNELS_API DPEngine : public FusedEngine {
  public:
-  virtual ~DPEngine();
-  DPEngine(const DPEngine &) = delete;
-  DPEngine &operator=(const DPEngine &) = delete;
-
-  /// Keeps its scratch between calls: not to be called from two threads at once.
-  /// @throws TooManyNeighbors, std::invalid_argument, std::runtime_error where the device fails
-  virtual const Evaluation &evaluate(const Input &input) = 0;
+  ~DPEngine() override;
 
   const DPNetwork &network() const { return network_; }
-  /// Where Input::on_device has to be; null for an engine that takes the list of the host.
-  const std::shared_ptr<Device> &device() const { return device_; }
-  /// The instruction set in use, or the name of the device.
-  const std::string &processor() const { return processor_; }
-  std::size_t table_bytes() const { return table_bytes_; }    // of all; 0 in precision exact
   /// Largest errors of G and dG/dr of the tables before rounding (spline.h).
   double value_error() const { return splines.value_error; }
   double slope_error() const { return splines.slope_error; }
@@ -48,14 +34,11 @@ class PWMLFF_KERNELS_API DPEngine {
   ///                network counts those of all
   /// @throws std::invalid_argument, std::runtime_error for a net that cannot be tabulated
   DPEngine(DPNetwork network, DPPrecision precision, const std::vector<bool> &present,
-           std::shared_ptr<Device> device, std::string processor);
+           std::shared_ptr<Device> device);
 
   const DPNetwork network_;
   const std::vector<bool> present;    // [nspecies] those with slots
-  const std::shared_ptr<Device> device_;
-  std::string processor_;
-  std::size_t table_bytes_ = 0;
-  DPTables splines;    // the derived class takes the coefficients
+  DPTables splines;                   // the derived class takes the coefficients
   Evaluation result;
 };
 

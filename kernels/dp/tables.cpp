@@ -47,11 +47,10 @@ DPTables::DPTables(const DPNetwork &network, DPPrecision precision,
 }
 
 DPEngine::DPEngine(DPNetwork network, DPPrecision precision, const std::vector<bool> &present,
-                   std::shared_ptr<Device> device, std::string processor) :
+                   std::shared_ptr<Device> device) :
+    FusedEngine(std::move(device)),
     network_(std::move(network)),
     present(network_.with_slots(present)),
-    device_(std::move(device)),
-    processor_(std::move(processor)),
     splines(network_, precision, this->present)
 {
 }

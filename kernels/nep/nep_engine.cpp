@@ -7,28 +7,35 @@
 #include "cpu/nep_backend.h"
 
 #include <stdexcept>
-#include <utility>
+#include <string>
 
 namespace pwmlff {
+namespace {
 
-struct NepEngine::Parts : Blocks {
-  using Blocks::Blocks;
+class NepCpuEngine : public FusedEngine {
+ public:
+  NepCpuEngine(const NepModel &model, const std::vector<bool> &present) :
+      FusedEngine(nullptr),
+      blocks(std::unique_ptr<BlockBackend>(PWMLFF_IN_USE(make_nep_backend(model))), present,
+             std::vector<int>())
+  {
+  }
+  const Evaluation &evaluate(const Input &input) override { return blocks.evaluate(input); }
+
+ private:
+  Blocks blocks;
 };
 
-NepEngine::NepEngine(const NepNetwork &network, bool single, const std::vector<bool> &present) :
-    processor_(instruction_set_name())
+}    // namespace
+
+std::unique_ptr<FusedEngine> make_nep_engine(const NepNetwork &network, bool single,
+                                             const std::vector<bool> &present)
 {
   if (network.angular() && network.nangular > nep_most_functions)
     throw std::runtime_error("it has " + std::to_string(network.nangular) +
                              " functions of the angular part, the fused engine takes " +
                              std::to_string(nep_most_functions));
-  const NepModel model{&network, &present, single};
-  std::unique_ptr<BlockBackend> backend(PWMLFF_IN_USE(make_nep_backend(model)));
-  parts = std::make_unique<Parts>(std::move(backend), present, std::vector<int>());
+  return std::make_unique<NepCpuEngine>(NepModel{&network, &present, single}, present);
 }
-
-NepEngine::~NepEngine() = default;
-
-const Evaluation &NepEngine::evaluate(const Input &input) { return parts->evaluate(input); }
 
 }    // namespace pwmlff

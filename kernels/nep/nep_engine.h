@@ -14,31 +14,17 @@
 #include "network.h"
 
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace pwmlff {
 
-class PWMLFF_KERNELS_API NepEngine {
- public:
-  /// @param present [nspecies] the species that take part; others take no memory here
-  /// @param single  precision mixed instead of float64
-  /// @throws std::runtime_error for more functions of the angular part than there is code for, and
-  ///         for an unusable PWMLFF_CPU
-  NepEngine(const NepNetwork &network, bool single, const std::vector<bool> &present);
-  ~NepEngine();
-
-  /// Keeps its scratch between calls: not to be called from two threads at once. The same input and
-  /// nthreads give the same bits.
-  /// @throws std::invalid_argument for a center of a species that takes no part
-  const Evaluation &evaluate(const Input &input);
-
-  const std::string &processor() const { return processor_; }    // the instruction set in use
-
- private:
-  struct Parts;
-  std::string processor_;
-  std::unique_ptr<Parts> parts;
-};
+/// The same input and nthreads give the same bits.
+/// @param present [nspecies] the species that take part; others take no memory here
+/// @param single  precision mixed instead of float64
+/// @throws std::runtime_error for more functions of the angular part than there is code for, and
+///         for an unusable PWMLFF_CPU
+PWMLFF_KERNELS_API std::unique_ptr<FusedEngine> make_nep_engine(const NepNetwork &network,
+                                                                bool single,
+                                                                const std::vector<bool> &present);
 
 }    // namespace pwmlff

@@ -28,7 +28,7 @@ struct NepTraining::Parts {
   /// Both have the parameters in a form of their own.
   void make()
   {
-    engine = std::make_unique<NepEngine>(network, single, present);
+    engine = make_nep_engine(network, single, present);
     gradient.reset(PWMLFF_IN_USE(make_nep_gradient(network, single)));
   }
 
@@ -60,7 +60,7 @@ struct NepTraining::Parts {
   NepNetwork network;
   const bool single;
   const std::vector<bool> present;
-  std::unique_ptr<NepEngine> engine;
+  std::unique_ptr<FusedEngine> engine;
   std::unique_ptr<NepGradient> gradient;
   std::vector<double> x, velocity;
   std::vector<int> species, first, candidate;

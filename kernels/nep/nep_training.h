@@ -44,7 +44,7 @@ class PWMLFF_KERNELS_API NepTraining {
  public:
   /// @param single  in float32, but for positions and sums over atoms
   /// @param present [nspecies] the species that occur in structures
-  /// @throws std::runtime_error as NepEngine
+  /// @throws std::runtime_error as make_nep_engine()
   NepTraining(const NepNetwork &network, bool single, const std::vector<bool> &present);
   ~NepTraining();
 

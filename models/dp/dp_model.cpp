@@ -2,12 +2,14 @@
 
 #include "dp_model.h"
 
+#include "../fused_model.h"
 #include "cpu/instruction_set.h"
-#include "fused_dp.h"
-#include "placement/device_mapping.h"
+#include "dp/cpu/cpu_engine.h"
+#include "dp/gpu/gpu_engine.h"
 #include "read_network.h"
 
 #include <stdexcept>
+#include <utility>
 
 namespace pwmlff::models {
 
@@ -95,7 +97,10 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
   }
   if (network && network->ambiguous) {
     const std::vector<bool> all(info_.atom_type.size(), true);
-    const auto make = [&] { return std::make_unique<FusedDP>(info_, *network, "exact", all); };
+    const auto make = [&] {
+      return std::make_unique<FusedModel>(
+          info_, "exact", pwmlff::make_cpu_engine(*network, pwmlff::DPPrecision::exact, all));
+    };
     std::string reason;
     if (!verified(*original, all, gate_of("exact"), make, reason))
       *network = read_network(file, info_, PlainLayers::tanh);
@@ -104,24 +109,16 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
 
 std::vector<EngineChoice::Candidate> DPModel::candidates(const std::vector<bool> &present) const
 {
-  std::vector<Candidate> result;
-  if (options.engine == Engine::torchscript) return result;
-  // Where single precision is not enough for a model, double precision still is the faster way.
-  std::vector<std::string> precisions = {options.precision};
-  if (options.precision == "mixed") precisions.emplace_back("double");
-  const bool gpu = options.gpu != pwmlff::CPU || !gpu_stand_in().empty();
-  for (const std::string &precision : precisions) {
-    const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
-    const auto fused = [=, this](std::shared_ptr<pwmlff::Device> device) {
-      if (!network) throw std::runtime_error(unreadable);
-      return std::make_unique<FusedDP>(info_, *network, precision, present, std::move(device));
-    };
-    if (gpu)
-      result.push_back({"fused on the GPU" + suffix, true, gate_of(precision),
-                        [=, this] { return fused(shared_device(options.gpu)); }});
-    result.push_back({"fused" + suffix, false, gate_of(precision), [=] { return fused(nullptr); }});
-  }
-  return result;
+  if (options.engine == Engine::torchscript) return {};
+  const auto make =
+      [=, this](const std::string &name,
+                std::shared_ptr<pwmlff::Device> device) -> std::unique_ptr<pwmlff::FusedEngine> {
+    if (!network) throw std::runtime_error(unreadable);
+    const pwmlff::DPPrecision precision = pwmlff::dp_precision(name);
+    if (device) return pwmlff::make_gpu_engine(std::move(device), *network, precision, present);
+    return pwmlff::make_cpu_engine(*network, precision, present);
+  };
+  return fused_candidates(make, true);
 }
 
 }    // namespace pwmlff::models

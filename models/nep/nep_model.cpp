@@ -4,6 +4,7 @@
 
 #include "../engine_choice.h"
 #include "dp/tables.h"
+#include "nep/gpu/nep_gpu_engine.h"
 #include "nep/nep_engine.h"
 #include "nep/plain_nep.h"
 #include "nep/read_nep.h"
@@ -55,32 +56,6 @@ class PlainModel : public Original {
   pwmlff::PlainNep plain;
 };
 
-/// The engine of kernels/nep. It is made for the species that take part.
-class FusedModel : public Model {
- public:
-  FusedModel(ModelInfo info, const pwmlff::NepNetwork &network, const std::string &precision,
-             const std::vector<bool> &present) :
-      Model(std::move(info)),
-      precision(precision),
-      fused(network, pwmlff::dp_precision(precision) == pwmlff::DPPrecision::mixed, present)
-  {
-  }
-
-  void select_species(const std::vector<bool> &) override {}
-  std::string name() const override { return "fused"; }
-  std::string engine() const override
-  {
-    return "fused, precision " + precision + ", " + fused.processor();
-  }
-  bool on_gpu() const override { return false; }
-  bool has_atom_virial() const override { return true; }
-  const Evaluation &evaluate(const Input &input) override { return fused.evaluate(input); }
-
- private:
-  const std::string precision;
-  pwmlff::NepEngine fused;
-};
-
 class NepModel : public EngineChoice {
  public:
   NepModel(std::unique_ptr<PlainModel> plain, const EngineOptions &options) :
@@ -94,21 +69,14 @@ class NepModel : public EngineChoice {
  protected:
   std::vector<Candidate> candidates(const std::vector<bool> &present) const override
   {
-    std::vector<Candidate> result;
-    // Where single precision is not enough for a model, double precision still is the faster way.
-    std::vector<std::string> precisions = {options.precision};
-    if (options.precision == "mixed") precisions.emplace_back("double");
-    for (const std::string &precision : precisions) {
-      // Without tables, double is what exact is.
-      const Gate gate = gate_of(precision == "mixed" ? "mixed" : "exact");
-      const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
-      result.push_back({"fused" + suffix, false, gate, [=, this] {
-                          const auto &plain = static_cast<const PlainModel &>(*original);
-                          return std::make_unique<FusedModel>(info_, plain.network(), precision,
-                                                              present);
-                        }});
-    }
-    return result;
+    const auto make = [=, this](const std::string &precision,
+                                std::shared_ptr<pwmlff::Device> device) {
+      const auto &network = static_cast<const PlainModel &>(*original).network();
+      const bool single = pwmlff::dp_precision(precision) == pwmlff::DPPrecision::mixed;
+      if (device) return pwmlff::make_nep_gpu_engine(std::move(device), network, single, present);
+      return pwmlff::make_nep_engine(network, single, present);
+    };
+    return fused_candidates(make, false);
   }
 };
 

@@ -150,11 +150,11 @@ class Check {
     for (const Cluster &cluster : clusters) {
       const Evaluation wanted = plain.evaluate(cluster.input);
       for (const bool single : {false, true}) {
-        NepEngine engine(plain.network(), single, present);
+        const auto engine = make_nep_engine(plain.network(), single, present);
         for (const int nthreads : {1, 3}) {
           Input input = cluster.input;
           input.nthreads = nthreads;
-          compare(label(engine.processor(), single), input, engine.evaluate(input), wanted,
+          compare(label(engine->processor(), single), input, engine->evaluate(input), wanted,
                   single ? 2e-6 : 1e-13);
         }
       }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from ase import Atoms
 
-from harness import Lammps
+from harness import ON_DEVICE, Lammps
 from nep_files import (
     FORCE,
     HEADS,
@@ -85,8 +86,14 @@ def of_nep_cpu() -> dict[str, Reference]:
     return found or pytest.skip("no files with numbers of NEP_CPU")
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_numbers_of_nep_cpu(lammps: Lammps, ranks: int):
+#: The code for GPUs on one, or on the CPU in its place.
+DEVICE = ON_DEVICE or {"CUDA_VISIBLE_DEVICES": "0"}
+
+
+@pytest.mark.parametrize(
+    "ranks, environment", [(1, {}), (2, {}), (4, {}), (1, DEVICE), (2, DEVICE)]
+)
+def test_numbers_of_nep_cpu(lammps: Lammps, ranks: int, environment: dict[str, str]):
     """All files in one lmp, with both precisions."""
     text, cases = "", []
     for wanted in of_nep_cpu().values():
@@ -101,7 +108,10 @@ def test_numbers_of_nep_cpu(lammps: Lammps, ranks: int):
             text += f"engine fused precision {precision}\npair_coeff * * {' '.join(present)}\n"
             text += f"{MEASURE}{SUMS}run 0\n" + DUMP.replace("atoms", str(len(cases)))
             cases.append((wanted, prism, precision == "mixed"))
-    run = lammps.run(text, ranks)
+    run = lammps.run(text, ranks, **environment)
+    assert run.output.count("engine fused") == len(cases)
+    on_cpu = re.search("precision .*, (avx|baseline)", run.output) is not None
+    assert on_cpu is not bool(environment)
     for k, (wanted, prism, mixed) in enumerate(cases):
         found, n = run.atoms(f"{k}.dump"), len(wanted.atoms)
         energy, force = MIXED if mixed else (wanted.energy, FORCE)

@@ -13,7 +13,7 @@ namespace {
 class CpuEngine : public DPEngine {
  public:
   CpuEngine(DPNetwork network, DPPrecision precision, const std::vector<bool> &present) :
-      DPEngine(std::move(network), precision, present, nullptr, instruction_set_name()),
+      DPEngine(std::move(network), precision, present, nullptr),
       blocks(std::unique_ptr<BlockBackend>(PWMLFF_IN_USE(make_backend(
                  {&network_, &splines.tables, &this->present, precision == DPPrecision::mixed}))),
              present, network_.sel)

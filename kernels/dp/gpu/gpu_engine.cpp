@@ -17,7 +17,7 @@ template <class T> class GpuEngine : public DPEngine {
  public:
   GpuEngine(std::shared_ptr<Device> device, const DPNetwork &network, DPPrecision precision,
             const std::vector<bool> &present, std::size_t chunk_bytes) :
-      DPEngine(network, precision, present, device, device->name()), chunk_bytes(chunk_bytes)
+      DPEngine(network, precision, present, std::move(device)), chunk_bytes(chunk_bytes)
   {
     model.nspecies = network.nspecies();
     model.width = network.width;

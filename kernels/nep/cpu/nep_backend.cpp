@@ -306,9 +306,8 @@ template <class T, int NA> class Worker : public BlockWorker {
         store(dg + n * width, dfc * value[n] + fdx * slope[n]);
       }
       T *const y = dg + NA * width;
-      with_degree(model.degrees, [&](auto degree) {
-        harmonics<T, degree>(load(p), load(p + width), load(p + 2 * width), y);
-      });
+      const Vec<T> u[3] = {load(p), load(p + width), load(p + 2 * width)};
+      harmonics_of_degree<T>(model.degrees, u, y);
       for (int k = nharmonics; k < harmonics_padded; ++k) store(y + k * width, Vec<T>{});
     }
   }
@@ -505,8 +504,7 @@ template <class T, int NA> class Worker : public BlockWorker {
 #pragma GCC unroll 32
     for (int n = 0; n < NA; ++n) radial += by_g[n] * load(dg + n * width);
     Vec<T> across[3];
-    with_degree(model.degrees,
-                [&](auto degree) { harmonics_gradient<T, degree>(u[0], u[1], u[2], h, across); });
+    harmonics_gradient_of_degree<T>(model.degrees, u, h, across);
     const Vec<T> inverse = load(p + Shell<T>::inverse * width);
     radial -= (across[0] * u[0] + across[1] * u[1] + across[2] * u[2]) * inverse;
     for (Vec<T> &component : across) component *= inverse;

@@ -407,9 +407,7 @@ template <class T, int NA> class Gradient : public NepGradient {
     }
     T *const y = g + 2 * NA * width;
     const Vec<T> u[3] = {load(p), load(p + width), load(p + 2 * width)};
-    with_degree(network.largest_degree(), [&](auto degree) {
-      harmonics_along<T, degree>(u, across, y, y + nharmonics * width);
-    });
+    harmonics_along_of_degree<T>(network.largest_degree(), u, across, y, y + nharmonics * width);
   }
 
   /// moments[(l, m), n] = sum over near neighbors of g_n R_lm, and its rate.

@@ -146,20 +146,45 @@ inline void harmonics_gradient(Vec<T> x, Vec<T> y, Vec<T> z, const T *h, Vec<T> 
   gradient[2] = gz;
 }
 
-/// work(constant) with the largest degree 1 .. 8 as a constant.
-template <class Work> inline void with_degree(int degree, const Work &work)
+// The same for a degree 1 .. 8 that is known at run time; compiled once, not where they are called.
+
+#define PWMLFF_BY_DEGREE(name, ...)   \
+  switch (degree) {                   \
+    case 1:                           \
+      return name<T, 1>(__VA_ARGS__); \
+    case 2:                           \
+      return name<T, 2>(__VA_ARGS__); \
+    case 3:                           \
+      return name<T, 3>(__VA_ARGS__); \
+    case 4:                           \
+      return name<T, 4>(__VA_ARGS__); \
+    case 5:                           \
+      return name<T, 5>(__VA_ARGS__); \
+    case 6:                           \
+      return name<T, 6>(__VA_ARGS__); \
+    case 7:                           \
+      return name<T, 7>(__VA_ARGS__); \
+    default:                          \
+      return name<T, 8>(__VA_ARGS__); \
+  }
+
+/// @param u [3] vectors
+template <class T> [[gnu::noinline]] void harmonics_of_degree(int degree, const Vec<T> *u, T *out)
 {
-#define PWMLFF_CASE(l) \
-  if (degree == l) return work(std::integral_constant<int, l>());
-  PWMLFF_CASE(1)
-  PWMLFF_CASE(2)
-  PWMLFF_CASE(3)
-  PWMLFF_CASE(4)
-  PWMLFF_CASE(5)
-  PWMLFF_CASE(6)
-  PWMLFF_CASE(7)
-  PWMLFF_CASE(8)
-#undef PWMLFF_CASE
+  PWMLFF_BY_DEGREE(harmonics, u[0], u[1], u[2], out)
 }
+template <class T>
+[[gnu::noinline]] void harmonics_along_of_degree(int degree, const Vec<T> *u, const Vec<T> *p,
+                                                 T *out, T *rates)
+{
+  PWMLFF_BY_DEGREE(harmonics_along, u, p, out, rates)
+}
+template <class T>
+[[gnu::noinline]] void harmonics_gradient_of_degree(int degree, const Vec<T> *u, const T *h,
+                                                    Vec<T> *gradient)
+{
+  PWMLFF_BY_DEGREE(harmonics_gradient, u[0], u[1], u[2], h, gradient)
+}
+#undef PWMLFF_BY_DEGREE
 
 }    // namespace pwmlff::PWMLFF_ISA::nep

@@ -12,20 +12,17 @@
 
 namespace pwmlff {
 
-NepGpuEngine::NepGpuEngine(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-NepGpuEngine::~NepGpuEngine() = default;
-
 namespace {
 
 int groups_of(int nfunctions) { return (nfunctions + NEP_GROUP - 1) / NEP_GROUP; }
 
 double square(double x) { return x * x; }
 
-template <class T> class Engine : public NepGpuEngine {
+template <class T> class NepGpuEngine : public FusedEngine {
  public:
-  Engine(std::shared_ptr<Device> device, const NepNetwork &network,
-         const std::vector<bool> &present, std::size_t chunk_bytes) :
-      NepGpuEngine(std::move(device)), present(present), chunk_bytes(chunk_bytes)
+  NepGpuEngine(std::shared_ptr<Device> device, const NepNetwork &network,
+               const std::vector<bool> &present, std::size_t chunk_bytes) :
+      FusedEngine(std::move(device)), present(present), chunk_bytes(chunk_bytes)
   {
     model.nspecies = network.nspecies();
     model.nradial = network.nradial;
@@ -242,14 +239,14 @@ template <class T> class Engine : public NepGpuEngine {
 
 }    // namespace
 
-std::unique_ptr<NepGpuEngine> make_nep_gpu_engine(std::shared_ptr<Device> device,
-                                                  const NepNetwork &network, bool single,
-                                                  const std::vector<bool> &present,
-                                                  std::size_t chunk_bytes)
+std::unique_ptr<FusedEngine> make_nep_gpu_engine(std::shared_ptr<Device> device,
+                                                 const NepNetwork &network, bool single,
+                                                 const std::vector<bool> &present,
+                                                 std::size_t chunk_bytes)
 {
   if (single)
-    return std::make_unique<Engine<float>>(std::move(device), network, present, chunk_bytes);
-  return std::make_unique<Engine<double>>(std::move(device), network, present, chunk_bytes);
+    return std::make_unique<NepGpuEngine<float>>(std::move(device), network, present, chunk_bytes);
+  return std::make_unique<NepGpuEngine<double>>(std::move(device), network, present, chunk_bytes);
 }
 
 }    // namespace pwmlff

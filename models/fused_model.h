@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Deep Potentials evaluated by a fused engine of kernels/dp, on the CPU or on a GPU.
-//
-// It is made for the species that take part, so select_species() changes nothing.
+// Models evaluated by this project's own engines, on the CPU or on a GPU.
 
 #pragma once
 
-#include "../model.h"
-#include "dp/engine.h"
+#include "model.h"
 
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace pwmlff::models {
 
-class FusedDP : public Model {
+/// An engine that was made for the species that take part, so select_species() changes nothing.
+class FusedModel : public Model {
  public:
   /// @param precision  exact, double or mixed
-  /// @param device     that of a GPU or what stands in for one, or null for the CPU
-  /// @throws std::runtime_error where a net cannot be tabulated or the device cannot be used
-  FusedDP(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
-          const std::vector<bool> &present, std::shared_ptr<pwmlff::Device> device = nullptr);
+  FusedModel(ModelInfo info, const std::string &precision,
+             std::unique_ptr<pwmlff::FusedEngine> engine);
 
   void select_species(const std::vector<bool> &) override {}
   std::string name() const override { return "fused"; }
@@ -33,7 +28,7 @@ class FusedDP : public Model {
 
  private:
   std::string precision;
-  std::unique_ptr<pwmlff::DPEngine> fused;
+  std::unique_ptr<pwmlff::FusedEngine> fused;
 };
 
 /// The device of the GPU with this index among the visible ones; the same one for all models, so

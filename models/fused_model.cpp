@@ -1,33 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-#include "fused_dp.h"
+#include "fused_model.h"
 
-#include "dp/cpu/cpu_engine.h"
-#include "dp/gpu/gpu_engine.h"
+#include "common/device.h"
 
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace pwmlff::models {
 
-FusedDP::FusedDP(ModelInfo info, const pwmlff::DPNetwork &network, const std::string &precision,
-                 const std::vector<bool> &present, std::shared_ptr<pwmlff::Device> device) :
-    Model(std::move(info)),
-    precision(precision),
-    fused(device ? pwmlff::make_gpu_engine(std::move(device), network,
-                                           pwmlff::dp_precision(precision), present)
-                 : pwmlff::make_cpu_engine(network, pwmlff::dp_precision(precision), present))
+FusedModel::FusedModel(ModelInfo info, const std::string &precision,
+                       std::unique_ptr<pwmlff::FusedEngine> engine) :
+    Model(std::move(info)), precision(precision), fused(std::move(engine))
 {
 }
 
-std::string FusedDP::engine() const
+std::string FusedModel::engine() const
 {
   const std::size_t bytes = fused->table_bytes();
   return "fused, precision " + precision + ", " + fused->processor() +
          (bytes > 0 ? ", tables of " + std::to_string(bytes / 1024) + " KiB" : "");
 }
 
-bool FusedDP::on_gpu() const
+bool FusedModel::on_gpu() const
 {
   return fused->device() && fused->device()->mode() == pwmlff::Device::Mode::cuda;
 }
