@@ -393,6 +393,11 @@ def test_plugin_that_is_not_there(pwmlff, tmp_path: Path):
     assert f"found no plugin '{tmp_path}'" in found.words
 
 
+def test_torch_that_does_not_open(doctor, torch_folder):
+    rows = doctor(PWMLFF_TORCH_LIB=torch_folder("2.9.1+cpu", None))
+    broken(rows, "plugin", "error", "found torch 2.9.1")
+
+
 def test_plugin_that_does_not_open(doctor, tmp_path: Path, monkeypatch):
     missing = shutil.ignore_patterns("libpwmlff_kernels*")
     folder = shutil.copytree(Path(plugin.library()).parent, tmp_path / "lib", ignore=missing)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ase import Atoms
+from ase.build import bulk
 
 from harness import ON_DEVICE, Lammps
 from nep_files import (
@@ -170,6 +171,27 @@ def test_two_models(small: Lammps):
     for column, values in ((1, spread), (4, energies)):
         wanted = values.mean(), values.min(), values.max()
         np.testing.assert_allclose(row[column : column + 3], wanted, rtol=0, atol=1e-6)
+
+
+def test_models_of_two_kinds(lammps: Lammps):
+    """A Deep Potential and a NEP of the same data: the deviation is that of single runs."""
+    examples = Path(__file__).resolve().parents[2] / "examples" / "hfo2"
+    atoms = bulk("HfO2", "fluorite", a=5.1, cubic=True).repeat((2, 2, 1))
+    atoms.rattle(0.1, seed=1)
+    lammps.data(atoms, [72, 8])
+    of_each = []
+    for files in ("nep.txt", "a.pt", "2 nep.txt a.pt out_freq 1 out_file deviation"):
+        style = " ".join(str(examples / w) if "." in w else w for w in files.split())
+        run = lammps.run(
+            f"{read_command(atoms, 'atoms.data')}pair_style pwmlff {style}\n"
+            f"pair_coeff * * Hf O\n{MEASURE}run 0\n{DUMP}", 2,
+        )  # fmt: skip
+        of_each.append(forces(run.atoms()))
+    nep, dp, driven = of_each
+    assert np.array_equal(nep, driven)
+    spread = np.linalg.norm(nep - dp, axis=1) / 2
+    row = np.loadtxt(lammps.folder / "deviation")
+    np.testing.assert_allclose(row[1:4], (spread.mean(), spread.min(), spread.max()), atol=1e-8)
 
 
 def test_hybrid(small: Lammps):

@@ -14,9 +14,10 @@ from pwmlff.data import neighbors
 from pwmlff.evaluation import nep_reference
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
 from pwmlff.report import Failure
-from pwmlff.train import nep, train
+from pwmlff.train import comm, nep, train
 from pwmlff.train.config import NepForm
 from pwmlff.train.nep import NepModel, initial
+from thread_ranks import on_ranks
 
 ELEMENTS = [10, 18]
 FORM = NepForm((5.0, 4.0), (2, 2), (4, 4), (3, 1, 1), 8)
@@ -116,6 +117,24 @@ def test_threads_change_no_bit(data):
         found.append((*predictions, model.pullback(*weights(len(predictions[1])))))
     for one, other in zip(*found, strict=True):
         assert (one == other).all()
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks_change_no_bit(data, size: int):
+    """With less frames than ranks, too."""
+    a, v, w = weights(96)
+    alone = model_of(data)
+    alone.evaluate(BATCH)
+    expected = alone.pullback(a, v, w)
+
+    def gradient(ranks) -> np.ndarray:
+        model = NepModel(alone.model, *data, "float64", ranks=ranks)
+        mine = comm.owned(ranks, len(BATCH))
+        model.evaluate(BATCH)
+        return model.pullback(a[mine], v[32 * mine.start : 32 * mine.stop], w[mine])
+
+    for found in on_ranks(size, gradient):
+        assert np.array_equal(found, expected)
 
 
 def test_state_goes_on(data):

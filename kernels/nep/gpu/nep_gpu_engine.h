@@ -14,9 +14,9 @@
 
 namespace pwmlff {
 
-/// An engine that takes Input::on_device, with lists of at least the cutoff of the network. Energies
-/// come out the same bit by bit every time; forces are added up by atomics in float64, so their last
-/// digits depend on the order of events.
+/// An engine that takes Input::on_device, with lists of at least the cutoff of the network.
+/// Energies come out the same bit by bit every time; forces are added up by atomics in float64, so
+/// their last digits depend on the order of events.
 /// @param single   precision mixed instead of float64
 /// @param present  [nspecies] the species of centers
 /// @param chunk_bytes of the device for arrays over edges: what needs more goes in several parts

@@ -256,7 +256,8 @@ def check(root: Path, plugin: Path) -> str:
     for program in programs(root):
         if "Large-scale" not in say(program, ["-h"]):
             continue  # it does not run here
-        said = say(program, ["-log", "none"], f"plugin load {plugin}\n{lmp.OPEN_STYLE}")
+        commands = f"plugin load {plugin}\n{lmp.OPEN_STYLE.format(file=plugin)}"
+        said = say(program, ["-log", "none"], commands)
         if lmp.STYLE_OPENS in said:
             return f"{program} loads it"
         raise Failure(f"{program} does not load {plugin}:\n{_tail(said)}")

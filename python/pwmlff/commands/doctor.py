@@ -321,7 +321,7 @@ def check_plugin(machine: Machine) -> Check:
     """Does lmp find the style and open it?"""
     path = machine.plugin
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in.doctor").write_text(program.OPEN_STYLE)
+        Path(folder, "in.doctor").write_text(program.OPEN_STYLE.format(file="in.doctor"))
         command = [machine.program.path, "-in", "in.doctor", "-log", "none"]
         environment = {**os.environ, **machine.program.environment}
         done = _run(command, environment, cwd=folder)

@@ -20,8 +20,9 @@ PLUGIN_VARIABLE = "LAMMPS_PLUGIN_PATH"
 PACKAGE_VARIABLES = (PLUGIN_VARIABLE, "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
 #: As LAMMPS names the sizes of its integers.
 INTEGER_SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
-#: A command that opens the style, and what LAMMPS says to it, which is as far as it should get.
-OPEN_STYLE, STYLE_OPENS = "pair_style pwmlff\n", "pair_style pwmlff command: missing argument"
+#: A command that opens the style and, as for any file but a nep.txt, torch; the file is none of a
+#: model. And what LAMMPS says to it, which is as far as it should get.
+OPEN_STYLE, STYLE_OPENS = 'pair_style pwmlff 1 "{file}"\n', "is not a TorchScript archive"
 
 
 @dataclass(frozen=True)
