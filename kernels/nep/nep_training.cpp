@@ -29,7 +29,7 @@ struct NepTraining::Parts {
   void make()
   {
     engine = make_nep_engine(network, single, present);
-    gradient.reset(PWMLFF_IN_USE(make_nep_gradient(network, single)));
+    gradient.reset(PWMLFF_IN_USE(make_nep_gradient(network, single, present)));
   }
 
   /// A row for each atom, and one for the end of each edge.

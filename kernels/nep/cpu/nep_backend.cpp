@@ -69,18 +69,16 @@ template <class T> struct Pair {
 
 template <class T> struct Species {
   Neurons<T> neurons;
-  Buffer<Pair<T> *> pairs;    // [nspecies] null for neighbors that take no part
-  Buffer<Reach> reach;        // [nspecies]
+  Buffer<Pair<T> *> pairs;    // [npresent]
+  Buffer<Reach> reach;        // [npresent]
 
-  Species(const NepNetwork &network, int species, const std::vector<bool> &present,
+  Species(const NepNetwork &network, int species, const Buffer<int> &present,
           int padded_functions) :
-      neurons(network, species), pairs(network.nspecies()), reach(network.nspecies())
+      neurons(network, species), pairs(present.size()), reach(present.size())
   {
-    for (int b = 0; b < network.nspecies(); ++b) {
-      pairs[b] = present[b]
-                     ? new Pair<T>(network, species * network.nspecies() + b, padded_functions)
-                     : nullptr;
-      reach[b] = pairs[b] ? Reach{pairs[b]->angular, pairs[b]->cutoff} : Reach{};
+    for (std::size_t b = 0; b < present.size(); ++b) {
+      pairs[b] = new Pair<T>(network, species * network.nspecies() + present[b], padded_functions);
+      reach[b] = {pairs[b]->angular, pairs[b]->cutoff};
     }
   }
   Species(Species &&) = delete;
@@ -102,12 +100,12 @@ template <class T> struct Model {
       nharmonics(harmonics_up_to(degrees)),
       ndescriptors(model.network->ndescriptors()),
       invariants(*model.network),
+      present(present_of(*model.present)),
       species(nspecies)
   {
-    for (int a = 0; a < nspecies; ++a)
-      species[a] = (*model.present)[a]
-                       ? new Species<T>(*model.network, a, *model.present, padded_functions)
-                       : nullptr;
+    for (int a = 0; a < nspecies; ++a) species[a] = nullptr;
+    for (std::size_t p = 0; p < present.size(); ++p)
+      species[present[p]] = new Species<T>(*model.network, present[p], present, padded_functions);
   }
   ~Model()
   {
@@ -118,6 +116,7 @@ template <class T> struct Model {
   const bool temperature;
   const int degrees, nharmonics, ndescriptors;
   const Invariants<T> invariants;
+  const Buffer<int> present;       // [npresent] species that take part
   Buffer<Species<T> *> species;    // [nspecies] null for those that take no part
 };
 
@@ -135,6 +134,7 @@ template <class T, int NA> class Worker : public BlockWorker {
   explicit Worker(const Model<T> &model) :
       model(model),
       nspecies(model.nspecies),
+      npresent(static_cast<int>(model.present.size())),
       nradial(model.nradial),
       kradial(model.kradial),
       kangular(model.kangular),
@@ -173,7 +173,7 @@ template <class T, int NA> class Worker : public BlockWorker {
            PartialSums &sums) override
   {
     squares.reserve(plan.most_edges);
-    for (Center &center : centers) center.reserve(plan.most_edges, nspecies);
+    for (Center &center : centers) center.reserve(plan.most_edges, npresent);
     for (int k = 0; k < nblocks; ++k) {
       const CenterBlock &b = blocks[k];
       species = model.species[b.species];
@@ -206,10 +206,10 @@ template <class T, int NA> class Worker : public BlockWorker {
   void describe(const Input &input, int i, Center &center)
   {
     const double *const xi = input.x + 3 * static_cast<std::ptrdiff_t>(i);
-    center.find(input, i, nspecies, species->reach.get(), squares);
+    center.find(input, i, nspecies, model.present, species->reach.get(), squares);
     T *const q = center.q.get();
     for (int n = 0; n < nradial; ++n) q[n] = 0;
-    for (int b = 0; b < nspecies; ++b) {
+    for (int b = 0; b < npresent; ++b) {
       const Pair<T> *const pair = species->pairs[b];
       const Run &near = center.near_runs[b], &far = center.far_runs[b];
       if (near.count + far.count == 0) continue;
@@ -381,7 +381,7 @@ template <class T, int NA> class Worker : public BlockWorker {
     }
     double own[3] = {}, zbl_energy = 0.0;
     Vec<T> totals[12] = {};    // force on the center, virial
-    for (int b = 0; b < nspecies; ++b) {
+    for (int b = 0; b < npresent; ++b) {
       const Run &near = center.near_runs[b], &far = center.far_runs[b];
       if (near.count + far.count == 0) continue;
       combine_series(*species->pairs[b], by_q);
@@ -512,7 +512,8 @@ template <class T, int NA> class Worker : public BlockWorker {
   }
 
   const Model<T> &model;
-  const int nspecies, nradial, kradial, kangular, nharmonics, harmonics_padded, padded, nd_padded;
+  const int nspecies, npresent, nradial, kradial, kangular, nharmonics, harmonics_padded, padded,
+      nd_padded;
   const Species<T> *species = nullptr;    // of the block
   Center centers[block];
   Buffer<T> radial_sums;                   // [kradial, width]

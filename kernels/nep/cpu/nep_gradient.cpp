@@ -149,9 +149,11 @@ template <class T, int NA> class Gradient : public NepGradient {
   static constexpr int width = lanes<T>;
 
  public:
-  explicit Gradient(const NepNetwork &network) :
+  Gradient(const NepNetwork &network, const std::vector<bool> &present) :
       network(network),
+      present(present_of(present)),
       nspecies(network.nspecies()),
+      npresent(static_cast<int>(this->present.size())),
       nr_padded(round_up(network.nradial, width)),
       nharmonics(harmonics_up_to(network.largest_degree())),
       nd(network.ndescriptors()),
@@ -164,14 +166,14 @@ template <class T, int NA> class Gradient : public NepGradient {
       by_last(static_cast<std::size_t>(nspecies) * network.nlast()),
       by_shift(nspecies),
       pairs(static_cast<std::size_t>(nspecies) * nspecies),
-      reach(nspecies),
+      reach(npresent),
       q(2 * nd_padded),
       by_q(2 * nd_padded),
       moments(2 * moments_size),
       by_moment(2 * moments_size),
       slopes(static_cast<std::size_t>(nharmonics) * 2 * NA + width),
       radial_sums(static_cast<std::size_t>(2) * round_up(network.kradial, 4) * width),
-      radial_totals(static_cast<std::size_t>(nspecies) * 2 * round_up(network.kradial, 4))
+      radial_totals(static_cast<std::size_t>(npresent) * 2 * round_up(network.kradial, 4))
   {
     for (std::size_t k = 0; k < layers.size(); ++k) layers[k] = nullptr;
     for (std::size_t k = 0; k < pairs.size(); ++k) pairs[k] = nullptr;
@@ -211,13 +213,13 @@ template <class T, int NA> class Gradient : public NepGradient {
     species = input.species[i];
     prepare(species);
     const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies;
-    around.reserve(first[nspecies] - first[0], nspecies);
+    around.reserve(first[nspecies] - first[0], npresent);
     squares.reserve(first[nspecies] - first[0] + 1);
-    around.find(input, i, nspecies, reach.get(), squares);
+    around.find(input, i, nspecies, present, reach.get(), squares);
     for (int part = 0; part < 2; ++part)
       for (int n = 0; n < network.nradial; ++n) q[part * nd_padded + n] = 0;
     const double *const xi = input.x + 3 * static_cast<std::ptrdiff_t>(i);
-    for (int b = 0; b < nspecies; ++b) {
+    for (int b = 0; b < npresent; ++b) {
       if (around.near_runs[b].count + around.far_runs[b].count == 0) continue;
       const Pair<T> &pair = this->pair(b);
       radial_sums.fill(0);
@@ -259,7 +261,7 @@ template <class T, int NA> class Gradient : public NepGradient {
           slopes[(2 * k + 1) * NA + n] = -value;
         }
     }
-    for (int b = 0; b < nspecies; ++b) {
+    for (int b = 0; b < npresent; ++b) {
       if (around.near_runs[b].count + around.far_runs[b].count == 0) continue;
       Pair<T> &pair = this->pair(b);
       back_to_radial(pair, b);
@@ -272,8 +274,8 @@ template <class T, int NA> class Gradient : public NepGradient {
   /// Make what a center of this species needs.
   void prepare(int a)
   {
-    for (int b = 0; b < nspecies; ++b) {
-      const std::size_t p = static_cast<std::size_t>(a) * nspecies + b;
+    for (int b = 0; b < npresent; ++b) {
+      const std::size_t p = static_cast<std::size_t>(a) * nspecies + present[b];
       const double near = nharmonics ? network.cut_angular[p] : 0.0, far = network.cut_radial[p];
       reach[b] = {near, near > far ? near : far};
     }
@@ -288,7 +290,7 @@ template <class T, int NA> class Gradient : public NepGradient {
 
   Pair<T> &pair(int b)
   {
-    const int index = species * nspecies + b;
+    const int index = species * nspecies + present[b];
     if (!pairs[index]) pairs[index] = new Pair<T>(network, index, NA);
     return *pairs[index];
   }
@@ -524,7 +526,8 @@ template <class T, int NA> class Gradient : public NepGradient {
   }
 
   const NepNetwork &network;
-  const int nspecies, nr_padded, nharmonics, nd, nd_padded, padded, moments_size, nlayers;
+  const Buffer<int> present;    // [npresent] species that occur
+  const int nspecies, npresent, nr_padded, nharmonics, nd, nd_padded, padded, moments_size, nlayers;
   const Invariants<T, true> invariants;
   Buffer<Layer<T> *> layers;    // [nspecies, 2] null where not needed so far
   Buffer<T> by_last;            // [nspecies, nlast]
@@ -535,21 +538,22 @@ template <class T, int NA> class Gradient : public NepGradient {
   T a = 0;
   const double *velocity = nullptr;
   int species = 0;
-  Buffer<Reach> reach;    // [nspecies]
+  Buffer<Reach> reach;    // [npresent]
   Surroundings<T> around;
   Buffer<double> squares;
   Buffer<T> q, by_q;               // [2, nd_padded] values and rates
   Buffer<T> moments, by_moment;    // [2, (l, m), padded]
   Buffer<T> slopes;                // [(l, m), 2, NA] of S by A, and by its rate
   Buffer<T> radial_sums;           // [kradial, 2, width]
-  Buffer<T> radial_totals;         // [nspecies, kradial, 2]
+  Buffer<T> radial_totals;         // [npresent, kradial, 2]
 };
 
-template <class T> NepGradient *make_gradient_for(const NepNetwork &network)
+template <class T>
+NepGradient *make_gradient_for(const NepNetwork &network, const std::vector<bool> &present)
 {
   const int n = network.angular() ? network.nangular : 1;
 #define PWMLFF_CASE(most) \
-  if (n <= most) return new Gradient<T, most>(network);
+  if (n <= most) return new Gradient<T, most>(network, present);
   PWMLFF_CASE(5)
   PWMLFF_CASE(9)
   PWMLFF_CASE(20)
@@ -560,9 +564,11 @@ template <class T> NepGradient *make_gradient_for(const NepNetwork &network)
 }    // namespace
 }    // namespace nep
 
-NepGradient *make_nep_gradient(const NepNetwork &network, bool single)
+NepGradient *make_nep_gradient(const NepNetwork &network, bool single,
+                               const std::vector<bool> &present)
 {
-  return single ? nep::make_gradient_for<float>(network) : nep::make_gradient_for<double>(network);
+  return single ? nep::make_gradient_for<float>(network, present)
+                : nep::make_gradient_for<double>(network, present);
 }
 
 }    // namespace pwmlff::PWMLFF_ISA

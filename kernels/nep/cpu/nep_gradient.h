@@ -7,6 +7,8 @@
 #include "../../common/evaluation.h"
 #include "../network.h"
 
+#include <vector>
+
 namespace pwmlff {
 
 /// The gradient of a NEP by its parameters, on one thread.
@@ -21,9 +23,10 @@ class NepGradient {
   virtual void add(const Input &input, double a, const double *velocity, double *gradient) = 0;
 };
 
-#define PWMLFF_DECLARE_GRADIENT(isa)                                      \
-  namespace isa {                                                         \
-  NepGradient *make_nep_gradient(const NepNetwork &network, bool single); \
+#define PWMLFF_DECLARE_GRADIENT(isa)                                     \
+  namespace isa {                                                        \
+  NepGradient *make_nep_gradient(const NepNetwork &network, bool single, \
+                                 const std::vector<bool> &present);      \
   }
 PWMLFF_DECLARE_GRADIENT(baseline)
 PWMLFF_DECLARE_GRADIENT(avx2)

@@ -158,7 +158,19 @@ template <class T> class Shell {
   Buffer<T> numbers;
 };
 
-/// How far neighbors of a species count; nothing of it takes part where both are 0.
+/// The species that take part, in ascending order.
+inline Buffer<int> present_of(const std::vector<bool> &which)
+{
+  int n = 0;
+  for (std::size_t k = 0; k < which.size(); ++k) n += which[k];
+  Buffer<int> result(n);
+  n = 0;
+  for (std::size_t k = 0; k < which.size(); ++k)
+    if (which[k]) result[n++] = static_cast<int>(k);
+  return result;
+}
+
+/// How far neighbors of a species count.
 struct Reach {
   double near = 0.0;      // of the angular part
   double cutoff = 0.0;    // of all
@@ -169,7 +181,7 @@ template <class T> struct Surroundings {
   static constexpr int width = lanes<T>;
 
   Shell<T> near, far;
-  Buffer<Run> near_runs, far_runs;    // [nspecies]
+  Buffer<Run> near_runs, far_runs;    // [npresent]
   int near_vectors = 0;
 
   /// @param more  vectors of numbers behind the fields of near ones
@@ -178,27 +190,28 @@ template <class T> struct Surroundings {
     near.set_stride(more);
     far.set_stride(0);
   }
-  void reserve(std::size_t neighbors, int nspecies)
+  void reserve(std::size_t neighbors, int npresent)
   {
-    near.reserve(neighbors, nspecies);
-    far.reserve(neighbors, nspecies);
-    near_runs.reserve(nspecies);
-    far_runs.reserve(nspecies);
+    near.reserve(neighbors, npresent);
+    far.reserve(neighbors, npresent);
+    near_runs.reserve(npresent);
+    far_runs.reserve(npresent);
   }
 
   /// Sort the candidates of center i; their rows are written, and located by Shell::locate().
-  /// @param reach   [nspecies]
+  /// @param nspecies of the model
+  /// @param present [npresent] those that neighbors are of, in ascending order
+  /// @param reach   [npresent]
   /// @param squares scratch for the candidates of one species
-  void find(const Input &input, int i, int nspecies, const Reach *reach, Buffer<double> &squares)
+  void find(const Input &input, int i, int nspecies, const Buffer<int> &present, const Reach *reach,
+            Buffer<double> &squares)
   {
     const double *const xi = input.x + 3 * static_cast<std::ptrdiff_t>(i);
     const double x0 = xi[0], x1 = xi[1], x2 = xi[2];
     int near_end = 0, far_end = 0;    // vectors
-    for (int b = 0; b < nspecies; ++b) {
-      near_runs[b] = {near_end, 0, 0};
-      far_runs[b] = {far_end, 0, 0};
-      if (!(reach[b].cutoff > 0.0)) continue;
-      const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies + b;
+    const int npresent = static_cast<int>(present.size());
+    for (int b = 0; b < npresent; ++b) {
+      const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies + present[b];
       const double inner = reach[b].near * reach[b].near;
       const double outer = reach[b].cutoff * reach[b].cutoff;
       int *const near_row = &near.row[near_end * width], *const far_row = &far.row[far_end * width];
