@@ -40,6 +40,8 @@ OTHERS = Path(__file__).with_name("other_programs.py")
 COMPILED = ", compiled"  # by `pwmlff convert --compile`
 #: What a program makes, by its name or by name and release where that one makes other files.
 FAMILIES = {
+    "calorine": (),  # their nep.txt is what pwmlff train writes
+    "nep_adapters": (),
     "deepmd": (
         "DeePMD-kit se_e2_a",
         "DeePMD-kit se_e2_a, nets of PWMLFF",

@@ -1,9 +1,10 @@
-"""CPU seconds of an evaluation by NEP_CPU; run by rivals.py with a Python that has it.
+"""CPU seconds and numbers of NEP_CPU; run by rivals.py and tests with a Python that has it.
 
-    PYTHON benchmarks/nep_cpu.py calorine|nep-adapters nep.txt structure.xyz EVALUATIONS
+    PYTHON benchmarks/nep_cpu.py calorine|nep-adapters nep.txt structure.xyz EVALUATIONS [own.npz]
 
-The calculator of calorine or of nep-adapters moves the atoms a little and asks for forces, on one
-thread. The last line that is printed is the seconds of one evaluation.
+The calculator of calorine or of nep-adapters evaluates the structure, whose energy and forces go to
+the last file. Then atoms move a little from one evaluation to the next, on one thread. The last
+line that is printed is the seconds of one of these.
 """
 
 # Each program is imported where it is used.
@@ -15,6 +16,7 @@ import sys
 import time
 from typing import Any
 
+import numpy as np
 from ase.io import read
 
 
@@ -29,16 +31,19 @@ def calculator(program: str, model: str) -> Any:
     return NepAseCalculator(model, backend="cpu")
 
 
-def main(program: str, model: str, structure: str, evaluations: str) -> None:
+def main(program: str, model: str, structure: str, evaluations: str, output: str = "") -> None:
     """Print the time."""
     atoms = read(structure)
     atoms.calc = calculator(program, model)
-    atoms.get_forces()
+    forces = atoms.get_forces()
+    if output:
+        np.savez(output, energy=atoms.get_potential_energy(), forces=forces)
     begin = time.process_time()
     for _ in range(int(evaluations)):
         atoms.positions += 1e-6
         atoms.get_forces()
-    print((time.process_time() - begin) / int(evaluations))
+    if int(evaluations):
+        print((time.process_time() - begin) / int(evaluations))
 
 
 if __name__ == "__main__":

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ase.io import read, write
 
 import families
 from families import COMPILED
 from pwmlff.convert import wrap
+from pwmlff.evaluation.nep_file import read_nep, write_nep
 from pwmlff.launch.lmp import virial_to_lammps
 from pwmlff.report import Failure
 
@@ -26,6 +29,8 @@ pytestmark = pytest.mark.skipif(not PYTHONS, reason="PWMLFF_TEST_PYTHONS names n
 #: eV/atom, eV/angstrom and eV from the program's own calculator.
 GATES = {False: (1e-8, 1e-6, 1e-5), True: (1e-6, 1e-5, 1e-3)}
 HEADS = ["first", "second"]  # of other_programs.py
+NEP_CPU = {"calorine": 4, "nep_adapters": 5}  # the newest form of nep.txt that they read
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def families_of(program: str) -> tuple[str, ...]:
@@ -76,6 +81,24 @@ def test_same_numbers(tmp_path: Path, made, program: str, family: str):
         there = virial_to_lammps(expected["virial"], ran.prism)
         assert np.abs(ran.virial - there).max() < virial
     assert np.abs(expected["forces"]).max() > 100 * force  # or zeros would do
+
+
+@pytest.mark.parametrize("program", [p for p in PYTHONS if p.partition("-")[0] in NEP_CPU])
+def test_trained_nep(tmp_path: Path, program: str):
+    """The NEP of the example, which was trained here, in the calculators of NEP_CPU."""
+    name = program.partition("-")[0]
+    model, atoms = read_nep(EXAMPLES / "hfo2" / "nep.txt"), families.structure()
+    write_nep(model, tmp_path / "nep.txt", NEP_CPU[name])
+    write(tmp_path / "structure.xyz", atoms)
+    words = ["nep.txt", "structure.xyz", "0", "own.npz"]
+    script = Path(families.__file__).with_name("nep_cpu.py")
+    command = [PYTHONS[program], script, name.replace("_", "-"), *words]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    own = np.load(tmp_path / "own.npz")
+    ran = families.run(tmp_path / "nep.txt", read(tmp_path / "structure.xyz"), ranks=2)
+    assert abs(ran.energies.sum() - own["energy"]) / len(atoms) < 1e-9
+    assert np.abs(ran.forces - own["forces"]).max() < 1e-8
+    assert np.abs(own["forces"]).max() > 0.1
 
 
 @pytest.mark.parametrize("program, family", [(p, f) for p in PYTHONS for f in refused_of(p)])
