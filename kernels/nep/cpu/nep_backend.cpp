@@ -5,6 +5,7 @@
 
 #include "nep_backend.h"
 
+#include "../zbl.h"
 #include "invariants.h"
 #include "neurons.h"
 #include "shell.h"
@@ -348,22 +349,9 @@ template <class T, int NA> class Worker : public BlockWorker {
     for (int e = run.begin * width; e < run.begin * width + run.count; ++e) {
       const double r = shell.distance(e);
       if (!(r < zbl.reach)) continue;
-      double sum = 0.0, slope = 0.0;
-      for (int k = 0; k < 4; ++k) {
-        const double term = zbl.amplitude[k] * __builtin_exp(-zbl.decay[k] * r);
-        sum += term;
-        slope -= zbl.decay[k] * term;
-      }
-      const double bare = sum / r, dbare = (slope - bare) / r;
-      double s = 1.0, ds = 0.0;
-      if (r > zbl.inner) {
-        const double per_width = 3.14159265358979323846 / (zbl.outer - zbl.inner);
-        const double phase = (r - zbl.inner) * per_width;
-        s = 0.5 * (1.0 + __builtin_cos(phase));
-        ds = -0.5 * per_width * __builtin_sin(phase);
-      }
-      energy += 0.5 * s * bare;
-      shell.spread_one(e, -0.5 * (s * dbare + ds * bare) / r, i, own, sums);
+      const NepZblTerms terms(zbl, r);
+      energy += 0.5 * terms.value;
+      shell.spread_one(e, -0.5 * terms.slope / r, i, own, sums);
     }
     return energy;
   }

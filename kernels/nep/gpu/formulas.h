@@ -5,6 +5,7 @@
 #pragma once
 
 #include "../half_cosine.h"
+#include "../zbl.h"
 #include "types.h"
 
 #include "../../common/team.h"
@@ -132,34 +133,5 @@ PWMLFF_FORMULA void nep_gradient(const T *sphere, int degree, const T *u, const 
     gradient[2] += da * re + db * im;
   }
 }
-
-/// ZBL of a pair and its derivative by r.
-struct NepZblTerms {
-  double value, slope;
-
-  /// @param r  below zbl.reach
-  PWMLFF_FORMULA NepZblTerms(const NepZbl &zbl, double r)
-  {
-    double sum = 0.0, by_r = 0.0;
-    PWMLFF_NO_UNROLL    // four exponentials at once would take too many registers
-        for (int k = 0; k < 4; ++k)
-    {
-      const double term = zbl.amplitude[k] * exp(-zbl.decay[k] * r);
-      sum += term;
-      by_r -= zbl.decay[k] * term;
-    }
-    const double bare = sum / r, dbare = (by_r - bare) / r;
-    double s = 1.0, ds = 0.0;
-    if (r > zbl.inner) {
-      const double per_width = 1.0 / (zbl.outer - zbl.inner);
-      double sine, cosine;
-      half_cosine<double>((r - zbl.inner) * per_width - 0.5, sine, cosine);
-      s = 0.5 - 0.5 * sine;
-      ds = -0.5 * NEP_PI * per_width * cosine;
-    }
-    value = s * bare;
-    slope = s * dbare + ds * bare;
-  }
-};
 
 }    // namespace pwmlff
