@@ -20,7 +20,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +116,9 @@ def in_lmp(style: str, coefficients: str, atoms: Atoms, steps: int, name: str) -
     masses = "\n".join(
         f"mass {k} {atomic_masses[atomic_numbers[symbol]]}" for k, symbol in enumerate(elements, 1)
     )
-    text = partial(INPUT.format, masses=masses, style=style, coefficients=coefficients)
+    text = INPUT.format(masses=masses, style=style, coefficients=coefficients, steps="{steps}")
     command = [find().path, "-in", "in.lmp", "-log", "none"]
-    return Rival(name, atoms, steps, command, text(steps="{steps}"), elements=elements)
+    return Rival(name, atoms, steps, command, text, elements=elements)
 
 
 def rivals(options: argparse.Namespace) -> Iterator[Rival]:

@@ -25,11 +25,10 @@ def convert(
     """Make a model file of another program one that pair_style pwmlff runs.
 
     Says what the file is and proves what it writes against the code of the original; that program
-    need not be installed. MatPL, PWMLFF: the .ckpt of a training of a DP, or of a
-    NEP, which becomes a nep5.txt. DeePMD-kit: a frozen .pth
-    with descriptor se_e2_a. MACE: -lammps.pt. NequIP, Allegro: .nequip.pth. With the commands of
-    MACE or NequIP on the PATH also a .model, a .nequip.zip and a .ckpt. A file that needs none of
-    this is copied.
+    need not be installed. MatPL, PWMLFF: the .ckpt of a training of a DP, or of a NEP, which
+    becomes a nep5.txt. DeePMD-kit: a frozen .pth with descriptor se_e2_a. MACE: -lammps.pt. NequIP,
+    Allegro: .nequip.pth. With the commands of MACE or NequIP on the PATH also a .model, a
+    .nequip.zip and a .ckpt. A file that needs none of this is copied.
 
     Example: pwmlff convert graph.pth -o a.pt
     """

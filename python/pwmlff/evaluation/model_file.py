@@ -326,8 +326,6 @@ def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
         nep = parse_nep(contents)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    arrays = [nep.last, nep.shift, nep.c_radial, *(part for layer in nep.layers for part in layer)]
-    arrays += [nep.c_angular] * bool(nep.largest_degree)
     return nep, ModelInfo(
         file=path,
         sha256=hashlib.sha256(contents).hexdigest(),
@@ -339,7 +337,7 @@ def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
         interaction_range=nep.cutoff,
         max_neighbor=None,
         sel=(),
-        nparameters=sum(array.size for array in arrays),
+        nparameters=sum(array.size for array in nep.learned().values()),
         dtype="float64",
         takes_temperature=nep.temperature,
     )

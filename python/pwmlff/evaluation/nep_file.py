@@ -82,6 +82,18 @@ class Nep:
         """The largest l of A that a descriptor needs; 0 without angular part."""
         return max([self.l_max, *(max(INVARIANTS[name]) for name in self.invariants)])
 
+    def learned(self) -> dict[str, Array]:
+        """The arrays that training changes, in the order of kernels/nep/nep_training.h."""
+        layers = {
+            f"{name}{k}": array
+            for k, layer in enumerate(self.layers)
+            for name, array in zip(("weight", "bias"), layer, strict=True)
+        }
+        others = {name: getattr(self, name) for name in ("last", "shift", "c_radial", "c_angular")}
+        if not self.largest_degree:
+            del others["c_angular"]
+        return {**layers, **others}
+
     @property
     def cutoff(self) -> float:
         """Beyond it nothing depends on an atom, angstrom."""
@@ -366,7 +378,16 @@ def _shifted_by_neurons(model: Nep) -> Nep:
 
 
 def write_nep(model: Nep, path: str | PathLike[str], version: int = 5) -> None:
-    """Write nep4.txt or nep5.txt, with all digits; the file is never half written.
+    """Write what :func:`nep_text` gives; the file is never half written.
+
+    Raises:
+        ValueError: as nep_text.
+    """
+    write_whole(path, nep_text(model, version))
+
+
+def nep_text(model: Nep, version: int = 5) -> bytes:
+    """The contents of nep4.txt or nep5.txt, with all digits.
 
     Args:
         version: 4 or 5; programs older than 2025, and calorine, read 4 alone. It has one shift for
@@ -418,4 +439,4 @@ def write_nep(model: Nep, path: str | PathLike[str], version: int = 5) -> None:
         numbers += [model.zbl[a, b] for a, b in combinations_with_replacement(range(s), 2)]
     rows = [" ".join(str(word) for word in row) for row in head]
     rows += [repr(value) for part in numbers for value in part.ravel().tolist()]
-    write_whole(path, "\n".join([*rows, ""]).encode())
+    return "\n".join([*rows, ""]).encode()

@@ -12,11 +12,9 @@ the networks, the shifts and the coefficients c. q_scaler and ZBL stay.
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from queue import SimpleQueue
@@ -28,7 +26,14 @@ from ase.data import chemical_symbols
 from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
-from pwmlff.evaluation.nep_file import INVARIANTS, Nep, parse_nep, universal_zbl, write_nep
+from pwmlff.evaluation.nep_file import (
+    INVARIANTS,
+    Nep,
+    nep_text,
+    parse_nep,
+    universal_zbl,
+    write_nep,
+)
 from pwmlff.plugin import open_library
 from pwmlff.report import Failure
 from pwmlff.train import comm
@@ -69,11 +74,10 @@ def of_file(path: str | PathLike[str], elements: Sequence[int]) -> Nep:
         )
     if elements:
         model = model.restricted([model.elements.index(z) for z in elements])
-    with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
-        try:
-            write_nep(model, Path(folder, "nep.txt"))
-        except ValueError as error:
-            raise Failure(f"cannot go on from '{path}': {error}") from error
+    try:
+        nep_text(model)
+    except ValueError as error:
+        raise Failure(f"cannot go on from '{path}': {error}") from error
     return model
 
 
@@ -91,10 +95,7 @@ class _Compiled:
         self._library.pwmlff_read_nep.restype = ctypes.c_void_p
         self._library.pwmlff_make_nep_training.restype = ctypes.c_void_p
         self._library.pwmlff_nep_training_size.restype = ctypes.c_uint64
-        with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
-            path = Path(folder, "nep.txt")
-            write_nep(model, path)
-            text = path.read_bytes()
+        text = nep_text(model)
         self._message = ctypes.create_string_buffer(_TEXT)
         said = self._message, ctypes.c_int(_TEXT)
         read = self._library.pwmlff_read_nep(text, ctypes.c_uint64(len(text)), *said)
@@ -254,20 +255,17 @@ class NepModel(Trainable):
         shifts = [k for k, name in enumerate(self.names) if name.startswith("shift.")]
         self.energy_biases = np.concatenate([place[k] for k in shifts])
         self._pool = ThreadPoolExecutor(threads)
-        self._steps = self._compiled(precision == "float32")
+        self._steps = self._of_steps()
         self._batch = np.zeros(0, int)
         self._nbatch = 0
 
-    def _compiled(self, single: bool) -> list[_Compiled]:
-        """The kernels of each thread."""
-        present = np.bincount(self.edges.types, minlength=self.edges.ntypes) > 0
+    def _compiled(self, single: bool, present: np.ndarray) -> list[_Compiled]:
+        """The kernels of each thread, for species that occur."""
         return [_Compiled(self.model, single, present) for _ in range(self.threads)]
 
-    @cached_property
-    def _exact(self) -> list[_Compiled]:
-        """Those in float64 for species of any frames."""
-        every = np.ones(self.edges.ntypes)
-        return [_Compiled(self.model, False, every) for _ in range(self.threads)]
+    def _of_steps(self) -> list[_Compiled]:
+        present = np.bincount(self.edges.types, minlength=self.edges.ntypes) > 0
+        return self._compiled(self.precision == "float32", present)
 
     def evaluate(self, batch: np.ndarray) -> Predictions:
         """Predictions for this rank's part of a batch, whose frames the threads share."""
@@ -290,8 +288,8 @@ class NepModel(Trainable):
 
     def predict(self, parameters: np.ndarray, frames: Frames, edges: Edges) -> Predictions:
         """Predictions in float64 of the model that would be saved."""
-        every = np.arange(len(frames))
-        return self._evaluated(self._exact, parameters, frames, edges, every)
+        exact = self._compiled(False, np.ones(edges.ntypes))
+        return self._evaluated(exact, parameters, frames, edges, np.arange(len(frames)))
 
     def _evaluated(
         self,
@@ -345,28 +343,14 @@ class NepModel(Trainable):
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from a state."""
         self.model = replace(self.model, q_scaler=np.array(arrays["q_scaler"]))
-        self._steps = self._compiled(self.precision == "float32")
-        self.__dict__.pop("_exact", None)
-
-
-def _arrays(model: Nep) -> dict[str, np.ndarray]:
-    """The arrays that learn, in the order of kernels/nep/nep_training.h."""
-    layers = {
-        f"{name}{k}": array
-        for k, layer in enumerate(model.layers)
-        for name, array in zip(("weight", "bias"), layer, strict=True)
-    }
-    others = {name: getattr(model, name) for name in ("last", "shift", "c_radial", "c_angular")}
-    if not model.largest_degree:
-        del others["c_angular"]
-    return {**layers, **others}
+        self._steps = self._of_steps()
 
 
 def _named(model: Nep) -> tuple[list[str], list[tuple[int, ...]], list[np.ndarray]]:
     """Names, shapes and arrays of each element, and of each pair: weight0.Hf, c_radial.Hf.O."""
     symbols = [chemical_symbols[z] for z in model.elements]
     names, arrays = [], []
-    for name, whole in _arrays(model).items():
+    for name, whole in model.learned().items():
         for a, of_center in zip(symbols, whole, strict=True):
             if name.startswith("c_"):
                 names += [f"{name}.{a}.{b}" for b in symbols]
@@ -379,7 +363,7 @@ def _named(model: Nep) -> tuple[list[str], list[tuple[int, ...]], list[np.ndarra
 
 def _with_parameters(model: Nep, parameters: np.ndarray) -> Nep:
     """The model with this vector of parameters."""
-    old: dict[str, Any] = _arrays(model)
+    old: dict[str, Any] = model.learned()
     parts = np.split(parameters, np.cumsum([array.size for array in old.values()])[:-1])
     named = zip(old, parts, strict=True)
     new: dict[str, Any] = {name: part.reshape(old[name].shape) for name, part in named}
