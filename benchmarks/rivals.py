@@ -1,13 +1,15 @@
 """Speed and memory of potentials on one core, runs taking turns.
 
-    python benchmarks/rivals.py nep.txt a.pt --elements 'Hf O' --python calorine=DIR/bin/python
+    python benchmarks/rivals.py nep.txt a.pt compressed.pb FS_model.yaml --elements 'Hf O' \\
+        --python calorine=DIR/bin/python --python grace-fs=DIR/bin/python --deepmd DIR/bin/lmp
 
 Thousand atom-steps per second, the best of all rounds, and memory per atom, the growth of the
-process from 8 to 64 times the structure. The model files run in lmp, on
-fluorite of the elements with atoms off their places, as whole steps at constant energy. So do
-potentials that LAMMPS brings, on the crystal of their own element, with about as many atoms. A
-nep.txt is evaluated by NEP_CPU too, by its calculator in each Python that is named (calorine or
-nep-adapters), on the same structure: energy and forces, no step around it.
+process from 8 to 64 times the structure (27 in calculators). The model files run in lmp, on
+fluorite of the elements with atoms off their places, as whole steps at constant energy; a .pb is
+one of DeePMD-kit and runs in its own lmp. So do
+potentials that LAMMPS brings, on the crystal of their own element, with about as many atoms. The
+calculator of each Python that is named (other_calculators.py) evaluates the files that it reads, on
+the same structure: energy and forces, no step around it. python-ace does so for a PACE of LAMMPS.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,7 @@ from pwmlff.evaluation.nep_file import is_nep
 from pwmlff.launch import lmp
 from pwmlff.launch.program import find
 
-NEP_CPU = Path(__file__).with_name("nep_cpu.py")
+CALCULATORS = Path(__file__).with_name("other_calculators.py")
 POTENTIALS = Path(lammps.__file__).parent / "share" / "lammps" / "potentials"
 INPUT = """units metal
 read_data structure.data
@@ -60,6 +62,8 @@ OF_LAMMPS = {
         20,
     ),
 }
+PACE = ("Cu-PBE-core-rep.ace", bulk("Cu", a=3.615, cubic=True).repeat(6))
+NEP_CPU = ("calorine", "nep-adapters")
 
 
 class Unusable(Exception):
@@ -78,6 +82,7 @@ class Rival:
     rate: float = 0.0  # thousand atom-steps/s, the best so far
     bytes_per_atom: float = 0.0
     elements: list[str] = field(default_factory=list)
+    largest: int = 4  # times the structure in each direction, for memory
 
     def run(self, atoms: Atoms, steps: int) -> tuple[float, int]:
         """Seconds of a step, and the largest memory of the process in bytes."""
@@ -105,20 +110,33 @@ class Rival:
         self.rate = max(self.rate, len(self.atoms) / self.run(self.atoms, self.steps)[0] / 1e3)
 
     def measure_memory(self) -> None:
-        """Compare 8 and 64 of the structure: what a program needs at its start hides less."""
-        small, large = (self.run(self.atoms.repeat(k), 1)[1] for k in (2, 4))
-        self.bytes_per_atom = (large - small) / (56 * len(self.atoms))
+        """Compare large structures: what a program needs at its start hides less."""
+        small, large = (self.run(self.atoms.repeat(k), 1)[1] for k in (2, self.largest))
+        self.bytes_per_atom = (large - small) / ((self.largest**3 - 8) * len(self.atoms))
 
 
-def in_lmp(style: str, coefficients: str, atoms: Atoms, steps: int, name: str) -> Rival:
-    """A potential that lmp runs."""
+def in_lmp(
+    style: str, coefficients: str, atoms: Atoms, steps: int, name: str, program: Path | None = None
+) -> Rival:
+    """A potential that lmp, or another one, runs."""
     elements = list(dict.fromkeys(atoms.get_chemical_symbols()))
     masses = "\n".join(
         f"mass {k} {atomic_masses[atomic_numbers[symbol]]}" for k, symbol in enumerate(elements, 1)
     )
     text = INPUT.format(masses=masses, style=style, coefficients=coefficients, steps="{steps}")
-    command = [find().path, "-in", "in.lmp", "-log", "none"]
+    command = [program or find().path, "-in", "in.lmp", "-log", "none"]
     return Rival(name, atoms, steps, command, text, elements=elements)
+
+
+def in_calculators(
+    options: argparse.Namespace, wanted: Sequence[str], model: Path, atoms: Atoms, name: str
+) -> Iterator[Rival]:
+    """A potential in the calculators of some programs."""
+    elements = list(dict.fromkeys(atoms.get_chemical_symbols()))
+    for program, python in (word.split("=", 1) for word in options.python):
+        if program in wanted:
+            command = [python, CALCULATORS, program, model, "structure.xyz", "{steps}"]
+            yield Rival(name.format(program), atoms, 3, command, elements=elements, largest=3)
 
 
 def rivals(options: argparse.Namespace) -> Iterator[Rival]:
@@ -128,22 +146,34 @@ def rivals(options: argparse.Namespace) -> Iterator[Rival]:
     fluorite.rattle(0.05, seed=1)
     for model in options.models:
         path = model.absolute()
+        if path.suffix == ".pb":
+            name = f"DeePMD-kit, {model}"
+            yield in_lmp(
+                f"deepmd {path}", f"* * {cation} {anion}", fluorite, 20, name, options.deepmd
+            )
+            continue
+        if path.suffix == ".yaml":
+            yield from in_calculators(
+                options, ["grace-fs"], path, fluorite, f"GRACE/FS, {model.name}"
+            )
+            continue
         for precision in ("double", "mixed"):
             style = f"pwmlff {path} precision {precision} device cpu"
             name = f"pwmlff, {model.name}, {precision}"
             yield in_lmp(style, f"* * {cation} {anion}", fluorite, 200, name)
-        if not is_nep(path):
-            continue
-        for program, python in (word.split("=", 1) for word in options.python):
-            command = [python, NEP_CPU, program, path, "structure.xyz", "{steps}"]
-            name = f"NEP_CPU of {program}, {model.name}"
-            yield Rival(name, fluorite, 3, command, elements=[cation, anion])
+        if is_nep(path):
+            name = "NEP_CPU of {}, " + model.name
+            yield from in_calculators(options, NEP_CPU, path, fluorite, name)
     for name, (style, coefficients, atoms, steps) in OF_LAMMPS.items():
         crystal = atoms.copy()
         crystal.rattle(0.05, seed=1)
         file = coefficients.split("/")[1].split()[0]
         placed = coefficients.format(POTENTIALS)
         yield in_lmp(style, placed, crystal, steps, f"LAMMPS {name}, {file}")
+    file, crystal = PACE[0], PACE[1].copy()
+    crystal.rattle(0.05, seed=1)
+    name = f"PACE of {{}}, {file}"
+    yield from in_calculators(options, ["python-ace"], POTENTIALS / file, crystal, name)
 
 
 def main() -> None:
@@ -152,12 +182,17 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--elements", required=True, help="cation and anion, like 'Hf O'")
     parser.add_argument("--constant", type=float, default=5.07, help="of the fluorite lattice")
-    parser.add_argument("--python", action="append", default=[], help="PROGRAM=PYTHON of NEP_CPU")
+    parser.add_argument(
+        "--python", action="append", default=[], help="PROGRAM=PYTHON with a calculator"
+    )
+    parser.add_argument("--deepmd", type=Path, help="lmp of DeePMD-kit, for a .pb")
     parser.add_argument("--core", type=int, default=0, help="that all of them run on")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     os.sched_setaffinity(0, {options.core})
-    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in ("OMP_NUM_THREADS", "TF_INTRA_OP_PARALLELISM_THREADS"):
+        os.environ[name] = "1"
+    os.environ["TF_INTER_OP_PARALLELISM_THREADS"] = "1"
     every = []
     for rival in rivals(options):
         try:

@@ -12,12 +12,6 @@ namespace pwmlff {
 
 NepGradient::~NepGradient() = default;
 
-std::array<std::vector<double> *, 8> nep_parameters(NepNetwork &network)
-{
-  return {&network.weight0, &network.bias0, &network.weight1,  &network.bias1,
-          &network.last,    &network.shift, &network.c_radial, &network.c_angular};
-}
-
 struct NepTraining::Parts {
   Parts(const NepNetwork &network, bool single, const std::vector<bool> &present) :
       network(network), single(single), present(present)
@@ -69,14 +63,14 @@ struct NepTraining::Parts {
 NepTraining::NepTraining(const NepNetwork &network, bool single, const std::vector<bool> &present) :
     parts(std::make_unique<Parts>(network, single, present)), size_(0)
 {
-  for (const auto *array : nep_parameters(parts->network)) size_ += array->size();
+  for (const auto *array : parts->network.learned()) size_ += array->size();
 }
 
 NepTraining::~NepTraining() = default;
 
 void NepTraining::set_parameters(const double *parameters)
 {
-  for (auto *array : nep_parameters(parts->network)) {
+  for (auto *array : parts->network.learned()) {
     std::copy_n(parameters, array->size(), array->begin());
     parameters += array->size();
   }

@@ -18,7 +18,6 @@
 #include "../common/export.h"
 #include "network.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,10 +34,6 @@ struct NepFrame {
   const std::int32_t *count = nullptr;      // [natoms, nspecies] edges
 };
 
-/// The arrays that are learned, in the order that they have in a vector of all parameters and in a
-/// gradient: weight0, bias0, weight1, bias1, last, shift, c_radial, c_angular.
-PWMLFF_KERNELS_API std::array<std::vector<double> *, 8> nep_parameters(NepNetwork &network);
-
 /// Keeps its scratch between calls: not for two threads at once.
 class PWMLFF_KERNELS_API NepTraining {
  public:
@@ -48,7 +43,7 @@ class PWMLFF_KERNELS_API NepTraining {
   NepTraining(const NepNetwork &network, bool single, const std::vector<bool> &present);
   ~NepTraining();
 
-  /// Number of parameters.
+  /// Number of parameters, which are those of NepNetwork::learned().
   std::size_t size() const { return size_; }
   void set_parameters(const double *parameters);
 

@@ -118,6 +118,12 @@ struct NepNetwork {
     for (const NepZbl &pair : zbl) largest = std::max(largest, pair.reach);
     return largest;
   }
+
+  /// The arrays that are learned, in the order of a vector of all parameters and of a gradient.
+  std::array<std::vector<double> *, 8> learned()
+  {
+    return {&weight0, &bias0, &weight1, &bias1, &last, &shift, &c_radial, &c_angular};
+  }
 };
 
 }    // namespace pwmlff

@@ -16,7 +16,7 @@
 namespace pwmlff::models {
 namespace {
 
-ModelInfo describe(const std::string &file, const pwmlff::NepNetwork &network)
+ModelInfo describe(const std::string &file, pwmlff::NepNetwork &network)
 {
   ModelInfo info{};
   info.file = file;
@@ -25,9 +25,7 @@ ModelInfo describe(const std::string &file, const pwmlff::NepNetwork &network)
   info.cutoff = info.interaction_range = network.cutoff();
   info.atom_type = network.atom_type;
   info.takes_temperature = network.temperature;
-  for (const std::vector<double> *part :
-       {&network.c_radial, &network.c_angular, &network.weight0, &network.bias0, &network.weight1,
-        &network.bias1, &network.last, &network.shift})
+  for (const std::vector<double> *part : network.learned())
     info.nparameters += static_cast<std::int64_t>(part->size());
   info.dtype = "float64";
   info.warnings = network.warnings;

@@ -8,6 +8,7 @@ import torch
 from ase import units
 from ase.md.verlet import VelocityVerlet
 
+from nep_files import HEADS, random_text
 from pwmlff import Calculator
 from pwmlff.report import Failure
 from systems import SYSTEMS, crystal
@@ -16,12 +17,16 @@ ts = pytest.importorskip("torch_sim")
 BINARY = SYSTEMS["two elements, triclinic"]
 
 
-@pytest.fixture
-def model(tmp_path):
+@pytest.fixture(params=["DP", "NEP"])
+def model(request, tmp_path):
     """A model file, and torch-sim's model of it."""
     from pwmlff.torch_sim import TorchSimModel
 
-    path = BINARY.model(isotropic=True).save(tmp_path / "model.pt")
+    if request.param == "DP":
+        path = BINARY.model(isotropic=True).save(tmp_path / "model.pt")
+    else:
+        path = tmp_path / "nep.txt"
+        path.write_bytes(random_text(HEADS["nep5"]))
     return path, TorchSimModel(path)
 
 

@@ -91,7 +91,7 @@ def test_trained_nep(tmp_path: Path, program: str):
     write_nep(model, tmp_path / "nep.txt", NEP_CPU[name])
     write(tmp_path / "structure.xyz", atoms)
     words = ["nep.txt", "structure.xyz", "0", "own.npz"]
-    script = Path(families.__file__).with_name("nep_cpu.py")
+    script = Path(families.__file__).with_name("other_calculators.py")
     command = [PYTHONS[program], script, name.replace("_", "-"), *words]
     subprocess.run(command, cwd=tmp_path, check=True)
     own = np.load(tmp_path / "own.npz")

@@ -9,6 +9,7 @@
 #include "../../cpu/blocks.h"
 #include "invariants.h"
 #include "nep_backend.h"
+#include "neurons.h"
 #include "shell.h"
 #include "sphere.h"
 
@@ -18,51 +19,36 @@ namespace {
 
 /// One layer of one species: its weights, and what the gradient by them adds up.
 template <class T> struct Layer {
+  Weights<T> weights;
   int in, out, padded;
-  Buffer<T> weight;       // [in rounded up to 4, padded]
-  Buffer<T> bias;         // [padded]
-  Buffer<T> by_weight;    // likewise, dS by them
-  Buffer<T> by_bias;
-  Buffer<T> z, h, by_h, by_z;    // [2, padded] value and rate
+  Buffer<T> bias;         // [2, padded] the second zero
+  Buffer<T> by_weight;    // [in, padded] dS by them
+  Buffer<T> by_bias;      // [padded]
+  Buffer<T> h, by_h, by_z;    // [2, padded] value and rate
 
   /// @param weight_ [out, in], bias_ [out]
-  Layer(const double *weight_, const double *bias_, int in, int out) :
-      in(in),
-      out(out),
-      padded(round_up(out, lanes<T> < 4 ? 4 : lanes<T>)),
-      weight(static_cast<std::size_t>(round_up(in, 4)) * padded),
-      bias(padded),
-      by_weight(weight.size()),
-      by_bias(padded),
-      z(2 * padded),
-      h(2 * padded),
-      by_h(2 * padded),
-      by_z(2 * padded)
+  Layer(const double *weight_, const double *bias_, int in, int out) : in(in), out(out)
   {
-    for (auto *array : {&weight, &bias, &by_weight, &by_bias, &by_h}) array->fill(0);
-    for (int o = 0; o < out; ++o) {
-      bias[o] = static_cast<T>(bias_[o]);
-      for (int i = 0; i < in; ++i)
-        weight[static_cast<std::size_t>(i) * padded + o] =
-            static_cast<T>(weight_[static_cast<std::size_t>(o) * in + i]);
-    }
+    weights.set(weight_, nullptr, in, out);
+    padded = weights.padded;
+    by_weight.reserve(static_cast<std::size_t>(in) * padded);
+    by_bias.reserve(padded);
+    for (auto *array : {&bias, &h, &by_h, &by_z}) array->reserve(2 * padded);
+    for (auto *array : {&bias, &by_weight, &by_bias, &by_h}) array->fill(0);
+    for (int o = 0; o < out; ++o) bias[o] = static_cast<T>(bias_[o]);
   }
 
   /// h = tanh(weight x + bias).
   /// @param x [2, x_padded]
   void forward(const T *x, int x_padded)
   {
+    const T *const from[2] = {x, x + x_padded}, *const start[2] = {&bias[0], &bias[padded]};
+    T *const to[2] = {&h[0], &h[padded]};
+    weights.template forward<2>(from, start, to);
     for (int o = 0; o < padded; o += lanes<T>) {
-      Vec<T> value = load(&bias[o]), rate{};
-      for (int i = 0; i < in; ++i) {
-        const Vec<T> w = load(&weight[static_cast<std::size_t>(i) * padded + o]);
-        value += w * x[i];
-        rate += w * x[x_padded + i];
-      }
-      const Vec<T> t = tanh<T>(value);
-      store(&z[padded + o], rate);
+      const Vec<T> t = tanh<T>(load(&h[o]));
       store(&h[o], t);
-      store(&h[padded + o], (T(1) - t * t) * rate);
+      store(&h[padded + o], (T(1) - t * t) * load(&h[padded + o]));
     }
   }
 
@@ -82,19 +68,9 @@ template <class T> struct Layer {
       for (int i = 0; i < in; ++i, to += padded)
         store(to, load(to) + both * x[i] - value * x[x_padded + i]);
     }
-    for (int i = 0; i < in; i += 4) {
-      const T *const w = &weight[static_cast<std::size_t>(i) * padded];
-      Vec<T> value[4] = {}, rate[4] = {};
-      for (int o = 0; o < padded; o += lanes<T>)
-#pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r) {
-          const Vec<T> row = load(w + static_cast<std::size_t>(r) * padded + o);
-          value[r] += row * load(&by_z[o]);
-          rate[r] += row * load(&by_z[padded + o]);
-        }
-      sum4<T>(value[0], value[1], value[2], value[3], by_x + i);
-      sum4<T>(rate[0], rate[1], rate[2], rate[3], by_x + x_padded + i);
-    }
+    const T *const from[2] = {&by_z[0], &by_z[padded]};
+    T *const to[2] = {by_x, by_x + x_padded};
+    weights.template backward<2>(from, to);
   }
 
   /// @param to_weight [out, in], to_bias [out]; what was added up is moved there.

@@ -30,8 +30,8 @@ template <class T> class Weights {
   }
 
   /// y = bias + weight x for `C` centers.
-  /// @param x [C] pointers to [in], y [C] pointers to [padded]
-  template <int C> void forward(const T *const *x, const T *bias, T *const *y) const
+  /// @param x [C] pointers to [in], bias and y [C] pointers to [padded]
+  template <int C> void forward(const T *const *x, const T *const *bias, T *const *y) const
   {
     constexpr int wide = PWMLFF_REGISTERS > 16 ? 6 : 4;
     int o = 0;
@@ -60,11 +60,12 @@ template <class T> class Weights {
   int in = 0, out = 0, padded = 0;
 
  private:
-  template <int C, int W> void columns(const T *const *x, const T *bias, T *const *y, int o) const
+  template <int C, int W>
+  void columns(const T *const *x, const T *const *bias, T *const *y, int o) const
   {
     Vec<T> sum[C][W];
     for (int c = 0; c < C; ++c)
-      for (int w = 0; w < W; ++w) sum[c][w] = load(bias + o + w * lanes<T>);
+      for (int w = 0; w < W; ++w) sum[c][w] = load(bias[c] + o + w * lanes<T>);
     const T *row = data.get() + o;
     for (int i = 0; i < in; ++i, row += padded)
 #pragma GCC unroll 8
@@ -119,9 +120,12 @@ template <class T> class Neurons {
         scratch += weights[layer].padded;
       }
     for (int layer = 0; layer < depth; ++layer) {
-      const T *in[C];
-      for (int c = 0; c < C; ++c) in[c] = layer == 0 ? q[c] : hidden[0][c];
-      weights[layer].template forward<C>(in, bias[layer].get(), hidden[layer]);
+      const T *in[C], *from[C];
+      for (int c = 0; c < C; ++c) {
+        in[c] = layer == 0 ? q[c] : hidden[0][c];
+        from[c] = bias[layer].get();
+      }
+      weights[layer].template forward<C>(in, from, hidden[layer]);
       for (int c = 0; c < C; ++c)
         for (int o = 0; o < weights[layer].padded; o += lanes<T>)
           store(hidden[layer][c] + o, tanh<T>(load(hidden[layer][c] + o)));

@@ -1,10 +1,11 @@
-"""CPU seconds and numbers of NEP_CPU; run by rivals.py and tests with a Python that has it.
+"""CPU seconds and numbers of a calculator; run by rivals.py and tests with a Python that has it.
 
-    PYTHON benchmarks/nep_cpu.py calorine|nep-adapters nep.txt structure.xyz EVALUATIONS [own.npz]
+    PYTHON benchmarks/other_calculators.py PROGRAM MODEL structure.xyz EVALUATIONS [own.npz]
 
-The calculator of calorine or of nep-adapters evaluates the structure, whose energy and forces go to
-the last file. Then atoms move a little from one evaluation to the next, on one thread. The last
-line that is printed is the seconds of one of these.
+The calculator of PROGRAM, one of calorine, nep-adapters (NEP_CPU), python-ace (PACE) and grace-fs
+(GRACE/FS of python-ace), evaluates the structure, whose energy and forces go to the last file. Then
+atoms move a little from one evaluation to the next, on one thread. The last line that is printed is
+the seconds of one of these.
 """
 
 # Each program is imported where it is used.
@@ -21,14 +22,22 @@ from ase.io import read
 
 
 def calculator(program: str, model: str) -> Any:
-    """NEP_CPU as a calculator of ase."""
+    """The calculator of ase that a program has."""
     if program == "calorine":
         from calorine.calculators import CPUNEP
 
         return CPUNEP(model)
-    from nep_adapters.ase import NepAseCalculator
+    if program == "nep-adapters":
+        from nep_adapters.ase import NepAseCalculator
 
-    return NepAseCalculator(model, backend="cpu")
+        return NepAseCalculator(model, backend="cpu")
+    if program == "python-ace":
+        from pyace import PyACECalculator
+
+        return PyACECalculator(model, recursive=True)
+    from pyace.asecalc import PyGRACEFSCalculator
+
+    return PyGRACEFSCalculator(model)
 
 
 def main(program: str, model: str, structure: str, evaluations: str, output: str = "") -> None:
