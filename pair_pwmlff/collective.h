@@ -54,6 +54,26 @@ template <typename Lammps, typename Work> void all_or_stop(Lammps *lmp, Work &&w
   if (!failure.empty()) lmp->error->all(__FILE__, __LINE__, "Pair style pwmlff: " + failure);
 }
 
+/// The numbers of all ranks on rank 0, in the order of ranks; empty elsewhere. Collective.
+inline std::vector<double> gathered(MPI_Comm comm, const std::vector<double> &mine)
+{
+  int rank, size;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  const int n = static_cast<int>(mine.size());
+  std::vector<int> counts(size), offsets(size);
+  MPI_Gather(&n, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm);
+  std::size_t total = 0;
+  for (int k = 0; rank == 0 && k < size; ++k) {
+    offsets[k] = static_cast<int>(total);
+    total += static_cast<std::size_t>(counts[k]);
+  }
+  std::vector<double> all(total);
+  MPI_Gatherv(mine.data(), n, MPI_DOUBLE, all.data(), counts.data(), offsets.data(), MPI_DOUBLE, 0,
+              comm);
+  return all;
+}
+
 /// Wait until all ranks of comm have called this, but not for ever. For places that a rank may
 /// miss.
 /// @return empty once all are here; after that many seconds, the ranks that are not, in words (rank

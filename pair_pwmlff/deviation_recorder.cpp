@@ -7,6 +7,7 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "compute.h"
 #include "error.h"
 #include "fix.h"
 #include "modify.h"
@@ -14,173 +15,16 @@
 #include "update.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <cinttypes>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <mutex>
-#include <set>
-#include <stdexcept>
-#include <thread>
 #include <utility>
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-namespace fs = std::filesystem;
 using namespace LAMMPS_NS;
 using namespace pwmlff::models;
 
 namespace pair_pwmlff {
 
-/// Average, minimum and maximum over all atoms of all ranks.
-struct DeviationRecorder::Spread {
-  double average, minimum, maximum;
-
-  /// Whether it is of the same structure, up to the order of sums in single precision.
-  bool is_close_to(const Spread &other) const
-  {
-    const double allowed = 1e-3 * std::max(maximum, other.maximum);
-    return std::abs(average - other.average) <= allowed &&
-           std::abs(minimum - other.minimum) <= allowed &&
-           std::abs(maximum - other.maximum) <= allowed;
-  }
-};
-
-// Files of all styles and all LAMMPS instances of this process, which may have a thread each.
-static std::mutex claims_mutex;
-static std::set<std::string> claims;
-
-/// Writes one line per step, in the columns that MatPL writes:
-///   step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e
-/// Where a step is computed more than once (line searches, Monte Carlo), the last one counts. A
-/// file has one writer: one object in this process, from its construction on, and one process
-/// (flock, where the file system has it), once it is open. What is no regular file may have many.
-class DeviationRecorder::File {
- public:
-  /// @param name  relative to the folder where the process is now; the file need not exist
-  /// @throws std::runtime_error where another object of this process has it
-  explicit File(const std::string &name) : path(fs::absolute(name).string())
-  {
-    std::error_code failure;
-    const auto status = fs::status(path, failure);
-    if (fs::exists(status) && !fs::is_regular_file(status)) return;
-    std::string real = fs::weakly_canonical(path, failure).string();
-    if (failure) real = path;
-    const std::lock_guard guard(claims_mutex);
-    if (!claims.insert(real).second)
-      throw std::runtime_error("two ensembles write to '" + name + "'; give each its own out_file");
-    claimed = real;
-  }
-
-  ~File()
-  {
-    if (file) std::fclose(file);
-    if (lock >= 0) close(lock);
-    const std::lock_guard guard(claims_mutex);
-    claims.erase(claimed);
-  }
-
-  File(const File &) = delete;
-  File &operator=(const File &) = delete;
-
-  /// Start the file anew, or go on with one that is there: lines of step `first` and later, which
-  /// are about to be computed again, and a last line that is not complete are removed then.
-  /// @throws std::runtime_error where it cannot be read or written, is no such file, or another
-  ///         process has it
-  void open(bool append, std::int64_t first)
-  {
-    lock_out_other_processes();
-    const auto end = append ? end_of_lines_before(first) : 0;
-    if (end > 0 && truncate(path.c_str(), end) != 0) fail("shorten");
-    file = std::fopen(path.c_str(), end > 0 ? "a" : "w");
-    if (!file) fail("write");
-    if (end > 0) return;
-    std::fprintf(file, "%9s %16s %16s %16s %16s %16s %16s\n", FIRST_WORD, "avg_devi_f",
-                 "min_devi_f", "max_devi_f", "avg_devi_e", "min_devi_e", "max_devi_e");
-    std::fflush(file);
-  }
-
-  /// Write a line; it takes the place of the last one if that is of the same step.
-  /// @param begins  a run begins: the same step is then either the end of the run before, and
-  ///                nothing is written, or another structure, which gets a line of its own
-  /// @throws std::runtime_error where the line cannot be written
-  void write(std::int64_t step, const Spread &force, const Spread &energy, bool begins)
-  {
-    const bool again = step == last.step;
-    if (again && begins && force.is_close_to(last.force) && energy.is_close_to(last.energy)) return;
-    if (again && !begins) {
-      // What is no regular file cannot be shortened, and gets one line more.
-      [[maybe_unused]] const int failure = ftruncate(fileno(file), last.start);
-    }
-    std::fseek(file, 0, SEEK_END);
-    last = {step, force, energy, std::ftell(file)};
-    const int written = std::fprintf(
-        file, "%9" PRId64 " %16.9f %16.9f %16.9f %16.9f %16.9f %16.9f\n", step, force.average,
-        force.minimum, force.maximum, energy.average, energy.minimum, energy.maximum);
-    if (written < 0 || std::fflush(file) != 0) fail("write");
-  }
-
- private:
-  static constexpr const char *FIRST_WORD = "#    step";
-  static constexpr int TRIES = 20;    // for a process that is about to end
-  static constexpr std::chrono::milliseconds BETWEEN_TRIES{100};
-
-  [[noreturn]] void fail(const std::string &what) const
-  {
-    throw std::runtime_error("cannot " + what + " the model deviation file " + path + ": " +
-                             std::strerror(errno) + "; choose another one with out_file");
-  }
-
-  void lock_out_other_processes()
-  {
-    if (claimed.empty()) return;
-    if (lock < 0) lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock < 0) fail("write");
-    for (int k = 0; flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++k) {
-      if (k == TRIES)
-        throw std::runtime_error("another process writes to the model deviation file " + path +
-                                 "; let it end, or choose another file with out_file");
-      std::this_thread::sleep_for(BETWEEN_TRIES);
-    }
-  }
-
-  /// Offset in the file; 0 where there is no file, or no header.
-  std::streamoff end_of_lines_before(std::int64_t step) const
-  {
-    std::ifstream old(path);
-    std::string line;
-    if (!std::getline(old, line) || old.eof()) return 0;
-    if (line.rfind(FIRST_WORD, 0) != 0)
-      throw std::runtime_error(
-          "file " + path + " starts with '" + line.substr(0, 40) +
-          "', so it is no model deviation file; choose another one with out_file");
-    std::streamoff end = old.tellg();
-    // getline meets the end of the file before the end of an incomplete line
-    while (std::getline(old, line) && !old.eof() && std::strtoll(line.c_str(), nullptr, 10) < step)
-      end = old.tellg();
-    return end;
-  }
-
-  struct Line {
-    std::int64_t step = -1;
-    Spread force{}, energy{};
-    long start = 0;    // offset in the file
-  };
-
-  std::string path;       // absolute
-  std::string claimed;    // the same without links; empty where many may write
-  std::FILE *file = nullptr;
-  int lock = -1;    // descriptor of the same file
-  Line last;
-};
+static constexpr int TOTALS = 7;    // energy and virial of a model
 
 /// Distinguishes the forces that a run goes on with from those of a structure that is only tried.
 ///
@@ -238,12 +82,16 @@ DeviationRecorder::DeviationRecorder(LAMMPS *lmp, const Settings &settings) :
     every(settings.out_freq),
     out_file(settings.out_file),
     append(settings.out_append || is_continuation()),    // else earlier lines would be lost
+    atomic(settings.out_atomic),
+    relative(settings.relative),
     forces(settings.files.size()),
-    energies(settings.files.size())
+    energies(settings.files.size()),
+    totals(TOTALS * settings.files.size())
 {
   all_or_stop(lmp, [&] {
-    if (comm->me == 0) file = std::make_unique<File>(out_file);
+    if (comm->me == 0) file = std::make_unique<DeviationFile>(settings);
   });
+  if (settings.capture) capture = std::make_unique<FrameCapture>(lmp, settings);
 }
 
 DeviationRecorder::~DeviationRecorder()
@@ -251,12 +99,14 @@ DeviationRecorder::~DeviationRecorder()
   if (announced_forces) modify->delete_fix(announced_forces->id);
 }
 
-void DeviationRecorder::init()
+void DeviationRecorder::init(const std::vector<std::string> &header,
+                             std::vector<std::string> symbol_of_type, double unit)
 {
   if (!announced_forces) AnnouncedForces::add(lmp, announced_forces);
+  if (capture) capture->init(std::move(symbol_of_type), 1.0 / unit);
   if (opened) return;
   all_or_stop(lmp, [&] {
-    if (file) file->open(append, update->ntimestep);
+    if (file) file->open(append, update->ntimestep, header);
   });
   opened = true;
 }
@@ -267,7 +117,16 @@ bool DeviationRecorder::due(bool requested)
   if (!announced_forces || !announced_forces->test_and_clear()) return false;
   line_is_due = update->ntimestep % every == 0;
   if (!line_is_due) warn_of_skipped_frames();
-  return line_is_due || requested;
+  return line_is_due || requested || (capture && capture->due()) || wanted_by_compute();
+}
+
+// LAMMPS schedules a compute for the steps on which something reads it.
+bool DeviationRecorder::wanted_by_compute() const
+{
+  const auto pairs = modify->get_compute_by_style("^pair$");
+  return std::any_of(pairs.begin(), pairs.end(), [this](Compute *compute) {
+    return compute->matchstep(update->ntimestep) != 0;
+  });
 }
 
 // rerun sets up each frame anew; those between the multiples of out_freq are missed in the file.
@@ -289,12 +148,21 @@ void DeviationRecorder::store(int model, const Neighbors &neighbors, const Evalu
 {
   forces[model].assign(3 * static_cast<std::size_t>(atom->nlocal + atom->nghost), 0.0);
   energies[model].assign(atom->nlocal, 0.0);
+  double *const total = &totals[TOTALS * static_cast<std::size_t>(model)];
+  std::fill_n(total, TOTALS, 0.0);
   if (!result) return;
+  total[0] = unit * result->energy;
+  for (int k = 0; k < 6; ++k) total[1 + k] = unit * result->virial[k];
   for (int row = 0; row < neighbors.nrows(); ++row)
     for (int k = 0; k < 3; ++k)
       forces[model][3 * neighbors.atom()[row] + k] = unit * result->force[3 * row + k];
   for (int row = 0; row < neighbors.ncenters(); ++row)
     energies[model][neighbors.atom()[row]] = unit * result->atom_energy[row];
+}
+
+const Deviation *DeviationRecorder::of_this_step() const
+{
+  return compared_step == update->ntimestep ? &found : nullptr;
 }
 
 void DeviationRecorder::compare(Pair *pair, const Neighbors &neighbors)
@@ -303,20 +171,63 @@ void DeviationRecorder::compare(Pair *pair, const Neighbors &neighbors)
     reverse = values.data();
     comm->reverse_comm(pair);
   }
-  const Spread force = deviation(forces, 3, neighbors, force_sigma);
-  const Spread energy = deviation(energies, 1, neighbors, energy_sigma);
+  found.force = deviation(forces, 3, neighbors, force_sigma);
+  found.energy = deviation(energies, 1, neighbors, energy_sigma);
+  compare_totals(neighbors.ncenters());
   compared_step = update->ntimestep;
-  if (!line_is_due) return;
-  all_or_stop(lmp, [&] {
-    if (file) file->write(update->ntimestep, force, energy, update->setupflag != 0);
-  });
+  const bool begins = update->setupflag != 0;
+  if (line_is_due) {
+    const std::vector<double> of_atoms = atomic ? by_id(force_sigma) : std::vector<double>{};
+    all_or_stop(lmp, [&] {
+      if (file) file->write(update->ntimestep, found, of_atoms, begins);
+    });
+  }
+  if (capture && capture->due()) capture->look(found, force_sigma, energy_sigma, begins);
+}
+
+// Of the total energy and the virial, per atom. Collective.
+void DeviationRecorder::compare_totals(int ncenters)
+{
+  std::vector<double> all = totals;
+  all.push_back(ncenters);
+  MPI_Allreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()), MPI_DOUBLE, MPI_SUM, world);
+  const double natoms = std::max(all.back(), 1.0), nmodels = static_cast<double>(forces.size());
+  double sigma[TOTALS];
+  for (int k = 0; k < TOTALS; ++k) {
+    double mean = 0.0, variance = 0.0;
+    for (std::size_t m = 0; m < forces.size(); ++m) mean += all[TOTALS * m + k] / nmodels;
+    for (std::size_t m = 0; m < forces.size(); ++m)
+      variance += (all[TOTALS * m + k] - mean) * (all[TOTALS * m + k] - mean) / nmodels;
+    sigma[k] = std::sqrt(variance) / natoms;
+  }
+  found.total_energy = sigma[0];
+  double squares = 0.0;    // xx yy zz once, xy xz yz twice
+  for (int k = 1; k < TOTALS; ++k) squares += (k < 4 ? 1.0 : 2.0) * sigma[k] * sigma[k];
+  found.virial = {std::sqrt(squares / 9.0), *std::min_element(sigma + 1, sigma + TOTALS),
+                  *std::max_element(sigma + 1, sigma + TOTALS)};
+}
+
+// A number of each atom of all ranks, in the order of IDs, on rank 0. Collective.
+std::vector<double> DeviationRecorder::by_id(const std::vector<double> &of_atoms) const
+{
+  std::vector<double> mine;
+  for (int i = 0; i < atom->nlocal; ++i) {
+    mine.push_back(static_cast<double>(atom->tag[i]));
+    mine.push_back(of_atoms[i]);
+  }
+  const std::vector<double> all = gathered(world, mine);
+  std::vector<std::pair<double, double>> pairs(all.size() / 2);
+  for (std::size_t k = 0; k < pairs.size(); ++k) pairs[k] = {all[2 * k], all[2 * k + 1]};
+  std::sort(pairs.begin(), pairs.end());
+  std::vector<double> sorted;
+  for (const auto &[id, value] : pairs) sorted.push_back(value);
+  return sorted;
 }
 
 // Of each local atom, and its spread over all atoms of all ranks, which may have none. Collective.
 // values: a per-atom array for each model, `width` numbers for an atom.
-DeviationRecorder::Spread DeviationRecorder::deviation(const PerModel &values, int width,
-                                                       const Neighbors &neighbors,
-                                                       std::vector<double> &sigma) const
+Spread DeviationRecorder::deviation(const PerModel &values, int width, const Neighbors &neighbors,
+                                    std::vector<double> &sigma) const
 {
   const auto nmodels = static_cast<double>(values.size());
   double sum[2] = {0.0, static_cast<double>(neighbors.ncenters())};
@@ -324,15 +235,17 @@ DeviationRecorder::Spread DeviationRecorder::deviation(const PerModel &values, i
   sigma.assign(atom->nlocal, 0.0);
   for (int row = 0; row < neighbors.ncenters(); ++row) {
     const int i = neighbors.atom()[row];
-    double variance = 0.0;
+    double variance = 0.0, square = 0.0;
     for (int k = 0; k < width; ++k) {
       const std::size_t index = static_cast<std::size_t>(i) * width + k;
       double mean = 0.0;
       for (const auto &model : values) mean += model[index];
       mean /= nmodels;
       for (const auto &model : values) variance += (model[index] - mean) * (model[index] - mean);
+      square += mean * mean;
     }
     sigma[i] = std::sqrt(variance / nmodels);
+    if (width == 3 && relative > 0.0) sigma[i] /= std::sqrt(square) + relative;
     sum[0] += sigma[i];
     extreme[0] = std::max(extreme[0], -sigma[i]);
     extreme[1] = std::max(extreme[1], sigma[i]);

@@ -119,6 +119,16 @@ int hops(const Ensemble &models)
   return most;
 }
 
+std::vector<std::string> identities(const Ensemble &models)
+{
+  std::vector<std::string> lines;
+  for (const auto &model : models)
+    lines.push_back(fmt::format("model {}: {}, SHA-256 {}, kind {}, engine {}", lines.size() + 1,
+                                model->info().file, model->info().sha256, model->info().kind,
+                                model->engine()));
+  return lines;
+}
+
 std::string summary(const Ensemble &models, const std::string &style,
                     const std::vector<int> &species_of_type, const Settings &settings)
 {
@@ -152,8 +162,12 @@ std::string summary(const Ensemble &models, const std::string &style,
   }
   text += "\n";
   if (models.size() > 1)
-    text += fmt::format("  model 1 drives; deviation of {} models every {} steps to {}\n",
-                        models.size(), settings.out_freq, settings.out_file);
+    text += fmt::format("  {}; deviation of {} models every {} steps to {}\n",
+                        settings.mean_drives ? "the mean drives" : "model 1 drives", models.size(),
+                        settings.out_freq, settings.out_file);
+  if (const auto &capture = settings.capture)
+    text += fmt::format("  structures with a largest force deviation from {} to {} go to {}\n",
+                        capture->lo, capture->hi, capture->file);
   return text;
 }
 

@@ -30,6 +30,9 @@ Ensemble load_ensemble(LAMMPS_NS::LAMMPS *lmp, const std::vector<std::string> &f
 /// none takes edges.
 int hops(const Ensemble &models);
 
+/// A line for each model: file, SHA-256, kind, engine.
+std::vector<std::string> identities(const Ensemble &models);
+
 /// For the log: files, kinds, engines, elements, and what becomes of the deviation of several
 /// models.
 /// @param style  its name in the input

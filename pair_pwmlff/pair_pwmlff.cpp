@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
@@ -42,6 +43,7 @@ PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name, OpenTorch *open_tor
   no_virial_fdotr_compute = 1;            // the models give the virial
   centroidstressflag = CENTROID_AVAIL;    // a hybrid style asks before the model is there
   comm_reverse = 3;
+  pvector = deviations.data();    // compute pair reads it where nextra is not 0
 }
 
 PairPWMLFF::~PairPWMLFF()
@@ -61,6 +63,7 @@ PairPWMLFF::~PairPWMLFF()
     memory->destroy(setflag);
     memory->destroy(cutsq);
     memory->destroy(cutghost);
+    memory->destroy(scale);
   }
 }
 
@@ -76,6 +79,8 @@ void PairPWMLFF::reset(Settings with)
   supervision = std::make_unique<Supervision>(lmp);
   logged = false;
   atom_energy_step = -1;
+  nextra = 0;
+  deviations.fill(0.0);
   clear_mapping();
 }
 
@@ -93,13 +98,18 @@ void PairPWMLFF::allocate()
   memory->create(setflag, n, n, "pair:setflag");
   memory->create(cutsq, n, n, "pair:cutsq");
   memory->create(cutghost, n, n, "pair:cutghost");    // LAMMPS reads it where ghostneigh is set
+  memory->create(scale, n, n, "pair:scale");
   std::fill_n(&setflag[0][0], n * n, 0);
+  std::fill_n(&scale[0][0], n * n, 1.0);
 }
 
 void PairPWMLFF::settings(int narg, char **arg)
 try {
   reset(parse_settings(lmp, style, narg, arg));    // other models need another pair_coeff
-  if (options.files.size() > 1) recorder = std::make_unique<DeviationRecorder>(lmp, options);
+  if (options.files.size() > 1) {
+    recorder = std::make_unique<DeviationRecorder>(lmp, options);
+    nextra = static_cast<int>(deviations.size());
+  }
   choose_device();
   if (!options.file_in_coeff) load(options.files);
 } catch (...) {
@@ -124,6 +134,7 @@ void PairPWMLFF::load(const std::vector<std::string> &files)
                "Pair style pwmlff: pair_style has the keyword temperature, but no model has the "
                "temperature as a descriptor; leave it out");
   cutoff = models.front()->info().cutoff;
+  nmodels = static_cast<int>(models.size());
 }
 
 // Get torch ready before it loads a file. Collective.
@@ -250,7 +261,11 @@ void PairPWMLFF::coeff(int narg, char **arg)
     for (int j = i; j <= atom->ntypes; ++j) setflag[i][j] = mapping[i] >= 0 && mapping[j] >= 0;
   species_of_type = std::move(mapping);
   energy_unit = unit;
-  has_atom_virial = on_all_ranks(world, models.front()->has_atom_virial());
+  // Of the models that drive.
+  const auto driving = options.mean_drives ? models.end() : models.begin() + 1;
+  has_atom_virial = on_all_ranks(world, std::all_of(models.begin(), driving, [](const auto &model) {
+                                   return model->has_atom_virial();
+                                 }));
   centroidstressflag = has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   source->invalidate();
   logged = false;
@@ -304,7 +319,14 @@ void PairPWMLFF::init_style()
                "use comm_modify mode single");
   if (has_torch) torch_part().set_num_threads(comm->nthreads);
 
-  if (recorder) recorder->init();
+  if (recorder) {
+    std::vector<std::string> symbol_of_type(species_of_type.size(), "X");
+    for (std::size_t type = 1; type < species_of_type.size(); ++type)
+      if (species_of_type[type] >= 0)
+        symbol_of_type[type] = symbol(models.front()->info().atom_type[species_of_type[type]]);
+    recorder->init(options.out_header ? identities(models) : std::vector<std::string>{},
+                   std::move(symbol_of_type), energy_unit);
+  }
   if (!logged) log_models();
   logged = true;
   supervision->init();
@@ -326,7 +348,16 @@ void PairPWMLFF::stop_rank(const std::string &text)
   stop_when_printed([&] { error->one(FLERR, "Pair style pwmlff: " + text); });
 }
 
+// End the run for what all ranks know, after the structure is stored where structures are.
+void PairPWMLFF::stop_all(const std::string &text)
+{
+  source->discard();
+  const std::string stored = recorder->frames()->store_failed(text);
+  error->all(FLERR, "Pair style pwmlff: {}; the structure is in '{}'", text, stored);
+}
+
 // Evaluate one model and refuse results that are not numbers.
+// @throws std::runtime_error
 const Evaluation &PairPWMLFF::evaluate(int model)
 {
   Model &m = *models[model];
@@ -336,22 +367,23 @@ const Evaluation &PairPWMLFF::evaluate(int model)
     pwmlff::Input input = neighbors.input(m.needs());
     input.nthreads = comm->nthreads;
     input.temperature = options.temperature;
-    input.want_atom_virial = model == 0 && vflag_atom;
-    input.want_centroid_virial = model == 0 && cvflag_atom;
+    const bool drives = model == 0 || options.mean_drives;
+    input.want_atom_virial = drives && vflag_atom;
+    input.want_centroid_virial = drives && cvflag_atom;
     evaluation = &m.evaluate(input);
   } catch (const TooManyNeighbors &excess) {
-    stop_rank(fmt::format(
+    throw std::runtime_error(fmt::format(
         "model '{}': {}", m.info().file,
         excess.text(fmt::format("atom {}", atom->tag[neighbors.atom()[excess.row]]),
                     fmt::format("element {}", symbol(m.info().atom_type[excess.species])))));
   } catch (const std::exception &failure) {
-    stop_rank(failure.what() + (m.on_gpu() ? device_label() : ""));
+    throw std::runtime_error(failure.what() + (m.on_gpu() ? device_label() : ""));
   }
 
   const Evaluation &result = *evaluation;
   const auto require_finite = [&](int row, double value) {
     if (!std::isfinite(value))
-      stop_rank(fmt::format(
+      throw std::runtime_error(fmt::format(
           "model '{}' gives a non-finite energy or force for atom {} at step {}; look for "
           "overlapping atoms or a time step that is too long",
           m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep));
@@ -364,10 +396,62 @@ const Evaluation &PairPWMLFF::evaluate(int model)
   double sum = result.energy;
   for (const double component : result.virial) sum += component;
   if (!std::isfinite(sum))
-    stop_rank(fmt::format("model '{}' gives finite energies and forces of atoms, but a non-finite "
-                          "energy of the whole or virial at step {}; its file is not sound",
-                          m.info().file, update->ntimestep));
+    throw std::runtime_error(
+        fmt::format("model '{}' gives finite energies and forces of atoms, but a non-finite energy "
+                    "of the whole or virial at step {}; its file is not sound",
+                    m.info().file, update->ntimestep));
   return result;
+}
+
+// The same, or end the run: alone, or, where structures are captured, together. Null on a rank
+// without centers, which takes part in the latter.
+const Evaluation *PairPWMLFF::evaluate_here(int model)
+{
+  const Evaluation *result = nullptr;
+  const auto work = [&] {
+    if (source->get().ncenters() > 0) result = &evaluate(model);
+  };
+  if (recorder && recorder->frames()) {
+    const std::string failure = first_failure(world, work);
+    if (!failure.empty()) stop_all(failure);
+    return result;
+  }
+  try {
+    work();
+  } catch (const std::exception &failure) {
+    stop_rank(failure.what());
+  }
+  return result;
+}
+
+// What fix adapt and compute ti have set for all pairs of types.
+double PairPWMLFF::common_scale() const
+{
+  double common = 1.0;
+  bool found = false;
+  for (int i = 1; i <= atom->ntypes; ++i)
+    for (int j = i; j <= atom->ntypes; ++j) {
+      if (!setflag[i][j]) continue;
+      if (found && scale[i][j] != common)
+        error->all(FLERR,
+                   "Pair style pwmlff: its scale is {} for types {} and {}, and {} for others; a "
+                   "potential of many atoms has one for all: use 'scale * *'",
+                   scale[i][j], i, j, common);
+      common = scale[i][j];
+      found = true;
+    }
+  return common;
+}
+
+// For compute pair, which sums over ranks. What was not compared on this step is no number.
+void PairPWMLFF::take_deviation()
+{
+  deviations.fill(0.0);
+  if (comm->me != 0) return;
+  if (const Deviation *const found = recorder->of_this_step())
+    deviations = {found->force.maximum, found->force.minimum, found->force.average,
+                  found->total_energy, found->virial.maximum};
+  else deviations.fill(std::numeric_limits<double>::quiet_NaN());
 }
 
 void PairPWMLFF::compute(int eflag, int vflag)
@@ -389,29 +473,31 @@ void PairPWMLFF::compute(int eflag, int vflag)
 
   const Neighbors &neighbors = source->get();
   const bool deviation = recorder && recorder->due(force_deviation_flag || energy_deviation_flag);
-  const int nmodels = deviation ? static_cast<int>(models.size()) : 1;
+  const bool mean = options.mean_drives;
+  const double weight = common_scale() / (mean ? nmodels : 1);
   wants_atom_energy |= energy_flag != 0;
   atom_energy_step = -1;
   if (wants_atom_energy) {
     atom_energy.reserve(1);    // a rank without atoms has an array too
     atom_energy.assign(atom->nlocal, 0.0);
   }
-  for (int model = 0; model < nmodels; ++model) {
+  for (int model = 0; model < (deviation || mean ? nmodels : 1); ++model) {
     // A rank without atoms still takes part below.
-    const Evaluation *const result = neighbors.ncenters() > 0 ? &evaluate(model) : nullptr;
-    if (model == 0 && result) tally(*result);
+    const Evaluation *const result = evaluate_here(model);
+    if (result && (model == 0 || mean)) tally(*result, weight);
     if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }
   if (wants_atom_energy) atom_energy_step = update->ntimestep;
   if (deviation) recorder->compare(this, neighbors);
+  if (recorder) take_deviation();
   supervision->poll();
 }
 
 // Add energies, forces and virials to LAMMPS's, in its units.
-void PairPWMLFF::tally(const Evaluation &result)
+void PairPWMLFF::tally(const Evaluation &result, double weight)
 {
   const Neighbors &neighbors = source->get();
-  const double unit = energy_unit;
+  const double unit = weight * energy_unit;
   for (int row = 0; row < neighbors.nrows(); ++row) {
     double *const f = atom->f[neighbors.atom()[row]];
     for (int k = 0; k < 3; ++k) f[k] += unit * result.force[3 * row + k];
@@ -420,7 +506,7 @@ void PairPWMLFF::tally(const Evaluation &result)
   for (int row = 0; (eflag_atom || wants_atom_energy) && row < neighbors.ncenters(); ++row) {
     const int i = neighbors.atom()[row];
     if (eflag_atom) eatom[i] += unit * result.atom_energy[row];
-    if (wants_atom_energy) atom_energy[i] = unit * result.atom_energy[row];
+    if (wants_atom_energy) atom_energy[i] += unit * result.atom_energy[row];
   }
   if (vflag_global)
     for (int k = 0; k < 6; ++k) virial[k] += unit * result.virial[k];
@@ -447,9 +533,14 @@ void *PairPWMLFF::extract(const char *name, int &dim)
   dim = 0;
   const std::string asked = name;
   if (asked == "cutoff") return models.empty() ? nullptr : &cutoff;
+  if (asked == "nmodels") return models.empty() ? nullptr : &nmodels;
   if (asked == "energy_flag") return &energy_flag;
   if (recorder && asked == "force_deviation_flag") return &force_deviation_flag;
   if (recorder && asked == "energy_deviation_flag") return &energy_deviation_flag;
+  if (asked == "scale") {
+    dim = 2;
+    return scale;
+  }
   return nullptr;
 }
 
@@ -470,7 +561,7 @@ double PairPWMLFF::memory_usage()
 {
   const double n = atom->ntypes + 1;
   double bytes = Pair::memory_usage() + source->memory_usage();
-  if (allocated) bytes += n * n * (sizeof(int) + 2 * sizeof(double));
+  if (allocated) bytes += n * n * (sizeof(int) + 3 * sizeof(double));
   if (recorder) bytes += recorder->memory_usage();
   for (const auto &model : models) bytes += model->info().nparameters * sizeof(double);
   return bytes + atom_energy.capacity() * sizeof(double);

@@ -14,6 +14,7 @@
 
 #include "pair.h"
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,10 +42,12 @@ class PairPWMLFF : public Pair {
   int pack_reverse_comm(int n, int first, double *buf) override;
   void unpack_reverse_comm(int n, int *list, double *buf) override;
 
-  /// Scalars: "cutoff" (double, of the models; a copy), and for fix pair the flags (int)
+  /// Scalars: "cutoff" (double, of the models; a copy), "nmodels" (int), and for fix pair the flags
+  /// (int)
   /// "energy_flag", "force_deviation_flag" and "energy_deviation_flag": where one of the last two
   /// is 1, the models are compared at the next evaluation whatever out_freq is. The flags live as
-  /// long as this object.
+  /// long as this object. Matrix: "scale" [ntypes+1, ntypes+1] of energies and forces, for fix
+  /// adapt and compute ti; the same for all types that an element is mapped to.
   /// @return null for another name, or where there is no such quantity
   void *extract(const char *name, int &dim) override;
 
@@ -78,6 +81,9 @@ class PairPWMLFF : public Pair {
 
   // What extract() and extract_peratom() give out.
   double cutoff = 0.0;
+  int nmodels = 0;
+  double **scale = nullptr;              // [ntypes+1, ntypes+1]
+  std::array<double, 5> deviations{};    // of compute pair: max, min, average force; energy; virial
   int energy_flag = 0, force_deviation_flag = 0, energy_deviation_flag = 0;
   bool wants_atom_energy = false;
   std::vector<double> atom_energy;    // [nlocal]
@@ -95,8 +101,12 @@ class PairPWMLFF : public Pair {
   void log_models();
   std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);
+  double common_scale() const;
+  void take_deviation();
+  [[noreturn]] void stop_all(const std::string &text);
   const pwmlff::Evaluation &evaluate(int model);
-  void tally(const pwmlff::Evaluation &result);
+  const pwmlff::Evaluation *evaluate_here(int model);
+  void tally(const pwmlff::Evaluation &result, double weight);
 };
 
 }    // namespace LAMMPS_NS

@@ -12,33 +12,89 @@
 #include <optional>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 using namespace LAMMPS_NS;
 
 namespace pair_pwmlff {
 namespace {
 
-constexpr std::array<std::string_view, 8> KEYWORDS = {"out_freq",  "out_file",   "out_append",
-                                                      "engine",    "precision",  "device",
-                                                      "neighbors", "temperature"};
+constexpr std::array<std::string_view, 14> KEYWORDS = {
+    "out_freq",    "out_file",   "out_append", "engine", "precision", "device", "neighbors",
+    "temperature", "out_format", "out_header", "atomic", "relative",  "drive",  "capture"};
 
 bool is_keyword(const std::string &word)
 {
   return std::find(KEYWORDS.begin(), KEYWORDS.end(), word) != KEYWORDS.end();
 }
 
+int at_least_one(LAMMPS *lmp, const std::string &keyword, const std::string &value)
+{
+  const int number = utils::inumeric(FLERR, value, false, lmp);
+  if (number < 1)
+    lmp->error->all(FLERR, "Pair style pwmlff: {} is {}, expected at least 1", keyword, number);
+  return number;
+}
+
+// One of two words; whether it is the second.
+bool choose(LAMMPS *lmp, const std::string &keyword, const std::string &value,
+            const std::string &first, const std::string &second)
+{
+  if (value != first && value != second)
+    lmp->error->all(FLERR, "Pair style pwmlff: {} is '{}', expected {} or {}", keyword, value,
+                    first, second);
+  return value == second;
+}
+
+// capture lo hi file [max n] [every k] [beyond go|stop]; returns how many words it took.
+int set_capture(LAMMPS *lmp, Settings &settings, int narg, char **arg)
+{
+  if (narg < 3) utils::missing_cmd_args(FLERR, "pair_style pwmlff capture", lmp->error);
+  Capture capture;
+  capture.lo = utils::numeric(FLERR, arg[0], false, lmp);
+  capture.hi = utils::numeric(FLERR, arg[1], false, lmp);
+  if (!(capture.lo >= 0.0 && capture.hi > capture.lo))
+    lmp->error->all(FLERR, "Pair style pwmlff: capture is from {} to {}, expected 0 <= lo < hi",
+                    arg[0], arg[1]);
+  capture.file = arg[2];
+  int iarg = 3;
+  for (; iarg < narg; iarg += 2) {
+    const std::string word = arg[iarg];
+    if (word != "max" && word != "every" && word != "beyond") break;
+    if (iarg + 1 >= narg)
+      utils::missing_cmd_args(FLERR, "pair_style pwmlff capture " + word, lmp->error);
+    const std::string value = arg[iarg + 1], name = "capture " + word;
+    if (word == "max") capture.most = at_least_one(lmp, name, value);
+    else if (word == "every") capture.every = at_least_one(lmp, name, value);
+    else capture.stop_beyond = choose(lmp, name, value, "go", "stop");
+  }
+  settings.capture = capture;
+  return iarg;
+}
+
 void set(LAMMPS *lmp, Settings &settings, const std::string &keyword, const std::string &value)
 try {
   Error *const error = lmp->error;
   if (keyword == "out_freq") {
-    settings.out_freq = utils::inumeric(FLERR, value, false, lmp);
-    if (settings.out_freq < 1)
-      error->all(FLERR, "Pair style pwmlff: out_freq is {}, expected at least 1",
-                 settings.out_freq);
+    settings.out_freq = at_least_one(lmp, keyword, value);
   } else if (keyword == "out_file") {
     settings.out_file = value;
   } else if (keyword == "out_append") {
     settings.out_append = utils::logical(FLERR, value, false, lmp) != 0;
+  } else if (keyword == "out_format") {
+    settings.out_format = choose(lmp, keyword, value, "matpl", "dpgen") ? DeviationFormat::dpgen
+                                                                        : DeviationFormat::matpl;
+  } else if (keyword == "out_header") {
+    settings.out_header = utils::logical(FLERR, value, false, lmp) != 0;
+  } else if (keyword == "atomic") {
+    settings.out_atomic = utils::logical(FLERR, value, false, lmp) != 0;
+  } else if (keyword == "relative") {
+    settings.relative = utils::numeric(FLERR, value, false, lmp);
+    if (!(settings.relative > 0.0))
+      error->all(FLERR, "Pair style pwmlff: relative is {}, expected a force of more than 0",
+                 value);
+  } else if (keyword == "drive") {
+    settings.mean_drives = choose(lmp, keyword, value, "first", "mean");
   } else if (keyword == "engine") {
     settings.engine.engine = pwmlff::models::parse_engine(value);
   } else if (keyword == "precision") {
@@ -50,9 +106,7 @@ try {
     if (!(settings.temperature > 0.0))
       error->all(FLERR, "Pair style pwmlff: temperature is {}, expected more than 0 K", value);
   } else {
-    if (value != "auto" && value != "lammps")
-      error->all(FLERR, "Pair style pwmlff: neighbors is '{}', expected auto or lammps", value);
-    settings.lammps_list = value == "lammps";
+    settings.lammps_list = choose(lmp, keyword, value, "auto", "lammps");
   }
 } catch (const std::invalid_argument &unknown) {
   lmp->error->all(FLERR, "Pair style pwmlff: {}", unknown.what());
@@ -97,7 +151,7 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
     error->all(FLERR, "Pair style pwmlff: number of models is {}, but {} model file(s) follow",
                *nmodels, found);
 
-  for (; iarg < narg; iarg += 2) {
+  while (iarg < narg) {
     const std::string keyword = arg[iarg];
     if (!is_keyword(keyword))
       error->all(FLERR,
@@ -107,8 +161,22 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
     const std::string value = arg[iarg + 1];
     if (is_keyword(value))
       error->all(FLERR, "Pair style pwmlff: keyword {} has no value, '{}' follows", keyword, value);
+    if (keyword == "capture") {
+      iarg += 1 + set_capture(lmp, settings, narg - iarg - 1, arg + iarg + 1);
+      continue;
+    }
     set(lmp, settings, keyword, value);
+    iarg += 2;
   }
+  for (const auto &[given, what] : {std::pair{settings.mean_drives, "drive mean"},
+                                    {settings.capture.has_value(), "capture"},
+                                    {settings.out_atomic, "atomic"},
+                                    {settings.relative > 0.0, "relative"}})
+    if (given && found < 2)
+      error->all(FLERR,
+                 "Pair style pwmlff: the keyword {} compares models, but there is one model file; "
+                 "name at least two",
+                 what);
 
   // Replicas of a multi-partition run share a folder and, by default, would share this file.
   if (lmp->universe->existflag && settings.out_file == default_out_file)

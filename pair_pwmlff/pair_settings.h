@@ -7,6 +7,7 @@
 #include "models/model.h"
 #include "placement/device_mapping.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,18 @@ class LAMMPS;
 }
 
 namespace pair_pwmlff {
+
+/// Whose columns the model deviation file has.
+enum class DeviationFormat { matpl, dpgen };
+
+/// Structures to store, by their largest force deviation.
+struct Capture {
+  double lo = 0.0, hi = 0.0;    // lo <= deviation < hi, in LAMMPS's units
+  std::string file;
+  int most = 0;                // structures in the file; 0 for no limit
+  int every = 0;               // steps; 0 for out_freq
+  bool stop_beyond = false;    // end the run at a deviation of hi or more
+};
 
 /// pair_style pwmlff [N] file ... keyword value ..., with the defaults of the keywords.
 struct Settings {
@@ -27,6 +40,12 @@ struct Settings {
   int out_freq = 100;
   std::string out_file = "model_devi.out";
   bool out_append = false;
+  DeviationFormat out_format = DeviationFormat::matpl;
+  bool out_header = false;    // the models, in comments of the file
+  bool out_atomic = false;    // deviations of atoms in the file
+  double relative = 0.0;      // force at which the force deviation is halved; 0 for the plain one
+  bool mean_drives = false;
+  std::optional<Capture> capture;
 };
 
 /// Whether a style goes by a name of MatPL's, and so by MatPL's defaults.

@@ -113,6 +113,17 @@ class Lammps:
         assert run.returncode == 0, run.output
         return run
 
+    def begin(self, text: str) -> subprocess.Popen[bytes]:
+        """Start lmp, on one rank, for a caller that ends it."""
+        (self.folder / "in.lmp").write_text(self.engine.in_input(text))
+        lmp = find_lmp()
+        environment = {"OMP_NUM_THREADS": "1", **self.engine.environment, **lmp.environment}
+        return subprocess.Popen(
+            [lmp.path, "-in", "in.lmp", "-screen", "none"],
+            cwd=self.folder,
+            env={**os.environ, **environment},
+        )
+
     def python(self, script: str, **environment: str) -> Run:
         """Run a Python program that uses the module lammps; errors of LAMMPS are exceptions there.
 

@@ -78,7 +78,9 @@ READ_ONLY = {
     "setarch",
 }
 LAMMPS = {
+    "compute",
     "dump",
+    "dump_modify",
     "fix",
     "if",
     "pair_coeff",
@@ -86,6 +88,7 @@ LAMMPS = {
     "read_data",
     "restart",
     "run",
+    "thermo_style",
     "units",
     "variable",
 }

@@ -186,7 +186,8 @@ def test_cutoff_in_python(binary: Lammps):
         "lmp = start()\n"
         f"lmp.commands_string('''{text('pwmlff model.pt', 'run 0')}''')\n"
         f"assert lmp.extract_pair('cutoff') == {SYSTEM.rmax}\n"
-        "assert lmp.extract_pair_dimension('scale') is None\n"
+        "assert lmp.extract_pair_dimension('scale') == 2\n"
+        "assert lmp.extract_pair_dimension('charge') is None\n"
     )
 
 

@@ -21,9 +21,9 @@ namespace {
 template <class T> struct Layer {
   Weights<T> weights;
   int in, out, padded;
-  Buffer<T> bias;         // [2, padded] the second zero
-  Buffer<T> by_weight;    // [in, padded] dS by them
-  Buffer<T> by_bias;      // [padded]
+  Buffer<T> bias;             // [2, padded] the second zero
+  Buffer<T> by_weight;        // [in, padded] dS by them
+  Buffer<T> by_bias;          // [padded]
   Buffer<T> h, by_h, by_z;    // [2, padded] value and rate
 
   /// @param weight_ [out, in], bias_ [out]

@@ -1,0 +1,362 @@
+"""Deviations of ensembles as data of LAMMPS, in files of other programs, and captured structures.
+
+What is compared with is NumPy on the reference evaluation of each model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ase import Atoms
+from ase.io import read
+
+from harness import Lammps, thorough
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE, forces
+from systems import SYSTEMS, crystal
+
+BINARY = SYSTEMS["two elements, triclinic"]
+FILES = [f"{seed}.pt" for seed in range(4)]
+MODELS = [BINARY.model(seed=seed, isotropic=True) for seed in range(4)]
+READ = "units metal\natom_modify map yes\nread_data atoms.data\n"
+STYLE = f"pair_style pwmlff {' '.join(FILES)} {{}}\npair_coeff * * O Hf\n"
+COMPUTE = "compute devi all pair pwmlff\n"
+MOVE = "velocity all create 1000 1\nfix 1 all nve\ntimestep 0.001\n"
+
+
+@pytest.fixture
+def four(lammps: Lammps) -> Lammps:
+    """A folder with four models and a two-element crystal of 64 atoms in atoms.data."""
+    for name, model in zip(FILES, MODELS, strict=True):
+        lammps.save(model, name)
+    lammps.data(crystal(2), [8, 72])
+    return lammps
+
+
+@dataclass
+class Deviation:
+    """Of models on a structure, by NumPy."""
+
+    force: np.ndarray
+    energy: np.ndarray
+    relative: np.ndarray
+    virial: np.ndarray
+    total: float
+    mean_force: np.ndarray
+    mean_energy: float
+
+
+def deviation_of(force: np.ndarray, energy: np.ndarray, virial: np.ndarray) -> Deviation:
+    """Of [nmodels, n, 3], [nmodels, n] and [nmodels, components]; relative to 0.1 eV/angstrom."""
+    natoms = energy.shape[1]
+    deviation = np.sqrt(force.var(axis=0).sum(axis=1))
+    return Deviation(
+        deviation,
+        energy.std(axis=0),
+        deviation / (np.linalg.norm(force.mean(axis=0), axis=1) + 0.1),
+        virial.std(axis=0) / natoms,
+        energy.sum(axis=1).std() / natoms,
+        force.mean(axis=0),
+        energy.sum(axis=1).mean(),
+    )
+
+
+def deviation(atoms: Atoms) -> Deviation:
+    """By the reference evaluation of the four models."""
+    results = [evaluate(model, atoms) for model in MODELS]
+    return deviation_of(
+        np.array([result.forces for result in results]),
+        np.array([result.atom_energy for result in results]),
+        np.array([result.virial.ravel() for result in results]),
+    )
+
+
+@pytest.mark.parametrize("engine", [thorough("torchscript"), "double", "mixed", "device"])
+@pytest.mark.parametrize("ranks", [1, thorough(2), 4])
+def test_four_single_runs(four: Lammps, ranks: int):
+    """compute pair, fix pair and what is captured, against NumPy on runs of each model alone."""
+    single = []
+    for name in FILES:
+        alone = f"{READ}pair_style pwmlff {name}\npair_coeff * * O Hf\n{MEASURE}run 0\n{DUMP}"
+        run = four.run(alone, ranks)
+        atoms = run.atoms()
+        single.append((forces(atoms), atoms.c_peatom.copy(), run.virial()))
+    wanted = deviation_of(*(np.array(values) for values in zip(*single, strict=True)))
+
+    run = four.run(
+        f"{READ}{STYLE.format('capture 0 100 doubt.xyz')}{COMPUTE}"
+        "fix of all pair 1 pwmlff force_deviation 1 energy_deviation 1\n"
+        "thermo_style custom step c_devi[*]\nthermo_modify format float %.17g\nrun 0\n"
+        "write_dump all custom atoms.dump id f_of[*] modify format float %.17g\n",
+        ranks,
+    )
+    force, energy = wanted.force, wanted.energy
+    totals = [force.max(), force.min(), force.mean(), wanted.total, wanted.virial.max()]
+    np.testing.assert_allclose(run.vector("c_devi"), totals, rtol=0, atol=1e-10)
+    found, frame = run.atoms(), read(four.folder / "doubt.xyz")
+    for values in (found["f_of[1]"], frame.arrays["force_deviation"]):
+        np.testing.assert_allclose(values, force, rtol=0, atol=1e-10)
+    for values in (found["f_of[2]"], frame.arrays["energy_deviation"]):
+        np.testing.assert_allclose(values, energy, rtol=0, atol=1e-10)
+    assert frame.info["max_devi_f"] == pytest.approx(force.max(), abs=1e-10)
+
+
+def test_compute_pair_is_evaluated_where_something_reads_it(four: Lammps):
+    """Not on all steps; those of thermo output count, for which LAMMPS schedules every compute."""
+    reads = "variable d equal c_devi[1]\nfix read all ave/time 5 1 5 v_d file read.txt\n"
+    four.run(f"{READ}{STYLE.format('out_freq 1000')}{COMPUTE}{reads}{MOVE}thermo 100\nrun 12\n")
+    steps, values = np.loadtxt(four.folder / "read.txt").T
+    assert steps.tolist() == [0, 5, 10]
+    assert (values > 0).all() and len(set(values)) == 3
+    assert np.loadtxt(four.folder / "model_devi.out", ndmin=2)[:, 0].tolist() == [0]
+
+
+def test_compute_pair_beside_numdiff(four: Lammps):
+    """What a fix probes between the forces and the output does not count."""
+    text = (
+        f"{READ}{STYLE.format('out_freq 1')}{COMPUTE}{MOVE}{{}}"
+        "thermo_style custom step c_devi[*]\nthermo 1\nrun 2\n"
+    )
+    alone = four.run(text.format("")).vector("c_devi")
+    beside = four.run(text.format("fix probe all numdiff 1 0.001\n")).vector("c_devi")
+    assert beside.tolist() == alone.tolist()
+
+
+def test_halt(four: Lammps):
+    """A run ends at the very step whose deviation passes a bound."""
+    setup = f"{READ}{STYLE.format('out_freq 1')}{COMPUTE}{MOVE}"
+    four.run(f"{setup}run 30\n", ranks=2)
+    largest = np.loadtxt(four.folder / "model_devi.out")[:, 3]
+    bound = np.sort(largest[5:25])[-2:].mean()
+    first = int(np.flatnonzero(largest > bound)[0])
+    assert 0 < first < 30
+    halt = f"variable d equal c_devi[1]\nfix stop all halt 1 v_d > {bound:.9f} error soft\n"
+    run = four.run(f"{setup}{halt}run 30\n", ranks=2)
+    assert f"Fix halt condition for fix-id stop met on step {first}" in run.output
+
+
+def test_mean_drives(four: Lammps):
+    """Energy and forces are those of the mean, which conserves energy as one model does."""
+    atoms = crystal(2)
+    wanted = deviation(atoms)
+    run = four.run(f"{READ}{STYLE.format('drive mean')}{MEASURE}run 0\n{DUMP}", ranks=2)
+    tolerance = four.engine
+    assert run.thermo()["PotEng"][0] == pytest.approx(
+        wanted.mean_energy, abs=len(atoms) * tolerance.energy
+    )
+    np.testing.assert_allclose(forces(run.atoms()), wanted.mean_force, rtol=0, atol=tolerance.force)
+    assert "the mean drives" in run.output
+    spread = {}
+    for drive in ("first", "mean"):
+        for step in (0.001, 0.0005):
+            style = STYLE.format("out_freq 1000 drive " + drive)
+            text = f"{READ}{style}{MOVE}timestep {step}\n{MEASURE}thermo 1\nrun {0.1 / step:.0f}\n"
+            spread[drive, step] = np.std(four.run(text).thermo()["TotEng"])
+        assert spread[drive, 0.001] / spread[drive, 0.0005] == pytest.approx(4, rel=0.05)
+    assert spread["mean", 0.001] < spread["first", 0.001]
+
+
+def test_virials_of_atoms_where_the_mean_drives(four: Lammps):
+    measure = (
+        "compute of all stress/atom NULL pair\ncompute sum all reduce sum c_of[*]\n"
+        "thermo_style custom step c_sum[*]\nthermo_modify format float %.17g\nrun 0\n"
+    )
+    each = [
+        four.run(f"{READ}pair_style pwmlff {name}\npair_coeff * * O Hf\n{measure}").vector("c_sum")
+        for name in FILES
+    ]
+    found = four.run(f"{READ}{STYLE.format('drive mean')}{measure}").vector("c_sum")
+    np.testing.assert_allclose(found, np.mean(each, axis=0), rtol=1e-9, atol=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_columns_of_dpgen(four: Lammps, ranks: int):
+    """As its readers take them: by number, and by the names in the first line."""
+    options = "out_format dpgen atomic yes relative 0.1 out_freq 1"
+    four.run(f"{READ}{STYLE.format(options)}run 0\n", ranks)
+    text = (four.folder / "model_devi.out").read_text()
+    (row,) = np.loadtxt(StringIO(text), ndmin=2)  # DP-GEN: 1 is max_devi_v, 4 max_devi_f
+    wanted = deviation(crystal(2))
+    virial, force = wanted.virial, wanted.relative
+    columns = [
+        0, virial.max(), virial.min(), np.sqrt(np.mean(virial**2)),
+        force.max(), force.min(), force.mean(), *force,
+    ]  # fmt: skip
+    np.testing.assert_allclose(row, columns, rtol=0, atol=1e-6)
+    names = ["step", *(f"{k}_devi_{q}" for q in "vf" for k in ("max", "min", "avg"))]
+    assert text.splitlines()[0].split() == ["#", *names]
+
+
+@pytest.mark.parametrize("form", ["matpl", "dpgen"])
+def test_names_of_columns(four: Lammps, form: str):
+    """Of readers that take the first line for a header; the models follow it where asked for."""
+    four.run(f"{READ}{STYLE.format(f'out_format {form} out_freq 1')}{MOVE}run 3\n")
+    path = four.folder / "model_devi.out"
+    table = np.genfromtxt(StringIO(path.read_text().lstrip("#")), names=True)
+    assert table["step"].tolist() == [0, 1, 2, 3]
+    assert (table["max_devi_f"] > table["avg_devi_f"]).all()
+    assert (table["avg_devi_f"] > table["min_devi_f"]).all()
+    four.run(f"{READ}{STYLE.format(f'out_format {form} out_header yes')}run 0\n")
+    lines = path.read_text().splitlines()[1:5]
+    for name, line in zip(FILES, lines, strict=True):
+        assert line.startswith("# model")
+        digest = hashlib.sha256((four.folder / name).read_bytes()).hexdigest()
+        assert digest in line and name in line
+    fourth = "max_devi_f" if form == "dpgen" else "avg_devi_e"
+    assert np.loadtxt(path)[4] == pytest.approx(table[fourth][0], rel=1e-6)
+
+
+def test_a_file_of_the_other_format_is_not_continued(four: Lammps):
+    four.run(f"{READ}{STYLE.format('out_append yes')}run 0\n")
+    run = four(f"{READ}{STYLE.format('out_append yes out_format dpgen')}run 0\n")
+    assert run.returncode != 0
+    assert "not those of this out_format" in run.output
+
+
+@pytest.mark.parametrize("ranks", [thorough(1), thorough(2), 4])
+def test_captured_structures(four: Lammps, ranks: int):
+    """Those of a window and no others, as they were."""
+    setup = f"{READ}{STYLE.format('out_freq 1 {}')}{MOVE}"
+    four.run(f"{setup.format('')}run 20\n", ranks)
+    largest = np.loadtxt(four.folder / "model_devi.out")[:, 3]
+    lo, hi = np.quantile(largest, [0.33, 0.81])
+    dump = "dump 1 all custom 1 all.dump id type x y z\ndump_modify 1 sort id format float %.17g\n"
+    four.run(f"{setup.format(f'capture {lo:.9f} {hi:.9f} doubt.xyz')}{dump}run 20\n", ranks)
+    inside = np.flatnonzero((largest >= lo) & (largest < hi))
+    frames = read(four.folder / "doubt.xyz", ":")
+    assert [frame.info["step"] for frame in frames] == inside.tolist()
+    every = read(four.folder / "all.dump", ":", format="lammps-dump-text")
+    for step, frame in zip(inside, frames, strict=True):
+        same = crystal(2)
+        assert (frame.numbers == same.numbers).all()
+        apart = frame.get_positions() - every[step].get_positions()
+        apart -= apart.mean(axis=0)
+        fractions = np.linalg.solve(np.array(frame.cell).T, apart.T)
+        assert np.abs(fractions - np.rint(fractions)).max() < 1e-10
+        wanted = deviation(frame)
+        found = frame.arrays["force_deviation"]
+        np.testing.assert_allclose(found, wanted.force, rtol=0, atol=1e-6)
+        assert frame.info["max_devi_f"] == pytest.approx(largest[step], abs=1e-8)
+        assert "energy" not in frame.info and frame.calc is None
+
+
+def test_captured_structures_are_limited(four: Lammps):
+    options = "out_freq 7 capture 0 100 doubt.xyz max 3 every 2"
+    run = four.run(f"{READ}{STYLE.format(options)}{MOVE}run 20\n")
+    frames = read(four.folder / "doubt.xyz", ":")
+    assert [frame.info["step"] for frame in frames] == [0, 2, 4]
+    assert "which is the max of capture" in run.output
+
+
+def test_beyond_the_window(four: Lammps):
+    four.run(f"{READ}{STYLE.format('out_freq 1')}{MOVE}run 20\n")
+    largest = np.loadtxt(four.folder / "model_devi.out")[:, 3]
+    hi = np.sort(largest)[-3]
+    first = int(np.flatnonzero(largest >= hi - 1e-9)[0])
+    options = f"out_freq 1 capture 0 {hi - 1e-9:.9f} doubt.xyz beyond {{}}"
+    run = four.run(f"{READ}{STYLE.format(options.format('stop'))}{MOVE}run 20\nprint 'goes on'\n")
+    assert "beyond" in run.output and "goes on" in run.output
+    assert np.loadtxt(four.folder / "model_devi.out")[-1, 0] == first
+    four.run(f"{READ}{STYLE.format(options.format('go'))}{MOVE}run 20\n")
+    assert np.loadtxt(four.folder / "model_devi.out")[-1, 0] == 20
+    assert first not in [f.info["step"] for f in read(four.folder / "doubt.xyz", ":")]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_structure_that_ends_a_run(four: Lammps, ranks: int):
+    """All of it, whatever rank has found what is wrong."""
+    script = (
+        f"{READ}{STYLE.format('capture 0 100 doubt.xyz')}"
+        "set atom 3 x 0.1 y 0.1 z 0.1\nset atom 5 x 0.1 y 0.1 z 0.1\nrun 0\n"
+    )
+    run = four(script, ranks)
+    assert run.returncode != 0
+    failed = read(four.folder / "doubt.failed.xyz")
+    assert len(failed) == 64 and "non-finite" in failed.info["error"]
+
+
+def test_files_survive_kills(four: Lammps):
+    """SIGKILL at random moments, and again from the last restart file: each step once."""
+    every = "out_freq 1 out_append yes capture 0 100 doubt.xyz"
+    style = STYLE.format(every)
+    begin = f"{READ}{style}{MOVE}restart 5 one.rs two.rs\nrun 400\n"
+    whole = four.run(begin)
+    lines, frames = (four.folder / n for n in ("model_devi.out", "doubt.xyz"))
+    wanted = np.loadtxt(lines)
+    for path in (lines, frames):
+        path.unlink()
+
+    def restarts() -> list[Path]:
+        return list(four.folder.glob("*.rs"))
+
+    for path in restarts():
+        path.unlink()
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        found = [(path.stat().st_size, path.stat().st_mtime, path) for path in restarts()]
+        newest = max(found)[2] if found else None  # one that a kill cut short is smaller
+        again = (
+            f"read_restart {newest.name}\n{style}fix 1 all nve\n"
+            if newest
+            else f"{READ}{style}{MOVE}"
+        )
+        text = f"{again}restart 5 one.rs two.rs\nrun 400 upto\n"
+        process = four.begin(text)
+        time.sleep(rng.uniform(0.3, 1.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    four.run(text)
+    found = np.loadtxt(lines)
+    assert found[:, 0].tolist() == wanted[:, 0].tolist()
+    assert [f.info["step"] for f in read(frames, ":")] == wanted[:, 0].tolist()
+    assert whole.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ("capture 1 0.5 a.xyz", ["capture is from 1 to 0.5", "lo < hi"]),
+        ("capture 0.1 a.xyz", ["a.xyz"]),
+        ("capture 0.1 0.5 a.xyz max 0", ["capture max is 0"]),
+        ("capture 0.1 0.5 a.xyz beyond never", ["'never'", "go or stop"]),
+        ("out_format vasp", ["'vasp'", "matpl or dpgen"]),
+        ("drive second", ["'second'", "first or mean"]),
+        ("relative 0", ["relative is 0"]),
+        ("capture 0.1 0.5 model_devi.out", ["two ensembles write to 'model_devi.out'"]),
+        ("capture 0.1 0.5 absent/a.xyz", ["absent/a.xyz", "choose another one with capture"]),
+    ],
+)
+def test_errors(four: Lammps, options: str, words: list[str]):
+    run = four(f"{READ}{STYLE.format(options)}run 0\n", ranks=2)
+    assert run.returncode != 0
+    assert run.output.count("ERROR") == 1
+    for word in words:
+        assert word in run.output, run.output
+
+
+@pytest.mark.parametrize("keyword", ["drive mean", "capture 0 1 a.xyz", "atomic yes", "relative 1"])
+def test_one_model_has_no_deviation(four: Lammps, keyword: str):
+    run = four(f"{READ}pair_style pwmlff 0.pt {keyword}\npair_coeff * * O Hf\nrun 0\n")
+    assert run.returncode != 0
+    assert "there is one model file" in run.output
+
+
+def test_scale(four: Lammps):
+    """fix adapt and compute ti: energy and forces times a number that is one for all types."""
+    style = "pair_style pwmlff 0.pt\npair_coeff * * O Hf\n"
+    adapt = "variable s equal 0.25\nfix a all adapt 1 pair pwmlff scale {} v_s\n"
+    found = []
+    for factor in ("", adapt.format("* *")):
+        run = four.run(f"{READ}{style}{factor}{MEASURE}run 0\n{DUMP}", ranks=2)
+        found.append((run.thermo()["PotEng"][0], forces(run.atoms()), run.virial()))
+    for plain, scaled in zip(*found, strict=True):
+        np.testing.assert_allclose(scaled, 0.25 * plain, rtol=1e-12, atol=1e-9)
+    run = four(f"{READ}{style}{adapt.format('1 1')}run 0\n")
+    assert run.returncode != 0 and "one for all: use 'scale * *'" in run.output
