@@ -28,6 +28,7 @@ from pwmlff.commands.ranks import ranks
 from pwmlff.commands.run import run
 from pwmlff.commands.test import test
 from pwmlff.commands.train import train
+from pwmlff.commands.verify import verify
 
 
 class Commands(typer.core.TyperGroup):
@@ -92,6 +93,7 @@ app.command()(reporting(info))
 app.command()(reporting(convert))
 app.command("wrap", hidden=True)(reporting(convert))  # its name in releases before 0.2
 app.command()(reporting(compare))
+app.command()(reporting(verify))
 app.command()(reporting(test))
 app.command()(reporting(ranks))
 app.command()(reporting(doctor))

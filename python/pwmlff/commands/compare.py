@@ -213,7 +213,7 @@ def compare(
         taking_part = info.numbers_of(chosen)
         expected = _expected(path, module, frames, taking_part, lammps_data)
         boxes = [enclosed(atoms) for atoms in frames]
-        turned = [_turned(result, box) for result, box in zip(expected, boxes, strict=True)]
+        in_lammps = [turned(result, box) for result, box in zip(expected, boxes, strict=True)]
         evaluated_by = ways(info.file, names(engine), names(precision))
         combinations = [
             Way(nranks, place, *way) for nranks in ranks for place in places for way in evaluated_by
@@ -223,10 +223,12 @@ def compare(
                 **vars(way), model=info.file, gates=_gates(way, info, expected, tolerances)
             )
             try:
-                results = _run(lmp_program, starter, path, info.units, boxes, taking_part, case)
-                _measure(case, turned, results)
+                results = run_in_lmp(
+                    lmp_program, starter, path, info.units, boxes, taking_part, case
+                )
+                _measure(case, in_lammps, results)
                 if output:
-                    parity.append((case, _forces(turned), _forces(results)))
+                    parity.append((case, _forces(in_lammps), _forces(results)))
             except Failure as failure:
                 case.failure = str(failure)
             cases.append(case)
@@ -341,7 +343,7 @@ def _gates(
     return {**gates, **tolerances}
 
 
-def _turned(result: Result, box: Atoms) -> Result:
+def turned(result: Result, box: Atoms) -> Result:
     """Results in LAMMPS's cell; the virial as six components."""
     from ase.calculators.lammps import Prism
 
@@ -352,14 +354,14 @@ def _turned(result: Result, box: Atoms) -> Result:
     return replace(result, forces=prism.vector_to_lammps(result.forces), virial=virial)
 
 
-def _run(
+def run_in_lmp(
     lmp_program: program.Program,
     starter: launcher.Mpirun,
     path: Path,
     units: str,
     boxes: Sequence[Atoms],
     elements: Sequence[int],
-    case: Way,
+    way: Way,
 ) -> list[Result]:
     """Results of lmp for each structure, in LAMMPS's cell; the virial as six components."""
     from pwmlff.evaluation.reference import Result
@@ -367,13 +369,13 @@ def _run(
 
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
         folder = Path(name)
-        style = case.style(lmp.plain_name(path, folder), elements)
+        style = way.style(lmp.plain_name(path, folder), elements)
         text = ""
         for k, atoms in enumerate(boxes):
             lmp.write_data(folder / f"{k}.data", atoms, elements)
             text += f"clear\n{lmp.read_command(atoms, f'{k}.data', units)}{style}"
             text += f"{lmp.MEASURE}run 0\n{lmp.DUMP.replace('atoms.dump', f'{k}.dump')}"
-        lmp_program.run(folder, text, starter, case.ranks, timeout=TIMEOUT)
+        lmp_program.run(folder, text, starter, way.ranks, timeout=TIMEOUT)
         log = lmp.Thermo(folder / "log.lammps")
         dumps = [lmp.read_dump(folder / f"{k}.dump") for k in range(len(boxes))]
         return [

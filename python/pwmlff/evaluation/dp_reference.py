@@ -47,6 +47,9 @@ class DPReference:
     """
 
     def __init__(self, module: nn.Module, elements: Sequence[int]) -> None:
+        needed = ("Rmax", "Rmin", "maxNeighborNum", "M2", "atom_type")
+        if missing := [name for name in needed if not hasattr(module, name)]:
+            raise ValueError(f"it has no {', '.join(missing)}, which the contract of a DP names")
         contract: Any = module  # of whose attributes torch says that they are tensors or modules
         self.cutoff = float(contract.Rmax)
         self.rmin = float(contract.Rmin)

@@ -1,0 +1,214 @@
+"""`pwmlff verify`: what a model must keep to, whatever program it comes from, graded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from typer import Argument, Option
+
+from pwmlff import picture
+from pwmlff.commands.base import Elements, Lmp, Mpirun, Plugin
+from pwmlff.commands.compare import Way, run_in_lmp, structures, turned
+from pwmlff.commands.options import elements_of, positive_integers
+from pwmlff.launch import mpirun as launcher
+from pwmlff.launch import program
+from pwmlff.report import Failure, Report, last_line, tracked
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+    from pwmlff.evaluation.verification import Graded, Curves, Verification
+
+COLORS = {"A": "green", "B": "green", "C": "yellow", "D": "yellow", "F": "bold red", "": "dim"}
+
+
+@dataclass(frozen=True)
+class VerifyReport(Report):
+    """What `pwmlff verify` found."""
+
+    model: str
+    engine: str
+    elements: list[str]
+    checks: list[Graded]
+    plot: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing has failed."""
+        return all(check.grade != "F" for check in self.checks)
+
+    def data(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**vars(self), "checks": [asdict(check) for check in self.checks]}
+
+    def show(self) -> RenderableType:
+        """A row for each check."""
+        title = f"{self.model}, engine {self.engine}, {' '.join(self.elements)}"
+        table = Table("check", "measured", "grade", title=title)
+        for check in self.checks:
+            grade = Text(check.grade or "-", COLORS[check.grade])
+            table.add_row(check.name, check.measured, grade)
+        return Group(table, *[Text(f"picture: {self.plot}")] * bool(self.plot))
+
+
+def verify(
+    model: Annotated[Path, Argument(help="Model file.")],
+    data: Annotated[
+        str | None, Option(help="Structures with forces that it should give; FILE@: for all.")
+    ] = None,
+    elements: Elements = "",
+    engine: Annotated[str, Option(help="Engine: auto, fused, torchscript.")] = "auto",
+    precision: Annotated[str, Option(help="Precision of the fused engine.")] = "double",
+    np: Annotated[str, Option("--np", help="Numbers of ranks to compare.")] = "1,2,4",
+    plot: Annotated[
+        Path | None,
+        Option(
+            help="Picture to draw, of dimers, compression and the total energy: a PNG or the like."
+        ),
+    ] = None,
+    lmp: Lmp = None,
+    plugin: Plugin = None,
+    mpirun: Mpirun = None,
+) -> VerifyReport:
+    """Grade a model: symmetries, derivatives, continuity, conservation, ranks, engines, threads.
+
+    The checks have the names and letters of OpenKIM's: A is best, F fails, and so does the
+    command. They need no data; with --data forces are compared with labels too.
+
+    Example: pwmlff verify model.pt --plot verify.png
+    """
+    from ase.data import chemical_symbols
+
+    from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.calculator import Calculator
+    from pwmlff.evaluation.verification import Graded, Verification, has_forces
+
+    ranks = positive_integers("--np", np)
+    launcher.require_possible(max(ranks))
+    output = picture.destination(plot) if plot else None
+    info = model_file.open_any(model)[1]
+    if info.takes_temperature:
+        raise Failure(f"'{model}' has the temperature as a descriptor, which verify does not vary")
+    symbols = elements_of(elements)
+    chosen = info.numbers_of(symbols)
+    labelled = structures(data, symbols)[0] if data else []
+    if not all(has_forces(atoms) for atoms in labelled):
+        raise Failure(f"'{data}' has structures without forces: nothing to compare with")
+
+    def examine(engine: str) -> Verification:
+        options = {"engine": engine, "precision": precision, "elements": chosen, "nthreads": 1}
+        return Verification(info, chosen, partial(Calculator, model, **options), labelled)
+
+    try:
+        examined = examine(engine)
+    except Failure:  # refused when it is loaded; lmp says below why
+        examined = examine("reference")
+    work: list[Callable[[], Graded]] = [
+        *examined.checks(),
+        lambda: _engines(examined, model),
+        lambda: _ranks(examined, model, engine, precision, ranks, (lmp, plugin, mpirun)),
+    ]
+    checks = []
+    for check in tracked(work, f"verifying {model.name}"):
+        try:
+            checks.append(check())
+        except (ValueError, RuntimeError) as error:
+            name = getattr(check, "__name__", "a check").replace("_", "-")
+            checks.append(Graded(name, "F", f"cannot be evaluated: {last_line(error)}"))
+    if output:
+        _draw(output, examined.curves)
+    names = [chemical_symbols[z] for z in chosen]
+    return VerifyReport(str(model), examined.calculator.engine, names, checks, str(output or ""))
+
+
+def _engines(examined: Verification, model: Path) -> Graded:
+    """Energies and forces against the file's own code, or the formulas, in float64."""
+    from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.reference import evaluate
+    from pwmlff.evaluation.verification import Graded
+
+    name = "engine-invariance"
+    module, _ = model_file.open_any(model)
+    worst = 0.0
+    for atoms in (examined.crystal, examined.cluster()):
+        try:
+            own = evaluate(module, atoms, examined.elements)
+        except ValueError as error:  # it is no Deep Potential that the reference can compute
+            return Graded(name, "", last_line(error))
+        worst = max(worst, examined.error(examined.evaluate(atoms), (own.energy, own.forces)))
+    what = f"{examined.calculator.engine} and the file's own code in float64 differ by"
+    return examined.graded(name, worst, what)
+
+
+def _ranks(
+    examined: Verification,
+    model: Path,
+    engine: str,
+    precision: str,
+    ranks: list[int],
+    programs: tuple[str | None, Path | None, str | None],
+) -> Graded:
+    """lmp on these numbers of ranks against the calculator: energy, forces and virial."""
+    from ase.stress import voigt_6_to_full_3x3_stress
+
+    from pwmlff.evaluation.reference import Result
+    from pwmlff.evaluation.verification import Graded
+    from pwmlff.launch.lmp import enclosed
+
+    name = "rank-invariance"
+    try:
+        lmp, starter = program.find(*programs[:2]), launcher.find(programs[2])
+    except Failure as failure:
+        return Graded(name, "", str(failure))
+    atoms: Atoms = examined.crystal
+    calculator = examined.calculator
+    stress = voigt_6_to_full_3x3_stress(calculator.get_property("stress", atoms))
+    energies = calculator.get_property("energies", atoms)
+    box = enclosed(atoms)
+    energy, forces = examined.evaluate(atoms)
+    wanted = turned(Result(energy, energies, forces, -stress * atoms.get_volume()), box)
+    worst = 0.0
+    for count in ranks:
+        way = Way(count, "cpu", engine, None if engine == "torchscript" else precision)
+        try:
+            (found,) = run_in_lmp(
+                lmp, starter, model, examined.info.units, [box], examined.elements, way
+            )
+        except Failure as failure:
+            return Graded(name, "F", f"lmp on {count} ranks: {last_line(failure)}")
+        error = examined.error((found.energy, found.forces), (wanted.energy, wanted.forces))
+        scale = max(1.0, abs(wanted.virial).max())
+        worst = max(worst, error, float(abs(found.virial - wanted.virial).max() / scale))
+    what = f"lmp on {', '.join(map(str, ranks))} ranks and the calculator differ by"
+    return examined.graded(name, worst, what)
+
+
+def _draw(path: Path, curves: Curves) -> None:
+    """Dimers, compression, and the total energy of the dynamics."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.0, 3.6), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    for name, (r, energy) in curves.dimers.items():
+        left.plot(r, energy - energy[-1], label=name)
+    left.set_yscale("asinh", linear_width=1.0)
+    left.set_xlabel("distance (Å)")
+    left.set_ylabel("energy of dimers (eV)")
+    left.legend(fontsize="x-small")
+    middle.plot(*curves.volumes, ".-")
+    middle.set_xlabel("volume (Å³/atom)")
+    middle.set_ylabel("energy of the crystal (eV/atom)")
+    middle.set_yscale("asinh", linear_width=10.0)
+    times, energies = curves.total_energy
+    if len(energies):
+        right.plot(times, 1e6 * (energies - energies[0]))
+    right.set_xlabel("time (ps)")
+    right.set_ylabel("change of the total energy (µeV/atom)")
+    picture.save(figure, path, dpi=150)
