@@ -24,7 +24,7 @@ from pwmlff.report import Failure, Report, last_line, tracked
 if TYPE_CHECKING:
     from ase import Atoms
 
-    from pwmlff.evaluation.verification import Graded, Curves, Verification
+    from pwmlff.evaluation.verification import Curves, Graded, Verification
 
 COLORS = {"A": "green", "B": "green", "C": "yellow", "D": "yellow", "F": "bold red", "": "dim"}
 
