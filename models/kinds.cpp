@@ -58,6 +58,7 @@ try {
 
 void set_num_threads(int nthreads) { at::set_num_threads(pwmlff::usable_threads(nthreads)); }
 
+// A failure ends the process. NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 const bool registered =
     (register_torch({load, at::get_num_threads, set_num_threads, open_torch_cuda}), true);
 

@@ -55,7 +55,7 @@ Engine parse_engine(const std::string &name)
   throw std::invalid_argument("engine is '" + name + "', expected auto, fused or torchscript");
 }
 
-const std::string &checked_precision(const std::string &name)
+std::string checked_precision(const std::string &name)
 {
   pwmlff::dp_precision(name);
   return name;

@@ -33,7 +33,7 @@ Engine parse_engine(const std::string &name);
 
 /// The name of a precision of the fused engine, which pwmlff::dp_precision() reads, if it is one.
 /// @throws std::invalid_argument for another name
-const std::string &checked_precision(const std::string &name);
+std::string checked_precision(const std::string &name);
 
 /// How to evaluate models, as the user asks for it.
 struct EngineOptions {

@@ -47,7 +47,7 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
 /// @param why_not  set where there is none
 template <class Make>
 std::unique_ptr<Model> verified(Model &expected, const std::vector<bool> &present, const Gate &gate,
-                                Make make, std::string &why_not)
+                                const Make &make, std::string &why_not)
 {
   try {
     std::unique_ptr<Model> found = make();

@@ -39,7 +39,7 @@ std::string name_of_failed(const std::filesystem::path &file)
 
 FrameCapture::FrameCapture(LAMMPS *lmp, const Settings &settings) :
     Pointers(lmp),
-    capture(*settings.capture),
+    capture(settings.capture.value()),
     every(capture.every ? capture.every : settings.out_freq),
     append(settings.out_append || is_continuation()),
     failed_name(name_of_failed(capture.file)),

@@ -252,7 +252,7 @@ void open_openmp()
 try {
   dlopen((torch_folder() / OPENMP_LIBRARY).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 } catch (const std::runtime_error &) {
-  // Without torch it is that of the system.
+  return;    // without torch it is that of the system
 }
 
 CreatePair *open_style()

@@ -539,7 +539,7 @@ void *PairPWMLFF::extract(const char *name, int &dim)
   if (recorder && asked == "energy_deviation_flag") return &energy_deviation_flag;
   if (asked == "scale") {
     dim = 2;
-    return scale;
+    return static_cast<void *>(scale);
   }
   return nullptr;
 }

@@ -405,7 +405,7 @@ void check_limits(const ModelLimits &limits)
     fail("has atom_type [" + found + "], expected distinct atomic numbers from 1 to " +
          std::to_string(last_element));
   const auto ntypes = static_cast<double>(limits.atom_type.size());
-  if (limits.ntypes.value_or(ntypes) != ntypes)
+  if (limits.ntypes && *limits.ntypes != ntypes)
     fail("has ntypes " + text(*limits.ntypes) + ", expected " + text(ntypes) +
          ", the number of entries of atom_type");
 }

@@ -65,7 +65,8 @@ template <class T> class Array {
 };
 
 /// Run work(k) for k < n on threads; the first error is thrown.
-template <class Work> void parallel_for(std::size_t n, int nthreads, const Work &work)
+template <class Work>
+void parallel_for(std::size_t n, [[maybe_unused]] int nthreads, const Work &work)
 {
   std::exception_ptr error;
 #pragma omp parallel for num_threads(usable_threads(nthreads)) \

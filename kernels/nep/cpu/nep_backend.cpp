@@ -11,6 +11,8 @@
 #include "shell.h"
 #include "sphere.h"
 
+#include <memory>
+
 namespace pwmlff::PWMLFF_ISA {
 namespace nep {
 namespace {
@@ -70,22 +72,18 @@ template <class T> struct Pair {
 
 template <class T> struct Species {
   Neurons<T> neurons;
-  Buffer<Pair<T> *> pairs;    // [npresent]
-  Buffer<Reach> reach;        // [npresent]
+  std::vector<std::unique_ptr<const Pair<T>>> pairs;    // [npresent]
+  Buffer<Reach> reach;                                  // [npresent]
 
   Species(const NepNetwork &network, int species, const Buffer<int> &present,
           int padded_functions) :
       neurons(network, species), pairs(present.size()), reach(present.size())
   {
     for (std::size_t b = 0; b < present.size(); ++b) {
-      pairs[b] = new Pair<T>(network, species * network.nspecies() + present[b], padded_functions);
+      pairs[b] = std::make_unique<const Pair<T>>(network, species * network.nspecies() + present[b],
+                                                 padded_functions);
       reach[b] = {pairs[b]->angular, pairs[b]->cutoff};
     }
-  }
-  Species(Species &&) = delete;
-  ~Species()
-  {
-    for (std::size_t b = 0; b < pairs.size(); ++b) delete pairs[b];
   }
 };
 
@@ -104,21 +102,17 @@ template <class T> struct Model {
       present(present_of(*model.present)),
       species(nspecies)
   {
-    for (int a = 0; a < nspecies; ++a) species[a] = nullptr;
     for (std::size_t p = 0; p < present.size(); ++p)
-      species[present[p]] = new Species<T>(*model.network, present[p], present, padded_functions);
-  }
-  ~Model()
-  {
-    for (int a = 0; a < nspecies; ++a) delete species[a];
+      species[present[p]] =
+          std::make_unique<const Species<T>>(*model.network, present[p], present, padded_functions);
   }
 
   const int nspecies, nradial, kradial, kangular;
   const bool temperature;
   const int degrees, nharmonics, ndescriptors;
   const Invariants<T> invariants;
-  const Buffer<int> present;       // [npresent] species that take part
-  Buffer<Species<T> *> species;    // [nspecies] null for those that take no part
+  const Buffer<int> present;                                 // [npresent] species that take part
+  std::vector<std::unique_ptr<const Species<T>>> species;    // [nspecies] null where absent
 };
 
 /// NA: functions of the angular part, or more of which the last are zero.
@@ -177,7 +171,7 @@ template <class T, int NA> class Worker : public BlockWorker {
     for (Center &center : centers) center.reserve(plan.most_edges, npresent);
     for (int k = 0; k < nblocks; ++k) {
       const CenterBlock &b = blocks[k];
-      species = model.species[b.species];
+      species = model.species[b.species].get();
       for (int c = 0; c < b.count; ++c) describe(*plan.input, plan.order[b.first + c], centers[c]);
       double energy[block];
       const T *q[block];
@@ -211,7 +205,7 @@ template <class T, int NA> class Worker : public BlockWorker {
     T *const q = center.q.get();
     for (int n = 0; n < nradial; ++n) q[n] = 0;
     for (int b = 0; b < npresent; ++b) {
-      const Pair<T> *const pair = species->pairs[b];
+      const Pair<T> *const pair = species->pairs[b].get();
       const Run &near = center.near_runs[b], &far = center.far_runs[b];
       if (near.count + far.count == 0) continue;
       center.near.locate(near, input.x, xi, pair->radial);
@@ -529,7 +523,7 @@ template <class T> BlockBackend *make_backend_for(const NepModel &model)
 {
   const int n = model.network->angular() ? model.network->nangular : 1;
 #define PWMLFF_CASE(most) \
-  if (n <= most) return new Backend<T, most>(model);
+  if (n <= most) return new Backend<T, (most)>(model);
   PWMLFF_CASE(4)
   PWMLFF_CASE(5)
   PWMLFF_CASE(7)

@@ -13,6 +13,8 @@
 #include "shell.h"
 #include "sphere.h"
 
+#include <memory>
+
 namespace pwmlff::PWMLFF_ISA {
 namespace nep {
 namespace {
@@ -151,16 +153,9 @@ template <class T, int NA> class Gradient : public NepGradient {
       radial_sums(static_cast<std::size_t>(2) * round_up(network.kradial, 4) * width),
       radial_totals(static_cast<std::size_t>(npresent) * 2 * round_up(network.kradial, 4))
   {
-    for (std::size_t k = 0; k < layers.size(); ++k) layers[k] = nullptr;
-    for (std::size_t k = 0; k < pairs.size(); ++k) pairs[k] = nullptr;
     for (auto *array : {&q, &by_q, &moments, &by_moment, &by_last}) array->fill(0);
     by_shift.fill(0);
     around.set_stride(2 * (network.kangular + NA + nharmonics));
-  }
-  ~Gradient() override
-  {
-    for (std::size_t k = 0; k < layers.size(); ++k) delete layers[k];
-    for (std::size_t k = 0; k < pairs.size(); ++k) delete pairs[k];
   }
 
   void describe(const Input &input, const double *velocity_, double *to) override
@@ -257,17 +252,19 @@ template <class T, int NA> class Gradient : public NepGradient {
     }
     if (layers[2 * a]) return;
     const int h0 = network.nhidden0, h1 = network.nhidden1;
-    layers[2 * a] = new Layer<T>(&network.weight0[static_cast<std::size_t>(a) * h0 * nd],
-                                 &network.bias0[static_cast<std::size_t>(a) * h0], nd, h0);
+    layers[2 * a] =
+        std::make_unique<Layer<T>>(&network.weight0[static_cast<std::size_t>(a) * h0 * nd],
+                                   &network.bias0[static_cast<std::size_t>(a) * h0], nd, h0);
     if (h1)
-      layers[2 * a + 1] = new Layer<T>(&network.weight1[static_cast<std::size_t>(a) * h1 * h0],
-                                       &network.bias1[static_cast<std::size_t>(a) * h1], h0, h1);
+      layers[2 * a + 1] =
+          std::make_unique<Layer<T>>(&network.weight1[static_cast<std::size_t>(a) * h1 * h0],
+                                     &network.bias1[static_cast<std::size_t>(a) * h1], h0, h1);
   }
 
   Pair<T> &pair(int b)
   {
     const int index = species * nspecies + present[b];
-    if (!pairs[index]) pairs[index] = new Pair<T>(network, index, NA);
+    if (!pairs[index]) pairs[index] = std::make_unique<Pair<T>>(network, index, NA);
     return *pairs[index];
   }
 
@@ -505,10 +502,10 @@ template <class T, int NA> class Gradient : public NepGradient {
   const Buffer<int> present;    // [npresent] species that occur
   const int nspecies, npresent, nr_padded, nharmonics, nd, nd_padded, padded, moments_size, nlayers;
   const Invariants<T, true> invariants;
-  Buffer<Layer<T> *> layers;    // [nspecies, 2] null where not needed so far
-  Buffer<T> by_last;            // [nspecies, nlast]
-  Buffer<double> by_shift;      // [nspecies]
-  Buffer<Pair<T> *> pairs;      // [nspecies, nspecies] likewise
+  std::vector<std::unique_ptr<Layer<T>>> layers;    // [nspecies, 2] null where not needed so far
+  Buffer<T> by_last;                                // [nspecies, nlast]
+  Buffer<double> by_shift;                          // [nspecies]
+  std::vector<std::unique_ptr<Pair<T>>> pairs;      // [nspecies, nspecies] likewise
 
   // Of a call and a center.
   T a = 0;
@@ -529,7 +526,7 @@ NepGradient *make_gradient_for(const NepNetwork &network, const std::vector<bool
 {
   const int n = network.angular() ? network.nangular : 1;
 #define PWMLFF_CASE(most) \
-  if (n <= most) return new Gradient<T, most>(network, present);
+  if (n <= most) return new Gradient<T, (most)>(network, present);
   PWMLFF_CASE(5)
   PWMLFF_CASE(9)
   PWMLFF_CASE(20)

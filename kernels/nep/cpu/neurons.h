@@ -133,6 +133,7 @@ template <class T> class Neurons {
     const int top = depth - 1;
     for (int c = 0; c < C; ++c) {
       Vec<T> sum_of_lanes{};
+      // depth is 1 or 2. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
       for (int o = 0; o < weights[top].padded; o += lanes<T>) {
         const Vec<T> t = load(hidden[top][c] + o), w = load(&last[o]);
         sum_of_lanes += w * t;

@@ -182,6 +182,7 @@ template <class T> struct NepEnergies {
     T *out = hidden;
     T part = T(0);
     for (int l = 0; l < network.nlayers; ++l) {
+      // One or two of them. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
       const auto &layer = network.layer[l];
       const T *const weight = global_pointer(layer.transposed);
       const bool top = l + 1 == network.nlayers;
@@ -199,6 +200,7 @@ template <class T> struct NepEnergies {
     }
     const T *slope = back + (in - hidden);    // by what goes into tanh
     for (int l = network.nlayers - 1; l >= 0; --l) {
+      // Likewise. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
       const auto &layer = network.layer[l];
       const T *const weight = global_pointer(layer.weight);
       T *const to = l > 0 ? back : by_q;
