@@ -39,6 +39,7 @@ class EngineChoice : public Model {
   std::string name() const override { return in_use().name(); }
   std::string engine() const override;
   std::string passed_over() const override { return reasons; }
+  Model *partner() override { return active ? original.get() : nullptr; }
   bool on_gpu() const override { return in_use().on_gpu(); }
   Needs needs() const override { return in_use().needs(); }
   bool has_atom_virial() const override { return in_use().has_atom_virial(); }

@@ -85,6 +85,9 @@ class Model {
   /// What does not evaluate it though it came first, and why; empty where nothing was passed over.
   virtual std::string passed_over() const { return {}; }
 
+  /// What it was verified against, on the CPU, where that is not what evaluates it; else null.
+  virtual Model *partner() { return nullptr; }
+
   /// Whether it is evaluated on the GPU of the options; complete after select_species().
   virtual bool on_gpu() const = 0;
 

@@ -74,7 +74,9 @@ void PairPWMLFF::reset(Settings with)
   device = {};
   models.clear();
   recorder.reset();    // lets go of its file
-  source = std::make_unique<NeighborSource>(lmp, options.lammps_list);
+  check.reset();
+  // The sample of a check is a part of LAMMPS's list.
+  source = std::make_unique<NeighborSource>(lmp, options.lammps_list || options.check > 0);
   supervision.reset();    // its end is written before the next begins
   supervision = std::make_unique<Supervision>(lmp);
   logged = false;
@@ -110,6 +112,8 @@ try {
     recorder = std::make_unique<DeviationRecorder>(lmp, options);
     nextra = static_cast<int>(deviations.size());
   }
+  if (options.check > 0)
+    check = std::make_unique<EngineCheck>(lmp, options.check, gate_of(options.engine.precision));
   choose_device();
   if (!options.file_in_coeff) load(options.files);
 } catch (...) {
@@ -490,6 +494,13 @@ void PairPWMLFF::compute(int eflag, int vflag)
   if (wants_atom_energy) atom_energy_step = update->ntimestep;
   if (deviation) recorder->compare(this, neighbors);
   if (recorder) take_deviation();
+  if (check && check->due()) try {
+      check->compare(models, neighbors, options.temperature);    // last: it takes over results
+    } catch (const LAMMPSException &) {
+      throw;
+    } catch (const std::exception &failure) {
+      stop_rank(failure.what());
+    }
   supervision->poll();
 }
 

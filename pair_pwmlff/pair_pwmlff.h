@@ -5,6 +5,7 @@
 #pragma once
 
 #include "deviation_recorder.h"
+#include "engine_check.h"
 #include "ensemble.h"
 #include "loader.h"
 #include "neighbor_source.h"
@@ -71,6 +72,7 @@ class PairPWMLFF : public Pair {
   pair_pwmlff::Ensemble models;
   std::unique_ptr<pair_pwmlff::NeighborSource> source;
   std::unique_ptr<pair_pwmlff::DeviationRecorder> recorder;    // of several models
+  std::unique_ptr<pair_pwmlff::EngineCheck> check;             // where it is asked for
   std::unique_ptr<pair_pwmlff::Supervision> supervision;
 
   // From pair_coeff.

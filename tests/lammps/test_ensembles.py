@@ -6,6 +6,7 @@ What is compared with is NumPy on the reference evaluation of each model.
 from __future__ import annotations
 
 import hashlib
+import re
 import signal
 import time
 from dataclasses import dataclass
@@ -319,9 +320,44 @@ def test_files_survive_kills(four: Lammps):
     assert whole.returncode == 0
 
 
+@pytest.mark.parametrize("engine", ["double", "mixed", "device"])
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_check_in_flight(four: Lammps, ranks: int):
+    """What it finds is what the engines are off by, in the structures of the run."""
+    run = four.run(f"{READ}{STYLE.format('check 5')}{MOVE}run 20\n", ranks)
+    found = [
+        (int(step), int(model), float(energy), float(force), int(n))
+        for step, model, energy, force, n in re.findall(
+            r"check at step (\d+): model (\d) differs from float64 by (\S+) eV in the energy of an "
+            r"atom and (\S+) eV/angstrom in a force, of (\d+) atoms",
+            (four.folder / "log.lammps").read_text(),
+        )
+    ]
+    assert {step for step, *_ in found} <= {0, 5, 10, 15, 20}
+    assert {model for _, model, *_ in found} == {1, 2, 3, 4}
+    for _, _, energy, force, n in found:
+        assert 0 < energy < four.engine.atom_energy and 0 < force < four.engine.force
+        assert 64 // 10 <= n <= 64 // 10 + ranks
+    assert "more than its precision allows" not in run.output
+
+
+@pytest.mark.parametrize("engine", ["double"])
+def test_check_changes_nothing(four: Lammps):
+    """Forces are those of the engine, checked or not."""
+    found = []
+    for option in ("", "check 1"):
+        style = STYLE.format("out_freq 1 " + option)
+        text = f"{READ}{style}{MOVE}compute peatom all pe/atom\nrun 5\n{DUMP}"
+        run = four.run(text, ranks=2)
+        found.append((forces(run.atoms()).copy(), (four.folder / "model_devi.out").read_text()))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
 @pytest.mark.parametrize(
     "options,words",
     [
+        ("check 0", ["check is 0"]),
         ("capture 1 0.5 a.xyz", ["capture is from 1 to 0.5", "lo < hi"]),
         ("capture 0.1 a.xyz", ["a.xyz"]),
         ("capture 0.1 0.5 a.xyz max 0", ["capture max is 0"]),

@@ -523,7 +523,7 @@ template <class T> BlockBackend *make_backend_for(const NepModel &model)
 {
   const int n = model.network->angular() ? model.network->nangular : 1;
 #define PWMLFF_CASE(most) \
-  if (n <= most) return new Backend<T, (most)>(model);
+  if (n <= (most)) return new Backend<T, (most)>(model);
   PWMLFF_CASE(4)
   PWMLFF_CASE(5)
   PWMLFF_CASE(7)

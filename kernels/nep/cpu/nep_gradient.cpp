@@ -526,7 +526,7 @@ NepGradient *make_gradient_for(const NepNetwork &network, const std::vector<bool
 {
   const int n = network.angular() ? network.nangular : 1;
 #define PWMLFF_CASE(most) \
-  if (n <= most) return new Gradient<T, (most)>(network, present);
+  if (n <= (most)) return new Gradient<T, (most)>(network, present);
   PWMLFF_CASE(5)
   PWMLFF_CASE(9)
   PWMLFF_CASE(20)
