@@ -91,7 +91,8 @@ DeviationRecorder::DeviationRecorder(LAMMPS *lmp, const Settings &settings) :
   all_or_stop(lmp, [&] {
     if (comm->me == 0) file = std::make_unique<DeviationFile>(settings);
   });
-  if (settings.capture) capture = std::make_unique<FrameCapture>(lmp, settings);
+  if (const auto &asked = settings.capture)
+    capture = std::make_unique<FrameCapture>(lmp, *asked, settings);
 }
 
 DeviationRecorder::~DeviationRecorder()

@@ -37,9 +37,9 @@ std::string name_of_failed(const std::filesystem::path &file)
 
 }    // namespace
 
-FrameCapture::FrameCapture(LAMMPS *lmp, const Settings &settings) :
+FrameCapture::FrameCapture(LAMMPS *lmp, const Capture &capture, const Settings &settings) :
     Pointers(lmp),
-    capture(settings.capture.value()),
+    capture(capture),
     every(capture.every ? capture.every : settings.out_freq),
     append(settings.out_append || is_continuation()),
     failed_name(name_of_failed(capture.file)),

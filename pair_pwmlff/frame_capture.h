@@ -25,7 +25,7 @@ namespace pair_pwmlff {
 class FrameCapture : private LAMMPS_NS::Pointers {
  public:
   /// Claim the file, or stop LAMMPS on all ranks. Collective.
-  FrameCapture(LAMMPS_NS::LAMMPS *lmp, const Settings &settings);
+  FrameCapture(LAMMPS_NS::LAMMPS *lmp, const Capture &capture, const Settings &settings);
   ~FrameCapture() override;
 
   /// Before a run: open the file, or stop LAMMPS on all ranks. One that is continued loses

@@ -26,7 +26,7 @@ from pwmlff.evaluation.engine import Engine, choose
 from pwmlff.evaluation.nep_file import is_nep
 from pwmlff.report import Failure, tracked
 from pwmlff.threads import allowed_threads, torch_threads
-from pwmlff.train import charts, edge, errors
+from pwmlff.train import charts, edge, errors, uncertainty
 from pwmlff.train.errors import UNITS, Errors, Measure, Shifted, WorstAtom, WorstFrame
 from pwmlff.train.trainable import Predictions
 
@@ -121,6 +121,7 @@ class TestReport:
     worst_frames: list[WorstFrame]  # of that which is judged
     worst_atoms: list[WorstAtom]
     plot: str
+    calibration: uncertainty.Calibration | None = None  # of several models
 
     ok = True
 
@@ -137,6 +138,7 @@ class TestReport:
             "worst_frames": [asdict(frame) for frame in self.worst_frames],
             "worst_atoms": [asdict(atom) for atom in self.worst_atoms],
             "plot": self.plot,
+            "calibration": self.calibration and asdict(self.calibration),
         }
 
     def show(self) -> RenderableType:
@@ -171,6 +173,7 @@ class TestReport:
             for b in found.by_magnitude
         ]
         parts += _table((f"reference force ({unit})", *NUMBERS, "atoms"), by_magnitude)
+        parts += self._trust()
         frame_rows = [(w.error, w.index, w.atoms, w.file) for w in self.worst_frames]
         parts += _table((f"energy\n({units.energy})", "frame", "atoms", "file"), frame_rows)
         atom_rows = [
@@ -181,6 +184,26 @@ class TestReport:
         if self.plot:
             parts.append(Text(f"parity plot: {self.plot}"))
         return Group(*parts)
+
+    def _trust(self) -> list[RenderableType]:
+        """What the deviation of several models tells of the error."""
+        if self.calibration is None:
+            return []
+        unit, found = UNITS[self.errors.units].force, self.calibration
+        rows = [(f"{b.low:.4g} to {b.high:.4g}", b.rmse, b.bound, b.atoms) for b in found.bins]
+        heads = (f"force deviation ({unit})", "RMSE", "90 % are below", "atoms")
+        lines = []
+        if found.coverage is not None:
+            lines.append(
+                f"the bounds of structures 0, 2, ... hold for {100 * found.coverage:.1f} % of the "
+                "forces of the others"
+            )
+        if found.auc is not None:
+            lines.append(
+                f"the deviation tells errors above three times the RMSE ({found.outliers} atoms) "
+                f"from others with an AUC of {found.auc:.3f}"
+            )
+        return [*_table(heads, rows), *map(Text, lines)]
 
 
 def _table(names: Sequence[str], rows: Sequence[_Row], fewest: int = 1) -> list[Table]:
@@ -249,11 +272,12 @@ def test(
             predicted = predict(choice.engine, frames, f"testing {path.name}")
         tested.append(_tested(str(path), engine, reason, frames, predicted, units))
         predictions.append(predicted)
-    judged = tested[0]
+    judged, calibration = tested[0], None
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
         judged = _tested("mean", "", "", frames, predicted, units)
+        calibration = uncertainty.of_ensemble(frames, forces, units)
     if output:
         drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
         picture.save(drawn, output, dpi=150)
@@ -263,6 +287,7 @@ def test(
         errors.worst_frames(frames, predicted[0], worst, units),
         errors.worst_atoms(frames, predicted[1], worst, units),
         str(output or ""),
+        calibration,
     )
 
 
