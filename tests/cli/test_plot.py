@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from pwmlff import picture
-from pwmlff.commands.plot import COLORS, DEVIATIONS, PANELS, UNITS, draw
+from pwmlff.commands.plot import COLORS, PANELS, UNITS, draw
 from pwmlff.launch.log import TIMESTEPS, Log, read_deviation
 
 HEADER = "   Step          Temp          E_pair         TotEng         Press     "
@@ -34,6 +34,7 @@ run 100
         40   330            -10.2         -10.1           -8.5
 """
 UNDER_WAY = "        60   3"
+OF_MATPL = ("force deviation", "energy deviation")
 DEVIATION = """# step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e
 0 0.0 0.0 0.0 0.01 0.001 0.1
 20 0.2 0.1 0.3 0.02 0.002 0.2
@@ -69,7 +70,7 @@ def test_what_is_on_the_axes(files: Path):
     assert said == [("metal", False, 0.002), ("metal", False, 0.001)]
     figure = draw(log, read_deviation(files / "model_devi.out"))
     axes = axes_of(figure)
-    assert list(axes) == ["energy", "temperature", "pressure", *DEVIATIONS]
+    assert list(axes) == ["energy", "temperature", "pressure", *OF_MATPL]
     assert [a.get_ylabel() for a in axes.values()] == [
         "energy (eV)", "temperature (K)", "pressure (bar)", "force\ndeviation (eV/Å)",
         "energy\ndeviation (eV)",
@@ -111,9 +112,11 @@ def test_models_that_differ_by_a_constant_for_each_element(tmp_path: Path):
         # Fluctuations of one sign, as of models that grow apart
         apart = 0.01 * np.arange(6)[:, None] * np.random.default_rng(1).random(6)
         sigma = np.abs(np.abs(constants[element]) + apart) / 2.0
-        rows = np.c_[
-            10 * np.arange(6), rng.random((6, 3)), sigma.mean(1), sigma.min(1), sigma.max(1)
-        ]
+        rows = {"step": 10 * np.arange(6)}
+        rows |= {f"{kind}_devi_f": rng.random(6) for kind in ("avg", "min", "max")}
+        rows |= {
+            "avg_devi_e": sigma.mean(1), "min_devi_e": sigma.min(1), "max_devi_e": sigma.max(1)
+        }  # fmt: skip
         axes = axes_of(draw(Log.read(write_log(tmp_path)), rows))["energy deviation"]
         curves_of[name] = curves(axes)[0].get_ydata()
         assert curves(axes)[0].get_label() == f"average of atoms, less {sigma.mean(1)[0]:.3g}"
@@ -173,8 +176,10 @@ def test_one_color_one_meaning(files: Path):
             if panel in PANELS and not line.get_label().startswith("_"):
                 label = line.get_label().partition(",")[0]
             found.setdefault(label, set()).add(to_rgba(line.get_color()))
-    assert found == {name: {to_rgba(color)} for name, color in COLORS.items()}
-    assert len(set.union(*found.values())) == len(COLORS)
+    colors = {name: {to_rgba(color)} for name, color in COLORS.items()}
+    assert found == {name: colors[name] for name in found}
+    assert colors.keys() - found.keys() == {"virial deviation"}
+    assert len(set.union(*colors.values())) == len(COLORS)
     assert len(curves(axes_of(figure)["energy"])) == 2 * 2 * 2  # quantities, logs, runs
 
 
@@ -252,7 +257,7 @@ def test_deviation_of_one_run(pwmlff, files: Path, monkeypatch):
     monkeypatch.setattr(picture, "save", lambda figure, path, dpi: drawn.append(figure))
     found = pwmlff("plot", "log.lammps", "model_devi.out", "--run", "2")
     assert found.returncode == 0, found.words
-    for panel in DEVIATIONS:
+    for panel in OF_MATPL:
         for line in curves(axes_of(drawn[0])[panel]):
             assert list(line.get_xdata()) == [20, 40]
 
@@ -260,7 +265,23 @@ def test_deviation_of_one_run(pwmlff, files: Path, monkeypatch):
 def test_deviation_under_way(tmp_path: Path):
     """A last number that is cut short looks like a number."""
     (tmp_path / "devi").write_text(f"{DEVIATION}60 0.5 0.4 0.6 0.04 0.004 0.4")
-    assert list(read_deviation(tmp_path / "devi")[:, 0]) == [0, 20, 40]
+    assert list(read_deviation(tmp_path / "devi")["step"]) == [0, 20, 40]
+
+
+def test_deviation_in_columns_of_dpgen(files: Path):
+    """With the models in its header and numbers of atoms behind."""
+    names = " ".join(f"{k}_devi_{q}" for q in "vf" for k in ("max", "min", "avg"))
+    (files / "devi").write_text(
+        f"# step {names}\n# model 1: a.pt\n0 6 4 5 3 1 2 0.1 0.2\n20 9 7 8 6 4 5 0.3 0.4\n"
+    )
+    rows = read_deviation(files / "devi")
+    assert list(rows["avg_devi_v"]) == [5, 8] and list(rows["max_devi_f"]) == [3, 6]
+    axes = axes_of(draw(Log.read(files / "log.lammps"), rows))
+    panels = ["force deviation", "virial deviation"]
+    assert list(axes)[-2:] == panels
+    assert axes["virial deviation"].get_ylabel() == "virial\ndeviation (eV)"
+    drawn = [sorted(list(line.get_ydata()) for line in curves(axes[panel])) for panel in panels]
+    assert drawn == [[[1, 4], [2, 5], [3, 6]], [[4, 7], [5, 8], [6, 9]]]
 
 
 def test_name_of_the_picture(pwmlff, files: Path):
@@ -294,7 +315,7 @@ def test_run_of_lmp(process, lj_models, tmp_path: Path):
     assert found.returncode == 0, found.words
     drawn = process("plot", "log.lammps", "model_devi.out", "--time", "--json")
     assert drawn.returncode == 0, drawn.words
-    assert drawn.json["panels"] == ["energy", "temperature", "pressure", *DEVIATIONS]
+    assert drawn.json["panels"] == ["energy", "temperature", "pressure", *OF_MATPL]
     assert drawn.json["runs"] == 2
     rows = [line.split() for line in (tmp_path / "log.lammps").read_text().splitlines()]
     header = next(k for k, row in enumerate(rows) if row[:2] == ["Step", "Temp"])

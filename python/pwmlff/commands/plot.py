@@ -8,7 +8,7 @@ a log follow each other, an unfinished one included. Units are those of the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,7 +58,7 @@ PANELS: dict[str, dict[str, tuple[str, ...]]] = {
     "temperature": {"temperature": ("Temp",)},
     "pressure": {"pressure": ("Press",)},
 }
-DEVIATIONS = ("force deviation", "energy deviation")
+DEVIATIONS = {"force deviation": "f", "energy deviation": "e", "virial deviation": "v"}
 COLORS = {
     "potential energy": "C0",
     "total energy": "C1",
@@ -66,9 +66,12 @@ COLORS = {
     "pressure": "C2",
     "force deviation": "C4",
     "energy deviation": "C5",
+    "virial deviation": "C6",
 }
-#: Columns of the deviation file after the step, and how they are drawn.
-SPREAD = {"average of atoms": "-.", "smallest": ":", "largest": "-"}
+#: Columns of the deviation file for each of them, their names, and how they are drawn.
+SPREAD = {
+    "avg": ("average of atoms", "-."), "min": ("smallest", ":"), "max": ("largest", "-"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,9 @@ def plot(
     rows = read_deviation(deviation) if deviation else None
     if rows is not None and run is not None:
         first, last = steps.min(), steps.max()
-        rows = rows[(first <= rows[:, 0]) & (rows[:, 0] <= last)]
-        if not len(rows):
+        of_run = (first <= rows["step"]) & (rows["step"] <= last)
+        rows = {name: values[of_run] for name, values in rows.items()}
+        if not of_run.any():
             raise Failure(
                 f"'{deviation}' has no step of run {run} of '{chosen.name}', whose steps are "
                 f"{first:.0f} to {last:.0f}"
@@ -140,7 +144,10 @@ def plot(
 
 
 def draw(
-    log: Log, deviation: np.ndarray | None = None, others: Sequence[Log] = (), time: bool = False
+    log: Log,
+    deviation: Mapping[str, np.ndarray] | None = None,
+    others: Sequence[Log] = (),
+    time: bool = False,
 ) -> Figure:
     """Panels of what the log and the deviation file hold, over steps or time.
 
@@ -162,7 +169,7 @@ def draw(
         for panel, quantities in PANELS.items()
         if any(present & set(names) for names in quantities.values())
     ]
-    panels += DEVIATIONS if deviation is not None else ()
+    panels += [name for name, key in DEVIATIONS.items() if f"max_devi_{key}" in (deviation or {})]
     if not panels:
         raise Failure(
             f"'{log.name}' has the columns {', '.join(sorted(present))}; expected one of "
@@ -219,8 +226,8 @@ def _label(panel: str, units: LogUnits | None, per_atom: bool) -> str:
         name = "energy\nper atom"
     if units is None:
         return name
-    unit = getattr(units, panel.partition(" ")[0])
-    return f"{name} ({unit})"
+    quantity = panel.partition(" ")[0]
+    return f"{name} ({getattr(units, 'energy' if quantity == 'virial' else quantity)})"
 
 
 def _places(log: Log, time: bool) -> list[np.ndarray]:
@@ -244,29 +251,30 @@ def _draw_thermo(axes: Axes, panel: str, logs: Sequence[Log], time: bool) -> Non
                 label = None  # one entry for all runs
 
 
-def _draw_deviation(axes: Axes, panel: str, rows: np.ndarray, log: Log | None) -> None:
+def _draw_deviation(
+    axes: Axes, panel: str, rows: Mapping[str, np.ndarray], log: Log | None
+) -> None:
     """Of a panel over steps, or over time where a log is given."""
     import numpy as np
 
-    x = rows[:, 0]
+    steps = x = rows["step"]
     if log is not None:
-        x = np.full(len(rows), np.nan)
-        for step, times in zip(log.steps(), log.times(), strict=True):
-            first, last = step.min(initial=np.inf), step.max(initial=-np.inf)
-            covered = (first <= rows[:, 0]) & (rows[:, 0] <= last)
-            x[covered] = np.interp(rows[covered, 0], step, times)
-    first = 1 + 3 * DEVIATIONS.index(panel)
-    marker = "." if len(rows) == 1 else ""
-    for k, (name, style) in enumerate(SPREAD.items()):
-        values, label = rows[:, first + k], name
-        if panel == "energy deviation" and len(rows) > 1 and np.isfinite(values).any():
+        x = np.full(len(steps), np.nan)
+        for of_run, times in zip(log.steps(), log.times(), strict=True):
+            first, last = of_run.min(initial=np.inf), of_run.max(initial=-np.inf)
+            covered = (first <= steps) & (steps <= last)
+            x[covered] = np.interp(steps[covered], of_run, times)
+    marker = "." if len(steps) == 1 else ""
+    for kind, (name, style) in SPREAD.items():
+        values, label = rows[f"{kind}_devi_{DEVIATIONS[panel]}"], name
+        if panel == "energy deviation" and len(steps) > 1 and np.isfinite(values).any():
             # Data fix the energies of atoms up to a constant for each element, so models differ by
             # one, which says nothing of the run.
             constant = values[np.isfinite(values)].min()
             values, label = values - constant, f"{name}, less {constant:.3g}"
-        elif panel == "force deviation":
+        elif panel != "energy deviation":
             # All models agree where symmetry leaves no force: no place for zero on the axis.
             values = np.where(values > 0.0, values, np.nan)
         axes.plot(x, values, style, color=COLORS[panel], label=label, marker=marker)
-    if panel == "force deviation" and (rows[:, first : first + 3] > 0.0).any():
+    if panel != "energy deviation" and (rows[f"max_devi_{DEVIATIONS[panel]}"] > 0.0).any():
         axes.set_yscale("log")

@@ -56,7 +56,7 @@ BEFORE_INPUT = re.compile(r"LAMMPS \(|\s+using \d+ OpenMP thread|Loaded \d+ plug
 OF_MACHINES = re.compile(
     r"CUDA|cuda|NCCL|GPU \d|out of memory|Input/output error|Stale file handle|No space left|"
     r"Connection (?:reset|refused|timed out)|No route to host|Transport endpoint|"
-    r"did not come here within|another process writes to the model deviation file|"
+    r"did not come here within|another process writes to the |"
     r"MPI_ERR|uncorrectable"
 )
 

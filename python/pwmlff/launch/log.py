@@ -25,8 +25,10 @@ TIMESTEPS = {
 }  # fmt: skip
 #: Columns of which one stands in a header that no line about memory announces.
 USUAL = {"Step", "Time", "Temp", "Press", "PotEng", "TotEng", "E_pair"}
-#: Columns of the deviation file: the step, then three of forces and three of energies.
-DEVIATION_COLUMNS = ("step", "avg_f", "min_f", "max_f", "avg_e", "min_e", "max_e")
+#: Columns of a deviation file without a line that names them: the step, forces, energies.
+DEVIATION_COLUMNS = (
+    "step", "avg_devi_f", "min_devi_f", "max_devi_f", "avg_devi_e", "min_devi_e", "max_devi_e",
+)  # fmt: skip
 
 _BEGIN = re.compile(r"LAMMPS \(|\s*clear\s*(?:#|$)")  # nothing said before holds any longer
 _UNITS = re.compile(r"\s*units\s+(\w+)")
@@ -345,11 +347,12 @@ def _yaml_words(text: str) -> list[str]:
     return [word for word in words if word]
 
 
-def read_deviation(path: Path) -> np.ndarray:
-    """Rows of a deviation file: step, then average, smallest, largest for forces and for energies.
+def read_deviation(path: Path) -> dict[str, np.ndarray]:
+    """Columns of a deviation file by the names in its first line.
 
     Returns:
-        [rows, 7]
+        [rows] each: `step`, and `avg_devi_f`, `min_devi_f` and `max_devi_f` of forces, with _e of
+        energies or _v of virials. Numbers of atoms behind them are left out.
 
     Raises:
         Failure: there is no such file, or a line is of another form.
@@ -357,12 +360,14 @@ def read_deviation(path: Path) -> np.ndarray:
     if not path.is_file():
         raise Failure(f"found no deviation file '{path}'")
     text = path.read_text(errors="replace")
+    named = text.partition("\n")[0].lstrip("# ").split()
+    names = tuple(named) if len(named) == 7 and named[0] == "step" else DEVIATION_COLUMNS
     rows: list[list[float]] = []
     for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        row = _values(DEVIATION_COLUMNS, words)
+        row = _values(names, words[: len(names)])
         if not row:
             raise Failure(
                 f"line {number} of '{path}' is '{' '.join(words)}'; expected a step and six "
@@ -371,4 +376,4 @@ def read_deviation(path: Path) -> np.ndarray:
         rows.append(list(row.values()))
     if not rows:
         raise Failure(f"'{path}' has no line yet; it gets one every out_freq steps")
-    return np.array(rows)
+    return dict(zip(names, np.array(rows).T, strict=True))

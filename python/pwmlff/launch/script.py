@@ -30,7 +30,7 @@ STYLES = {
 #: Keywords of the style, before which the models are.
 KEYWORDS = (
     "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors",
-    "temperature",
+    "temperature", "out_format", "out_header", "atomic", "relative", "drive", "capture", "check",
 )  # fmt: skip
 AFTER_NAMES = ("fileper", "nfile")  # keywords of the command restart
 YES = ("yes", "on", "true")

@@ -80,15 +80,15 @@ def calibrate(deviation: np.ndarray, error: np.ndarray, test: np.ndarray) -> Cal
     place = np.clip(np.searchsorted(edges, deviation, side="right") - 1, 0, BINS - 1)
     bins, bounds = [], np.zeros(BINS)
     for k in range(BINS):
-        inside = teaching & (place == k)
-        bounds[k] = np.quantile(error[inside], SHARE) if inside.any() else 0.0
+        chosen = teaching & (place == k)
+        bounds[k] = np.quantile(error[chosen], SHARE) if chosen.any() else 0.0
     bounds = np.maximum.accumulate(bounds)  # more deviation is never less doubt
     for k in range(BINS):
-        inside = place == k
-        if inside.any():
-            rmse = float(np.sqrt(np.square(error[inside]).mean()))
+        chosen = place == k
+        if chosen.any():
+            rmse = float(np.sqrt(np.square(error[chosen]).mean()))
             low, high = (float(values) for values in edges[k : k + 2])
-            bins.append(DeviationBin(low, high, int(inside.sum()), rmse, float(bounds[k])))
+            bins.append(DeviationBin(low, high, int(chosen.sum()), rmse, float(bounds[k])))
     covered = error[test] <= bounds[place[test]]
     return Calibration(
         len(error),
@@ -104,6 +104,6 @@ def _auc(score: np.ndarray, positive: np.ndarray) -> float | None:
     others = np.sort(score[~positive])
     if not positive.any() or not len(others):
         return None
-    below = np.searchsorted(others, score[positive], side="left")
-    not_above = np.searchsorted(others, score[positive], side="right")
-    return float((below + not_above).mean() / (2 * len(others)))
+    smaller = np.searchsorted(others, score[positive], side="left")
+    not_larger = np.searchsorted(others, score[positive], side="right")
+    return float((smaller + not_larger).mean() / (2 * len(others)))
