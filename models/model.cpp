@@ -2,7 +2,6 @@
 
 #include "model.h"
 
-#include "archive/sha256.h"
 #include "dp/tables.h"
 #include "nep/nep_model.h"
 #include "nep/read_nep.h"
@@ -34,10 +33,8 @@ bool needs_torch(const std::string &contents) { return !pwmlff::looks_like_nep(c
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options)
 {
-  std::unique_ptr<Model> model = needs_torch(contents) ? torch_part().load(file, contents, options)
-                                                       : make_nep_model(file, contents, options);
-  model->info_.sha256 = pwmlff::sha256(contents);
-  return model;
+  return needs_torch(contents) ? torch_part().load(file, contents, options)
+                               : make_nep_model(file, contents, options);
 }
 
 int hops(const ModelInfo &info)

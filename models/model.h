@@ -46,7 +46,6 @@ struct EngineOptions {
 /// What a model file says of itself.
 struct ModelInfo {
   std::string file;              // as the user named it
-  std::string sha256;            // of its contents
   std::string kind;              // "DP", "EDGE" or "NEP"
   std::string units;             // "metal" or "lj"
   double cutoff;                 // of an edge
@@ -108,9 +107,6 @@ class Model {
  protected:
   explicit Model(ModelInfo info) : info_(std::move(info)) {}
   ModelInfo info_;
-
-  friend std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
-                                           const EngineOptions &options);
 };
 
 /// A kind of models: the attribute model_type of its files, and what makes a model of one.

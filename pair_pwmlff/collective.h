@@ -7,6 +7,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -72,6 +73,22 @@ inline std::vector<double> gathered(MPI_Comm comm, const std::vector<double> &mi
   MPI_Gatherv(mine.data(), n, MPI_DOUBLE, all.data(), counts.data(), offsets.data(), MPI_DOUBLE, 0,
               comm);
   return all;
+}
+
+/// Rows of all ranks on rank 0, in the order of their first number, the ID of an atom; empty
+/// elsewhere. Collective.
+/// @param mine [n, width] of this rank
+inline std::vector<double> gathered_by_id(MPI_Comm comm, const std::vector<double> &mine, int width)
+{
+  const std::vector<double> all = gathered(comm, mine);
+  const auto n = static_cast<std::size_t>(width);
+  std::vector<const double *> rows;
+  for (std::size_t k = 0; k < all.size(); k += n) rows.push_back(&all[k]);
+  std::sort(rows.begin(), rows.end(), [](const double *a, const double *b) { return *a < *b; });
+  std::vector<double> sorted;
+  sorted.reserve(all.size());
+  for (const double *const row : rows) sorted.insert(sorted.end(), row, row + width);
+  return sorted;
 }
 
 /// Wait until all ranks of comm have called this, but not for ever. For places that a rank may

@@ -216,13 +216,10 @@ std::vector<double> DeviationRecorder::by_id(const std::vector<double> &of_atoms
     mine.push_back(static_cast<double>(atom->tag[i]));
     mine.push_back(of_atoms[i]);
   }
-  const std::vector<double> all = gathered(world, mine);
-  std::vector<std::pair<double, double>> pairs(all.size() / 2);
-  for (std::size_t k = 0; k < pairs.size(); ++k) pairs[k] = {all[2 * k], all[2 * k + 1]};
-  std::sort(pairs.begin(), pairs.end());
-  std::vector<double> sorted;
-  for (const auto &[id, value] : pairs) sorted.push_back(value);
-  return sorted;
+  const std::vector<double> all = gathered_by_id(world, mine, 2);
+  std::vector<double> values;
+  for (std::size_t k = 1; k < all.size(); k += 2) values.push_back(all[k]);
+  return values;
 }
 
 // Of each local atom, and its spread over all atoms of all ranks, which may have none. Collective.

@@ -100,11 +100,14 @@ std::string most_neighbors(const ModelInfo &info)
 }    // namespace
 
 Ensemble load_ensemble(LAMMPS *lmp, const std::vector<std::string> &files,
-                       const EngineOptions &options, const std::function<void()> &take_torch)
+                       const EngineOptions &options,
+                       const std::function<void(const std::string &)> &read,
+                       const std::function<void()> &take_torch)
 {
   Ensemble models;
   for (const auto &file : files) {
     const std::string contents = broadcast_file(lmp, file);
+    read(contents);
     if (needs_torch(contents)) take_torch();
     all_or_stop(lmp, [&] { models.push_back(load_model(file, contents, options)); });
   }
@@ -119,13 +122,14 @@ int hops(const Ensemble &models)
   return most;
 }
 
-std::vector<std::string> identities(const Ensemble &models)
+std::vector<std::string> identities(const Ensemble &models, const std::vector<std::string> &hashes)
 {
   std::vector<std::string> lines;
-  for (const auto &model : models)
-    lines.push_back(fmt::format("model {}: {}, SHA-256 {}, kind {}, engine {}", lines.size() + 1,
-                                model->info().file, model->info().sha256, model->info().kind,
-                                model->engine()));
+  for (std::size_t k = 0; k < models.size(); ++k) {
+    const ModelInfo &info = models[k]->info();
+    lines.push_back(fmt::format("model {}: {}, SHA-256 {}, kind {}, engine {}", k + 1, info.file,
+                                hashes[k], info.kind, models[k]->engine()));
+  }
   return lines;
 }
 

@@ -18,7 +18,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -143,27 +142,24 @@ std::string FrameCapture::frame(const std::string &properties, const std::vector
     to[8] = of_force[i] * unit;
     to[9] = of_energy[i] * unit;
   }
-  const std::vector<double> all = gathered(world, mine);
+  const std::vector<double> all = gathered_by_id(world, mine, WIDTH);
   if (comm->me != 0) return {};
-
-  const std::size_t natoms = all.size() / WIDTH;
-  std::vector<const double *> rows(natoms);
-  for (std::size_t i = 0; i < natoms; ++i) rows[i] = &all[WIDTH * i];
-  std::sort(rows.begin(), rows.end(), [](const double *a, const double *b) { return *a < *b; });
 
   // Velocities are in angstrom/fs in units real.
   const double of_velocity = utils::strmatch(update->unit_style, "^real") ? 1000.0 : 1.0;
   const double *const h = domain->h;
   const bool tilted = domain->triclinic != 0;
-  std::string text = fmt::format(
-      "{}\nLattice=\"{:.17g} 0 0 {:.17g} {:.17g} 0 {:.17g} {:.17g} {:.17g}\" "
-      "Properties=species:S:1:pos:R:3:velocity:R:3:id:I:1:force_deviation:R:1:"
-      "energy_deviation:R:1 pbc=\"",
-      natoms, h[0], tilted ? h[5] : 0.0, h[1], tilted ? h[4] : 0.0, tilted ? h[3] : 0.0, h[2]);
+  std::string text =
+      fmt::format("{}\nLattice=\"{:.17g} 0 0 {:.17g} {:.17g} 0 {:.17g} {:.17g} {:.17g}\" "
+                  "Properties=species:S:1:pos:R:3:velocity:R:3:id:I:1:force_deviation:R:1:"
+                  "energy_deviation:R:1 pbc=\"",
+                  all.size() / WIDTH, h[0], tilted ? h[5] : 0.0, h[1], tilted ? h[4] : 0.0,
+                  tilted ? h[3] : 0.0, h[2]);
   for (int k = 0; k < 3; ++k)
     text += fmt::format("{}{}", k ? " " : "", domain->periodicity[k] ? 'T' : 'F');
   text += fmt::format("\"{}{} {}\n", STEP, update->ntimestep, properties);
-  for (const double *const row : rows) {
+  for (std::size_t i = 0; i < all.size(); i += WIDTH) {
+    const double *const row = &all[i];
     text += symbol_of_type[static_cast<int>(row[1])];
     for (int k = 2; k < 5; ++k) text += fmt::format(" {:.17g}", row[k]);
     for (int k = 5; k < 8; ++k) text += fmt::format(" {:.17g}", of_velocity * row[k]);

@@ -65,9 +65,7 @@ void OwnedFile::open(const std::function<std::int64_t(const std::string &)> &kep
     file = ::open(path.c_str(), (claimed.empty() ? O_WRONLY : O_RDWR) | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) fail("write");
   lock_out_other_processes();
-  end = claimed.empty() ? 0 : kept(path);
-  if (!claimed.empty() && (ftruncate(file, end) != 0 || lseek(file, end, SEEK_SET) < 0))
-    fail("shorten");
+  if (!claimed.empty()) shorten(kept(path));
 }
 
 void OwnedFile::lock_out_other_processes()

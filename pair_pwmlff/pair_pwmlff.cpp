@@ -2,6 +2,7 @@
 
 #include "pair_pwmlff.h"
 
+#include "archive/sha256.h"
 #include "collective.h"
 #include "common/periodic_table.h"
 
@@ -123,7 +124,11 @@ try {
 
 void PairPWMLFF::load(const std::vector<std::string> &files)
 {
-  models = load_ensemble(lmp, files, options.engine, [this] { take_torch(); });
+  hashes.clear();
+  const auto hash = [this](const std::string &contents) {
+    if (options.out_header) hashes.push_back(pwmlff::sha256(contents));
+  };
+  models = load_ensemble(lmp, files, options.engine, hash, [this] { take_torch(); });
   const auto taker = std::find_if(models.begin(), models.end(), [](const auto &model) {
     return model->info().takes_temperature;
   });
@@ -328,7 +333,7 @@ void PairPWMLFF::init_style()
     for (std::size_t type = 1; type < species_of_type.size(); ++type)
       if (species_of_type[type] >= 0)
         symbol_of_type[type] = symbol(models.front()->info().atom_type[species_of_type[type]]);
-    recorder->init(options.out_header ? identities(models) : std::vector<std::string>{},
+    recorder->init(options.out_header ? identities(models, hashes) : std::vector<std::string>{},
                    std::move(symbol_of_type), energy_unit);
   }
   if (!logged) log_models();
@@ -350,6 +355,18 @@ void PairPWMLFF::stop_rank(const std::string &text)
 {
   source->discard();    // a model that failed may have left anything in its inputs
   stop_when_printed([&] { error->one(FLERR, "Pair style pwmlff: " + text); });
+}
+
+// Work that can fail on this rank alone, which then ends the run.
+template <typename Work> void PairPWMLFF::or_stop_rank(Work &&work)
+{
+  try {
+    work();
+  } catch (const LAMMPSException &) {
+    throw;    // already said
+  } catch (const std::exception &failure) {
+    stop_rank(failure.what());
+  }
 }
 
 // End the run for what all ranks know, after the structure is stored where structures are.
@@ -420,11 +437,7 @@ const Evaluation *PairPWMLFF::evaluate_here(int model)
     if (!failure.empty()) stop_all(failure);
     return result;
   }
-  try {
-    work();
-  } catch (const std::exception &failure) {
-    stop_rank(failure.what());
-  }
+  or_stop_rank(work);
   return result;
 }
 
@@ -467,13 +480,7 @@ void PairPWMLFF::compute(int eflag, int vflag)
         "Pair style pwmlff: model '{}' runs with engine {}, which gives no per-atom virial; take "
         "the pair contribution out of the compute that asks for it",
         models.front()->info().file, models.front()->engine());
-  try {
-    source->refresh(list, models, species_of_type);
-  } catch (const LAMMPSException &) {
-    throw;    // already said
-  } catch (const std::exception &failure) {
-    stop_rank(failure.what());
-  }
+  or_stop_rank([&] { source->refresh(list, models, species_of_type); });
 
   const Neighbors &neighbors = source->get();
   const bool deviation = recorder && recorder->due(force_deviation_flag || energy_deviation_flag);
@@ -494,13 +501,8 @@ void PairPWMLFF::compute(int eflag, int vflag)
   if (wants_atom_energy) atom_energy_step = update->ntimestep;
   if (deviation) recorder->compare(this, neighbors);
   if (recorder) take_deviation();
-  if (check && check->due()) try {
-      check->compare(models, neighbors, options.temperature);    // last: it takes over results
-    } catch (const LAMMPSException &) {
-      throw;
-    } catch (const std::exception &failure) {
-      stop_rank(failure.what());
-    }
+  if (check && check->due())    // last: it takes over results
+    or_stop_rank([&] { check->compare(models, neighbors, options.temperature); });
   supervision->poll();
 }
 

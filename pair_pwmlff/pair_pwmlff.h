@@ -70,6 +70,7 @@ class PairPWMLFF : public Pair {
   pair_pwmlff::Settings options;
   pair_pwmlff::DeviceChoice device;
   pair_pwmlff::Ensemble models;
+  std::vector<std::string> hashes;    // SHA-256 of their files, where a header shows them
   std::unique_ptr<pair_pwmlff::NeighborSource> source;
   std::unique_ptr<pair_pwmlff::DeviationRecorder> recorder;    // of several models
   std::unique_ptr<pair_pwmlff::EngineCheck> check;             // where it is asked for
@@ -103,6 +104,7 @@ class PairPWMLFF : public Pair {
   void log_models();
   std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);
+  template <typename Work> void or_stop_rank(Work &&work);
   double common_scale() const;
   void take_deviation();
   [[noreturn]] void stop_all(const std::string &text);

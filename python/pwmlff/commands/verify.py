@@ -36,25 +36,25 @@ class VerifyReport(Report):
     model: str
     engine: str
     elements: list[str]
-    checks: list[Graded]
+    checks: dict[str, Graded]
     plot: str
 
     @property
     def ok(self) -> bool:
         """Whether nothing has failed."""
-        return all(check.grade != "F" for check in self.checks)
+        return all(check.grade != "F" for check in self.checks.values())
 
     def data(self) -> dict[str, Any]:
         """For JSON."""
-        return {**vars(self), "checks": [asdict(check) for check in self.checks]}
+        return {**vars(self), "checks": [{"name": n, **asdict(c)} for n, c in self.checks.items()]}
 
     def show(self) -> RenderableType:
         """A row for each check."""
         title = f"{self.model}, engine {self.engine}, {' '.join(self.elements)}"
         table = Table("check", "measured", "grade", title=title)
-        for check in self.checks:
+        for name, check in self.checks.items():
             grade = Text(check.grade or "-", COLORS[check.grade])
-            table.add_row(check.name, check.measured, grade)
+            table.add_row(name, check.measured, grade)
         return Group(table, *[Text(f"picture: {self.plot}")] * bool(self.plot))
 
 
@@ -110,18 +110,18 @@ def verify(
         examined = examine(engine)
     except Failure:  # refused when it is loaded; lmp says below why
         examined = examine("reference")
-    work: list[Callable[[], Graded]] = [
-        *examined.checks(),
-        lambda: _engines(examined, model),
-        lambda: _ranks(examined, model, engine, precision, ranks, (lmp, plugin, mpirun)),
-    ]
-    checks = []
-    for check in tracked(work, f"verifying {model.name}"):
+    programs = (lmp, plugin, mpirun)
+    work: dict[str, Callable[[], Graded]] = {
+        **examined.checks(),
+        "engine-invariance": partial(_engines, examined, model),
+        "rank-invariance": partial(_ranks, examined, model, engine, precision, ranks, programs),
+    }
+    checks = {}
+    for name, check in tracked(list(work.items()), f"verifying {model.name}"):
         try:
-            checks.append(check())
+            checks[name] = check()
         except (ValueError, RuntimeError) as error:
-            name = getattr(check, "__name__", "a check").replace("_", "-")
-            checks.append(Graded(name, "F", f"cannot be evaluated: {last_line(error)}"))
+            checks[name] = Graded("F", f"cannot be evaluated: {last_line(error)}")
     if output:
         _draw(output, examined.curves)
     names = [chemical_symbols[z] for z in chosen]
@@ -134,17 +134,16 @@ def _engines(examined: Verification, model: Path) -> Graded:
     from pwmlff.evaluation.reference import evaluate
     from pwmlff.evaluation.verification import Graded
 
-    name = "engine-invariance"
     module, _ = model_file.open_any(model)
     worst = 0.0
     for atoms in (examined.crystal, examined.cluster()):
         try:
             own = evaluate(module, atoms, examined.elements)
         except ValueError as error:  # it is no Deep Potential that the reference can compute
-            return Graded(name, "", last_line(error))
+            return Graded("", last_line(error))
         worst = max(worst, examined.error(examined.evaluate(atoms), (own.energy, own.forces)))
     what = f"{examined.calculator.engine} and the file's own code in float64 differ by"
-    return examined.graded(name, worst, what)
+    return examined.graded(worst, what)
 
 
 def _ranks(
@@ -162,11 +161,10 @@ def _ranks(
     from pwmlff.evaluation.verification import Graded
     from pwmlff.launch.lmp import enclosed
 
-    name = "rank-invariance"
     try:
         lmp, starter = program.find(*programs[:2]), launcher.find(programs[2])
     except Failure as failure:
-        return Graded(name, "", str(failure))
+        return Graded("", str(failure))
     atoms: Atoms = examined.crystal
     calculator = examined.calculator
     stress = voigt_6_to_full_3x3_stress(calculator.get_property("stress", atoms))
@@ -182,12 +180,12 @@ def _ranks(
                 lmp, starter, model, examined.info.units, [box], examined.elements, way
             )
         except Failure as failure:
-            return Graded(name, "F", f"lmp on {count} ranks: {last_line(failure)}")
+            return Graded("F", f"lmp on {count} ranks: {last_line(failure)}")
         error = examined.error((found.energy, found.forces), (wanted.energy, wanted.forces))
         scale = max(1.0, abs(wanted.virial).max())
         worst = max(worst, error, float(abs(found.virial - wanted.virial).max() / scale))
     what = f"lmp on {', '.join(map(str, ranks))} ranks and the calculator differ by"
-    return examined.graded(name, worst, what)
+    return examined.graded(worst, what)
 
 
 def _draw(path: Path, curves: Curves) -> None:

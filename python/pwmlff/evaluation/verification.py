@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
@@ -50,7 +50,6 @@ TIME_STEP = 0.5  # fs
 class Graded:
     """What one check has found."""
 
-    name: str
     grade: str  # A, B, C, D, F, or empty where it could not be made
     measured: str
 
@@ -98,23 +97,29 @@ class Verification:
         self.seconds = time.perf_counter() - began
         self.force = float(np.sqrt(np.square(forces).mean())) or 1.0
 
-    def checks(self) -> Iterator[Callable[[], Graded]]:
-        """All of them, in the order of the table; each may raise what an evaluation raises."""
-        yield self.species_supported
-        yield self.periodicity
-        yield self.permutation
-        yield self.objectivity
-        yield self.inversion
-        yield self.forces
-        yield self.virial
-        yield self.dimers
-        yield self.short_distances
-        yield self.energy_volume
-        yield self.energy_conservation
-        yield self.memory
-        yield self.threads
+    def checks(self) -> dict[str, Callable[[], Graded]]:
+        """All of them by name, in the order of the table; each may raise what an evaluation does.
+
+        The picture's curves are those of the dimers, the volumes and the dynamics that have run.
+        """
+        checks = {
+            "species-supported-as-stated": self.species_supported,
+            "periodicity-support": self.periodicity,
+            "permutation-symmetry": self.permutation,
+            "objectivity": self.objectivity,
+            "inversion-symmetry": self.inversion,
+            "forces-numerical-derivative": self.forces,
+            "virial-numerical-derivative": self.virial,
+            "dimer-continuity-c1": self.dimers,
+            "dimer-repulsion": self.short_distances,
+            "energy-volume": self.energy_volume,
+            "energy-conservation": self.energy_conservation,
+            "memory-leak": self.memory,
+            "thread-safe": self.threads,
+        }
         if self.labelled:
-            yield self.labels
+            checks["labels"] = self.labels
+        return checks
 
     def cluster(self) -> Atoms:
         """Atoms by chance, and an isolated one."""
@@ -137,9 +142,9 @@ class Verification:
         moved.positions += 0.01 * self.info.cutoff * self.rng.standard_normal((len(atoms), 3))
         return moved
 
-    def graded(self, name: str, error: float, what: str) -> Graded:
+    def graded(self, error: float, what: str) -> Graded:
         """A check of an error by error()."""
-        return Graded(name, letter(error, RELATIVE), f"{what} {error:.1e} of the RMS force")
+        return Graded(letter(error, RELATIVE), f"{what} {error:.1e} of the RMS force")
 
     def species_supported(self) -> Graded:
         """Each element alone, and all of them together, have finite energies and forces."""
@@ -155,7 +160,7 @@ class Verification:
             if not all(np.isfinite(e) and np.isfinite(f).all() for e, f in results):
                 bad.append("-".join(chemical_symbols[z] for z in group))
         what = f"not {', '.join(bad)}" if bad else f"all {len(self.elements)}"
-        return Graded("species-supported-as-stated", "F" if bad else "A", what)
+        return Graded("F" if bad else "A", what)
 
     def periodicity(self) -> Graded:
         """The crystal as a supercell, and with atoms moved through the faces of the cell."""
@@ -170,7 +175,7 @@ class Verification:
         moved.positions += self.rng.uniform(-10, 10, 3) * self.info.cutoff
         moved.wrap()
         worst = max(worst, self.error(self.evaluate(moved), (energy, forces)))
-        return self.graded("periodicity-support", worst, "a supercell and another origin differ by")
+        return self.graded(worst, "a supercell and another origin differ by")
 
     def permutation(self) -> Graded:
         """Atoms in another order."""
@@ -180,7 +185,7 @@ class Verification:
             energy, forces = self.evaluate(atoms)
             found = self.evaluate(atoms[order])
             worst = max(worst, self.error(found, (energy, forces[order])))
-        return self.graded("permutation-symmetry", worst, "another order of atoms differs by")
+        return self.graded(worst, "another order of atoms differs by")
 
     def _turned(self, matrix: np.ndarray, shift: np.ndarray) -> float:
         worst = 0.0
@@ -198,12 +203,12 @@ class Verification:
         matrix, _ = np.linalg.qr(self.rng.standard_normal((3, 3)))
         matrix *= np.sign(np.linalg.det(matrix))
         error = self._turned(matrix, self.rng.uniform(-50, 50, 3))
-        return self.graded("objectivity", error, "a rotation and a translation differ by")
+        return self.graded(error, "a rotation and a translation differ by")
 
     def inversion(self) -> Graded:
         """All positions with the other sign."""
         error = self._turned(-np.eye(3), np.zeros(3))
-        return self.graded("inversion-symmetry", error, "an inversion differs by")
+        return self.graded(error, "an inversion differs by")
 
     def _derivative(self, energy_at: Callable[[float], float], wanted: float) -> float:
         """Error of a derivative at 0, with the step of a difference of fourth order that fits."""
@@ -231,13 +236,13 @@ class Verification:
                 error = self._derivative(energy_at, -float((forces * direction).sum()))
                 # Rounding of an energy grows with the number of atoms, as the sum does.
                 worst = max(worst, error / (self.force * float(np.linalg.norm(direction))))
-        return self.graded("forces-numerical-derivative", worst, "largest error")
+        return self.graded(worst, "largest error")
 
     def virial(self) -> Graded:
         """The stress against derivatives of the energy by strains by chance."""
         atoms = self.crystal
         if atoms.cell.rank < 3:
-            return Graded("virial-numerical-derivative", "", "no crystal that the model takes")
+            return Graded("", "no crystal that the model takes")
         stress = self.calculator.get_property("stress", atoms)
         matrix = voigt_6_to_full_3x3_stress(stress) * atoms.get_volume()
         scale = max(float(np.linalg.norm(matrix)), self.force * len(atoms) ** 0.5)
@@ -254,7 +259,6 @@ class Verification:
             error = self._derivative(energy_at, float((matrix * strain).sum()))
             worst = max(worst, error / scale / float(np.linalg.norm(strain)))
         return Graded(
-            "virial-numerical-derivative",
             letter(worst, RELATIVE),
             f"largest error {worst:.1e} of the virial",
         )
@@ -288,7 +292,6 @@ class Verification:
                 if jump > worst:
                     worst, where = jump, f" ({name} at {place:.4g})"
         return Graded(
-            "dimer-continuity-c1",
             letter(worst, RELATIVE),
             f"largest jump {worst:.1e} of the RMS force{where}",
         )
@@ -328,13 +331,13 @@ class Verification:
             )
             if barrier < lowest:
                 lowest, where = barrier, name
-        return _hole("dimer-repulsion", lowest, f" of {where}" if where else "", "eV")
+        return _hole(lowest, f" of {where}" if where else "", "eV")
 
     def energy_volume(self) -> Graded:
         """The same of a crystal that is compressed."""
         perfect, _ = trial.crystal(self.info.cutoff, self.elements, self.info.limit)
         if not len(perfect):
-            return Graded("energy-volume", "", "no crystal that the model takes")
+            return Graded("", "no crystal that the model takes")
         nearest = perfect.get_distance(0, 1, mic=True)
         contact = min(self._contact([z]) for z in self.elements)
         smallest = min(0.5, 0.8 * contact / nearest)
@@ -350,7 +353,7 @@ class Verification:
             distances.append(scale * nearest)
         self.curves.volumes = (np.array(volumes), np.array(energies))
         barrier = _barrier(np.array(distances[::-1]), np.array(energies[::-1]), contact)
-        return _hole("energy-volume", barrier, "", "eV/atom")
+        return _hole(barrier, "", "eV/atom")
 
     def _evaluations(self, most: int) -> int:
         """How many of the crystal there is time for."""
@@ -378,7 +381,6 @@ class Verification:
         # Its standard error, for a fluctuation that is correlated over about ten samples.
         noise = float(np.std(energies)) / times[-1] * math.sqrt(12 * 10 / len(times))
         return Graded(
-            "energy-conservation",
             letter(max(0.0, abs(slope) - 2 * noise), DRIFT),
             f"drift {slope:.0e} eV/atom/ps over {times[-1]:.2g} ps, fluctuation "
             f"{np.std(energies):.0e} eV/atom",
@@ -400,7 +402,7 @@ class Verification:
         # A leak grows all the time, what is kept for the next time does not.
         each = max(0.0, float(np.diff(sizes).min())) / (count // 3)
         what = f"{each / 1024:.1f} KB of each of {count} evaluations"
-        return Graded("memory-leak", letter(each, LEAK), what)
+        return Graded(letter(each, LEAK), what)
 
     def threads(self) -> Graded:
         """Several at a time, each with the file opened for itself."""
@@ -421,7 +423,7 @@ class Verification:
             for k, results in enumerate(found)
             for one, right in zip(results, wanted[k:] + wanted[:k], strict=True)
         )
-        return self.graded("thread-safe", worst, "four threads differ by")
+        return self.graded(worst, "four threads differ by")
 
     def labels(self) -> Graded:
         """Forces against those that the structures bring along."""
@@ -433,7 +435,6 @@ class Verification:
         rmse, rms = (float(np.sqrt(np.square(np.concatenate(v)).mean())) for v in (errors, values))
         share = rmse / rms if rms else math.inf
         return Graded(
-            "labels",
             letter(share, LABELS),
             f"RMSE of forces {rmse:.3g} eV/A, {100 * share:.3g} % of their RMS, "
             f"{len(self.labelled)} structures",
@@ -468,11 +469,11 @@ def _barrier(r: np.ndarray, energy: np.ndarray, contact: float) -> float:
     return float(highest[falls[0]] - inwards[0]) if len(falls) else math.inf
 
 
-def _hole(name: str, barrier: float, where: str, unit: str) -> Graded:
+def _hole(barrier: float, where: str, unit: str) -> Graded:
     if math.isinf(barrier):
-        return Graded(name, "A", "rises all the way")
+        return Graded("A", "rises all the way")
     grade = next((best for best, least in BARRIER.items() if barrier >= least), "F")
-    return Graded(name, grade, f"a hole{where} behind a barrier of {barrier:.3g} {unit}")
+    return Graded(grade, f"a hole{where} behind a barrier of {barrier:.3g} {unit}")
 
 
 def _resident() -> int:
