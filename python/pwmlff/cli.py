@@ -19,7 +19,7 @@ from pwmlff.commands.bench import bench
 from pwmlff.commands.build import build
 from pwmlff.commands.compare import compare
 from pwmlff.commands.convert import convert
-from pwmlff.commands.data import cache, check
+from pwmlff.commands.data import cache, check, dedupe, outliers, select
 from pwmlff.commands.doctor import doctor
 from pwmlff.commands.info import info
 from pwmlff.commands.options import with_elements_joined
@@ -83,7 +83,7 @@ def _options(
 
 
 data = typer.Typer(
-    help="Training data: look at it before a training does.",
+    help="Training data: look at it, and choose of it, before a training does.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -104,4 +104,7 @@ app.command()(reporting(bench))
 app.command()(train)
 app.add_typer(data, name="data")
 data.command()(reporting(check))
+data.command()(reporting(select))
+data.command()(reporting(outliers))
+data.command()(reporting(dedupe))
 data.command()(reporting(cache))

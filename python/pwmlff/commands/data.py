@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -11,14 +11,24 @@ from pwmlff.commands.base import Energy, Format
 from pwmlff.commands.options import elements_of
 from pwmlff.report import Failure, Report
 
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+    from pwmlff.data.frames import Frames
+
+Files = Annotated[
+    list[str] | None,
+    Argument(metavar="[DATA]...", help="Files, or folders of DeePMD-kit; FILE@0:100:2 for some."),
+]
+Written = Annotated[
+    Path | None, Option("-o", "--output", help="File for the frames that are found, extended XYZ.")
+]
+Rest = Annotated[Path | None, Option(help="File for the other frames, likewise.")]
+Cutoff = Annotated[float, Option(help="Distance within which neighbors describe a structure.")]
+
 
 def check(
-    files: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="[DATA]...", help="Files, or folders of DeePMD-kit; FILE@0:100:2 for some."
-        ),
-    ] = None,
+    files: Files = None,
     data: Annotated[list[str] | None, Option(help="The same; may be given again.")] = None,
     elements: Annotated[
         str, Option(help="Elements that may occur, like 'Hf O'.", show_default="any")
@@ -64,3 +74,106 @@ def cache(
     from pwmlff.data import cache as work
 
     return work.survey(folder, clear)
+
+
+def select(
+    files: Files = None,
+    count: Annotated[int, Option("-n", "--count", min=1, help="Frames to choose.")] = 100,
+    known: Annotated[
+        list[str] | None,
+        Option(help="Frames that are there already, to be far from too; may be given again."),
+    ] = None,
+    output: Written = None,
+    rest: Rest = None,
+    cutoff: Cutoff = 6.0,
+    format: Format = None,
+    plot: Annotated[
+        Path | None, Option(help="Picture to draw, of all structures and those chosen.")
+    ] = None,
+    energy: Energy = "free",
+) -> Report:
+    """Choose the frames that are farthest from each other, with or without labels.
+
+    Structures are compared by moments of the neighbors of their atoms, element by element.
+
+    Example: pwmlff data select md.extxyz -n 50 --known train.extxyz -o chosen.extxyz
+    """
+    from pwmlff.data import choices
+
+    frames = choices.read(files or [], format, energy)
+    others = choices.read(known, format, energy) if known else None
+    return choices.select(frames, others, count, cutoff, choices.Outputs(output, rest, plot))
+
+
+def outliers(
+    files: Files = None,
+    model: Annotated[
+        list[Path] | None,
+        Option(
+            help="Model to compare with the labels; of several, their deviation too; may be given "
+            "again."
+        ),
+    ] = None,
+    output: Written = None,
+    rest: Rest = None,
+    format: Format = None,
+    plot: Annotated[
+        Path | None, Option(help="Picture to draw, of the numbers of all frames.")
+    ] = None,
+    energy: Energy = "free",
+) -> Report:
+    """Find frames that stick out: by their error under models, or by their labels.
+
+    Of models: the RMS error of forces, the error of the energy beside the usual one, the largest
+    deviation of several models. Without: the largest force, and how far the energy of an atom is
+    from that of the composition.
+
+    Example: pwmlff data outliers train.extxyz --model a.pt --model b.pt --plot outliers.png
+    """
+    from pwmlff.data import choices
+
+    outputs = choices.Outputs(output, rest, plot).checked()
+    frames = choices.read(files or [], format, energy)
+    values = _of_models(frames, model) if model else choices.of_labels(frames)
+    return choices.outliers(frames, values, outputs)
+
+
+def dedupe(
+    files: Files = None,
+    output: Written = None,
+    rest: Rest = None,
+    cutoff: Cutoff = 6.0,
+    format: Format = None,
+    energy: Energy = "free",
+) -> Report:
+    """Find frames whose structure was there before, turned, moved or numbered in another way.
+
+    Example: pwmlff data dedupe a.extxyz b.extxyz --rest distinct.extxyz
+    """
+    from pwmlff.data import choices
+
+    frames = choices.read(files or [], format, energy)
+    return choices.dedupe(frames, cutoff, choices.Outputs(output, rest))
+
+
+def _of_models(frames: Frames, models: list[Path]) -> dict[str, ndarray]:
+    """What models make of frames, [nframes] each; NaN where there is no label."""
+    import numpy as np
+
+    from pwmlff.data import choices
+    from pwmlff.evaluation import many
+
+    structures = [frames.structure(k) for k in range(len(frames))]
+    results = [many.evaluate(model, structures) for model in models]
+    forces = np.array([np.concatenate([one.forces for one in ones]) for ones in results])
+    energies = np.array([[one.energy for one in ones] for ones in results]).mean(axis=0)
+    error = ((forces.mean(axis=0) - frames.forces) ** 2).sum(axis=1)
+    difference = (energies - frames.energies) / np.maximum(frames.natoms, 1)
+    values = {
+        "RMS error of forces, eV/Å": np.sqrt(frames.of_atoms(error, np.add) / frames.natoms),
+        "error of the energy, eV/atom": choices.from_usual(frames, difference),
+    }
+    if len(models) > 1:
+        deviation = np.sqrt(forces.var(axis=0).sum(axis=1))
+        values["largest deviation, eV/Å"] = frames.of_atoms(deviation, np.maximum)
+    return values

@@ -256,21 +256,12 @@ def _problem(frames: Frames, k: int, kind: str, rest: str) -> Problem:
     return Problem(kind, text, frames.files[frames.file[k]], int(frames.index[k]))
 
 
-def _per_frame(frames: Frames, values: np.ndarray, combine: np.ufunc, empty: float) -> np.ndarray:
-    """Values of atoms combined over each frame, [nframes]; frames without atoms get `empty`."""
-    result = np.full(len(frames), empty, dtype=values.dtype)
-    filled = frames.natoms > 0
-    if filled.any():
-        result[filled] = combine.reduceat(values, frames.first[:-1][filled])
-    return result
-
-
 def _labelled(frames: Frames) -> dict[str, np.ndarray]:
     """Which frames have a label, or a part of it, bool [nframes]."""
     missing = np.isnan(frames.forces).all(axis=1)
     return {
         "energy": ~np.isnan(frames.energies),
-        "forces": ~_per_frame(frames, missing, np.logical_and, True),
+        "forces": ~frames.of_atoms(missing, np.logical_and, True),
         "virial": ~np.isnan(frames.virials).all(axis=(1, 2)),
     }
 
@@ -403,7 +394,7 @@ def _far(values: np.ndarray) -> list[tuple[int, float, float]]:
 
 def _largest_force(frames: Frames) -> np.ndarray:
     """Largest force on an atom of each frame, [nframes]; NaN where there is none."""
-    return _per_frame(frames, frames.force_sizes, np.maximum, np.nan)
+    return frames.of_atoms(frames.force_sizes, np.maximum)
 
 
 def _volumes(frames: Frames) -> np.ndarray:
