@@ -19,6 +19,7 @@ LAYERS = (
     ("models",),
     ("convert", "data"),
     ("train",),
+    ("learn",),
     ("commands", "torch_sim"),
     ("__init__",),
     ("cli",),

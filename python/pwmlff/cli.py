@@ -20,8 +20,10 @@ from pwmlff.commands.build import build
 from pwmlff.commands.compare import compare
 from pwmlff.commands.convert import convert
 from pwmlff.commands.data import cache, check, dedupe, outliers, select
+from pwmlff.commands.distill import distill
 from pwmlff.commands.doctor import doctor
 from pwmlff.commands.info import info
+from pwmlff.commands.learn import learn
 from pwmlff.commands.options import with_elements_joined
 from pwmlff.commands.plot import plot
 from pwmlff.commands.ranks import ranks
@@ -102,6 +104,8 @@ app.command()(reporting(build))
 app.command()(reporting(plot))
 app.command()(reporting(bench))
 app.command()(train)
+app.command()(learn)
+app.command()(distill)
 app.add_typer(data, name="data")
 data.command()(reporting(check))
 data.command()(reporting(select))

@@ -55,13 +55,7 @@ def train(
     ranks = comm.connect(options.communication)
     # Products of matrices must not depend on the number of threads; frames are in parallel.
     with Stop() as own, torch_threads(1), comm.together(ranks):
-        logging.basicConfig(
-            level=logging.WARNING if ranks.rank == 0 else logging.ERROR,
-            format="%(message)s",
-            handlers=[_Lines()],
-        )
-        # Of other packages warnings alone: matplotlib has news of its fonts.
-        logging.getLogger("pwmlff").setLevel(logging.INFO if ranks.rank == 0 else logging.ERROR)
+        say_on_stderr(ranks.rank == 0)
         if int(os.environ.get(RESTARTS, "0")) > 0:
             options = replace(options, resume=True)
         config = comm.agreed(ranks, lambda: _configured(toml, given, options))
@@ -73,6 +67,15 @@ def train(
     if ranks.rank:
         raise SystemExit(0)
     return report
+
+
+def say_on_stderr(first: bool = True) -> None:
+    """Show what the parts of this package have to say; errors alone where this is not rank 0."""
+    logging.basicConfig(
+        level=logging.WARNING if first else logging.ERROR, format="%(message)s", handlers=[_Lines()]
+    )
+    # Of other packages warnings alone: matplotlib has news of its fonts.
+    logging.getLogger("pwmlff").setLevel(logging.INFO if first else logging.ERROR)
 
 
 class _Lines(logging.Handler):

@@ -114,7 +114,11 @@ class Model:
         "", "`my_model.py:Model`: train this module of kind EDGE instead of a Deep Potential"
     )
     arguments: dict[str, Any] = key({}, "what the class of `module` is made with")
-    finetune: str = key("", "model file to start from, which gives elements and sizes")
+    finetune: str = key(
+        "",
+        "model file to start from, which gives elements and sizes; `{model}` in it stands for the "
+        "names a, b, ... of the models of an ensemble",
+    )
     freeze: tuple[str, ...] = key(
         (), "what stays as it is: `embedding`, `fitting`, or names of parameters with `*`"
     )

@@ -36,11 +36,16 @@ def member_name(k: int) -> str:
     return (member_name(prefix - 1) if prefix else "") + string.ascii_lowercase[digit]
 
 
+#: In the name of the model file to start from: the name of each model of an ensemble.
+MEMBER = "{model}"
+
+
 def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
     """Configuration of one model of an ensemble: other seeds, a folder and a time of its own."""
+    finetune = config.model.finetune.replace(MEMBER, member_name(k))
     return replace(
         config,
-        model=replace(config.model, seed=config.model.seed + k),
+        model=replace(config.model, seed=config.model.seed + k, finetune=finetune),
         run=replace(
             config.run,
             seed=config.run.seed + k,

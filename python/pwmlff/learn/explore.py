@@ -1,0 +1,258 @@
+"""Runs of LAMMPS with an ensemble, which capture the structures that its models disagree on."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from ase import Atoms
+from ase.build import surface
+from ase.data import covalent_radii
+from ase.io import read
+
+from pwmlff.evaluation.structures import neighbor_list
+from pwmlff.launch import lmp, program
+from pwmlff.launch.log import read_deviation
+from pwmlff.learn.processes import Ended, Task, Workshop
+from pwmlff.learn.settings import Explore
+from pwmlff.report import Failure
+
+DEVIATION, CAPTURED, LOG = "model_devi.out", "captured.extxyz", "log.lammps"
+LAYERS, VACUUM = 3, 10.0  # of a slab; angstrom
+#: The pair_style of an input, with the lines that it goes on to.
+PAIR_STYLE = re.compile(r"^[ \t]*pair_style[ \t]+(\S+)(?:[^\n]*&[ \t]*\n)*[^\n]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """One of the explorations, by what it is to do."""
+
+    name: str
+    explore: Explore
+    structure: Atoms | None  # None for an input of the user's own
+    temperature: float
+    pressure: float | None
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What one has found."""
+
+    name: str
+    deviations: np.ndarray  # [structures] largest force deviation, eV/angstrom
+    candidates: list[Atoms] = field(default_factory=list)  # in the window
+    died: str = ""  # of what, where it did not come to its end
+
+
+def runs(explores: Sequence[Explore], number: int) -> list[Exploration]:
+    """All explorations of a round."""
+    result: list[Exploration] = []
+    for which, explore in enumerate(explores):
+        if number < explore.first_round:
+            continue
+        pressures: Sequence[float | None] = explore.pressure or (None,)
+        for temperature, pressure in itertools.product(explore.temperature, pressures):
+            for label, structure in _structures(explore):
+                state = f"{temperature:g} K" + ("" if pressure is None else f", {pressure:g} bar")
+                name = f"{which}: {label}, {state}"
+                result.append(Exploration(name, explore, structure, temperature, pressure))
+    return result
+
+
+def frames_of(name: str) -> list[Atoms]:
+    """Structures of a file that ase reads: the last one, or those that `FILE@0:5` stands for.
+
+    Raises:
+        Failure: ase cannot read it.
+    """
+    try:
+        found = read(name)
+    except Exception as error:  # whatever its readers stumble over
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise Failure(f"ase cannot read '{name}': {text}") from error
+    return found if isinstance(found, list) else [found]
+
+
+def apart(atoms: Atoms, closest: float) -> bool:
+    """Whether no two atoms are closer than so many sums of their covalent radii."""
+    radii = closest * covalent_radii[atoms.numbers]
+    if not radii.max(initial=0.0) > 0.0:
+        return True
+    i, j, d = neighbor_list("ijd", atoms, 2.0 * float(radii.max()))
+    return bool((d >= radii[i] + radii[j]).all())
+
+
+def _structures(explore: Explore) -> Iterator[tuple[str, Atoms | None]]:
+    if explore.input:
+        yield Path(explore.input).name, None
+        return
+    for name in explore.structures:
+        for k, atoms in enumerate(frames := frames_of(name)):
+            label = Path(name.partition("@")[0]).name + (f" {k}" if len(frames) > 1 else "")
+            for strain in explore.strain:
+                for face in explore.surface or ("",):
+                    made = _slab(atoms, face) if face else atoms.copy()
+                    made = made.repeat(explore.supercell)
+                    made.set_cell((1.0 + strain) * np.array(made.cell), scale_atoms=True)
+                    words = [label, f"strain {strain:g}" * bool(strain), f"({face})" * bool(face)]
+                    yield " ".join(word for word in words if word), made
+
+
+def _slab(atoms: Atoms, face: str) -> Atoms:
+    try:
+        indices = tuple(int(word) for word in face.split())
+        slab: Atoms = surface(atoms, indices, LAYERS, vacuum=VACUUM / 2)
+    except (ValueError, TypeError) as error:
+        raise Failure(
+            f"[[explore]] surface has '{face}', expected three Miller indices like '1 0 0': {error}"
+        ) from None
+    slab.pbc = True
+    return slab
+
+
+def explore(
+    wanted: Sequence[Exploration],
+    models: Sequence[Path],
+    elements: Sequence[int],
+    symbols: Sequence[str],
+    window: tuple[float, float],
+    seed: int,
+    folder: Path,
+    shop: Workshop,
+    jobs: int,
+) -> list[Explored]:
+    """Exploration explorations in folders of their own, all anew.
+
+    Args:
+        wanted: of this round.
+        models: of the ensemble.
+        elements, symbols: atomic numbers and symbols in the order of types.
+        window: of the largest force deviation, eV/angstrom; beyond it a run ends.
+        seed: of the first one's velocities.
+        folder: made anew.
+        shop: that runs programs.
+        jobs: how many at a time.
+
+    Raises:
+        Failure: there is no lmp, or an input of the user's own has no `pair_style pwmlff`.
+        Stopped: the end was asked for.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    found = program.find()
+    tasks = []
+    for k, one in enumerate(wanted):
+        place = folder / f"{k:03d}"
+        place.mkdir(parents=True)
+        for path in models:
+            (place / path.name).symlink_to(path)
+        names = [path.name for path in models]
+        style = (
+            f"pair_style pwmlff {len(names)} {' '.join(names)} out_freq {one.explore.every} "
+            f"out_file {DEVIATION} capture {window[0]:.6g} {window[1]:.6g} {CAPTURED} "
+            "beyond stop"
+        )
+        command = [found.path, "-in", "in.lmp", "-screen", "none", "-log", LOG]
+        if one.structure is None:
+            text = _own_input(Path(one.explore.input), place, style)
+            command += [
+                "-var",
+                "temperature",
+                f"{one.temperature:g}",
+                "-var",
+                "seed",
+                str(seed + k),
+            ]
+            command += ["-var", "pressure", f"{one.pressure or 0.0:g}"]
+        else:
+            text = input_of(one, one.structure, place, style, elements, symbols, seed + k)
+        (place / "in.lmp").write_text(text)
+        environment = {"OMP_NUM_THREADS": "1", **found.environment}
+        tasks.append(Task(command, place, place / "lmp.out", environment))
+    ended = shop.run(tasks, jobs)
+    return [
+        _found(one.name, task, end) for one, task, end in zip(wanted, tasks, ended, strict=True)
+    ]
+
+
+def input_of(
+    one: Exploration,
+    atoms: Atoms,
+    place: Path,
+    style: str,
+    elements: Sequence[int],
+    symbols: Sequence[str],
+    seed: int,
+) -> str:
+    """Dynamics of a structure at one temperature, and pressure if any; writes its data file.
+
+    Args:
+        one: what it is to do.
+        atoms: the structure.
+        place: folder for the data file.
+        style: the command pair_style.
+        elements, symbols: atomic numbers and symbols in the order of types.
+        seed: of the velocities.
+    """
+    box = lmp.enclosed(atoms)
+    lmp.write_data(place / "structure.data", box, elements)
+    t, p = one.temperature, one.pressure
+    ensemble, triclinic = f"nvt temp {t:g} {t:g} 0.1", ""
+    if p is not None:
+        if not box.pbc.all():
+            raise Failure(f"[[explore]] pressure is given for '{one.name}', which is not periodic")
+        ensemble = f"npt temp {t:g} {t:g} 0.1 tri {p:g} {p:g} 1.0"
+        triclinic = "change_box all triclinic\n"
+    return (
+        f"box tilt large\n{lmp.read_command(box, 'structure.data')}{triclinic}"
+        f"{style}\npair_coeff * * {' '.join(symbols)}\n"
+        f"velocity all create {t:g} {seed} loop geom\n"
+        f"timestep {one.explore.timestep / 1000.0:g}\n"
+        f"fix dynamics all {ensemble}\n"
+        f"thermo {max(1, 10 * one.explore.every)}\n"
+        f"run {one.explore.steps}\n"
+    )
+
+
+def _own_input(path: Path, place: Path, style: str) -> str:
+    """An input with the pair_style of the ensemble; what lies beside it is linked."""
+    text = path.read_text()
+    found = list(PAIR_STYLE.finditer(text))
+    if len(found) != 1 or found[0][1] != "pwmlff":
+        raise Failure(
+            f"'{path}' has {len(found)} lines of pair_style, expected one of pair_style pwmlff, "
+            "whose models and keywords are replaced"
+        )
+    for other in path.parent.iterdir():
+        link = place / other.name
+        if other != path and not link.exists() and other.name != "in.lmp":
+            link.symlink_to(other)
+    return text[: found[0].start()] + style + text[found[0].end() :]
+
+
+def _found(name: str, task: Task, ended: Ended) -> Explored:
+    """Deviations and candidates of a run, whatever its end was."""
+    deviations = np.empty(0)
+    with suppress(Failure):  # it has died before its first comparison
+        deviations = read_deviation(task.folder / DEVIATION)["max_devi_f"]
+    candidates: list[Atoms] = []
+    path = task.folder / CAPTURED
+    if path.exists() and path.stat().st_size:
+        frames = read(path, index=":", format="extxyz")
+        for atoms in frames:
+            atoms.info = {"step": atoms.info["step"], "max_devi_f": atoms.info["max_devi_f"]}
+            atoms.info["explored"] = name
+            candidates.append(atoms)
+    died = ""
+    if ended.code != 0:
+        log = task.folder / LOG
+        text = log.read_text(errors="replace") if log.exists() else ended.text
+        errors = [line for line in text.splitlines() if "ERROR" in line]
+        died = (errors or text.splitlines() or [f"it ended with {ended.code}"])[-1]
+        died = re.sub(r"^ERROR[^:]*: ", "", died).strip()
+    return Explored(name, deviations, candidates, died)

@@ -1,0 +1,178 @@
+"""Energies and forces of structures: by a calculator of ase, or by a command for each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ase import Atoms
+from ase.io import read, write
+
+from pwmlff.data import readers
+from pwmlff.learn import cluster, labeller
+from pwmlff.learn.processes import Task, Workshop
+from pwmlff.learn.settings import Label
+from pwmlff.report import Failure, last_line
+from pwmlff.threads import available
+
+RESULT = "extxyz"
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What came of it."""
+
+    frames: list[Atoms]  # in the order of the structures, with labels as ase has them
+    failures: list[str]  # what went wrong, by structure
+
+
+def make(
+    structures: Sequence[Atoms],
+    how: Label,
+    folder: Path,
+    shop: Workshop,
+    jobs: int,
+    threads: int = 0,
+) -> Labels:
+    """Label structures; those that have labels in the folder already keep them.
+
+    Args:
+        structures: to label.
+        how: of learn.toml.
+        folder: for files of each, made if need be.
+        shop: that runs programs.
+        jobs: how many at a time, where `how` does not say.
+        threads: of a calculator; the cores are shared out if 0.
+
+    Raises:
+        Failure: no structure gets labels.
+        Stopped: the end was asked for.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = how.jobs or jobs
+    names = [f"{k:05d}" for k in range(len(structures))]
+    missing = [k for k, name in enumerate(names) if not (folder / f"{name}.{RESULT}").exists()]
+    if how.command:
+        said = _by_command(structures, missing, how, folder, shop, jobs)
+    else:
+        said = _by_calculator(structures, missing, how, folder, shop, jobs, threads)
+    frames: list[Atoms] = []
+    failures: list[str] = []
+    for k, name in enumerate(names):
+        if (folder / f"{name}.{RESULT}").exists():
+            frames += read(folder / f"{name}.{RESULT}", index=":")
+            continue
+        error = folder / f"{name}.error"
+        text = error.read_text() if error.exists() else said.get(k, "no result")
+        failures.append(f"structure {k}: {text}")
+    if structures and not frames:
+        raise Failure(
+            f"none of {len(structures)} structures got labels in '{folder}': {failures[0]}; run "
+            "what [label] says by hand there, mend it, and give the same command again"
+        )
+    return Labels(frames, failures)
+
+
+def _by_calculator(
+    structures: Sequence[Atoms],
+    missing: Sequence[int],
+    how: Label,
+    folder: Path,
+    shop: Workshop,
+    jobs: int,
+    threads: int,
+) -> dict[int, str]:
+    """One process for each of the jobs, which keeps its calculator."""
+    for k in missing:
+        write(folder / f"{k:05d}.structure.extxyz", _bare(structures[k]), format="extxyz")
+    parts = [part for part in (missing[n::jobs] for n in range(jobs)) if part]
+    each = str(threads or max(1, available() // max(1, len(parts))))
+    tasks = [
+        Task(
+            [
+                how.python or sys.executable,
+                labeller.__file__,
+                how.calculator,
+                str(folder),
+                *(f"{k:05d}" for k in part),
+            ],
+            Path.cwd(),  # from where names of files in the words hold
+            folder / f"labeller-{n}.out",
+            {"OMP_NUM_THREADS": each},
+            60.0 * how.minutes * len(part),
+        )
+        for n, part in enumerate(parts)
+    ]
+    ended = shop.run(tasks, jobs)
+    return {
+        k: _told(one.code, one.text) for part, one in zip(parts, ended, strict=True) for k in part
+    }
+
+
+def _by_command(
+    structures: Sequence[Atoms],
+    missing: Sequence[int],
+    how: Label,
+    folder: Path,
+    shop: Workshop,
+    jobs: int,
+) -> dict[int, str]:
+    """A folder and a process for each structure, or a job of a scheduler."""
+    tasks = []
+    for k in missing:
+        place = folder / f"{k:05d}"
+        place.mkdir(exist_ok=True)
+        if not (place / cluster.NOTE).exists():  # its job may still be at it
+            (place / how.output).unlink(missing_ok=True)  # half of it, where it was killed
+        write(place / how.structure, _bare(structures[k]))
+        for name in how.files:
+            link = place / Path(name).name
+            if not link.exists():
+                link.symlink_to(name)
+        words = ["/bin/sh", "-c", how.command]
+        tasks.append(Task(words, place, place / "label.out", {}, 60.0 * how.minutes))
+    ended = cluster.run(tasks, how, shop.asked) if how.scheduler else shop.run(tasks, jobs)
+    said = {}
+    for k, one in zip(missing, ended, strict=True):
+        said[k] = _told(one.code, one.text)
+        if one.code != 0:
+            continue
+        try:
+            write_result(structures[k], how, folder / f"{k:05d}")
+        except Failure as failure:
+            said[k] = str(failure)
+    return said
+
+
+def write_result(structure: Atoms, how: Label, place: Path) -> None:
+    """Read what a command has left in its folder, and keep it beside that.
+
+    Raises:
+        Failure: it has no labels, or other atoms than the structure.
+    """
+    frames = readers.read(place / how.output, how.format or None)
+    labels = frames.atoms(len(frames) - 1)
+    if sorted(labels.numbers) != sorted(structure.numbers):
+        raise Failure(
+            f"'{place / how.output}' has {labels.get_chemical_formula()}, expected "
+            f"{structure.get_chemical_formula()}"
+        )
+    if not {"energy", "forces"} <= labels.calc.results.keys():
+        raise Failure(f"'{place / how.output}' has no energy or no forces")
+    draft = place.with_suffix(".draft")
+    write(draft, labels, format="extxyz")
+    draft.replace(place.with_suffix(f".{RESULT}"))
+
+
+def _told(code: int | None, text: str) -> str:
+    if code is None:
+        return "its time was up"
+    said = last_line(RuntimeError(text)) if text.strip() else "it said nothing"
+    return f"it ended with {code}: {said}"
+
+
+def _bare(atoms: Atoms) -> Atoms:
+    """Elements, positions and cell alone."""
+    return Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)

@@ -1,0 +1,413 @@
+"""Train an ensemble, explore with it, label what it doubts, and train again.
+
+Each stage leaves what it has made in the folder of its round, whole, and is noted in state.json
+then; a stage that was killed is done again, trainings and labels from where they were. So a loop
+whose trainings are counted in epochs comes to the same models however often it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ase import Atoms
+from ase.data import atomic_numbers
+from ase.io import read, write
+
+from pwmlff import picture
+from pwmlff.data import descriptors, readers
+from pwmlff.data.check import check
+from pwmlff.data.frames import Frames
+from pwmlff.data.labelled import Labelled, gathered
+from pwmlff.evaluation import many
+from pwmlff.files import write_whole
+from pwmlff.launch import interpreter
+from pwmlff.learn import account, explore, labelling
+from pwmlff.learn.processes import Task, Workshop
+from pwmlff.learn.settings import Learning
+from pwmlff.learn.state import State
+from pwmlff.learn.verdict import LearnReport
+from pwmlff.report import Failure
+from pwmlff.threads import available
+from pwmlff.train.config import Config, from_command
+from pwmlff.train.ensemble import MEMBER
+from pwmlff.train.start import write_configuration
+
+log = logging.getLogger(__name__)
+
+LEAST_FORCE = 0.5  # eV/angstrom, that a window is in proportion to
+MOST_CANDIDATES = 2000  # that are compared with each other
+SETTINGS = "learn.toml"  # with every default
+ODD_LABELS = ("not finite", "forces", "energy", "sources", "duplicate with another energy")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What an ensemble says of structures with labels."""
+
+    deviations: np.ndarray  # [natoms] of forces
+    errors: np.ndarray  # [natoms] of the mean of the forces
+
+
+def agreement(models: Sequence[Path], frames: Frames) -> Agreement:
+    """Compare models with each other and with labels, in eV/angstrom."""
+    structures = [frames.structure(k) for k in range(len(frames))]
+    forces = np.array(
+        [np.concatenate([one.forces for one in many.evaluate(m, structures)]) for m in models]
+    )
+    deviations = np.sqrt(forces.var(axis=0).sum(axis=1))
+    errors = np.linalg.norm(forces.mean(axis=0) - frames.forces, axis=1)
+    return Agreement(deviations, errors)
+
+
+class Rounds:
+    """A learning loop in its folder.
+
+    Args:
+        config: what it is told.
+        asked: whether the end was asked for.
+
+    Raises:
+        Failure: another process has the folder, or it holds something else.
+    """
+
+    def __init__(self, config: Learning, asked: Callable[[], bool]) -> None:
+        self.config = config
+        self.folder = Path(config.loop.folder)
+        self.shop = Workshop(self.folder, asked)
+        self.state = State.read(self.folder)
+        self.jobs = config.loop.jobs or available()
+        self.elements = [atomic_numbers[symbol] for symbol in config.start.elements]
+        self._mark = time.monotonic()
+        text, path = config.as_toml().encode(), self.folder / SETTINGS
+        if path.exists() and path.read_bytes() != text:
+            log.warning("settings are not those of the last start; they hold from now on")
+        write_whole(path, text)
+
+    def run(self) -> LearnReport:
+        """Do what is left to do.
+
+        Raises:
+            Failure: a training fails, or no structure gets labels; what is done stays.
+            Stopped: the end was asked for.
+        """
+        try:
+            if not self.state.end:
+                self._first_labels()
+            while not self.state.end:
+                self._round(len(self._complete()))
+            self._last_training()
+        finally:
+            self._note()
+            self.shop.close()
+        report = LearnReport(
+            str(self.folder),
+            self.state,
+            [str(path) for path in self.models()],
+            elements=self.config.start.elements,
+        )
+        if not report.converged:
+            report = replace(report, contradictions=self._contradictions())
+        return report
+
+    def models(self) -> list[Path]:
+        """Those of the last training, in the folder of the loop."""
+        return [self.folder / Path(name).name for name in self.state.rounds[-1]["train"]["models"]]
+
+    def _complete(self) -> list[dict[str, Any]]:
+        return [one for one in self.state.rounds if "label" in one]
+
+    def _note(self) -> None:
+        """Count the time and write the state."""
+        now = time.monotonic()
+        self.state.seconds += now - self._mark
+        self._mark = now
+        self.state.write(self.folder)
+
+    def _left(self) -> float:
+        """Minutes of the budget."""
+        if not self.config.loop.max_time:
+            return np.inf
+        spent = self.state.seconds + time.monotonic() - self._mark
+        return self.config.loop.max_time - spent / 60.0
+
+    def place(self, number: int) -> Path:
+        """Folder of a round."""
+        return self.folder / f"round-{number:03d}"
+
+    def _data(self, number: int) -> list[str]:
+        """Files that a round trains on."""
+        files = list(self.config.start.data)
+        if self.state.first:
+            files.append(str(self.folder / "first" / "labelled.extxyz"))
+        files += [
+            str(self.place(k) / "labelled.extxyz")
+            for k in range(number)
+            if self.state.rounds[k]["label"]["frames"]
+        ]
+        return files
+
+    def _first_labels(self) -> None:
+        """Label structures near those to start from, where there are no data."""
+        start = self.config.start
+        if start.data or self.state.first:
+            return
+        rng = np.random.default_rng(self.config.loop.seed)
+        structures = [
+            self._disturbed(atoms, rng)
+            for name in start.structures
+            for atoms in explore.frames_of(name)
+            for _ in range(start.frames)
+        ]
+        log.info("labels of %d first structures", len(structures))
+        told = self._labelled(structures, self.folder / "first", "first")
+        self.state.first = told
+        self._note()
+
+    def _disturbed(self, atoms: Atoms, rng: np.random.Generator) -> Atoms:
+        """A structure with its atoms and its cell off by chance."""
+        start = self.config.start
+        made: Atoms = atoms.copy()
+        if made.pbc.all():
+            strain = start.strain * rng.standard_normal((3, 3))
+            made.set_cell(np.array(made.cell) @ (np.eye(3) + (strain + strain.T) / 2), True)
+        made.positions += start.rattle * rng.standard_normal((len(made), 3))
+        return made
+
+    def _labelled(self, structures: Sequence[Atoms], folder: Path, group: str) -> dict[str, Any]:
+        """Label structures into a file of the folder; what there is to tell of it."""
+        made = labelling.make(
+            structures, self.config.label, folder / "labels", self.shop, self.jobs
+        )
+        for atoms in made.frames:
+            atoms.info["config_type"] = group
+        write_structures(folder / "labelled.extxyz", made.frames)
+        for failure in made.failures:
+            log.warning("no labels for %s", failure)
+        return {"frames": len(made.frames), "failures": made.failures}
+
+    def _round(self, number: int) -> None:
+        """Do what is left of a round, or find that it is the last."""
+        place = self.place(number)
+        place.mkdir(exist_ok=True)
+        if len(self.state.rounds) == number:
+            self.state.rounds.append({})
+        told = self.state.rounds[number]
+        if "train" not in told:
+            told["train"] = self._trained(number, last=False)
+            self._keep(told["train"])
+            log.info("round %d: %s", number, account.of_training(told["train"]))
+            self._note()
+        if "explore" not in told:
+            told["explore"] = self._explored(number, told["train"])
+            log.info("round %d: %s", number, account.of_exploration(told["explore"]))
+            self._note()
+        found = told["explore"]
+        share = found["below"] / max(1, found["structures"])
+        died = any(one["died"] for one in found["runs"])
+        if share >= self.config.loop.converged and not died:
+            self.state.end = "converged"
+        elif not found["chosen"]:
+            self.state.end = "no structure in the window"
+        if self.state.end:
+            told["label"] = {"frames": 0, "failures": []}
+        if "label" not in told:
+            chosen = read(place / "chosen.extxyz", index=":")
+            assert isinstance(chosen, list)  # as ase gives for a slice
+            told["label"] = self._labelled(chosen, place, f"round-{number}")
+            told["label"] |= self._judged(number)
+            log.info("round %d: %s", number, account.of_labels(told["label"]))
+        self._draw(number)
+        if not self.state.end and number + 1 >= self.config.loop.rounds:
+            self.state.end = f"{self.config.loop.rounds} rounds"
+        later = max(self.config.train.last_minutes, self.config.train.minutes)
+        if not self.state.end and self._left() < 1.5 * later:
+            self.state.end = "the time was up"
+        self._note()
+
+    def _last_training(self) -> None:
+        """Train with the labels that came last, or for longer."""
+        train, last = self.config.train, self.state.rounds[-1]
+        if "label" not in last:
+            return
+        if not (last["label"]["frames"] or train.last_epochs or train.last_minutes):
+            return
+        number = len(self.state.rounds)
+        self.place(number).mkdir(exist_ok=True)
+        told = self._trained(number, last=True)
+        self._keep(told)
+        self.state.rounds.append({"train": told})
+        log.info("at last: %s", account.of_training(told))
+
+    def _keep(self, told: dict[str, Any]) -> None:
+        """Copy models to where users look for them."""
+        for name in told["models"]:
+            write_whole(self.folder / Path(name).name, Path(name).read_bytes())
+
+    def _trained(self, number: int, last: bool) -> dict[str, Any]:
+        began = time.monotonic()
+        config = self._training(number, last)
+        path = write_configuration_at(config)
+        words = ["train", "--resume", "--json", "--communication", "serial", str(path)]
+        output = self.place(number) / "train.json"
+        (end,) = self.shop.run([Task(interpreter.pwmlff(*words), self.folder, output)], 1)
+        report = _json_in(end.text)
+        if end.code != 0 or not report.get("models"):
+            said = report.get("failures") or [report.get("error") or end.text.strip()[-300:]]
+            raise Failure(f"the training in '{path.parent}' failed: {'; '.join(map(str, said))}")
+        models = [str(one["file"]) for one in report["models"]]
+        frames = readers.read(self._data(number))
+        return {
+            "models": models,
+            "frames": len(frames),
+            "valid": [one["valid"] or one["train"] for one in report["models"]],
+            "window": self._window(frames),
+            "seconds": time.monotonic() - began,
+        }
+
+    def _training(self, number: int, last: bool) -> Config:
+        """What `pwmlff train` is told in a round."""
+        train, start = self.config.train, self.config.start
+        epochs = (train.last_epochs if last else 0) or train.epochs
+        minutes = (train.last_minutes if last else 0.0) or train.minutes
+        previous = self.state.rounds[number - 1]["train"]["models"][0] if number else None
+        suffix = Path(previous).suffix if previous else ""
+        finetune = str(self.place(number - 1) / "train" / f"{MEMBER}{suffix}") if previous else None
+        return from_command(
+            toml=train.run or None,
+            settings=train.set,
+            data=self._data(number),
+            valid=list(start.valid),
+            elements=" ".join(start.elements),
+            output=str(self.place(number) / "train"),
+            models=train.models,
+            epochs=epochs or None,
+            max_time=max(0.1, min(minutes, self._left())) if minutes else None,
+            finetune=finetune,
+            model="nep" if suffix == ".txt" else "",
+        )
+
+    def _window(self, frames: Frames) -> list[float]:
+        low, high = self.config.choose.window
+        if high:
+            return [low, high]
+        forces = frames.force_sizes[np.isfinite(frames.force_sizes)]
+        rms = float(np.sqrt(np.square(forces).mean())) if len(forces) else 0.0
+        return [share * max(rms, LEAST_FORCE) for share in self.config.choose.relative]
+
+    def _explored(self, number: int, trained: dict[str, Any]) -> dict[str, Any]:
+        began, place = time.monotonic(), self.place(number)
+        wanted = explore.runs(self.config.explore, number)
+        low, high = trained["window"]
+        results = explore.explore(
+            wanted,
+            [Path(name) for name in trained["models"]],
+            self.elements,
+            self.config.start.elements,
+            (low, high),
+            self.config.loop.seed + 1000 * number,
+            place / "explore",
+            self.shop,
+            self.jobs,
+        )
+        np.savez(place / "deviations.npz", *(one.deviations for one in results))
+        candidates = [atoms for one in results for atoms in one.candidates]
+        closest = self.config.choose.closest
+        sound = [atoms for atoms in candidates if explore.apart(atoms, closest)]
+        chosen = self._choose(sound, number)
+        write_structures(place / "chosen.extxyz", chosen)
+        every = np.concatenate([np.empty(0), *(one.deviations for one in results)])
+        return {
+            "runs": [
+                {
+                    "name": one.name,
+                    "structures": len(one.deviations),
+                    "largest": float(one.deviations.max(initial=0.0)),
+                    "died": one.died,
+                }
+                for one in results
+            ],
+            "structures": len(every),
+            "below": int((every < low).sum()),
+            "beyond": int((every >= high).sum()),
+            "candidates": len(candidates),
+            "unsound": len(candidates) - len(sound),
+            "chosen": len(chosen),
+            "seconds": time.monotonic() - began,
+        }
+
+    def _choose(self, candidates: Sequence[Atoms], number: int) -> list[Atoms]:
+        """Those farthest from each other and from the data."""
+        step = -(-len(candidates) // MOST_CANDIDATES)
+        some = list(candidates)[:: max(1, step)]
+        if not some:
+            return []
+        found = gathered([_unlabelled(atoms) for atoms in some], "candidates", "candidates")
+        known = readers.read(self._data(number))
+        described = [
+            descriptors.of_frames(one, self.elements, self.config.choose.cutoff)
+            for one in (found, known)
+        ]
+        points, there = descriptors.scaled(*described)
+        rows, _ = descriptors.farthest(points, self.config.choose.most, there)
+        return [some[k] for k in rows]
+
+    def _judged(self, number: int) -> dict[str, Any]:
+        """Errors of the models of a round on labels that they have not seen."""
+        path = self.place(number) / "labelled.extxyz"
+        frames = readers.read(path)
+        trained = self.state.rounds[number]["train"]
+        found = agreement([Path(name) for name in trained["models"]], frames)
+        np.savez(
+            self.place(number) / "errors.npz", deviations=found.deviations, errors=found.errors
+        )
+        return {
+            "rmse": float(np.sqrt(np.square(found.errors).mean() / 3)),
+            "rms": float(np.sqrt(np.square(frames.force_sizes).mean() / 3)),
+        }
+
+    def _draw(self, number: int) -> None:
+        """One picture of the round."""
+        figure = account.of_round(self.place(number), self.state.rounds[number])
+        picture.save(figure, self.place(number) / "round.png", dpi=120)
+
+    def _contradictions(self) -> list[str]:
+        """What `pwmlff data check` says of all labels together."""
+        found = check(self._data(len(self._complete())), elements=self.config.start.elements)
+        return [one.text for one in found.problems if one.kind in ODD_LABELS]
+
+
+def write_configuration_at(config: Config) -> Path:
+    """Write run.toml into the folder of a training, which is made."""
+    Path(config.output.folder).mkdir(parents=True, exist_ok=True)
+    return write_configuration(config)
+
+
+def write_structures(path: Path, structures: Sequence[Atoms]) -> None:
+    """Write extended XYZ whole; an empty file without structures."""
+    draft = path.with_suffix(".draft")
+    if structures:
+        write(draft, list(structures), format="extxyz")
+    else:
+        draft.write_text("")
+    draft.replace(path)
+
+
+def _unlabelled(atoms: Atoms) -> Labelled:
+    return Labelled(atoms.numbers, atoms.positions, np.array(atoms.cell), atoms.pbc, 0)
+
+
+def _json_in(text: str) -> dict[str, Any]:
+    """The report that stands behind what else was said; nothing where there is none."""
+    begin = text.find("{\n")
+    try:
+        parsed = json.loads(text[begin:]) if begin >= 0 else {}
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}

@@ -1,0 +1,283 @@
+"""pwmlff learn: a small loop with a potential of ase, killed, stopped, and with labels that fail.
+
+PWMLFF_KILLS=20 kills the loop more often.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from ase import Atoms
+from ase.build import bulk
+from ase.calculators.emt import EMT
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase.io import read, write
+
+from harness import COMMAND
+from pwmlff.learn import labelling, learn
+from pwmlff.learn.processes import Task, Workshop
+from pwmlff.learn.settings import INTRODUCTION, SECTIONS, Label, Learning
+from pwmlff.learn.state import State
+from pwmlff.learn.verdict import LearnReport
+from pwmlff.report import Failure
+
+KILLS = int(os.environ.get("PWMLFF_KILLS", "4"))
+SMALL = """
+[loop]
+rounds = 2
+[start]
+elements = ["Cu", "Au"]
+structures = ["start.xyz"]
+frames = 6
+[train]
+set = ["model.rmax=4.5", "model.embedding=[4]", "model.fitting=[4]", "model.m2=2"]
+epochs = 3
+[label]
+calculator = "ase.calculators.emt:EMT()"
+[choose]
+window = [1e-3, 50.0]
+most = 4
+[[explore]]
+temperature = [300, 600]
+steps = 50
+"""
+
+
+def crystal() -> Atoms:
+    atoms = bulk("Cu", a=3.7, cubic=True).repeat(2)
+    atoms.numbers[::4] = 79
+    return atoms
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "start.xyz", crystal(), format="extxyz")
+    (tmp_path / "learn.toml").write_text(SMALL)
+    return tmp_path
+
+
+def command(folder: Path, *settings: str) -> subprocess.Popen[str]:
+    words = [word for setting in settings for word in ("--set", setting)]
+    return subprocess.Popen(
+        [*COMMAND, "learn", "learn.toml", "--json", *words],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def run(folder: Path, *settings: str, code: int = 0) -> dict[str, Any]:
+    process = command(folder, *settings)
+    output, said = process.communicate(timeout=300)
+    assert process.returncode == code, output + said
+    return json.loads(output)
+
+
+def parameters(path: Path) -> list[torch.Tensor]:
+    module = torch.jit.load(str(path))
+    return [*module.parameters(), *module.buffers()]
+
+
+def test_killed_anywhere_it_comes_to_the_same_models(folder: Path):
+    undisturbed = run(folder)
+    assert undisturbed["end"] == "2 rounds" and len(undisturbed["rounds"]) == 3
+    for name in ("first", "round-000", "round-001"):
+        for atoms in read(folder / "learn" / name / "labelled.extxyz", index=":"):
+            again = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
+            again.calc = EMT()
+            assert np.allclose(again.get_forces(), atoms.get_forces(), atol=1e-7)
+            assert again.get_potential_energy() == pytest.approx(atoms.get_potential_energy())
+    # Its errors on fresh labels are those of the models that it had.
+    told = undisturbed["rounds"][0]
+    chosen = read(folder / "learn" / "round-000" / "labelled.extxyz", index=":")
+    assert told["explore"]["chosen"] == told["label"]["frames"] == len(chosen) == 4
+    rng = random.Random(3)
+    for _ in range(KILLS):
+        process = command(folder, "loop.folder=again")
+        time.sleep(rng.uniform(1.0, 12.0))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    again = run(folder, "loop.folder=again")
+    assert [one["train"]["frames"] for one in again["rounds"]] == [6, 10, 14]
+    for name in ("a.pt", "b.pt"):
+        pairs = zip(
+            parameters(folder / "learn" / name), parameters(folder / "again" / name), strict=True
+        )
+        assert all(torch.equal(one, two) for one, two in pairs)
+    for path in (folder / "learn").glob("round-*/round.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_own_input_stop_and_no_window(folder: Path):
+    """An input of the user's own; SIGTERM ends the loop with 75, and nothing is in the window."""
+    (folder / "in.own").write_text(
+        "units metal\nread_data own.data\npair_style pwmlff 1 old.pt &\n  out_freq 7\n"
+        "pair_coeff * * Cu Au\nvelocity all create ${temperature} ${seed}\n"
+        "fix 1 all nve\nrun 20\n"
+    )
+    write(folder / "own.data", crystal(), format="lammps-data", specorder=["Cu", "Au"], masses=True)
+    text = SMALL.replace("[[explore]]\ntemperature = [300, 600]\nsteps = 50", "")
+    text = text.replace("window = [1e-3, 50.0]", "window = [90.0, 91.0]")
+    (folder / "learn.toml").write_text(text + '[[explore]]\ninput = "in.own"\ntemperature = [10]\n')
+    process = command(folder)
+    time.sleep(5.0)
+    process.send_signal(signal.SIGTERM)
+    output, said = process.communicate(timeout=60)
+    assert process.returncode == 75, output + said
+    report = learn(folder / "learn.toml")
+    assert report.converged and [Path(name).name for name in report.models] == ["a.pt", "b.pt"]
+    assert report.state.rounds[0]["explore"]["structures"] == 3  # steps 0, 10, 20
+    text = (folder / "learn" / "round-000" / "explore" / "000" / "in.lmp").read_text()
+    assert "pair_style pwmlff 2 a.pt b.pt out_freq 10" in text and "out_freq 7" not in text
+
+
+LABEL = """
+import sys
+from ase.calculators.emt import EMT
+from ase.io import read, write
+atoms = read("POSCAR")
+if len(atoms) == 31:
+    sys.exit("scf did not converge")
+atoms.calc = EMT()
+atoms.get_forces()
+write("out.xyz", atoms, format="extxyz")
+"""
+
+
+@pytest.mark.parametrize("scheduler", ["", "local"])
+def test_labels_by_a_command(tmp_path: Path, scheduler: str):
+    """One that fails is told, the others are there, and nothing is computed twice."""
+    if scheduler:
+        pytest.importorskip("psij")
+    (tmp_path / "label.py").write_text(LABEL)
+    structures = [crystal() for _ in range(3)]
+    del structures[1][4]
+    structures[2].rattle(0.1, seed=3)
+    how = Label(
+        command=f"{sys.executable} label.py && date +%s%N >> times", output="out.xyz",
+        files=(str(tmp_path / "label.py"),), scheduler=scheduler,
+    )  # fmt: skip
+    shop = Workshop(tmp_path / "shop", lambda: False)
+    for _ in range(2):
+        made = labelling.make(structures, how, tmp_path / "labels", shop, 2)
+        assert len(made.frames) == 2 and len(made.failures) == 1
+        assert "structure 1: " in made.failures[0]
+    assert "scf did not converge" in made.failures[0] or scheduler
+    structures[2].calc = EMT()
+    found = made.frames[1]
+    order = np.argsort(structures[2].numbers, kind="stable")[::-1]
+    assert sorted(np.linalg.norm(found.get_forces(), axis=1)) == pytest.approx(
+        sorted(np.linalg.norm(structures[2].get_forces()[order], axis=1)), abs=1e-6
+    )
+    assert len((tmp_path / "labels" / "00000" / "times").read_text().split()) == 1
+    shop.close()
+
+
+def test_no_labels_at_all(folder: Path):
+    (folder / "learn.toml").write_text(SMALL.replace("EMT()", "Nothing()"))
+    error = run(folder, code=2)["error"]
+    assert "none of 6 structures got labels" in error and "Nothing" in error
+
+
+def test_programs_end_with_their_parent(tmp_path: Path):
+    """Also where that is killed, and until then nobody else gets the folder."""
+    script = (
+        "import sys; from pathlib import Path; from pwmlff.learn.processes import *\n"
+        "p = Path(sys.argv[1]); shop = Workshop(p, lambda: False)\n"
+        "shop.run([Task(['sh', '-c', 'echo $$ > pid; exec sleep 100'], p, p / 'out')], 1)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)])
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        time.sleep(0.05)
+    asked = iter([False, True])
+    with pytest.raises(Failure, match="another process is at work"):
+        Workshop(tmp_path, lambda: next(asked))
+    process.kill()
+    process.wait()
+    shop = Workshop(tmp_path, lambda: False)
+    state = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"  # that nobody has waited for
+    (late,) = shop.run([Task(["sleep", "60"], tmp_path, tmp_path / "late", timeout=0.3)], 1)
+    assert late.code is None
+    shop.close()
+
+
+def test_settings(folder: Path):
+    def refused(text: str, message: str) -> None:
+        (folder / "learn.toml").write_text(text)
+        with pytest.raises(Failure, match=message):
+            Learning.read(folder / "learn.toml")
+
+    refused(SMALL.replace('["Cu", "Au"]', '["Cu", "Xx"]'), "expected chemical symbols")
+    refused(SMALL + "[label2]\na = 1\n", r"no section \[label2\].*did you mean 'label'")
+    refused(SMALL.replace("steps = 50", "stepz = 50"), r"\[explore\] has no key 'stepz'.*steps")
+    refused(SMALL.replace("start.xyz", "gone.xyz"), "found no file '.*gone.xyz'")
+    refused(SMALL.replace("window = [1e-3, 50.0]", "window = [2, 1]"), "expected a rising one")
+    refused(SMALL.split("[[explore]]", maxsplit=1)[0], r"no section \[\[explore\]\]")
+    refused(
+        SMALL.replace("[[explore]]", "[explore]").replace("steps = 50", "steps = 0"), "steps is 0"
+    )
+    refused(SMALL.replace('calculator = "ase.calculators.emt:EMT()"', ""), "expected one of them")
+    (folder / "learn.toml").write_text(SMALL)
+    config = Learning.read(folder / "learn.toml", ["loop.rounds=7"])
+    (folder / "again.toml").write_text(config.as_toml())
+    assert Learning.read(folder / "again.toml") == config and config.loop.rounds == 7
+    (folder / "learn").mkdir()
+    (folder / "learn" / "state.json").write_text('{"version": 1, "rou')
+    with pytest.raises(Failure, match="is no state of a loop"):
+        State.read(folder / "learn")
+
+
+def test_page_of_keys():
+    page = Path(__file__).resolve().parents[2] / "docs" / "learn_toml.md"
+    assert page.read_text() == SECTIONS.page(INTRODUCTION.splitlines())
+
+
+def test_reasons():
+    """Each that can be told is told."""
+    runs = [
+        {"name": "0", "structures": 9, "largest": 3.0, "died": "model 'a.pt': too many neighbors"}
+    ]
+    explored = {
+        "runs": runs, "structures": 9, "below": 1, "beyond": 6, "candidates": 4, "unsound": 2,
+        "chosen": 2, "seconds": 1.0,
+    }  # fmt: skip
+    label = {"frames": 1, "failures": ["structure 0: it ended with 1: no"]}
+    train = {"models": ["a.pt"], "frames": 3, "valid": [{"force": 3.0}], "window": [0.1, 1.0]}
+    rounds = [{"train": train | {"seconds": 2.0}, "explore": explored, "label": label}]
+    state = State(rounds=rounds, end="1 rounds")
+    report = LearnReport("f", state, ["a.pt"], ["frame 3 of 'x' is"], ("Cu",))
+    reasons = "\n".join(report.reasons())
+    for text in (
+        "1 structures got no labels", "66.7 % of the structures were beyond", "closer than",
+        "explorations died: model 'a.pt': too many neighbors; raise [model] max_neighbor",
+        "contradict each other: frame 3",
+    ):  # fmt: skip
+        assert text in reasons
+
+
+def test_labels_of_a_calculator_that_fails_once(tmp_path: Path):
+    (tmp_path / "odd.py").write_text(
+        "from ase.calculators.emt import EMT\n"
+        "class Odd(EMT):\n"
+        "    def calculate(self, atoms=None, *rest):\n"
+        "        if len(atoms) == 31: raise RuntimeError('a bad one')\n"
+        "        super().calculate(atoms, *rest)\n"
+    )
+    structures = [crystal() for _ in range(3)]
+    del structures[1][4]
+    shop = Workshop(tmp_path / "shop", lambda: False)
+    how = Label(calculator=f"{tmp_path / 'odd.py'}:Odd()")
+    made = labelling.make(structures, how, tmp_path / "labels", shop, 2)
+    assert made.failures == ["structure 1: RuntimeError: a bad one"] and len(made.frames) == 2
+    assert all(isinstance(one.calc, SinglePointCalculator) for one in made.frames)
+    shop.close()
