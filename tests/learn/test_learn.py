@@ -269,6 +269,7 @@ def test_labels_of_a_calculator_that_fails_once(tmp_path: Path):
     (tmp_path / "odd.py").write_text(
         "from ase.calculators.emt import EMT\n"
         "class Odd(EMT):\n"
+        "    implemented_properties = ['energy', 'forces']\n"
         "    def calculate(self, atoms=None, *rest):\n"
         "        if len(atoms) == 31: raise RuntimeError('a bad one')\n"
         "        super().calculate(atoms, *rest)\n"

@@ -42,7 +42,9 @@ def label(atoms: Any, calculator: Any) -> Any:
     """The structure with what the calculator gives, in ase's units."""
     atoms.calc = calculator
     forces = atoms.get_forces()
-    energy = atoms.get_potential_energy(force_consistent=True)
+    # With smearing, forces belong to the free energy; not all calculators know of one.
+    free = "free_energy" in calculator.implemented_properties
+    energy = atoms.get_potential_energy(force_consistent=free)
     results = {"energy": float(energy), "forces": forces}
     if atoms.pbc.all() and "stress" in calculator.implemented_properties:
         results["stress"] = atoms.get_stress()
