@@ -45,16 +45,17 @@ struct EngineOptions {
 
 /// What a model file says of itself.
 struct ModelInfo {
-  std::string file;              // as the user named it
-  std::string kind;              // "DP", "EDGE" or "NEP"
-  std::string units;             // "metal" or "lj"
-  double cutoff;                 // of an edge
-  double interaction_range;      // of an atom's energy; more than the cutoff for message passing
-  std::vector<int> atom_type;    // atomic numbers; the index is the species
-  bool takes_edges;              // instead of padded neighbors
-  int max_neighbor;              // of one species; 0 where the kind has no such limit
-  std::vector<int> sel;          // [nspecies] the same where it differs by species, else empty
-  bool takes_temperature;        // Input::temperature, as a descriptor
+  std::string file;               // as the user named it
+  std::string kind;               // "DP", "EDGE" or "NEP"
+  std::string units;              // "metal" or "lj"
+  double cutoff;                  // of an edge
+  double interaction_range;       // of an atom's energy; more than the cutoff for message passing
+  std::vector<int> atom_type;     // atomic numbers; the index is the species
+  bool takes_edges;               // instead of padded neighbors
+  int max_neighbor;               // of one species; 0 where the kind has no such limit
+  std::vector<int> sel;           // [nspecies] the same where it differs by species, else empty
+  std::vector<double> closest;    // [nspecies, nspecies] of the atoms of its data, if it says so
+  bool takes_temperature;         // Input::temperature, as a descriptor
   std::int64_t nparameters;
   std::string dtype;                    // of the parameters as stored in the file
   std::vector<std::string> warnings;    // what a user should know of the file, a sentence each

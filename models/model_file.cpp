@@ -12,6 +12,8 @@
 namespace pwmlff::models {
 namespace {
 
+const std::string CLOSEST = "closest_distances";    // as pwmlff.models.saving names it
+
 // A float or an int; nothing where the value is of another type.
 std::optional<double> number_of(const c10::IValue &value)
 {
@@ -193,6 +195,29 @@ void ModelFile::describe_limits(ModelInfo &info, const LimitNames &names) const
   info.interaction_range = limits.interaction_range;
   info.max_neighbor = static_cast<int>(limits.max_neighbor.value_or(0.0));
   info.atom_type.assign(limits.atom_type.begin(), limits.atom_type.end());
+  info.closest = closest_distances(info.atom_type);
+}
+
+// Lines of two atomic numbers and a distance; an element pair that is missing has none.
+std::vector<double> ModelFile::closest_distances(const std::vector<int> &elements) const
+{
+  const auto files = extra_files(CLOSEST);
+  const auto found = files.find(CLOSEST);
+  if (found == files.end()) return {};
+  const std::size_t n = elements.size();
+  std::vector<double> result(n * n, 0.0);
+  std::istringstream lines(found->second);
+  int first = 0, second = 0;
+  double distance = 0.0;
+  while (lines >> first >> second >> distance)
+    for (std::size_t a = 0; a < n; ++a)
+      for (std::size_t b = 0; b < n; ++b)
+        if (elements[a] == first && elements[b] == second)
+          result[n * a + b] = result[n * b + a] = distance;
+  if (!lines.eof())
+    throw std::runtime_error("model file " + in_quotes(file) + " has a part '" + CLOSEST +
+                             "' that is no list of two atomic numbers and a distance");
+  return result;
 }
 
 }    // namespace pwmlff::models

@@ -76,6 +76,7 @@ class ModelFile {
 
  private:
   at::ScalarType declared_type() const;
+  std::vector<double> closest_distances(const std::vector<int> &elements) const;
   [[noreturn]] void wrong_type(const std::string &attribute, const c10::IValue &value,
                                const std::string &expected) const;
 

@@ -216,12 +216,13 @@ void NeighborSource::refresh(NeighList *list, const Ensemble &models,
                        absent_groups(),
                        owner.empty() ? nullptr : owner.data()};
       atoms.left_out = excluded_bonds(atoms, models, species_of_type);
-      const bool by_species = std::any_of(models.begin(), models.end(), [](const auto &model) {
-        return !model->info().takes_edges;
-      });
+      const bool by_species =
+          lammps_list || std::any_of(models.begin(), models.end(),
+                                     [](const auto &model) { return !model->info().takes_edges; });
       neighbors.rebuild(atoms, species_of_type, nspecies, hops(models), by_species);
     }
     valid = true;
+    ++nlists;
   }
   neighbors.update(atom->x);
 }

@@ -21,7 +21,7 @@ namespace pair_pwmlff {
 
 class NeighborSource : private LAMMPS_NS::Pointers {
  public:
-  /// @param lammps_list  take LAMMPS's list in any case
+  /// @param lammps_list  take LAMMPS's list in any case, with the candidates of each species
   NeighborSource(LAMMPS_NS::LAMMPS *lmp, bool lammps_list) : Pointers(lmp), lammps_list(lammps_list)
   {
   }
@@ -46,6 +46,9 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   void refresh(LAMMPS_NS::NeighList *list, const Ensemble &models,
                const std::vector<int> &species_of_type);
 
+  /// How many lists there were so far.
+  int lists() const { return nlists; }
+
   /// As of the last refresh. Models keep in them what they derive from them.
   pwmlff::models::Neighbors &get() { return neighbors; }
 
@@ -67,6 +70,7 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   pwmlff::models::Neighbors neighbors;
   bool lammps_list;
   bool valid = false;
+  int nlists = 0;
   bool has_ghost_cutoff = false;    // for message passing
   bool on_device = false;           // LAMMPS makes a list only where atoms are left out
 };

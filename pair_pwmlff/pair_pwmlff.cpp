@@ -76,8 +76,10 @@ void PairPWMLFF::reset(Settings with)
   models.clear();
   recorder.reset();    // lets go of its file
   check.reset();
-  // The sample of a check is a part of LAMMPS's list.
-  source = std::make_unique<NeighborSource>(lmp, options.lammps_list || options.check > 0);
+  guard.reset();
+  // The sample of a check and the pairs of a guard are parts of LAMMPS's list.
+  source = std::make_unique<NeighborSource>(lmp, options.lammps_list || options.check > 0 ||
+                                                     options.min_distance);
   supervision.reset();    // its end is written before the next begins
   supervision = std::make_unique<Supervision>(lmp);
   logged = false;
@@ -115,6 +117,7 @@ try {
   }
   if (options.check > 0)
     check = std::make_unique<EngineCheck>(lmp, options.check, gate_of(options.engine.precision));
+  if (options.min_distance) guard = std::make_unique<DistanceGuard>(lmp, *options.min_distance);
   choose_device();
   if (!options.file_in_coeff) load(options.files);
 } catch (...) {
@@ -336,6 +339,7 @@ void PairPWMLFF::init_style()
     recorder->init(options.out_header ? identities(models, hashes) : std::vector<std::string>{},
                    std::move(symbol_of_type), energy_unit);
   }
+  if (guard) guard->init(models);
   if (!logged) log_models();
   logged = true;
   supervision->init();
@@ -375,6 +379,17 @@ void PairPWMLFF::stop_all(const std::string &text)
   source->discard();
   const std::string stored = recorder->frames()->store_failed(text);
   error->all(FLERR, "Pair style pwmlff: {}; the structure is in '{}'", text, stored);
+}
+
+// The same, with the structure stored where structures are. Collective there.
+template <typename Work> void PairPWMLFF::or_stop_with_frame(Work &&work)
+{
+  if (!recorder || !recorder->frames()) {
+    or_stop_rank(work);
+    return;
+  }
+  const std::string failure = first_failure(world, work);
+  if (!failure.empty()) stop_all(failure);
 }
 
 // Evaluate one model and refuse results that are not numbers.
@@ -429,15 +444,9 @@ const Evaluation &PairPWMLFF::evaluate(int model)
 const Evaluation *PairPWMLFF::evaluate_here(int model)
 {
   const Evaluation *result = nullptr;
-  const auto work = [&] {
+  or_stop_with_frame([&] {
     if (source->get().ncenters() > 0) result = &evaluate(model);
-  };
-  if (recorder && recorder->frames()) {
-    const std::string failure = first_failure(world, work);
-    if (!failure.empty()) stop_all(failure);
-    return result;
-  }
-  or_stop_rank(work);
+  });
   return result;
 }
 
@@ -483,6 +492,10 @@ void PairPWMLFF::compute(int eflag, int vflag)
   or_stop_rank([&] { source->refresh(list, models, species_of_type); });
 
   const Neighbors &neighbors = source->get();
+  if (guard)
+    or_stop_with_frame([&] {
+      guard->look(neighbors, std::exchange(guarded_list, source->lists()) != source->lists());
+    });
   const bool deviation = recorder && recorder->due(force_deviation_flag || energy_deviation_flag);
   const bool mean = options.mean_drives;
   const double weight = common_scale() / (mean ? nmodels : 1);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "deviation_recorder.h"
+#include "distance_guard.h"
 #include "engine_check.h"
 #include "ensemble.h"
 #include "loader.h"
@@ -74,6 +75,8 @@ class PairPWMLFF : public Pair {
   std::unique_ptr<pair_pwmlff::NeighborSource> source;
   std::unique_ptr<pair_pwmlff::DeviationRecorder> recorder;    // of several models
   std::unique_ptr<pair_pwmlff::EngineCheck> check;             // where it is asked for
+  std::unique_ptr<pair_pwmlff::DistanceGuard> guard;           // likewise
+  int guarded_list = 0;                                        // NeighborSource::lists() then
   std::unique_ptr<pair_pwmlff::Supervision> supervision;
 
   // From pair_coeff.
@@ -105,6 +108,7 @@ class PairPWMLFF : public Pair {
   std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);
   template <typename Work> void or_stop_rank(Work &&work);
+  template <typename Work> void or_stop_with_frame(Work &&work);
   double common_scale() const;
   void take_deviation();
   [[noreturn]] void stop_all(const std::string &text);

@@ -19,10 +19,10 @@ using namespace LAMMPS_NS;
 namespace pair_pwmlff {
 namespace {
 
-constexpr std::array<std::string_view, 15> KEYWORDS = {
-    "out_freq", "out_file",  "out_append",  "engine",     "precision",
-    "device",   "neighbors", "temperature", "out_format", "out_header",
-    "atomic",   "relative",  "drive",       "capture",    "check"};
+constexpr std::array<std::string_view, 16> KEYWORDS = {
+    "out_freq",  "out_file",    "out_append", "engine",      "precision", "device",
+    "neighbors", "temperature", "out_format", "out_header",  "atomic",    "relative",
+    "drive",     "capture",     "check",      "min_distance"};
 
 bool is_keyword(const std::string &word)
 {
@@ -71,6 +71,22 @@ int set_capture(LAMMPS *lmp, Settings &settings, int narg, char **arg)
   }
   settings.capture = capture;
   return iarg;
+}
+
+// min_distance r|auto warn|stop; returns how many words it took.
+int set_min_distance(LAMMPS *lmp, Settings &settings, int narg, char **arg)
+{
+  if (narg < 2) utils::missing_cmd_args(FLERR, "pair_style pwmlff min_distance", lmp->error);
+  MinDistance guard;
+  if (std::string_view(arg[0]) != "auto") {
+    guard.distance = utils::numeric(FLERR, arg[0], false, lmp);
+    if (!(*guard.distance > 0.0))
+      lmp->error->all(FLERR, "Pair style pwmlff: min_distance is {}, expected more than 0, or auto",
+                      arg[0]);
+  }
+  guard.stop = choose(lmp, "min_distance", arg[1], "warn", "stop");
+  settings.min_distance = guard;
+  return 2;
 }
 
 void set(LAMMPS *lmp, Settings &settings, const std::string &keyword, const std::string &value)
@@ -164,8 +180,11 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
     const std::string value = arg[iarg + 1];
     if (is_keyword(value))
       error->all(FLERR, "Pair style pwmlff: keyword {} has no value, '{}' follows", keyword, value);
-    if (keyword == "capture") {
-      iarg += 1 + set_capture(lmp, settings, narg - iarg - 1, arg + iarg + 1);
+    const auto of_several = keyword == "capture"        ? set_capture
+                            : keyword == "min_distance" ? set_min_distance
+                                                        : nullptr;
+    if (of_several) {
+      iarg += 1 + of_several(lmp, settings, narg - iarg - 1, arg + iarg + 1);
       continue;
     }
     set(lmp, settings, keyword, value);

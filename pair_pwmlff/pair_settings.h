@@ -29,6 +29,12 @@ struct Capture {
   bool stop_beyond = false;    // end the run at a deviation of hi or more
 };
 
+/// What becomes of atoms that are too close.
+struct MinDistance {
+  std::optional<double> distance;    // in LAMMPS's units; that of the model's data where not given
+  bool stop = false;                 // end the run, else warn
+};
+
 /// pair_style pwmlff [N] file ... keyword value ..., with the defaults of the keywords.
 struct Settings {
   std::vector<std::string> files;
@@ -46,6 +52,7 @@ struct Settings {
   double relative = 0.0;      // force at which the force deviation is halved; 0 for the plain one
   bool mean_drives = false;
   std::optional<Capture> capture;
+  std::optional<MinDistance> min_distance;
   int check = 0;    // steps between comparisons of engines with float64; 0 for none
 };
 

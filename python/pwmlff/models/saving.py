@@ -14,12 +14,14 @@ from os import PathLike
 from typing import Any
 
 import torch
+from ase.data import atomic_numbers
 from torch import nn
 
 from pwmlff.evaluation.archive import CARD
 from pwmlff.files import write_whole
 from pwmlff.report import plain
 
+CLOSEST = "closest_distances"  # extra file, which lmp reads (models/model_file.cpp)
 #: Of a ZIP archive: bytes before a member's name; an extra field's number and length, and the
 #: number that torch uses for padding.
 HEADER, FIELD, PADDING, ALIGNMENT = 30, struct.Struct("<HH"), 0x4246, 64
@@ -33,7 +35,8 @@ def save_model(
     Args:
         module: of a kind of the model contract.
         path: the file, which is there as a whole or not at all.
-        card: what the file carries for people (`train.card.make`): plain values for JSON.
+        card: what the file carries for people (`train.card.make`): plain values for JSON. Its
+            `closest`, distances by pairs of elements like "Hf-O", is there for lmp, too.
 
     Returns:
         `path`, for `torch.jit.load` or `pair_style pwmlff`.
@@ -42,6 +45,8 @@ def save_model(
         OSError: the file cannot be written; one of that name is as it was.
     """
     extra = {} if card is None else {CARD: json.dumps(plain(dict(card)), allow_nan=False)}
+    if card is not None and card.get("closest"):
+        extra[CLOSEST] = _closest(card["closest"])
     training = module.training
     try:
         with warnings.catch_warnings():
@@ -53,6 +58,15 @@ def save_model(
         module.train(training)
     write_whole(path, without_source_paths(contents))
     return path
+
+
+def _closest(distances: Mapping[str, float]) -> str:
+    """Lines of two atomic numbers and a distance."""
+    lines = []
+    for pair, distance in distances.items():
+        first, _, second = pair.partition("-")
+        lines.append(f"{atomic_numbers[first]} {atomic_numbers[second]} {distance!r}\n")
+    return "".join(lines)
 
 
 def origin() -> dict[str, Any]:

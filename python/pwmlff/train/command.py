@@ -128,6 +128,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             valid_errors=judged,
             step=trainer.progress.step,
             epochs=trainer.epoch,
+            closest=card.closest(learner.model.edges),
         )
         first, *others = (folder / f"{name}{suffix}" for name in names)
         learner.save(first, contents)
