@@ -10,8 +10,12 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 from typer.testing import CliRunner
 
+from labelled_structures import trajectory
 from pwmlff.cli import app
-from pwmlff.train.uncertainty import calibrate
+from pwmlff.evaluation import many
+from pwmlff.report import Failure
+from pwmlff.train import train
+from pwmlff.train.uncertainty import Bounds, bounded, calibrate
 from systems import SYSTEMS
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -72,3 +76,69 @@ def test_one_structure(tmp_path):
     assert found["coverage"] is None and found["atoms"] == len(atoms)
     done = CliRunner().invoke(app, ["test", names[0], "--data", data, "--json"])
     assert json.loads(done.stdout)["calibration"] is None
+
+
+def test_bounds_that_are_kept():
+    """They hold for nine tenths of other structures, and grow beyond the last bin."""
+    deviation, error, test = drawn()
+    frame = np.sort(np.random.default_rng(4).integers(0, 50, (~test).sum()))
+    found = bounded([], deviation[~test], error[~test], frame)
+    assert 0.9 <= found.coverage(deviation[test], error[test]) <= 0.91
+    last = found.edges[-1]
+    assert found.limits(np.array([3.0 * last])) == pytest.approx(3.0 * found.bounds[-1])
+    assert found.limits(np.array([0.0])) == pytest.approx(found.bounds[0])
+    assert found.bounds == sorted(found.bounds)
+
+
+def test_bounds_of_frames_that_differ():
+    """As many atoms of few structures tell less: the bounds are farther out, by what that spreads.
+
+    All errors of a structure have one factor; the spread of a quantile is that of other draws.
+    """
+    rng = np.random.default_rng(6)
+    frame = np.repeat(np.arange(20), 500)
+
+    def draw() -> tuple[np.ndarray, np.ndarray]:
+        factor = rng.lognormal(0.0, 0.3, 20)[frame]
+        return np.full(len(frame), 1.0) + 1e-9 * rng.random(len(frame)), factor * rng.random(
+            len(frame)
+        )
+
+    plain, kept = [], []
+    for _ in range(60):
+        deviation, error = draw()
+        plain.append(np.quantile(error, 0.9))
+        kept.append(np.median(bounded([], deviation, error, frame).bounds))
+    margin = np.mean(kept) - np.mean(plain)
+    assert 0.6 < margin / np.std(plain) < 1.8
+
+
+def test_a_training_keeps_bounds(tmp_path, monkeypatch):
+    """Of the frames that validate, for exactly its files; pwmlff test says what they are worth."""
+    settings = ["model.embedding=[4]", "model.fitting=[4]", "model.m2=2", "model.rmax=5.0"]
+    frames = trajectory(20, step=0.2)
+    options = {"epochs": 2, "models": 2, "settings": settings}
+    train(frames[:15], ["Ne", "Ar"], tmp_path / "run", valid=frames[15:], **options)
+    models = [tmp_path / "run" / name for name in ("a.pt", "b.pt")]
+    found = Bounds.stored(models)
+    assert found is not None and found.frames == 5
+    write(tmp_path / "valid.xyz", frames[15:], format="extxyz")
+
+    def tested() -> dict:
+        words = ["test", *map(str, models), str(tmp_path / "valid.xyz"), "--json"]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+    forces = [np.concatenate([r.forces for r in many.evaluate(m, frames[15:])]) for m in models]
+    labels = np.concatenate([atoms.get_forces() for atoms in frames[15:]])
+    deviation = np.sqrt(np.var(forces, axis=0).sum(axis=1))
+    error = np.linalg.norm(np.mean(forces, axis=0) - labels, axis=1)
+    place = np.clip(np.searchsorted(found.edges, deviation, side="right") - 1, 0, 7)
+    below = error <= np.array(found.bounds)[place]
+    assert tested()["stored_coverage"] == pytest.approx(below.mean(), abs=0.02)
+    models[1].write_bytes(models[0].read_bytes())
+    assert tested()["stored_coverage"] is None
+    (tmp_path / "run" / "calibration.json").write_text("{}")
+    with pytest.raises(Failure, match="holds no calibration"):
+        Bounds.stored(models)

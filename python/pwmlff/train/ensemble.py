@@ -13,19 +13,21 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from rich.text import Text
 
 from pwmlff import files
+from pwmlff.evaluation import model_file
 from pwmlff.launch import interpreter
 from pwmlff.report import INTERRUPTED, console
 from pwmlff.threads import available
-from pwmlff.train import comm
+from pwmlff.train import comm, evaluate, prepare, uncertainty
 from pwmlff.train.config import Config
 from pwmlff.train.outcome import Trained, TrainReport
 from pwmlff.train.place import device_of_member, threads_of
 from pwmlff.train.start import Options, Stop, claim, write_configuration
 
-LEAVING = 1.0  # seconds for what remains to be done when all models of an ensemble are there
+LEAVING = 4.0  # seconds for what remains to be done when all models of an ensemble are there
 #: Exit codes of a process that a signal has ended.
 ENDED_BY_SIGNAL = (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
@@ -95,8 +97,32 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
             unbegun.append(name)
         else:
             failures.append(f"model {name}: {result}")
+    if ranks.rank == 0 and len(trained) > 1:
+        _calibrate(config, [Path(one.file) for one in trained])
     units, failed = config.model.units, tuple(failures)
     return TrainReport(trained, {}, units, str(folder), failed, tuple(unbegun))
+
+
+def _calibrate(config: Config, models: Sequence[Path]) -> None:
+    """Keep what the frames that validate tell of deviations and errors, if there are any."""
+    infos = [model_file.describe_unopened(path) for path in models]
+    elements = infos[0].atom_type
+    _, valid, _ = prepare.labelled(config, elements, infos[0].cutoff, comm.Serial())
+    if valid is None:
+        return
+    frames = valid.frames
+    threads = available()
+    forces = [
+        evaluate.predict_by(path, info, elements, frames, threads)[2][1]
+        for path, info in zip(models, infos, strict=True)
+    ]
+    deviation, error = uncertainty.disagreement(frames, forces)
+    known = np.isfinite(error)
+    if known.any():
+        frame = np.repeat(np.arange(len(frames)), frames.natoms)
+        _, frame = np.unique(frame[known], return_inverse=True)
+        bounds = uncertainty.bounded(models, deviation[known], error[known], frame)
+        bounds.write(Path(config.output.folder))
 
 
 def _share(config: Config, options: Options, ranks: comm.Communicator, together: int) -> float:

@@ -122,6 +122,7 @@ class TestReport:
     worst_atoms: list[WorstAtom]
     plot: str
     calibration: uncertainty.Calibration | None = None  # of several models
+    coverage: float | None = None  # of the bounds that their training has kept
 
     ok = True
 
@@ -139,6 +140,7 @@ class TestReport:
             "worst_atoms": [asdict(atom) for atom in self.worst_atoms],
             "plot": self.plot,
             "calibration": self.calibration and asdict(self.calibration),
+            "stored_coverage": self.coverage,
         }
 
     def show(self) -> RenderableType:
@@ -197,6 +199,11 @@ class TestReport:
             lines.append(
                 f"the bounds of structures 0, 2, ... hold for {100 * found.coverage:.1f} % of the "
                 "forces of the others"
+            )
+        if self.coverage is not None:
+            lines.append(
+                f"the bounds that their training has kept ({uncertainty.NAME}) hold for "
+                f"{100 * self.coverage:.1f} %"
             )
         if found.auc is not None:
             lines.append(
@@ -263,21 +270,19 @@ def test(
     threads = threads or allowed_threads()
     tested, predictions = [], []
     for path, info, numbers in zip(models, every, numbers_of, strict=True):
-        if info.kind == "EDGE":
-            engine, reason = "torchscript", f"kind {info.kind}"
-            predicted = _predict_edge(path, frames, threads)
-        else:
-            choice = choose(path, "auto", "exact", numbers, threads, skin=0.0)
-            engine, reason = choice.engine.name, choice.reason
-            predicted = predict(choice.engine, frames, f"testing {path.name}")
+        engine, reason, predicted = predict_by(path, info, numbers, frames, threads)
         tested.append(_tested(str(path), engine, reason, frames, predicted, units))
         predictions.append(predicted)
-    judged, calibration = tested[0], None
+    judged, calibration, coverage = tested[0], None, None
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
         judged = _tested("mean", "", "", frames, predicted, units)
         calibration = uncertainty.of_ensemble(frames, forces, units)
+        if calibration and (stored := uncertainty.Bounds.stored(models)):
+            deviation, error = uncertainty.disagreement(frames, forces)
+            known = ~np.isnan(error)
+            coverage = stored.coverage(deviation[known], error[known])
     if output:
         drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
         picture.save(drawn, output, dpi=150)
@@ -288,7 +293,24 @@ def test(
         errors.worst_atoms(frames, predicted[1], worst, units),
         str(output or ""),
         calibration,
+        coverage,
     )
+
+
+def predict_by(
+    path: Path, info: model_file.ModelInfo, elements: Sequence[int], frames: Frames, threads: int
+) -> tuple[str, str, Predictions]:
+    """Evaluate all frames by a file: name of the engine, why it is not the fused one, predictions.
+
+    Raises:
+        Failure: as :func:`predict`.
+    """
+    if info.kind == "EDGE":
+        predicted = _predict_edge(path, frames, threads)
+        return "torchscript", f"kind {info.kind}", predicted
+    choice = choose(path, "auto", "exact", elements, threads, skin=0.0)
+    predicted = predict(choice.engine, frames, f"testing {path.name}")
+    return choice.engine.name, choice.reason, predicted
 
 
 def _tested(

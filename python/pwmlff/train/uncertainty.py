@@ -1,5 +1,10 @@
 """What the deviation of an ensemble tells of the error of its mean.
 
+A training of an ensemble keeps what its frames that validate tell, in calibration.json beside the
+models: bins of the deviation, and for each a bound that 90 % of the errors are below. As few frames
+tell of many atoms, a bound is one standard error above the quantile (jackknife over blocks of
+frames, Quenouille 1949); beyond the last bin it grows with the deviation.
+
 The deviation of an atom is that of docs/uncertainty.md, the root of the mean square distance of the
 models' forces from their mean; its error is the distance of that mean from the label. Structures
 with even numbers teach a bound for each deviation, those with odd ones test it (split conformal
@@ -8,16 +13,23 @@ prediction, Papadopoulos et al., ECML 2002, in bins of the deviation).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
 from pwmlff.data.frames import Frames
+from pwmlff.files import write_whole
+from pwmlff.report import Failure
 from pwmlff.train.errors import UNITS
 
 BINS = 8  # of as many atoms each
 SHARE = 0.9  # of errors that are to be below the bound
+BLOCKS = 10  # of frames, for the standard error of a bound
+NAME = "calibration.json"
 OUTLIER = 3.0  # times the RMSE
 
 
@@ -43,6 +55,91 @@ class Calibration:
     bins: list[DeviationBin]
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of errors of forces by the deviation, eV/angstrom (reduced in units "lj")."""
+
+    models: dict[str, str]  # SHA-256 by the name of the file
+    frames: int  # that taught them
+    edges: list[float]  # of the bins, ascending
+    bounds: list[float]  # of each bin
+
+    def limits(self, deviation: np.ndarray) -> np.ndarray:
+        """The bound of the error of each atom [n]."""
+        edges, bounds = np.array(self.edges), np.array(self.bounds)
+        place = np.clip(np.searchsorted(edges, deviation, side="right") - 1, 0, len(bounds) - 1)
+        growth = np.maximum(1.0, deviation / max(edges[-1], 1e-300))
+        result: np.ndarray = bounds[place] * growth
+        return result
+
+    def coverage(self, deviation: np.ndarray, error: np.ndarray) -> float:
+        """The share of errors [n] that are below their bound."""
+        return float((error <= self.limits(deviation)).mean())
+
+    def write(self, folder: Path) -> None:
+        """Keep them beside the models."""
+        write_whole(folder / NAME, (json.dumps(asdict(self), indent=1) + "\n").encode())
+
+    @classmethod
+    def stored(cls, models: Sequence[Path]) -> Bounds | None:
+        """Those of exactly these files; None where there are none, or of other contents."""
+        path = models[0].parent / NAME
+        if not path.is_file():
+            return None
+        try:
+            found = cls(**json.loads(path.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise Failure(f"'{path}' holds no calibration ({error}); remove it") from error
+        return found if found.models == hashes(models) else None
+
+
+def hashes(models: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of files by their names."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in models}
+
+
+def bounded(
+    models: Sequence[Path], deviation: np.ndarray, error: np.ndarray, frame: np.ndarray
+) -> Bounds:
+    """Learn bounds from structures that the models have not learned from.
+
+    Args:
+        models: files of the ensemble.
+        deviation, error: [n] of atoms, eV/angstrom.
+        frame: [n] the structure of each, ascending from 0.
+    """
+    nframes = int(frame[-1]) + 1
+    edges = np.quantile(deviation, np.linspace(0, 1, BINS + 1))
+    place = np.clip(np.searchsorted(edges, deviation, side="right") - 1, 0, BINS - 1)
+    block = frame * min(BLOCKS, nframes) // nframes
+    nblocks = int(block[-1]) + 1
+    bounds = np.zeros(BINS)
+    for k in range(BINS):
+        chosen = place == k
+        if not chosen.any():
+            continue
+        parts = [error[chosen & (block != one)] for one in range(nblocks)]
+        quantiles = np.array([np.quantile(part, SHARE) for part in parts if len(part)])
+        spread = np.square(quantiles - quantiles.mean()).sum() if len(quantiles) else 0.0
+        deviation_of_it = np.sqrt((nblocks - 1) / nblocks * spread)
+        bounds[k] = np.quantile(error[chosen], SHARE) + deviation_of_it
+    bounds = np.maximum.accumulate(bounds)  # more deviation is never less doubt
+    return Bounds(hashes(models), nframes, edges.tolist(), bounds.tolist())
+
+
+def disagreement(frames: Frames, forces: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Deviation of models and error of their mean of each atom [natoms]; NaN without a label.
+
+    Args:
+        frames: structures with labels.
+        forces: [natoms, 3] by each model.
+    """
+    every = np.array(forces)
+    deviation: np.ndarray = np.sqrt(every.var(axis=0).sum(axis=1))
+    error: np.ndarray = np.linalg.norm(every.mean(axis=0) - frames.forces, axis=1)
+    return deviation, error
+
+
 def of_ensemble(
     frames: Frames, forces: Sequence[np.ndarray], units: str = "metal"
 ) -> Calibration | None:
@@ -56,15 +153,13 @@ def of_ensemble(
     Returns:
         None where no atom has a label, or a prediction is no number.
     """
+    deviation, error = disagreement(frames, forces)
     known = ~np.isnan(frames.forces).any(axis=1)
-    every = UNITS[units].factor * np.array(forces)[:, known]
-    if not known.any() or not np.isfinite(every).all():
+    if not known.any() or not np.isfinite(np.array(forces)[:, known]).all():
         return None
-    mean = every.mean(axis=0)
-    deviation = np.sqrt(every.var(axis=0).sum(axis=1))
-    error = np.linalg.norm(mean - UNITS[units].factor * frames.forces[known], axis=1)
     odd = np.repeat(np.arange(len(frames)) % 2 == 1, frames.natoms)[known]
-    return calibrate(deviation, error, odd)
+    factor = UNITS[units].factor
+    return calibrate(factor * deviation[known], factor * error[known], odd)
 
 
 def calibrate(deviation: np.ndarray, error: np.ndarray, test: np.ndarray) -> Calibration:
