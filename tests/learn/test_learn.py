@@ -237,6 +237,31 @@ def test_settings(folder: Path):
         State.read(folder / "learn")
 
 
+def test_explorations_that_are_not_possible(folder: Path):
+    """Said before anything is trained."""
+    (folder / "in.own").write_text("pair_style lj/cut 2.5\n")
+    for text, message in (
+        (
+            SMALL.replace("temperature", 'input = "in.own"\ntemperature'),
+            "expected one of pair_style",
+        ),
+        (SMALL.replace('["Cu", "Au"]', '["Cu"]'), "has Au, which"),
+        (SMALL.replace("steps = 50", 'surface = ["1 0"]'), "three Miller indices"),
+    ):
+        (folder / "learn.toml").write_text(text)
+        with pytest.raises(Failure, match=message):
+            learn(folder / "learn.toml")
+    assert not (folder / "learn" / "round-000").exists()
+
+
+def test_it_does_not_end_before_all_explorations_take_part(folder: Path):
+    text = SMALL.replace("window = [1e-3, 50.0]", "window = [90.0, 91.0]")
+    more = "[[explore]]\ntemperature = [900]\nsteps = 20\nfirst_round = 1\n"
+    (folder / "learn.toml").write_text(text + more)
+    found = run(folder)
+    assert found["converged"] and [len(one["explore"]["runs"]) for one in found["rounds"]] == [2, 3]
+
+
 def test_page_of_keys():
     page = Path(__file__).resolve().parents[2] / "docs" / "learn_toml.md"
     assert page.read_text() == SECTIONS.page(INTRODUCTION.splitlines())

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from ase import Atoms
 from ase.build import surface
-from ase.data import covalent_radii
+from ase.data import chemical_symbols, covalent_radii
 from ase.io import read
 
 from pwmlff.evaluation.structures import neighbor_list
@@ -63,6 +63,30 @@ def runs(explores: Sequence[Explore], number: int) -> list[Exploration]:
                 name = f"{which}: {label}, {state}"
                 result.append(Exploration(name, explore, structure, temperature, pressure))
     return result
+
+
+def require_possible(explores: Sequence[Explore], elements: Sequence[int]) -> None:
+    """Refuse what would fail once models are trained.
+
+    Args:
+        explores: of learn.toml.
+        elements: atomic numbers of the models.
+
+    Raises:
+        Failure: an input has no `pair_style pwmlff`, or a structure cannot be read, or has other
+            elements, or is not periodic where there is a pressure.
+    """
+    for one in runs(explores, max(explore.first_round for explore in explores)):
+        if one.structure is None:
+            _style_in(Path(one.explore.input))
+            continue
+        others = sorted({chemical_symbols[z] for z in one.structure.numbers if z not in elements})
+        if others:
+            raise Failure(
+                f"[[explore]] '{one.name}' has {' '.join(others)}, which [start] elements does not"
+            )
+        if one.pressure is not None and not one.structure.pbc.all():
+            raise Failure(f"[[explore]] pressure is given for '{one.name}', which is not periodic")
 
 
 def frames_of(name: str) -> list[Atoms]:
@@ -204,8 +228,6 @@ def input_of(
     t, p = one.temperature, one.pressure
     ensemble, triclinic = f"nvt temp {t:g} {t:g} 0.1", ""
     if p is not None:
-        if not box.pbc.all():
-            raise Failure(f"[[explore]] pressure is given for '{one.name}', which is not periodic")
         ensemble = f"npt temp {t:g} {t:g} 0.1 tri {p:g} {p:g} 1.0"
         triclinic = "change_box all triclinic\n"
     return (
@@ -221,18 +243,23 @@ def input_of(
 
 def _own_input(path: Path, place: Path, style: str) -> str:
     """An input with the pair_style of the ensemble; what lies beside it is linked."""
-    text = path.read_text()
-    found = list(PAIR_STYLE.finditer(text))
+    text, found = path.read_text(), _style_in(path)
+    for other in path.parent.iterdir():
+        link = place / other.name
+        if other != path and not link.exists() and other.name != "in.lmp":
+            link.symlink_to(other)
+    return text[: found.start()] + style + text[found.end() :]
+
+
+def _style_in(path: Path) -> re.Match[str]:
+    """Where an input has its pair_style."""
+    found = list(PAIR_STYLE.finditer(path.read_text()))
     if len(found) != 1 or found[0][1] != "pwmlff":
         raise Failure(
             f"'{path}' has {len(found)} lines of pair_style, expected one of pair_style pwmlff, "
             "whose models and keywords are replaced"
         )
-    for other in path.parent.iterdir():
-        link = place / other.name
-        if other != path and not link.exists() and other.name != "in.lmp":
-            link.symlink_to(other)
-    return text[: found[0].start()] + style + text[found[0].end() :]
+    return found[0]
 
 
 def _found(name: str, task: Task, ended: Ended) -> Explored:

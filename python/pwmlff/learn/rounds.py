@@ -74,16 +74,18 @@ class Rounds:
         asked: whether the end was asked for.
 
     Raises:
-        Failure: another process has the folder, or it holds something else.
+        Failure: an exploration is not possible, another process has the folder, or it holds
+            something else.
     """
 
     def __init__(self, config: Learning, asked: Callable[[], bool]) -> None:
         self.config = config
         self.folder = Path(config.loop.folder)
+        self.elements = [atomic_numbers[symbol] for symbol in config.start.elements]
+        explore.require_possible(config.explore, self.elements)
         self.shop = Workshop(self.folder, asked)
         self.state = State.read(self.folder)
         self.jobs = config.loop.jobs or available()
-        self.elements = [atomic_numbers[symbol] for symbol in config.start.elements]
         self._mark = time.monotonic()
         text, path = config.as_toml().encode(), self.folder / SETTINGS
         if path.exists() and path.read_bytes() != text:
@@ -211,11 +213,12 @@ class Rounds:
         found = told["explore"]
         share = found["below"] / max(1, found["structures"])
         died = any(one["died"] for one in found["runs"])
-        if share >= self.config.loop.converged and not died:
-            self.state.end = "converged"
-        elif not found["chosen"]:
-            self.state.end = "no structure in the window"
-        if self.state.end:
+        if number >= max(one.first_round for one in self.config.explore):
+            if share >= self.config.loop.converged and not died:
+                self.state.end = "converged"
+            elif not found["chosen"]:
+                self.state.end = "no structure in the window"
+        if self.state.end or not found["chosen"]:
             told["label"] = {"frames": 0, "failures": []}
         if "label" not in told:
             chosen = read(place / "chosen.extxyz", index=":")
