@@ -25,6 +25,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read, write
 
 from harness import COMMAND
+from pwmlff import Calculator
 from pwmlff.learn import labelling, learn
 from pwmlff.learn.processes import Task, Workshop
 from pwmlff.learn.settings import INTRODUCTION, SECTIONS, Label, Learning
@@ -168,17 +169,17 @@ def test_labels_by_a_command(tmp_path: Path, scheduler: str):
     )  # fmt: skip
     shop = Workshop(tmp_path / "shop", lambda: False)
     for _ in range(2):
-        made = labelling.make(structures, how, tmp_path / "labels", shop, 2)
+        made = labelling.make(structures, [29, 79], how, tmp_path / "labels", shop, 2)
         assert len(made.frames) == 2 and len(made.failures) == 1
         assert "structure 1: " in made.failures[0]
     assert "scf did not converge" in made.failures[0] or scheduler
     structures[2].calc = EMT()
     found = made.frames[1]
-    order = np.argsort(structures[2].numbers, kind="stable")[::-1]
-    assert sorted(np.linalg.norm(found.get_forces(), axis=1)) == pytest.approx(
-        sorted(np.linalg.norm(structures[2].get_forces()[order], axis=1)), abs=1e-6
-    )
+    order = np.argsort(structures[2].numbers, kind="stable")
+    assert np.allclose(found.get_forces(), structures[2].get_forces()[order], atol=1e-6)
     assert len((tmp_path / "labels" / "00000" / "times").read_text().split()) == 1
+    lines = (tmp_path / "labels" / "00000" / "POSCAR").read_text().splitlines()
+    assert lines[5].split() == ["Cu", "Au"] and lines[6].split() == ["24", "8"]
     shop.close()
 
 
@@ -262,6 +263,37 @@ def test_it_does_not_end_before_all_explorations_take_part(folder: Path):
     assert found["converged"] and [len(one["explore"]["runs"]) for one in found["rounds"]] == [2, 3]
 
 
+def test_distillation(folder: Path):
+    """The card against the teacher and the model themselves; a second start finds it."""
+    words = [*COMMAND, "distill", "--teacher", "ase.calculators.emt:EMT()", "--start", "start.xyz"]
+    words += ["--temperature", "300:900", "--max-time", "30s", "-o", "run", "--frames", "6"]
+    words += ["--check", "0.05", "--json"]
+    words += [
+        x for key in ("embedding=[4]", "fitting=[4]", "m2=2") for x in ("--set", f"model.{key}")
+    ]
+
+    def card() -> dict[str, Any]:
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)["card"]
+
+    found = card()
+    frames = read(folder / "run" / "held-out" / "labelled.extxyz", index=":")
+    assert found["temperature"] == 700.0 and found["structures"] == len(frames) == 20
+    wanted, forces = [], []
+    for atoms in frames:
+        for calculator, results in ((EMT(), wanted), (Calculator(folder / "run" / "a.pt"), forces)):
+            atoms.calc = calculator
+            results.append(atoms.get_forces())
+    error = np.concatenate(forces) - np.concatenate(wanted)
+    gold = np.concatenate([atoms.numbers == 79 for atoms in frames])
+    for name, rows in (("all", slice(None)), ("Au", gold), ("Cu", ~gold)):
+        rms = [float(np.sqrt((v[rows] ** 2).mean())) for v in (np.concatenate(wanted), error)]
+        assert [found["rms"][name], found["rmse"][name]] == pytest.approx(rms, rel=1e-5)
+    assert 1e-7 < found["student_seconds"] < 1e-3 and found["teacher_seconds"] > 1e-6
+    assert card() == found
+
+
 def test_page_of_keys():
     page = Path(__file__).resolve().parents[2] / "docs" / "learn_toml.md"
     assert page.read_text() == SECTIONS.page(INTRODUCTION.splitlines())
@@ -303,7 +335,7 @@ def test_labels_of_a_calculator_that_fails_once(tmp_path: Path):
     del structures[1][4]
     shop = Workshop(tmp_path / "shop", lambda: False)
     how = Label(calculator=f"{tmp_path / 'odd.py'}:Odd()")
-    made = labelling.make(structures, how, tmp_path / "labels", shop, 2)
+    made = labelling.make(structures, [29, 79], how, tmp_path / "labels", shop, 2)
     assert made.failures == ["structure 1: RuntimeError: a bad one"] and len(made.frames) == 2
     assert all(isinstance(one.calc, SinglePointCalculator) for one in made.frames)
     shop.close()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from ase import Atoms
 from ase.io import read, write
 
@@ -30,6 +31,7 @@ class Labels:
 
 def make(
     structures: Sequence[Atoms],
+    elements: Sequence[int],
     how: Label,
     folder: Path,
     shop: Workshop,
@@ -40,6 +42,8 @@ def make(
 
     Args:
         structures: to label.
+        elements: atomic numbers, in the order in which a command gets the atoms: files like POSCAR
+            name each element once.
         how: of learn.toml.
         folder: for files of each, made if need be.
         shop: that runs programs.
@@ -55,7 +59,9 @@ def make(
     names = [f"{k:05d}" for k in range(len(structures))]
     missing = [k for k, name in enumerate(names) if not (folder / f"{name}.{RESULT}").exists()]
     if how.command:
-        said = _by_command(structures, missing, how, folder, shop, jobs)
+        said = _by_command(
+            [_sorted(one, elements) for one in structures], missing, how, folder, shop, jobs
+        )
     else:
         said = _by_calculator(structures, missing, how, folder, shop, jobs, threads)
     frames: list[Atoms] = []
@@ -126,7 +132,7 @@ def _by_command(
         place.mkdir(exist_ok=True)
         if not (place / cluster.NOTE).exists():  # its job may still be at it
             (place / how.output).unlink(missing_ok=True)  # half of it, where it was killed
-        write(place / how.structure, _bare(structures[k]))
+        write(place / how.structure, structures[k])
         for name in how.files:
             link = place / Path(name).name
             if not link.exists():
@@ -171,6 +177,13 @@ def _told(code: int | None, text: str) -> str:
         return "its time was up"
     said = last_line(RuntimeError(text)) if text.strip() else "it said nothing"
     return f"it ended with {code}: {said}"
+
+
+def _sorted(atoms: Atoms, elements: Sequence[int]) -> Atoms:
+    """Elements, positions and cell alone, one element after another."""
+    order = np.argsort([elements.index(z) for z in atoms.numbers], kind="stable")
+    sorted_atoms: Atoms = _bare(atoms)[order]
+    return sorted_atoms
 
 
 def _bare(atoms: Atoms) -> Atoms:

@@ -185,7 +185,7 @@ class Rounds:
     def _labelled(self, structures: Sequence[Atoms], folder: Path, group: str) -> dict[str, Any]:
         """Label structures into a file of the folder; what there is to tell of it."""
         made = labelling.make(
-            structures, self.config.label, folder / "labels", self.shop, self.jobs
+            structures, self.elements, self.config.label, folder / "labels", self.shop, self.jobs
         )
         for atoms in made.frames:
             atoms.info["config_type"] = group

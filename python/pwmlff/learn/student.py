@@ -70,7 +70,7 @@ class Card:
     rmse: dict[str, float]  # of the student's, likewise
     energy: float  # RMSE, eV/atom
     teacher_seconds: float  # for an atom and step on one core
-    student_seconds: float
+    student_seconds: float  # NaN where the last run has not come to its end
     highest: float  # K, of the last run
     picoseconds: float  # that it went on for
     event: str  # what ended it, or what is odd in its last structure; empty where nothing is
@@ -178,7 +178,9 @@ def distill(teaching: Teaching, asked: Callable[[], bool]) -> DistillReport:
     loop = Rounds(config, asked).run()
     path = teaching.folder / CARD
     if path.exists():
-        return DistillReport(loop, teaching.teacher, Card(**json.loads(path.read_bytes())))
+        stored: dict[str, Any] = json.loads(path.read_bytes())
+        known: dict[str, Any] = {k: np.nan if v is None else v for k, v in stored.items()}
+        return DistillReport(loop, teaching.teacher, Card(**known))
     shop = Workshop(teaching.folder, asked)
     try:
         card = _judged(teaching, config, loop, shop)
@@ -244,7 +246,10 @@ def _held_out(
         if not chosen:
             why = found[0].died or "the run was short"
             raise Failure(f"no structure came of {teaching.held_out:g} K: {why}")
-        made = labelling.make(chosen, config.label, folder / "labels", shop, 1, threads=1)
+        made = labelling.make(
+            chosen, _numbers(config.start.elements), config.label, folder / "labels", shop, 1,
+            threads=1,
+        )  # fmt: skip
         write_structures(path, made.frames)
     times = [atoms.info["seconds"] / len(atoms) for atoms in _all(path)]
     return readers.read(path), float(np.median(times))
