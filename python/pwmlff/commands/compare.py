@@ -370,20 +370,10 @@ def run_in_lmp(
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
         folder = Path(name)
         style = way.style(lmp.plain_name(path, folder), elements)
-        text = ""
-        for k, atoms in enumerate(boxes):
-            lmp.write_data(folder / f"{k}.data", atoms, elements)
-            text += f"clear\n{lmp.read_command(atoms, f'{k}.data', units)}{style}"
-            text += f"{lmp.MEASURE}run 0\n{lmp.DUMP.replace('atoms.dump', f'{k}.dump')}"
-        lmp_program.run(folder, text, starter, way.ranks, timeout=TIMEOUT)
-        log = lmp.Thermo(folder / "log.lammps")
-        dumps = [lmp.read_dump(folder / f"{k}.dump") for k in range(len(boxes))]
-        return [
-            Result(
-                log.columns(k)["PotEng"][-1], dump.c_peatom, lmp.forces(dump), log.virial(units, k)
-            )
-            for k, dump in enumerate(dumps)
-        ]
+        measured = lmp.evaluate(
+            lmp_program, folder, boxes, elements, style, units, starter, way.ranks, TIMEOUT
+        )
+        return [Result(*one) for one in measured]
 
 
 def _measure(case: Compared, expected: Sequence[Result], results: Sequence[Result]) -> None:

@@ -28,6 +28,17 @@ def test(
         int | None, Option(min=1, help="Threads of this process.", show_default="all cores")
     ] = None,
     energy: Energy = "free",
+    baseline: Annotated[
+        str,
+        Option(
+            help="What to take off the labels, as [data] baseline of run.toml.",
+            show_default="that of the training, if the file tells",
+        ),
+    ] = "",
+    baseline_coeff: Annotated[
+        list[str] | None,
+        Option(help="What follows pair_coeff of that pair style; may be given again."),
+    ] = None,
 ) -> Report:
     """Tell the errors of models on labelled structures.
 
@@ -37,8 +48,10 @@ def test(
 
     Example: pwmlff test model.pt --data valid.extxyz --plot parity.png
     """
+    from pwmlff.data.baseline import Baseline
     from pwmlff.train import evaluate
 
+    given = Baseline(baseline, tuple(baseline_coeff or ())) if baseline else None
     models, files = evaluate.models_and_data(words, data or [])
     chosen = elements_of(elements)
-    return evaluate.test(models, files, chosen, format, plot, worst, threads, energy)
+    return evaluate.test(models, files, chosen, format, plot, worst, threads, energy, given)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from io import StringIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from ase import Atoms
@@ -18,6 +18,7 @@ from ase.calculators.lammps import Prism
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.data import atomic_masses, atomic_numbers, chemical_symbols
 
+from pwmlff.launch import mpirun, program
 from pwmlff.launch.log import ThermoRun, number, runs
 from pwmlff.report import Failure
 
@@ -247,6 +248,56 @@ class Thermo:
         """Virial of the pair style, six components in the order of VOIGT, in units of energy."""
         volume = self.columns(run)["Volume"][-1]
         return self.vector("c_press", run) * volume / PRESSURE_VOLUME[units]
+
+
+class Measured(NamedTuple):
+    """What lmp gives for a structure, in its cell."""
+
+    energy: float
+    atom_energy: np.ndarray  # [n]
+    forces: np.ndarray  # [n, 3]
+    virial: np.ndarray  # [6] in the order of VOIGT
+
+
+def evaluate(
+    found: program.Program,
+    folder: Path,
+    boxes: Sequence[Atoms],
+    elements: Sequence[int],
+    style: str,
+    units: str = "metal",
+    starter: mpirun.Mpirun | None = None,
+    ranks: int = 1,
+    timeout: float | None = None,
+) -> list[Measured]:
+    """Evaluate structures by a pair style, in one run.
+
+    Args:
+        found: the lmp.
+        folder: for its files.
+        boxes: structures that :func:`enclosed` has made.
+        elements: atomic numbers of the types in order.
+        style: lines with pair_style and pair_coeff.
+        units: LAMMPS's.
+        starter: of the ranks, or None for lmp alone.
+        ranks: how many.
+        timeout: seconds.
+
+    Raises:
+        Failure: lmp fails, or does not finish in time.
+    """
+    text = ""
+    for k, atoms in enumerate(boxes):
+        write_data(folder / f"{k}.data", atoms, elements)
+        text += f"clear\nbox tilt large\n{read_command(atoms, f'{k}.data', units)}{style}"
+        text += f"{MEASURE}run 0\n{DUMP.replace('atoms.dump', f'{k}.dump')}"
+    found.run(folder, text, starter, ranks, timeout=timeout)
+    log = Thermo(folder / "log.lammps")
+    dumps = [read_dump(folder / f"{k}.dump") for k in range(len(boxes))]
+    return [
+        Measured(log.columns(k)["PotEng"][-1], dump.c_peatom, forces(dump), log.virial(units, k))
+        for k, dump in enumerate(dumps)
+    ]
 
 
 def labelled(dump: Path, log: Path, units: str = "metal") -> list[Atoms]:

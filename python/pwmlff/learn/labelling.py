@@ -12,7 +12,8 @@ from ase import Atoms
 from ase.io import read, write
 
 from pwmlff.data import readers
-from pwmlff.learn import cluster, labeller
+from pwmlff.evaluation import labeller
+from pwmlff.learn import cluster
 from pwmlff.learn.processes import Task, Workshop
 from pwmlff.learn.settings import Label
 from pwmlff.report import Failure, last_line

@@ -74,7 +74,7 @@ class Rounds:
         asked: whether the end was asked for.
 
     Raises:
-        Failure: an exploration is not possible, another process has the folder, or it holds
+        Failure: a training or an exploration is not possible, another process has the folder, or it holds
             something else.
     """
 
@@ -82,6 +82,7 @@ class Rounds:
         self.config = config
         self.folder = Path(config.loop.folder)
         self.elements = [atomic_numbers[symbol] for symbol in config.start.elements]
+        _require_trainable(config)
         explore.require_possible(config.explore, self.elements)
         self.shop = Workshop(self.folder, asked)
         self.state = State.read(self.folder)
@@ -384,6 +385,24 @@ class Rounds:
         """What `pwmlff data check` says of all labels together."""
         found = check(self._data(len(self._complete())), elements=self.config.start.elements)
         return [one.text for one in found.problems if one.kind in ODD_LABELS]
+
+
+def _require_trainable(config: Learning) -> None:
+    """Refuse what no training of a loop can be told, before anything is labelled.
+
+    Raises:
+        Failure: run.toml or a key of it cannot be used, or there is a baseline.
+    """
+    elements = " ".join(config.start.elements)
+    names = ["any"]
+    run = from_command(
+        toml=config.train.run or None, settings=config.train.set, data=names, elements=elements
+    )
+    if run.data.baseline:
+        raise Failure(
+            f"[train] has data.baseline '{run.data.baseline}', which explorations lack: leave it "
+            "out of a learning loop"
+        )
 
 
 def write_configuration_at(config: Config) -> Path:

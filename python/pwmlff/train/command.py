@@ -203,7 +203,8 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         str(folder),
         row.step,
     )
-    return TrainReport([trained], units=config.model.units, folder=str(folder))
+    baseline = (config.data.baseline, config.data.baseline_coeff)
+    return TrainReport([trained], units=config.model.units, folder=str(folder), baseline=baseline)
 
 
 def _plan(

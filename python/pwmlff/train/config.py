@@ -71,6 +71,16 @@ class Data:
         "of frames with two: the free energy, which forces belong to, or that at sigma -> 0",
         choices=(readers.FREE, readers.ZERO),
     )
+    baseline: str = key(
+        "",
+        "what the model is not to learn, and is taken off the labels: a pair style of LAMMPS like "
+        "`zbl 3.0 4.0`, or a calculator of ase like `dftd3.ase:DFTD3(method='PBE')`",
+    )
+    baseline_coeff: tuple[str, ...] = key(
+        (),
+        "of that pair style, what follows pair_coeff, like `1 2 72 8`; types are the elements of "
+        "the model in turn",
+    )
     cache: str = key("auto", "`auto`, `none`, or the folder for what was read and computed")
     group_weights: dict[str, float] = key(
         {}, "weights of groups of frames in the loss, by name; 1 where not named", least=0

@@ -100,7 +100,8 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
     if ranks.rank == 0 and len(trained) > 1:
         _calibrate(config, [Path(one.file) for one in trained])
     units, failed = config.model.units, tuple(failures)
-    return TrainReport(trained, {}, units, str(folder), failed, tuple(unbegun))
+    baseline = (config.data.baseline, config.data.baseline_coeff)
+    return TrainReport(trained, {}, units, str(folder), failed, baseline, tuple(unbegun))
 
 
 def _calibrate(config: Config, models: Sequence[Path]) -> None:

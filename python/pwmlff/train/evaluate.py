@@ -19,6 +19,7 @@ from rich.text import Text
 
 from pwmlff import picture
 from pwmlff.data import neighbors, readers
+from pwmlff.data.baseline import Baseline
 from pwmlff.data.frames import Frames
 from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
@@ -123,6 +124,7 @@ class TestReport:
     plot: str
     calibration: uncertainty.Calibration | None = None  # of several models
     coverage: float | None = None  # of the bounds that their training has kept
+    baseline: str = ""  # that was taken off the labels
 
     ok = True
 
@@ -141,6 +143,7 @@ class TestReport:
             "plot": self.plot,
             "calibration": self.calibration and asdict(self.calibration),
             "stored_coverage": self.coverage,
+            "baseline": self.baseline,
         }
 
     def show(self) -> RenderableType:
@@ -155,6 +158,8 @@ class TestReport:
             parts += _table(("", *NUMBERS, "labels"), one.rows())
             if remark := one.remark():
                 parts.append(Text(remark, "yellow"))
+        if self.baseline:
+            parts.append(Text(f"labels are without what {self.baseline} gives"))
         if several:
             parts.append(Text(f"of the mean of {len(self.models)} models:"))
         force, unit = f"force ({units.force})", units.magnitude
@@ -238,6 +243,7 @@ def test(
     worst: int = 5,
     threads: int | None = None,
     energy: str = readers.FREE,
+    baseline: Baseline | None = None,
 ) -> TestReport:
     """Evaluate models, and the mean of several, on all frames and compare with their labels.
 
@@ -248,6 +254,7 @@ def test(
         plot: picture to draw.
         worst: frames and atoms to list.
         threads: as many as there are cores when None.
+        baseline: what is taken off the labels; that of the training, if the files tell, when None.
 
     Raises:
         Failure: a model, a file or a structure cannot be used, nothing has a label, or models are
@@ -265,6 +272,9 @@ def test(
     numbers_of = [info.numbers_of(elements) for info in every]
     frames = read(data, format, energy)
     _require_labels(frames)
+    baseline = baseline or _baseline_of(every)
+    if baseline.words:
+        frames = baseline.taken_off(frames, every[0].atom_type)
     for info, numbers in zip(every, numbers_of, strict=True):
         _require_elements(frames, numbers, info)
     threads = threads or allowed_threads()
@@ -294,7 +304,27 @@ def test(
         str(output or ""),
         calibration,
         coverage,
+        baseline.words,
     )
+
+
+def _baseline_of(infos: Sequence[model_file.ModelInfo]) -> Baseline:
+    """What the trainings of models have taken off their labels, if files tell.
+
+    Raises:
+        Failure: one has another baseline than another.
+    """
+    found = []
+    for info in infos:
+        data = ((info.card or {}).get("configuration") or {}).get("data") or {}
+        coeff = tuple(data.get("baseline_coeff") or ())
+        found.append(Baseline(str(data.get("baseline") or ""), coeff))
+    if len({*found}) > 1:
+        raise Failure(
+            f"the models were trained with the baselines "
+            f"{', '.join(repr(one.words) for one in found)}, expected one of all; test one by one"
+        )
+    return found[0]
 
 
 def predict_by(

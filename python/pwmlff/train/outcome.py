@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pwmlff.data.baseline import Baseline
 from pwmlff.report import CONTINUE, facts
 from pwmlff.train import errors, record
 from pwmlff.train.loop import LAST
@@ -44,6 +45,7 @@ class TrainReport:
     units: str = "metal"
     folder: str = ""  # of all models
     failures: tuple[str, ...] = ()
+    baseline: tuple[str, tuple[str, ...]] = ("", ())  # as of Baseline; empty without
     unbegun: tuple[str, ...] = ()  # models of an ensemble, as the end was asked for before
 
     @property
@@ -66,6 +68,7 @@ class TrainReport:
             "plan": self.plan,
             "reported_in": errors.UNITS[self.units].reported_in,
             "failures": list(self.failures),
+            "baseline": self.baseline[0],
             "unbegun": list(self.unbegun),
         }
 
@@ -105,8 +108,9 @@ class TrainReport:
         words = [f'"{path}"' if " " in path else path for path in paths]
         several = " out_freq 100 out_file model_devi.out" if len(words) > 1 else ""
         lines = ["", "In the input of LAMMPS:", "", f"    units {self.units}"]
-        lines += [f"    pair_style pwmlff {len(words)} {' '.join(words)}{several}"]
-        lines += [f"    pair_coeff * * {' '.join(self.models[0].elements)}", ""]
+        model = f"{len(words)} {' '.join(words)}{several}"
+        commands = Baseline(*self.baseline).lines(model, self.models[0].elements)
+        lines += [*(f"    {line}" for line in commands), ""]
         for path, m in zip(paths, self.models, strict=True):
             lines += [f"{path}: the lowest error in validation, of step {m.best}"]
             newest = Path(_absolute(m.folder), LAST).with_suffix(Path(m.file).suffix)

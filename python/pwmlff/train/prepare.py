@@ -14,6 +14,7 @@ import torch
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.data import cache, duplicates, offsets, readers, sources, split
+from pwmlff.data.baseline import Baseline
 from pwmlff.data.frames import Frames, named, rows_of
 from pwmlff.data.neighbors import Edges
 from pwmlff.data.offsets import Offsets
@@ -78,6 +79,8 @@ def labelled(
 
     datasets = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
     datasets = comm.agreed(ranks, lambda: datasets or read())
+    if data.baseline:
+        datasets = _without_baseline(config, datasets, elements, ranks)
     if data.shift_sources:
         datasets = _aligned(datasets, ranks)
     learned, valid = datasets[0], datasets[1] if len(datasets) > 1 else None
@@ -126,6 +129,24 @@ def _corrected(
         return Dataset(constants.taken_off(frames) if start else frames, part.edges)
 
     return corrected(learned), corrected(valid) if valid else None, constants
+
+
+def _without_baseline(
+    config: Config, datasets: Sequence[Dataset], elements: Sequence[int], ranks: comm.Communicator
+) -> list[Dataset]:
+    """The same with labels less the baseline, which rank 0 evaluates."""
+    baseline = Baseline(config.data.baseline, config.data.baseline_coeff)
+
+    def less(one: Dataset) -> tuple[np.ndarray, ...]:
+        frames = baseline.taken_off(one.frames, elements)
+        return frames.energies, frames.forces, frames.virials
+
+    log.info("taken off the labels: %s", baseline.words)
+    labels = comm.by_rank_0(ranks, lambda: [less(one) for one in datasets])
+    return [
+        replace(one, frames=replace(one.frames, energies=e, forces=f, virials=v))
+        for one, (e, f, v) in zip(datasets, labels, strict=True)
+    ]
 
 
 def _aligned(datasets: Sequence[Dataset], ranks: comm.Communicator) -> list[Dataset]:
