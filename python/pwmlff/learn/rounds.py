@@ -74,8 +74,8 @@ class Rounds:
         asked: whether the end was asked for.
 
     Raises:
-        Failure: a training or an exploration is not possible, another process has the folder, or it holds
-            something else.
+        Failure: a training or an exploration is not possible, another process has the folder,
+            or it holds something else.
     """
 
     def __init__(self, config: Learning, asked: Callable[[], bool]) -> None:
