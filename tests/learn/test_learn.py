@@ -246,6 +246,8 @@ def test_explorations_that_are_not_possible(folder: Path):
             SMALL.replace("temperature", 'input = "in.own"\ntemperature'),
             "expected one of pair_style",
         ),
+        (SMALL.replace("rmax=4.5", "rmaks=4.5"), "did you mean 'rmax'"),
+        (SMALL.replace("set = [", 'set = ["data.baseline=zbl 1 2", '), "leave it out"),
         (SMALL.replace('["Cu", "Au"]', '["Cu"]'), "has Au, which"),
         (SMALL.replace("steps = 50", 'surface = ["1 0"]'), "three Miller indices"),
     ):
