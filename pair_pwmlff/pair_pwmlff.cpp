@@ -75,6 +75,7 @@ void PairPWMLFF::reset(Settings with)
   device = {};
   models.clear();
   recorder.reset();    // lets go of its file
+  calibration.reset();
   check.reset();
   guard.reset();
   // The sample of a check and the pairs of a guard are parts of LAMMPS's list.
@@ -113,7 +114,9 @@ try {
   reset(parse_settings(lmp, style, narg, arg));    // other models need another pair_coeff
   if (options.files.size() > 1) {
     recorder = std::make_unique<DeviationRecorder>(lmp, options);
-    nextra = static_cast<int>(deviations.size());
+    if (!options.calibration.empty())
+      calibration = std::make_unique<Calibration>(lmp, options.calibration);
+    nextra = calibration ? 6 : 5;
   }
   if (options.check > 0)
     check = std::make_unique<EngineCheck>(lmp, options.check, gate_of(options.engine.precision));
@@ -129,9 +132,10 @@ void PairPWMLFF::load(const std::vector<std::string> &files)
 {
   hashes.clear();
   const auto hash = [this](const std::string &contents) {
-    if (options.out_header) hashes.push_back(pwmlff::sha256(contents));
+    if (options.out_header || calibration) hashes.push_back(pwmlff::sha256(contents));
   };
   models = load_ensemble(lmp, files, options.engine, hash, [this] { take_torch(); });
+  if (calibration) calibration->require(hashes);
   const auto taker = std::find_if(models.begin(), models.end(), [](const auto &model) {
     return model->info().takes_temperature;
   });
@@ -469,14 +473,21 @@ double PairPWMLFF::common_scale() const
   return common;
 }
 
-// For compute pair, which sums over ranks. What was not compared on this step is no number.
+// For compute pair, which sums over ranks: largest, smallest and average deviation of forces, those
+// of energy and virial, and the bound of the largest error. What was not compared on this step is
+// no number.
 void PairPWMLFF::take_deviation()
 {
   deviations.fill(0.0);
   if (comm->me != 0) return;
   if (const Deviation *const found = recorder->of_this_step())
-    deviations = {found->force.maximum, found->force.minimum, found->force.average,
-                  found->total_energy, found->virial.maximum};
+    deviations = {found->force.maximum,
+                  found->force.minimum,
+                  found->force.average,
+                  found->total_energy,
+                  found->virial.maximum,
+                  calibration ? energy_unit * calibration->bound(found->force.maximum / energy_unit)
+                              : 0.0};
   else deviations.fill(std::numeric_limits<double>::quiet_NaN());
 }
 

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "calibration.h"
 #include "deviation_recorder.h"
 #include "distance_guard.h"
 #include "engine_check.h"
@@ -71,10 +72,11 @@ class PairPWMLFF : public Pair {
   pair_pwmlff::Settings options;
   pair_pwmlff::DeviceChoice device;
   pair_pwmlff::Ensemble models;
-  std::vector<std::string> hashes;    // SHA-256 of their files, where a header shows them
+  std::vector<std::string> hashes;    // SHA-256 of their files, where something asks for them
   std::unique_ptr<pair_pwmlff::NeighborSource> source;
   std::unique_ptr<pair_pwmlff::DeviationRecorder> recorder;    // of several models
-  std::unique_ptr<pair_pwmlff::EngineCheck> check;             // where it is asked for
+  std::unique_ptr<pair_pwmlff::Calibration> calibration;       // where it is asked for
+  std::unique_ptr<pair_pwmlff::EngineCheck> check;             // likewise
   std::unique_ptr<pair_pwmlff::DistanceGuard> guard;           // likewise
   int guarded_list = 0;                                        // NeighborSource::lists() then
   std::unique_ptr<pair_pwmlff::Supervision> supervision;
@@ -89,7 +91,7 @@ class PairPWMLFF : public Pair {
   double cutoff = 0.0;
   int nmodels = 0;
   double **scale = nullptr;              // [ntypes+1, ntypes+1]
-  std::array<double, 5> deviations{};    // of compute pair: max, min, average force; energy; virial
+  std::array<double, 6> deviations{};    // of compute pair: take_deviation()
   int energy_flag = 0, force_deviation_flag = 0, energy_deviation_flag = 0;
   bool wants_atom_energy = false;
   std::vector<double> atom_energy;    // [nlocal]

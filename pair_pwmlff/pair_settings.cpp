@@ -19,10 +19,10 @@ using namespace LAMMPS_NS;
 namespace pair_pwmlff {
 namespace {
 
-constexpr std::array<std::string_view, 16> KEYWORDS = {
-    "out_freq",  "out_file",    "out_append", "engine",      "precision", "device",
-    "neighbors", "temperature", "out_format", "out_header",  "atomic",    "relative",
-    "drive",     "capture",     "check",      "min_distance"};
+constexpr std::array<std::string_view, 17> KEYWORDS = {
+    "out_freq",  "out_file",    "out_append", "engine",       "precision",  "device",
+    "neighbors", "temperature", "out_format", "out_header",   "atomic",     "relative",
+    "drive",     "capture",     "check",      "min_distance", "calibration"};
 
 bool is_keyword(const std::string &word)
 {
@@ -101,6 +101,8 @@ try {
   } else if (keyword == "out_format") {
     settings.out_format = choose(lmp, keyword, value, "matpl", "dpgen") ? DeviationFormat::dpgen
                                                                         : DeviationFormat::matpl;
+  } else if (keyword == "calibration") {
+    settings.calibration = value;
   } else if (keyword == "check") {
     settings.check = at_least_one(lmp, keyword, value);
   } else if (keyword == "out_header") {
@@ -193,12 +195,18 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
   for (const auto &[given, what] : {std::pair{settings.mean_drives, "drive mean"},
                                     {settings.capture.has_value(), "capture"},
                                     {settings.out_atomic, "atomic"},
+                                    {!settings.calibration.empty(), "calibration"},
                                     {settings.relative > 0.0, "relative"}})
     if (given && found < 2)
       error->all(FLERR,
                  "Pair style pwmlff: the keyword {} compares models, but there is one model file; "
                  "name at least two",
                  what);
+
+  if (!settings.calibration.empty() && settings.relative > 0.0)
+    error->all(FLERR,
+               "Pair style pwmlff: a calibration is of deviations that are not relative; leave out "
+               "relative or calibration");
 
   // Replicas of a multi-partition run share a folder and, by default, would share this file.
   if (lmp->universe->existflag && settings.out_file == default_out_file)

@@ -50,6 +50,7 @@ struct Settings {
   bool out_header = false;    // the models, in comments of the file
   bool out_atomic = false;    // deviations of atoms in the file
   double relative = 0.0;      // force at which the force deviation is halved; 0 for the plain one
+  std::string calibration;    // file that a training has kept; none if empty
   bool mean_drives = false;
   std::optional<Capture> capture;
   std::optional<MinDistance> min_distance;

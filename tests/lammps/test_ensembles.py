@@ -21,6 +21,7 @@ from ase.io import read
 from harness import Lammps, thorough
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE, forces
+from pwmlff.train.uncertainty import Bounds, hashes
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -128,6 +129,53 @@ def test_compute_pair_beside_numdiff(four: Lammps):
     alone = four.run(text.format("")).vector("c_devi")
     beside = four.run(text.format("fix probe all numdiff 1 0.001\n")).vector("c_devi")
     assert beside.tolist() == alone.tolist()
+
+
+def bounds_of(folder: Path, files: list[str]) -> Bounds:
+    """As a training keeps them; deviations of the models here are below and above them."""
+    edges = [0.0, 0.01, 0.1, 0.2]
+    bounds = Bounds(hashes([folder / name for name in files]), 3, edges, [0.02, 0.3, 0.7])
+    bounds.write(folder)
+    return bounds
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("units", ["metal", "real"])
+def test_expected_error(four: Lammps, ranks: int, units: str):
+    """The sixth number of compute pair, as Python reads the file."""
+    bounds = bounds_of(four.folder, FILES)
+    read = READ.replace("metal", units)
+    style = STYLE.format("calibration calibration.txt drive mean")
+    print_all = "thermo_style custom step c_devi[*]\nthermo_modify format float %.17g\nthermo 1\n"
+    move = MOVE.replace("0.001", "1.0" if units == "real" else "0.001")
+    run = four.run(f"{read}{style}{COMPUTE}{move}{print_all}run 10\n", ranks)
+    thermo = run.thermo()
+    unit = 23.060549 if units == "real" else 1.0
+    largest = np.array(thermo["c_devi[1]"]) / unit
+    found = np.array(thermo["c_devi[6]"]) / unit
+    np.testing.assert_allclose(found, bounds.limits(largest), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "files,contents,options,words",
+    [
+        (FILES[:3], "", "", "is not of these models, but of 3 files"),
+        (FILES, "", "relative 1", "leave out relative or calibration"),
+        (FILES, "# model a b\n0.1 0.2\n0.05 0.3\n", "", "has the line '0.05 0.3'"),
+        (FILES, "# model a b\n0.1 much\n", "", "has the line '0.1 much'"),
+        (FILES, "0.1 0.2\n", "", "names no model"),
+    ],
+)
+def test_calibrations_that_are_none(
+    four: Lammps, files: list[str], contents: str, options: str, words: str
+):
+    bounds_of(four.folder, files)
+    if contents:
+        (four.folder / "calibration.txt").write_text(contents)
+    style = STYLE.format(f"calibration calibration.txt {options}")
+    run = four(f"{READ}{style}run 0\n", ranks=2)
+    assert run.returncode != 0 and run.output.count("ERROR") == 1
+    assert words in run.output, run.output
 
 
 def test_halt(four: Lammps):
@@ -377,7 +425,9 @@ def test_errors(four: Lammps, options: str, words: list[str]):
         assert word in run.output, run.output
 
 
-@pytest.mark.parametrize("keyword", ["drive mean", "capture 0 1 a.xyz", "atomic yes", "relative 1"])
+@pytest.mark.parametrize(
+    "keyword", ["drive mean", "capture 0 1 a.xyz", "atomic yes", "relative 1", "calibration a"]
+)
 def test_one_model_has_no_deviation(four: Lammps, keyword: str):
     run = four(f"{READ}pair_style pwmlff 0.pt {keyword}\npair_coeff * * O Hf\nrun 0\n")
     assert run.returncode != 0

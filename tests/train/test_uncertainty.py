@@ -139,6 +139,6 @@ def test_a_training_keeps_bounds(tmp_path, monkeypatch):
     assert tested()["stored_coverage"] == pytest.approx(below.mean(), abs=0.02)
     models[1].write_bytes(models[0].read_bytes())
     assert tested()["stored_coverage"] is None
-    (tmp_path / "run" / "calibration.json").write_text("{}")
+    (tmp_path / "run" / "calibration.txt").write_text("# nothing\n")
     with pytest.raises(Failure, match="holds no calibration"):
         Bounds.stored(models)

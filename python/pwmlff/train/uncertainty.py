@@ -1,6 +1,6 @@
 """What the deviation of an ensemble tells of the error of its mean.
 
-A training of an ensemble keeps what its frames that validate tell, in calibration.json beside the
+A training of an ensemble keeps what its frames that validate tell, in calibration.txt beside the
 models: bins of the deviation, and for each a bound that 90 % of the errors are below. As few frames
 tell of many atoms, a bound is one standard error above the quantile (jackknife over blocks of
 frames, Quenouille 1949); beyond the last bin it grows with the deviation.
@@ -14,22 +14,22 @@ prediction, Papadopoulos et al., ECML 2002, in bins of the deviation).
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from pwmlff.data.frames import Frames
-from pwmlff.files import write_whole
+from pwmlff.files import read_text, write_whole
 from pwmlff.report import Failure
 from pwmlff.train.errors import UNITS
 
 BINS = 8  # of as many atoms each
 SHARE = 0.9  # of errors that are to be below the bound
 BLOCKS = 10  # of frames, for the standard error of a bound
-NAME = "calibration.json"
+NAME = "calibration.txt"
+HEAD = "# force deviation of an atom, and the bound of its error from there on, eV/angstrom"
 OUTLIER = 3.0  # times the RMSE
 
 
@@ -77,8 +77,12 @@ class Bounds:
         return float((error <= self.limits(deviation)).mean())
 
     def write(self, folder: Path) -> None:
-        """Keep them beside the models."""
-        write_whole(folder / NAME, (json.dumps(asdict(self), indent=1) + "\n").encode())
+        """Keep them beside the models, as lmp reads them too (pair_pwmlff/calibration.h)."""
+        lines = [HEAD, f"# frames {self.frames}"]
+        lines += [f"# model {name} {digest}" for name, digest in self.models.items()]
+        bounds = [*self.bounds, self.bounds[-1]]
+        lines += [f"{x!r} {y!r}" for x, y in zip(self.edges, bounds, strict=True)]
+        write_whole(folder / NAME, ("\n".join(lines) + "\n").encode())
 
     @classmethod
     def stored(cls, models: Sequence[Path]) -> Bounds | None:
@@ -86,9 +90,13 @@ class Bounds:
         path = models[0].parent / NAME
         if not path.is_file():
             return None
+        lines = read_text(path).splitlines()
+        named = [line.split()[2:] for line in lines if line.startswith("# model ")]
         try:
-            found = cls(**json.loads(path.read_bytes()))
-        except (ValueError, TypeError) as error:
+            frames = int(next(line for line in lines if line.startswith("# frames ")).split()[2])
+            edges, bounds = np.loadtxt(lines, ndmin=2).T.tolist()
+            found = cls(dict(named), frames, edges, bounds[:-1])
+        except (ValueError, StopIteration) as error:
             raise Failure(f"'{path}' holds no calibration ({error}); remove it") from error
         return found if found.models == hashes(models) else None
 
