@@ -157,8 +157,6 @@ write("out.xyz", atoms, format="extxyz")
 @pytest.mark.parametrize("scheduler", ["", "local"])
 def test_labels_by_a_command(tmp_path: Path, scheduler: str):
     """One that fails is told, the others are there, and nothing is computed twice."""
-    if scheduler:
-        pytest.importorskip("psij")
     (tmp_path / "label.py").write_text(LABEL)
     structures = [crystal() for _ in range(3)]
     del structures[1][4]

@@ -34,7 +34,7 @@ def run(tasks: Sequence[Task], how: Label, asked: Callable[[], bool]) -> list[En
     except ImportError:
         raise Failure(
             f"[label] scheduler is '{how.scheduler}', and psij is not installed: pip install "
-            "psij-python"
+            "'pair-pwmlff[cluster]'"
         ) from None
     known = sorted(psij.JobExecutor.get_executor_names())
     if how.scheduler not in known:
