@@ -12,7 +12,7 @@
 namespace pwmlff::models {
 namespace {
 
-const std::string CLOSEST = "closest_distances";    // as pwmlff.models.saving names it
+constexpr const char *CLOSEST = "closest_distances";    // as pwmlff.models.saving names it
 
 // A float or an int; nothing where the value is of another type.
 std::optional<double> number_of(const c10::IValue &value)
