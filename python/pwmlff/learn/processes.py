@@ -67,9 +67,10 @@ class Workshop:
         folder.mkdir(parents=True, exist_ok=True)
         self.asked = asked
         self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-        deadline = time.monotonic() + PATIENCE
+        tries = int(PATIENCE / (10 * POLL))  # counted, as a machine may sleep in between
         while not self._locked():
-            if time.monotonic() > deadline or self.asked():
+            tries -= 1
+            if tries < 0 or self.asked():
                 os.close(self._lock)
                 raise Failure(
                     f"another process is at work in '{folder}': let it end, or choose another one"
