@@ -33,7 +33,7 @@ from pwmlff.learn.state import State
 from pwmlff.learn.verdict import LearnReport
 from pwmlff.report import Failure
 
-KILLS = int(os.environ.get("PWMLFF_KILLS", "4"))
+KILLS = int(os.environ.get("PWMLFF_KILLS", "2"))
 SMALL = """
 [loop]
 rounds = 2
