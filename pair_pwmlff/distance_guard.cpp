@@ -10,7 +10,6 @@
 #include "update.h"
 #include "utils.h"
 
-#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -70,9 +69,10 @@ void DistanceGuard::collect(const Neighbors &neighbors)
     }
 }
 
-void DistanceGuard::look(const Neighbors &neighbors, bool rebuilt)
+void DistanceGuard::look(const Neighbors &neighbors, int list)
 {
-  if (rebuilt) collect(neighbors);
+  if (list != list_of_near) collect(neighbors);
+  list_of_near = list;
   const std::size_t n = elements.size();
   for (const auto &[i, j] : near) {
     const std::size_t a = neighbors.species()[i], b = neighbors.species()[j];

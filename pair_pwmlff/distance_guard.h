@@ -28,10 +28,10 @@ class DistanceGuard : private LAMMPS_NS::Pointers {
   void init(const Ensemble &models);
 
   /// Look at the pairs of this rank.
-  /// @param rebuilt  the neighbors are another list than at the last call
+  /// @param list  the number of the list that the neighbors are of (NeighborSource::lists())
   /// @throws std::runtime_error for atoms that are too close, where a run is to end by it; else a
   ///         warning, one for each pair of elements
-  void look(const pwmlff::models::Neighbors &neighbors, bool rebuilt);
+  void look(const pwmlff::models::Neighbors &neighbors, int list);
 
  private:
   void collect(const pwmlff::models::Neighbors &neighbors);
@@ -40,6 +40,7 @@ class DistanceGuard : private LAMMPS_NS::Pointers {
   std::vector<int> elements;                // [nspecies] atomic numbers
   std::vector<double> limit;                // [nspecies, nspecies] angstrom
   std::vector<std::pair<int, int>> near;    // rows, the first of which is a center
+  int list_of_near = 0;                     // the list that they are of; none yet
   std::vector<bool> warned;                 // [nspecies, nspecies]
 };
 

@@ -503,10 +503,7 @@ void PairPWMLFF::compute(int eflag, int vflag)
   or_stop_rank([&] { source->refresh(list, models, species_of_type); });
 
   const Neighbors &neighbors = source->get();
-  if (guard)
-    or_stop_with_frame([&] {
-      guard->look(neighbors, std::exchange(guarded_list, source->lists()) != source->lists());
-    });
+  if (guard) or_stop_with_frame([&] { guard->look(neighbors, source->lists()); });
   const bool deviation = recorder && recorder->due(force_deviation_flag || energy_deviation_flag);
   const bool mean = options.mean_drives;
   const double weight = common_scale() / (mean ? nmodels : 1);

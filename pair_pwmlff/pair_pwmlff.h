@@ -78,7 +78,6 @@ class PairPWMLFF : public Pair {
   std::unique_ptr<pair_pwmlff::Calibration> calibration;       // where it is asked for
   std::unique_ptr<pair_pwmlff::EngineCheck> check;             // likewise
   std::unique_ptr<pair_pwmlff::DistanceGuard> guard;           // likewise
-  int guarded_list = 0;                                        // NeighborSource::lists() then
   std::unique_ptr<pair_pwmlff::Supervision> supervision;
 
   // From pair_coeff.

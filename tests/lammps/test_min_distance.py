@@ -64,6 +64,13 @@ def test_stops_at_the_very_step(moving: Lammps, ranks: int):
     assert "WARNING: Pair style pwmlff: atoms" in warned.output
 
 
+def test_a_second_pair_style(moving: Lammps):
+    """It looks at pairs of its own, though the list is the first one of each."""
+    style = "pair_style pwmlff 0.pt min_distance 3.0 {}\npair_coeff * * O Hf\nrun 0\n"
+    run = moving(READ + style.format("warn") + style.format("stop"))
+    assert run.returncode != 0 and "closer than the min_distance" in run.output
+
+
 def test_the_structure_is_stored(moving: Lammps):
     moving.save(BINARY.model(seed=1, isotropic=True), "1.pt")
     text = script("min_distance 3.0 stop capture 0 1e9 doubt.xyz").replace("0.pt", "0.pt 1.pt")
