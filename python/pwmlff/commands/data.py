@@ -162,18 +162,18 @@ def _of_models(frames: Frames, models: list[Path]) -> dict[str, ndarray]:
 
     from pwmlff.data import choices
     from pwmlff.evaluation import many
+    from pwmlff.train import uncertainty
 
     structures = [frames.structure(k) for k in range(len(frames))]
     results = [many.evaluate(model, structures) for model in models]
-    forces = np.array([np.concatenate([one.forces for one in ones]) for ones in results])
+    forces = [np.concatenate([one.forces for one in ones]) for ones in results]
     energies = np.array([[one.energy for one in ones] for ones in results]).mean(axis=0)
-    error = ((forces.mean(axis=0) - frames.forces) ** 2).sum(axis=1)
+    deviation, error = uncertainty.disagreement(frames, forces)
     difference = (energies - frames.energies) / np.maximum(frames.natoms, 1)
     values = {
-        "RMS error of forces, eV/Å": np.sqrt(frames.of_atoms(error, np.add) / frames.natoms),
+        "RMS error of forces, eV/Å": np.sqrt(frames.of_atoms(error**2, np.add) / frames.natoms),
         "error of the energy, eV/atom": choices.from_usual(frames, difference),
     }
     if len(models) > 1:
-        deviation = np.sqrt(forces.var(axis=0).sum(axis=1))
         values["largest deviation, eV/Å"] = frames.of_atoms(deviation, np.maximum)
     return values

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from ase.io import write
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pwmlff import picture
-from pwmlff.data import consistency, descriptors, duplicates, neighbors, readers
+from pwmlff.data import consistency, descriptors, duplicates, extxyz, neighbors, readers
 from pwmlff.data.frames import Frames
-from pwmlff.files import drafted
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
@@ -108,9 +106,7 @@ def write_frames(path: Path, frames: Frames) -> None:
         atoms = frames.atoms(k)
         atoms.info["config_type"] = frames.group_names[frames.group[k]]
         structures.append(atoms)
-    with drafted(path) as draft:
-        write(draft, structures, format="extxyz")
-        draft.replace(path)
+    extxyz.write_whole(path, structures)
 
 
 def select(

@@ -8,17 +8,20 @@ from __future__ import annotations
 import lzma
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from ase import Atoms
+from ase.io import write
 from ase.io.extxyz import key_val_str_to_dict
 from ase.io.formats import open_with_compression
 
 from pwmlff.data.labelled import Labelled, checked_numbers, element_numbers
 from pwmlff.data.labels import labels_of
+from pwmlff.files import drafted
 from pwmlff.report import Failure
 
 PLAIN = "species:S:1:pos:R:3"  # columns of a file that does not say
@@ -27,6 +30,18 @@ MOST_ATOMS = 1 << 40
 TENSOR = re.compile(r"(?<!\S)(?:stress|virial)(?=\s*=)")
 #: Columns by their letter; text that is longer is of no column that is used.
 TYPES = {"R": "f8", "I": "i8", "S": "U16", "L": "U16"}
+
+
+def write_whole(path: Path, structures: Sequence[Atoms]) -> None:
+    """Write structures with what their calculators hold, whole or not at all.
+
+    Without structures the file is empty.
+    """
+    with drafted(path) as draft:
+        draft.touch()
+        if structures:
+            write(draft, list(structures), format="extxyz")
+        draft.replace(path)
 
 
 def frames(path: Path) -> Iterator[Labelled]:

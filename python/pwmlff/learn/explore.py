@@ -151,7 +151,7 @@ def explore(
     shop: Workshop,
     jobs: int,
 ) -> list[Explored]:
-    """Exploration explorations in folders of their own, all anew.
+    """Run explorations in folders of their own, all anew.
 
     Args:
         wanted: of this round.
@@ -184,15 +184,9 @@ def explore(
         command = [found.path, "-in", "in.lmp", "-screen", "none", "-log", LOG]
         if one.structure is None:
             text = _own_input(Path(one.explore.input), place, style)
-            command += [
-                "-var",
-                "temperature",
-                f"{one.temperature:g}",
-                "-var",
-                "seed",
-                str(seed + k),
-            ]
-            command += ["-var", "pressure", f"{one.pressure or 0.0:g}"]
+            variables = {"temperature": one.temperature, "pressure": one.pressure or 0.0}
+            for name, value in {**variables, "seed": seed + k}.items():
+                command += ["-var", name, f"{value:.12g}"]
         else:
             text = input_of(one, one.structure, place, style, elements, symbols, seed + k)
         (place / "in.lmp").write_text(text)

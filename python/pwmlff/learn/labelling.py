@@ -11,7 +11,7 @@ import numpy as np
 from ase import Atoms
 from ase.io import read, write
 
-from pwmlff.data import readers
+from pwmlff.data import extxyz, readers
 from pwmlff.evaluation import labeller
 from pwmlff.learn import cluster
 from pwmlff.learn.processes import Task, Workshop
@@ -168,9 +168,7 @@ def write_result(structure: Atoms, how: Label, place: Path) -> None:
         )
     if not {"energy", "forces"} <= labels.calc.results.keys():
         raise Failure(f"'{place / how.output}' has no energy or no forces")
-    draft = place.with_suffix(".draft")
-    write(draft, labels, format="extxyz")
-    draft.replace(place.with_suffix(f".{RESULT}"))
+    extxyz.write_whole(place.with_suffix(f".{RESULT}"), [labels])
 
 
 def _told(code: int | None, text: str) -> str:

@@ -11,17 +11,17 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ase import Atoms
 from ase.data import atomic_numbers
-from ase.io import read, write
+from ase.io import read
 
 from pwmlff import picture
-from pwmlff.data import descriptors, readers
+from pwmlff.data import descriptors, extxyz, readers
 from pwmlff.data.check import check
 from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, gathered
@@ -35,6 +35,7 @@ from pwmlff.learn.state import State
 from pwmlff.learn.verdict import LearnReport
 from pwmlff.report import Failure
 from pwmlff.threads import available
+from pwmlff.train import uncertainty
 from pwmlff.train.config import Config, from_command
 from pwmlff.train.ensemble import MEMBER
 from pwmlff.train.start import write_configuration
@@ -45,25 +46,6 @@ LEAST_FORCE = 0.5  # eV/angstrom, that a window is in proportion to
 MOST_CANDIDATES = 2000  # that are compared with each other
 SETTINGS = "learn.toml"  # with every default
 ODD_LABELS = ("not finite", "forces", "energy", "sources", "duplicate with another energy")
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """What an ensemble says of structures with labels."""
-
-    deviations: np.ndarray  # [natoms] of forces
-    errors: np.ndarray  # [natoms] of the mean of the forces
-
-
-def agreement(models: Sequence[Path], frames: Frames) -> Agreement:
-    """Compare models with each other and with labels, in eV/angstrom."""
-    structures = [frames.structure(k) for k in range(len(frames))]
-    forces = np.array(
-        [np.concatenate([one.forces for one in many.evaluate(m, structures)]) for m in models]
-    )
-    deviations = np.sqrt(forces.var(axis=0).sum(axis=1))
-    errors = np.linalg.norm(forces.mean(axis=0) - frames.forces, axis=1)
-    return Agreement(deviations, errors)
 
 
 class Rounds:
@@ -190,7 +172,7 @@ class Rounds:
         )
         for atoms in made.frames:
             atoms.info["config_type"] = group
-        write_structures(folder / "labelled.extxyz", made.frames)
+        extxyz.write_whole(folder / "labelled.extxyz", made.frames)
         for failure in made.failures:
             log.warning("no labels for %s", failure)
         return {"frames": len(made.frames), "failures": made.failures}
@@ -325,7 +307,7 @@ class Rounds:
         closest = self.config.choose.closest
         sound = [atoms for atoms in candidates if explore.apart(atoms, closest)]
         chosen = self._choose(sound, number)
-        write_structures(place / "chosen.extxyz", chosen)
+        extxyz.write_whole(place / "chosen.extxyz", chosen)
         every = np.concatenate([np.empty(0), *(one.deviations for one in results)])
         return {
             "runs": [
@@ -366,13 +348,15 @@ class Rounds:
         """Errors of the models of a round on labels that they have not seen."""
         path = self.place(number) / "labelled.extxyz"
         frames = readers.read(path)
-        trained = self.state.rounds[number]["train"]
-        found = agreement([Path(name) for name in trained["models"]], frames)
-        np.savez(
-            self.place(number) / "errors.npz", deviations=found.deviations, errors=found.errors
-        )
+        structures = [frames.structure(k) for k in range(len(frames))]
+        forces = [
+            np.concatenate([one.forces for one in many.evaluate(name, structures)])
+            for name in self.state.rounds[number]["train"]["models"]
+        ]
+        deviations, errors = uncertainty.disagreement(frames, forces)
+        np.savez(self.place(number) / "errors.npz", deviations=deviations, errors=errors)
         return {
-            "rmse": float(np.sqrt(np.square(found.errors).mean() / 3)),
+            "rmse": float(np.sqrt(np.square(errors).mean() / 3)),
             "rms": float(np.sqrt(np.square(frames.force_sizes).mean() / 3)),
         }
 
@@ -409,16 +393,6 @@ def write_configuration_at(config: Config) -> Path:
     """Write run.toml into the folder of a training, which is made."""
     Path(config.output.folder).mkdir(parents=True, exist_ok=True)
     return write_configuration(config)
-
-
-def write_structures(path: Path, structures: Sequence[Atoms]) -> None:
-    """Write extended XYZ whole; an empty file without structures."""
-    draft = path.with_suffix(".draft")
-    if structures:
-        write(draft, list(structures), format="extxyz")
-    else:
-        draft.write_text("")
-    draft.replace(path)
 
 
 def _unlabelled(atoms: Atoms) -> Labelled:

@@ -17,14 +17,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pwmlff.data import readers
+from pwmlff.data import extxyz, readers
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import many
 from pwmlff.files import write_whole
 from pwmlff.launch import program
 from pwmlff.learn import explore, labelling
 from pwmlff.learn.processes import Task, Workshop
-from pwmlff.learn.rounds import Rounds, write_structures
+from pwmlff.learn.rounds import Rounds
 from pwmlff.learn.settings import Choose, Explore, Label, Learning, Loop, Start, Train
 from pwmlff.learn.verdict import LearnReport
 from pwmlff.report import Failure, plain
@@ -131,7 +131,7 @@ def learning(teaching: Teaching) -> Learning:
     structures = [atoms for name in teaching.start for atoms in explore.frames_of(name)]
     numbers = sorted({int(z) for atoms in structures for z in atoms.numbers})
     start = teaching.folder / "start.extxyz"
-    write_structures(start, [repeated(atoms) for atoms in structures])
+    extxyz.write_whole(start, [repeated(atoms) for atoms in structures])
     made = f"{start}@:"
     strain = (-0.02, 0.0, 0.02)
     return Learning(
@@ -250,7 +250,7 @@ def _held_out(
             chosen, _numbers(config.start.elements), config.label, folder / "labels", shop, 1,
             threads=1,
         )  # fmt: skip
-        write_structures(path, made.frames)
+        extxyz.write_whole(path, made.frames)
     times = [atoms.info["seconds"] / len(atoms) for atoms in _all(path)]
     return readers.read(path), float(np.median(times))
 
