@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ class Contract:
     m2: int = 3
     sel: tuple[int, ...] = ()  # slots of each type, where not max_neighbor
     type_vector: Mapping[int, tuple[float, ...]] | None = None  # one embedding net for all pairs
+    zbl_radii: tuple[tuple[float, float], ...] = ()  # of each pair of types, center first
 
 
 TINY = Contract((14, 8))
@@ -56,6 +57,17 @@ def environment(d: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
         u = (r - rmin) / (rmax - rmin)
         s = s * (u**3 * (-6.0 * u**2 + 15.0 * u - 10.0) + 1.0)
     return s * np.array([1.0, d[0] / r, d[1] / r, d[2] / r])
+
+
+def zbl(z1: int, z2: int, inner: float, outer: float, r: complex) -> complex:
+    """The universal repulsion at r, a half-cosine from inner to outer; GPUMD's constants."""
+    x = r * 2.134563 * (z1**0.23 + z2**0.23)
+    screening = 0.18175 * np.exp(-3.1998 * x) + 0.50986 * np.exp(-0.94229 * x)
+    screening += 0.28022 * np.exp(-0.4029 * x) + 0.02817 * np.exp(-0.20162 * x)
+    switch = 1.0
+    if r.real > inner:
+        switch = 0.5 + 0.5 * np.cos(np.pi * (r - inner) / (outer - inner))
+    return z1 * z2 * 14.399645 / r * screening * switch
 
 
 def net(arrays: Arrays, name: str, x: np.ndarray, fitting: bool) -> np.ndarray:
@@ -91,7 +103,7 @@ def atom_energies(
     energies = []
     for i in range(len(numbers)):
         a = contract.atom_type.index(numbers[i])
-        moments = 0.0
+        moments, repulsion = 0.0, 0.0
         for b, element in enumerate(contract.atom_type):
             slots = np.zeros((sel[b], 4), complex)
             used = 0
@@ -102,6 +114,10 @@ def atom_energies(
                     if 0.0 < r < contract.rmax:
                         slots[used] = environment(d, contract.rmin, contract.rmax)
                         used += 1
+                    inner, outer = (contract.zbl_radii or [(0.0, 0.0)] * ntypes**2)[a * ntypes + b]
+                    if 0.0 < r < outer:
+                        length = np.sqrt((d * d).sum())
+                        repulsion += 0.5 * zbl(numbers[i], element, inner, outer, length)
             slots = (slots - average[a, b, : sel[b]]) / deviation[a, b, : sel[b]]
             taken, index = slots[:, :1], a * ntypes + b
             if contract.type_vector:
@@ -110,7 +126,8 @@ def atom_energies(
             moments = moments + slots.T @ net(arrays, f"embedding_net.{index}", taken, False)
         moments /= sum(sel)
         descriptor = (moments.T @ moments[:, : contract.m2]).reshape(-1)
-        energies.append(net(arrays, f"fitting_net.{a}", descriptor, fitting=True)[0])
+        fitted = net(arrays, f"fitting_net.{a}", descriptor, fitting=True)[0]
+        energies.append(fitted + repulsion)
     return np.array(energies)
 
 
@@ -199,6 +216,11 @@ def random_member(rng: np.random.Generator) -> tuple[Contract, dict[str, np.ndar
         ("dstd", rng.uniform(0.05, 0.2, (n, n, 1, 4))),
     ):
         arrays[name] = values.repeat(contract.max_neighbor, axis=2).reshape(n, -1)
+    if rng.random() < 0.5:
+        outer = np.triu(rng.uniform(2.6, contract.rmax, (n, n)))
+        outer = np.maximum(outer, outer.T)
+        radii = tuple((0.7 * r, r) if r > 3.0 else (0.0, 0.0) for r in outer.ravel().tolist())
+        contract = replace(contract, zbl_radii=radii)
     return contract, arrays
 
 

@@ -26,6 +26,13 @@ def crystal(scale: float = 1.0, seed: int = 0) -> Atoms:
     return atoms
 
 
+def copper_gold() -> Atoms:
+    """32 atoms on the places of an ordered crystal."""
+    atoms = bulk("Cu", a=3.7, cubic=True).repeat(2)
+    atoms.numbers[::4] = 79
+    return atoms
+
+
 def labelled(atoms: Atoms) -> Atoms:
     """A copy with the labels of ase's Lennard-Jones potential."""
     atoms = atoms.copy()

@@ -36,6 +36,7 @@ class System:
     embedding_resnet_dt: bool = False
     fitting_resnet_dt: bool = True
     sel: tuple[int, ...] = ()
+    zbl: float = 0.0  # outer radius between the first element and all, and half of it inner
     properties: int = 0  # of elements, for one embedding net of all pairs
     as_of_matpl: bool = False  # with the attributes of files of MatPL
 
@@ -60,6 +61,10 @@ class System:
             type_vector={z: rng.random(self.properties).tolist() for z in self.elements}
             if self.properties
             else None,
+            zbl_radii=[
+                (self.zbl / 2, self.zbl) if pair < n or pair % n == 0 else (0.0, 0.0)
+                for pair in range(n * n * (self.zbl > 0.0))
+            ],
         )
         # One value per pair of types and component, repeated over the slots of the pair.
         davg = rng.normal(0.0, 0.04, (n, n, 1, 4)).repeat(slots, axis=2).reshape(n, -1)
@@ -103,6 +108,7 @@ SYSTEMS = {
     "no steps of fitting nets": System((8, 72), (72, 8, 72), fitting_resnet_dt=False),
     "no bias": System((8, 72), (72, 8, 72, 8), embedding_bias=False, fitting_bias=False),
     "slots by element": System((22, 8, 38), (38, 22, 38, 22), sel=(31, 17, 40)),
+    "ZBL": System((8, 72), (72, 8, 8, 72, 8, 8), TRICLINIC, zbl=3.1),
     "attributes of MatPL": System((8, 72), (72, 8, 8, 72, 8, 8), TRICLINIC, as_of_matpl=True),
     "four elements, all switches": System(
         (8, 22, 38, 72),
@@ -114,6 +120,7 @@ SYSTEMS = {
         embedding_resnet_dt=True,
         fitting_resnet_dt=False,
         sel=(40, 33, 38, 36),
+        zbl=2.5,
         properties=2,
     ),
 }

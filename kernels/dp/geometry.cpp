@@ -16,6 +16,7 @@ PairGeometry pair_geometry(const DPNetwork &network, int index, const SplineTabl
     geometry.scale[c] = 1.0 / network.dstd[4 * index + c];
     geometry.shift[c] = -network.davg[4 * index + c] / network.dstd[4 * index + c];
   }
+  if (!network.zbl.empty()) geometry.zbl = network.zbl[index];
   geometry.lowest = std::numeric_limits<double>::infinity();
   if (!table) return geometry;
   geometry.lowest = table->lowest;

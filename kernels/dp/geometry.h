@@ -15,6 +15,7 @@ namespace pwmlff {
 struct PairGeometry {
   double rmin, inv_width, rmax;
   double scale[4], shift[4];    // R~ = R*scale + shift
+  ZblPair zbl;                  // reach 0: there is none
   double lowest, split;         // of the table, as in SplineTable; lowest is infinite without one
   struct Segment {
     double start, inv_spacing, last, first;    // last interval, row of the first coefficient

@@ -59,6 +59,17 @@ void check_network(const DPNetwork &network)
   for (std::size_t a = 0; a < n; ++a)
     check_net(network.fitting[a], "fitting_net." + std::to_string(a), network.width * network.m2,
               1);
+  require(network.zbl.empty() || network.zbl.size() == n * n,
+          "ZBL is not for all pairs of " + std::to_string(n) + " types");
+  for (std::size_t pair = 0; pair < network.zbl.size(); ++pair) {
+    const ZblPair &zbl = network.zbl[pair], &mirrored = network.zbl[pair % n * n + pair / n];
+    const bool none = zbl.inner == 0.0 && zbl.outer == 0.0;
+    require((none || (zbl.inner >= 0.0 && zbl.inner < zbl.outer && zbl.outer <= network.rmax)) &&
+                zbl.inner == mirrored.inner && zbl.outer == mirrored.outer,
+            "ZBL of types " + std::to_string(pair / n) + " and " + std::to_string(pair % n) +
+                " ends from " + std::to_string(zbl.inner) + " to " + std::to_string(zbl.outer) +
+                ", expected 0 <= inner < outer <= Rmax, the same for both orders of the types");
+  }
 }
 
 std::vector<bool> DPNetwork::with_slots(const std::vector<bool> &present) const

@@ -11,9 +11,10 @@
 //   R~_j   = (R_j - davg[a,b]) / dstd[a,b]           an empty slot holds -davg/dstd
 //   G_j    = embedding[a,b](R~_j[0])                 in R^M
 //   T      = sum over slots of R~_j (x) G_j / number of slots                            [4, M]
-//   E_i    = fitting[a](T^T T[:, :m2], flattened row by row)
+//   E_i    = fitting[a](T^T T[:, :m2], flattened row by row) + half of the ZBL energy of each pair
 //
-// Neighbor species b has sel[b] slots. Lengths and energies are those of the model's units.
+// Neighbor species b has sel[b] slots. Lengths and energies are those of the model's units. The ZBL
+// energy of a pair is in common/zbl.h.
 //
 // Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
 // Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
@@ -21,6 +22,7 @@
 #pragma once
 
 #include "../common/export.h"
+#include "../common/zbl.h"
 
 #include <vector>
 
@@ -52,6 +54,7 @@ struct DPNetwork {
   std::vector<double> davg, dstd;    // [nspecies center, nspecies neighbor, 4]
   std::vector<DPNet> embedding;      // [nspecies*nspecies] center species first
   std::vector<DPNet> fitting;        // [nspecies]
+  std::vector<ZblPair> zbl;          // [nspecies*nspecies], symmetric; empty without ZBL
   bool ambiguous;                    // whether layers have residuals is a guess
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }

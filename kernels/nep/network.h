@@ -18,15 +18,16 @@
 //   h       = tanh(weight0 y + bias0)                         and with two hidden layers once more
 //   E_i     = last . h + shift + half of the ZBL energy of each pair
 //
-// The ZBL energy of a pair is in NepZbl. Lengths are in angstrom, energies in eV.
+// The ZBL energy of a pair is in common/zbl.h. Lengths are in angstrom, energies in eV.
 //
 // Sources: Fan et al. 2021, doi:10.1103/PhysRevB.104.104309 (NEP);
 // Fan et al. 2022, doi:10.1063/5.0106617 (4-body and 5-body terms, this basis);
 // Song et al. 2024, doi:10.1038/s41467-024-54554-x (networks by species);
-// Liu et al. 2023, doi:10.1103/PhysRevB.108.054312 (NEP with ZBL);
-// Ziegler, Biersack, Littmark 1985, The Stopping and Range of Ions in Matter (ZBL).
+// Liu et al. 2023, doi:10.1103/PhysRevB.108.054312 (NEP with ZBL).
 
 #pragma once
+
+#include "../common/zbl.h"
 
 #include <algorithm>
 #include <array>
@@ -42,19 +43,6 @@ constexpr int NEP_INVARIANTS = 6;
 /// The degrees l1, l2, l3 of an invariant of three A; for q1111 the degree 1.
 constexpr std::array<std::array<int, 3>, NEP_INVARIANTS> NEP_DEGREES = {
     {{2, 2, 2}, {1, 1, 1}, {1, 1, 2}, {1, 2, 3}, {2, 3, 3}, {1, 3, 4}}};
-
-/// Screened repulsion of two nuclei,
-///
-///   E(r) = S(r) (1/r) sum over k of amplitude[k] exp(-decay[k] r)      r < reach, else 0
-///   S(r) = 1 up to inner, (1 + cos(pi (r - inner)/(outer - inner)))/2 up to outer, 0 beyond
-///
-/// Here r is the distance itself: the screening length and the charges are part of the numbers.
-struct NepZbl {
-  double inner = 0.0, outer = 0.0;    // angstrom, 0 <= inner <= outer; outer 0: no such term
-  double reach = 0.0;                 // the smaller one of outer and the angular cutoff
-  double amplitude[4] = {};           // eV angstrom
-  double decay[4] = {};               // 1/angstrom
-};
 
 /// Arrays are row by row, their last index is the fastest. Species are in the order of the file.
 struct NepNetwork {
@@ -82,7 +70,7 @@ struct NepNetwork {
   std::vector<double> last;       // [nspecies, width of the last hidden layer]
   std::vector<double> shift;      // [nspecies] eV, added
 
-  std::vector<NepZbl> zbl;    // [nspecies, nspecies], symmetric; empty without ZBL
+  std::vector<ZblPair> zbl;    // [nspecies, nspecies], symmetric; empty without ZBL
 
   /// What a user should know of the file, a sentence each.
   std::vector<std::string> warnings;
@@ -115,7 +103,7 @@ struct NepNetwork {
     double largest = *std::max_element(cut_radial.begin(), cut_radial.end());
     if (angular())
       largest = std::max(largest, *std::max_element(cut_angular.begin(), cut_angular.end()));
-    for (const NepZbl &pair : zbl) largest = std::max(largest, pair.reach);
+    for (const ZblPair &pair : zbl) largest = std::max(largest, pair.reach);
     return largest;
   }
 

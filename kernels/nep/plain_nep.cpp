@@ -26,7 +26,7 @@ std::pair<double, double> half_cosine(double t)
 }
 
 /// Energy of a pair and its derivative by r.
-std::pair<double, double> zbl_energy(const NepZbl &zbl, double r)
+std::pair<double, double> zbl_energy(const ZblPair &zbl, double r)
 {
   double sum = 0.0, slope = 0.0;
   for (int k = 0; k < 4; ++k) {

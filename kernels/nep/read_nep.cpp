@@ -24,15 +24,7 @@ constexpr int MOST_FUNCTIONS = 100, MOST_NEURONS = 10000, LARGEST_DEGREE = 8;
 
 constexpr const char *COPY = "copy the file again, or write it again with the program that made it";
 
-/* ---- formulas of ZBL ---- */
-
-constexpr double COULOMB = 14.399645;    // e^2/(4 pi epsilon_0) in eV angstrom, as in GPUMD
-
-/// The screening function of Ziegler, Biersack and Littmark: sum of a exp(-b r/s) with
-/// s = 0.46850 / (Z_a^0.23 + Z_b^0.23).
-constexpr std::array<double, 4> UNIVERSAL_A = {0.18175, 0.50986, 0.28022, 0.02817},
-                                UNIVERSAL_B = {3.1998, 0.94229, 0.4029, 0.20162};
-constexpr double INVERSE_SCREENING_LENGTH = 2.134563;    // 1/angstrom, as in GPUMD
+/* ---- radii for ZBL ---- */
 
 /// Covalent radii of H to Pu in angstrom: Pyykko and Atsumi 2009, doi:10.1002/chem.200800987, those
 /// of metals less 10 %, as Grimme et al. 2010, doi:10.1063/1.3382344, have them.
@@ -314,22 +306,20 @@ void read_cutoffs(Lines &lines, NepNetwork &network, ZblLine &zbl)
 
 /// @param table [10] of a flexible ZBL: inner, outer, and a, b of four terms; else null
 /// @throws as sum_of_radii
-NepZbl make_zbl(const ZblLine &line, int z1, int z2, double cut_angular, const double *table)
+ZblPair make_zbl(const ZblLine &line, int z1, int z2, double cut_angular, const double *table)
 {
-  const double scale = INVERSE_SCREENING_LENGTH * (std::pow(z1, 0.23) + std::pow(z2, 0.23));
-  NepZbl result;
-  result.inner = table ? table[0] : line.inner;
-  result.outer = table ? table[1] : line.outer;
+  double inner = table ? table[0] : line.inner, outer = table ? table[1] : line.outer;
   if (line.form == ZblForm::typewise) {
-    result.outer = std::min(line.outer, line.factor * sum_of_radii(z1, z2, line.number));
-    result.inner = line.inner_share * result.outer;
+    outer = std::min(line.outer, line.factor * sum_of_radii(z1, z2, line.number));
+    inner = line.inner_share * outer;
   }
-  result.reach = std::min(result.outer, cut_angular);
+  if (!table) return zbl_pair(z1, z2, inner, outer, cut_angular);
+  double a[4], b[4];
   for (int k = 0; k < 4; ++k) {
-    result.amplitude[k] = COULOMB * z1 * z2 * (table ? table[2 + 2 * k] : UNIVERSAL_A[k]);
-    result.decay[k] = scale * (table ? table[3 + 2 * k] : UNIVERSAL_B[k]);
+    a[k] = table[2 + 2 * k];
+    b[k] = table[3 + 2 * k];
   }
-  return result;
+  return zbl_pair(z1, z2, inner, outer, cut_angular, a, b);
 }
 
 std::string decimals(double value)
@@ -348,12 +338,12 @@ void warn_of_jump(NepNetwork &network)
   int pair = 0, pairs = 0;
   for (int a = 0; a < n; ++a)
     for (int b = a; b < n; ++b) {
-      const NepZbl &zbl = network.zbl[a * n + b];
+      const ZblPair &zbl = network.zbl[a * n + b];
       if (zbl.outer - zbl.reach > 0.0) ++pairs;
       if (zbl.outer - zbl.reach > worst) worst = zbl.outer - zbl.reach, pair = a * n + b;
     }
   if (pairs == 0) return;
-  const NepZbl &zbl = network.zbl[pair];
+  const ZblPair &zbl = network.zbl[pair];
   network.warnings.push_back(
       "the outer radius of ZBL is larger than the angular cutoff for " + std::to_string(pairs) +
       " pairs of elements, most for " + symbol(network.atom_type[pair / n]) + "-" +
@@ -547,7 +537,7 @@ NepNetwork read_nep(std::string_view text)
              "ZBL from " + decimals(table[0]) + " to " + decimals(table[1]) + " for " + symbol(z1) +
                  "-" + symbol(z2) + " in the table at the end",
              "0 <= inner < outer <= 100 angstrom, or 0 and 0");
-      const NepZbl pair = make_zbl(zbl, z1, z2, network.cut_angular[a * n + b], table);
+      const ZblPair pair = make_zbl(zbl, z1, z2, network.cut_angular[a * n + b], table);
       network.zbl[a * n + b] = network.zbl[b * n + a] = pair;
       if (table) numbers.next += 10;
     }

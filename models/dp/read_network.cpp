@@ -211,6 +211,29 @@ std::vector<double> per_pair(const Module &module, const std::string &name, int 
   return result;
 }
 
+/// ZBL of pairs of types, or nothing: the attribute zbl_radii has the inner and outer radius of
+/// each, 0 and 0 for those without.
+std::vector<ZblPair> zbl_pairs(const Module &module, const std::vector<int> &atom_type)
+{
+  std::vector<ZblPair> result;
+  if (!module.hasattr("zbl_radii")) return result;
+  const c10::IValue value = module.attr("zbl_radii");
+  if (!value.isList()) return result;    // something else of another program
+  const std::size_t n = atom_type.size();
+  const auto pairs = value.toListRef();
+  for (std::size_t pair = 0; pair < pairs.size() && pairs.size() == n * n; ++pair) {
+    if (!pairs[pair].isDoubleList() || pairs[pair].toDoubleVector().size() != 2)
+      fail("attribute zbl_radii has no two numbers for the pair of types " + std::to_string(pair));
+    const std::vector<double> radii = pairs[pair].toDoubleVector();
+    result.push_back(
+        zbl_pair(atom_type[pair / n], atom_type[pair % n], radii[0], radii[1], radii[1]));
+  }
+  if (result.size() != pairs.size())
+    fail("attribute zbl_radii has " + std::to_string(pairs.size()) + " pairs of types, expected " +
+         std::to_string(n * n) + " or none");
+  return result;
+}
+
 }    // namespace
 
 void describe_dp(const ModelFile &file, ModelInfo &info)
@@ -238,6 +261,8 @@ DPNetwork read_network(const ModelFile &file, const ModelInfo &info, PlainLayers
   if (network.sel.empty()) network.sel.assign(n, info.max_neighbor);
   network.davg = per_pair(module, "davg", n, info.max_neighbor);
   network.dstd = per_pair(module, "dstd", n, info.max_neighbor);
+
+  network.zbl = zbl_pairs(module, network.atom_type);
 
   Parameters parameters(module);
   network.embedding = take_embedding(parameters, module, network.atom_type);

@@ -438,12 +438,13 @@ VALUES = {
 }
 GOOD = {
     "DP": {"model_type": "DP", "units": "metal", "Rmax": 6.0, "maxNeighborNum": 100, "M2": 4,
-           "atom_type": [8], "sel": [90], "dtype": "float64", "type_vector": {8: [1.0]}},
+           "atom_type": [8], "sel": [90], "dtype": "float64", "type_vector": {8: [1.0]},
+           "zbl_radii": [[1.0, 2.0]]},
     "EDGE": {"model_type": "EDGE", "units": "metal", "cutoff": 6.0, "interaction_range": 6.0,
              "atom_type": [8], "dtype": "float64"},
 }  # fmt: skip
 #: Attributes that other programs may give a file of kind DP with another meaning.
-SHARED = {"model_type", "units", "M2", "sel", "dtype", "type_vector"}
+SHARED = {"model_type", "units", "M2", "sel", "dtype", "type_vector", "zbl_radii"}
 
 
 @pytest.mark.parametrize("kind", GOOD)

@@ -19,13 +19,12 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
-from ase.build import bulk
 from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read, write
 
 from harness import COMMAND
-from pwmlff import Calculator
+from labelled_structures import copper_gold
 from pwmlff.learn import labelling, learn
 from pwmlff.learn.processes import Task, Workshop
 from pwmlff.learn.settings import INTRODUCTION, SECTIONS, Label, Learning
@@ -55,15 +54,9 @@ steps = 50
 """
 
 
-def crystal() -> Atoms:
-    atoms = bulk("Cu", a=3.7, cubic=True).repeat(2)
-    atoms.numbers[::4] = 79
-    return atoms
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write(tmp_path / "start.xyz", crystal(), format="extxyz")
+    write(tmp_path / "start.xyz", copper_gold(), format="extxyz")
     (tmp_path / "learn.toml").write_text(SMALL)
     return tmp_path
 
@@ -125,7 +118,13 @@ def test_own_input_stop_and_no_window(folder: Path):
         "pair_coeff * * Cu Au\nvelocity all create ${temperature} ${seed}\n"
         "fix 1 all nve\nrun 20\n"
     )
-    write(folder / "own.data", crystal(), format="lammps-data", specorder=["Cu", "Au"], masses=True)
+    write(
+        folder / "own.data",
+        copper_gold(),
+        format="lammps-data",
+        specorder=["Cu", "Au"],
+        masses=True,
+    )
     text = SMALL.replace("[[explore]]\ntemperature = [300, 600]\nsteps = 50", "")
     text = text.replace("window = [1e-3, 50.0]", "window = [90.0, 91.0]")
     (folder / "learn.toml").write_text(text + '[[explore]]\ninput = "in.own"\ntemperature = [10]\n')
@@ -158,7 +157,7 @@ write("out.xyz", atoms, format="extxyz")
 def test_labels_by_a_command(tmp_path: Path, scheduler: str):
     """One that fails is told, the others are there, and nothing is computed twice."""
     (tmp_path / "label.py").write_text(LABEL)
-    structures = [crystal() for _ in range(3)]
+    structures = [copper_gold() for _ in range(3)]
     del structures[1][4]
     structures[2].rattle(0.1, seed=3)
     how = Label(
@@ -263,37 +262,6 @@ def test_it_does_not_end_before_all_explorations_take_part(folder: Path):
     assert found["converged"] and [len(one["explore"]["runs"]) for one in found["rounds"]] == [2, 3]
 
 
-def test_distillation(folder: Path):
-    """The card against the teacher and the model themselves; a second start finds it."""
-    words = [*COMMAND, "distill", "--teacher", "ase.calculators.emt:EMT()", "--start", "start.xyz"]
-    words += ["--temperature", "300:900", "--max-time", "30s", "-o", "run", "--frames", "6"]
-    words += ["--check", "0.05", "--json"]
-    words += [
-        x for key in ("embedding=[4]", "fitting=[4]", "m2=2") for x in ("--set", f"model.{key}")
-    ]
-
-    def card() -> dict[str, Any]:
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout)["card"]
-
-    found = card()
-    frames = read(folder / "run" / "held-out" / "labelled.extxyz", index=":")
-    assert found["temperature"] == 700.0 and found["structures"] == len(frames) == 20
-    wanted, forces = [], []
-    for atoms in frames:
-        for calculator, results in ((EMT(), wanted), (Calculator(folder / "run" / "a.pt"), forces)):
-            atoms.calc = calculator
-            results.append(atoms.get_forces())
-    error = np.concatenate(forces) - np.concatenate(wanted)
-    gold = np.concatenate([atoms.numbers == 79 for atoms in frames])
-    for name, rows in (("all", slice(None)), ("Au", gold), ("Cu", ~gold)):
-        rms = [float(np.sqrt((v[rows] ** 2).mean())) for v in (np.concatenate(wanted), error)]
-        assert [found["rms"][name], found["rmse"][name]] == pytest.approx(rms, rel=1e-5)
-    assert 1e-7 < found["student_seconds"] < 1e-3 and found["teacher_seconds"] > 1e-6
-    assert card() == found
-
-
 def test_page_of_keys():
     page = Path(__file__).resolve().parents[2] / "docs" / "learn_toml.md"
     assert page.read_text() == SECTIONS.page(INTRODUCTION.splitlines())
@@ -331,7 +299,7 @@ def test_labels_of_a_calculator_that_fails_once(tmp_path: Path):
         "        if len(atoms) == 31: raise RuntimeError('a bad one')\n"
         "        super().calculate(atoms, *rest)\n"
     )
-    structures = [crystal() for _ in range(3)]
+    structures = [copper_gold() for _ in range(3)]
     del structures[1][4]
     shop = Workshop(tmp_path / "shop", lambda: False)
     how = Label(calculator=f"{tmp_path / 'odd.py'}:Odd()")

@@ -59,6 +59,7 @@ def test_members_cover_the_switches():
         assert {part in each for each in names} == {True, False}, part
     assert {bool(contract.sel) for contract, _ in members} == {True, False}
     assert {bool(contract.type_vector) for contract, _ in members} == {True, False}
+    assert {bool(contract.zbl_radii) for contract, _ in members} == {True, False}
     assert {len(contract.atom_type) for contract, _ in members} == {2, 3, 4}
 
 

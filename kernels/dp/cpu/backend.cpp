@@ -139,8 +139,8 @@ template <class T, class F, int C> class Worker : public BlockWorker {
                                                moment_gradient.get());
       share_gradient();
       for (int l = 0; l < block->count; ++l) {
-        plan.atom_energy[center(plan, l)] = energy[l];
-        compute_forces(plan, l, sums);
+        const double repulsion = compute_forces(plan, l, sums);
+        plan.atom_energy[center(plan, l)] = energy[l] + repulsion;
       }
     }
   }
@@ -158,7 +158,7 @@ template <class T, class F, int C> class Worker : public BlockWorker {
       tabulated[l] = model.has_tables;
       for (int b = 0; b < nspecies; ++b) {
         Run &run = run_of(l, b);
-        run = {begin, 0, {}};
+        run = {begin, 0, {}, false};
         if (!pairs[b]) continue;
         const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies + b;
         run.count =
@@ -268,7 +268,8 @@ template <class T, class F, int C> class Worker : public BlockWorker {
     }
   }
 
-  void compute_forces(const BlockPlan &plan, int l, PartialSums &sums)
+  /// @return the energy of ZBL
+  double compute_forces(const BlockPlan &plan, int l, PartialSums &sums)
   {
     for (int c = 0; c < 4; ++c)
       for (int m = 0; m < width; ++m) {
@@ -279,7 +280,7 @@ template <class T, class F, int C> class Worker : public BlockWorker {
       }
     const double *values = exact_stored.get() + exact_first[l];
     const int i = center(plan, l);
-    double own[3] = {0.0, 0.0, 0.0};
+    double own[3] = {0.0, 0.0, 0.0}, repulsion = 0.0;
     for (int b = 0; b < nspecies; ++b) {
       const Run &run = run_of(l, b);
       if (run.count == 0) continue;
@@ -292,9 +293,11 @@ template <class T, class F, int C> class Worker : public BlockWorker {
       double common[4];
       for (int c = 0; c < 4; ++c) common[c] = environment[(b * 4 + c) * atoms + l];
       edges.finish(run, pairs[b]->geometry, common, own, sums);
+      if (run.repelled) repulsion += edges.repel(run, pairs[b]->geometry.zbl, own, sums);
       if (sums.atom_virial || sums.centroid_virial) edges.spread_virial(run, i, sums);
     }
     for (int c = 0; c < 3; ++c) sums.force[3 * static_cast<std::ptrdiff_t>(i) + c] += own[c];
+    return repulsion;
   }
 
   const Backend<T, F, C> &model;

@@ -10,6 +10,8 @@
 #include "../pair_terms.h"
 #include "backend.h"
 
+#include <cmath>
+
 namespace pwmlff::PWMLFF_ISA {
 
 /// Edges of one center to neighbors of one species: begin .. begin+count-1, followed by padding up
@@ -17,6 +19,7 @@ namespace pwmlff::PWMLFF_ISA {
 struct Run {
   int begin, count;
   double environment[4];    // sum of R / dstd
+  bool repelled;            // some are within the reach of ZBL
 };
 
 /// Arrays over the edges of a block. T is the type of tables and moments.
@@ -78,7 +81,7 @@ template <class T> class Edges {
   bool locate(Run &run, const PairGeometry &pair)
   {
     const int end = run.begin + round_up(run.count, padding);
-    LongVector outside{};
+    LongVector outside{}, within{};
     DoubleVector total[4];
     for (auto &sum_of_lanes : total) sum_of_lanes = DoubleVector{};
     for (int e = run.begin; e < end; e += lanes<double>) {
@@ -98,6 +101,7 @@ template <class T> class Edges {
       }
 
       outside |= ~(r >= pair.lowest);
+      within |= r < pair.zbl.reach;
       const LongVector upper = r >= pair.split;
       const auto pick = [&](double below, double above) {
         return upper ? broadcast(above) : broadcast(below);
@@ -113,8 +117,12 @@ template <class T> class Edges {
       __builtin_memcpy(&row[e], &table_row, sizeof(table_row));
     }
     for (int c = 0; c < 4; ++c) run.environment[c] = sum<double>(total[c]);
-    std::int64_t any = 0;
-    for (int l = 0; l < lanes<double>; ++l) any |= outside[l];
+    std::int64_t any = 0, close = 0;
+    for (int l = 0; l < lanes<double>; ++l) {
+      any |= outside[l];
+      close |= within[l];
+    }
+    run.repelled = close != 0;
     return any == 0;
   }
 
@@ -174,6 +182,33 @@ template <class T> class Edges {
       f[1] += inv_r[e];
       f[2] += qp[e];
     }
+  }
+
+  /// ZBL of a run that has been finished, in float64, as forces are large.
+  /// @param own  [3] force on the center, added to
+  /// @return half of the energy of each pair
+  double repel(const Run &run, const ZblPair &zbl, double *own, PartialSums &sums)
+  {
+    double energy = 0.0;
+    for (int e = run.begin; e < run.begin + run.count; ++e) {
+      const double d[3] = {dx[e], dy[e], dz[e]};
+      const double r = std::sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
+      if (!(r < zbl.reach)) continue;
+      const ZblTerms terms(zbl, r);
+      energy += 0.5 * terms.value;
+      double *const total = sums.force + 3 * static_cast<std::ptrdiff_t>(neighbor[e]);
+      double f[3];    // on the neighbor
+      for (int c = 0; c < 3; ++c) {
+        f[c] = -0.5 * terms.slope / r * d[c];
+        own[c] -= f[c];
+        total[c] += f[c];
+        for (int k = 0; k < 3; ++k) sums.virial[3 * k + c] += d[k] * f[c];
+      }
+      q[e] += f[0];
+      inv_r[e] += f[1];
+      qp[e] += f[2];
+    }
+    return energy;
   }
 
   /// Per-atom virials of a run that has been finished.

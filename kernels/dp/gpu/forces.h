@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Forces and virials: a lane for each edge.
+// Forces, virials and ZBL: a lane for each edge.
 
 #pragma once
 
@@ -19,15 +19,17 @@ template <class T> struct Forces {
   GpuModel<T> model;
   GpuList list;
   GpuChunk<T> chunk;
-  double *virial;    // [ncenters, 9] by item, xx xy xz yx yy yz zx zy zz
-  RowSums sums;      // added to
+  double *atom_energy;    // [ncenters] ZBL is added
+  double *virial;         // [ncenters, 9] by item, xx xy xz yx yy yz zx zy zz
+  RowSums sums;           // added to
 
   template <class Team>
   PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
   {
     const int i = chunk.order[item];
     const double *const xi = list.x + 3 * static_cast<std::int64_t>(i);
-    double own[3] = {0.0, 0.0, 0.0}, v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+    double repulsion = 0.0, own[3] = {0.0, 0.0, 0.0},
+           v[9] = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
     std::int64_t begin = item * chunk.stride;
     for (int b = 0; b < model.nspecies; ++b) {
       const GpuPair<T> &pair = model.pairs[list.species[i] * model.nspecies + b];
@@ -42,12 +44,14 @@ template <class T> struct Forces {
         common[c] = team.sum(part);
       }
       for (int k = team.lane(); k < count; k += team.lanes())
-        edge(team, begin + k, i, xi, pair.geometry, common, own, v);
+        edge(team, begin + k, i, xi, pair.geometry, common, repulsion, own, v);
       begin += count;
     }
+    repulsion = team.sum(repulsion);
     for (int c = 0; c < 3; ++c) own[c] = team.sum(own[c]);
     for (int c = 0; c < 9; ++c) v[c] = team.sum(v[c]);
     if (team.lane() != 0) return;
+    atom_energy[i] += repulsion;
     for (int c = 0; c < 3; ++c) team.add(sums.force + 3 * static_cast<std::int64_t>(i) + c, own[c]);
     for (int c = 0; c < 9; ++c) virial[9 * (chunk.base + item) + c] = v[c];
   }
@@ -55,18 +59,23 @@ template <class T> struct Forces {
  private:
   template <class Team>
   PWMLFF_HOST_DEVICE void edge(const Team &team, std::int64_t e, int i, const double *xi,
-                               const PairGeometry &pair, const double *common, double *own,
-                               double *v) const
+                               const PairGeometry &pair, const double *common, double &repulsion,
+                               double *own, double *v) const
   {
     const std::int64_t j = chunk.neighbor[e];
     double d[3], a[4];
     for (int c = 0; c < 3; ++c) d[c] = list.x[3 * j + c] - xi[c];
-    const auto radial = radial_terms(sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]), pair);
+    const double r = sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
+    const auto radial = radial_terms(r, pair);
     for (int c = 0; c < 4; ++c)
       a[c] = (chunk.derivative[5 * e + 1 + c] + common[c]) * pair.scale[c];
-    double f[3];    // on the neighbor
-    edge_gradient(chunk.derivative[5 * e] + a[0] * radial.s1, a + 1, d, radial.inv_r, radial.q,
-                  radial.qp, f);
+    double along = chunk.derivative[5 * e] + a[0] * radial.s1, f[3];    // f: on the neighbor
+    if (r < pair.zbl.reach) {    // in float64, as forces are large
+      const ZblTerms terms(pair.zbl, r);
+      repulsion += 0.5 * terms.value;
+      along += 0.5 * terms.slope;
+    }
+    edge_gradient(along, a + 1, d, radial.inv_r, radial.q, radial.qp, f);
     for (int c = 0; c < 3; ++c) {
       f[c] = -f[c];
       own[c] -= f[c];

@@ -5,7 +5,7 @@
 
 #include "nep_backend.h"
 
-#include "../zbl.h"
+#include "../../common/zbl.h"
 #include "invariants.h"
 #include "neurons.h"
 #include "shell.h"
@@ -28,7 +28,7 @@ template <class P> inline P *unknown(P *p)
 template <class T> struct Pair {
   double cutoff;             // beyond which nothing depends on the neighbor
   double radial, angular;    // cutoffs
-  NepZbl zbl;
+  ZblPair zbl;
   Buffer<T> value;                 // [kradial, nradial padded] series of the radial part
   Buffer<T> by_value, by_slope;    // [nradial, kradial padded] likewise, and of the derivative
   Buffer<T> series;                // [kangular, 2, NA] value and slope of the angular part
@@ -336,14 +336,14 @@ template <class T, int NA> class Worker : public BlockWorker {
   }
 
   /// Half of the ZBL energy of each pair of a run; all of it in float64, as forces are large.
-  double add_zbl(const NepZbl &zbl, Shell<T> &shell, const Run &run, int i, double *own,
+  double add_zbl(const ZblPair &zbl, Shell<T> &shell, const Run &run, int i, double *own,
                  PartialSums &sums)
   {
     double energy = 0.0;
     for (int e = run.begin * width; e < run.begin * width + run.count; ++e) {
       const double r = shell.distance(e);
       if (!(r < zbl.reach)) continue;
-      const NepZblTerms terms(zbl, r);
+      const ZblTerms terms(zbl, r);
       energy += 0.5 * terms.value;
       shell.spread_one(e, -0.5 * terms.slope / r, i, own, sums);
     }
@@ -375,7 +375,7 @@ template <class T, int NA> class Worker : public BlockWorker {
         center.near.spread_virials(near, i, sums);
         center.far.spread_virials(far, i, sums);
       }
-      const NepZbl &zbl = species->pairs[b]->zbl;
+      const ZblPair &zbl = species->pairs[b]->zbl;
       if (zbl.reach > 0.0) zbl_energy += add_zbl(zbl, center.near, near, i, own, sums);
     }
     alignas(64) T total[12];

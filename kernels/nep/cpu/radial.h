@@ -5,8 +5,8 @@
 
 #pragma once
 
+#include "../../common/half_cosine.h"
 #include "../../cpu/simd.h"
-#include "../half_cosine.h"
 
 namespace pwmlff::PWMLFF_ISA::nep {
 

@@ -144,12 +144,12 @@ template <class T> struct NepForces {
   }
 
   /// Half of the energy of a pair, all of it in float64, as forces are large.
-  PWMLFF_HOST_DEVICE static void add_zbl(const NepZbl &zbl, const double *d, double *f,
+  PWMLFF_HOST_DEVICE static void add_zbl(const ZblPair &zbl, const double *d, double *f,
                                          double &energy)
   {
     const double r = sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
     if (!(r < zbl.reach)) return;
-    const NepZblTerms terms(zbl, r);
+    const ZblTerms terms(zbl, r);
     energy += 0.5 * terms.value;
     for (int c = 0; c < 3; ++c) f[c] -= 0.5 * terms.slope / r * d[c];
   }

@@ -4,8 +4,8 @@
 
 #pragma once
 
-#include "../half_cosine.h"
-#include "../zbl.h"
+#include "../../common/half_cosine.h"
+#include "../../common/zbl.h"
 #include "types.h"
 
 #include "../../common/team.h"

@@ -25,7 +25,7 @@ template <class T> struct NepGpuSeries {
 template <class T> struct NepGpuPair {
   double near, cutoff;    // squared: of edges with an angular part or ZBL, and of all
   NepGpuSeries<T> radial, angular;
-  NepZbl zbl;    // reach 0: there is none
+  ZblPair zbl;    // reach 0: there is none
 };
 
 template <class T> struct NepGpuNetwork {

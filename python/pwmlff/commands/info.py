@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -59,11 +60,14 @@ class InfoReport(Report):
     def show(self) -> RenderableType:
         """One column for each file."""
         columns = [_column(file) for file in self.files]
-        cards = [_card_lines(file.model.card or {}) for file in self.files]
-        for name in ("trained", "on", "RMSE"):
-            if any(card[name] for card in cards):
-                for column, card in zip(columns, cards, strict=True):
-                    column[name] = card[name]
+        more = [
+            {"repulsion": _repulsion(file.model), **_card_lines(file.model.card or {})}
+            for file in self.files
+        ]
+        for name in ("repulsion", "trained", "on", "RMSE"):
+            if any(one[name] for one in more):
+                for column, one in zip(columns, more, strict=True):
+                    column[name] = one[name]
         lines = [Text(text, "red") for text in self.failures]
         lines += [Text(f"no ensemble: {text}", "red") for text in self.conflicts]
         if len(self.files) > 1 and not lines:
@@ -96,6 +100,19 @@ def _column(described: Described) -> dict[str, str]:
         "engine": " ".join(filter(None, engine)) if described.engine else described.reason,
         "SHA-256": model.sha256,
     }
+
+
+def _repulsion(model: model_file.ModelInfo) -> str:
+    """Where ZBL of a DP begins, by pairs of elements."""
+    if model.kind != "DP":
+        return ""
+    n = len(model.elements)
+    begins = [
+        f"{model.elements[i]}-{model.elements[j]} {model.zbl_radii[i * n + j][1]:.3g}"
+        for i, j in combinations_with_replacement(range(n if model.zbl_radii else 0), 2)
+        if model.zbl_radii[i * n + j][1]
+    ]
+    return f"ZBL below {', '.join(begins)}" if begins else ""
 
 
 def _card_lines(card: dict[str, Any]) -> dict[str, str]:

@@ -75,6 +75,13 @@ class Edges:
         lengths: np.ndarray = np.sqrt(np.einsum("ek,ek->e", self.rij, self.rij))
         return lengths
 
+    @property
+    def closest(self) -> np.ndarray:
+        """The shortest distance of each pair of types, infinite without one, [ntypes, ntypes]."""
+        shortest = np.full(self.ntypes**2, np.inf)
+        np.minimum.at(shortest, self.pairs, self.distances)
+        return shortest.reshape(self.ntypes, self.ntypes)
+
 
 def types_of(frames: Frames, elements: Sequence[int]) -> np.ndarray:
     """Type of each atom, int32 [natoms], by the order of the elements.

@@ -10,7 +10,8 @@ x + tanh(..) in others: the module's own forward says which, on a chain of atoms
 computes neither is refused.
 
 Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
-Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
+Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics);
+Ziegler, Biersack, Littmark 1985, The Stopping and Range of Ions in Matter (ZBL).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from pwmlff.evaluation.structures import neighbor_list
 #: By which atomic energies of the module's own forward may differ, as a share of the largest (at
 #: least 1), by the type of its parameters.
 SAME = {torch.float64: 1e-8, torch.float32: 1e-4}
+
+_ZBL_SHARES, _ZBL_RATES = (0.18175, 0.50986, 0.28022, 0.02817), (3.1998, 0.94229, 0.4029, 0.20162)
 
 
 class DPReference:
@@ -69,6 +72,8 @@ class DPReference:
             z: torch.tensor(vector, dtype=torch.float32).double()
             for z, vector in model_file.type_vectors(module).items()
         }
+        radii = getattr(module, "zbl_radii", None)
+        self.zbl_radii = model_file.zbl_radii(radii, len(self.known))
         self.mean = self._per_pair(module, "davg")
         self.deviation = self._per_pair(module, "dstd")
         unclear = self._account(module)
@@ -181,6 +186,7 @@ class DPReference:
             ValueError: an atom has more than maxNeighborNum neighbors of one type.
         """
         environment = self._environment(edge_vec)
+        distances = edge_vec.norm(dim=1)
         energies = torch.zeros(len(numbers), dtype=torch.float64)
         for a in dict.fromkeys(self.elements):
             centers = torch.nonzero(numbers == a).flatten()
@@ -193,6 +199,9 @@ class DPReference:
                 pick = (numbers[edge_index[0]] == a) & (numbers[edge_index[1]] == b)
                 rows = row[edge_index[0][pick]]
                 moment = moment + self._moment(a, b, environment[pick], rows, centers)
+                if self.zbl_radii:
+                    pairs = self._repulsion(a, b, distances[pick])
+                    energies = energies.index_add(0, edge_index[0][pick], 0.5 * pairs)
             moment = moment / sum(self._slots(b) for b in self.elements)
             descriptor = torch.einsum("ncm,nck->nmk", moment, moment[:, :, : self.axis])
             energies = energies.index_add(0, centers, self._fit(a, descriptor.flatten(1)))
@@ -227,6 +236,18 @@ class DPReference:
         constant = torch.einsum("ec,em->cm", blank, self._embed(i, j, blank[:, 0]))
         empty = (self._slots(b) - counts).to(torch.float64)
         return (empty[:, None, None] * constant).index_add(0, rows, outer)
+
+    def _repulsion(self, a: int, b: int, r: Tensor) -> Tensor:
+        """ZBL [E] of pairs of the elements a and b at distances r [E]: Ziegler et al. 1985."""
+        inner, outer = self.zbl_radii[self.known.index(a) * len(self.known) + self.known.index(b)]
+        x = r * (a**0.23 + b**0.23) * 2.134563  # by the screening length, with GPUMD's constants
+        screening = sum(
+            share * torch.exp(-rate * x)
+            for share, rate in zip(_ZBL_SHARES, _ZBL_RATES, strict=True)
+        )
+        switch = torch.cos(0.5 * torch.pi * (r - inner) / ((outer - inner) or 1.0)) ** 2
+        switch = torch.where(r < inner, 1.0, switch)
+        return torch.where(r < outer, 14.399645 * a * b * screening * switch / r, 0.0)
 
     def _slots(self, element: int) -> int:
         """Of neighbors of an element."""

@@ -52,6 +52,8 @@ class ModelInfo:
     sizes: dict[str, Any] = field(default_factory=dict)  # widths of the networks of a DP
     card: dict[str, Any] | None = None  # how it was made, of unknown types; None: it does not say
     takes_temperature: bool = False  # as a descriptor
+    #: inner and outer radius of ZBL of a DP for each pair of types, center first; empty without
+    zbl_radii: list[list[float]] = field(default_factory=list)
 
     @property
     def limit(self) -> int | None:
@@ -195,6 +197,18 @@ def type_vectors(module: torch.nn.Module) -> dict[int, list[float]]:
     return dict(vectors) if isinstance(vectors, Mapping) else {}
 
 
+def zbl_radii(value: Any, ntypes: int) -> list[list[float]]:
+    """Inner and outer radius of ZBL for each pair of types of a DP from its attribute `zbl_radii`.
+
+    Empty where there is none, or something else, as there may be in files of other programs.
+    """
+    if not isinstance(value, list) or len(value) != ntypes**2:
+        return []
+    if any(not isinstance(pair, list) or [*map(type, pair)] != [float] * 2 for pair in value):
+        return []
+    return [list(pair) for pair in value]
+
+
 def to_its_dtype(module: torch.nn.Module) -> torch.dtype:
     """Bring a module into the type in which it computes, and say which that is.
 
@@ -236,6 +250,10 @@ class _Attributes:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return self._other(name, value, "a number", default)
         return float(value)
+
+    def any(self, name: str) -> Any:
+        """Whatever it is; None without."""
+        return self._get(name, None)
 
     def text(self, name: str, default: str) -> str:
         """A string."""
@@ -398,6 +416,7 @@ def _describe(
         dtype=", ".join(sorted({dtype for _, dtype in parameters.values()})),
         sizes=_sizes(attributes, parameters) if kind == "DP" else {},
         card=archive.card(contents),
+        zbl_radii=zbl_radii(attributes.any("zbl_radii"), len(atom_type)) if kind == "DP" else [],
     )
 
 

@@ -10,14 +10,23 @@ width, n the number of entries of the forward argument `atom_type`)::
     R~_j   = (R_j - davg[a]) / dstd[a]              [4]; an empty slot holds -davg[a] / dstd[a]
     G_j    = embedding_net[a, b](R~_j[0])           [M]; of (R~_j[0], v_b) with type_vector
     T      = sum over slots of R~_j (x) G_j / (maxNeighborNum n)                [4, M]
-    E_i    = fitting_net[a](T^T T[:, :M2])
+    E_i    = fitting_net[a](T^T T[:, :M2]) + sum over j of V_ab(r_ij) / 2
 
 With `sel`, type b has sel[b] slots whether it takes part or not, and T is divided by sum(sel).
+
+With `zbl_radii`, V is the universal repulsion of Ziegler, Biersack and Littmark, else it is zero::
+
+    V(r)   = k Z_a Z_b / r * sum over n of A_n exp(-B_n r/l) * S(r)
+    S(r)   = 1 up to inner, (1 + cos(pi (r - inner) / (outer - inner))) / 2 up to outer, 0 beyond
+
+with inner and outer for each pair of types, k = e^2 / (4 pi epsilon_0) and the screening length
+l = 0.46850 angstrom / (Z_a^0.23 + Z_b^0.23).
 
 Lengths and energies are angstrom and eV (`units` "metal") or reduced ("lj").
 
 Sources: Zhang et al. 2018, arXiv:1805.09003 (DeepPot-SE);
-Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics).
+Zhang et al. 2018, doi:10.1103/PhysRevLett.120.143001 (Deep Potential molecular dynamics);
+Ziegler, Biersack, Littmark 1985, The Stopping and Range of Ions in Matter (ZBL).
 """
 
 import math
@@ -54,6 +63,8 @@ class DPConfig:
         sel: slots of each type where it is not max_neighbor for all, which has to be the largest.
         type_vector: by atomic number, what the one embedding net of all pairs takes of the
             neighbor's element; without it each pair has a net of its own.
+        zbl_radii: inner and outer radius of ZBL for each pair of types, [ntypes*ntypes][2], center
+            first; (0, 0) for a pair without; empty where there is none. For units "metal".
 
     Raises:
         ValueError: a value is outside its range; the text names it.
@@ -73,6 +84,7 @@ class DPConfig:
     fitting_resnet_dt: bool = True
     sel: Sequence[int] = ()
     type_vector: Mapping[int, Sequence[float]] | None = None
+    zbl_radii: Sequence[Sequence[float]] = ()
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -113,6 +125,22 @@ class DPConfig:
                     f"type_vector has vectors of {len(self.type_vector)} elements; give one of the "
                     f"same length for each of {elements}"
                 )
+        self._check_zbl(len(elements))
+
+    def _check_zbl(self, n: int) -> None:
+        if len(self.zbl_radii) not in (0, n * n):
+            raise ValueError(
+                f"zbl_radii has {len(self.zbl_radii)} pairs; give {n * n}, or none without ZBL"
+            )
+        if self.zbl_radii and self.units != "metal":
+            raise ValueError(f"units is {self.units!r}; zbl_radii is for metal")
+        for pair, (inner, outer) in enumerate(self.zbl_radii):
+            there = 0.0 <= inner < outer <= self.rmax or inner == outer == 0.0
+            if not there or tuple(self.zbl_radii[pair % n * n + pair // n]) != (inner, outer):
+                raise ValueError(
+                    f"zbl_radii has {inner} and {outer} for types {pair // n} and {pair % n}; give "
+                    f"0 <= inner < outer <= {self.rmax}, or 0 and 0, for both orders alike"
+                )
 
 
 def _widths(arrays: Mapping[str, np.ndarray], net: str) -> tuple[int, ...]:
@@ -142,6 +170,7 @@ class DP(nn.Module):
         type_vector: by atomic number, what the embedding net takes beside R~[0], in float32 as
             TorchScript makes tensors of lists; empty where each pair of types has its own net.
         pairs: of types, center first, that each embedding net is for.
+        zbl_radii: as in `DPConfig`.
 
     Args:
         config: cutoff, widths and elements.
@@ -158,6 +187,7 @@ class DP(nn.Module):
     sel: list[int]
     type_vector: dict[int, list[float]]
     pairs: list[list[int]]
+    zbl_radii: list[list[float]]
 
     def __init__(
         self,
@@ -182,6 +212,7 @@ class DP(nn.Module):
         self.type_vector = {
             z: np.asarray(vectors[z], np.float32).tolist() for z in self.atom_type if vectors
         }
+        self.zbl_radii = [[float(r) for r in radii] for radii in config.zbl_radii]
         self.davg = self._statistics("davg", davg, 0.0)
         self.dstd = self._statistics("dstd", dstd, 1.0)
         if self.sel:
@@ -250,8 +281,8 @@ class DP(nn.Module):
                 `fitting_net.{i}.layers.{k}.{weight,bias,resnet_dt}`, `davg`, `dstd`;
                 an npz file that numpy opened will do. Widths come from the shapes, what the layers
                 have from the names.
-            settings: atom_type, rmax, rmin, max_neighbor, m2, units, sel, type_vector, as in
-                `DPConfig`.
+            settings: atom_type, rmax, rmin, max_neighbor, m2, units, sel, type_vector,
+                zbl_radii, as in `DPConfig`.
 
         Raises:
             ValueError: an array is missing, left over or has the wrong shape.
@@ -365,17 +396,20 @@ class DP(nn.Module):
         blocks, dstd_blocks = self._blocks(env, present, natoms, nslots, keep_graph)
         scale = 1.0 / (sum(self.sel) if len(self.sel) > 0 else width * atom_type.size(0))
         energy = self._energies(blocks, present, natoms, nslots, scale)  # [B, nlocal]
+        of_nets = energy.sum()
+        repulsion, by_r = self._repulsion(dr[..., 0], inv_r, present, natoms, nslots)
+        energy = energy + repulsion
         if want_force:
             grad_env = torch.zeros_like(env)
             if nlocal > 0:
                 gradients = torch.autograd.grad(
-                    [energy.sum()], blocks, create_graph=keep_graph, allow_unused=True
+                    [of_nets], blocks, create_graph=keep_graph, allow_unused=True
                 )
                 grad_env = _assemble(list(gradients), blocks, dstd_blocks, len(present))
             # dE/dr_ij, with q = s/r: q a + ((a0 s' + (a.d) q') / r) d for dE/denv = (a0, a)
             a0, a = grad_env[..., 0], grad_env[..., 1:]
             q_prime = (s_prime - s_over_r) * inv_r
-            radial = (a0 * s_prime + (a * d).sum(-1) * q_prime) * inv_r
+            radial = (a0 * s_prime + (a * d).sum(-1) * q_prime + by_r) * inv_r
             edge = s_over_r.unsqueeze(-1) * a + radial.unsqueeze(-1) * d
             force = _scatter_force(edge, neigh, order, nlocal + nghost)
             virial = -torch.matmul(
@@ -457,6 +491,58 @@ class DP(nn.Module):
         slope = u * (1.0 - u)
         s = inv_r * decay
         return s, -inv_r * (s + (30.0 / width) * slope * slope)
+
+    def _repulsion(
+        self, r: Tensor, inv_r: Tensor, present: list[int], natoms: list[int], nslots: list[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Half of ZBL of all pairs: energies [B, nlocal] and derivatives by r [B, nlocal, slots].
+
+        Args:
+            r, inv_r: [B, nlocal, slots], atoms and slots by species; inv_r is zero in those that
+                are not in use.
+            present, natoms, nslots: as :meth:`_blocks` takes them.
+        """
+        if len(self.zbl_radii) == 0:
+            return r.new_zeros(r.size(0), r.size(1)), torch.zeros_like(r)
+        energies: list[Tensor] = []
+        slopes: list[Tensor] = []
+        first_atom = 0
+        for center, n in zip(present, natoms):  # noqa: B905
+            energy = r.new_zeros(r.size(0), n)
+            parts: list[Tensor] = []
+            first_slot = 0
+            for species, m in zip(present, nslots):  # noqa: B905
+                part = r[:, first_atom : first_atom + n, first_slot : first_slot + m]
+                inverse = inv_r[:, first_atom : first_atom + n, first_slot : first_slot + m]
+                value, slope = self._zbl(part, inverse, center, species)
+                energy = energy + 0.5 * value.sum(-1)
+                parts.append(0.5 * slope)
+                first_slot += m
+            energies.append(energy)
+            slopes.append(torch.cat(parts, 2))
+            first_atom += n
+        return torch.cat(energies, 1), torch.cat(slopes, 1)
+
+    def _zbl(self, r: Tensor, inv_r: Tensor, center: int, species: int) -> tuple[Tensor, Tensor]:
+        """ZBL of pairs of two types and its derivative by r, in the shape of r."""
+        inner, outer = self.zbl_radii[center * self.ntypes + species]
+        width = max(outer - inner, 1e-9)  # there may be no such pair
+        z1, z2 = float(self.atom_type[center]), float(self.atom_type[species])
+        scale = 2.134563 * (z1**0.23 + z2**0.23)  # 1/angstrom, as in GPUMD
+        repelled = (r < outer) & (inv_r > 0.0)
+        r = torch.where(repelled, r, 1.0)
+        total, slope = torch.zeros_like(r), torch.zeros_like(r)
+        for a, b in ((0.18175, 3.1998), (0.50986, 0.94229), (0.28022, 0.4029), (0.02817, 0.20162)):
+            term = a * torch.exp(-b * scale * r)
+            total = total + term
+            slope = slope - b * scale * term
+        bare = 14.399645 * z1 * z2 / r  # e^2 / (4 pi epsilon_0) in eV angstrom, as in GPUMD
+        slope = bare * (slope - total / r)
+        total = bare * total
+        phase = math.pi * ((r - inner) / width).clamp(0.0, 1.0)
+        switch = 0.5 * (1.0 + torch.cos(phase))
+        slope = slope * switch - total * (0.5 * math.pi / width) * torch.sin(phase)
+        return torch.where(repelled, total * switch, 0.0), torch.where(repelled, slope, 0.0)
 
     def _blocks(
         self,

@@ -52,14 +52,12 @@ def make(
 
 def closest(edges: Edges) -> dict[str, float]:
     """The shortest distance of each pair of elements within the cutoff, like "Hf-O": 1.9."""
-    n = edges.ntypes
-    shortest = np.full(n * n, np.inf)
-    np.minimum.at(shortest, edges.pairs, edges.distances)
+    shortest = edges.closest
     symbols = [chemical_symbols[z] for z in edges.elements]
     return {
-        f"{one}-{other}": float(shortest[i * n + j])
+        f"{one}-{other}": float(shortest[i, j])
         for (i, one), (j, other) in combinations_with_replacement(enumerate(symbols), 2)
-        if np.isfinite(shortest[i * n + j])
+        if np.isfinite(shortest[i, j])
     }
 
 

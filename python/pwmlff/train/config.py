@@ -119,6 +119,13 @@ class Model:
     max_neighbor: int = key(
         0, "neighbor slots per element; 0: as the data need", least=0, most=10000
     )
+    repulsion: str = key(
+        "auto",
+        "of a Deep Potential at distances below those in the data: `zbl` for all pairs of "
+        "elements, `none`, or `auto`: zbl for those that come no closer than 0.8 of the sum of "
+        "their covalent radii, and with `finetune` for those that have it in that file",
+        choices=("auto", "zbl", "none"),
+    )
     units: str = key("metal", "of the structures and the model", choices=("metal", "lj"))
     module: str = key(
         "", "`my_model.py:Model`: train this module of kind EDGE instead of a Deep Potential"

@@ -65,6 +65,7 @@ def of_file(path: str | PathLike[str]) -> DP:
             units=info.units,
             sel=info.sel,
             type_vector=model_file.type_vectors(module) or None,
+            zbl_radii=info.zbl_radii,
         )
     except ValueError as error:
         raise Failure(f"cannot go on from '{path}': {error}") from error

@@ -19,7 +19,7 @@ from pwmlff.data.frames import Frames, named, rows_of
 from pwmlff.data.neighbors import Edges
 from pwmlff.data.offsets import Offsets
 from pwmlff.report import Failure
-from pwmlff.train import comm, errors, nep, potential
+from pwmlff.train import comm, errors, nep, potential, repulsion
 from pwmlff.train.config import Config
 from pwmlff.train.edge import EdgeModel, load_module
 from pwmlff.train.learner import Learner
@@ -259,6 +259,10 @@ def _deep_potential(
             lambda: potential.new(config, learned.frames, learned.edges, settings.seed, others),
         )
     frames, edges = learned.frames, learned.edges
+    with _shared():
+        known = model.zbl_radii if settings.finetune else None
+        data = [edges, *([valid.edges] if valid else [])]
+        repulsion.choose(model, data, settings.repulsion, known)
     place = threads_of(run, ranks), ranks, device
     trained = comm.agreed(
         ranks, lambda: potential.Potential(model, frames, edges, run.nodes, run.precision, *place)

@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "../common/host_device.h"
+#include "host_device.h"
 
 namespace pwmlff {
 
