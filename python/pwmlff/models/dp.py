@@ -20,7 +20,7 @@ With `zbl_radii`, V is the universal repulsion of Ziegler, Biersack and Littmark
     S(r)   = 1 up to inner, (1 + cos(pi (r - inner) / (outer - inner))) / 2 up to outer, 0 beyond
 
 with inner and outer for each pair of types, k = e^2 / (4 pi epsilon_0) and the screening length
-l = 0.46850 angstrom / (Z_a^0.23 + Z_b^0.23).
+l = 1 angstrom / (2.134563 (Z_a^0.23 + Z_b^0.23)), constants as in GPUMD.
 
 Lengths and energies are angstrom and eV (`units` "metal") or reduced ("lj").
 
