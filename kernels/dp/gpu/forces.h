@@ -63,18 +63,20 @@ template <class T> struct Forces {
                                double *own, double *v) const
   {
     const std::int64_t j = chunk.neighbor[e];
-    double d[3], a[4];
+    double d[3], a[4], f[3];    // f: on the neighbor
     for (int c = 0; c < 3; ++c) d[c] = list.x[3 * j + c] - xi[c];
     const double r = sqrt(d[0] * d[0] + d[1] * d[1] + d[2] * d[2]);
+    double along = 0.0;
+    // Before all else, while few registers are in use; in float64, as forces are large.
+    if (r < pair.zbl.reach) {
+      const ZblTerms terms(pair.zbl, r);
+      repulsion += 0.5 * terms.value;
+      along = 0.5 * terms.slope;
+    }
     const auto radial = radial_terms(r, pair);
     for (int c = 0; c < 4; ++c)
       a[c] = (chunk.derivative[5 * e + 1 + c] + common[c]) * pair.scale[c];
-    double along = chunk.derivative[5 * e] + a[0] * radial.s1, f[3];    // f: on the neighbor
-    if (r < pair.zbl.reach) {    // in float64, as forces are large
-      const ZblTerms terms(pair.zbl, r);
-      repulsion += 0.5 * terms.value;
-      along += 0.5 * terms.slope;
-    }
+    along += chunk.derivative[5 * e] + a[0] * radial.s1;
     edge_gradient(along, a + 1, d, radial.inv_r, radial.q, radial.qp, f);
     for (int c = 0; c < 3; ++c) {
       f[c] = -f[c];
