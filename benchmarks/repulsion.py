@@ -137,7 +137,7 @@ def starts(atoms: Atoms, models: dict[str, Path], options: argparse.Namespace) -
 
 
 def cost(atoms: Atoms, models: dict[str, Path], options: argparse.Namespace) -> None:
-    """Print the time of a step without ZBL over that with it, of rounds in turns."""
+    """Print the time of a step with ZBL over that without, of rounds in turns."""
     times = max(1, round((options.atoms / len(atoms)) ** (1 / 3)))
     ratios = []
     with tempfile.TemporaryDirectory() as name:

@@ -75,7 +75,7 @@ class Edges:
         lengths: np.ndarray = np.sqrt(np.einsum("ek,ek->e", self.rij, self.rij))
         return lengths
 
-    @property
+    @cached_property
     def closest(self) -> np.ndarray:
         """The shortest distance of each pair of types, infinite without one, [ntypes, ntypes]."""
         shortest = np.full(self.ntypes**2, np.inf)

@@ -25,14 +25,14 @@ from ase import Atoms
 from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
+from pwmlff.evaluation.nep_file import UNIVERSAL
+from pwmlff.evaluation.nep_reference import COULOMB, INVERSE_LENGTH
 from pwmlff.evaluation.padding import pad_neighbors
 from pwmlff.evaluation.structures import neighbor_list
 
 #: By which atomic energies of the module's own forward may differ, as a share of the largest (at
 #: least 1), by the type of its parameters.
 SAME = {torch.float64: 1e-8, torch.float32: 1e-4}
-
-_ZBL_SHARES, _ZBL_RATES = (0.18175, 0.50986, 0.28022, 0.02817), (3.1998, 0.94229, 0.4029, 0.20162)
 
 
 class DPReference:
@@ -240,14 +240,11 @@ class DPReference:
     def _repulsion(self, a: int, b: int, r: Tensor) -> Tensor:
         """ZBL [E] of pairs of the elements a and b at distances r [E]: Ziegler et al. 1985."""
         inner, outer = self.zbl_radii[self.known.index(a) * len(self.known) + self.known.index(b)]
-        x = r * (a**0.23 + b**0.23) * 2.134563  # by the screening length, with GPUMD's constants
-        screening = sum(
-            share * torch.exp(-rate * x)
-            for share, rate in zip(_ZBL_SHARES, _ZBL_RATES, strict=True)
-        )
+        x = r * (a**0.23 + b**0.23) * INVERSE_LENGTH
+        screening = sum(share * torch.exp(-rate * x) for share, rate in UNIVERSAL)
         switch = torch.cos(0.5 * torch.pi * (r - inner) / ((outer - inner) or 1.0)) ** 2
         switch = torch.where(r < inner, 1.0, switch)
-        return torch.where(r < outer, 14.399645 * a * b * screening * switch / r, 0.0)
+        return torch.where(r < outer, COULOMB * a * b * screening * switch / r, 0.0)
 
     def _slots(self, element: int) -> int:
         """Of neighbors of an element."""

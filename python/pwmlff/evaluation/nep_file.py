@@ -26,7 +26,7 @@ INVARIANTS = {
     "134": (1, 3, 4),
 }  # fmt: skip
 #: a and b of the screening function of Ziegler, Biersack and Littmark 1985.
-_UNIVERSAL = ((0.18175, 3.1998), (0.50986, 0.94229), (0.28022, 0.4029), (0.02817, 0.20162))
+UNIVERSAL = ((0.18175, 3.1998), (0.50986, 0.94229), (0.28022, 0.4029), (0.02817, 0.20162))
 
 #: Covalent radii of H to Pu in 0.01 angstrom: Pyykko and Atsumi 2009, doi:10.1002/chem.200800987,
 #: metals less 10 %, as Grimme et al. 2010, doi:10.1063/1.3382344, have them.
@@ -355,7 +355,7 @@ def universal_zbl(
         ValueError: an element has no radius.
     """
     s = len(elements)
-    table = np.tile(np.r_[line[:2], np.ravel(_UNIVERSAL)], (s, s, 1))
+    table = np.tile(np.r_[line[:2], np.ravel(UNIVERSAL)], (s, s, 1))
     factor = typewise or sum(line[2:])
     if factor:
         table[..., 1] = np.minimum(line[1], factor * _sums_of_radii(elements, lines))

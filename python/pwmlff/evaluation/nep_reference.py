@@ -32,7 +32,7 @@ from pwmlff.evaluation.structures import neighbor_list, require_elements, requir
 Array = np.ndarray
 
 COULOMB = 14.399645  # e^2 / (4 pi epsilon_0), eV angstrom, as in GPUMD
-_INVERSE_LENGTH = 2.134563  # 1/angstrom, of ZBL, as in GPUMD
+INVERSE_LENGTH = 2.134563  # 1/angstrom, of ZBL, as in GPUMD
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _zbl(table: Array, z1: Array, z2: Array, r: Array) -> tuple[Array, Array]:
     """Energy [E] of pairs and its derivative by r; table [E, 10], atomic numbers [E]."""
     inner, outer = table[:, 0], table[:, 1]
     a, b = table[:, 2::2], table[:, 3::2]
-    scale = _INVERSE_LENGTH * (z1**0.23 + z2**0.23)
+    scale = INVERSE_LENGTH * (z1**0.23 + z2**0.23)
     terms = a * np.exp(-b * (scale * r)[:, None])
     factor = COULOMB * z1 * z2 / r
     bare = factor * terms.sum(axis=1)
