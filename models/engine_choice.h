@@ -43,6 +43,7 @@ class EngineChoice : public Model {
   bool on_gpu() const override { return in_use().on_gpu(); }
   Needs needs() const override { return in_use().needs(); }
   bool has_atom_virial() const override { return in_use().has_atom_virial(); }
+  bool has_grade() const override { return in_use().has_grade(); }
   const Evaluation &evaluate(const Input &input) override { return in_use().evaluate(input); }
 
  protected:

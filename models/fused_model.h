@@ -24,6 +24,7 @@ class FusedModel : public Model {
   bool on_gpu() const override;
   Needs needs() const override { return {info_.cutoff, 0, -1, fused->device()}; }
   bool has_atom_virial() const override { return true; }
+  bool has_grade() const override { return fused->has_grade(); }
   const Evaluation &evaluate(const Input &input) override { return fused->evaluate(input); }
 
  private:

@@ -100,8 +100,13 @@ class Model {
   /// Whether evaluations can give the virials of atoms.
   virtual bool has_atom_virial() const = 0;
 
+  /// Whether they can say how far atoms are from the training data, as the model's file does for
+  /// the fused engine; complete after select_species().
+  virtual bool has_grade() const { return false; }
+
   /// Energy, forces and virial. There must be at least one center.
-  /// @param input  with all that it needs; virials of atoms only where has_atom_virial()
+  /// @param input  with all that it needs; virials of atoms only where has_atom_virial(), a grade
+  ///               only where has_grade()
   /// @throws TooManyNeighbors, std::runtime_error
   virtual const Evaluation &evaluate(const Input &input) = 0;
 

@@ -78,12 +78,13 @@ void PairPWMLFF::reset(Settings with)
   calibration.reset();
   check.reset();
   guard.reset();
+  extrapolation = std::make_unique<Extrapolation>(lmp, options.gamma);
   // The sample of a check and the pairs of a guard are parts of LAMMPS's list.
   source = std::make_unique<NeighborSource>(lmp, options.lammps_list || options.check > 0 ||
                                                      options.min_distance);
   supervision.reset();    // its end is written before the next begins
   supervision = std::make_unique<Supervision>(lmp);
-  logged = false;
+  logged = has_grade = false;
   atom_energy_step = -1;
   nextra = 0;
   deviations.fill(0.0);
@@ -117,6 +118,8 @@ try {
     if (!options.calibration.empty())
       calibration = std::make_unique<Calibration>(lmp, options.calibration);
     nextra = calibration ? 6 : 5;
+  } else if (options.gamma) {
+    nextra = 1;
   }
   if (options.check > 0)
     check = std::make_unique<EngineCheck>(lmp, options.check, gate_of(options.engine.precision));
@@ -283,6 +286,7 @@ void PairPWMLFF::coeff(int narg, char **arg)
                                    return model->has_atom_virial();
                                  }));
   centroidstressflag = has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
+  has_grade = on_all_ranks(world, models.front()->has_grade());
   source->invalidate();
   logged = false;
   const bool tensors =
@@ -344,6 +348,12 @@ void PairPWMLFF::init_style()
                    std::move(symbol_of_type), energy_unit);
   }
   if (guard) guard->init(models);
+  if (options.gamma && !has_grade)
+    error->all(FLERR,
+               "Pair style pwmlff: the keyword gamma needs the extrapolation grade that files of "
+               "'pwmlff train' of kind DP have, evaluated by the fused engine; model '{}' runs "
+               "with engine {}",
+               models.front()->info().file, models.front()->engine());
   if (!logged) log_models();
   logged = true;
   supervision->init();
@@ -398,7 +408,7 @@ template <typename Work> void PairPWMLFF::or_stop_with_frame(Work &&work)
 
 // Evaluate one model and refuse results that are not numbers.
 // @throws std::runtime_error
-const Evaluation &PairPWMLFF::evaluate(int model)
+const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
 {
   Model &m = *models[model];
   Neighbors &neighbors = source->get();
@@ -410,6 +420,7 @@ const Evaluation &PairPWMLFF::evaluate(int model)
     const bool drives = model == 0 || options.mean_drives;
     input.want_atom_virial = drives && vflag_atom;
     input.want_centroid_virial = drives && cvflag_atom;
+    input.want_grade = want_grade;
     evaluation = &m.evaluate(input);
   } catch (const TooManyNeighbors &excess) {
     throw std::runtime_error(fmt::format(
@@ -445,11 +456,11 @@ const Evaluation &PairPWMLFF::evaluate(int model)
 
 // The same, or end the run: alone, or, where structures are captured, together. Null on a rank
 // without centers, which takes part in the latter.
-const Evaluation *PairPWMLFF::evaluate_here(int model)
+const Evaluation *PairPWMLFF::evaluate_here(int model, bool want_grade)
 {
   const Evaluation *result = nullptr;
   or_stop_with_frame([&] {
-    if (source->get().ncenters() > 0) result = &evaluate(model);
+    if (source->get().ncenters() > 0) result = &evaluate(model, want_grade);
   });
   return result;
 }
@@ -475,11 +486,12 @@ double PairPWMLFF::common_scale() const
 
 // For compute pair, which sums over ranks: largest, smallest and average deviation of forces, those
 // of energy and virial, and the bound of the largest error. What was not compared on this step is
-// no number.
+// no number. Of one model with the keyword gamma: the largest gamma.
 void PairPWMLFF::take_deviation()
 {
   deviations.fill(0.0);
-  if (comm->me != 0) return;
+  if (nextra == 1) deviations[0] = extrapolation->largest();
+  if (!recorder || comm->me != 0) return;
   if (const Deviation *const found = recorder->of_this_step())
     deviations = {found->force.maximum,
                   found->force.minimum,
@@ -515,13 +527,16 @@ void PairPWMLFF::compute(int eflag, int vflag)
   }
   for (int model = 0; model < (deviation || mean ? nmodels : 1); ++model) {
     // A rank without atoms still takes part below.
-    const Evaluation *const result = evaluate_here(model);
+    const bool want_grade = model == 0 && has_grade && (gamma_flag || extrapolation->has_limit());
+    const Evaluation *const result = evaluate_here(model, want_grade);
+    if (want_grade)
+      or_stop_with_frame([&] { extrapolation->take(*models.front(), neighbors, result); });
     if (result && (model == 0 || mean)) tally(*result, weight);
     if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }
   if (wants_atom_energy) atom_energy_step = update->ntimestep;
   if (deviation) recorder->compare(this, neighbors);
-  if (recorder) take_deviation();
+  take_deviation();
   if (check && check->due())    // last: it takes over results
     or_stop_rank([&] { check->compare(models, neighbors, options.temperature); });
   supervision->poll();
@@ -569,6 +584,7 @@ void *PairPWMLFF::extract(const char *name, int &dim)
   if (asked == "cutoff") return models.empty() ? nullptr : &cutoff;
   if (asked == "nmodels") return models.empty() ? nullptr : &nmodels;
   if (asked == "energy_flag") return &energy_flag;
+  if (has_grade && asked == "gamma_flag") return &gamma_flag;
   if (recorder && asked == "force_deviation_flag") return &force_deviation_flag;
   if (recorder && asked == "energy_deviation_flag") return &energy_deviation_flag;
   if (asked == "scale") {
@@ -584,6 +600,7 @@ void *PairPWMLFF::extract_peratom(const char *name, int &ncol)
   const std::string asked = name;
   if (recorder && asked == "force_deviation") return recorder->force_deviation();
   if (recorder && asked == "energy_deviation") return recorder->energy_deviation();
+  if (asked == "gamma") return extrapolation->of_this_step();
   if (asked != "energy") return nullptr;
   wants_atom_energy = true;    // from the next evaluation on
   const bool is_current =
@@ -597,6 +614,7 @@ double PairPWMLFF::memory_usage()
   double bytes = Pair::memory_usage() + source->memory_usage();
   if (allocated) bytes += n * n * (sizeof(int) + 3 * sizeof(double));
   if (recorder) bytes += recorder->memory_usage();
+  bytes += extrapolation->memory_usage();
   for (const auto &model : models) bytes += model->info().nparameters * sizeof(double);
   return bytes + atom_energy.capacity() * sizeof(double);
 }

@@ -9,6 +9,7 @@
 #include "distance_guard.h"
 #include "engine_check.h"
 #include "ensemble.h"
+#include "extrapolation.h"
 #include "loader.h"
 #include "neighbor_source.h"
 #include "pair_settings.h"
@@ -47,15 +48,16 @@ class PairPWMLFF : public Pair {
 
   /// Scalars: "cutoff" (double, of the models; a copy), "nmodels" (int), and for fix pair the flags
   /// (int)
-  /// "energy_flag", "force_deviation_flag" and "energy_deviation_flag": where one of the last two
-  /// is 1, the models are compared at the next evaluation whatever out_freq is. The flags live as
-  /// long as this object. Matrix: "scale" [ntypes+1, ntypes+1] of energies and forces, for fix
+  /// "energy_flag", "gamma_flag", "force_deviation_flag" and "energy_deviation_flag": where one of
+  /// the last two is 1, the models are compared at the next evaluation whatever out_freq is. The
+  /// flags live as long as this object. Matrix: "scale" [ntypes+1, ntypes+1] of energies and forces, for fix
   /// adapt and compute ti; the same for all types that an element is mapped to.
   /// @return null for another name, or where there is no such quantity
   void *extract(const char *name, int &dim) override;
 
   /// [nlocal] in LAMMPS's units: "energy" of each atom at the last evaluation, from the first
-  /// model; "force_deviation" and "energy_deviation" (DeviationRecorder).
+  /// model; "force_deviation" and "energy_deviation" (DeviationRecorder); "gamma", the first
+  /// model's extrapolation grade (dp/network.h), where gamma_flag or the keyword asked for it.
   /// @return null for another name, or where it has not been computed on this step
   void *extract_peratom(const char *name, int &ncol) override;
 
@@ -78,12 +80,14 @@ class PairPWMLFF : public Pair {
   std::unique_ptr<pair_pwmlff::Calibration> calibration;       // where it is asked for
   std::unique_ptr<pair_pwmlff::EngineCheck> check;             // likewise
   std::unique_ptr<pair_pwmlff::DistanceGuard> guard;           // likewise
+  std::unique_ptr<pair_pwmlff::Extrapolation> extrapolation;
   std::unique_ptr<pair_pwmlff::Supervision> supervision;
 
   // From pair_coeff.
   std::vector<int> species_of_type;    // [ntypes+1] -1 for NULL
   double energy_unit = 1.0;            // LAMMPS's unit of energy in the model's
   bool has_atom_virial = false;        // on all ranks
+  bool has_grade = false;              // likewise, of the first model
   bool logged = false;                 // models and devices are in the log
 
   // What extract() and extract_peratom() give out.
@@ -91,7 +95,7 @@ class PairPWMLFF : public Pair {
   int nmodels = 0;
   double **scale = nullptr;              // [ntypes+1, ntypes+1]
   std::array<double, 6> deviations{};    // of compute pair: take_deviation()
-  int energy_flag = 0, force_deviation_flag = 0, energy_deviation_flag = 0;
+  int energy_flag = 0, gamma_flag = 0, force_deviation_flag = 0, energy_deviation_flag = 0;
   bool wants_atom_energy = false;
   std::vector<double> atom_energy;    // [nlocal]
   bigint atom_energy_step = -1;
@@ -113,8 +117,8 @@ class PairPWMLFF : public Pair {
   double common_scale() const;
   void take_deviation();
   [[noreturn]] void stop_all(const std::string &text);
-  const pwmlff::Evaluation &evaluate(int model);
-  const pwmlff::Evaluation *evaluate_here(int model);
+  const pwmlff::Evaluation &evaluate(int model, bool want_grade);
+  const pwmlff::Evaluation *evaluate_here(int model, bool want_grade);
   void tally(const pwmlff::Evaluation &result, double weight);
 };
 

@@ -19,10 +19,10 @@ using namespace LAMMPS_NS;
 namespace pair_pwmlff {
 namespace {
 
-constexpr std::array<std::string_view, 17> KEYWORDS = {
+constexpr std::array<std::string_view, 18> KEYWORDS = {
     "out_freq",  "out_file",    "out_append", "engine",       "precision",  "device",
     "neighbors", "temperature", "out_format", "out_header",   "atomic",     "relative",
-    "drive",     "capture",     "check",      "min_distance", "calibration"};
+    "drive",     "capture",     "check",      "min_distance", "calibration", "gamma"};
 
 bool is_keyword(const std::string &word)
 {
@@ -86,6 +86,19 @@ int set_min_distance(LAMMPS *lmp, Settings &settings, int narg, char **arg)
   }
   guard.stop = choose(lmp, "min_distance", arg[1], "warn", "stop");
   settings.min_distance = guard;
+  return 2;
+}
+
+// gamma limit warn|stop; returns how many words it took.
+int set_gamma(LAMMPS *lmp, Settings &settings, int narg, char **arg)
+{
+  if (narg < 2) utils::missing_cmd_args(FLERR, "pair_style pwmlff gamma", lmp->error);
+  GradeLimit limit;
+  limit.gamma = utils::numeric(FLERR, arg[0], false, lmp);
+  if (!(limit.gamma > 0.0))
+    lmp->error->all(FLERR, "Pair style pwmlff: gamma is {}, expected more than 0", arg[0]);
+  limit.stop = choose(lmp, "gamma", arg[1], "warn", "stop");
+  settings.gamma = limit;
   return 2;
 }
 
@@ -184,6 +197,7 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
       error->all(FLERR, "Pair style pwmlff: keyword {} has no value, '{}' follows", keyword, value);
     const auto of_several = keyword == "capture"        ? set_capture
                             : keyword == "min_distance" ? set_min_distance
+                            : keyword == "gamma"        ? set_gamma
                                                         : nullptr;
     if (of_several) {
       iarg += 1 + of_several(lmp, settings, narg - iarg - 1, arg + iarg + 1);

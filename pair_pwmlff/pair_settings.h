@@ -35,6 +35,12 @@ struct MinDistance {
   bool stop = false;                 // end the run, else warn
 };
 
+/// What becomes of atoms that are too far from the training data.
+struct GradeLimit {
+  double gamma = 0.0;
+  bool stop = false;    // end the run, else warn
+};
+
 /// pair_style pwmlff [N] file ... keyword value ..., with the defaults of the keywords.
 struct Settings {
   std::vector<std::string> files;
@@ -54,6 +60,7 @@ struct Settings {
   bool mean_drives = false;
   std::optional<Capture> capture;
   std::optional<MinDistance> min_distance;
+  std::optional<GradeLimit> gamma;
   int check = 0;    // steps between comparisons of engines with float64; 0 for none
 };
 

@@ -70,8 +70,10 @@ def zbl(z1: int, z2: int, inner: float, outer: float, r: complex) -> complex:
     return z1 * z2 * 14.399645 / r * screening * switch
 
 
-def net(arrays: Arrays, name: str, x: np.ndarray, fitting: bool) -> np.ndarray:
-    """A net of the original; x [in], or [n, in]."""
+def net(
+    arrays: Arrays, name: str, x: np.ndarray, fitting: bool, last: bool = True
+) -> np.ndarray:
+    """A net of the original, or without the last layer of a fitting net; x [in], or [n, in]."""
     layer = 0
     while f"{name}.layers.{layer + 1}.weight" in arrays or not fitting:
         prefix = f"{name}.layers.{layer}."
@@ -85,6 +87,8 @@ def net(arrays: Arrays, name: str, x: np.ndarray, fitting: bool) -> np.ndarray:
         elif weight.shape[1] == 2 * weight.shape[0] and not fitting:
             y = np.concatenate([x, x], axis=-1) + y
         x, layer = y, layer + 1
+    if not last:
+        return x
     return x @ arrays[f"{name}.layers.{layer}.weight"] + arrays[f"{name}.layers.{layer}.bias"][0]
 
 
@@ -96,11 +100,34 @@ def atom_energies(
     contract: Contract = TINY,
 ) -> np.ndarray:
     """Energies [n] of atoms, of complex positions and cell."""
+    described = descriptors(arrays, numbers, positions, cell, contract)
+    return np.array(
+        [
+            net(arrays, f"fitting_net.{a}", descriptor, fitting=True)[0] + repulsion
+            for a, descriptor, repulsion in described
+        ]
+    )
+
+
+def last_hidden(
+    arrays: Arrays, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, contract: Contract
+) -> list[np.ndarray]:
+    """What the last layer of the fitting net takes of each atom."""
+    described = descriptors(arrays, numbers, positions + 0j, cell + 0j, contract)
+    return [
+        net(arrays, f"fitting_net.{a}", descriptor, fitting=True, last=False).real
+        for a, descriptor, _ in described
+    ]
+
+
+def descriptors(
+    arrays: Arrays, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, contract: Contract
+) -> Iterator[tuple[int, np.ndarray, complex]]:
+    """Type, descriptor and ZBL energy of each atom."""
     ntypes = len(contract.atom_type)
     sel = contract.sel or (contract.max_neighbor,) * ntypes
     average = arrays["davg"].reshape(ntypes, ntypes, contract.max_neighbor, 4)
     deviation = arrays["dstd"].reshape(ntypes, ntypes, contract.max_neighbor, 4)
-    energies = []
     for i in range(len(numbers)):
         a = contract.atom_type.index(numbers[i])
         moments, repulsion = 0.0, 0.0
@@ -126,9 +153,7 @@ def atom_energies(
             moments = moments + slots.T @ net(arrays, f"embedding_net.{index}", taken, False)
         moments /= sum(sel)
         descriptor = (moments.T @ moments[:, : contract.m2]).reshape(-1)
-        fitted = net(arrays, f"fitting_net.{a}", descriptor, fitting=True)[0]
-        energies.append(fitted + repulsion)
-    return np.array(energies)
+        yield a, descriptor, repulsion
 
 
 def evaluate(

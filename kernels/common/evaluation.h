@@ -40,6 +40,7 @@ struct Input {
   int nthreads = 1;
   double temperature = 0.0;    // K, for models that have it as a descriptor
   bool want_atom_virial = false, want_centroid_virial = false;
+  bool want_grade = false;    // where FusedEngine::has_grade()
 
   /// The same atoms and candidates on the device of an engine, with x up to date; else null.
   const GpuNeighbors *on_device = nullptr;
@@ -77,6 +78,7 @@ struct Evaluation : RowSums {
   double energy = 0.0;                    // of all centers
   const double *atom_energy = nullptr;    // [ncenters] zero for centers that take no part
   std::array<double, 9> virial{};
+  const double *grade = nullptr;    // [ncenters] gamma (dp/network.h), or null where not wanted
 };
 
 /// The components of a matrix [3, 3], row by row, in the order of an Evaluation.
@@ -99,6 +101,8 @@ class PWMLFF_KERNELS_API FusedEngine {
   /// The instruction set in use, or the name of the device.
   const std::string &processor() const { return processor_; }
   std::size_t table_bytes() const { return table_bytes_; }    // of all; 0 without tables
+  /// Whether the model says how far atoms are from its training data.
+  bool has_grade() const { return has_grade_; }
 
  protected:
   /// @param device null for the CPU
@@ -107,6 +111,7 @@ class PWMLFF_KERNELS_API FusedEngine {
   const std::shared_ptr<Device> device_;
   std::string processor_;
   std::size_t table_bytes_ = 0;
+  bool has_grade_ = false;
 };
 
 /// A center with more neighbors of one species within the cutoff than a model has slots.

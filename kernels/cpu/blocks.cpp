@@ -34,7 +34,8 @@ void Blocks::make_blocks(const Input &input)
 
 BlockPlan Blocks::make_plan(const Input &input)
 {
-  BlockPlan plan{&input, order.data(), 0, 0, atom_energy.data()};
+  BlockPlan plan{&input, order.data(), 0, 0, atom_energy.data(),
+                 input.want_grade ? grade.data() : nullptr};
   const int nspecies = static_cast<int>(present.size());
   for (int i = 0; i < input.ncenters; ++i) {
     const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies;
@@ -72,6 +73,7 @@ void Blocks::add_partial_sums(const Input &input)
   for (int i = 0; i < input.ncenters; ++i) result.energy += atom_energy[i];
   static_cast<RowSums &>(result) = partial_sums.front();
   result.atom_energy = atom_energy.data();
+  result.grade = input.want_grade ? grade.data() : nullptr;
   if (partial_sums.size() == 1) return;
 
   const auto n = static_cast<std::ptrdiff_t>(row_sums.front().size());
@@ -86,6 +88,7 @@ const Evaluation &Blocks::evaluate(const Input &input)
 {
   make_blocks(input);
   atom_energy.assign(input.ncenters, 0.0);
+  if (input.want_grade) grade.assign(input.ncenters, 0.0);
   const BlockPlan plan = make_plan(input);
   make_partial_sums(input);
 

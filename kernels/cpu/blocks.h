@@ -25,6 +25,7 @@ struct BlockPlan {
   int largest_slice;      // most candidates of one center and species
   int most_edges;         // bound on the neighbors of one center within the cutoff
   double *atom_energy;    // [ncenters] each written once
+  double *grade;          // [ncenters] likewise, or null where not wanted
 };
 
 /// What one thread adds to.
@@ -78,7 +79,7 @@ class Blocks {
   std::vector<CenterBlock> blocks;
   std::vector<PartialSums> partial_sums;        // one per thread
   std::vector<std::vector<double>> row_sums;    // of each thread; the first one's are the result
-  std::vector<double> atom_energy;
+  std::vector<double> atom_energy, grade;
   Evaluation result;
 };
 

@@ -70,6 +70,16 @@ void check_network(const DPNetwork &network)
                 " ends from " + std::to_string(zbl.inner) + " to " + std::to_string(zbl.outer) +
                 ", expected 0 <= inner < outer <= Rmax, the same for both orders of the types");
   }
+  require(network.grades.empty() || network.grades.size() == n,
+          "grades are not for all " + std::to_string(n) + " types");
+  for (std::size_t a = 0; a < network.grades.size(); ++a) {
+    const DPGrade &grade = network.grades[a];
+    const std::size_t width = network.fitting[a].layers.back().in;
+    require(network.fitting[a].layers.size() > 1 && grade.mean.size() == width &&
+                grade.factor.size() == width * width,
+            "the grade of type " + std::to_string(a) + " is not of the last hidden layer of " +
+                "fitting_net." + std::to_string(a) + ", which has width " + std::to_string(width));
+  }
 }
 
 std::vector<bool> DPNetwork::with_slots(const std::vector<bool> &present) const

@@ -44,6 +44,19 @@ struct DPNet {
   std::vector<DPLayer> layers;
 };
 
+/// How far the last hidden layer y [n] of a fitting net is from what its training data gave:
+///
+///   gamma = |factor (y - mean)|
+///
+/// The factor is the inverse of a Cholesky-like root of the covariance of y over the atoms of a
+/// species in the training data, scaled so that gamma is 1 at a quantile near the end of them.
+/// Source: Podryabinkin & Shapeev 2017, doi:10.1016/j.commatsci.2017.08.031, for the name and the
+/// use of the number; Mahalanobis 1936 for the distance.
+struct DPGrade {
+  std::vector<double> mean;      // [n]
+  std::vector<double> factor;    // [n, n] row by row
+};
+
 struct DPNetwork {
   double rmin, rmax;
   std::vector<int> sel;              // [nspecies] slots for neighbors of each species
@@ -55,6 +68,7 @@ struct DPNetwork {
   std::vector<DPNet> embedding;      // [nspecies*nspecies] center species first
   std::vector<DPNet> fitting;        // [nspecies]
   std::vector<ZblPair> zbl;          // [nspecies*nspecies], symmetric; empty without ZBL
+  std::vector<DPGrade> grades;       // [nspecies], of fitting nets with hidden layers; or empty
   bool ambiguous;                    // whether layers have residuals is a guess
 
   int nspecies() const { return static_cast<int>(atom_type.size()); }

@@ -53,6 +53,7 @@ DPEngine::DPEngine(DPNetwork network, DPPrecision precision, const std::vector<b
     present(network_.with_slots(present)),
     splines(network_, precision, this->present)
 {
+  has_grade_ = !network_.grades.empty();
 }
 
 DPEngine::~DPEngine() = default;

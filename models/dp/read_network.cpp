@@ -211,6 +211,27 @@ std::vector<double> per_pair(const Module &module, const std::string &name, int 
   return result;
 }
 
+/// The grades of the elements, or nothing: the attributes grade_mean [ntypes, n] and grade_factor
+/// [ntypes, n, n].
+std::vector<DPGrade> grades(const Module &module, std::size_t ntypes)
+{
+  std::vector<DPGrade> result;
+  if (!module.hasattr("grade_mean") || !module.hasattr("grade_factor")) return result;
+  const c10::IValue mean = module.attr("grade_mean"), factor = module.attr("grade_factor");
+  if (!mean.isTensor() || !factor.isTensor()) return result;    // something else of another program
+  const std::vector<double> means = to_vector(mean.toTensor()),
+                            factors = to_vector(factor.toTensor());
+  if (means.empty() && factors.empty()) return result;
+  const std::size_t n = means.size() / ntypes;
+  if (n * ntypes != means.size() || n * means.size() != factors.size())
+    fail("attributes grade_mean and grade_factor have shapes " + shape_text(mean.toTensor()) +
+         " and " + shape_text(factor.toTensor()) + ", expected [ntypes, n] and [ntypes, n, n]");
+  for (std::size_t a = 0; a < ntypes; ++a)
+    result.push_back({{means.begin() + a * n, means.begin() + (a + 1) * n},
+                      {factors.begin() + a * n * n, factors.begin() + (a + 1) * n * n}});
+  return result;
+}
+
 /// ZBL of pairs of types, or nothing: the attribute zbl_radii has the inner and outer radius of
 /// each, 0 and 0 for those without.
 std::vector<ZblPair> zbl_pairs(const Module &module, const std::vector<int> &atom_type)
@@ -263,6 +284,7 @@ DPNetwork read_network(const ModelFile &file, const ModelInfo &info, PlainLayers
   network.dstd = per_pair(module, "dstd", n, info.max_neighbor);
 
   network.zbl = zbl_pairs(module, network.atom_type);
+  network.grades = grades(module, network.atom_type.size());
 
   Parameters parameters(module);
   network.embedding = take_embedding(parameters, module, network.atom_type);

@@ -21,7 +21,7 @@
 //   evaluate(Tensor x, int nthreads = 1, bool want_atom_virial = True,
 //            bool want_centroid_virial = True)
 //       -> (Tensor atom_energy, Tensor force, Tensor virial,
-//           Tensor atom_virial, Tensor centroid_virial)
+//           Tensor atom_virial, Tensor centroid_virial, Tensor grade)
 //       with the list that was set or found last
 //       x                float64 [nrows, 3]
 //       nthreads         of the CPU; a device has its own
@@ -30,6 +30,7 @@
 //       virial           float64 [9] xx xy xz yx yy yz zx zy zz
 //       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
 //       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
+//       grade            float64 [ncenters] gamma; empty where the file has none
 //   cutoff() -> float
 //   table_bytes() -> int, table_error() -> (float, float)
 //       of the tables; the largest error of G and of dG/dr between the nodes
@@ -53,7 +54,7 @@ namespace pwmlff::models {
 namespace {
 
 using torch::Tensor;
-using Values = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+using Values = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 DPNetwork network_of(const std::string &model_file)
 {
@@ -132,6 +133,7 @@ class DPEngineClass : public torch::CustomClassHolder {
     input.nthreads = static_cast<int>(nthreads);
     input.want_atom_virial = want_atom_virial;
     input.want_centroid_virial = want_centroid_virial;
+    input.want_grade = engine->has_grade();
     if (on_device) on_device->update(input.x);
     input.on_device = on_device.get();
     const Evaluation *found = nullptr;
@@ -144,7 +146,8 @@ class DPEngineClass : public torch::CustomClassHolder {
     for (int k = 0; k < 9; ++k) virial[virial_component(k)] = found->virial[k];
     return {tensor(found->atom_energy, {ncenters}), tensor(found->force, {nrows, 3}),
             tensor(virial, {9}), tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
-            tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
+            tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9}),
+            tensor(found->grade, {input.want_grade ? ncenters : 0})};
   }
 
   double cutoff() const { return engine->network().rmax; }

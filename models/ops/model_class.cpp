@@ -14,9 +14,10 @@
 //                  neighbors begin in `candidate`; the centers are the first rows
 //       candidate  int32 [n] rows, all neighbors within the cutoff and any beyond
 //       home       int32 [nrows] the center of which a row is a periodic image; of a center itself
-//   evaluate(Tensor x, int nthreads, bool atom_virial = False, bool centroid_virial = False)
+//   evaluate(Tensor x, int nthreads, bool atom_virial = False, bool centroid_virial = False,
+//            bool grade = False)
 //       -> (float energy, Tensor atom_energy, Tensor force, Tensor virial, Tensor atom_virial,
-//           Tensor centroid_virial)
+//           Tensor centroid_virial, Tensor grade)
 //       x                float64 [nrows, 3]
 //       energy           of all centers
 //       atom_energy      float64 [ncenters]
@@ -24,11 +25,13 @@
 //       virial           float64 [9] xx yy zz xy xz yz yx zx zy
 //       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
 //       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
+//       grade            float64 [ncenters] gamma, 1 at the end of the training data; likewise
 //   name() -> str          fused, compiled or torchscript
 //   description() -> str   one line for a log
 //   passed_over() -> str   what does not evaluate it, and why; empty where nothing better was
 //                          possible
 //   has_atom_virial() -> bool
+//   has_grade() -> bool
 
 #include "../messages.h"
 #include "../model.h"
@@ -89,10 +92,9 @@ class ModelClass : public torch::CustomClassHolder {
                      integers(first), integers(candidate), integers(home), hops(model->info()));
   }
 
-  std::tuple<double, Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(const Tensor &x,
-                                                                      std::int64_t nthreads,
-                                                                      bool want_atom_virial,
-                                                                      bool want_centroid_virial)
+  std::tuple<double, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
+  evaluate(const Tensor &x, std::int64_t nthreads, bool want_atom_virial, bool want_centroid_virial,
+           bool want_grade)
   {
     const pwmlff::OneCaller caller(in_use, "Model");
     const std::int64_t nrows = neighbors.nrows(), ncenters = neighbors.ncenters();
@@ -102,6 +104,8 @@ class ModelClass : public torch::CustomClassHolder {
                       "there are no centers, expected a call of set_neighbors before");
     TORCH_CHECK_VALUE(model->has_atom_virial() || !(want_atom_virial || want_centroid_virial),
                       "engine ", model->engine(), " gives no virials of atoms");
+    TORCH_CHECK_VALUE(model->has_grade() || !want_grade, "engine ", model->engine(),
+                      " gives no extrapolation grade of this file");
     neighbors.update(x.const_data_ptr<double>());
     const Evaluation *found = nullptr;
     translated([&] {
@@ -109,6 +113,7 @@ class ModelClass : public torch::CustomClassHolder {
       input.nthreads = static_cast<int>(nthreads);
       input.want_atom_virial = want_atom_virial;
       input.want_centroid_virial = want_centroid_virial;
+      input.want_grade = want_grade;
       found = &model->evaluate(input);
     });
     return {found->energy,
@@ -116,13 +121,15 @@ class ModelClass : public torch::CustomClassHolder {
             tensor(found->force, {nrows, 3}),
             tensor(found->virial.data(), {9}),
             tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
-            tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9})};
+            tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9}),
+            tensor(found->grade, {want_grade ? ncenters : 0})};
   }
 
   std::string name() const { return model->name(); }
   std::string description() const { return model->engine(); }
   std::string passed_over() const { return model->passed_over(); }
   bool has_atom_virial() const { return model->has_atom_virial(); }
+  bool has_grade() const { return model->has_grade(); }
 
  private:
   /// Python is to see one line, and a ValueError.
@@ -157,11 +164,12 @@ TORCH_LIBRARY_FRAGMENT(pwmlff, library)
       .def("set_neighbors", &ModelClass::set_neighbors)
       .def("evaluate", &ModelClass::evaluate, "",
            {torch::arg("x"), torch::arg("nthreads"), torch::arg("atom_virial") = false,
-            torch::arg("centroid_virial") = false})
+            torch::arg("centroid_virial") = false, torch::arg("grade") = false})
       .def("name", &ModelClass::name)
       .def("description", &ModelClass::description)
       .def("passed_over", &ModelClass::passed_over)
-      .def("has_atom_virial", &ModelClass::has_atom_virial);
+      .def("has_atom_virial", &ModelClass::has_atom_virial)
+      .def("has_grade", &ModelClass::has_grade);
 }
 
 }    // namespace pwmlff::models

@@ -16,6 +16,7 @@ import pytest
 import torch
 from ase import Atoms
 
+import dp_oracle
 import pwmlff.kernels
 from harness import thorough
 from pwmlff import devices
@@ -47,6 +48,7 @@ class Result:
     virial: np.ndarray  # [3, 3]
     atom_virial: np.ndarray  # [n, 6]
     centroid_virial: np.ndarray  # [n, 9]
+    gamma: np.ndarray  # [n], or empty
 
 
 class Engine:
@@ -68,7 +70,7 @@ class Engine:
 
     def __call__(self, atoms: Atoms, nthreads: int = 1) -> Result:
         rows = AtomsAndGhosts.find(atoms, self.elements, self.core.cutoff() + SKIN)
-        atom_energy, force, virial, atom_virial, centroid = self.evaluate(rows, nthreads)
+        atom_energy, force, virial, atom_virial, centroid, gamma = self.evaluate(rows, nthreads)
 
         def fold(values):
             folded = np.zeros((len(atoms), values.shape[1]))
@@ -81,6 +83,7 @@ class Engine:
             virial.numpy().reshape(3, 3),
             fold(atom_virial),
             fold(centroid),
+            gamma.numpy(),
         )
 
 
@@ -483,6 +486,50 @@ def test_chunks(engine, precision, device):
             getattr(parts, name), wanted, rtol=0, atol=1e-12 * np.abs(wanted).max()
         )
     check(parts, evaluate(model, atoms), precision)
+
+
+def graded(model: DP, seed: int) -> DP:
+    """With a random grade of the last hidden layers."""
+    rng = np.random.default_rng(seed)
+    n = model.fitting_net[0].layers[-1].weight.shape[0]
+    model.grade_mean = torch.from_numpy(rng.normal(size=(model.ntypes, n)))
+    model.grade_factor = torch.from_numpy(rng.normal(size=(model.ntypes, n, n)))
+    return model
+
+
+@pytest.mark.parametrize("device", [*DEVICES, "cpu:lanes"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", ["two elements, triclinic", "three elements, triclinic"])
+def test_grade(engine, name, precision, device):
+    """Against NumPy, and beside energies and forces that are as without it."""
+    model, atoms = graded(SYSTEMS[name].model(), 5), SYSTEMS[name].atoms()
+    arrays = {key: value.detach().numpy() for key, value in model.named_parameters()}
+    arrays |= {"davg": model.davg.numpy(), "dstd": model.dstd.numpy()}
+    contract = dp_oracle.Contract(
+        tuple(model.atom_type), model.Rmax, model.Rmin, model.maxNeighborNum, model.M2
+    )
+    layers = dp_oracle.last_hidden(
+        arrays, atoms.numbers, atoms.positions, np.asarray(atoms.cell), contract
+    )
+    wanted = []
+    for z, layer in zip(atoms.numbers, layers, strict=True):
+        a = contract.atom_type.index(z)
+        factor, mean = model.grade_factor[a].numpy(), model.grade_mean[a].numpy()
+        wanted.append(np.linalg.norm(factor @ (layer - mean)))
+    result = engine(model, precision, device=device)(atoms)
+    tolerance = {"exact": 1e-11, "double": 1e-8, "mixed": 1e-5}[precision]
+    np.testing.assert_allclose(result.gamma, wanted, rtol=tolerance)
+    check(result, evaluate(model, atoms), precision)
+
+
+def test_grade_of_other_widths(engine):
+    model = graded(SYSTEMS["two elements, triclinic"].model(), 5)
+    model.grade_mean, model.grade_factor = model.grade_mean[:, 1:], model.grade_factor[:, 1:, 1:]
+    with pytest.raises(RuntimeError, match="not of the last hidden layer.*which has width 7"):
+        engine(model, "double")
+    model.grade_factor = model.grade_factor[:, 1:]
+    with pytest.raises(RuntimeError, match=r"shapes \[2, 6\] and \[2, 5, 6\], expected"):
+        engine(model, "double")
 
 
 @pytest.mark.parametrize("width", [8, thorough(40), 100])

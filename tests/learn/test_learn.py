@@ -129,7 +129,8 @@ def test_own_input_stop_and_no_window(folder: Path):
     text = text.replace("window = [1e-3, 50.0]", "window = [90.0, 91.0]")
     (folder / "learn.toml").write_text(text + '[[explore]]\ninput = "in.own"\ntemperature = [10]\n')
     process = command(folder)
-    time.sleep(5.0)
+    while not (folder / "learn").exists() and process.poll() is None:
+        time.sleep(0.05)  # until then it loads what it needs, and a signal just ends it
     process.send_signal(signal.SIGTERM)
     output, said = process.communicate(timeout=60)
     assert process.returncode == 75, output + said

@@ -55,7 +55,8 @@ template <class T, class F, int C> class Backend : public BlockBackend {
     const DPNetwork &network = *model.network;
     for (int a = 0; a < nspecies; ++a) {
       if (!(*model.present)[a]) continue;
-      fittings[a] = new Fit(network.fitting[a], width, network.m2);
+      const DPGrade *const grade = network.grades.empty() ? nullptr : &network.grades[a];
+      fittings[a] = new Fit(network.fitting[a], grade, width, network.m2);
       for (int b = 0; b < nspecies; ++b) {
         const int index = a * nspecies + b;
         if ((*model.present)[b])
@@ -134,13 +135,15 @@ template <class T, class F, int C> class Worker : public BlockWorker {
       pairs = model.pairs + block->species * nspecies;
       if (!find_edges(plan, sums)) return;
       compute_moments();
-      alignas(64) double energy[atoms];
+      alignas(64) double energy[atoms], grade[atoms];
       model.fittings[block->species]->evaluate(moments.get(), fitting_scratch.get(), energy,
-                                               moment_gradient.get());
+                                               moment_gradient.get(),
+                                               plan.grade ? grade : nullptr);
       share_gradient();
       for (int l = 0; l < block->count; ++l) {
         const double repulsion = compute_forces(plan, l, sums);
         plan.atom_energy[center(plan, l)] = energy[l] + repulsion;
+        if (plan.grade) plan.grade[center(plan, l)] = grade[l];
       }
     }
   }

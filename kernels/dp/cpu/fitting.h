@@ -18,7 +18,9 @@ template <class T, int C> class Fitting {
  public:
   static constexpr int atoms = C * lanes<T>;
 
-  Fitting(const DPNet &net, int width, int m2) : width(width), m2(m2), depth(0), widest(0)
+  /// @param grade of the last hidden layer, or null
+  Fitting(const DPNet &net, const DPGrade *grade, int width, int m2) :
+      width(width), m2(m2), depth(0), widest(0)
   {
     ndescriptor = descriptor_size(width, m2);
     nlayers = static_cast<int>(net.layers.size()) - 1;
@@ -41,12 +43,17 @@ template <class T, int C> class Fitting {
         last_is_first ? fold_weights(end.weight, width, m2) : end.weight;
     for (int i = 0; i < nlast; ++i) last[i] = weight[i];
     last_bias = end.bias[0];
+    if (!grade) return;
+    grade_factor = new Matrix<T, C>(grade->factor.data(), nlast, nlast, 1, nlast);
+    grade_mean.reserve(nlast);
+    for (int i = 0; i < nlast; ++i) grade_mean[i] = static_cast<T>(grade->mean[i]);
   }
   Fitting(Fitting &&) = delete;
   ~Fitting()
   {
     for (int l = 0; l < nlayers; ++l) layers[l].~Layer();
     ::operator delete(layers);
+    delete grade_factor;
   }
 
   /// Numbers of scratch that evaluate() needs.
@@ -58,7 +65,8 @@ template <class T, int C> class Fitting {
   /// @param moments [4, width, atoms]
   /// @param energy [atoms]
   /// @param gradient [4, width, atoms] of each atom's energy with respect to its moments
-  void evaluate(const T *moments, T *scratch, double *energy, T *gradient) const
+  /// @param grade [atoms], or null where not wanted
+  void evaluate(const T *moments, T *scratch, double *energy, T *gradient, double *grade) const
   {
     T *const descriptor = scratch;
     T *const descriptor_gradient = descriptor + ndescriptor * atoms;
@@ -82,6 +90,8 @@ template <class T, int C> class Fitting {
     for (int i = 0; i < nlast; ++i)
       for (int a = 0; a < atoms; ++a) energy[a] += last[i] * x[i * atoms + a];
 
+    if (grade) evaluate_grade(x, dy, dz, grade);
+
     T *const dx = last_is_first ? descriptor_gradient : dy;
     for (int i = 0; i < nlast; ++i)
       for (int a = 0; a < atoms; ++a) dx[i * atoms + a] = static_cast<T>(last[i]);
@@ -94,6 +104,22 @@ template <class T, int C> class Fitting {
   }
 
  private:
+  /// gamma (network.h) of the last hidden layer x.
+  void evaluate_grade(const T *x, T *distance, T *scaled, double *grade) const
+  {
+    for (int i = 0; i < nlast; ++i)
+      for (int a = 0; a < atoms; ++a) distance[i * atoms + a] = x[i * atoms + a] - grade_mean[i];
+    grade_factor->apply(distance, nullptr, scaled);
+    for (int a = 0; a < atoms; ++a) {
+      double sum = 0.0;
+      for (int i = 0; i < nlast; ++i) {
+        const double component = scaled[i * atoms + a];
+        sum += component * component;
+      }
+      grade[a] = __builtin_sqrt(sum);
+    }
+  }
+
   struct Layer {
     Layer(const DPLayer &layer, int in, const double *weight) :
         in(in),
@@ -137,6 +163,8 @@ template <class T, int C> class Fitting {
   Layer *layers;
   Buffer<double> last;
   double last_bias;
+  Matrix<T, C> *grade_factor = nullptr;    // null without a grade
+  Buffer<T> grade_mean;
 };
 
 }    // namespace pwmlff::PWMLFF_ISA

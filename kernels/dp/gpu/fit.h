@@ -26,6 +26,7 @@ template <class T, int G> struct Fit {
   const GpuBlock *blocks;
   int atoms, widest, depth;    // widest hidden layer, and all of them together
   double *atom_energy;         // [ncenters]
+  double *grade;               // [ncenters], or null where not wanted
 
   /// From one row in scratch to the next; even where two values are loaded at once.
   PWMLFF_HOST_DEVICE static int step(int atoms) { return atoms > 1 ? atoms + 2 : 1; }
@@ -68,10 +69,19 @@ template <class T, int G> struct Fit {
       spare = done;
       x = done;
     }
+    if (grade) {
+      scale_distance(team, net, x, y);
+      team.sync();
+    }
     for (int a = team.lane(); a < block.count; a += team.lanes()) {
+      const int center = chunk.order[block.first + a];
       double energy = net.last_bias;
       for (int i = 0; i < net.nlast; ++i) energy += global_pointer(net.last)[i] * x[i * ld + a];
-      atom_energy[chunk.order[block.first + a]] = energy;
+      atom_energy[center] = energy;
+      if (!grade) continue;
+      double sum = 0.0;
+      for (int i = 0; i < net.nlast; ++i) sum += y[i * ld + a] * y[i * ld + a];
+      grade[center] = sqrt(sum);
     }
     team.sync();
 
@@ -131,6 +141,26 @@ template <class T, int G> struct Fit {
         y[position] = hidden_output(layer.residual, global_pointer(layer.step)[o],
                                     layer.residual ? x[position] : 0.0, t[position]);
       }
+    }
+  }
+
+  // y = factor (x - mean), whose length is gamma (network.h).
+  template <class Team>
+  PWMLFF_HOST_DEVICE void scale_distance(const Team &team, const GpuFitting &net, const double *x,
+                                         double *y) const
+  {
+    const int ld = step(atoms);
+    for (int w = team.lane(); w < net.nlast * (atoms / G); w += team.lanes()) {
+      const int o = w % net.nlast, a = w / net.nlast * G;
+      const double *const column = global_pointer(net.grade_factor) + o;
+      double sum[G], xs[G];
+      for (int g = 0; g < G; ++g) sum[g] = 0.0;
+      for (int i = 0; i < net.nlast; ++i) {
+        const double factor = column[i * net.nlast], mean = global_pointer(net.grade_mean)[i];
+        load_together<G>(x + i * ld + a, xs);
+        for (int g = 0; g < G; ++g) sum[g] += factor * (xs[g] - mean);
+      }
+      for (int g = 0; g < G; ++g) y[o * ld + a + g] = sum[g];
     }
   }
 

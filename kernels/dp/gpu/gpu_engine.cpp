@@ -38,9 +38,16 @@ template <class T> class GpuEngine : public DPEngine {
     if (generation != neighbors.generation()) make_blocks(neighbors);
     overflow.clear(1);
     const GpuSums::Place place = sums.begin(input);
-    for (const Chunk &chunk : chunks) run_chunk(neighbors, chunk, place);
+    if (input.want_grade) grade.clear(input.ncenters);
+    for (const Chunk &chunk : chunks)
+      run_chunk(neighbors, chunk, place, input.want_grade ? grade.get() : nullptr);
     overflow.download(host_overflow.reserve(1), 1);
-    sums.finish(input, nitems, result);
+    result.grade = nullptr;
+    if (input.want_grade) {
+      grade.download(host_grade.reserve(input.ncenters), input.ncenters);
+      result.grade = host_grade.get();
+    }
+    sums.finish(input, nitems, result);    // waits for all downloads
 
     if (const long long key = *host_overflow.get()) {
       Excess excess = excess_of(key);
@@ -138,6 +145,13 @@ template <class T> class GpuEngine : public DPEngine {
       depth = std::max(depth, total);
       fitting.nlayers = static_cast<int>(hidden.size());
       fitting.layers = constants.keep(hidden);
+      if (network.grades.empty()) continue;
+      const std::vector<double> &factor = network.grades[a].factor;
+      std::vector<double> columns;
+      for (int i = 0; i < in; ++i)
+        for (int o = 0; o < in; ++o) columns.push_back(factor[static_cast<std::size_t>(o) * in + i]);
+      fitting.grade_mean = constants.keep(network.grades[a].mean);
+      fitting.grade_factor = constants.keep(columns);
     }
     model.fittings = constants.keep(fittings);
   }
@@ -217,7 +231,9 @@ template <class T> class GpuEngine : public DPEngine {
     generation = neighbors.generation();
   }
 
-  void run_chunk(const GpuNeighbors &neighbors, const Chunk &part, const GpuSums::Place &to)
+  /// @param grades [ncenters], or null where not wanted
+  void run_chunk(const GpuNeighbors &neighbors, const Chunk &part, const GpuSums::Place &to,
+                 double *grades)
   {
     const std::int64_t n = part.nitems;
     const GpuList list = list_of(neighbors);
@@ -239,14 +255,15 @@ template <class T> class GpuEngine : public DPEngine {
                  EdgeMoments<T>::Tile::bytes(widest_net));
     const GpuBlock *const fitted = blocks_on_device.get() + part.first_block;
     if (fit_atoms % FIT_REGISTERS == 0)
+      device_->run(part.nblocks,
+                   Fit<T, FIT_REGISTERS>{model, chunk, fitted, fit_atoms, widest, depth,
+                                         to.atom_energy, grades},
+                   fit_scratch(fit_atoms));
+    else
       device_->run(
           part.nblocks,
-          Fit<T, FIT_REGISTERS>{model, chunk, fitted, fit_atoms, widest, depth, to.atom_energy},
+          Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, to.atom_energy, grades},
           fit_scratch(fit_atoms));
-    else
-      device_->run(part.nblocks,
-                   Fit<T, 1>{model, chunk, fitted, fit_atoms, widest, depth, to.atom_energy},
-                   fit_scratch(fit_atoms));
     device_->run(n, Differentiate<T>{model, neighbors.species(), chunk},
                  Differentiate<T>::Tile::bytes(widest_net));
     device_->run(n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, to.rows});
@@ -272,6 +289,8 @@ template <class T> class GpuEngine : public DPEngine {
   DeviceArray<T> place{device_}, environment{device_}, derivative{device_};
   DeviceArray<T> moment_gradient{device_};
   GpuSums sums{device_};
+  DeviceArray<double> grade{device_};
+  HostArray<double> host_grade{device_};
   DeviceArray<long long> overflow{device_};    // key of an Excess
   HostArray<long long> host_overflow{device_};
 };

@@ -40,6 +40,8 @@ struct GpuFitting {
   int nlast;    // inputs of the last, linear layer
   const double *last;
   double last_bias;
+  const double *grade_mean;      // [nlast], or null without a grade
+  const double *grade_factor;    // [nlast, nlast] column by column
 };
 
 template <class T> struct GpuModel {

@@ -34,7 +34,8 @@ class Calculator(AseCalculator):
     """Energy, forces and stress of a TorchScript model file.
 
     Per-atom energies (`energies`) and, with the fused engine and for kind EDGE, per-atom stresses
-    (`stresses`, which add up to the stress) are there too. Without atoms, the energy is zero.
+    (`stresses`, which add up to the stress) are there too, and `gamma`, the extrapolation grade of
+    each atom, where the file has it (docs/uncertainty.md). Without atoms, the energy is zero.
 
     Args:
         model: a model file. Loading it executes code that it brings along.
@@ -113,7 +114,8 @@ class Calculator(AseCalculator):
             asked["nthreads"] = torch.get_num_threads()
         self._choice = choose(asked.pop("model"), **asked)
         self.reset()  # type: ignore[no-untyped-call]  # of ase
-        own = ["stresses"] if self._choice.engine.has_atom_virial else []
+        engine = self._choice.engine
+        own = ["stresses"] * engine.has_atom_virial + ["gamma"] * engine.has_grade
         self.implemented_properties = [*type(self).implemented_properties, *own]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -163,6 +165,8 @@ class Calculator(AseCalculator):
                 "energies": evaluation.atom_energy,
                 "forces": evaluation.forces,
             }
+            if evaluation.gamma is not None:
+                self.results["gamma"] = evaluation.gamma
             if structure.cell.rank == 3:  # stress is per volume
                 volume = structure.get_volume()
                 self.results["stress"] = -full_3x3_to_voigt_6_stress(evaluation.virial) / volume

@@ -93,7 +93,8 @@ class DPReference:
         Returns:
             The hidden fitting layers whose form they do not tell.
         """
-        used, unclear, types = {"davg", "dstd"}, [], range(len(self.known))
+        used = {"davg", "dstd", "grade_mean", "grade_factor"}  # the last two are of no energy
+        unclear, types = [], range(len(self.known))
         width: int | None = None
         if self.vectors:  # a file may have an embedding net for types, which nothing uses
             used |= {name for name in self.arrays if name.startswith("embedding_net.")}

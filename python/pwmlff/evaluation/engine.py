@@ -47,6 +47,8 @@ class Evaluation(reference.Result):
 
     #: [n, 6] xx yy zz xy xz yz, half to each end of a pair; None where not wanted or not known
     atom_virial: np.ndarray | None = None
+    #: [n] extrapolation grade, where the engine has_grade (:mod:`pwmlff.train.extrapolation`)
+    gamma: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for an energy, a force or a virial that is not finite."""
@@ -64,6 +66,7 @@ class Engine(Protocol):
     name: str
     description: str  # the same with precision and code
     has_atom_virial: bool
+    has_grade: bool  # whether the file tells how far atoms are from what it was trained on
 
     def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
         """Evaluate a structure.
@@ -220,8 +223,12 @@ class OpenModel:
         """Shared by copies: it keeps nothing of a structure."""
         return self
 
-    def evaluate(self, rows: AtomsAndGhosts, nthreads: int, atom_virial: bool) -> tuple[Any, ...]:
-        """Energy, energies of atoms, forces of rows, virial and, where wanted, virials of rows.
+    def evaluate(
+        self, rows: AtomsAndGhosts, nthreads: int, atom_virial: bool, grade: bool
+    ) -> tuple[Any, ...]:
+        """Energy, energies of atoms, forces of rows, virial, virials of rows and grades of atoms.
+
+        The last two are there where they are wanted.
 
         Raises:
             Failure: the model is on a GPU, and this process was forked after it was opened.
@@ -238,8 +245,9 @@ class OpenModel:
                 self._sent = None
                 self.core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
                 self._sent = rows.candidate, self.lock.forks
-            results: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, atom_virial)
-            return results[:5]
+            wanted = atom_virial, False, grade
+            results: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, *wanted)
+            return *results[:5], results[6]
 
 
 class NativeModel:
@@ -267,6 +275,7 @@ class NativeModel:
         self.passed_over: str = core.passed_over()
         self.description: str = core.description().removesuffix(f" ({self.passed_over})")
         self.has_atom_virial: bool = core.has_atom_virial()
+        self.has_grade: bool = core.has_grade()
         self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
         self.nthreads, self.skin = nthreads, skin
         #: The structure that rows were made for, and they.
@@ -278,7 +287,7 @@ class NativeModel:
 
     def compute(self, rows: AtomsAndGhosts, atom_virial: bool) -> tuple[Any, ...]:
         """What :meth:`OpenModel.evaluate` gives."""
-        return self._model.evaluate(rows, self.nthreads, atom_virial)
+        return self._model.evaluate(rows, self.nthreads, atom_virial, self.has_grade)
 
     def rows(self, atoms: Atoms) -> AtomsAndGhosts:
         """Rows that hold for the structure as it is now."""
@@ -309,13 +318,14 @@ class NativeModel:
             )
         with self._model.lock:
             rows = self.rows(atoms)
-            energy, atom_energy, force, virial, virials = self.compute(rows, atom_virial)
+            energy, atom_energy, force, virial, virials, gamma = self.compute(rows, atom_virial)
         return Evaluation(
             energy,
             atom_energy.numpy(),
             rows.fold(force),
             virial.numpy()[TENSOR],
             rows.fold(virials) if atom_virial else None,
+            gamma.numpy() if self.has_grade else None,
         )
 
 
@@ -323,7 +333,7 @@ class Reference:
     """The plain float64 reference."""
 
     name = description = "reference"
-    has_atom_virial = False
+    has_atom_virial = has_grade = False
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ STYLES = {
 KEYWORDS = (
     "out_freq", "out_file", "out_append", "engine", "precision", "device", "neighbors",
     "temperature", "out_format", "out_header", "atomic", "relative", "drive", "capture", "check",
-    "min_distance", "calibration",
+    "min_distance", "calibration", "gamma",
 )  # fmt: skip
 AFTER_NAMES = ("fileper", "nfile")  # keywords of the command restart
 YES = ("yes", "on", "true")

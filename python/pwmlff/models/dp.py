@@ -171,6 +171,8 @@ class DP(nn.Module):
             TorchScript makes tensors of lists; empty where each pair of types has its own net.
         pairs: of types, center first, that each embedding net is for.
         zbl_radii: as in `DPConfig`.
+        grade_mean, grade_factor: float64 [ntypes, n] and [ntypes, n, n] of the last hidden layer of
+            the fitting nets (:mod:`pwmlff.train.extrapolation`), for the fused engine; or empty.
 
     Args:
         config: cutoff, widths and elements.
@@ -213,6 +215,8 @@ class DP(nn.Module):
             z: np.asarray(vectors[z], np.float32).tolist() for z in self.atom_type if vectors
         }
         self.zbl_radii = [[float(r) for r in radii] for radii in config.zbl_radii]
+        self.grade_mean = torch.zeros(0, dtype=torch.float64)
+        self.grade_factor = torch.zeros(0, dtype=torch.float64)
         self.davg = self._statistics("davg", davg, 0.0)
         self.dstd = self._statistics("dstd", dstd, 1.0)
         if self.sel:

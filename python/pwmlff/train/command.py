@@ -18,13 +18,14 @@ from pwmlff import files, picture
 from pwmlff.data import readers
 from pwmlff.report import Failure, console, typed
 from pwmlff.threads import torch_threads
-from pwmlff.train import card, charts, comm, ensemble, errors, prepare, record
+from pwmlff.train import card, charts, comm, ensemble, errors, extrapolation, prepare, record
 from pwmlff.train.config import Config, MissingElements, from_command
 from pwmlff.train.kalman import Kalman
 from pwmlff.train.learner import Learner
 from pwmlff.train.loop import BEST, LAST, Trainer
 from pwmlff.train.outcome import PARITY, Trained, TrainReport
 from pwmlff.train.place import threads_of
+from pwmlff.train.potential import Potential
 from pwmlff.train.prepare import Dataset
 from pwmlff.train.start import CONFIGURATION, Options, Stop, claim, write_configuration
 
@@ -184,6 +185,10 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     if logged is None:  # on all ranks but the first
         return TrainReport()
     draw()
+    if isinstance(learner.model, Potential):
+        for name in (BEST, LAST):
+            if (path := folder / f"{name}{suffix}").exists():
+                extrapolation.add(path, learner.frames, threads_of(config.run, ranks))
     if not logged.rows:
         raise Failure(
             f"found no row in the log of '{folder}': the training was stopped before its first "
