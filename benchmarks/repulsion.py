@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +28,8 @@ from ase import Atoms
 from ase.data import atomic_numbers, chemical_symbols, covalent_radii
 from ase.geometry import get_distances
 
+from in_turns import add_arguments, step_ratio
 from pwmlff import Calculator
-from pwmlff.commands.bench import loop_time
 from pwmlff.evaluation.model_file import open_model
 from pwmlff.launch import lmp, program
 from pwmlff.report import Failure
@@ -46,13 +45,6 @@ timestep {timestep}
 fix 1 all nve
 fix 2 all langevin {temperature} {temperature} 0.1 {seed}
 thermo 50
-run {steps}
-"""
-TIMED = """{read}replicate {times}
-pair_style pwmlff 1 {model} precision {precision}
-pair_coeff * * {elements}
-velocity all create 300 4711 mom yes rot yes loop geom
-fix 1 all nve
 run {steps}
 """
 
@@ -136,45 +128,17 @@ def starts(atoms: Atoms, models: dict[str, Path], options: argparse.Namespace) -
         print(f"{name}: {len(bad)} of {len(packed)} starts lost{first}")
 
 
-def cost(atoms: Atoms, models: dict[str, Path], options: argparse.Namespace) -> None:
-    """Print the time of a step with ZBL over that without, of rounds in turns."""
-    times = max(1, round((options.atoms / len(atoms)) ** (1 / 3)))
-    ratios = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        lmp.write_data(folder / "timed.data", atoms, options.numbers)
-        for _ in range(options.rounds):
-            seconds = []
-            for model in models.values():
-                text = TIMED.format(
-                    read=lmp.read_command(atoms, "timed.data"), times=f"{times} {times} {times}",
-                    **{**vars(options), "model": model, "steps": options.timed},
-                )  # fmt: skip
-                program.find().run(folder, text)
-                seconds.append(loop_time((folder / "log.lammps").read_text()))
-            ratios.append(seconds[0] / seconds[1])
-    print(
-        f"time of a step with ZBL, {len(atoms) * times**3} atoms, over that without: median "
-        f"{statistics.median(ratios):.4f} of {len(ratios)} rounds, {min(ratios):.4f} to "
-        f"{max(ratios):.4f}"
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("structure", help="a file that ase reads, like train.extxyz@0")
-    parser.add_argument("--elements", required=True, help="of the LAMMPS types, like 'Hf O'")
-    parser.add_argument("--precision", default="double", choices=("exact", "double", "mixed"))
     parser.add_argument("--starts", type=int, default=200)
     parser.add_argument("--steps", type=int, default=2000, help="of each start")
     parser.add_argument("--timestep", type=float, default=0.001, help="ps")
     parser.add_argument("--packing", type=float, default=0.6)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="starts at a time")
-    parser.add_argument("--atoms", type=int, default=768, help="of the timed structure")
-    parser.add_argument("--timed", type=int, default=300, help="steps")
-    parser.add_argument("--rounds", type=int, default=9)
+    add_arguments(parser)
     options = parser.parse_args(arguments)
     options.numbers = [atomic_numbers[symbol] for symbol in options.elements.split()]
     atoms = ase.io.read(options.structure)
@@ -188,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         networks.save(bare)
         dimers(options.model)
         models = {"with ZBL": options.model.resolve(), "without": bare}
-        cost(atoms, models, options)
+        ratio = step_ratio(atoms, *map(str, models.values()), options)
+        print(f"time of a step with ZBL over that without: {ratio}")
         starts(atoms, models, options)
 
 

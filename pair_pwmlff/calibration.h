@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// What a training has found of how large the errors of an ensemble are.
+// What a training has found of how large the errors of an ensemble, or of one model, are.
 
 #pragma once
 
@@ -12,8 +12,8 @@
 namespace pair_pwmlff {
 
 /// A file of `pwmlff train` (python/pwmlff/train/uncertainty.py): comments with the SHA-256 of the
-/// models, then lines of a deviation and of the bound that 90 % of the errors are below from there
-/// on, in the model's units. Rank 0 has it.
+/// models, then lines of a deviation, or of gamma where there is one model, and of the bound that
+/// 90 % of the errors are below from there on, in the model's units. Rank 0 has it.
 class Calibration : private LAMMPS_NS::Pointers {
  public:
   /// Read it, or stop LAMMPS on all ranks. Collective.

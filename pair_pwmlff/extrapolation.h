@@ -22,8 +22,6 @@ class Extrapolation : private LAMMPS_NS::Pointers {
   /// @param limit  to look for at each step, if any
   Extrapolation(LAMMPS_NS::LAMMPS *lmp, const std::optional<GradeLimit> &limit);
 
-  bool has_limit() const { return limit.has_value(); }
-
   /// Keep gamma of this step, and look for atoms beyond the limit.
   /// @param result  of a model with a grade, or null on a rank without centers
   /// @throws std::runtime_error for an atom beyond the limit, where a run is to end by it; else a

@@ -115,11 +115,13 @@ try {
   reset(parse_settings(lmp, style, narg, arg));    // other models need another pair_coeff
   if (options.files.size() > 1) {
     recorder = std::make_unique<DeviationRecorder>(lmp, options);
-    if (!options.calibration.empty())
-      calibration = std::make_unique<Calibration>(lmp, options.calibration);
-    nextra = calibration ? 6 : 5;
-  } else if (options.gamma) {
+    nextra = 5;
+  } else if (options.watches_gamma()) {
     nextra = 1;
+  }
+  if (!options.calibration.empty()) {
+    calibration = std::make_unique<Calibration>(lmp, options.calibration);
+    ++nextra;
   }
   if (options.check > 0)
     check = std::make_unique<EngineCheck>(lmp, options.check, gate_of(options.engine.precision));
@@ -348,12 +350,13 @@ void PairPWMLFF::init_style()
                    std::move(symbol_of_type), energy_unit);
   }
   if (guard) guard->init(models);
-  if (options.gamma && !has_grade)
+  if (options.watches_gamma() && !has_grade)
     error->all(FLERR,
-               "Pair style pwmlff: the keyword gamma needs the extrapolation grade that files of "
+               "Pair style pwmlff: the keyword {} needs the extrapolation grade that files of "
                "'pwmlff train' of kind DP have, evaluated by the fused engine; model '{}' runs "
                "with engine {}",
-               models.front()->info().file, models.front()->engine());
+               options.gamma ? "gamma" : "calibration", models.front()->info().file,
+               models.front()->engine());
   if (!logged) log_models();
   logged = true;
   supervision->init();
@@ -486,11 +489,15 @@ double PairPWMLFF::common_scale() const
 
 // For compute pair, which sums over ranks: largest, smallest and average deviation of forces, those
 // of energy and virial, and the bound of the largest error. What was not compared on this step is
-// no number. Of one model with the keyword gamma: the largest gamma.
+// no number. Of one model: the largest gamma, and the bound of the largest error.
 void PairPWMLFF::take_deviation()
 {
   deviations.fill(0.0);
-  if (nextra == 1) deviations[0] = extrapolation->largest();
+  if (!recorder && nextra > 0) {
+    const double gamma = extrapolation->largest();
+    if (comm->me == 0)
+      deviations = {gamma, calibration ? energy_unit * calibration->bound(gamma) : 0.0};
+  }
   if (!recorder || comm->me != 0) return;
   if (const Deviation *const found = recorder->of_this_step())
     deviations = {found->force.maximum,
@@ -527,7 +534,7 @@ void PairPWMLFF::compute(int eflag, int vflag)
   }
   for (int model = 0; model < (deviation || mean ? nmodels : 1); ++model) {
     // A rank without atoms still takes part below.
-    const bool want_grade = model == 0 && has_grade && (gamma_flag || extrapolation->has_limit());
+    const bool want_grade = model == 0 && has_grade && (gamma_flag || options.watches_gamma());
     const Evaluation *const result = evaluate_here(model, want_grade);
     if (want_grade)
       or_stop_with_frame([&] { extrapolation->take(*models.front(), neighbors, result); });

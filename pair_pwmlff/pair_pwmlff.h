@@ -50,8 +50,8 @@ class PairPWMLFF : public Pair {
   /// (int)
   /// "energy_flag", "gamma_flag", "force_deviation_flag" and "energy_deviation_flag": where one of
   /// the last two is 1, the models are compared at the next evaluation whatever out_freq is. The
-  /// flags live as long as this object. Matrix: "scale" [ntypes+1, ntypes+1] of energies and forces, for fix
-  /// adapt and compute ti; the same for all types that an element is mapped to.
+  /// flags live as long as this object. Matrix: "scale" [ntypes+1, ntypes+1] of energies and
+  /// forces, for fix adapt and compute ti; the same for all types that an element is mapped to.
   /// @return null for another name, or where there is no such quantity
   void *extract(const char *name, int &dim) override;
 

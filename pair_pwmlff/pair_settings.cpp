@@ -20,8 +20,8 @@ namespace pair_pwmlff {
 namespace {
 
 constexpr std::array<std::string_view, 18> KEYWORDS = {
-    "out_freq",  "out_file",    "out_append", "engine",       "precision",  "device",
-    "neighbors", "temperature", "out_format", "out_header",   "atomic",     "relative",
+    "out_freq",  "out_file",    "out_append", "engine",       "precision",   "device",
+    "neighbors", "temperature", "out_format", "out_header",   "atomic",      "relative",
     "drive",     "capture",     "check",      "min_distance", "calibration", "gamma"};
 
 bool is_keyword(const std::string &word)
@@ -209,7 +209,6 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
   for (const auto &[given, what] : {std::pair{settings.mean_drives, "drive mean"},
                                     {settings.capture.has_value(), "capture"},
                                     {settings.out_atomic, "atomic"},
-                                    {!settings.calibration.empty(), "calibration"},
                                     {settings.relative > 0.0, "relative"}})
     if (given && found < 2)
       error->all(FLERR,

@@ -70,9 +70,7 @@ def zbl(z1: int, z2: int, inner: float, outer: float, r: complex) -> complex:
     return z1 * z2 * 14.399645 / r * screening * switch
 
 
-def net(
-    arrays: Arrays, name: str, x: np.ndarray, fitting: bool, last: bool = True
-) -> np.ndarray:
+def net(arrays: Arrays, name: str, x: np.ndarray, fitting: bool, last: bool = True) -> np.ndarray:
     """A net of the original, or without the last layer of a fitting net; x [in], or [n, in]."""
     layer = 0
     while f"{name}.layers.{layer + 1}.weight" in arrays or not fitting:

@@ -34,8 +34,8 @@ void Blocks::make_blocks(const Input &input)
 
 BlockPlan Blocks::make_plan(const Input &input)
 {
-  BlockPlan plan{&input, order.data(), 0, 0, atom_energy.data(),
-                 input.want_grade ? grade.data() : nullptr};
+  BlockPlan plan{&input, order.data(),       0,
+                 0,      atom_energy.data(), input.want_grade ? grade.data() : nullptr};
   const int nspecies = static_cast<int>(present.size());
   for (int i = 0; i < input.ncenters; ++i) {
     const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies;

@@ -144,8 +144,10 @@ class DPEngineClass : public torch::CustomClassHolder {
     }
     double virial[9];
     for (int k = 0; k < 9; ++k) virial[virial_component(k)] = found->virial[k];
-    return {tensor(found->atom_energy, {ncenters}), tensor(found->force, {nrows, 3}),
-            tensor(virial, {9}), tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
+    return {tensor(found->atom_energy, {ncenters}),
+            tensor(found->force, {nrows, 3}),
+            tensor(virial, {9}),
+            tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
             tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9}),
             tensor(found->grade, {input.want_grade ? ncenters : 0})};
   }

@@ -92,9 +92,9 @@ class ModelClass : public torch::CustomClassHolder {
                      integers(first), integers(candidate), integers(home), hops(model->info()));
   }
 
-  std::tuple<double, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
-  evaluate(const Tensor &x, std::int64_t nthreads, bool want_atom_virial, bool want_centroid_virial,
-           bool want_grade)
+  std::tuple<double, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> evaluate(
+      const Tensor &x, std::int64_t nthreads, bool want_atom_virial, bool want_centroid_virial,
+      bool want_grade)
   {
     const pwmlff::OneCaller caller(in_use, "Model");
     const std::int64_t nrows = neighbors.nrows(), ncenters = neighbors.ncenters();

@@ -525,7 +525,7 @@ def test_grade(engine, name, precision, device):
 def test_grade_of_other_widths(engine):
     model = graded(SYSTEMS["two elements, triclinic"].model(), 5)
     model.grade_mean, model.grade_factor = model.grade_mean[:, 1:], model.grade_factor[:, 1:, 1:]
-    with pytest.raises(RuntimeError, match="not of the last hidden layer.*which has width 7"):
+    with pytest.raises(RuntimeError, match=r"not of the last hidden layer.*which has width 7"):
         engine(model, "double")
     model.grade_factor = model.grade_factor[:, 1:]
     with pytest.raises(RuntimeError, match=r"shapes \[2, 6\] and \[2, 5, 6\], expected"):

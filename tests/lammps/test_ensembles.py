@@ -425,9 +425,7 @@ def test_errors(four: Lammps, options: str, words: list[str]):
         assert word in run.output, run.output
 
 
-@pytest.mark.parametrize(
-    "keyword", ["drive mean", "capture 0 1 a.xyz", "atomic yes", "relative 1", "calibration a"]
-)
+@pytest.mark.parametrize("keyword", ["drive mean", "capture 0 1 a.xyz", "atomic yes", "relative 1"])
 def test_one_model_has_no_deviation(four: Lammps, keyword: str):
     run = four(f"{READ}pair_style pwmlff 0.pt {keyword}\npair_coeff * * O Hf\nrun 0\n")
     assert run.returncode != 0

@@ -18,6 +18,7 @@ from harness import ENGINES, Lammps, thorough
 from pwmlff import Calculator
 from pwmlff.models import DP
 from pwmlff.models.saving import save_model
+from pwmlff.train.uncertainty import Bounds, hashes
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -86,13 +87,32 @@ def test_limit(moving: Lammps, ranks: int):
     largest = gamma.max(axis=1)
     limit = float(np.sort(largest)[-3])
     step = int(np.flatnonzero(largest > limit)[0])
-    assert 0 < step
+    assert step > 0
     run = moving(script(f"gamma {limit:.12g} stop"), ranks)
     assert run.returncode != 0 and run.output.count("ERROR") == 1
     assert f"at step {step}, more than {limit:.4g}" in run.output
     assert f"extrapolation grade gamma of {largest[step]:.4g}" in run.output
     run = moving.run(script(f"gamma {gamma.min():.12g} warn"), ranks)
     assert 1 <= run.output.count("WARNING: Pair style pwmlff: atom") <= 2 * ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("units", ["metal", "real"])
+def test_expected_error(moving: Lammps, ranks: int, units: str):
+    """The second number of compute pair, as Python reads the file."""
+    path = moving.folder / "0.pt"
+    bounds = Bounds(hashes([path]), 3, [0.0, 4.0, 6.0, 8.0], [0.02, 0.3, 0.7])
+    bounds.write(moving.folder)
+    more = "compute most all pair pwmlff\nthermo_style custom step c_most[*]\n"
+    more += "thermo_modify format float %.17g\nthermo 1\n"
+    text = script("calibration calibration.txt", more).replace("metal", units)
+    thermo = moving.run(
+        text.replace("0.001", "0.001" if units == "metal" else "1.0"), ranks
+    ).thermo()
+    gamma = np.array(thermo["c_most[1]"])
+    np.testing.assert_allclose(gamma, of_frames(moving).max(axis=1), rtol=1e-6)
+    unit = 23.060549 if units == "real" else 1.0
+    np.testing.assert_allclose(thermo["c_most[2]"], unit * bounds.limits(gamma), rtol=1e-6)
 
 
 def test_halt(moving: Lammps):
@@ -140,5 +160,9 @@ def test_files_without(moving: Lammps, file: str):
     style += f"pair_style pwmlff {file} {{}}\npair_coeff * * {elements}\n"
     run = moving(f"{style.format('gamma 1 stop')}run 0\n", 2)
     assert run.returncode != 0 and "the keyword gamma needs the extrapolation grade" in run.output
+    bounds = Bounds(hashes([moving.folder / file]), 3, [0.0, 1.0], [0.1])
+    bounds.write(moving.folder)
+    run = moving(f"{style.format('calibration calibration.txt')}run 0\n", 2)
+    assert run.returncode != 0 and "the keyword calibration needs the extrapol" in run.output
     run = moving(f"{style.format('')}fix g all pair 1 pwmlff gamma 1\nrun 0\n", 2)
     assert run.returncode != 0 and run.output.count("ERROR") == 1 and "gamma" in run.output

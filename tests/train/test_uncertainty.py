@@ -11,6 +11,7 @@ from ase.io import write
 from typer.testing import CliRunner
 
 from labelled_structures import trajectory
+from pwmlff import Calculator
 from pwmlff.cli import app
 from pwmlff.evaluation import many
 from pwmlff.report import Failure
@@ -111,6 +112,35 @@ def test_bounds_of_frames_that_differ():
         kept.append(np.median(bounded([], deviation, error, frame).bounds))
     margin = np.mean(kept) - np.mean(plain)
     assert 0.6 < margin / np.std(plain) < 1.8
+
+
+def test_one_model_keeps_bounds_of_gamma(tmp_path):
+    """Those of pwmlff test too, which tells how well gamma finds large errors."""
+    settings = ["model.embedding=[4]", "model.fitting=[4]", "model.m2=2", "model.rmax=5.0"]
+    frames = trajectory(20, step=0.2)
+    options = {"epochs": 2, "settings": settings}
+    train(frames[:15], ["Ne", "Ar"], tmp_path / "run", valid=frames[15:], **options)
+    model = tmp_path / "run" / "best.pt"
+    found = Bounds.stored([model])
+    assert found is not None and found.frames == 5
+    assert "# gamma of an atom" in (tmp_path / "run" / "calibration.txt").read_text()
+    write(tmp_path / "valid.xyz", frames[15:], format="extxyz")
+    done = CliRunner().invoke(app, ["test", str(model), str(tmp_path / "valid.xyz"), "--json"])
+    told = json.loads(done.stdout)
+    calculator = Calculator(model, precision="exact")
+    gamma = np.concatenate([calculator.get_property("gamma", atoms) for atoms in frames[15:]])
+    labels = np.concatenate([atoms.get_forces() for atoms in frames[15:]])
+    forces = np.concatenate([calculator.get_property("forces", atoms) for atoms in frames[15:]])
+    error = np.linalg.norm(forces - labels, axis=1)
+    np.testing.assert_allclose(found.edges, np.quantile(gamma, np.linspace(0, 1, 9)), rtol=1e-6)
+    place = np.clip(np.searchsorted(found.edges, gamma, side="right") - 1, 0, 7)
+    below = error <= np.array(found.bounds)[place]
+    assert told["stored_coverage"] == pytest.approx(below.mean(), abs=0.02)
+    large = error > 3.0 * np.sqrt(np.square(error).mean())
+    assert told["gamma"]["outliers"] == large.sum() and told["gamma"]["atoms"] == len(error)
+    if large.any():
+        wins = [np.sign(g - gamma[~large]).mean() / 2 + 0.5 for g in gamma[large]]
+        assert told["gamma"]["auc"] == pytest.approx(np.mean(wins))
 
 
 def test_a_training_keeps_bounds(tmp_path, monkeypatch):

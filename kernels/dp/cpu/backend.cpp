@@ -137,8 +137,7 @@ template <class T, class F, int C> class Worker : public BlockWorker {
       compute_moments();
       alignas(64) double energy[atoms], grade[atoms];
       model.fittings[block->species]->evaluate(moments.get(), fitting_scratch.get(), energy,
-                                               moment_gradient.get(),
-                                               plan.grade ? grade : nullptr);
+                                               moment_gradient.get(), plan.grade ? grade : nullptr);
       share_gradient();
       for (int l = 0; l < block->count; ++l) {
         const double repulsion = compute_forces(plan, l, sums);

@@ -149,7 +149,8 @@ template <class T> class GpuEngine : public DPEngine {
       const std::vector<double> &factor = network.grades[a].factor;
       std::vector<double> columns;
       for (int i = 0; i < in; ++i)
-        for (int o = 0; o < in; ++o) columns.push_back(factor[static_cast<std::size_t>(o) * in + i]);
+        for (int o = 0; o < in; ++o)
+          columns.push_back(factor[static_cast<std::size_t>(o) * in + i]);
       fitting.grade_mean = constants.keep(network.grades[a].mean);
       fitting.grade_factor = constants.keep(columns);
     }

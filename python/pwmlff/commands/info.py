@@ -61,10 +61,14 @@ class InfoReport(Report):
         """One column for each file."""
         columns = [_column(file) for file in self.files]
         more = [
-            {"repulsion": _repulsion(file.model), **_card_lines(file.model.card or {})}
+            {
+                "repulsion": _repulsion(file.model),
+                "gamma": "tells how far atoms are from its data" * file.model.has_grade,
+                **_card_lines(file.model.card or {}),
+            }
             for file in self.files
         ]
-        for name in ("repulsion", "trained", "on", "RMSE"):
+        for name in ("repulsion", "gamma", "trained", "on", "RMSE"):
             if any(one[name] for one in more):
                 for column, one in zip(columns, more, strict=True):
                     column[name] = one[name]

@@ -54,6 +54,7 @@ class ModelInfo:
     takes_temperature: bool = False  # as a descriptor
     #: inner and outer radius of ZBL of a DP for each pair of types, center first; empty without
     zbl_radii: list[list[float]] = field(default_factory=list)
+    has_grade: bool = False  # a DP that tells gamma (:mod:`pwmlff.train.extrapolation`)
 
     @property
     def limit(self) -> int | None:
@@ -417,6 +418,8 @@ def _describe(
         sizes=_sizes(attributes, parameters) if kind == "DP" else {},
         card=archive.card(contents),
         zbl_radii=zbl_radii(attributes.any("zbl_radii"), len(atom_type)) if kind == "DP" else [],
+        has_grade=kind == "DP"
+        and math.prod(getattr(attributes.any("grade_mean"), "shape", (0,))) > 0,
     )
 
 

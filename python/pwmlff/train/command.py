@@ -11,14 +11,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ase.data import chemical_symbols
 from rich.text import Text
 
 from pwmlff import files, picture
 from pwmlff.data import readers
+from pwmlff.data.frames import Frames
+from pwmlff.evaluation import model_file
 from pwmlff.report import Failure, console, typed
 from pwmlff.threads import torch_threads
-from pwmlff.train import card, charts, comm, ensemble, errors, extrapolation, prepare, record
+from pwmlff.train import (
+    card,
+    charts,
+    comm,
+    ensemble,
+    errors,
+    evaluate,
+    extrapolation,
+    prepare,
+    record,
+    uncertainty,
+)
 from pwmlff.train.config import Config, MissingElements, from_command
 from pwmlff.train.kalman import Kalman
 from pwmlff.train.learner import Learner
@@ -186,9 +200,10 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         return TrainReport()
     draw()
     if isinstance(learner.model, Potential):
-        for name in (BEST, LAST):
-            if (path := folder / f"{name}{suffix}").exists():
-                extrapolation.add(path, learner.frames, threads_of(config.run, ranks))
+        paths = [folder / f"{name}{suffix}" for name in (BEST, LAST)]
+        _grade(
+            paths, learner.frames, valid.frames if valid else None, threads_of(config.run, ranks)
+        )
     if not logged.rows:
         raise Failure(
             f"found no row in the log of '{folder}': the training was stopped before its first "
@@ -210,6 +225,22 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     )
     baseline = (config.data.baseline, config.data.baseline_coeff)
     return TrainReport([trained], units=config.model.units, folder=str(folder), baseline=baseline)
+
+
+def _grade(paths: Sequence[Path], learned: Frames, valid: Frames | None, threads: int) -> None:
+    """Let files tell gamma, and keep what frames that validate tell of that of the first."""
+    for path in filter(Path.exists, paths):
+        extrapolation.add(path, learned, threads)
+    best = paths[0]
+    if (
+        valid is not None
+        and best.exists()
+        and (info := model_file.describe_unopened(best)).has_grade
+    ):
+        *_, predicted, gamma = evaluate.predict_by(best, info, info.atom_type, valid, threads)
+        assert gamma is not None
+        error = np.linalg.norm(predicted[1] - valid.forces, axis=1)
+        uncertainty.keep(best.parent, [best], valid, gamma, error)
 
 
 def _plan(

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from rich.text import Text
 
 from pwmlff import files
@@ -117,13 +116,8 @@ def _calibrate(config: Config, models: Sequence[Path]) -> None:
         evaluate.predict_by(path, info, elements, frames, threads)[2][1]
         for path, info in zip(models, infos, strict=True)
     ]
-    deviation, error = uncertainty.disagreement(frames, forces)
-    known = np.isfinite(error)
-    if known.any():
-        frame = np.repeat(np.arange(len(frames)), frames.natoms)
-        _, frame = np.unique(frame[known], return_inverse=True)
-        bounds = uncertainty.bounded(models, deviation[known], error[known], frame)
-        bounds.write(Path(config.output.folder))
+    found = uncertainty.disagreement(frames, forces)
+    uncertainty.keep(Path(config.output.folder), models, frames, *found)
 
 
 def _share(config: Config, options: Options, ranks: comm.Communicator, together: int) -> float:

@@ -124,6 +124,7 @@ class TestReport:
     plot: str
     calibration: uncertainty.Calibration | None = None  # of several models
     coverage: float | None = None  # of the bounds that their training has kept
+    grade: uncertainty.Calibration | None = None  # of gamma of the first model, if it has that
     baseline: str = ""  # that was taken off the labels
 
     ok = True
@@ -143,6 +144,7 @@ class TestReport:
             "plot": self.plot,
             "calibration": self.calibration and asdict(self.calibration),
             "stored_coverage": self.coverage,
+            "gamma": self.grade and asdict(self.grade),
             "baseline": self.baseline,
         }
 
@@ -193,29 +195,42 @@ class TestReport:
         return Group(*parts)
 
     def _trust(self) -> list[RenderableType]:
-        """What the deviation of several models tells of the error."""
-        if self.calibration is None:
-            return []
-        unit, found = UNITS[self.errors.units].force, self.calibration
-        rows = [(f"{b.low:.4g} to {b.high:.4g}", b.rmse, b.bound, b.atoms) for b in found.bins]
-        heads = (f"force deviation ({unit})", "RMSE", "90 % are below", "atoms")
-        lines = []
-        if found.coverage is not None:
-            lines.append(
-                f"the bounds of structures 0, 2, ... hold for {100 * found.coverage:.1f} % of the "
-                "forces of the others"
-            )
-        if self.coverage is not None:
-            lines.append(
-                f"the bounds that their training has kept ({uncertainty.NAME}) hold for "
-                f"{100 * self.coverage:.1f} %"
-            )
-        if found.auc is not None:
-            lines.append(
-                f"the deviation tells errors above three times the RMSE ({found.outliers} atoms) "
-                f"from others with an AUC of {found.auc:.3f}"
-            )
-        return [*_table(heads, rows), *map(Text, lines)]
+        """What the deviation of several models, and gamma of the first, tell of the error."""
+        units = UNITS[self.errors.units]
+        parts: list[RenderableType] = []
+        of_first = f" of {self.models[0].model}" * (len(self.models) > 1)
+        for name, found, unit in (
+            ("the deviation", self.calibration, f"force deviation ({units.force})"),
+            (f"gamma{of_first}", self.grade, f"gamma{of_first}"),
+        ):
+            if found is None:
+                continue
+            rows = [(f"{b.low:.4g} to {b.high:.4g}", b.rmse, b.bound, b.atoms) for b in found.bins]
+            error = f"RMSE ({units.force})"
+            parts += _table((unit, error, "90 % are below", "atoms"), rows)
+            if found.coverage is not None:
+                parts.append(
+                    Text(
+                        f"the bounds of structures 0, 2, ... hold for {100 * found.coverage:.1f} % "
+                        "of the forces of the others"
+                    )
+                )
+            several = len(self.models) > 1
+            if self.coverage is not None and several == (found is self.calibration):
+                parts.append(
+                    Text(
+                        f"the bounds that their training has kept ({uncertainty.NAME}) hold for "
+                        f"{100 * self.coverage:.1f} %"
+                    )
+                )
+            if found.auc is not None:
+                parts.append(
+                    Text(
+                        f"{name} tells errors above three times the RMSE ({found.outliers} "
+                        f"atoms) from others with an AUC of {found.auc:.3f}"
+                    )
+                )
+        return parts
 
 
 def _table(names: Sequence[str], rows: Sequence[_Row], fewest: int = 1) -> list[Table]:
@@ -278,21 +293,25 @@ def test(
     for info, numbers in zip(every, numbers_of, strict=True):
         _require_elements(frames, numbers, info)
     threads = threads or allowed_threads()
-    tested, predictions = [], []
+    tested, predictions, grades = [], [], []
     for path, info, numbers in zip(models, every, numbers_of, strict=True):
-        engine, reason, predicted = predict_by(path, info, numbers, frames, threads)
+        engine, reason, predicted, gamma = predict_by(path, info, numbers, frames, threads)
+        grades.append(gamma)
         tested.append(_tested(str(path), engine, reason, frames, predicted, units))
         predictions.append(predicted)
-    judged, calibration, coverage = tested[0], None, None
+    judged, calibration, coverage, grade = tested[0], None, None, None
+    if grades[0] is not None:
+        grade = uncertainty.of_grade(frames, predictions[0][1], grades[0], units)
+        if len(tested) == 1 and (stored := uncertainty.Bounds.stored(models)):
+            error = np.linalg.norm(predictions[0][1] - frames.forces, axis=1)
+            coverage = stored.coverage(grades[0], error)
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
         judged = _tested("mean", "", "", frames, predicted, units)
         calibration = uncertainty.of_ensemble(frames, forces, units)
         if calibration and (stored := uncertainty.Bounds.stored(models)):
-            deviation, error = uncertainty.disagreement(frames, forces)
-            known = ~np.isnan(error)
-            coverage = stored.coverage(deviation[known], error[known])
+            coverage = stored.coverage(*uncertainty.disagreement(frames, forces))
     if output:
         drawn = charts.parity(frames, *predicted, judged.errors, judged.model)
         picture.save(drawn, output, dpi=150)
@@ -304,6 +323,7 @@ def test(
         str(output or ""),
         calibration,
         coverage,
+        grade,
         baseline.words,
     )
 
@@ -329,18 +349,22 @@ def _baseline_of(infos: Sequence[model_file.ModelInfo]) -> Baseline:
 
 def predict_by(
     path: Path, info: model_file.ModelInfo, elements: Sequence[int], frames: Frames, threads: int
-) -> tuple[str, str, Predictions]:
-    """Evaluate all frames by a file: name of the engine, why it is not the fused one, predictions.
+) -> tuple[str, str, Predictions, np.ndarray | None]:
+    """Evaluate all frames by a file.
+
+    Returns:
+        Name of the engine, why it is not the fused one, predictions, gamma [natoms] if it has that.
 
     Raises:
         Failure: as :func:`predict`.
     """
     if info.kind == "EDGE":
         predicted = _predict_edge(path, frames, threads)
-        return "torchscript", f"kind {info.kind}", predicted
+        return "torchscript", f"kind {info.kind}", predicted, None
     choice = choose(path, "auto", "exact", elements, threads, skin=0.0)
-    predicted = predict(choice.engine, frames, f"testing {path.name}")
-    return choice.engine.name, choice.reason, predicted
+    gamma = np.empty(len(frames.numbers)) if choice.engine.has_grade else None
+    predicted = predict(choice.engine, frames, f"testing {path.name}", gamma)
+    return choice.engine.name, choice.reason, predicted, gamma
 
 
 def _tested(
@@ -354,13 +378,16 @@ def _tested(
 test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's
 
 
-def predict(engine: Engine, frames: Frames, label: str = "") -> Predictions:
+def predict(
+    engine: Engine, frames: Frames, label: str = "", gamma: np.ndarray | None = None
+) -> Predictions:
     """Evaluate all frames.
 
     Args:
         engine: what evaluates one structure.
         frames: structures; the labels are not looked at.
         label: of the progress on stderr; none is shown if empty or where that is no terminal.
+        gamma: [natoms] to write the extrapolation grade to, of an engine that has_grade.
 
     Returns:
         Energies [nframes], forces [natoms, 3] and virials [nframes, 3, 3], as in `Frames`.
@@ -378,6 +405,8 @@ def predict(engine: Engine, frames: Frames, label: str = "") -> Predictions:
         except ValueError as error:
             raise Failure(f"{frames.where(k)}: {error}") from error
         energy[k], forces[frames.rows(k)], virial[k] = result.energy, result.forces, result.virial
+        if gamma is not None:
+            gamma[frames.rows(k)] = result.gamma
     return energy, forces, virial
 
 

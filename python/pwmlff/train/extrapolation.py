@@ -9,10 +9,9 @@ q is the distance that QUANTILE of these atoms are below, each as if it had been
 (from its leverage, Cook & Weisberg 1982, Residuals and Influence in Regression): gamma is below 1
 for what is like the data, and grows with the distance. The model file keeps m and C^(-1/2) / q.
 
-The energy is linear in y, so the distance is that of the design of the last layer, which is what
-the grade of a linear potential measures (Podryabinkin & Shapeev 2017,
-doi:10.1016/j.commatsci.2017.08.031); the covariance takes the place of their active set (Mahalanobis
-1936), as it does for the last layer of a net in Bigi et al. 2024, doi:10.1088/2632-2153/ad805f.
+The energy is linear in y, so this is to the last layer what the grade of Podryabinkin and Shapeev
+(2017, doi:10.1016/j.commatsci.2017.08.031) is to a linear potential; the covariance takes the place
+of their active set, as it does in Bigi et al. 2024, doi:10.1088/2632-2153/ad805f.
 """
 
 from __future__ import annotations
@@ -103,6 +102,6 @@ def grade(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     root = vectors / np.sqrt(values) @ vectors.T
     squares = np.square((rows - mean) @ root).sum(axis=1)
     leverage = squares * natoms / (natoms - 1) ** 2
-    without = squares * (natoms - 2) / (natoms - 1) * (natoms / (natoms - 1)) ** 2
-    distances = np.sqrt(without / np.maximum(1.0 - leverage, 1e-12))
+    left_out = squares * (natoms - 2) / (natoms - 1) * (natoms / (natoms - 1)) ** 2
+    distances = np.sqrt(left_out / np.maximum(1.0 - leverage, 1e-12))
     return mean, root / (np.quantile(distances, QUANTILE) or 1.0)

@@ -1,9 +1,10 @@
-"""What the deviation of an ensemble tells of the error of its mean.
+"""What the deviation of an ensemble tells of the error of its mean, and gamma of that of a model.
 
-A training of an ensemble keeps what its frames that validate tell, in calibration.txt beside the
-models: bins of the deviation, and for each a bound that 90 % of the errors are below. As few frames
-tell of many atoms, a bound is one standard error above the quantile (jackknife over blocks of
-frames, Quenouille 1949); beyond the last bin it grows with the deviation.
+A training keeps what its frames that validate tell, in calibration.txt beside the models: bins of
+the deviation, or of gamma (:mod:`pwmlff.train.extrapolation`) where there is one model, and for
+each a bound that 90 % of the errors are below. As few frames tell of many atoms, a bound is one
+standard error above the quantile (jackknife over blocks of frames, Quenouille 1949); beyond the
+last bin it grows with the deviation.
 
 The deviation of an atom is that of docs/uncertainty.md, the root of the mean square distance of the
 models' forces from their mean; its error is the distance of that mean from the label. Structures
@@ -29,13 +30,16 @@ BINS = 8  # of as many atoms each
 SHARE = 0.9  # of errors that are to be below the bound
 BLOCKS = 10  # of frames, for the standard error of a bound
 NAME = "calibration.txt"
-HEAD = "# force deviation of an atom, and the bound of its error from there on, eV/angstrom"
+HEAD = "# {} of an atom, and the bound of its error from there on, eV/angstrom"
 OUTLIER = 3.0  # times the RMSE
 
 
 @dataclass(frozen=True)
 class DeviationBin:
-    """Atoms with deviations from `low` to `high`, in the units that errors are reported in."""
+    """Atoms with deviations from `low` to `high`, in the units that errors are reported in.
+
+    Or with gamma from `low` to `high`, which has no unit.
+    """
 
     low: float
     high: float
@@ -57,7 +61,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of errors of forces by the deviation, eV/angstrom (reduced in units "lj")."""
+    """Bounds of errors of forces, eV/angstrom (reduced in units "lj"), by deviation or gamma."""
 
     models: dict[str, str]  # SHA-256 by the name of the file
     frames: int  # that taught them
@@ -73,12 +77,14 @@ class Bounds:
         return result
 
     def coverage(self, deviation: np.ndarray, error: np.ndarray) -> float:
-        """The share of errors [n] that are below their bound."""
-        return float((error <= self.limits(deviation)).mean())
+        """The share of errors [n] that are below their bound; NaN are left out."""
+        known = ~np.isnan(error)
+        return float((error[known] <= self.limits(deviation[known])).mean())
 
     def write(self, folder: Path) -> None:
         """Keep them beside the models, as lmp reads them too (pair_pwmlff/calibration.h)."""
-        lines = [HEAD, f"# frames {self.frames}"]
+        name = "force deviation" if len(self.models) > 1 else "gamma"
+        lines = [HEAD.format(name), f"# frames {self.frames}"]
         lines += [f"# model {name} {digest}" for name, digest in self.models.items()]
         bounds = [*self.bounds, self.bounds[-1]]
         lines += [f"{x!r} {y!r}" for x, y in zip(self.edges, bounds, strict=True)]
@@ -113,7 +119,7 @@ def bounded(
 
     Args:
         models: files of the ensemble.
-        deviation, error: [n] of atoms, eV/angstrom.
+        deviation, error: [n] of atoms, eV/angstrom; gamma in place of the deviation of one model.
         frame: [n] the structure of each, ascending from 0.
     """
     nframes = int(frame[-1]) + 1
@@ -133,6 +139,24 @@ def bounded(
         bounds[k] = np.quantile(error[chosen], SHARE) + deviation_of_it
     bounds = np.maximum.accumulate(bounds)  # more deviation is never less doubt
     return Bounds(hashes(models), nframes, edges.tolist(), bounds.tolist())
+
+
+def keep(
+    folder: Path, models: Sequence[Path], frames: Frames, score: np.ndarray, error: np.ndarray
+) -> None:
+    """Write the bounds that frames teach; nothing where no atom has a label.
+
+    Args:
+        folder: of the training.
+        models: as :func:`bounded` takes them.
+        frames: that the models have not learned from.
+        score, error: [natoms] its deviation or gamma, and error; NaN without a label.
+    """
+    known = np.isfinite(error)
+    if known.any():
+        frame = np.repeat(np.arange(len(frames)), frames.natoms)
+        _, frame = np.unique(frame[known], return_inverse=True)
+        bounded(models, score[known], error[known], frame).write(folder)
 
 
 def disagreement(frames: Frames, forces: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -165,16 +189,42 @@ def of_ensemble(
     known = ~np.isnan(frames.forces).any(axis=1)
     if not known.any() or not np.isfinite(np.array(forces)[:, known]).all():
         return None
-    odd = np.repeat(np.arange(len(frames)) % 2 == 1, frames.natoms)[known]
     factor = UNITS[units].factor
-    return calibrate(factor * deviation[known], factor * error[known], odd)
+    return calibrate(factor * deviation[known], factor * error[known], _odd(frames)[known])
+
+
+def of_grade(
+    frames: Frames, forces: np.ndarray, gamma: np.ndarray, units: str = "metal"
+) -> Calibration | None:
+    """Calibrate the extrapolation grade of a model on labelled structures.
+
+    Args:
+        frames: structures with labels.
+        forces: [natoms, 3] by the model.
+        gamma: [natoms] by it.
+        units: of the structures, a key of UNITS.
+
+    Returns:
+        None where no atom has a label, or a prediction is no number.
+    """
+    known = ~np.isnan(frames.forces).any(axis=1)
+    if not known.any() or not np.isfinite(forces[known]).all():
+        return None
+    error = np.linalg.norm(forces - frames.forces, axis=1)[known]
+    return calibrate(gamma[known], UNITS[units].factor * error, _odd(frames)[known])
+
+
+def _odd(frames: Frames) -> np.ndarray:
+    """Of each atom [natoms] whether its structure has an odd number."""
+    odd: np.ndarray = np.repeat(np.arange(len(frames)) % 2 == 1, frames.natoms)
+    return odd
 
 
 def calibrate(deviation: np.ndarray, error: np.ndarray, test: np.ndarray) -> Calibration:
     """Relate deviations to errors.
 
     Args:
-        deviation, error: [n] of atoms, in one unit.
+        deviation, error: [n] of atoms, in one unit; or gamma in place of the deviation.
         test: [n] which of them only test what the others teach.
     """
     outlier = error > OUTLIER * np.sqrt(np.square(error).mean())
