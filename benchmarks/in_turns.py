@@ -22,8 +22,7 @@ run {timed}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What :func:`step_ratio` reads, beside `numbers`, the atomic numbers of the types."""
-    parser.add_argument("--elements", required=True, help="of the LAMMPS types, like 'Hf O'")
+    """What :func:`step_ratio` reads, beside `elements` and `numbers` of the types."""
     parser.add_argument("--precision", default="double", choices=("exact", "double", "mixed"))
     parser.add_argument("--atoms", type=int, default=768, help="of the timed structure")
     parser.add_argument("--timed", type=int, default=300, help="steps")

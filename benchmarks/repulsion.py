@@ -138,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--timestep", type=float, default=0.001, help="ps")
     parser.add_argument("--packing", type=float, default=0.6)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="starts at a time")
+    parser.add_argument("--elements", required=True, help="of the LAMMPS types, like 'Hf O'")
     add_arguments(parser)
     options = parser.parse_args(arguments)
     options.numbers = [atomic_numbers[symbol] for symbol in options.elements.split()]

@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--data", nargs="+", required=True, help="files with labels")
+    parser.add_argument("--elements", required=True, help="of the LAMMPS types, like 'Hf O'")
     add_arguments(parser)
     options = parser.parse_args(arguments)
     options.numbers = [atomic_numbers[symbol] for symbol in options.elements.split()]
