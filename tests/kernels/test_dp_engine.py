@@ -352,14 +352,14 @@ def test_virials(any_engine, precision):
     everything = run.evaluate(rows)
     for wanted in ((False, False), (True, False), (False, True)):
         found = run.evaluate(rows, 1, *wanted)
-        sizes = (1, 1, 1, *wanted)  # rows as a share of those of everything
+        sizes = (1, 1, 1, *wanted, 1)  # rows as a share of those of everything
         for k, (one, other) in enumerate(zip(found, everything, strict=True)):
             torch.testing.assert_close(one, other[: sizes[k] * len(other)])
 
     pair = Atoms((8, 72), positions=[(0, 0, 0), (1.2, 0.4, -0.9)])
     rows = AtomsAndGhosts.find(pair, run.elements, run.core.cutoff())
     half = replace(rows, first=rows.first[:3], candidate=rows.candidate[:1])  # one has an energy
-    _, force, virial, atom_virial, centroid = run.evaluate(half)
+    _, force, virial, atom_virial, centroid, _ = run.evaluate(half)
     expected = torch.outer(rows.x[1] - rows.x[0], force[1])
     np.testing.assert_allclose(virial.reshape(3, 3), expected, rtol=1e-12)
     np.testing.assert_allclose(atom_virial[0], atom_virial[1], rtol=1e-12)
