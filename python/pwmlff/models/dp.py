@@ -215,10 +215,10 @@ class DP(nn.Module):
             z: np.asarray(vectors[z], np.float32).tolist() for z in self.atom_type if vectors
         }
         self.zbl_radii = [[float(r) for r in radii] for radii in config.zbl_radii]
-        self.grade_mean = torch.zeros(0, dtype=torch.float64)
-        self.grade_factor = torch.zeros(0, dtype=torch.float64)
         self.davg = self._statistics("davg", davg, 0.0)
         self.dstd = self._statistics("dstd", dstd, 1.0)
+        self.grade_mean = torch.zeros(0, dtype=torch.float64)
+        self.grade_factor = torch.zeros(0, dtype=torch.float64)
         if self.sel:
             shape = (self.ntypes, self.ntypes, self.maxNeighborNum, 4)
             for name, values in (("davg", self.davg), ("dstd", self.dstd)):
