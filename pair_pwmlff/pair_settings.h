@@ -64,7 +64,7 @@ struct Settings {
   int check = 0;    // steps between comparisons of engines with float64; 0 for none
 
   /// Whether gamma is wanted on each step, for a limit or for the calibration of one model.
-  bool watches_gamma() const { return gamma || (files.size() == 1 && !calibration.empty()); }
+  bool watches_gamma() const { return gamma || (files.size() < 2 && !calibration.empty()); }
 };
 
 /// Whether a style goes by a name of MatPL's, and so by MatPL's defaults.

@@ -138,6 +138,15 @@ def crystal(n: int = 3) -> Atoms:
     return atoms
 
 
+def graded(model: DP, seed: int) -> DP:
+    """The model with a random grade of the last hidden layers."""
+    rng = np.random.default_rng(seed)
+    n = model.fitting_net[0].layers[-1].weight.shape[0]
+    model.grade_mean = torch.from_numpy(rng.normal(size=(model.ntypes, n)))
+    model.grade_factor = torch.from_numpy(rng.normal(size=(model.ntypes, n, n)))
+    return model
+
+
 def with_attributes_of_matpl(model: DP) -> DP:
     """The model with all attributes that a file of MatPL has, of their types, and without `units`.
 

@@ -48,10 +48,9 @@ struct DPNet {
 ///
 ///   gamma = |factor (y - mean)|
 ///
-/// The factor is the inverse of a Cholesky-like root of the covariance of y over the atoms of a
-/// species in the training data, scaled so that gamma is 1 at a quantile near the end of them.
-/// Source: Podryabinkin & Shapeev 2017, doi:10.1016/j.commatsci.2017.08.031, for the name and the
-/// use of the number; Mahalanobis 1936 for the distance.
+/// The factor is the root of the inverse of the covariance of y over the atoms of a species in the
+/// training data, scaled so that gamma is 1 at a quantile near the end of them. How they are made,
+/// and the sources, are in python/pwmlff/train/extrapolation.py.
 struct DPGrade {
   std::vector<double> mean;      // [n]
   std::vector<double> factor;    // [n, n] row by row

@@ -30,7 +30,7 @@ from harness import ON_DEVICE, TIMEOUT
 from pwmlff import Calculator
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.report import Failure
-from systems import SYSTEMS, TOTAL, crystal, edited, other_activation
+from systems import SYSTEMS, TOTAL, crystal, edited, graded, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
 ENGINES = {
@@ -310,14 +310,16 @@ def test_no_atoms(calculator, engine):
 def test_virials_of_atoms_are_computed_when_asked_for(calculator, engine, monkeypatch):
     """ase's dynamics wants forces: nothing else is made on the way."""
     atoms = BINARY.atoms()
-    atoms.calc = calculator(BINARY.model(isotropic=True), **ENGINES[engine])
-    asked = []
+    atoms.calc = calculator(graded(BINARY.model(isotropic=True), 1), **ENGINES[engine])
+    asked, graded_for = [], []
     core = atoms.calc._choice.engine
 
-    def compute(rows, atom_virial):
-        result = type(core).compute(core, rows, atom_virial)
+    def compute(rows, atom_virial, grade):
+        result = type(core).compute(core, rows, atom_virial, grade)
         asked.append(atom_virial)
         assert result[4].shape == (len(rows.x) if atom_virial else 0, 6)
+        assert result[5].shape == (len(atoms) if grade else 0,)
+        graded_for.append(grade)
         return result
 
     monkeypatch.setattr(core, "compute", compute)
@@ -328,6 +330,9 @@ def test_virials_of_atoms_are_computed_when_asked_for(calculator, engine, monkey
     assert asked == [False, True]
     atoms.get_potential_energy()
     assert asked == [False, True]
+    assert graded_for == [False, False]
+    assert atoms.calc.get_property("gamma", atoms).shape == (len(atoms),)
+    assert graded_for == [False, False, True]
 
 
 def test_parameters_as_ase_has_them(calculator, tmp_path):

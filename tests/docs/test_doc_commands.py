@@ -254,10 +254,9 @@ def lmp(folder: Path, *words: str | Path) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A folder with a file for each name in the pages that stands for a user's file."""
-    import torch
-
     from pwmlff import Calculator
     from pwmlff.train.potential import of_file
+    from systems import graded
 
     folder = tmp_path_factory.mktemp("user")
     for name in (
@@ -271,11 +270,7 @@ def folder(tmp_path_factory) -> Path:
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(EXAMPLES / "hfo2" / Path(name).name.replace("best", "a"), folder / name)
-    model = of_file(folder / "a.pt")  # as one that pwmlff train writes now
-    n = model.fitting_net[0].layers[-1].weight.shape[0]
-    model.grade_mean = torch.zeros(model.ntypes, n, dtype=torch.float64)
-    model.grade_factor = torch.eye(n, dtype=torch.float64).repeat(model.ntypes, 1, 1)
-    model.save(folder / "a.pt")
+    graded(of_file(folder / "a.pt"), 1).save(folder / "a.pt")  # as pwmlff train writes it now
     for name in ("model.pt", "my_model.pt", "jit_dp.pt"):
         shutil.copy(folder / "a.pt", folder / name)
     shutil.copy(EXAMPLES / "hfo2" / "nep.txt", folder / "hfo2" / "best.txt")

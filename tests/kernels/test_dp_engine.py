@@ -23,7 +23,7 @@ from pwmlff import devices
 from pwmlff.evaluation.engine import AtomsAndGhosts
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.models import DP, DPConfig
-from systems import SYSTEMS
+from systems import SYSTEMS, graded
 
 PRECISIONS = ("exact", "double", "mixed")
 # The engine for the CPU, and the one for GPUs: on the CPU in one lane, and on a GPU where there is
@@ -486,15 +486,6 @@ def test_chunks(engine, precision, device):
             getattr(parts, name), wanted, rtol=0, atol=1e-12 * np.abs(wanted).max()
         )
     check(parts, evaluate(model, atoms), precision)
-
-
-def graded(model: DP, seed: int) -> DP:
-    """With a random grade of the last hidden layers."""
-    rng = np.random.default_rng(seed)
-    n = model.fitting_net[0].layers[-1].weight.shape[0]
-    model.grade_mean = torch.from_numpy(rng.normal(size=(model.ntypes, n)))
-    model.grade_factor = torch.from_numpy(rng.normal(size=(model.ntypes, n, n)))
-    return model
 
 
 @pytest.mark.parametrize("device", [*DEVICES, "cpu:lanes"])

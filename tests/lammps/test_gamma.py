@@ -10,16 +10,15 @@ import re
 
 import numpy as np
 import pytest
-import torch
 from ase.io import read
 
 from edge_models import LennardJones
 from harness import ENGINES, Lammps, thorough
+from nep_files import HEADS, random_text
 from pwmlff import Calculator
-from pwmlff.models import DP
 from pwmlff.models.saving import save_model
 from pwmlff.train.uncertainty import Bounds, hashes
-from systems import SYSTEMS, crystal
+from systems import SYSTEMS, crystal, graded
 
 BINARY = SYSTEMS["two elements, triclinic"]
 READ = "units metal\natom_modify map yes\nread_data atoms.data\n"
@@ -29,18 +28,9 @@ DUMP += "format float %.17g\n"
 STEPS = 20
 
 
-def graded() -> DP:
-    """With a grade for numbers near those of random parameters."""
-    model, rng = BINARY.model(isotropic=True), np.random.default_rng(2)
-    n = model.fitting_net[0].layers[-1].weight.shape[0]
-    model.grade_mean = torch.from_numpy(rng.normal(size=(2, n)))
-    model.grade_factor = torch.from_numpy(rng.normal(size=(2, n, n)))
-    return model
-
-
 @pytest.fixture
 def moving(lammps: Lammps) -> Lammps:
-    lammps.save(graded(), "0.pt")
+    lammps.save(graded(BINARY.model(isotropic=True), 2), "0.pt")
     lammps.save(BINARY.model(seed=1, isotropic=True), "plain.pt")
     lammps.data(crystal(2), [8, 72])
     return lammps
@@ -147,6 +137,16 @@ def test_errors(moving: Lammps, options: str, words: list[str]):
     assert run.returncode != 0 and run.output.count("ERROR") == 1
     for word in words:
         assert word in run.output, run.output
+
+
+def test_a_file_that_pair_coeff_names(moving: Lammps):
+    """Which comes after the keywords: a calibration of one model all the same."""
+    (moving.folder / "nep.txt").write_bytes(random_text(HEADS["nep5"]))
+    Bounds(hashes([moving.folder / "nep.txt"]), 3, [0.0, 1.0], [0.1]).write(moving.folder)
+    moving.engine = ENGINES["automatic"]
+    style = "pair_style nep calibration calibration.txt\npair_coeff * * nep.txt O Hf\n"
+    run = moving(f"{READ}{style}run 0\n", 2)
+    assert run.returncode != 0 and "the keyword calibration needs the extrapol" in run.output
 
 
 @pytest.mark.parametrize("file", ["plain.pt", "lj.pt"])

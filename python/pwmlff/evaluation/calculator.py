@@ -151,14 +151,16 @@ class Calculator(AseCalculator):
         properties: Sequence[str] = ("energy",),
         system_changes: Sequence[str] = all_changes,
     ) -> None:
-        """Compute all properties, stresses of atoms only where they are wanted; ase calls this."""
+        """Compute all properties, `stresses` and `gamma` where they are wanted; ase calls this."""
         with self._lock:
             super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]  # of ase
             self.results = {}  # none of the last structure, should this one be refused
             structure: Atoms | None = self.atoms
             if structure is None:
                 raise ValueError("found no structure to evaluate, expected atoms: calculate(atoms)")
-            evaluation = self._choice.engine(structure, atom_virial="stresses" in properties)
+            evaluation = self._choice.engine(
+                structure, atom_virial="stresses" in properties, grade="gamma" in properties
+            )
             self.results = {
                 "energy": evaluation.energy,
                 "free_energy": evaluation.energy,

@@ -47,7 +47,7 @@ class Evaluation(reference.Result):
 
     #: [n, 6] xx yy zz xy xz yz, half to each end of a pair; None where not wanted or not known
     atom_virial: np.ndarray | None = None
-    #: [n] extrapolation grade, where the engine has_grade (:mod:`pwmlff.train.extrapolation`)
+    #: [n] extrapolation grade (:mod:`pwmlff.train.extrapolation`); None where not wanted
     gamma: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -68,12 +68,13 @@ class Engine(Protocol):
     has_atom_virial: bool
     has_grade: bool  # whether the file tells how far atoms are from what it was trained on
 
-    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
+    def __call__(self, atoms: Atoms, atom_virial: bool = False, grade: bool = False) -> Evaluation:
         """Evaluate a structure.
 
         Args:
             atoms: the structure; without atoms there is no energy, as in LAMMPS.
             atom_virial: whether virials of atoms are wanted, of an engine that computes them.
+            grade: whether gamma is wanted, of an engine that has_grade.
 
         Raises:
             ValueError: the structure is outside what the model takes, or it or the result is not
@@ -285,9 +286,9 @@ class NativeModel:
         """A copy is for another structure."""
         return {**self.__dict__, "built": None}
 
-    def compute(self, rows: AtomsAndGhosts, atom_virial: bool) -> tuple[Any, ...]:
+    def compute(self, rows: AtomsAndGhosts, atom_virial: bool, grade: bool) -> tuple[Any, ...]:
         """What :meth:`OpenModel.evaluate` gives."""
-        return self._model.evaluate(rows, self.nthreads, atom_virial, self.has_grade)
+        return self._model.evaluate(rows, self.nthreads, atom_virial, grade)
 
     def rows(self, atoms: Atoms) -> AtomsAndGhosts:
         """Rows that hold for the structure as it is now."""
@@ -308,7 +309,7 @@ class NativeModel:
         self.built = old, rows
         return rows
 
-    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
+    def __call__(self, atoms: Atoms, atom_virial: bool = False, grade: bool = False) -> Evaluation:
         """Evaluate a structure."""
         require_elements(atoms, self.elements)
         require_usable(atoms, self.cutoff + self.skin)
@@ -318,14 +319,16 @@ class NativeModel:
             )
         with self._model.lock:
             rows = self.rows(atoms)
-            energy, atom_energy, force, virial, virials, gamma = self.compute(rows, atom_virial)
+            energy, atom_energy, force, virial, virials, gamma = self.compute(
+                rows, atom_virial, grade
+            )
         return Evaluation(
             energy,
             atom_energy.numpy(),
             rows.fold(force),
             virial.numpy()[TENSOR],
             rows.fold(virials) if atom_virial else None,
-            gamma.numpy() if self.has_grade else None,
+            gamma.numpy() if grade else None,
         )
 
 
@@ -356,7 +359,7 @@ class Reference:
         """Open the file once more, in another process."""
         return Reference, (self.path, self.elements)
 
-    def __call__(self, atoms: Atoms, atom_virial: bool = False) -> Evaluation:
+    def __call__(self, atoms: Atoms, atom_virial: bool = False, grade: bool = False) -> Evaluation:
         """Evaluate a structure."""
         return Evaluation(**vars(reference.evaluate(self.module, atoms, self.elements)))
 

@@ -302,7 +302,7 @@ def test(
     judged, calibration, coverage, grade = tested[0], None, None, None
     if grades[0] is not None:
         grade = uncertainty.of_grade(frames, predictions[0][1], grades[0], units)
-        if len(tested) == 1 and (stored := uncertainty.Bounds.stored(models)):
+        if grade and len(tested) == 1 and (stored := uncertainty.Bounds.stored(models)):
             error = np.linalg.norm(predictions[0][1] - frames.forces, axis=1)
             coverage = stored.coverage(grades[0], error)
     if len(tested) > 1:
@@ -401,7 +401,7 @@ def predict(
     every = range(len(frames))
     for k in tracked(every, label) if label else every:
         try:
-            result = engine(frames.structure(k))
+            result = engine(frames.structure(k), grade=gamma is not None)
         except ValueError as error:
             raise Failure(f"{frames.where(k)}: {error}") from error
         energy[k], forces[frames.rows(k)], virial[k] = result.energy, result.forces, result.virial

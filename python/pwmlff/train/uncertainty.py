@@ -186,11 +186,7 @@ def of_ensemble(
         None where no atom has a label, or a prediction is no number.
     """
     deviation, error = disagreement(frames, forces)
-    known = ~np.isnan(frames.forces).any(axis=1)
-    if not known.any() or not np.isfinite(np.array(forces)[:, known]).all():
-        return None
-    factor = UNITS[units].factor
-    return calibrate(factor * deviation[known], factor * error[known], _odd(frames)[known])
+    return _calibrated(frames, UNITS[units].factor * deviation, error, units)
 
 
 def of_grade(
@@ -207,17 +203,18 @@ def of_grade(
     Returns:
         None where no atom has a label, or a prediction is no number.
     """
+    return _calibrated(frames, gamma, np.linalg.norm(forces - frames.forces, axis=1), units)
+
+
+def _calibrated(
+    frames: Frames, score: np.ndarray, error: np.ndarray, units: str
+) -> Calibration | None:
+    """The same from a score [natoms] and the error of a force [natoms], eV/angstrom."""
     known = ~np.isnan(frames.forces).any(axis=1)
-    if not known.any() or not np.isfinite(forces[known]).all():
+    if not known.any() or not np.isfinite([score[known], error[known]]).all():
         return None
-    error = np.linalg.norm(forces - frames.forces, axis=1)[known]
-    return calibrate(gamma[known], UNITS[units].factor * error, _odd(frames)[known])
-
-
-def _odd(frames: Frames) -> np.ndarray:
-    """Of each atom [natoms] whether its structure has an odd number."""
-    odd: np.ndarray = np.repeat(np.arange(len(frames)) % 2 == 1, frames.natoms)
-    return odd
+    odd = np.repeat(np.arange(len(frames)) % 2 == 1, frames.natoms)
+    return calibrate(score[known], UNITS[units].factor * error[known], odd[known])
 
 
 def calibrate(deviation: np.ndarray, error: np.ndarray, test: np.ndarray) -> Calibration:
