@@ -18,7 +18,7 @@ from genuine import DATA, DATA_VARIABLE, hfo2_frames
 #: Few tests that take a minute each (a compiler reads torch's headers, hundreds of runs).
 LONG = (
     "test_input_sequences.py", "test_verification.py", "test_damaged_files.py", "test_scripted.py",
-    "test_nodes.py", "test_run.py",
+    "test_nodes.py", "test_run.py", "test_verify.py", "test_learn.py", "test_distill.py",
 )  # fmt: skip
 
 
