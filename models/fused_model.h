@@ -22,7 +22,10 @@ class FusedModel : public Model {
   std::string name() const override { return "fused"; }
   std::string engine() const override;
   bool on_gpu() const override;
-  Needs needs() const override { return {info_.cutoff, 0, -1, fused->device()}; }
+  Needs needs() const override
+  {
+    return {info_.cutoff, 0, -1, fused->device(), fused->exchange_width()};
+  }
   bool has_atom_virial() const override { return true; }
   bool has_grade() const override { return fused->has_grade(); }
   const Evaluation &evaluate(const Input &input) override { return fused->evaluate(input); }

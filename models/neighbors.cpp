@@ -8,6 +8,41 @@
 #include <numeric>
 
 namespace pwmlff::models {
+namespace {
+
+/// Rows that are periodic images of centers.
+class Images : public pwmlff::RowExchange {
+ public:
+  Images(const std::vector<int> &home, int ncenters) : home(home), ncenters(ncenters) {}
+
+  void forward(double *rows, int width) override { copy(rows, width); }
+  void forward(float *rows, int width) override { copy(rows, width); }
+  void reverse(double *rows, int width) override { add(rows, width); }
+  void reverse(float *rows, int width) override { add(rows, width); }
+
+ private:
+  template <class T> void copy(T *rows, int width) const
+  {
+    for (std::size_t r = ncenters; r < home.size(); ++r)
+      std::copy_n(place(rows, home[r], width), width, rows + r * width);
+  }
+  template <class T> void add(T *rows, int width) const
+  {
+    for (std::size_t r = ncenters; r < home.size(); ++r) {
+      T *const to = place(rows, home[r], width);
+      for (int k = 0; k < width; ++k) to[k] += rows[r * width + k];
+    }
+  }
+  template <class T> static T *place(T *rows, int row, int width)
+  {
+    return rows + static_cast<std::ptrdiff_t>(row) * width;
+  }
+
+  const std::vector<int> home;    // [nrows]
+  const std::size_t ncenters;
+};
+
+}    // namespace
 
 void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species_of_type,
                         int nspecies, int hops, bool by_species)
@@ -106,6 +141,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   }
   reach = 0.0;
   gpu_has_list = false;
+  images.reset();
 }
 
 void Neighbors::rebuild(int nlocal, int nall, const int *type,
@@ -133,6 +169,7 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
   species_ = std::move(species);
   first_ = std::move(first);
   candidate_ = std::move(candidate);
+  images = std::make_unique<Images>(home, ncenters);
   node = std::move(home);
   nodes.resize(ncenters);
   std::iota(nodes.begin(), nodes.end(), 0);
@@ -199,6 +236,7 @@ pwmlff::Input Neighbors::input(const Needs &needs)
     input.candidate = candidate_.data();
   }
   if (needs.device) input.on_device = &gpu_list(needs.device);
+  if (needs.exchange_width > 0) input.exchange = exchange_ ? exchange_ : images.get();
   if (needs.max_neighbor > 0) {
     Slots &made = slots[needs.max_neighbor];
     if (!made.current) fill(made, needs.max_neighbor, needs.cutoff);

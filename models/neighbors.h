@@ -62,7 +62,8 @@ struct Needs {
   int max_neighbor = 0;    // slots for each species; 0 where it takes none
   int hops = -1;           // how far from a center edges start; -1: none
   std::shared_ptr<pwmlff::Device>
-      device;    // where it takes the list, which it finds there; or null
+      device;                // where it takes the list, which it finds there; or null
+  int exchange_width = 0;    // numbers of a row that go between rows at a time; 0: none do
 };
 
 /// The candidates for neighbors of this rank's centers: all pairs within the cutoff plus the skin,
@@ -91,6 +92,11 @@ class Neighbors {
   /// @param hops  as above
   void assign(int ncenters, int nspecies, std::vector<int> species, std::vector<int> first,
               std::vector<int> candidate, std::vector<int> home, int hops);
+
+  /// How rows that are no centers get what their centers have. Without, those of a list that was
+  /// made elsewhere know their homes, and in a list of LAMMPS all rows are taken for centers.
+  /// @param exchange  outlives this object, or is replaced
+  void set_exchange(pwmlff::RowExchange *exchange) { exchange_ = exchange; }
 
   /// Take over the current positions, LAMMPS's [nall][3] or those of the rows [nrows, 3].
   void update(const double *const *x);
@@ -150,6 +156,9 @@ class Neighbors {
   std::vector<std::size_t>
       candidate_edges_end;       // [hops+1] length of `candidate_edges` for so many hops
   std::map<int, Edges> edges;    // by hops
+
+  pwmlff::RowExchange *exchange_ = nullptr;
+  std::unique_ptr<pwmlff::RowExchange> images;    // of a list that was made elsewhere
 };
 
 }    // namespace pwmlff::models

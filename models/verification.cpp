@@ -92,8 +92,7 @@ class Cluster {
     const int centers = static_cast<int>(fraction * nall);
     neighbors.rebuild({nall, type.data(), centers, nall - centers, ilist.data(), numneigh.data(),
                        firstneigh.data(), ~0},
-                      species_of_type, static_cast<int>(present.size()), hops(info),
-                      !info.takes_edges);
+                      species_of_type, static_cast<int>(present.size()), hops(info), true);
     neighbors.update(x.data());
   }
 

@@ -170,7 +170,7 @@ void DeviationRecorder::compare(Pair *pair, const Neighbors &neighbors)
 {
   for (auto &values : forces) {
     reverse = values.data();
-    comm->reverse_comm(pair);
+    comm->reverse_comm(pair, 3);
   }
   found.force = deviation(forces, 3, neighbors, force_sigma);
   found.energy = deviation(energies, 1, neighbors, energy_sigma);

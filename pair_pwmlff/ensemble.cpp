@@ -118,7 +118,14 @@ Ensemble load_ensemble(LAMMPS *lmp, const std::vector<std::string> &files,
 int hops(const Ensemble &models)
 {
   int most = -1;
-  for (const auto &model : models) most = std::max(most, pwmlff::models::hops(model->info()));
+  for (const auto &model : models) most = std::max(most, model->needs().hops);
+  return most;
+}
+
+int exchange_width(const Ensemble &models)
+{
+  int most = 0;
+  for (const auto &model : models) most = std::max(most, model->needs().exchange_width);
   return most;
 }
 

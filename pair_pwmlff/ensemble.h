@@ -32,6 +32,9 @@ Ensemble load_ensemble(LAMMPS_NS::LAMMPS *lmp, const std::vector<std::string> &f
 /// none takes edges.
 int hops(const Ensemble &models);
 
+/// How many numbers of a row the models exchange with other rows at a time, at most; 0: none do.
+int exchange_width(const Ensemble &models);
+
 /// A line for each model: file, SHA-256, kind, engine.
 /// @param hashes [nmodels] SHA-256 of the files
 std::vector<std::string> identities(const Ensemble &models, const std::vector<std::string> &hashes);

@@ -218,7 +218,7 @@ void NeighborSource::refresh(NeighList *list, const Ensemble &models,
       atoms.left_out = excluded_bonds(atoms, models, species_of_type);
       const bool by_species =
           lammps_list || std::any_of(models.begin(), models.end(),
-                                     [](const auto &model) { return !model->info().takes_edges; });
+                                     [](const auto &model) { return model->needs().hops < 0; });
       neighbors.rebuild(atoms, species_of_type, nspecies, hops(models), by_species);
     }
     valid = true;

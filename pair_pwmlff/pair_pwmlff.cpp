@@ -34,7 +34,7 @@ static std::mutex instances_mutex;
 static int instances = 0, threads_before = 0;
 
 PairPWMLFF::PairPWMLFF(LAMMPS *lmp, const std::string &name, OpenTorch *open_torch) :
-    Pair(lmp), style(name), open_torch(open_torch)
+    Pair(lmp), style(name), open_torch(open_torch), halo(lmp, this)
 {
   reset();
   single_enable = 0;
@@ -359,6 +359,7 @@ void PairPWMLFF::init_style()
                models.front()->engine());
   if (!logged) log_models();
   logged = true;
+  halo.init(exchange_width(models));
   supervision->init();
   source->request(this, models);    // last: after an error it would stay, and outlive this style
 }
@@ -458,12 +459,13 @@ const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
 }
 
 // The same, or end the run: alone, or, where structures are captured, together. Null on a rank
-// without centers, which takes part in the latter.
+// without centers, which takes part in the latter, unless the model exchanges with other ranks.
 const Evaluation *PairPWMLFF::evaluate_here(int model, bool want_grade)
 {
   const Evaluation *result = nullptr;
   or_stop_with_frame([&] {
-    if (source->get().ncenters() > 0) result = &evaluate(model, want_grade);
+    if (source->get().ncenters() > 0 || models[model]->needs().exchange_width > 0)
+      result = &evaluate(model, want_grade);
   });
   return result;
 }
@@ -520,6 +522,8 @@ void PairPWMLFF::compute(int eflag, int vflag)
         "the pair contribution out of the compute that asks for it",
         models.front()->info().file, models.front()->engine());
   or_stop_rank([&] { source->refresh(list, models, species_of_type); });
+  if (exchange_width(models) > 0) halo.take(source->get().atom());
+  source->get().set_exchange(&halo);
 
   const Neighbors &neighbors = source->get();
   if (guard) or_stop_with_frame([&] { guard->look(neighbors, source->lists()); });
@@ -574,14 +578,25 @@ void PairPWMLFF::tally(const Evaluation &result, double weight)
   }
 }
 
+int PairPWMLFF::pack_forward_comm(int n, int *list, double *buf, int /*pbc_flag*/, int * /*pbc*/)
+{
+  return halo.pack_forward(n, list, buf);
+}
+
+void PairPWMLFF::unpack_forward_comm(int n, int first, double *buf)
+{
+  halo.unpack_forward(n, first, buf);
+}
+
 int PairPWMLFF::pack_reverse_comm(int n, int first, double *buf)
 {
-  return recorder->pack(n, first, buf);
+  return halo.active() ? halo.pack_reverse(n, first, buf) : recorder->pack(n, first, buf);
 }
 
 void PairPWMLFF::unpack_reverse_comm(int n, int *list, double *buf)
 {
-  recorder->unpack(n, list, buf);
+  if (halo.active()) halo.unpack_reverse(n, list, buf);
+  else recorder->unpack(n, list, buf);
 }
 
 void *PairPWMLFF::extract(const char *name, int &dim)

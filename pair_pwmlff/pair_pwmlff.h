@@ -10,6 +10,7 @@
 #include "engine_check.h"
 #include "ensemble.h"
 #include "extrapolation.h"
+#include "halo_exchange.h"
 #include "loader.h"
 #include "neighbor_source.h"
 #include "pair_settings.h"
@@ -43,6 +44,8 @@ class PairPWMLFF : public Pair {
   void init_style() override;
   double init_one(int i, int j) override;
 
+  int pack_forward_comm(int n, int *list, double *buf, int pbc_flag, int *pbc) override;
+  void unpack_forward_comm(int n, int first, double *buf) override;
   int pack_reverse_comm(int n, int first, double *buf) override;
   void unpack_reverse_comm(int n, int *list, double *buf) override;
 
@@ -76,6 +79,7 @@ class PairPWMLFF : public Pair {
   pair_pwmlff::Ensemble models;
   std::vector<std::string> hashes;    // SHA-256 of their files, where something asks for them
   std::unique_ptr<pair_pwmlff::NeighborSource> source;
+  pair_pwmlff::HaloExchange halo;
   std::unique_ptr<pair_pwmlff::DeviationRecorder> recorder;    // of several models
   std::unique_ptr<pair_pwmlff::Calibration> calibration;       // where it is asked for
   std::unique_ptr<pair_pwmlff::EngineCheck> check;             // likewise

@@ -36,6 +36,8 @@ FusedEngine::FusedEngine(std::shared_ptr<Device> device) :
 {
 }
 
+RowExchange::~RowExchange() = default;
+
 FusedEngine::~FusedEngine() = default;
 
 static std::string text_of(const Excess &excess, const std::string &center,

@@ -28,6 +28,20 @@ namespace pwmlff {
 class Device;
 class GpuNeighbors;
 
+/// How rows that are no centers, but stand for centers of this rank or another one, get what those
+/// have, and give back what belongs to those. Collective: all ranks call the same.
+/// Arrays are [nrows, width].
+class PWMLFF_KERNELS_API RowExchange {
+ public:
+  virtual ~RowExchange();
+  /// Set the other rows to those of their centers.
+  virtual void forward(double *rows, int width) = 0;
+  virtual void forward(float *rows, int width) = 0;
+  /// Add the other rows to those of their centers.
+  virtual void reverse(double *rows, int width) = 0;
+  virtual void reverse(float *rows, int width) = 0;
+};
+
 /// Rows are atoms; the first ncenters of them are those whose energies are wanted.
 struct Input {
   int ncenters = 0, nrows = 0;
@@ -41,6 +55,8 @@ struct Input {
   double temperature = 0.0;    // K, for models that have it as a descriptor
   bool want_atom_virial = false, want_centroid_virial = false;
   bool want_grade = false;    // where FusedEngine::has_grade()
+  /// For models that pass messages between rows; null where all rows are centers.
+  RowExchange *exchange = nullptr;
 
   /// The same atoms and candidates on the device of an engine, with x up to date; else null.
   const GpuNeighbors *on_device = nullptr;
@@ -101,6 +117,8 @@ class PWMLFF_KERNELS_API FusedEngine {
   /// The instruction set in use, or the name of the device.
   const std::string &processor() const { return processor_; }
   std::size_t table_bytes() const { return table_bytes_; }    // of all; 0 without tables
+  /// Numbers of a row that go through Input::exchange at a time, at most; 0 where none do.
+  int exchange_width() const { return exchange_width_; }
   /// Whether the model says how far atoms are from its training data.
   bool has_grade() const { return has_grade_; }
 
@@ -112,6 +130,7 @@ class PWMLFF_KERNELS_API FusedEngine {
   std::string processor_;
   std::size_t table_bytes_ = 0;
   bool has_grade_ = false;
+  int exchange_width_ = 0;
 };
 
 /// A center with more neighbors of one species within the cutoff than a model has slots.
