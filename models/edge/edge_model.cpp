@@ -6,6 +6,8 @@
 #include "edge_sums.h"
 
 #include "dp/pair_terms.h"
+#include "mace/mace_engine.h"
+#include "mace/read_mace.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -128,13 +130,27 @@ at::Tensor EdgeTorchScript::derivative(const at::Tensor &energies, const at::Ten
 
 /* ---- EdgeModel ---- */
 
+// An extra file with the arrays of a MACE model; python/pwmlff/convert/mace_network.py writes it.
+static constexpr const char *MACE_ARRAYS = "mace-arrays";
+
 EdgeModel::EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions &options) :
     EngineChoice(std::make_unique<EdgeTorchScript>(file, std::move(info)), options)
 {
-  if (options.engine == Engine::fused)
-    throw std::runtime_error("model file " + in_quotes(info_.file) +
-                             " is of kind EDGE, which the fused engine does not run; use engine "
-                             "auto or torchscript");
+  if (options.engine == Engine::torchscript) return;
+  const auto arrays = file.extra_files(MACE_ARRAYS);
+  if (options.engine == Engine::fused && arrays.empty())
+    throw std::runtime_error(
+        "model file " + in_quotes(info_.file) +
+        " is of kind EDGE, which the fused engine does not run without arrays of "
+        "a MACE model; use engine auto or torchscript");
+  if (!arrays.empty()) try {
+      mace = pwmlff::read_mace(arrays.begin()->second);
+      if (mace->atom_type != info_.atom_type || mace->cutoff != info_.cutoff)
+        throw std::runtime_error("its arrays for the fused engine are of another model");
+    } catch (const std::exception &error) {
+      mace.reset();
+      why_no_arrays = error.what();
+    }
   if (options.engine != Engine::automatic) return;
   try {
     package = compiled_code(file);
@@ -151,14 +167,27 @@ void EdgeModel::select_species(const std::vector<bool> &present)
   EngineChoice::select_species(present);
 }
 
-std::vector<EngineChoice::Candidate> EdgeModel::candidates(const std::vector<bool> &) const
+std::vector<EngineChoice::Candidate> EdgeModel::candidates(const std::vector<bool> &present) const
 {
-  if (package.empty() && why_no_package.empty()) return {};
-  return {{"compiled", false, original->gate(), [this] {
-             if (package.empty()) throw std::runtime_error(why_no_package);
-             return std::make_unique<CompiledEdge>(static_cast<EdgeTorchScript &>(*original),
-                                                   package);
-           }}};
+  std::vector<Candidate> result;
+  if (mace || !why_no_arrays.empty()) {
+    const auto make = [this, present](const std::string &precision,
+                                      const std::shared_ptr<pwmlff::Device> &device) {
+      if (!mace) throw std::runtime_error(why_no_arrays);
+      if (device) throw std::runtime_error("there is no code of it for GPUs");
+      return pwmlff::make_mace_engine(*mace, precision, present);
+    };
+    result = fused_candidates(make, true);
+    if (original->gate().force > gate_of("double").force)    // its own rounding
+      for (Candidate &candidate : result) candidate.gate = original->gate();
+  }
+  if (!package.empty() || !why_no_package.empty())
+    result.push_back({"compiled", false, original->gate(), [this] {
+                        if (package.empty()) throw std::runtime_error(why_no_package);
+                        return std::make_unique<CompiledEdge>(
+                            static_cast<EdgeTorchScript &>(*original), package);
+                      }});
+  return result;
 }
 
 }    // namespace pwmlff::models

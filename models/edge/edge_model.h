@@ -6,7 +6,10 @@
 
 #include "../file_code.h"
 
+#include "mace/network.h"
+
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +28,7 @@ class EdgeTorchScript : public FileCode {
   {
     return name() + (type_ == at::kFloat ? ", float32" : ", float64");
   }
-  Needs needs() const override { return {info_.cutoff, 0, hops(info_), nullptr}; }
+  Needs needs() const override { return {info_.cutoff, 0, hops(info_), nullptr, 0}; }
   bool has_atom_virial() const override { return true; }
   const Evaluation &evaluate(const Input &input) override;
 
@@ -48,7 +51,8 @@ class EdgeTorchScript : public FileCode {
   at::Tensor atom_energy, force, atom_virial, centroid_virial;    // keep the arrays of result alive
 };
 
-/// Evaluated on the GPU of the options, or by the machine code of the file on the CPU.
+/// Evaluated on the GPU of the options, or on the CPU by an engine for its arrays or by machine
+/// code, where the file brings such along.
 class EdgeModel : public EngineChoice {
  public:
   /// @throws std::runtime_error where the file does not keep to the contract, or where the engine
@@ -61,8 +65,10 @@ class EdgeModel : public EngineChoice {
  private:
   std::vector<Candidate> candidates(const std::vector<bool> &present) const override;
 
-  std::string package;           // of machine code; empty where there is none to use
-  std::string why_no_package;    // where the file has some
+  std::optional<pwmlff::MaceNetwork> mace;    // arrays of the same model, where the file has them
+  std::string why_no_arrays;                  // where it has some that cannot be read
+  std::string package;                        // of machine code; empty where there is none to use
+  std::string why_no_package;                 // where the file has some
 };
 
 }    // namespace pwmlff::models

@@ -1,0 +1,416 @@
+"""The arrays of a MACE model that the fused engine takes (kernels/mace/network.h).
+
+They are read from the TorchScript alone. What a part of it is linear in is asked of the part
+itself, by unit vectors, so that the conventions of e3nn and its releases do not matter: the engine
+and the file's own code are compared when the result is loaded.
+
+Source: Batatia et al. 2022, arXiv:2206.07697.
+"""
+
+from __future__ import annotations
+
+import io
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+#: Name of the extra file of a model file in which lmp finds them (models/edge/edge_model.cpp).
+MEMBER = "mace-arrays"
+#: First line of what `network` writes.
+MAGIC = b"pwmlff-mace 1\n"
+#: Interaction blocks: whether they add what an atom was before, and divide by a density.
+BLOCKS = {
+    "RealAgnosticInteractionBlock": (False, False),
+    "RealAgnosticResidualInteractionBlock": (True, False),
+    "RealAgnosticDensityInteractionBlock": (False, True),
+    "RealAgnosticDensityResidualInteractionBlock": (True, True),
+}
+MODELS = ("MACE", "ScaleShiftMACE")
+BASES = {"BesselBasis": 0.0, "GaussianBasis": 1.0}
+#: The most that the engine has room for.
+MOST_DEGREE = 4  # of harmonics and features
+MOST_CORRELATION = 3
+SMALL = 1e-12  # what is taken for zero beside 1
+
+Array = NDArray[np.float64]
+
+
+class UnknownPartError(ValueError):
+    """A part that the engine does not know; the text names it."""
+
+
+def network(model: Any, elements: list[int], head: int) -> bytes:
+    """The arrays of a scripted MACE or ScaleShiftMACE, in the form that the engine reads.
+
+    Args:
+        model: the module inside a file for LAMMPS.
+        elements: atomic numbers, in the order of its types.
+        head: index of that of several which is asked for.
+
+    Raises:
+        UnknownPartError: it has a part that the engine does not know.
+    """
+    with torch.no_grad(), torch.jit.optimized_execution(False):
+        return written(_arrays(model, elements, head))
+
+
+def written(arrays: dict[str, Array]) -> bytes:
+    """A line for each array, with its shape; then the numbers, float64, low bytes first."""
+    stream = io.BytesIO()
+    stream.write(MAGIC)
+    for name, array in arrays.items():
+        stream.write(f"array {name} {' '.join(str(n) for n in array.shape)}\n".encode())
+    stream.write(b"numbers\n")
+    for array in arrays.values():
+        stream.write(np.ascontiguousarray(array, "<f8").tobytes())
+    return stream.getvalue()
+
+
+def _arrays(model: Any, elements: list[int], head: int) -> dict[str, Array]:
+    if model.original_name not in MODELS:
+        raise UnknownPartError(f"a model of class {model.original_name}")
+    for part in ("joint_embedding", "embedding_readout"):
+        if hasattr(model, part):
+            raise UnknownPartError(part)
+    nspecies, layers = len(elements), _children(model.interactions)
+    dtype = model.r_max.dtype
+    energies = torch.atleast_2d(model.atomic_energies_fn.atomic_energies)[head]
+    scaling = [1.0, 0.0]
+    if model.original_name == "ScaleShiftMACE":
+        block = model.scale_shift
+        scaling = [float(torch.atleast_1d(part)[head]) for part in (block.scale, block.shift)]
+    embedding = model.node_embedding.linear(torch.eye(nspecies, dtype=dtype))
+    channels = embedding.shape[1]
+    arrays = {
+        "atom_type": np.array(elements, float),
+        "cutoff": _numbers(model.r_max),
+        "energies": _numbers(energies),
+        "scaling": np.array(scaling),
+        "embedding": _numbers(embedding),
+        **_radial(model.radial_embedding, elements),
+    }
+    if hasattr(model, "pair_repulsion_fn"):
+        arrays |= _repulsion(model.pair_repulsion_fn, elements)
+    degree = 0  # of the features that enter a layer
+    largest = round(float(np.sqrt(_harmonics(model, dtype).shape[1]))) - 1
+    products = _children(model.products)
+    readouts = _readouts(model, len(layers))
+    for t, (layer, block) in enumerate(zip(layers, products, strict=True)):
+        found = _Layer(layer, block, channels, nspecies, degree, largest, dtype)
+        arrays |= {f"layer{t}.{name}": array for name, array in found.arrays().items()}
+        degree = found.leaving
+        if t in readouts:
+            read = _readout(readouts[t], channels, degree, head, dtype)
+            arrays |= {f"layer{t}.{name}": array for name, array in read.items()}
+    return arrays
+
+
+def _numbers(tensor: Tensor) -> Array:
+    return np.asarray(tensor.detach().double().numpy())
+
+
+def _children(modules: Any) -> list[Any]:
+    return [module for _, module in modules.named_children()]
+
+
+def _harmonics(model: Any, dtype: torch.dtype) -> Tensor:
+    """[1, (L + 1)^2] of some direction."""
+    found: Tensor = model.spherical_harmonics(torch.ones(1, 3, dtype=dtype))
+    return found
+
+
+def _radial(block: Any, elements: list[int]) -> dict[str, Array]:
+    basis = block.bessel_fn
+    if basis.original_name not in BASES:
+        raise UnknownPartError(f"the radial functions {basis.original_name}")
+    if basis.original_name == "BesselBasis":
+        numbers = [_numbers(basis.bessel_weights).ravel(), _numbers(basis.prefactor).ravel()]
+    else:
+        numbers = [_numbers(basis.gaussian_weights).ravel(), np.array([float(basis.coeff)])]
+    kind = BASES[basis.original_name]
+    first = float(getattr(block, "apply_cutoff", True))
+    power = float(block.cutoff_fn.p)
+    arrays = {
+        "radial.basis": np.concatenate(numbers),
+        "radial.options": np.array([kind, power, first]),
+    }
+    if hasattr(block, "distance_transform"):
+        transform = block.distance_transform
+        if transform.original_name != "AgnesiTransform":
+            raise UnknownPartError(f"the distances of {transform.original_name}")
+        radii = _numbers(transform.covalent_radii)[elements]
+        arrays["radial.agnesi"] = np.array([float(getattr(transform, name)) for name in "qpa"])
+        arrays["radial.radii"] = radii
+    return arrays
+
+
+def _repulsion(zbl: Any, elements: list[int]) -> dict[str, Array]:
+    # Integers and scalars make the default type of them there, which is float32 in lmp.
+    z = torch.tensor(elements)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        power = torch.pow(z, zbl.a_exp)
+        length = zbl.a_prefactor * 0.529 / (power[:, None] + power)
+        strength = 14.3996 * z[:, None] * z
+    finally:
+        torch.set_default_dtype(default)
+    radii = zbl.covalent_radii[z]
+    return {
+        "zbl.numbers": np.array([float(zbl.p), *_numbers(zbl.c)]),
+        "zbl.length": _numbers(length),
+        "zbl.strength": _numbers(strength),
+        "zbl.reach": _numbers(radii[:, None] + radii),
+    }
+
+
+def _readouts(model: Any, nlayers: int) -> dict[int, Any]:
+    """Those of each layer that has one; a single one is of the last."""
+    readouts = _children(model.readouts)
+    return {nlayers - 1: readouts[0]} if len(readouts) == 1 else dict(enumerate(readouts))
+
+
+def _readout(
+    block: Any, channels: int, degree: int, head: int, dtype: torch.dtype
+) -> dict[str, Array]:
+    width = channels * (degree + 1) ** 2
+    units = torch.zeros(channels, width, dtype=dtype)
+    units[:, :channels] = torch.eye(channels, dtype=dtype)
+    if block.original_name == "LinearReadoutBlock":
+        return {"readout": _numbers(block.linear(units)[:, head])}
+    if block.original_name != "NonLinearReadoutBlock":
+        raise UnknownPartError(f"the readout {block.original_name}")
+    first = block.linear_1(units)
+    heads = int(getattr(block, "num_heads", 1))
+    hidden = first.shape[1] // heads
+    own = slice(head * hidden, (head + 1) * hidden) if heads > 1 else slice(None)
+    gain = _gain(block.non_linearity, first.shape[1], dtype)
+    last = block.linear_2(torch.eye(first.shape[1], dtype=dtype))
+    column = head if last.shape[1] > 1 else 0
+    return {
+        "readout.first": _numbers(first[:, own]),
+        "readout.last": gain * _numbers(last[own, column]),
+    }
+
+
+def _gain(activation: Any, width: int, dtype: torch.dtype) -> float:
+    """The factor of an activation that is silu with one."""
+    x = torch.linspace(-3.0, 3.0, width + 2, dtype=dtype)[1:-1].reshape(1, -1) + 0.01
+    return _constant(activation(x), torch.nn.functional.silu(x), "an activation other than silu")
+
+
+def _constant(found: Tensor, base: Tensor, what: str) -> float:
+    ratio = (found / base).double()
+    if not (ratio - ratio.mean()).abs().max() <= 1e-5 * ratio.mean().abs():
+        raise UnknownPartError(what)
+    return float(ratio.mean())
+
+
+def _mlp(net: Any, dtype: torch.dtype) -> list[Array]:
+    """Weights [in, out] of a net of silu without biases; what scales activations is in the next."""
+    if net.original_name != "FullyConnectedNet":
+        raise UnknownPartError(f"the radial net {net.original_name}")
+    weights, gain = [], 1.0
+    layers = _children(net)
+    for k, layer in enumerate(layers):
+        plain = layer.weight / layer.weight.shape[0] ** 0.5
+        x = torch.randn(5, plain.shape[0], dtype=dtype, generator=torch.Generator().manual_seed(k))
+        y, last = layer(x), k == len(layers) - 1
+        argument = x @ plain
+        factor = _constant(
+            y,
+            argument if last else torch.nn.functional.silu(argument),
+            "a radial net of other activations than silu",
+        )
+        weights.append(_numbers(plain) * gain * (factor if last else 1.0))
+        gain = factor
+    return weights
+
+
+class _Layer:
+    """A round of message passing: what a block of MACE and the product behind it hold.
+
+    Features are [channels, 2l+1] for each degree l, one behind the other; `degree` is the largest
+    that enters, `leaving` the largest that leaves.
+    """
+
+    def __init__(self, block: Any, product_block: Any, channels: int, nspecies: int, degree: int,
+                 largest: int, dtype: torch.dtype) -> None:  # fmt: skip
+        if block.original_name not in BLOCKS:
+            raise UnknownPartError(f"the interaction {block.original_name}")
+        if hasattr(block, "conv_fusion"):
+            raise UnknownPartError("conv_fusion")
+        self.residual, self.density = BLOCKS[block.original_name]
+        self.block, self.product, self.dtype = block, product_block, dtype
+        self.channels, self.nspecies, self.degree = channels, nspecies, degree
+        self.largest = largest
+        self.contractions = _children(product_block.symmetric_contractions.contractions)
+        self.leaving = len(self.contractions) - 1
+        if max(degree, largest, self.leaving) > MOST_DEGREE:
+            raise UnknownPartError(f"degrees above {MOST_DEGREE}")
+
+    def arrays(self) -> dict[str, Array]:
+        """All of it, by name."""
+        arrays: dict[str, Array] = {}
+        for degree, matrix in enumerate(self._sent()):
+            arrays[f"up.{degree}"] = matrix
+        paths, couplings, blocks = self._couplings()
+        arrays["paths"] = np.array(paths, float)
+        for p, coupling in enumerate(couplings):
+            arrays[f"coupling.{p}"] = coupling
+        for k, weights in enumerate(_mlp(self.block.conv_tp_weights, self.dtype)):
+            arrays[f"radial.{k}"] = weights
+        if self.density:
+            (arrays["density"],) = (part[:, 0] for part in _mlp(self.block.density_fn, self.dtype))
+        for degree, matrix in enumerate(self._messages(paths, blocks)):
+            arrays[f"message.{degree}"] = matrix
+        for degree, contraction in enumerate(self.contractions):
+            for name, array in self._contraction(contraction, degree).items():
+                arrays[f"contraction.{degree}.{name}"] = array
+        for degree, matrix in enumerate(
+            self._linear(self.product.linear, self.leaving, self.leaving)
+        ):
+            arrays[f"product.{degree}"] = matrix
+        if self.residual:
+            each = [self._skip(z) for z in range(self.nspecies)]
+            for degree, matrices in enumerate(zip(*each, strict=True)):
+                arrays[f"skip.{degree}"] = np.stack(matrices)
+        return arrays
+
+    def _units(self, degree: int, largest: int) -> Tensor:
+        """Features with a single one, component 0 of each channel of a degree."""
+        k, start = self.channels, self.channels * degree**2
+        units = torch.zeros(k, k * (largest + 1) ** 2, dtype=self.dtype)
+        units[torch.arange(k), start + torch.arange(k) * (2 * degree + 1)] = 1.0
+        return units
+
+    def _component(self, found: Tensor, degree: int) -> Array:
+        """Component 0 of all channels of a degree."""
+        k, start = self.channels, self.channels * degree**2
+        if found.shape[1] < start + k * (2 * degree + 1):
+            raise UnknownPartError("features of different numbers of channels")
+        block = found[:, start : start + k * (2 * degree + 1)]
+        return _numbers(block.reshape(len(found), k, 2 * degree + 1)[:, :, 0])
+
+    def _linear(self, linear: Any, entering: int, leaving: int) -> list[Array]:
+        """The matrices [channels, channels] of a map from features to others, by degree."""
+        return [
+            self._component(linear(self._units(degree, entering)), degree)
+            for degree in range(min(entering, leaving) + 1)
+        ]
+
+    def _sent(self) -> list[Array]:
+        return self._linear(self.block.linear_up, self.degree, self.degree)
+
+    def _skip(self, species: int) -> list[Array]:
+        attributes = self._attributes(species, self.channels)
+        return self._linear(
+            lambda x: self.block.skip_tp(x, attributes), self.degree, min(self.degree, self.leaving)
+        )
+
+    def _attributes(self, species: int, rows: int) -> Tensor:
+        attributes = torch.zeros(rows, self.nspecies, dtype=self.dtype)
+        attributes[:, species] = 1.0
+        return attributes
+
+    def _couplings(self) -> tuple[list[tuple[int, int, int]], list[Array], list[int]]:
+        """Degrees of the features, of harmonics and of the product of each path, its coefficients
+        [2l1+1, 2l2+1, 2L+1] and where it begins in the products of all."""
+        k, product_of = self.channels, self.block.conv_tp
+        nx, ny = (self.degree + 1) ** 2, (self.largest + 1) ** 2
+        pairs = torch.tensor(list(product(range(nx), range(ny))))
+        x = torch.zeros(len(pairs), k * nx, dtype=self.dtype)
+        degrees = torch.tensor([round(float(np.floor(np.sqrt(n)))) for n in range(nx)])
+        starts = k * degrees**2 + torch.arange(nx) - degrees**2  # of channel 0
+        x[torch.arange(len(pairs)), starts[pairs[:, 0]]] = 1.0
+        y = torch.eye(ny, dtype=self.dtype)[pairs[:, 1]]
+        npaths = _mlp(self.block.conv_tp_weights, self.dtype)[-1].shape[1] // k
+        generator = torch.Generator().manual_seed(1)
+        some = torch.randn(1, k * nx, dtype=self.dtype, generator=generator)
+        other = torch.randn(1, ny, dtype=self.dtype, generator=generator)
+        all_ones = torch.ones(len(pairs), npaths * k, dtype=self.dtype)
+        values = product_of(x, y, all_ones)
+        paths, couplings, blocks = [], [], []
+        for p in range(npaths):
+            weights = torch.zeros(1, npaths * k, dtype=self.dtype)
+            weights[0, p * k] = 1.0
+            (where,) = torch.nonzero(product_of(some, other, weights)[0], as_tuple=True)
+            start, size = int(where[0]), len(where)
+            table = _numbers(values[:, start : start + size]).reshape(nx, ny, size)
+            used = [
+                np.nonzero(np.abs(table).max(axis=axes) > SMALL)[0] for axes in ((1, 2), (0, 2))
+            ]
+            l1, l2 = (int(np.sqrt(part.max())) for part in used)
+            paths.append((l1, l2, (size - 1) // 2))
+            couplings.append(table[l1**2 : (l1 + 1) ** 2, l2**2 : (l2 + 1) ** 2])
+            blocks.append(start)
+        return paths, couplings, blocks
+
+    def _messages(self, paths: list[tuple[int, int, int]], blocks: list[int]) -> list[Array]:
+        """[1 or species, paths of the degree times channels, channels] of each degree."""
+        k = self.channels
+        width = k * sum(2 * degree + 1 for _, _, degree in paths)
+        divisor = 1.0 if self.density else float(self.block.avg_num_neighbors)
+        found = []
+        for degree in range(self.largest + 1):
+            rows = []
+            for (_, _, of_path), start in zip(paths, blocks, strict=True):
+                if of_path != degree:
+                    continue
+                units = torch.zeros(k, width, dtype=self.dtype)
+                units[torch.arange(k), start + torch.arange(k) * (2 * degree + 1)] = 1.0
+                rows.append(self.block.linear(units) / divisor)
+            if not rows:
+                raise UnknownPartError(f"messages of degree {degree} to which nothing adds")
+            mixed = torch.cat(rows)
+            if self.residual:
+                found.append(self._component(mixed, degree)[None])
+                continue
+            each = [
+                self._component(self.block.skip_tp(mixed, self._attributes(z, len(mixed))), degree)
+                for z in range(self.nspecies)
+            ]
+            found.append(np.stack(each))
+        return found
+
+    def _contraction(self, contraction: Any, degree: int) -> dict[str, Array]:
+        """Of each order, the monomials with a coefficient other than zero and their weights.
+
+        `terms` [n, 3 + order]: component, parameter, coefficient, and the components of which the
+        product is, in ascending order; `weights` [species, parameters, channels].
+        """
+        buffers = dict(contraction.named_buffers())
+        order = sum(name.startswith("U_matrix_") for name in buffers)
+        if not 1 <= order <= MOST_CORRELATION:
+            raise UnknownPartError(f"correlation {order}")
+        arrays = {}
+        weights = [contraction.weights_max, *_parameters(contraction.weights)]
+        for nu, weight in zip(range(order, 0, -1), weights, strict=True):
+            table = _numbers(buffers[f"U_matrix_{nu}"])
+            if table.ndim == nu + 1:
+                table = table[None]
+            terms: dict[tuple[int, ...], float] = {}
+            for place in zip(*np.nonzero(np.abs(table) > SMALL), strict=True):
+                component, *factors, parameter = (int(n) for n in place)
+                key = (component, parameter, *sorted(factors))
+                terms[key] = terms.get(key, 0.0) + float(table[place])
+            rows = [
+                [*key[:2], value, *key[2:]]
+                for key, value in sorted(terms.items())
+                if abs(value) > SMALL
+            ]
+            arrays[f"terms.{nu}"] = np.array(rows, float).reshape(-1, 3 + nu)
+            full = _numbers(weight)
+            if full.shape[0] == 1:
+                full = np.repeat(full, self.nspecies, axis=0)
+            arrays[f"weights.{nu}"] = full
+        return arrays
+
+
+def _parameters(collection: Any) -> list[Tensor]:
+    """Of a ParameterList, in order."""
+    return [tensor for _, tensor in collection.named_parameters()]

@@ -1,0 +1,88 @@
+"""The fused engine for MACE in lmp: features of atoms of other ranks come from those."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read
+
+from harness import Lammps, thorough
+from mace_oracle import Shape, save
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE
+from systems import SYSTEMS, crystal
+
+STYLE = "pair_style pwmlff model.pt\npair_coeff * * O Hf\n"
+SHAPE = Shape()
+#: Three rounds, of which the features in the middle are the widest.
+DEEP = Shape(leaving=(0, 2, 0), residual=(True, False, True), density=True, zbl=True)
+
+
+@pytest.mark.parametrize("engine", [thorough("exact"), "double", "mixed"])
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name.startswith("two")])
+@pytest.mark.parametrize("ranks", [thorough(1), 2])
+def test_reference(lammps: Lammps, name: str, ranks: int):
+    """Triclinic cells and slabs smaller than the cutoff."""
+    atoms = SYSTEMS[name].atoms()
+    model = save(lammps.folder / "model.pt", SHAPE)
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", ranks)
+    assert "engine fused" in run.output
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
+@pytest.mark.parametrize("engine", ["exact", thorough("double")])
+@pytest.mark.parametrize("shape", [thorough(SHAPE), DEEP], ids=["two rounds", "three rounds"])
+def test_any_number_of_ranks(lammps: Lammps, shape: Shape):
+    save(lammps.folder / "model.pt", shape)
+    assert_same_on_any_number_of_ranks(lammps, share=1e-10)
+
+
+@pytest.mark.parametrize("engine", ["exact"])
+@pytest.mark.parametrize("ranks", [2])
+def test_no_ghosts_of_ghosts(lammps: Lammps, ranks: int):
+    """The cutoff alone says how far ghosts reach, whatever the number of rounds."""
+    save(lammps.folder / "model.pt", DEEP)
+    lammps.data(crystal(2), [8, 72])
+    run = lammps.run(f"{read(crystal(2))}{STYLE}run 0\n", ranks)
+    assert re.findall(r"ghost atom cutoff = (\S+)", run.output) == ["5"]
+
+
+@pytest.mark.parametrize("engine", ["exact"])
+def test_beside_other_styles(lammps: Lammps):
+    """In an ensemble with files that exchange other widths, or nothing; in a hybrid style, whose
+    room for exchange was made before; with two threads."""
+    atoms = crystal(2)
+    prism = lammps.data(atoms, [8, 72])
+    model = save(lammps.folder / "model.pt", SHAPE)
+    save(lammps.folder / "deep.pt", DEEP)
+    save(lammps.folder / "one.pt", Shape(leaving=(0,), residual=(False,)))
+    run = lammps.run(
+        f"{read(atoms)}"
+        "pair_style hybrid/overlay zero 4.0 pwmlff model.pt deep.pt one.pt out_freq 1\n"
+        f"pair_coeff * * pwmlff O Hf\npair_coeff * * zero\n{MEASURE}run 0\n{DUMP}",
+        4,
+        OMP_NUM_THREADS="2",
+    )
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
+@pytest.mark.parametrize("engine", ["double"])
+@pytest.mark.parametrize(
+    "comm", ["", thorough("comm_style tiled\n"), "neighbor 1.0 multi\ncomm_modify mode multi\n"]
+)
+def test_dynamics(lammps: Lammps, comm: str):
+    """Atoms move within the skin and change ranks; with communication of each kind."""
+    save(lammps.folder / "model.pt", SHAPE)
+    lammps.data(crystal(2), [8, 72])
+    text = (
+        f"{read(crystal(2))}neighbor 1.0 bin\n{comm}{STYLE}"
+        "neigh_modify delay 0 every 1 check yes\n"
+        "velocity all create 300 4711 loop geom\nfix 1 all nve\ntimestep 0.0005\n"
+        f"{MEASURE}run 100\n"
+    )
+    energies = [lammps.run(text, ranks).thermo()["TotEng"] for ranks in (1, 4)]
+    np.testing.assert_allclose(energies[1], energies[0], rtol=1e-9)
+    assert np.ptp(energies[0]) < 0.05
