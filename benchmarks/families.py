@@ -51,6 +51,9 @@ FAMILIES = {
     ),
     "mace": (
         "MACE",
+        "MACE, 128x0e",
+        "MACE, 128x0e + 128x1o",
+        "MACE, densities, Agnesi, ZBL",
         f"MACE{COMPILED}",
         "MACE, float32",
         f"MACE, float32{COMPILED}",
@@ -71,7 +74,7 @@ FAMILIES = {
 #: What is refused, and what is said then.
 REFUSED = {"deepmd": {"DeePMD-kit se_e2_a, gelu": "its activation function is gelu, expected tanh"}}
 RANKS = (1, 2, 4)
-STEPS = {"DP": 400, "EDGE": 20}
+STEPS = {"fused": 100, "code of the file": 20}
 STRETCHES = 5  # of these steps; the fastest counts, as with the calculators of others
 TYPE_VECTOR = {8: (0.1, 0.6, 0.4), 72: (0.7, 0.3, 0.2)}
 #: What differs from a model of PWMLFF's default shape.
@@ -203,7 +206,7 @@ def of_others(program: str, family: str, python: str, rounds: int) -> list[str]:
                 report = wrap(source, folder / "wrapped.pt", compiled=family.endswith(COMPILED))
                 found = {n: run(folder / "wrapped.pt", atoms, ranks=n) for n in RANKS}
             own = min(own, float(expected["seconds"]))
-            steps = STEPS[report.model.kind]
+            steps = STEPS["fused" if report.engine.startswith("fused") else "code of the file"]
             here = min(here, run(folder / "wrapped.pt", atoms, steps=steps).seconds)
     worst = []
     for ran in found.values():

@@ -64,10 +64,16 @@ def deepmd(
     return from_ase(DP(str(folder / "model.pth")))
 
 
-def mace(folder: Path, dtype: torch.dtype, pickled: bool = False, heads: int = 1) -> Evaluate:
+def mace(
+    folder: Path, dtype: torch.dtype, pickled: bool = False, heads: int = 1,
+    features: str = "32x0e + 32x1o", blocks: str = "", **changes: Any,
+) -> Evaluate:  # fmt: skip
     """MACE with two rounds; written for LAMMPS or pickled, and evaluated by MACE's calculator.
 
-    Of several heads the last one.
+    Args:
+        heads: of several the last one is evaluated.
+        blocks: a kind of interaction blocks, in their names.
+        changes: other arguments of the model.
     """
     # MACE says how e3nn may read its constants, so it comes first.
     # isort: off
@@ -81,7 +87,7 @@ def mace(folder: Path, dtype: torch.dtype, pickled: bool = False, heads: int = 1
 
     torch.manual_seed(1)
     torch.set_default_dtype(dtype)
-    blocks = modules.interaction_classes
+    classes = modules.interaction_classes
     # The names that a release knows, which differ.
     shapes: dict[str, Any] = {
         "atomic_energies": np.array([-3.0, -7.5]),
@@ -94,12 +100,12 @@ def mace(folder: Path, dtype: torch.dtype, pickled: bool = False, heads: int = 1
             "atomic_inter_scale": [1.3, 1.1], "atomic_inter_shift": [0.2, -0.1],
         }  # fmt: skip
         chosen = {"head": HEADS[-1]}
+    shapes |= {"r_max": 5.0, **changes}
     model = modules.ScaleShiftMACE(
-        r_max=5.0, num_bessel=8,
-        num_polynomial_cutoff=5, max_ell=3, num_interactions=2, num_elements=2,
-        interaction_cls=blocks["RealAgnosticResidualInteractionBlock"],
-        interaction_cls_first=blocks["RealAgnosticInteractionBlock"],
-        hidden_irreps=o3.Irreps("32x0e + 32x1o"), MLP_irreps=o3.Irreps("16x0e"),
+        num_bessel=8, num_polynomial_cutoff=5, max_ell=3, num_interactions=2, num_elements=2,
+        interaction_cls=classes[f"RealAgnostic{blocks}ResidualInteractionBlock"],
+        interaction_cls_first=classes[f"RealAgnostic{blocks}InteractionBlock"],
+        hidden_irreps=o3.Irreps(features), MLP_irreps=o3.Irreps("16x0e"),
         gate=torch.nn.functional.silu, avg_num_neighbors=40, atomic_numbers=[8, 72], correlation=3,
         radial_type="bessel", **shapes,
     )  # fmt: skip
@@ -210,6 +216,18 @@ FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     ),
     "MACE": lambda folder: mace(folder, torch.float64),
     "MACE, float32": lambda folder: mace(folder, torch.float32),
+    "MACE, 128x0e": lambda folder: mace(folder, torch.float64, features="128x0e", r_max=6.0),
+    "MACE, 128x0e + 128x1o": lambda folder: mace(
+        folder, torch.float64, features="128x0e + 128x1o", r_max=6.0
+    ),
+    "MACE, densities, Agnesi, ZBL": lambda folder: mace(
+        folder,
+        torch.float64,
+        features="16x0e + 16x1o + 16x2e",
+        blocks="Density",
+        distance_transform="Agnesi",
+        pair_repulsion=True,
+    ),
     "MACE, pickled": lambda folder: mace(folder, torch.float64, pickled=True),
     "MACE, two heads": lambda folder: mace(folder, torch.float64, heads=2),
     "MACE, pickled, two heads": lambda folder: mace(folder, torch.float64, pickled=True, heads=2),

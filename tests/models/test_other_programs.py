@@ -76,6 +76,9 @@ def test_same_numbers(tmp_path: Path, made, program: str, family: str):
     for ranks in families.RANKS:
         ran = families.run(tmp_path / "a.pt", atoms, ranks=ranks)
         assert ran.engine.startswith("compiled") == compiled
+        assert ran.engine.startswith("fused") == (
+            not compiled and family.startswith(("MACE", "DeePMD-kit"))
+        )
         assert abs(ran.energies.sum() - expected["energy"]) / len(atoms) < energy
         assert np.abs(ran.forces - expected["forces"]).max() < force
         there = virial_to_lammps(expected["virial"], ran.prism)

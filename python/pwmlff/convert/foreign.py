@@ -94,6 +94,7 @@ class Foreign:
     single: bool = False  # whether the original computes in float32
     told: dict[str, str] = field(default_factory=dict)  # further lines for people, by their names
     contents: bytes | None = None  # of a file that needs no wrapping
+    extra: dict[str, bytes] = field(default_factory=dict)  # extra files that the result gets
 
     @property
     def basis(self) -> str:

@@ -10,9 +10,10 @@ import torch
 from ase import Atoms
 from torch import Tensor, nn
 
-from pwmlff.convert.foreign import Foreign, Numbers, Source
+from pwmlff.convert import mace_network
+from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source
 from pwmlff.evaluation.structures import neighbor_list
-from pwmlff.report import Failure
+from pwmlff.report import Failure, last_line
 
 CLASS = "mace.calculators.lammps_mace.LAMMPS_MACE"
 
@@ -74,12 +75,20 @@ def read(source: Source) -> Foreign | None:
     told = {"rounds": str(rounds)}
     if len(heads) > 1:
         told["head"] = f"{heads[int(head)]} of {', '.join(heads)}"
+    extra = {}
+    try:
+        extra = {mace_network.MEMBER: mace_network.network(scripted.model, elements, int(head))}
+    except mace_network.UnknownPartError as unknown:
+        told["fused"] = f"no, for it has {unknown}"
+    except UNEXPECTED as error:
+        told["fused"] = f"no, for it is not as the releases that are known: {last_line(error)}"
     return Foreign(
         family="MACE",
         module=MaceEdges(scripted.model, head, elements, cutoff, rounds, name),
         evaluate=lambda atoms: _evaluate(scripted, elements, atoms),
         single=dtype == torch.float32,
         told=told,
+        extra=extra,
     )
 
 
