@@ -16,7 +16,7 @@ from numpy.polynomial import Legendre, Polynomial
 from torch import Tensor, nn
 
 from pwmlff.convert.mace_network import MEMBER, Array, written
-from pwmlff.models.saving import save_model, without_source_paths
+from pwmlff.models.saving import save_model
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,5 @@ def save(path: Path, shape: Shape, seed: int = 0, text: bytes = b"") -> PlainMac
     """A file with the code above and its arrays for the fused engine, or a text for them."""
     arrays = random_arrays(shape, seed)
     model = PlainMace(shape, arrays)
-    save_model(model, path)
-    extra = {MEMBER: text or written(arrays)}
-    path.write_bytes(without_source_paths(path.read_bytes(), extra))
+    save_model(model, path, added={MEMBER: text or written(arrays)})
     return model

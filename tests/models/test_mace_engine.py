@@ -76,7 +76,7 @@ DAMAGED = {
     "not a number": (lambda text: text[:-8] + b"\xff" * 8, "values that are no numbers"),
     "shape": (lambda text: text.replace(b"up.0 5 5", b"up.0 25 ", 1), "up.0 has another shape"),
     "missing": (lambda text: text.replace(b"product.0", b"product.7", 1), "product.0 is missing"),
-    "twice": (lambda text: text.replace(b"product.0", b"layer0.up", 1), "is missing"),
+    "twice": (lambda text: text.replace(b"product.0", b"up.0", 1), "up.0 is there twice"),
     "no layers": (lambda text: text.replace(b"layer", b"lawyer"), "layer0.message has degrees"),
 }
 

@@ -21,7 +21,6 @@ template <class T> using Matrices = std::vector<std::unique_ptr<const ChannelMat
 template <class T> struct Mixing {
   Matrices<T> there, back;
 
-  /// Rows of parts of `inner` each, which the way back takes one by one.
   void add(const MaceMatrix &matrix)
   {
     there.push_back(std::make_unique<ChannelMatrix<T>>(matrix.values.data(), matrix.rows,

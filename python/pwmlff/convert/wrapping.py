@@ -109,9 +109,7 @@ def wrap(
         elif isinstance(foreign.module, Nep):
             write_nep(foreign.module, draft)
         else:
-            save_model(foreign.module, draft, card)
-            if foreign.extra and not compiled:
-                draft.write_bytes(without_source_paths(draft.read_bytes(), foreign.extra))
+            save_model(foreign.module, draft, card, None if compiled else foreign.extra)
         with _told_of(source, draft):
             cluster, expected = _original(source, draft, foreign)
             told = {**foreign.told, **(_compile(source, draft) if compiled else {})}

@@ -28,7 +28,10 @@ HEADER, FIELD, PADDING, ALIGNMENT = 30, struct.Struct("<HH"), 0x4246, 64
 
 
 def save_model(
-    module: nn.Module, path: str | PathLike[str], card: Mapping[str, Any] | None = None
+    module: nn.Module,
+    path: str | PathLike[str],
+    card: Mapping[str, Any] | None = None,
+    added: Mapping[str, bytes] | None = None,
 ) -> str | PathLike[str]:
     """Script a module in eval mode and write it; the training flag stays as it was.
 
@@ -37,6 +40,7 @@ def save_model(
         path: the file, which is there as a whole or not at all.
         card: what the file carries for people (`train.card.make`): plain values for JSON. Its
             `closest`, distances by pairs of elements like "Hf-O", is there for lmp, too.
+        added: further members of those that torch calls extra files.
 
     Returns:
         `path`, for `torch.jit.load` or `pair_style pwmlff`.
@@ -56,7 +60,7 @@ def save_model(
             contents = torch.jit.script(module.eval()).save_to_buffer(_extra_files=extra)
     finally:
         module.train(training)
-    write_whole(path, without_source_paths(contents))
+    write_whole(path, without_source_paths(contents, added))
     return path
 
 
