@@ -728,10 +728,9 @@ template <class T> class Mace : public MaceBackend {
       dphi -= decay[k] / length * term;
     }
     const double v = strength / r * phi, dv = strength / r * (dphi - phi / r);
-    const double p = network.zbl[0], u = r / reach, un = __builtin_pow(u, p - 1.0);
-    const double c0 = (p + 1.0) * (p + 2.0) / 2.0, c1 = p * (p + 2.0), c2 = p * (p + 1.0) / 2.0;
-    const double f = 1.0 - un * u * (c0 - u * (c1 - u * c2));
-    const double df = -un * (p * c0 - u * ((p + 1.0) * c1 - u * (p + 2.0) * c2)) / reach;
+    double df = 0.0;
+    const double f = polynomial_cutoff(network.zbl[0], r / reach, df);
+    df /= reach;
     energy += 0.5 * network.scale * v * f;
     return 0.5 * network.scale * (dv * f + v * df);
   }

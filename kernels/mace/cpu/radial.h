@@ -17,6 +17,16 @@
 
 namespace pwmlff::PWMLFF_ISA::mace {
 
+/// The polynomial cutoff f with power p at u = r/cutoff, also beyond where it ends.
+/// @param df  df/du
+inline double polynomial_cutoff(double p, double u, double &df)
+{
+  const double un = __builtin_pow(u, p - 1.0);
+  const double c0 = (p + 1.0) * (p + 2.0) / 2.0, c1 = p * (p + 2.0), c2 = p * (p + 1.0) / 2.0;
+  df = -un * (p * c0 - u * ((p + 1.0) * c1 - u * (p + 2.0) * c2));
+  return 1.0 - un * u * (c0 - u * (c1 - u * c2));
+}
+
 /// Functions of a layer, and their derivatives by r: R_p,k at p*stride + k, and rho at paths*stride
 /// where there is a density.
 class RadialFunctions {
@@ -43,11 +53,9 @@ class RadialFunctions {
   /// @param radius  half of the sum of the covalent radii, for the transform
   void evaluate(double r, double radius)
   {
-    // The cutoff, also beyond where it ends.
-    const double p = network.power, u = r / network.cutoff, un = __builtin_pow(u, p - 1.0);
-    const double c0 = (p + 1.0) * (p + 2.0) / 2.0, c1 = p * (p + 2.0), c2 = p * (p + 1.0) / 2.0;
-    const double f = 1.0 - un * u * (c0 - u * (c1 - u * c2));
-    const double df = -un * (p * c0 - u * ((p + 1.0) * c1 - u * (p + 2.0) * c2)) / network.cutoff;
+    double df = 0.0;
+    const double f = polynomial_cutoff(network.power, r / network.cutoff, df);
+    df /= network.cutoff;
     double t = r, dt = 1.0;
     if (network.agnesi.size() > 0) transform(r / radius, radius, t, dt);
     const double inner = network.cutoff_first ? f : 1.0, dinner = network.cutoff_first ? df : 0.0;
