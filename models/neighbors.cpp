@@ -95,49 +95,36 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   std::vector<int> next(first_.begin(), first_.end() - 1);
   for_each_candidate([&](std::size_t sublist, int j) { candidate_[next[sublist]++] = j; });
 
-  // Edges start at the centers, then at what these reach, and so on. Nodes get their numbers in
-  // that order, so that edges are in the order of the nodes that they start from.
-  candidate_edges.clear();
-  candidate_edges_end.clear();
-  edges.clear();
-  std::vector<bool> has_list(nall, false);
+  // Edges start at the centers, then at what these may reach, and so on.
+  std::vector<bool> has_list(nall, false), seen(nall, false);
   for (int k = 0; hops > 0 && k < atoms.inum + atoms.gnum; ++k)
     has_list[row[atoms.ilist[k]]] = true;
-  std::vector<int> front(ncenters_);
+  home_.resize(nall);
+  for (int r = 0; r < nall; ++r) home_[r] = atoms.owner ? row[atoms.owner[atom_[r]]] : r;
+  candidate_edges.clear();
+  edge_first.assign(nall, 0);
+  edge_last.assign(nall, 0);
+  edges.clear();
+  std::vector<int> front(ncenters_), next_front;
   std::iota(front.begin(), front.end(), 0);
-  nodes = front;
-  node.assign(nall, -1);
-  std::iota(node.begin(), node.begin() + ncenters_, 0);
-  // Messages pass through the boundaries of a cell where a copy of a center is that center.
-  const auto center_of = [&](int j) {
-    const int home = atoms.owner ? row[atoms.owner[atom_[j]]] : j;
-    return home < ncenters_ ? home : -1;
-  };
   for (int hop = 0; hop <= hops; ++hop) {
-    std::vector<int> entered;
     for (const int r : front) {
       const int i = atom_[r];
+      edge_first[r] = static_cast<int>(candidate_edges.size());
       for (int k = 0; k < atoms.numneigh[i]; ++k) {
         const int atom = atoms.neighbor(i, k);
         if (atom < 0 || row[atom] >= nknown) continue;
         const int j = row[atom];
-        candidate_edges.push_back(r);
         candidate_edges.push_back(j);
-        if (node[j] >= 0) continue;
-        node[j] = center_of(j);
-        if (node[j] >= 0) continue;
-        node[j] = nall;    // until the number is known
-        entered.push_back(j);
+        if (seen[j] || home_[j] < ncenters_) continue;
+        seen[j] = true;
+        if (has_list[j]) next_front.push_back(j);
       }
+      edge_last[r] = static_cast<int>(candidate_edges.size());
+      pwmlff::require_short_list(static_cast<std::int64_t>(candidate_edges.size()));
     }
-    std::sort(entered.begin(), entered.end());
-    front.clear();
-    for (const int j : entered) {
-      node[j] = static_cast<int>(nodes.size());
-      nodes.push_back(j);
-      if (has_list[j]) front.push_back(j);
-    }
-    candidate_edges_end.push_back(candidate_edges.size());
+    front.swap(next_front);
+    next_front.clear();
   }
   reach = 0.0;
   gpu_has_list = false;
@@ -170,16 +157,17 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
   first_ = std::move(first);
   candidate_ = std::move(candidate);
   images = std::make_unique<Images>(home, ncenters);
-  node = std::move(home);
-  nodes.resize(ncenters);
-  std::iota(nodes.begin(), nodes.end(), 0);
+  home_ = std::move(home);
   candidate_edges.clear();
-  for (int k = 0; hops >= 0 && k < ncenters * nspecies; ++k)
-    for (int c = first_[k]; c < first_[k + 1]; ++c) {
-      candidate_edges.push_back(k / nspecies);
-      candidate_edges.push_back(candidate_[c]);
+  edge_first.assign(atom_.size(), 0);
+  edge_last.assign(atom_.size(), 0);
+  if (hops >= 0) {
+    candidate_edges = candidate_;
+    for (int i = 0; i < ncenters; ++i) {
+      edge_first[i] = first_[i * nspecies];
+      edge_last[i] = first_[(i + 1) * nspecies];
     }
-  candidate_edges_end.assign(hops + 1, candidate_edges.size());    // all that there is
+  }
   edges.clear();
   reach = 0.0;
   gpu_has_list = false;
@@ -250,28 +238,50 @@ pwmlff::Input Neighbors::input(const Needs &needs)
     if (!made.current) fill(made, needs.hops, needs.cutoff);
     made.current = true;
     input.nedges = static_cast<std::int64_t>(made.vec.size()) / 3;
-    input.nnodes = static_cast<std::int64_t>(nodes.size());
+    input.nnodes = static_cast<std::int64_t>(made.nodes.size());
     input.edge_index = made.index.data();
     input.edge_vec = made.vec.data();
-    input.node_row = nodes.data();
+    input.node_row = made.nodes.data();
   }
   return input;
 }
 
-void Neighbors::fill(Edges &made, int hops, double cutoff) const
+// All copies of an atom are one node, so messages pass through the boundaries of a cell. Of an atom
+// of another rank the edges are those of a copy that edges lead to at this step: around such a copy
+// all atoms are there, which is not so around one that is near enough for a candidate alone.
+void Neighbors::fill(Edges &made, int hops, double cutoff)
 {
   const double cutsq = cutoff * cutoff;
   made.index.clear();
   made.second.clear();
   made.vec.clear();
-  for (std::size_t k = 0; k < candidate_edges_end[hops]; k += 2) {
-    const double *const xi = x_ + 3 * static_cast<std::size_t>(candidate_edges[k]);
-    const double *const xj = x_ + 3 * static_cast<std::size_t>(candidate_edges[k + 1]);
-    const double rij[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
-    if (rij[0] * rij[0] + rij[1] * rij[1] + rij[2] * rij[2] >= cutsq) continue;
-    made.index.push_back(node[candidate_edges[k]]);
-    made.second.push_back(node[candidate_edges[k + 1]]);
-    made.vec.insert(made.vec.end(), rij, rij + 3);
+  made.nodes.resize(ncenters_);
+  std::iota(made.nodes.begin(), made.nodes.end(), 0);
+  node.assign(home_.size(), -1);
+  std::iota(node.begin(), node.begin() + ncenters_, 0);
+  std::size_t begin = 0;
+  for (int hop = 0; hop <= hops; ++hop) {
+    // Nodes get their numbers as they are found, so that edges are in the order of their starts.
+    const std::size_t end = made.nodes.size();
+    for (std::size_t n = begin; n < end; ++n) {
+      const int r = made.nodes[n];
+      const double *const xi = x_ + 3 * static_cast<std::size_t>(r);
+      for (int k = edge_first[r]; k < edge_last[r]; ++k) {
+        const int j = candidate_edges[k];
+        const double *const xj = x_ + 3 * static_cast<std::size_t>(j);
+        const double rij[3] = {xj[0] - xi[0], xj[1] - xi[1], xj[2] - xi[2]};
+        if (rij[0] * rij[0] + rij[1] * rij[1] + rij[2] * rij[2] >= cutsq) continue;
+        int &other = node[home_[j]];
+        if (other < 0) {
+          other = static_cast<int>(made.nodes.size());
+          made.nodes.push_back(j);
+        }
+        made.index.push_back(static_cast<std::int64_t>(n));
+        made.second.push_back(other);
+        made.vec.insert(made.vec.end(), rij, rij + 3);
+      }
+    }
+    begin = end;
   }
   made.index.insert(made.index.end(), made.second.begin(), made.second.end());
 }

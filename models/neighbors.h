@@ -9,8 +9,8 @@
 //         a list and a species (rows 0 .. ncenters-1), then all other atoms with a species
 //         (.. nknown-1), then the rest. The two differ where a hybrid style hands this one a part
 //         of the atoms only.
-//   node  what edges lead from and to: the centers, each for all its copies on this rank, then
-//         other rows that an edge leads to, those first that are fewer edges away from a center
+//   node  what edges lead from and to, one for all copies of an atom on this rank: the centers,
+//         then others that an edge leads to, those first that are fewer edges away from a center
 // A species is an index into the model's list of elements; -1 is an atom that takes no part.
 // Distances are in the units of the model, r_ij = x_j - x_i points from center i to neighbor j.
 
@@ -41,7 +41,7 @@ struct LocalAtoms {
   unsigned left_out = 0;         // bit k: entries that are bonded so are as if they were not there
   const int *group = nullptr;    // [nall] bits of the groups of an atom
   int absent = 0;                // groups whose atoms are as if they were not there
-  const int *owner = nullptr;    // [nall] the local atom that an atom is a copy of, else itself
+  const int *owner = nullptr;    // [nall] one of the copies of an atom, the local one if there is
 
   /// How entry k of the list of atom i is bonded to it: 0 to 3.
   unsigned bonded(int i, int k) const
@@ -124,8 +124,7 @@ class Neighbors {
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;
-  std::vector<int> nodes, node;    // the row of each node; [nrows] the node of each row, or -1
-  double reach = 0.0;              // of a list that devices make; 0 where LAMMPS made one
+  double reach = 0.0;    // of a list that devices make; 0 where LAMMPS made one
   const double *x_ = nullptr;
   std::vector<double> gathered;    // [nrows, 3] positions where rows are not atoms
 
@@ -150,11 +149,13 @@ class Neighbors {
     std::vector<std::int64_t> index;     // [2, n]
     std::vector<std::int64_t> second;    // [n] scratch: the second row of index
     std::vector<double> vec;             // [n, 3]
+    std::vector<int> nodes;              // the row of each node
   };
-  void fill(Edges &edges, int hops, double cutoff) const;
-  std::vector<int> candidate_edges;    // candidates of edges: center and neighbor, alternating
-  std::vector<std::size_t>
-      candidate_edges_end;       // [hops+1] length of `candidate_edges` for so many hops
+  void fill(Edges &edges, int hops, double cutoff);
+  std::vector<int> home_;    // [nrows] the row of that copy of an atom which stands for all
+  // Candidates of edges from row r end at candidate_edges[edge_first[r]] up to [edge_last[r]].
+  std::vector<int> edge_first, edge_last, candidate_edges;
+  std::vector<int> node;         // [nrows] scratch: of the rows in home_
   std::map<int, Edges> edges;    // by hops
 
   pwmlff::RowExchange *exchange_ = nullptr;

@@ -115,15 +115,13 @@ int NeighborSource::absent_groups() const
   return bits;
 }
 
-// [nall] the local atom of which each atom is a copy; itself where that is on another rank.
+// [nall] the first of the copies of each atom, which is the local one where there is one.
 std::vector<int> NeighborSource::owners() const
 {
   std::vector<int> owner(atom->nlocal + atom->nghost);
-  std::iota(owner.begin(), owner.end(), 0);
-  std::unordered_map<tagint, int> local;
-  for (int i = 0; i < atom->nlocal; ++i) local[atom->tag[i]] = i;
-  for (std::size_t i = atom->nlocal; i < owner.size(); ++i)
-    if (const auto found = local.find(atom->tag[i]); found != local.end()) owner[i] = found->second;
+  std::unordered_map<tagint, int> first;
+  for (std::size_t i = 0; i < owner.size(); ++i)
+    owner[i] = first.emplace(atom->tag[i], static_cast<int>(i)).first->second;
   return owner;
 }
 

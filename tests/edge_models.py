@@ -97,6 +97,20 @@ class MessagePassing(nn.Module):
         return (self.shift[types] * feature)[:nlocal]
 
 
+class Limited(nn.Module):
+    """Message passing over so many atoms at most, surroundings among them."""
+
+    def __init__(self, passing: MessagePassing, limit: int):
+        super().__init__()
+        self.passing, self.limit = passing, limit
+        self.model_type, self.cutoff, self.atom_type = "EDGE", passing.cutoff, passing.atom_type
+        self.interaction_range = passing.interaction_range
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        assert types.size(0) <= self.limit, "more atoms than the limit"
+        return self.passing(edge_vec, edge_index, types, nlocal)
+
+
 class Angles(nn.Module):
     """Terms of three atoms, which trust that the edges of a center follow each other.
 

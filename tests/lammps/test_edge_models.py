@@ -12,7 +12,7 @@ from ase import Atoms
 from test_commands import run_hybrid_with_null
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read, symbols
 
-from edge_models import Adjacent, Angles, LennardJones, Masked, MessagePassing, Wide
+from edge_models import Adjacent, Angles, LennardJones, Limited, Masked, MessagePassing, Wide
 from harness import ENGINES, Lammps, thorough
 from pwmlff import devices
 from pwmlff.evaluation.reference import evaluate
@@ -129,6 +129,17 @@ def test_elements_in_other_order(lammps: Lammps):
 def test_any_number_of_ranks(lammps: Lammps, rounds):
     script(lammps, message_passing(rounds))
     assert_same_on_any_number_of_ranks(lammps, share=1e-10)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_copies_of_an_atom_are_one(lammps: Lammps, ranks):
+    """No rank sees more atoms than there are, however far its ghosts reach around the box."""
+    atoms = crystal(2)
+    model = script(lammps, Limited(message_passing(3), len(atoms)))
+    prism = lammps.data(atoms, [8, 72])
+    moving = "velocity all create 900 4711 loop geom\nfix 1 all nve\ntimestep 0.001\nrun 20\n"
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}{moving}", ranks)
+    assert_equal(lammps, run, evaluate(model, atoms), prism, which=0)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
