@@ -16,7 +16,7 @@ from typer import Argument, Option
 from pwmlff import picture
 from pwmlff.commands.base import Elements, Lmp, Mpirun, Plugin
 from pwmlff.commands.compare import Way, run_in_lmp, structures, turned
-from pwmlff.commands.options import elements_of, positive_integers
+from pwmlff.commands.options import elements_of, names, positive_integers
 from pwmlff.launch import mpirun as launcher
 from pwmlff.launch import program
 from pwmlff.report import Failure, Report, last_line, tracked
@@ -67,6 +67,10 @@ def verify(
     engine: Annotated[str, Option(help="Engine: auto, fused, torchscript.")] = "auto",
     precision: Annotated[str, Option(help="Precision of the fused engine.")] = "double",
     np: Annotated[str, Option("--np", help="Numbers of ranks to compare.")] = "1,2,4",
+    check: Annotated[
+        str,
+        Option(help="Checks to make, by name, like 'objectivity,rank-invariance'; all of them."),
+    ] = "",
     plot: Annotated[
         Path | None,
         Option(
@@ -106,26 +110,34 @@ def verify(
         options = {"engine": engine, "precision": precision, "elements": chosen, "nthreads": 1}
         return Verification(info, chosen, partial(Calculator, model, **options), labelled)
 
+    programs = (lmp, plugin, mpirun)
+    if any(programs):  # what was asked for has to be there, and none otherwise
+        program.find(lmp, plugin)
+        launcher.find(mpirun)
     try:
         examined = examine(engine)
     except Failure:  # refused when it is loaded; lmp says below why
         examined = examine("reference")
-    programs = (lmp, plugin, mpirun)
     work: dict[str, Callable[[], Graded]] = {
         **examined.checks(),
         "engine-invariance": partial(_engines, examined, model),
         "rank-invariance": partial(_ranks, examined, model, engine, precision, ranks, programs),
     }
+    wanted = names(check) or list(work)
+    if unknown := [name for name in wanted if name not in work]:
+        raise Failure(
+            f"found the check {unknown[0]!r} in --check, expected some of {', '.join(work)}"
+        )
     checks = {}
-    for name, check in tracked(list(work.items()), f"verifying {model.name}"):
+    for name in tracked(wanted, f"verifying {model.name}"):
         try:
-            checks[name] = check()
+            checks[name] = work[name]()
         except (ValueError, RuntimeError) as error:
             checks[name] = Graded("F", f"cannot be evaluated: {last_line(error)}")
     if output:
         _draw(output, examined.curves)
-    names = [chemical_symbols[z] for z in chosen]
-    return VerifyReport(str(model), examined.calculator.engine, names, checks, str(output or ""))
+    known = [chemical_symbols[z] for z in chosen]
+    return VerifyReport(str(model), examined.calculator.engine, known, checks, str(output or ""))
 
 
 def _engines(examined: Verification, model: Path) -> Graded:
