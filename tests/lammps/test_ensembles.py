@@ -81,7 +81,7 @@ def deviation(atoms: Atoms) -> Deviation:
 
 
 @pytest.mark.parametrize("engine", [thorough("torchscript"), "double", "mixed", "device"])
-@pytest.mark.parametrize("ranks", [1, thorough(2), 4])
+@pytest.mark.parametrize("ranks", [thorough(1), 2, thorough(4)])
 def test_four_single_runs(four: Lammps, ranks: int):
     """compute pair, fix pair and what is captured, against NumPy on runs of each model alone."""
     single = []
@@ -369,7 +369,7 @@ def test_files_survive_kills(four: Lammps):
 
 
 @pytest.mark.parametrize("engine", ["double", "mixed", "device"])
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [1, 2, thorough(4)])
 def test_check_in_flight(four: Lammps, ranks: int):
     """What it finds is what the engines are off by, in the structures of the run."""
     run = four.run(f"{READ}{STYLE.format('check 5')}{MOVE}run 20\n", ranks)

@@ -49,7 +49,7 @@ def of_frames(lammps: Lammps) -> np.ndarray:
 
 
 @pytest.mark.parametrize("engine", ["exact", "double", "mixed", "device", "device mixed"])
-@pytest.mark.parametrize("ranks", [1, thorough(2), 4])
+@pytest.mark.parametrize("ranks", [thorough(1), 2, thorough(4)])
 def test_each_atom(moving: Lammps, engine: str, ranks: int):
     """As users of ML-PACE ask for it; atoms move between ranks."""
     fix = "fix g all pair 1 pwmlff gamma 1\ncompute most all reduce max f_g\n"
@@ -66,7 +66,7 @@ def test_each_atom(moving: Lammps, engine: str, ranks: int):
 
 
 @pytest.mark.parametrize("engine", ["double", thorough("device")])
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [1, 2, thorough(4)])
 def test_limit(moving: Lammps, ranks: int):
     """Stops at the very step, warns once for each element; compute pair has the largest."""
     more = "compute most all pair pwmlff\nthermo_style custom step c_most[1]\n"
@@ -86,7 +86,7 @@ def test_limit(moving: Lammps, ranks: int):
     assert 1 <= run.output.count("WARNING: Pair style pwmlff: atom") <= 2 * ranks
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [1, 2, thorough(4)])
 @pytest.mark.parametrize("units", ["metal", "real"])
 def test_expected_error(moving: Lammps, ranks: int, units: str):
     """The second number of compute pair, as Python reads the file."""

@@ -87,7 +87,7 @@ def simulated(lammps: Lammps, original: Original, ranks: int, engines: tuple[str
         within(gate, result, energy, atoms.c_peatom, forces(atoms), run.virial(k))
 
 
-@pytest.mark.parametrize("ranks", [1, thorough(2), 4])
+@pytest.mark.parametrize("ranks", [1, 2, thorough(4)])
 def test_lmp(lammps: Lammps, original: Original, model: Path, ranks: int):
     simulated(lammps, original, ranks, CPU)
 

@@ -46,7 +46,7 @@ def script(options: str, steps: int = 60) -> str:
 
 
 @pytest.mark.parametrize("engine", [thorough("torchscript"), "double", "device"])
-@pytest.mark.parametrize("ranks", [1, thorough(2), 4])
+@pytest.mark.parametrize("ranks", [1, 2, thorough(4)])
 def test_stops_at_the_very_step(moving: Lammps, ranks: int):
     moving.run(script(""), ranks)
     frames = read(moving.folder / "all.dump", index=":", format="lammps-dump-text")

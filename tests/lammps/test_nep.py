@@ -10,7 +10,7 @@ import pytest
 from ase import Atoms
 from ase.build import bulk
 
-from harness import ON_DEVICE, Lammps
+from harness import ON_DEVICE, Lammps, thorough
 from nep_files import (
     FORCE,
     HEADS,
@@ -92,7 +92,7 @@ DEVICE = ON_DEVICE or {"CUDA_VISIBLE_DEVICES": "0"}
 
 
 @pytest.mark.parametrize(
-    "ranks, environment", [(1, {}), (2, {}), (4, {}), (1, DEVICE), (2, DEVICE)]
+    "ranks, environment", [(1, {}), (2, {}), thorough(4, {}), (1, DEVICE), thorough(2, DEVICE)]
 )
 def test_numbers_of_nep_cpu(lammps: Lammps, ranks: int, environment: dict[str, str]):
     """All files in one lmp, with both precisions."""

@@ -32,7 +32,7 @@ from pwmlff.learn.state import State
 from pwmlff.learn.verdict import LearnReport
 from pwmlff.report import Failure
 
-KILLS = int(os.environ.get("PWMLFF_KILLS", "2"))
+KILLS = int(os.environ.get("PWMLFF_KILLS", "1"))
 SMALL = """
 [loop]
 rounds = 2
