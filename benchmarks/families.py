@@ -69,6 +69,7 @@ FAMILIES = {
         "Allegro",
         f"Allegro{COMPILED}",
     ),
+    "sevenn": ("SevenNet, float32", "SevenNet-0, float32"),
     "nequip-0.6.2": ("NequIP, deployed", "NequIP, deployed, float32"),
 }
 #: What is refused, and what is said then.

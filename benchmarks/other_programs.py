@@ -199,6 +199,42 @@ def nequip_deployed(folder: Path, dtype: str) -> Evaluate:
     return from_ase(NequIPCalculator.from_deployed_model(path, device="cpu"))
 
 
+def sevennet(folder: Path, weights: str = "") -> Evaluate:
+    """SevenNet, evaluated by its calculator.
+
+    Args:
+        weights: those that the package brings, whose checkpoint is the model; without, a small
+            model with two rounds is drawn and deployed.
+    """
+    import sevenn
+    from sevenn.calculator import SevenNetCalculator
+
+    if weights:
+        brought = Path(sevenn.__file__).with_name("pretrained_potentials") / weights
+        (checkpoint,) = brought.glob("*.pth")
+        shutil.copyfile(checkpoint, folder / "model.pth")
+        return from_ase(SevenNetCalculator(str(checkpoint), device="cpu"))
+
+    from sevenn.model_build import build_E3_equivariant_model
+    from sevenn.parse_input import init_model_config
+    from sevenn.scripts.deploy import deploy
+
+    torch.manual_seed(1)
+    shape = {
+        "chemical_species": ELEMENTS, "cutoff": 4.0, "channel": 8, "lmax": 2,
+        "num_convolution_layer": 2, "is_parity": False,
+    }  # fmt: skip
+    config = init_model_config(shape) | {
+        "shift": -3.0, "scale": 1.3, "conv_denominator": [40.0, 40.0], "dtype": "single",
+        "version": sevenn.__version__, "cuequivariance_config": {"use": False},
+    }  # fmt: skip
+    model, own = build_E3_equivariant_model(config), folder / "own.pth"
+    unused: dict[str, Any] = {"optimizer_state_dict": {}, "scheduler_state_dict": {}}
+    torch.save({"model_state_dict": model.state_dict(), "config": config, **unused}, own)
+    deploy(str(own), str(folder / "model.pt"))
+    return from_ase(SevenNetCalculator(str(own), device="cpu"))
+
+
 FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     "DeePMD-kit se_e2_a": lambda folder: deepmd(folder, [25, 50, 100], [240, 240, 240]),
     "DeePMD-kit se_e2_a, nets of PWMLFF": lambda folder: deepmd(folder, [25, 25, 25], [50, 50, 50]),
@@ -235,6 +271,8 @@ FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     "NequIP, float32": lambda folder: nequip(folder, "float32"),
     "NequIP, deployed": lambda folder: nequip_deployed(folder, "float64"),
     "NequIP, deployed, float32": lambda folder: nequip_deployed(folder, "float32"),
+    "SevenNet, float32": sevennet,
+    "SevenNet-0, float32": lambda folder: sevennet(folder, "SevenNet_0__11Jul2024"),
     "Allegro": lambda folder: nequip(folder, "float64", allegro=True),
 }
 

@@ -439,6 +439,37 @@ def save_nequip(
     torch.jit.script(model).save(str(path), _extra_files=told)
 
 
+# SevenNet
+
+
+@called("sevenn.nn.sequential", "AtomGraphSequential")
+class AtomGraphSequential(nn.Module):
+    """Rounds of message passing in float32, which freezing makes one function."""
+
+    def __init__(self, rounds: int):
+        super().__init__()
+        self.charge, self.rounds = random(2).float(), rounds
+
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        i, j = data["edge_index"][0], data["edge_index"][1]
+        weight = (1.0 - data["edge_vec"].square().sum(1) / 16.0).clamp(min=0.0) ** 3
+        feature = self.charge[data["x"]]
+        for _ in range(self.rounds):
+            sums = torch.zeros_like(feature).index_add(0, i, weight * feature[j])
+            feature = torch.tanh(sums + feature)
+        data["atomic_energy"] = feature.unsqueeze(-1)
+        data["inferred_total_energy"] = feature.sum()
+        return data
+
+
+def save_sevennet(path, rounds: int = 2, **told) -> None:
+    """As sevenn_get_model writes it."""
+    torch.manual_seed(0)
+    told = {"cutoff": "4.0", "chemical_symbols_to_index": "O Hf ", "dtype": "single", **told}
+    frozen = torch.jit.freeze(torch.jit.script(AtomGraphSequential(rounds).eval()))
+    torch.jit.save(frozen, str(path), _extra_files=told)
+
+
 # MatPL and PWMLFF
 
 

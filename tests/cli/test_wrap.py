@@ -109,6 +109,26 @@ def test_deployed_nequip(tmp_path):
             wrap(tmp_path / "deployed.pth", tmp_path / "a.pt")
 
 
+def test_deployed_sevennet(tmp_path):
+    """Its rounds are told by how far energies reach, as the code has no layers any more."""
+    for rounds in (1, 3):
+        foreign_models.save_sevennet(tmp_path / "deployed_serial.pt", rounds)
+        report = wrap(tmp_path / "deployed_serial.pt", tmp_path / "a.pt")
+        assert (report.family, report.told["rounds"]) == ("SevenNet", str(rounds))
+        assert report.model.interaction_range == 4.0 * rounds
+        assert report.engine == "torchscript, float32"
+        assert report.force_difference < 1e-5
+        assert list(report.model.atom_type) == [8, 72]
+    for words, changed in (
+        ("in double precision, expected single", {"dtype": "double"}),
+        ("a part of a model of SevenNet for its own pair style", {"comm_size": "64"}),
+        ("without cutoff in its metadata", {"cutoff": ""}),
+    ):
+        foreign_models.save_sevennet(tmp_path / "deployed_serial.pt", **changed)
+        with pytest.raises(Failure, match=words):
+            wrap(tmp_path / "deployed_serial.pt", tmp_path / "a.pt")
+
+
 LISTED = {
     "asked": "Available heads in the model:\\n1: one\\n2: other two\\nSelect a head by number: ",
     "told": "Selected head: x from command line in the list available heads: "
@@ -152,6 +172,7 @@ PROGRAMS = {
     "MACE": ("mace_create_lammps_model", "model.model", 'cp {made} "$1-lammps.pt"'),
     "NequIP": ("nequip-compile", "model.nequip.zip", 'cp {made} "$2"'),
     "NequIP, checkpoint": ("nequip-compile", "best.ckpt", 'cp {made} "$2"'),
+    "SevenNet": ("sevenn_get_model", "checkpoint.pth", 'cp {made} "$3"'),
 }
 
 
@@ -161,6 +182,10 @@ def save_for_programs(family: str, path):
     if family == "MACE":
         path.write_bytes(foreign_models.pickled_mace())
         save(foreign_models.mace(torch.float32), made)
+        return made
+    if family == "SevenNet":
+        torch.save({"model_state_dict": {"onehot_to_feature_x.linear.weight": 0}}, path)
+        foreign_models.save_sevennet(made)
         return made
     foreign_models.save_nequip(made)
     if path.suffix == ".ckpt":
@@ -193,6 +218,16 @@ def test_files_for_programs(tmp_path, family, monkeypatch):
         assert words[1:] == ["--dtype", "float32"]
         wrap(tmp_path / file, tmp_path / "a.pt", head="second")
         assert (tmp_path / "words").read_text().split()[1:] == [*words[1:], "--head", "second"]
+    elif family == "SevenNet":
+        assert words[1] == "-o" and len(words) == 3
+        wrap(tmp_path / file, tmp_path / "a.pt", head="PBE")
+        assert (tmp_path / "words").read_text().split()[3:] == ["-m", "PBE"]
+        does = """case $4 in -m) echo "KeyError: 'x'" >&2;;
+            *) echo "ValueError: Modal is not given. It has: ['one', 'two']" >&2;; esac; exit 1"""
+        program.write_text(STAND_IN.format(folder=tmp_path, does=does))
+        for head in ("", "x"):
+            with pytest.raises(Failure, match=r"with the heads one, two: found .*, expected one"):
+                wrap(tmp_path / file, tmp_path / "b.pt", head=head)
     else:
         assert words[2:] == ["--mode", "torchscript", "--device", "cpu", "--target", "ase"]
         with pytest.raises(Failure, match="models of NequIP have no heads"):
@@ -217,7 +252,7 @@ def test_python_beside_nequip_compile(tmp_path, monkeypatch):
 
 def test_head_of_other_files(tmp_path):
     save(foreign_models.deepmd(), tmp_path / "graph.pth")
-    with pytest.raises(Failure, match="expected one for a pickled MACE model alone"):
+    with pytest.raises(Failure, match="for a pickled MACE model or a checkpoint of SevenNet alone"):
         wrap(tmp_path / "graph.pth", tmp_path / "a.pt", head="second")
 
 

@@ -20,15 +20,18 @@ def convert(
             help="Add machine code, for CPUs like this one, and compare its speed; kind EDGE.",
         ),
     ] = False,
-    head: Annotated[str, Option(help="Head of a MACE .model that has several.")] = "",
+    head: Annotated[
+        str, Option(help="Head of a MACE .model, or modality of a SevenNet, that has several.")
+    ] = "",
 ) -> Report:
     """Make a model file of another program one that pair_style pwmlff runs.
 
     Says what the file is and proves what it writes against the code of the original; that program
     need not be installed. MatPL, PWMLFF: the .ckpt of a training of a DP, or of a NEP, which
     becomes a nep5.txt. DeePMD-kit: a frozen .pth with descriptor se_e2_a. MACE: -lammps.pt. NequIP,
-    Allegro: .nequip.pth. With the commands of MACE or NequIP on the PATH also a .model, a
-    .nequip.zip and a .ckpt. A file that needs none of this is copied.
+    Allegro: .nequip.pth. SevenNet: deployed_serial.pt. With the commands of MACE, NequIP or
+    SevenNet on the PATH also a .model, a .nequip.zip, a .ckpt and a checkpoint .pth. A file that
+    needs none of this is copied.
 
     Example: pwmlff convert graph.pth -o a.pt
     """

@@ -21,6 +21,7 @@ from pwmlff.report import Failure
 
 #: Words in the table of objects of a file.
 MACE, NEQUIP, LIGHTNING = b"mace.modules.models", b"nequip", b"pytorch-lightning_version"
+SEVENNET = b"onehot_to_feature_x"  # the first layer of all of its models
 MLIAP = b"mace.calculators.lammps_mliap_mace"
 OF_PACKAGES, PACKAGED = ".data/extern_modules", "nequip/"  # members of torch.package's files
 DOUBLE = b"DoubleStorage"
@@ -53,6 +54,11 @@ def _nequip(path: Path, head: str) -> tuple[Sequence[object], Path]:
     return [path, target, "--mode", "torchscript", "--device", "cpu", "--target", "ase"], target
 
 
+def _sevennet(path: Path, head: str) -> tuple[Sequence[object], Path]:
+    target = path.with_name("deployed_serial.pt")
+    return [path, "-o", target, *(["-m", head] if head else [])], target
+
+
 OF_MACE = _Program(
     "a pickled model of MACE", "mace-torch", "mace_create_lammps_model", partial(_mace, "float32")
 )
@@ -67,16 +73,18 @@ OF_NEQUIP = _Program(
     "program.main(sys.argv[1:])\n",
 )
 
+OF_SEVENNET = _Program("a checkpoint of SevenNet", "sevenn", "sevenn_get_model", _sevennet)
+
 
 def translate(path: str, contents: bytes, content: Saved, head: str = "") -> bytes | None:
     """What the program that wrote a file makes of it; None for files that are read without.
 
     Args:
-        path: a model that MACE pickled (.model), or a package or checkpoint of NequIP; for messages
-            and for the name that the program is given.
+        path: a model that MACE pickled (.model), a package or checkpoint of NequIP, or a checkpoint
+            of SevenNet; for messages and for the name that the program is given.
         contents: of it, without damage.
         content: what is in it.
-        head: of a MACE model that has several.
+        head: of a MACE model that has several, or the modality of such a model of SevenNet.
 
     Raises:
         Failure: the program is not there, or does not make a file of it.
@@ -101,6 +109,8 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
             done = _run(command, program.code, words[:1])
         if done.returncode or not target.is_file():
             said = done.stdout + done.stderr
+            if head and program is OF_SEVENNET:  # which lists them where it is told none
+                said += _run(command, program.code, program.words(copy, "")[0]).stderr
             if (heads := _heads(said)) and head not in heads:
                 raise Failure(
                     f"'{path}' is {program.source} with the heads {', '.join(heads)}: found "
@@ -116,7 +126,8 @@ def require_no_head(path: str, head: str) -> None:
     """Raise Failure where a head was chosen, for a file in which there is nothing to choose."""
     if head:
         raise Failure(
-            f"found the head '{head}' for '{path}', expected one for a pickled MACE model alone"
+            f"found the head '{head}' for '{path}', expected one for a pickled MACE model or "
+            "a checkpoint of SevenNet alone"
         )
 
 
@@ -135,10 +146,13 @@ def _run(command: str, code: str, words: Sequence[object]) -> subprocess.Complet
 
 
 def _heads(said: str) -> list[str]:
-    """Those that mace_create_lammps_model lists before it asks for one or takes what it is told."""
+    """Those that mace_create_lammps_model lists before it asks for one or takes what it is told.
+
+    Likewise the modalities that sevenn_get_model lists where it is told none, or another one.
+    """
     if asked := re.search(r"^Available heads in the model:\n((?:\d+: .*\n)+)", said, re.MULTILINE):
         return [line.partition(": ")[2] for line in asked[1].splitlines()]
-    listed = re.search(r"in the list available heads: \[(.*)\]$", said, re.MULTILINE)
+    listed = re.search(r"(?:available heads|It has): \[(.*)\]$", said, re.MULTILINE)
     return [quoted[1:-1] for quoted in listed[1].split(", ")] if listed else []
 
 
@@ -152,6 +166,8 @@ def _program_of(path: str, content: Saved) -> _Program | None:
         raise Failure(
             f"'{path}' is a model of MACE for pair_style mliap; wrap the .model that it was made of"
         )
+    if SEVENNET in content.table:
+        return OF_SEVENNET
     if MACE in content.table:
         double = DOUBLE in content.table
         return replace(OF_MACE, words=partial(_mace, "float64")) if double else OF_MACE

@@ -15,7 +15,7 @@ import torch
 from ase import Atoms
 from rich.console import RenderableType
 
-from pwmlff.convert import deepmd, mace, matpl, nequip, programs
+from pwmlff.convert import deepmd, mace, matpl, nequip, programs, sevennet
 from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
 from pwmlff.evaluation import archive, model_file, reference
 from pwmlff.evaluation.engine import Choice, Evaluation, choose
@@ -33,6 +33,7 @@ READERS: dict[str, Callable[[Source], Foreign | None]] = {
     "DeePMD-kit": deepmd.read,
     "MACE": mace.read,
     "NequIP": nequip.read,
+    "SevenNet": sevennet.read,
 }
 #: By which energies of atoms and forces may differ from the original, as a share of the largest (at
 #: least 1 eV and 1 eV/angstrom), where it computes in float64 and in float32.
@@ -65,13 +66,19 @@ class WrapReport(Report):
             "elements": " ".join(model.elements),
             "cutoff": model.reach,
             **self.told,
-            "size": f"{model.nparameters} parameters in {model.dtype}",
+            **self._size(),
             "engine": self.engine,
             "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
             f"eV/Å at most from {self.proof}, on a random cluster",
             "use": f"pair_style pwmlff 1 {self.output}",
         }
         return facts(rows)
+
+    def _size(self) -> dict[str, str]:
+        """Nothing of a module that was frozen, whose parameters became a part of its code."""
+        model = self.model
+        text = f"{model.nparameters} parameters in {model.dtype}"
+        return {"size": text} if model.nparameters else {}
 
 
 def wrap(
@@ -86,14 +93,15 @@ def wrap(
     Args:
         path: a model file that keeps a contract of this project already, which is copied; a
             checkpoint of MatPL or PWMLFF (.ckpt), of which that of a NEP becomes a nep5.txt; a
-            frozen model of DeePMD-kit (.pth, se_e2_a), a MACE model for LAMMPS (-lammps.pt), or a
-            compiled or deployed model of NequIP or Allegro (.nequip.pth, .pth); with `compiled` a
-            file of kind EDGE, too. Where the commands of MACE and NequIP are on the PATH, a model
-            that MACE pickled (.model), or a package or checkpoint of NequIP: these run the code in
-            the file.
+            frozen model of DeePMD-kit (.pth, se_e2_a), a MACE model for LAMMPS (-lammps.pt), a
+            compiled or deployed model of NequIP or Allegro (.nequip.pth, .pth), or a deployed one
+            of SevenNet (.pt); with `compiled` a file of kind EDGE, too. Where the commands of MACE,
+            NequIP and SevenNet are on the PATH, a model that MACE pickled (.model), or a package or
+            checkpoint of NequIP or SevenNet: these run the code in the file.
         output: the file to write, as a whole or not at all.
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
-        head: of a pickled MACE model that has several.
+        head: of a pickled MACE model that has several, or the modality of such a checkpoint of
+            SevenNet.
 
     Raises:
         Failure: the file is not known, or cannot be brought into a contract or be compiled, or what
@@ -161,8 +169,8 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
     if not model_file.is_ours(module):
         raise Failure(
             f"'{path}' is a TorchScript module of class {class_name}, which is not known; expected "
-            "a model of MatPL, DeePMD-kit, MACE, NequIP or Allegro. A module of your own can keep "
-            "the contract of kind EDGE: see the documentation"
+            "a model of MatPL, DeePMD-kit, MACE, NequIP, Allegro or SevenNet. A module of your own "
+            "can keep the contract of kind EDGE: see the documentation"
         )
     kind, single = model_file.kind_of(module), model_file.dtype_of(module) == torch.float32
     if kind != "EDGE" and compiled:

@@ -1,0 +1,120 @@
+"""SevenNet models as `sevenn get_model` writes them (deployed_serial.pt), run with torch alone.
+
+Source: Park et al. 2024, doi:10.1021/acs.jctc.4c00190.
+"""
+
+import io
+from typing import Any
+
+import numpy as np
+import torch
+from ase import Atoms
+from ase.data import atomic_numbers
+from torch import Tensor, nn
+
+from pwmlff.convert.foreign import Foreign, Numbers, Source
+from pwmlff.evaluation.structures import neighbor_list
+from pwmlff.report import Failure
+
+CLASS = "sevenn.nn.sequential.AtomGraphSequential"
+#: Metadata of the file; only one part of a model in parallel parts has PARALLEL.
+CUTOFF, SYMBOLS, DTYPE, PARALLEL = "cutoff", "chemical_symbols_to_index", "dtype", "comm_size"
+SINGLE = "single"  # the only one in which its programs work
+LONGEST = 16  # rounds of message passing, of which no model has so many
+
+
+class SevenNetEdges(nn.Module):
+    """A SevenNet model by edges."""
+
+    def __init__(self, model: nn.Module, elements: list[int], cutoff: float, rounds: int) -> None:
+        super().__init__()
+        self.model = model
+        self.model_type, self.atom_type, self.dtype = "EDGE", elements, "float32"
+        self.cutoff, self.interaction_range = cutoff, rounds * cutoff
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        """Energies of atoms [nlocal], as the model contract has it."""
+        count = torch.tensor([types.size(0)])
+        data = {
+            "x": types,
+            "edge_index": edge_index,
+            "edge_vec": edge_vec,
+            "num_atoms": count.to(types.device),
+            "nlocal": count,
+        }
+        energies: Tensor = self.model(data)["atomic_energy"]
+        return energies.flatten()[:nlocal]
+
+
+def read(source: Source) -> Foreign | None:
+    """The model of a file of SevenNet; None for files of others.
+
+    Raises:
+        Failure: it is a part of a model, or in another precision than single.
+    """
+    if source.class_name != CLASS:
+        return None
+    told: dict[str, Any] = dict.fromkeys((CUTOFF, SYMBOLS, DTYPE, PARALLEL), "")
+    module: Any = torch.jit.load(io.BytesIO(source.contents), "cpu", told).eval()
+    if told.pop(PARALLEL):
+        raise Failure(
+            f"'{source.path}' is a part of a model of SevenNet for its own pair style "
+            "e3gnn/parallel; expected what `sevenn get_model` writes without --get_parallel"
+        )
+    if missing := [name for name, text in told.items() if not text]:
+        raise Failure(
+            f"'{source.path}' is a model of SevenNet without {', '.join(missing)} in its metadata; "
+            "make it again with `sevenn get_model`"
+        )
+    if (precision := told[DTYPE].decode()) != SINGLE:
+        raise Failure(
+            f"'{source.path}' is a model of SevenNet in {precision} precision, expected {SINGLE}"
+        )
+    elements = [atomic_numbers[symbol] for symbol in told[SYMBOLS].decode().split()]
+    cutoff = float(told[CUTOFF])
+    rounds = _rounds(SevenNetEdges(module, elements, cutoff, LONGEST))
+    return Foreign(
+        family="SevenNet",
+        module=SevenNetEdges(module, elements, cutoff, rounds),
+        evaluate=lambda atoms: _evaluate(module, elements, cutoff, atoms),
+        single=True,
+        told={"rounds": str(rounds)},
+    )
+
+
+def _rounds(model: SevenNetEdges) -> int:
+    """How many rounds of message passing a model has: along a chain, how far an energy reaches.
+
+    The code of the file has become one function, in which layers cannot be told apart.
+    """
+    atoms = torch.arange(LONGEST + 1)
+    pairs = torch.stack((atoms[:-1], atoms[1:]))
+    edges = torch.cat((pairs, pairs.flip(0)), 1)
+    edges = edges[:, edges[0].argsort(stable=True)]
+    # Neither straight nor regular, so that nothing is zero by symmetry.
+    generator = torch.Generator().manual_seed(1)
+    steps = 0.3 + torch.rand(LONGEST + 1, 3, generator=generator)
+    places = 0.4 * model.cutoff * steps.cumsum(0)
+    vectors = (places[edges[1]] - places[edges[0]]).requires_grad_()
+    types = atoms % len(model.atom_type)
+    (gradient,) = torch.autograd.grad(model(vectors, edges, types, 1).sum(), vectors)
+    return int(edges[0][gradient.abs().sum(1) > 0].max()) + 1
+
+
+def _evaluate(module: Any, elements: list[int], cutoff: float, atoms: Atoms) -> Numbers:
+    i, j, vectors = neighbor_list("ijD", atoms, cutoff)
+    edge_vec = torch.from_numpy(vectors).float().requires_grad_()
+    count = torch.tensor([len(atoms)])
+    data = {
+        "x": torch.tensor([elements.index(z) for z in atoms.numbers]),
+        "edge_index": torch.from_numpy(np.stack((i, j))),
+        "edge_vec": edge_vec,
+        "num_atoms": count,
+        "nlocal": count,
+    }
+    with torch.jit.optimized_execution(False):
+        results = module(data)
+        (slopes,) = torch.autograd.grad(results["inferred_total_energy"].sum(), edge_vec)
+    forces = torch.zeros(len(atoms), 3)
+    forces.index_add_(0, torch.from_numpy(i), slopes).index_add_(0, torch.from_numpy(j), -slopes)
+    return Numbers.made(results["atomic_energy"], forces)
