@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -169,6 +170,13 @@ void Scripted::check_forward(std::size_t tensors, std::size_t returned,
                              " has the wrong signature: expected " + expected + ", found " + found);
 }
 
+bool Scripted::takes(const std::string &argument) const
+{
+  const auto &arguments = module_.get_method("forward").function().getSchema().arguments();
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [&](const c10::Argument &taken) { return taken.name() == argument; });
+}
+
 at::Tensor Scripted::upload(std::size_t argument, const at::Tensor &host)
 {
   if (device_.is_cpu()) return host;
@@ -182,7 +190,8 @@ at::Tensor Scripted::upload(std::size_t argument, const at::Tensor &host)
   return staged.to(device_, /*non_blocking=*/true);
 }
 
-c10::IValue Scripted::forward(std::vector<c10::IValue> inputs)
+c10::IValue Scripted::forward(std::vector<c10::IValue> inputs,
+                              const std::unordered_map<std::string, c10::IValue> &named)
 {
   const c10::DeviceGuard guard(device_);
   // The optimizing executor specializes for tensor sizes, which change with every neighbor list:
@@ -194,7 +203,7 @@ c10::IValue Scripted::forward(std::vector<c10::IValue> inputs)
     versions.push_back(input.isTensor() ? input.toTensor()._version() : 0);
   c10::IValue output;
   try {
-    output = module_.forward(inputs);
+    output = module_.forward(inputs, named);
   } catch (const std::exception &error) {
     throw std::runtime_error("the forward of model file " + in_quotes(file) +
                              " failed: " + last_line(error));

@@ -13,6 +13,7 @@
 
 #include <exception>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace pwmlff::models {
@@ -55,16 +56,20 @@ class Scripted {
   /// @throws std::runtime_error where it is another one
   void check_forward(std::size_t tensors, std::size_t returned, const std::string &expected) const;
 
+  /// Whether forward has an argument of this name.
+  bool takes(const std::string &argument) const;
+
   /// A tensor of host memory on the device: itself on the CPU, else a copy that passes through
   /// pinned memory and does not wait. Each argument of forward has memory of its own; its pinned
   /// memory is used again, so the results of one evaluation must be down before the next starts.
   at::Tensor upload(std::size_t argument, const at::Tensor &host);
 
-  /// Call forward, with plain execution. Whether this thread records derivatives is afterwards as
-  /// it was before.
+  /// Call forward, with plain execution, with arguments by place and then by name. Whether this
+  /// thread records derivatives is afterwards as it was before.
   /// @throws std::runtime_error with the last line of the message, or where it changes its inputs
   ///         in place: the models of an ensemble share them
-  c10::IValue forward(std::vector<c10::IValue> inputs);
+  c10::IValue forward(std::vector<c10::IValue> inputs,
+                      const std::unordered_map<std::string, c10::IValue> &named = {});
 
   /// An output as float64 on the CPU.
   /// @throws std::runtime_error where it is no tensor of this shape

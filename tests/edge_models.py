@@ -142,6 +142,37 @@ class Angles(nn.Module):
         return torch.zeros_like(feature).index_add(0, i, smooth * feature[j])[:nlocal]
 
 
+class Bonds(nn.Module):
+    """Bonds that know the angles at both of their ends, as those of CHGNet do.
+
+    Takes reverse edges, and pairs of edges within a second cutoff.
+    """
+
+    def __init__(self, atom_type: list[int], cutoff: float, pair_cutoff: float):
+        super().__init__()
+        self.model_type, self.cutoff, self.atom_type = "EDGE", cutoff, atom_type
+        self.pair_cutoff, self.interaction_range = pair_cutoff, 2.0 * cutoff
+
+    def forward(
+        self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int,
+        reverse: Tensor | None = None, pairs: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        assert reverse is not None and pairs is not None
+        i, j = edge_index[0], edge_index[1]
+        r = torch.linalg.vector_norm(edge_vec, dim=1)
+        near = (1.0 - (r / self.pair_cutoff).square()).clamp(min=0.0) ** 3
+        one, other = pairs[0], pairs[1]
+        cosine = (edge_vec[one] * edge_vec[other]).sum(1) / (r[one] * r[other])
+        terms = near[one] * near[other] * (1.0 / 3.0 + cosine) ** 2
+        here = torch.zeros_like(r).index_add(0, one, terms)
+        there = torch.where(reverse >= 0, here[reverse.clamp(min=0)], torch.zeros_like(r))
+        smooth = (1.0 - (r / self.cutoff).square()) ** 3 * (1.0 + types[i] + types[j])
+        bonds = smooth * (1.0 + torch.tanh(here + there))
+        return torch.zeros(len(types), dtype=r.dtype, device=r.device).index_add(0, i, bonds)[
+            :nlocal
+        ]
+
+
 class Adjacent(nn.Module):
     """Against the contract: atoms whose numbers follow each other, up or down, are special."""
 

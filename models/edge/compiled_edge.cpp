@@ -123,10 +123,11 @@ CompiledEdge::CompiledEdge(const EdgeTorchScript &original, const std::string &p
 
 EdgeTorchScript::Energies CompiledEdge::energies(const at::Tensor &edge_vec,
                                                  const at::Tensor &edge_index,
-                                                 const at::Tensor &types, std::int64_t nlocal)
+                                                 const at::Tensor &types, std::int64_t nlocal,
+                                                 const Named &named)
 {
   if (edge_vec.size(0) < FEWEST_ROWS || types.size(0) < FEWEST_ROWS)
-    return EdgeTorchScript::energies(edge_vec, edge_index, types, nlocal);
+    return EdgeTorchScript::energies(edge_vec, edge_index, types, nlocal, named);
   at::Tensor weight = at::zeros({types.size(0)}, at::kDouble);
   weight.narrow(0, 0, nlocal).fill_(1.0);
   const std::vector<at::Tensor> found = loader->run({edge_vec, edge_index, types, weight});

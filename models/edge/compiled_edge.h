@@ -34,7 +34,7 @@ class CompiledEdge : public EdgeTorchScript {
 
  protected:
   Energies energies(const at::Tensor &edge_vec, const at::Tensor &edge_index,
-                    const at::Tensor &types, std::int64_t nlocal) override;
+                    const at::Tensor &types, std::int64_t nlocal, const Named &named) override;
 
  private:
   std::shared_ptr<torch::inductor::AOTIModelPackageLoader> loader;

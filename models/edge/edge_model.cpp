@@ -3,6 +3,7 @@
 #include "edge_model.h"
 
 #include "compiled_edge.h"
+#include "edge_graph.h"
 #include "edge_sums.h"
 
 #include "dp/pair_terms.h"
@@ -26,6 +27,14 @@ EdgeTorchScript::EdgeTorchScript(const ModelFile &file, ModelInfo info) :
   file.describe_limits(info_, {"cutoff", "interaction_range", "", ""});
   code.check_forward(
       3, 0, "forward(Tensor edge_vec, Tensor edge_index, Tensor types, int nlocal) -> Tensor");
+  takes_reverse = code.takes("reverse");
+  takes_pairs = code.takes("pairs");
+  if (!takes_pairs) return;
+  pair_cutoff = file.number("pair_cutoff");
+  if (!(pair_cutoff > 0.0 && pair_cutoff <= info_.cutoff))
+    throw std::runtime_error("model file " + in_quotes(info_.file) + " has a pair_cutoff of " +
+                             std::to_string(pair_cutoff) +
+                             ", expected one above 0 and no more than its cutoff");
 }
 
 std::unique_ptr<FileCode> EdgeTorchScript::copy_to(c10::Device device) const
@@ -68,7 +77,8 @@ const Evaluation &EdgeTorchScript::evaluate(const Input &input)
       code.upload(1, torch::from_blob(input.edge_index, {2, nedges}, torch::kInt64));
   const at::Tensor types =
       code.upload(2, torch::from_blob(species.data(), {nnodes}, torch::kInt64));
-  const Energies found = energies(edge_vec.to(type_), edge_index, types, nlocal);
+  const Energies found =
+      energies(edge_vec.to(type_), edge_index, types, nlocal, further_inputs(input));
   atom_energy = found.of_atoms;
   result.energy = atom_energy.sum().item<double>();
   result.atom_energy = atom_energy.const_data_ptr<double>();
@@ -99,12 +109,27 @@ const Evaluation &EdgeTorchScript::evaluate(const Input &input)
   return result;
 }
 
+EdgeTorchScript::Named EdgeTorchScript::further_inputs(const Input &input)
+{
+  Named named;
+  const auto add = [&](const char *name, std::size_t argument,
+                       const std::vector<std::int64_t> &values, bool of_pairs) {
+    const auto n = static_cast<std::int64_t>(values.size());
+    const at::Tensor host = torch::tensor(values, torch::kInt64);
+    named.emplace(name, code.upload(argument, of_pairs ? host.view({2, n / 2}) : host));
+  };
+  if (takes_reverse) add("reverse", 3, reverse_edges(input, info_.cutoff), false);
+  if (takes_pairs) add("pairs", 4, edge_pairs(input, pair_cutoff), true);
+  return named;
+}
+
 EdgeTorchScript::Energies EdgeTorchScript::energies(const at::Tensor &edge_vec,
                                                     const at::Tensor &edge_index,
-                                                    const at::Tensor &types, std::int64_t nlocal)
+                                                    const at::Tensor &types, std::int64_t nlocal,
+                                                    const Named &named)
 {
   const at::Tensor input = edge_vec.detach().requires_grad_();
-  const c10::IValue output = code.forward({input, edge_index, types, nlocal});
+  const c10::IValue output = code.forward({input, edge_index, types, nlocal}, named);
   const at::Tensor of_atoms = code.download(output, "energies of atoms", {nlocal});
   return {of_atoms, derivative(output.toTensor(), input)};
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace pwmlff::models {
@@ -33,6 +34,7 @@ class EdgeTorchScript : public FileCode {
   const Evaluation &evaluate(const Input &input) override;
 
  protected:
+  using Named = std::unordered_map<std::string, c10::IValue>;
   struct Energies {
     at::Tensor of_atoms;      // [nlocal], on the CPU
     at::Tensor derivative;    // [E, 3] of their sum with respect to edge_vec
@@ -41,13 +43,19 @@ class EdgeTorchScript : public FileCode {
   /// @param edge_vec    [E, 3] in the type of the model
   /// @param edge_index  [2, E] nodes
   /// @param types       [N] of nodes, the nlocal centers first
+  /// @param named       what else its forward takes
   virtual Energies energies(const at::Tensor &edge_vec, const at::Tensor &edge_index,
-                            const at::Tensor &types, std::int64_t nlocal);
+                            const at::Tensor &types, std::int64_t nlocal, const Named &named);
 
  private:
   at::Tensor derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const;
 
-  at::ScalarType type_;                                           // in which it computes
+  Named further_inputs(const Input &input);
+
+  at::ScalarType type_;          // in which it computes
+  bool takes_reverse = false;    // the reverse edge of each edge
+  bool takes_pairs = false;      // pairs of edges shorter than pair_cutoff
+  double pair_cutoff = 0.0;
   at::Tensor atom_energy, force, atom_virial, centroid_virial;    // keep the arrays of result alive
 };
 

@@ -12,7 +12,7 @@ from ase import Atoms
 from test_commands import run_hybrid_with_null
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read, symbols
 
-from edge_models import Adjacent, Angles, LennardJones, Limited, Masked, MessagePassing, Wide
+from edge_models import Adjacent, Angles, Bonds, LennardJones, Limited, Masked, MessagePassing, Wide
 from harness import ENGINES, Lammps, thorough
 from pwmlff import devices
 from pwmlff.evaluation.reference import evaluate
@@ -140,6 +140,16 @@ def test_copies_of_an_atom_are_one(lammps: Lammps, ranks):
     moving = "velocity all create 900 4711 loop geom\nfix 1 all nve\ntimestep 0.001\nrun 20\n"
     run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}{moving}", ranks)
     assert_equal(lammps, run, evaluate(model, atoms), prism, which=0)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_reverse_edges_and_pairs(lammps: Lammps, ranks):
+    """As the model asks for them; the reference finds both in another way."""
+    atoms = crystal(2)
+    model = script(lammps, Bonds([8, 72], 3.4, 2.6))
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", ranks)
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -381,6 +391,7 @@ ERRORS = {
     ),
     "order of atoms": (Ordered([8, 72], 3.0, 1), "", ["depend on the order of the atoms"]),
     "numbers of atoms": (Adjacent(), "", ["depend on the order of the atoms"]),
+    "pairs": (Bonds([8, 72], 3.0, 4.0), "", ["has a pair_cutoff of 4", "no more than its cutoff"]),
     "no elements": (changed(atom_type=[8, 8]), "", ["distinct atomic numbers"]),
     "fused": (message_passing(), "engine fused", ["of kind EDGE", "auto or torchscript"]),
 }

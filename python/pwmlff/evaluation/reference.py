@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.dp_reference import DPReference
+from pwmlff.evaluation.edge_graph import further_inputs
 from pwmlff.evaluation.nep_file import Nep
 from pwmlff.evaluation.nep_reference import evaluate_nep
 from pwmlff.evaluation.structures import neighbor_list, require_elements, require_finite
@@ -64,7 +65,8 @@ class EdgeReference:
     model with message passing sees what it would see in an infinite crystal.
 
     Args:
-        module: with `cutoff`, `atom_type` and forward(edge_vec, edge_index, types, nlocal).
+        module: with `cutoff`, `atom_type` and forward(edge_vec, edge_index, types, nlocal), which
+            may take what :mod:`pwmlff.evaluation.edge_graph` makes, too.
     """
 
     def __init__(self, module: nn.Module, _: Sequence[int]) -> None:
@@ -83,7 +85,10 @@ class EdgeReference:
         """
         types = torch.tensor([self.elements.index(z) for z in numbers.tolist()])
         with torch.enable_grad():  # afterwards as before, whatever the module leaves
-            energies: Tensor = self.module(edge_vec.to(self.dtype), edge_index, types, len(numbers))
+            further = further_inputs(self.module, edge_vec, edge_index)
+            energies: Tensor = self.module(
+                edge_vec.to(self.dtype), edge_index, types, len(numbers), **further
+            )
         if energies.shape != numbers.shape:
             raise ValueError(
                 f"the model returns energies of shape {tuple(energies.shape)}; expected one for "

@@ -12,6 +12,7 @@ from ase import Atoms
 from ase.build import bulk
 
 from pwmlff.evaluation import archive
+from pwmlff.evaluation.edge_graph import further_inputs
 from pwmlff.evaluation.engine import Engine
 from pwmlff.evaluation.model_file import ModelInfo, to_its_dtype
 from pwmlff.evaluation.structures import neighbor_list
@@ -111,8 +112,9 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo, dtype: torc
     cluster = random_cluster(info.cutoff, info.atom_type, None)
     edge_vec, edge_index, types, nlocal = _inputs(cluster, info, dtype)
     nall = len(cluster)
+    further = further_inputs(module, edge_vec, edge_index)
 
-    energies = module(edge_vec.requires_grad_(), edge_index, types, nlocal)
+    energies = module(edge_vec.requires_grad_(), edge_index, types, nlocal, **further)
     if energies.shape != (nlocal,):
         hint = {
             (nall,): "; return energies[:nlocal]",
@@ -141,7 +143,9 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo, dtype: torc
     generator = torch.Generator().manual_seed(0)
     step = STEP * info.cutoff * torch.randn(edge_vec.shape, generator=generator).to(dtype)
     with torch.no_grad():
-        plus, minus = (module(edge_vec + s, edge_index, types, nlocal) for s in (step, -step))
+        plus, minus = (
+            module(edge_vec + s, edge_index, types, nlocal, **further) for s in (step, -step)
+        )
     change = gradient * step
     # Atom by atom, as the energies of atoms may be so large that their sum keeps no digit of it;
     # what rounding leaves of each is no fault.
@@ -160,7 +164,8 @@ def _check_energies(module: torch.jit.ScriptModule, info: ModelInfo, dtype: torc
     order = np.r_[rng.permutation(nlocal), nlocal + rng.permutation(nall - nlocal)]
     shuffled = Atoms(cluster.numbers[order], cluster.positions[order])
     with torch.no_grad():
-        again = module(*_inputs(shuffled, info, dtype, rng))
+        inputs = _inputs(shuffled, info, dtype, rng)
+        again = module(*inputs, **further_inputs(module, *inputs[:2]))
     expected = energies.detach()[torch.from_numpy(order[:nlocal])]
     gate = ORDER_GATES[dtype] * max(1.0, float(expected.abs().max()))
     if not (again - expected).abs().max() <= gate:

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pwmlff.evaluation.edge_graph import taken
 from pwmlff.evaluation.model_file import to_its_dtype
 from pwmlff.models.unscripted import CannotRun, Unscripted
 from pwmlff.report import last_line
@@ -87,6 +88,8 @@ def _exported(module: torch.jit.ScriptModule) -> torch.export.ExportedProgram:
     """Energies and derivative as one program with symbols for the numbers of nodes and edges."""
     from torch.fx.experimental.proxy_tensor import make_fx  # noqa: PLC0415
 
+    if names := taken(module):
+        raise CannotRun(f"takes {' and '.join(sorted(names))}, which compiled code does not")
     dtype = to_its_dtype(module)
     for parameter in module.parameters():
         parameter.requires_grad_(False)

@@ -35,6 +35,7 @@ from pwmlff.data import statistics
 from pwmlff.data.frames import Frames, rows_of
 from pwmlff.data.neighbors import Edges
 from pwmlff.evaluation import model_file, trial
+from pwmlff.evaluation.edge_graph import taken
 from pwmlff.models import save_model
 from pwmlff.report import Failure
 from pwmlff.train import comm
@@ -135,6 +136,11 @@ def require_contract(module: nn.Module, name: str) -> model_file.ModelInfo:
     if info.kind != "EDGE":
         raise Failure(
             f"'{name}' is of kind {info.kind}, expected a module with model_type = \"EDGE\""
+        )
+    if names := taken(scripted):
+        raise Failure(
+            f"'{name}' takes {' and '.join(sorted(names))}, which a training does not make; "
+            "expected forward(edge_vec, edge_index, types, nlocal) alone"
         )
     if problem := trial.edges(scripted, info):
         raise Failure(f"'{name}' does not keep to the model contract: {problem}")
