@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -110,10 +110,12 @@ def verify(
         options = {"engine": engine, "precision": precision, "elements": chosen, "nthreads": 1}
         return Verification(info, chosen, partial(Calculator, model, **options), labelled)
 
-    programs = (lmp, plugin, mpirun)
-    if any(programs):  # what was asked for has to be there, and none otherwise
-        program.find(lmp, plugin)
-        launcher.find(mpirun)
+    @cache
+    def programs() -> tuple[program.Program, launcher.Mpirun]:
+        return program.find(lmp, plugin), launcher.find(mpirun)
+
+    if lmp or plugin or mpirun:  # what was asked for has to be there, and none otherwise
+        programs()
     try:
         examined = examine(engine)
     except Failure:  # refused when it is loaded; lmp says below why
@@ -164,7 +166,7 @@ def _ranks(
     engine: str,
     precision: str,
     ranks: list[int],
-    programs: tuple[str | None, Path | None, str | None],
+    programs: Callable[[], tuple[program.Program, launcher.Mpirun]],
 ) -> Graded:
     """lmp on these numbers of ranks against the calculator: energy, forces and virial."""
     from ase.stress import voigt_6_to_full_3x3_stress
@@ -174,7 +176,7 @@ def _ranks(
     from pwmlff.launch.lmp import enclosed
 
     try:
-        lmp, starter = program.find(*programs[:2]), launcher.find(programs[2])
+        lmp, starter = programs()
     except Failure as failure:
         return Graded("", str(failure))
     atoms: Atoms = examined.crystal
