@@ -109,9 +109,11 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
             done = _run(command, program.code, words[:1])
         if done.returncode or not target.is_file():
             said = done.stdout + done.stderr
-            if head and program is OF_SEVENNET:  # which lists them where it is told none
-                said += _run(command, program.code, program.words(copy, "")[0]).stderr
-            if (heads := _heads(said)) and head not in heads:
+            heads = _heads(said)
+            if head and not heads:  # some list them only where they are told none
+                alone = _run(command, program.code, program.words(copy, "")[0])
+                heads = _heads(alone.stdout + alone.stderr)
+            if heads and head not in heads:
                 raise Failure(
                     f"'{path}' is {program.source} with the heads {', '.join(heads)}: found "
                     f"{f'the head {head!r}' if head else 'none of them chosen'}, expected one of "
