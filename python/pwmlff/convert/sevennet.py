@@ -102,19 +102,17 @@ def _rounds(model: SevenNetEdges) -> int:
 
 
 def _evaluate(module: Any, elements: list[int], cutoff: float, atoms: Atoms) -> Numbers:
-    i, j, vectors = neighbor_list("ijD", atoms, cutoff)
-    edge_vec = torch.from_numpy(vectors).float().requires_grad_()
+    i, j = neighbor_list("ij", atoms, cutoff)
+    positions = torch.from_numpy(atoms.positions).requires_grad_()
     count = torch.tensor([len(atoms)])
     data = {
         "x": torch.tensor([elements.index(z) for z in atoms.numbers]),
         "edge_index": torch.from_numpy(np.stack((i, j))),
-        "edge_vec": edge_vec,
+        "edge_vec": (positions[j] - positions[i]).float(),
         "num_atoms": count,
         "nlocal": count,
     }
     with torch.jit.optimized_execution(False):
         results = module(data)
-        (slopes,) = torch.autograd.grad(results["inferred_total_energy"].sum(), edge_vec)
-    forces = torch.zeros(len(atoms), 3)
-    forces.index_add_(0, torch.from_numpy(i), slopes).index_add_(0, torch.from_numpy(j), -slopes)
-    return Numbers.made(results["atomic_energy"], forces)
+        (slope,) = torch.autograd.grad(results["inferred_total_energy"].sum(), positions)
+    return Numbers.made(results["atomic_energy"], -slope)
