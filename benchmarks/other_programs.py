@@ -235,6 +235,23 @@ def sevennet(folder: Path, weights: str = "") -> Evaluate:
     return from_ase(SevenNetCalculator(str(own), device="cpu"))
 
 
+def chgnet(folder: Path, weights: str) -> Evaluate:
+    """CHGNet, evaluated by its calculator.
+
+    Args:
+        weights: those that the package brings.
+    """
+    import chgnet
+    from chgnet.model import CHGNet
+    from chgnet.model.dynamics import CHGNetCalculator
+
+    brought = Path(chgnet.__file__).with_name("pretrained") / weights
+    (checkpoint,) = brought.glob("*.pth.tar")
+    shutil.copyfile(checkpoint, folder / "model.pth.tar")
+    model = CHGNet.load(model_name=weights, use_device="cpu", verbose=False)
+    return from_ase(CHGNetCalculator(model, use_device="cpu"))
+
+
 FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     "DeePMD-kit se_e2_a": lambda folder: deepmd(folder, [25, 50, 100], [240, 240, 240]),
     "DeePMD-kit se_e2_a, nets of PWMLFF": lambda folder: deepmd(folder, [25, 25, 25], [50, 50, 50]),
@@ -273,6 +290,8 @@ FAMILIES: dict[str, Callable[[Path], Evaluate]] = {
     "NequIP, deployed, float32": lambda folder: nequip_deployed(folder, "float32"),
     "SevenNet, float32": sevennet,
     "SevenNet-0, float32": lambda folder: sevennet(folder, "SevenNet_0__11Jul2024"),
+    "CHGNet 0.3.0, float32": lambda folder: chgnet(folder, "0.3.0"),
+    "CHGNet r2scan, float32": lambda folder: chgnet(folder, "r2scan"),
     "Allegro": lambda folder: nequip(folder, "float64", allegro=True),
 }
 
@@ -283,7 +302,9 @@ def from_ase(calculator: Any) -> Evaluate:
     def evaluate(atoms: Atoms) -> Calculated:
         calculator.calculate(atoms, ["energy", "forces", "stress"])
         found = calculator.results
-        stress = voigt_6_to_full_3x3_stress(np.ravel(found["stress"]))
+        stress = np.squeeze(found["stress"])
+        if stress.size == 6:  # as ase has it; CHGNet gives all nine
+            stress = voigt_6_to_full_3x3_stress(stress)
         return (
             float(np.ravel(found["energy"])[0]),
             np.asarray(found["forces"]),

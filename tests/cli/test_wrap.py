@@ -12,13 +12,16 @@ from ase import Atoms
 from torch import nn
 
 import dp_oracle
+import edge_models
 import foreign_models
 from foreign_models import save
 from nep_files import HEADS, random_text
 from pwmlff.convert import wrap, wrapping
+from pwmlff.evaluation import reference
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
 from pwmlff.evaluation.trial import random_cluster
+from pwmlff.models import save_model
 from pwmlff.report import Failure
 
 #: What releases have added, or may leave out; without it a model has none of what it switches on.
@@ -195,6 +198,41 @@ def save_for_programs(family: str, path):
         archive.writestr("model/.data/extern_modules", "torch")
         archive.writestr("model/nequip/__init__.py", "")
     return made
+
+
+def test_chgnet(tmp_path, monkeypatch):
+    """Its Python is asked for a model and for numbers of it; without one, it is named."""
+    source, made, numbers = (tmp_path / name for name in ("a.pth.tar", "made.pt", "numbers.npz"))
+    names = {"bond_basis_expansion.rbf_expansion_ag.frequencies": 0}
+    torch.save({"model": {"state_dict": names}}, source)
+    module = edge_models.Bonds([8, 72], 4.0, 3.0)
+    save_model(module, made)
+    expected = reference.evaluate(made, random_cluster(4.0, [8, 72], None))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    program = tmp_path / "bin" / "python3"
+    does = f'if [ "$4" ]; then cp {numbers} "$3"; else cp {made} "$3"; fi'
+    program.write_text(STAND_IN.format(folder=tmp_path, does=does))
+    program.chmod(0o755)
+    with pytest.raises(Failure, match="found no Python with chgnet on the PATH; pip install"):
+        wrap(source, tmp_path / "a.pt")
+    package = tmp_path / "lib" / "python3.11" / "site-packages" / "chgnet" / "__init__.py"
+    package.parent.mkdir(parents=True)
+    package.touch()
+    for off in (1e-2, 0.0):
+        np.savez(numbers, atom_energy=expected.atom_energy, forces=expected.forces + off)
+        if off:
+            with pytest.raises(Failure, match=r"is not what it was taken for \(CHGNet\): forces"):
+                wrap(source, tmp_path / "a.pt")
+    report = wrap(source, tmp_path / "a.pt")
+    assert (report.family, report.engine) == ("CHGNet", "torchscript, float64")
+    assert report.told["pairs"] == "bonds up to 3 \u00c5 have angles"
+    assert (tmp_path / "words").read_text().split()[1:] == [
+        "checkpoint", "numbers.npz", "structure.npz",
+    ]  # fmt: skip
+    program.write_text("#!/bin/sh\necho no such key >&2; exit 1\n")
+    with pytest.raises(Failure, match=r"makes nothing of '.*', a checkpoint of CHGNet:\nno such"):
+        wrap(source, tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("family", PROGRAMS)

@@ -135,14 +135,19 @@ def require_no_head(path: str, head: str) -> None:
 
 def _run(command: str, code: str, words: Sequence[object]) -> subprocess.CompletedProcess[str]:
     """Run a program where the first of its words is, or code by the Python beside it."""
+    python = Path(command).with_name("python3")
+    start = [str(python), "-c", code] if code and python.is_file() else [command]
+    return run([*start, *map(str, words)], Path(str(words[0])).parent)
+
+
+def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run another program, or another Python, in a folder; what it says is text."""
     # Without what would lead another Python to the packages of this one.
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     # What these programs pickle is more than weights; older ones do not tell newer torch so.
     kept["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
-    python = Path(command).with_name("python3")
-    start = [str(python), "-c", code] if code and python.is_file() else [command]
     return subprocess.run(
-        [*start, *map(str, words)], cwd=Path(str(words[0])).parent, stdin=subprocess.DEVNULL,
+        command, cwd=folder, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, errors="replace", check=False, env=kept,
     )  # fmt: skip
 

@@ -15,8 +15,8 @@ import torch
 from ase import Atoms
 from rich.console import RenderableType
 
-from pwmlff.convert import deepmd, mace, matpl, nequip, programs, sevennet
-from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, saved, taken_for
+from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevennet
+from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Saved, Source, saved, taken_for
 from pwmlff.evaluation import archive, model_file, reference
 from pwmlff.evaluation.engine import Choice, Evaluation, choose
 from pwmlff.evaluation.nep_file import Nep, looks_like_nep, write_nep
@@ -92,7 +92,8 @@ def wrap(
 
     Args:
         path: a model file that keeps a contract of this project already, which is copied; a
-            checkpoint of MatPL or PWMLFF (.ckpt), of which that of a NEP becomes a nep5.txt; a
+            checkpoint of MatPL or PWMLFF (.ckpt), of which that of a NEP becomes a nep5.txt; one of
+            CHGNet (.pth.tar), where a Python with CHGNet is on the PATH; a
             frozen model of DeePMD-kit (.pth, se_e2_a), a MACE model for LAMMPS (-lammps.pt), a
             compiled or deployed model of NequIP or Allegro (.nequip.pth, .pth), or a deployed one
             of SevenNet (.pt); with `compiled` a file of kind EDGE, too. Where the commands of MACE,
@@ -151,7 +152,7 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         except archive.OtherFileError:
             content = saved(contents)
             made = programs.translate(path, contents, content, head)
-            if made is None and (foreign := matpl.read(path, contents, content)):
+            if made is None and (foreign := _checkpoint(path, contents, content)):
                 return foreign
             contents = contents if made is None else made
             archive.check(contents)
@@ -180,6 +181,10 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
     note = "needs no wrapping: copied as it is"
     note += "; --compile adds machine code" if kind == "EDGE" else ""
     return Foreign(f"a model of kind {kind}", module, None, single, {"note": note}, contents)
+
+
+def _checkpoint(path: str, contents: bytes, content: Saved) -> Foreign | None:
+    return matpl.read(path, contents, content) or chgnet.read(path, contents, content)
 
 
 def _compile(path: str, draft: Path) -> dict[str, str]:
