@@ -13,8 +13,12 @@ namespace pwmlff::models {
 void EngineChoice::attempt(const Candidate &candidate, const std::vector<bool> &present)
 {
   if (active) return;
+  const auto expect = [&]() -> const Expected & {
+    if (!expected_) expected_ = original->expected(present);
+    return *expected_;
+  };
   std::string reason;
-  active = verified(*original, present, candidate.gate, candidate.make, reason);
+  active = verified(expect, present, candidate.gate, candidate.make, reason);
   if (!active) reasons += (reasons.empty() ? "not " : "; not ") + candidate.name + ": " + reason;
 }
 
@@ -27,7 +31,8 @@ std::vector<EngineChoice::Candidate> EngineChoice::fused_candidates(const MakeEn
   const bool gpu = options.gpu != pwmlff::CPU || !gpu_stand_in().empty();
   for (const std::string &precision : precisions) {
     const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
-    const Gate gate = gate_of(precision == "double" && !tables ? "exact" : precision);
+    Gate gate = gate_of(precision == "double" && !tables ? "exact" : precision);
+    if (original->gate().force > gate.force) gate = original->gate();    // its own rounding
     const auto fused = [=, this](std::shared_ptr<pwmlff::Device> device) {
       return std::make_unique<FusedModel>(info_, precision, make(precision, std::move(device)));
     };
@@ -53,6 +58,7 @@ void EngineChoice::select_species(const std::vector<bool> &present)
 {
   active.reset();
   reasons.clear();
+  expected_.reset();
   original->select_species(present);
   const std::vector<Candidate> faster = candidates(present);
   for (const Candidate &candidate : faster)
@@ -71,6 +77,7 @@ void EngineChoice::select_species(const std::vector<bool> &present)
                              " is not what the fused engine computes: " + reasons +
                              "; use engine auto" +
                              (original->name() == "torchscript" ? " or torchscript" : ""));
+  if (!active) original->get_ready();
 }
 
 std::string EngineChoice::engine() const

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,15 @@ class Original : public Model {
 
   /// Whether there is code of it for GPUs.
   virtual bool has_gpu_code() const { return false; }
+
+  /// What it gives on the test clusters.
+  virtual Expected expected(const std::vector<bool> &present)
+  {
+    return expected_of(*this, present);
+  }
+
+  /// Called where nothing better was found: what it loads when it is needed, it loads now.
+  virtual void get_ready() {}
 
   /// A copy that evaluates on a GPU, where has_gpu_code().
   /// @param gpu  index among the visible ones
@@ -39,12 +49,15 @@ class EngineChoice : public Model {
   std::string name() const override { return in_use().name(); }
   std::string engine() const override;
   std::string passed_over() const override { return reasons; }
-  Model *partner() override { return active ? original.get() : nullptr; }
+  Original *partner() override { return active ? original.get() : nullptr; }
   bool on_gpu() const override { return in_use().on_gpu(); }
   Needs needs() const override { return in_use().needs(); }
   bool has_atom_virial() const override { return in_use().has_atom_virial(); }
   bool has_grade() const override { return in_use().has_grade(); }
   const Evaluation &evaluate(const Input &input) override { return in_use().evaluate(input); }
+
+  /// What candidates were compared with; nothing where there were none.
+  const std::optional<Expected> &expected() const { return expected_; }
 
  protected:
   /// An engine that is faster than the original.
@@ -81,8 +94,9 @@ class EngineChoice : public Model {
   void attempt(const Candidate &candidate, const std::vector<bool> &present);
   void attempt_original_on_gpu(const std::vector<bool> &present);
 
-  std::unique_ptr<Model> active;    // what evaluates, where it is not the original
-  std::string reasons;              // of what does not
+  std::unique_ptr<Model> active;        // what evaluates, where it is not the original
+  std::string reasons;                  // of what does not
+  std::optional<Expected> expected_;    // of the original, for the species that take part
 };
 
 }    // namespace pwmlff::models

@@ -5,12 +5,15 @@
 #include "dp/tables.h"
 #include "nep/nep_model.h"
 #include "nep/read_nep.h"
+#include "recorded_model.h"
 
 #include <malloc.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 namespace pwmlff::models {
 namespace {
@@ -28,13 +31,20 @@ const TorchPart &torch_part()
   return registered;
 }
 
-bool needs_torch(const std::string &contents) { return !pwmlff::looks_like_nep(contents); }
+std::unique_ptr<Model> load_without_torch(const std::string &file, const std::string &contents,
+                                          const EngineOptions &options)
+{
+  if (pwmlff::looks_like_nep(contents)) return make_nep_model(file, contents, options);
+  if (options.engine == Engine::torchscript) return nullptr;
+  std::optional<Record> record = read_record(contents);
+  return record ? make_recorded_model(file, contents, std::move(*record), options) : nullptr;
+}
 
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options)
 {
-  return needs_torch(contents) ? torch_part().load(file, contents, options)
-                               : make_nep_model(file, contents, options);
+  std::unique_ptr<Model> model = load_without_torch(file, contents, options);
+  return model ? std::move(model) : torch_part().load(file, contents, options);
 }
 
 int hops(const ModelInfo &info)

@@ -10,6 +10,7 @@
 #include "neighbors.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,10 @@ struct EngineOptions {
   std::string precision = "double";    // of the fused engine: exact, double or mixed
   int gpu = -1;                        // index among the visible GPUs; -1 for the CPU
   bool gpu_demanded = false;           // an error rather than the CPU instead
+
+  /// Opens the library with torch, where a model needs it after all that load_without_torch() made;
+  /// may throw, is called more than once, and is empty where the library is open.
+  std::function<void()> open_torch;
 };
 
 /// What a model file says of itself.
@@ -128,12 +133,16 @@ struct Kind {
 /// Let load_model() know a kind besides those of this library.
 void register_kind(const Kind &kind);
 
-/// Whether a file is TorchScript, which the library with torch runs. All files are but nep.txt.
-bool needs_torch(const std::string &contents);
+/// Make a model of a file that the library with torch need not run: nep.txt, or TorchScript with a
+/// record (record.h) where the options do not ask for the file's own code.
+/// @return null for any other file
+/// @throws std::runtime_error that says what is wrong with the file
+std::unique_ptr<Model> load_without_torch(const std::string &file, const std::string &contents,
+                                          const EngineOptions &options);
 
 /// Make a model from the contents of a file.
 /// @throws std::runtime_error that says what is wrong with the file
-/// @throws std::logic_error where the file needs_torch() and no TorchPart is registered
+/// @throws std::logic_error where load_without_torch() makes none and no TorchPart is registered
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options);
 

@@ -2,6 +2,7 @@
 
 #include "verification.h"
 
+#include "archive/sha256.h"
 #include "archive/time_limit.h"
 #include "dp/tables.h"
 #include "messages.h"
@@ -110,6 +111,18 @@ class Cluster {
     neighbors.update(x.data());
   }
 
+  /// Species and places, as far as two machines agree in them.
+  std::string identity() const
+  {
+    std::string bytes;
+    const auto add = [&bytes](auto value) {
+      bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+    };
+    for (const int one : type) add(one);
+    for (const double one : x) add(static_cast<float>(one));
+    return bytes;
+  }
+
   Neighbors neighbors;
   std::vector<int> order;    // [atoms] which atom of the cluster that is not shuffled each one is
 
@@ -151,50 +164,33 @@ std::string compare(const char *what, std::span<const double> expected, const do
 }
 
 // An evaluation that stays when the model evaluates again.
-struct Values {
-  Values(Model &model, Cluster &cluster) :
-      Values(cluster.evaluate(model), cluster.neighbors, original_of(model))
-  {
-  }
-  Values(const Evaluation &found, const Neighbors &neighbors, std::string original) :
-      original(std::move(original)),
-      energy(found.energy),
-      atom_energy(found.atom_energy, found.atom_energy + neighbors.ncenters()),
-      force(found.force, found.force + 3 * static_cast<std::size_t>(neighbors.nrows())),
-      virial(found.virial)
-  {
-  }
+ClusterValues values_of(const Evaluation &found, const Neighbors &neighbors)
+{
+  return {found.energy,
+          {found.atom_energy, found.atom_energy + neighbors.ncenters()},
+          {found.force, found.force + 3 * static_cast<std::size_t>(neighbors.nrows())},
+          found.virial};
+}
 
-  bool finite() const
-  {
-    const auto all = [](const auto &values) {
-      return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
-    };
-    return std::isfinite(energy) && all(atom_energy) && all(force) && all(virial);
+std::string difference(const ClusterValues &expected, const Evaluation &found, const Gate &gate,
+                       const std::string &original)
+{
+  const std::vector<double> &atom_energy = expected.atom_energy;
+  std::string text =
+      compare("energies", atom_energy, found.atom_energy, gate.atom_energy, original);
+  if (text.empty()) text = compare("forces", expected.force, found.force, gate.force, original);
+  if (text.empty())
+    text = compare("virials", expected.virial, found.virial.data(), gate.force, original);
+  if (text.empty()) {
+    // As far as one atom may be off on the average.
+    double largest = 1.0;
+    for (const double e : atom_energy) largest = std::max(largest, std::abs(e));
+    const double scale = largest * static_cast<double>(atom_energy.size());
+    const double one = expected.energy / scale, other = found.energy / scale;
+    text = compare("total energies (per atom)", {&one, 1}, &other, gate.energy, original);
   }
-
-  std::string difference(const Evaluation &found, const Gate &gate) const
-  {
-    std::string text =
-        compare("energies", atom_energy, found.atom_energy, gate.atom_energy, original);
-    if (text.empty()) text = compare("forces", force, found.force, gate.force, original);
-    if (text.empty()) text = compare("virials", virial, found.virial.data(), gate.force, original);
-    if (text.empty()) {
-      // As far as one atom may be off on the average.
-      double largest = 1.0;
-      for (const double e : atom_energy) largest = std::max(largest, std::abs(e));
-      const double scale = largest * static_cast<double>(atom_energy.size());
-      const double one = energy / scale, other = found.energy / scale;
-      text = compare("total energies (per atom)", {&one, 1}, &other, gate.energy, original);
-    }
-    return text;
-  }
-
-  std::string original;    // what gives them, in words
-  double energy;
-  std::vector<double> atom_energy, force;
-  std::array<double, 9> virial;
-};
+  return text;
+}
 
 // What may take too long.
 std::string trial_of(const Model &model)
@@ -203,6 +199,14 @@ std::string trial_of(const Model &model)
 }
 
 }    // namespace
+
+bool ClusterValues::finite() const
+{
+  const auto all = [](const auto &values) {
+    return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
+  };
+  return std::isfinite(energy) && all(atom_energy) && all(force) && all(virial);
+}
 
 // exact: sums of float64 in another order; double: ten times what the tables were seen to change
 // (kernels/dp/tables.cpp); mixed: rounding to float32.
@@ -223,7 +227,7 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
   const pwmlff::TimeLimit limit(trial_of(model));
   const Shape &shape = SHAPES[0];
   Cluster whole(model.info(), present, shape);
-  const Values all(model, whole);
+  const ClusterValues all = values_of(whole.evaluate(model), whole.neighbors);
   if (!all.finite()) return "its forward gives no numbers on a test cluster";
   // Energies of the centers of another cluster of the same atoms are what they were.
   const auto same = [&](double fraction, bool shuffled) {
@@ -232,7 +236,7 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
     for (int i = 0; i < other.neighbors.ncenters(); ++i)
       expected.push_back(all.atom_energy[other.order[i]]);
     const Evaluation &found = other.evaluate(model);
-    return compare("energies", expected, found.atom_energy, gate, all.original).empty();
+    return compare("energies", expected, found.atom_energy, gate, original_of(model)).empty();
   };
   const std::string order =
       "its energies depend on the order of the atoms; look for indices of atoms "
@@ -247,22 +251,44 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
   return same(HALF, true) ? "" : order;
 }
 
-std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
+std::string identity_of_clusters(const ModelInfo &info, const std::vector<bool> &present)
+{
+  std::string bytes;
+  for (const Shape &shape : SHAPES) bytes += Cluster(info, present, shape).identity();
+  return pwmlff::sha256(bytes);
+}
+
+Expected expected_of(Model &original, const std::vector<bool> &present)
+{
+  const pwmlff::TimeLimit limit(trial_of(original));
+  Expected expected{original_of(original), {}};
+  for (const Shape &shape : SHAPES) {
+    Cluster cluster(original.info(), present, shape);
+    expected.clusters.push_back(values_of(cluster.evaluate(original), cluster.neighbors));
+  }
+  return expected;
+}
+
+std::string difference(const Expected &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate)
 {
-  const pwmlff::TimeLimit limit(trial_of(expected));
-  for (const Shape &shape : SHAPES) {
-    Cluster cluster(expected.info(), present, shape);
-    const Values wanted(expected, cluster);
+  const pwmlff::TimeLimit limit(trial_of(found));
+  for (std::size_t k = 0; k < expected.clusters.size(); ++k) {
+    const ClusterValues &wanted = expected.clusters[k];
     if (!wanted.finite()) {
-      if (shape.must_be_finite) return wanted.original + " gives no numbers on a test cluster";
+      if (SHAPES[k].must_be_finite)
+        return expected.original + " gives no numbers on a test cluster";
       continue;
     }
-    std::string text = wanted.difference(cluster.evaluate(found), gate);
+    Cluster cluster(found.info(), present, SHAPES[k]);
+    const auto differs = [&] {
+      return difference(wanted, cluster.evaluate(found), gate, expected.original);
+    };
+    std::string text = differs();
     if (!text.empty()) return text;
     if (!found.finds_neighbors()) continue;
-    cluster.forget_list(REACH * expected.info().cutoff);
-    text = wanted.difference(cluster.evaluate(found), gate);
+    cluster.forget_list(REACH * found.info().cutoff);
+    text = differs();
     if (!text.empty()) return text + ", with the neighbors that it finds by itself";
   }
   return {};

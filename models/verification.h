@@ -7,6 +7,7 @@
 #include "messages.h"
 #include "model.h"
 
+#include <array>
 #include <exception>
 #include <memory>
 #include <string>
@@ -26,13 +27,34 @@ struct Gate {
 /// @throws std::invalid_argument for another name
 Gate gate_of(const std::string &precision);
 
-/// Evaluate both models on random clusters of the species that take part, each with an isolated
-/// atom: of distances as in condensed matter, of shorter ones up to the cutoff, and a small one of
-/// atoms that nearly overlap. They are the same for the same model. A model that finds neighbors by
-/// itself has to do so, too.
+/// What a model gives on one test cluster. Atoms are centers and rows alike.
+struct ClusterValues {
+  double energy;
+  std::vector<double> atom_energy;    // [atoms]
+  std::vector<double> force;          // [atoms, 3]
+  std::array<double, 9> virial;       // in the order of Evaluation
+
+  bool finite() const;
+};
+
+/// What others are to give on the test clusters.
+struct Expected {
+  std::string original;    // what gave it, in words
+  std::vector<ClusterValues> clusters;
+};
+
+/// A digest of the test clusters, which another release may choose in another way.
+std::string identity_of_clusters(const ModelInfo &info, const std::vector<bool> &present);
+
+/// Evaluate a model on random clusters of the species that take part, each with an isolated atom:
+/// of distances as in condensed matter, of shorter ones up to the cutoff, and a small one of atoms
+/// that nearly overlap. They are the same for the same species, cutoff and numbers of neighbors.
+Expected expected_of(Model &original, const std::vector<bool> &present);
+
+/// Compare a model with these. One that finds neighbors by itself has to do so, too.
 /// @return empty where energies, atomic energies, forces and virials agree within the gate, else
 ///        what differs
-std::string difference(Model &expected, Model &found, const std::vector<bool> &present,
+std::string difference(const Expected &expected, Model &found, const std::vector<bool> &present,
                        const Gate &gate);
 
 /// Evaluate a model that takes edges on a random cluster: with all edges, with those alone that the
@@ -42,16 +64,17 @@ std::string difference(Model &expected, Model &found, const std::vector<bool> &p
 /// @return empty where they agree and are finite, else what is wrong
 std::string out_of_contract(Model &model, const std::vector<bool> &present, double gate);
 
-/// A model that was verified against another one, within a gate.
-/// @param make     makes it, or throws
+/// A model that was verified against what another one gives, within a gate.
+/// @param expect   gives that, or throws
+/// @param make     makes the model, or throws
 /// @param why_not  set where there is none
-template <class Make>
-std::unique_ptr<Model> verified(Model &expected, const std::vector<bool> &present, const Gate &gate,
-                                const Make &make, std::string &why_not)
+template <class Expect, class Make>
+std::unique_ptr<Model> verified(const Expect &expect, const std::vector<bool> &present,
+                                const Gate &gate, const Make &make, std::string &why_not)
 {
   try {
     std::unique_ptr<Model> found = make();
-    why_not = difference(expected, *found, present, gate);
+    why_not = difference(expect(), *found, present, gate);
     if (why_not.empty()) return found;
   } catch (const std::exception &error) {
     why_not = first_line(error);

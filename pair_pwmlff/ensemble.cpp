@@ -101,15 +101,20 @@ std::string most_neighbors(const ModelInfo &info)
 
 Ensemble load_ensemble(LAMMPS *lmp, const std::vector<std::string> &files,
                        const EngineOptions &options,
-                       const std::function<void(const std::string &)> &read,
-                       const std::function<void()> &take_torch)
+                       const std::function<void(const std::string &)> &read)
 {
   Ensemble models;
   for (const auto &file : files) {
     const std::string contents = broadcast_file(lmp, file);
     read(contents);
-    if (needs_torch(contents)) take_torch();
-    all_or_stop(lmp, [&] { models.push_back(load_model(file, contents, options)); });
+    all_or_stop(lmp, [&] {
+      std::unique_ptr<Model> model = load_without_torch(file, contents, options);
+      if (!model) {
+        options.open_torch();
+        model = load_model(file, contents, options);
+      }
+      models.push_back(std::move(model));
+    });
   }
   for (const auto &model : models) check_alike(lmp, models.front()->info(), model->info());
   return models;

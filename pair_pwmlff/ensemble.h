@@ -21,12 +21,11 @@ using Ensemble = std::vector<std::unique_ptr<pwmlff::models::Model>>;
 /// Load the models, each file read once, by rank 0, or stop LAMMPS on all ranks. The models can
 /// stand in for each other: they have the same elements, cutoff and units. Collective.
 /// @param read        called with the contents of each file
-/// @param take_torch  called before each file that needs_torch()
+/// @param options     of which open_torch() is called before a file that needs torch
 /// @param files as the user names them; LAMMPS looks for potentials in folders of its own too
 Ensemble load_ensemble(LAMMPS_NS::LAMMPS *lmp, const std::vector<std::string> &files,
                        const pwmlff::models::EngineOptions &options,
-                       const std::function<void(const std::string &)> &read,
-                       const std::function<void()> &take_torch);
+                       const std::function<void(const std::string &)> &read);
 
 /// How many edges away from a center the edges start that any of the models depends on; -1 where
 /// none takes edges.

@@ -139,7 +139,8 @@ void PairPWMLFF::load(const std::vector<std::string> &files)
   const auto hash = [this](const std::string &contents) {
     if (options.out_header || calibration) hashes.push_back(pwmlff::sha256(contents));
   };
-  models = load_ensemble(lmp, files, options.engine, hash, [this] { take_torch(); });
+  options.engine.open_torch = [this] { take_torch(); };
+  models = load_ensemble(lmp, files, options.engine, hash);
   if (calibration) calibration->require(hashes);
   const auto taker = std::find_if(models.begin(), models.end(), [](const auto &model) {
     return model->info().takes_temperature;
@@ -158,10 +159,11 @@ void PairPWMLFF::load(const std::vector<std::string> &files)
   nmodels = static_cast<int>(models.size());
 }
 
-// Get torch ready before it loads a file. Collective.
+// Get torch ready before it loads a file. Ranks may need it one without the others.
+// @throws std::runtime_error
 void PairPWMLFF::take_torch()
 {
-  all_or_stop(lmp, open_torch);
+  open_torch();
   if (!has_torch) {
     const std::lock_guard lock(instances_mutex);
     if (instances++ == 0) threads_before = torch_part().num_threads();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -18,11 +19,22 @@ from ase.calculators.lammps import Prism
 
 from pwmlff import devices
 from pwmlff.launch.lmp import Thermo, read_dump, write_data
-from pwmlff.launch.program import find as find_lmp
+from pwmlff.launch.program import PACKAGE_VARIABLES, Program
+from pwmlff.launch.program import find as search
 
 PROGRAMS = Path(sys.executable).parent
 COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
 TIMEOUT = 300  # seconds; a run that takes longer hangs
+
+
+def find_lmp() -> Program:
+    """The lmp of this Python; a search takes a process of its own, so the same one is made once."""
+    return _found(tuple(os.environ.get(name) for name in PACKAGE_VARIABLES))
+
+
+@functools.cache
+def _found(_environment: tuple[str | None, ...]) -> Program:
+    return search()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import torch
 from numpy.polynomial import Legendre, Polynomial
 from torch import Tensor, nn
 
-from pwmlff.convert.mace_network import MEMBER, Array, written
-from pwmlff.models.saving import save_model
+from pwmlff.convert.mace_network import Array, written
+from pwmlff.models.saving import MACE_ARRAYS, save_model
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Shape:
 
 
 class RandomArrays:
-    """What MEMBER of a file holds, by name."""
+    """What MACE_ARRAYS of a file holds, by name."""
 
     nbasis = 4
 
@@ -326,5 +326,5 @@ def save(path: Path, shape: Shape, seed: int = 0, text: bytes = b"") -> PlainMac
     """A file with the code above and its arrays for the fused engine, or a text for them."""
     arrays = random_arrays(shape, seed)
     model = PlainMace(shape, arrays)
-    save_model(model, path, added={MEMBER: text or written(arrays)})
+    save_model(model, path, added={MACE_ARRAYS: text or written(arrays)})
     return model

@@ -4,6 +4,7 @@
 
 #include "../common/printable.h"
 #include "pickle.h"
+#include "sha256.h"
 #include "unusable.h"
 #include "zip.h"
 
@@ -370,6 +371,20 @@ std::map<std::string, std::string> extra_files(std::string_view bytes, std::stri
     if (starts(member.name, folder + std::string(prefix)))
       result.emplace(member.name.substr(folder.size()), contents(member));
   return result;
+}
+
+std::string digest_without(std::string_view bytes, std::string_view extra_file)
+{
+  const Zip zip(bytes);
+  const std::string root = root_folder(zip), left_out = root + "extra/" + std::string(extra_file);
+  std::map<std::string_view, std::string> digests;
+  for (const ZipMember &member : zip.members())
+    if (member.name != left_out)
+      digests.emplace(member.name.substr(starts(member.name, root) ? root.size() : 0),
+                      sha256(contents(member)));
+  std::string all;
+  for (const auto &[name, digest] : digests) all += digest + " " + std::string(name) + "\n";
+  return sha256(all);
 }
 
 void check_limits(const ModelLimits &limits)

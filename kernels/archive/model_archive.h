@@ -32,6 +32,10 @@ std::string model_class(std::string_view bytes);
 /// contents by name.
 std::map<std::string, std::string> extra_files(std::string_view bytes, std::string_view prefix);
 
+/// SHA-256 of the names and contents of all members of an archive that is sound, but for one extra
+/// file: the same wherever they stand in the file, and whatever the archive's folder is called.
+std::string digest_without(std::string_view bytes, std::string_view extra_file);
+
 /// What a model says of itself.
 struct ModelLimits {
   double cutoff = 0.0;                   // angstrom, or reduced

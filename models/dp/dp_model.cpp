@@ -4,8 +4,6 @@
 
 #include "../fused_model.h"
 #include "cpu/instruction_set.h"
-#include "dp/cpu/cpu_engine.h"
-#include "dp/gpu/gpu_engine.h"
 #include "read_network.h"
 
 #include <stdexcept>
@@ -98,11 +96,11 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
   if (network && network->ambiguous) {
     const std::vector<bool> all(info_.atom_type.size(), true);
     const auto make = [&] {
-      return std::make_unique<FusedModel>(
-          info_, "exact", pwmlff::make_cpu_engine(*network, pwmlff::DPPrecision::exact, all));
+      return std::make_unique<FusedModel>(info_, "exact",
+                                          make_engine(*network, "exact", nullptr, all));
     };
     std::string reason;
-    if (!verified(*original, all, gate_of("exact"), make, reason))
+    if (!verified([&] { return original->expected(all); }, all, gate_of("exact"), make, reason))
       *network = read_network(file, info_, PlainLayers::tanh);
   }
 }
@@ -110,13 +108,10 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
 std::vector<EngineChoice::Candidate> DPModel::candidates(const std::vector<bool> &present) const
 {
   if (options.engine == Engine::torchscript) return {};
-  const auto make =
-      [=, this](const std::string &name,
-                std::shared_ptr<pwmlff::Device> device) -> std::unique_ptr<pwmlff::FusedEngine> {
+  const auto make = [=, this](const std::string &precision,
+                              std::shared_ptr<pwmlff::Device> device) {
     if (!network) throw std::runtime_error(unreadable);
-    const pwmlff::DPPrecision precision = pwmlff::dp_precision(name);
-    if (device) return pwmlff::make_gpu_engine(std::move(device), *network, precision, present);
-    return pwmlff::make_cpu_engine(*network, precision, present);
+    return make_engine(*network, precision, std::move(device), present);
   };
   return fused_candidates(make, true);
 }

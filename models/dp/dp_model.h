@@ -40,6 +40,9 @@ class DPModel : public EngineChoice {
   ///         that is demanded cannot read it
   DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
+  /// What the fused engines take; null where they cannot read the file, or are not wanted.
+  const pwmlff::DPNetwork *fused_network() const { return network.get(); }
+
  private:
   std::vector<Candidate> candidates(const std::vector<bool> &present) const override;
 

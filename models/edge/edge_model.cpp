@@ -2,12 +2,13 @@
 
 #include "edge_model.h"
 
+#include "../fused_model.h"
+#include "../record.h"
 #include "compiled_edge.h"
 #include "edge_graph.h"
 #include "edge_sums.h"
 
 #include "dp/pair_terms.h"
-#include "mace/mace_engine.h"
 #include "mace/read_mace.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -155,9 +156,6 @@ at::Tensor EdgeTorchScript::derivative(const at::Tensor &energies, const at::Ten
 
 /* ---- EdgeModel ---- */
 
-// An extra file with the arrays of a MACE model; python/pwmlff/convert/mace_network.py writes it.
-static constexpr const char *MACE_ARRAYS = "mace-arrays";
-
 EdgeModel::EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions &options) :
     EngineChoice(std::make_unique<EdgeTorchScript>(file, std::move(info)), options)
 {
@@ -199,12 +197,9 @@ std::vector<EngineChoice::Candidate> EdgeModel::candidates(const std::vector<boo
     const auto make = [this, present](const std::string &precision,
                                       const std::shared_ptr<pwmlff::Device> &device) {
       if (!mace) throw std::runtime_error(why_no_arrays);
-      if (device) throw std::runtime_error("there is no code of it for GPUs");
-      return pwmlff::make_mace_engine(*mace, precision, present);
+      return make_engine(*mace, precision, device, present);
     };
     result = fused_candidates(make, true);
-    if (original->gate().force > gate_of("double").force)    // its own rounding
-      for (Candidate &candidate : result) candidate.gate = original->gate();
   }
   if (!package.empty() || !why_no_package.empty())
     result.push_back({"compiled", false, original->gate(), [this] {

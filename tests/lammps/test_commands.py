@@ -408,12 +408,13 @@ def test_style_that_failed_in_its_init_is_forgotten(binary: Lammps):
 
 
 def test_threads_of_python_come_back(binary: Lammps):
+    torch = STYLE.replace("model.pt", "model.pt engine torchscript")
     binary.python(
         "import os, torch\n"
         "del os.environ['OMP_NUM_THREADS']  # LAMMPS takes one then\n"
         "torch.set_num_threads(3)\n"
         "lmp = start()\n"
-        f"lmp.commands_string({READ + STYLE!r})\n"
+        f"lmp.commands_string({READ + torch!r})\n"
         "lmp.command('run 0')\n"
         "assert torch.get_num_threads() == 1\n"
         "lmp.close()\n"

@@ -63,7 +63,7 @@ def test_beside_other_styles(lammps: Lammps):
         f"{read(atoms)}"
         "pair_style hybrid/overlay zero 4.0 pwmlff model.pt deep.pt one.pt out_freq 1\n"
         f"pair_coeff * * pwmlff O Hf\npair_coeff * * zero\n{MEASURE}run 0\n{DUMP}",
-        4,
+        2,
         OMP_NUM_THREADS="2",
     )
     assert_equal(lammps, run, evaluate(model, atoms), prism)
@@ -86,3 +86,33 @@ def test_dynamics(lammps: Lammps, comm: str):
     energies = [lammps.run(text, ranks).thermo()["TotEng"] for ranks in (1, 4)]
     np.testing.assert_allclose(energies[1], energies[0], rtol=1e-9)
     assert np.ptp(energies[0]) < 0.05
+
+
+LOADS = """
+lmp = start()
+lmp.commands_string('''
+units metal
+region box block 0 20 0 20 0 20
+create_box 2 box
+create_atoms 1 random 20 1 box
+create_atoms 2 random 20 2 box
+mass 1 16
+mass 2 178
+''')
+for load in range(101):
+    lmp.commands_string('pair_style pwmlff model.pt')
+    lmp.commands_string('pair_coeff * * O Hf')
+    lmp.commands_string('run 0')
+    if load in (20, 100):
+        print(4096 * int(open('/proc/self/statm').read().split()[1]))
+"""
+
+
+@pytest.mark.parametrize("engine", ["automatic"])
+def test_loads_leave_no_memory(lammps: Lammps):
+    """What one hundred of them take beyond the twentieth: less than a tenth of a file each."""
+    save(lammps.folder / "model.pt", SHAPE)
+    size = (lammps.folder / "model.pt").stat().st_size
+    lines = lammps.python(LOADS).output.splitlines()
+    first, last = (int(line) for line in lines if line.isdigit())
+    assert last - first < 80 * size / 10

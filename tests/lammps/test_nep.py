@@ -307,14 +307,15 @@ def installed_without_torch(folder: Path) -> Path:
 
 
 def test_no_torch_is_needed(small: Lammps, tmp_path):
-    """Where none is installed a NEP runs, and a file that needs it says so."""
+    """Where none is installed a NEP runs, and a file with a record; what needs it says so."""
     head = f"plugin clear\nplugin load {installed_without_torch(tmp_path)}\n{READ}"
     style = "pair_style pwmlff a.txt\npair_coeff * * O Hf\n"
     nowhere = {"PWMLFF_TORCH_LIB": str(tmp_path / "nowhere")}
     run = small.run(f"{head}{style}{MEASURE}run 0\n{DUMP}", 2, **nowhere)
     agrees(small, run, expected(structure()), structure())
     small.save(SYSTEMS["two elements, triclinic"].model(isotropic=True))
-    run = small(f"{head}pair_style pwmlff model.pt\n", 2, **nowhere)
+    small.run(f"{head}pair_style pwmlff model.pt\npair_coeff * * O Hf\nrun 0\n", 2, **nowhere)
+    run = small(f"{head}pair_style pwmlff model.pt engine torchscript\n", 2, **nowhere)
     errors = [line for line in run.output.splitlines() if "ERROR" in line]
     assert len(errors) == 1 and "model files of TorchScript need torch" in errors[0], run.output
 

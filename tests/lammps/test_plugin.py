@@ -20,10 +20,11 @@ from pwmlff.launch import program
 from systems import SYSTEMS, crystal
 
 BINARY = SYSTEMS["two elements, triclinic"]
+#: What needs torch, as a model file with a record does not.
 SETUP = """
 units metal
 read_data atoms.data
-pair_style pwmlff model.pt
+pair_style pwmlff model.pt engine torchscript
 pair_coeff * * O Hf
 thermo_style custom step pe
 thermo_modify format float %.17g
@@ -80,7 +81,11 @@ def test_only_relative_run_paths():
 @pytest.mark.parametrize("style", [False, True])
 def test_torch_is_loaded_on_first_use(folder: Lammps, style):
     """The shell command's parent is lmp: look at what it has mapped."""
-    text = SETUP if style else SETUP.replace("pwmlff model.pt", "zero 3.0").replace("O Hf", "")
+    text = (
+        SETUP
+        if style
+        else SETUP.replace("pwmlff model.pt engine torchscript", "zero 3.0").replace("O Hf", "")
+    )
     run = folder.run(f"{text}shell 'grep -c libtorch_cpu /proc/$PPID/maps'\n")
     mapped = [line for line in run.output.splitlines() if line.strip().isdigit()]
     assert (int(mapped[-1]) > 0) == style

@@ -81,6 +81,7 @@ def parameters(path: Path) -> list[torch.Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
+@pytest.mark.thorough
 def test_killed_anywhere_it_comes_to_the_same_models(folder: Path):
     undisturbed = run(folder)
     assert undisturbed["end"] == "2 rounds" and len(undisturbed["rounds"]) == 3

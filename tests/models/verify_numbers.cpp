@@ -57,7 +57,9 @@ int main()
     (of_file ? file : other).natoms = natoms;
     (of_file ? file : other).change = change;
     std::cout << name << ": "
-              << pwmlff::models::difference(file, other, {true, true}, {1e-8, 1e-8, 1e-6}) << "\n";
+              << difference(expected_of(file, {true, true}), other, {true, true},
+                            {1e-8, 1e-8, 1e-6})
+              << "\n";
   };
   constexpr std::size_t usual = 25, small = 7;    // with the isolated atom
   say("same", 0, nullptr);

@@ -23,6 +23,13 @@ def convert(
     head: Annotated[
         str, Option(help="Head of a MACE .model, or modality of a SevenNet, that has several.")
     ] = "",
+    elements: Annotated[
+        str,
+        Option(
+            help="Symbols of those of many elements that will be simulated together: lmp then runs "
+            "them in the fused engine without loading torch."
+        ),
+    ] = "",
 ) -> Report:
     """Make a model file of another program one that pair_style pwmlff runs.
 
@@ -37,4 +44,4 @@ def convert(
     """
     from pwmlff.convert import wrap
 
-    return wrap(model, output, compiled=compile, head=head)
+    return wrap(model, output, compiled=compile, head=head, elements=elements.split())

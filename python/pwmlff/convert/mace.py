@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pwmlff.convert import mace_network
 from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source
 from pwmlff.evaluation.structures import neighbor_list
+from pwmlff.models.saving import MACE_ARRAYS
 from pwmlff.report import Failure, last_line
 
 CLASS = "mace.calculators.lammps_mace.LAMMPS_MACE"
@@ -77,7 +78,7 @@ def read(source: Source) -> Foreign | None:
         told["head"] = f"{heads[int(head)]} of {', '.join(heads)}"
     extra = {}
     try:
-        extra = {mace_network.MEMBER: mace_network.network(scripted.model, elements, int(head))}
+        extra = {MACE_ARRAYS: mace_network.network(scripted.model, elements, int(head))}
     except mace_network.UnknownPartError as unknown:
         told["fused"] = f"no, for it has {unknown}"
     except UNEXPECTED as error:

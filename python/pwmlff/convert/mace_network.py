@@ -18,8 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-#: Name of the extra file of a model file in which lmp finds them (models/edge/edge_model.cpp).
-MEMBER = "mace-arrays"
 #: First line of what `network` writes.
 MAGIC = b"pwmlff-mace 1\n"
 #: Interaction blocks: whether they add what an atom was before, and divide by a density.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from ase import Atoms
+from ase.data import chemical_symbols
 from rich.console import RenderableType
 
 from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevennet
@@ -23,7 +25,7 @@ from pwmlff.evaluation.nep_file import Nep, looks_like_nep, write_nep
 from pwmlff.evaluation.trial import crystal, random_cluster
 from pwmlff.files import drafted, write_whole
 from pwmlff.models import save_model
-from pwmlff.models.saving import origin, without_source_paths
+from pwmlff.models.saving import RECORD, origin, with_record, without_source_paths
 from pwmlff.report import Failure, Report, facts, last_line
 from pwmlff.threads import torch_threads
 
@@ -87,6 +89,7 @@ def wrap(
     *,
     compiled: bool = False,
     head: str = "",
+    elements: Sequence[str] = (),
 ) -> WrapReport:
     """Write a model file of another program as one that pair_style pwmlff runs.
 
@@ -103,6 +106,8 @@ def wrap(
         compiled: add machine code of a model of kind EDGE, for this torch and CPUs like this one.
         head: of a pickled MACE model that has several, or the modality of such a checkpoint of
             SevenNet.
+        elements: symbols of those that will be simulated together, for the record of a model of
+            many elements.
 
     Raises:
         Failure: the file is not known, or cannot be brought into a contract or be compiled, or what
@@ -111,14 +116,18 @@ def wrap(
     """
     source, target = fspath(path), Path(output)
     foreign = _read(source, compiled, head)
+    together = _together(source, foreign, elements)
     card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}
     with drafted(target) as draft:
-        if foreign.contents is not None:
-            draft.write_bytes(foreign.contents)
-        elif isinstance(foreign.module, Nep):
-            write_nep(foreign.module, draft)
+        if isinstance(foreign.module, Nep):
+            if foreign.contents is None:
+                write_nep(foreign.module, draft)
+            else:
+                draft.write_bytes(foreign.contents)
+        elif foreign.contents is not None:
+            draft.write_bytes(with_record(foreign.contents, _atom_type(foreign), together))
         else:
-            save_model(foreign.module, draft, card, None if compiled else foreign.extra)
+            save_model(foreign.module, draft, card, None if compiled else foreign.extra, together)
         with _told_of(source, draft):
             cluster, expected = _original(source, draft, foreign)
             told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
@@ -128,6 +137,7 @@ def wrap(
             with archive.time_limit(f"'{source}': its forward on a random cluster"):
                 evaluation = chosen.engine(cluster)
             differences = _differences(source, foreign, evaluation, expected)
+            told |= _record(draft, chosen)
             told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
         write_whole(target, draft.read_bytes())
     model, engine = replace(chosen.info, file=fspath(output)), chosen.engine.description
@@ -178,13 +188,30 @@ def _read(path: str, compiled: bool, head: str) -> Foreign:
         raise Failure(f"'{path}' is of kind {kind}, {FUSED}")
     if compiled:
         return Foreign(f"kind EDGE, class {class_name}", module, None, single)
-    note = "needs no wrapping: copied as it is"
+    note = "needs no wrapping: copied"
     note += "; --compile adds machine code" if kind == "EDGE" else ""
     return Foreign(f"a model of kind {kind}", module, None, single, {"note": note}, contents)
 
 
 def _checkpoint(path: str, contents: bytes, content: Saved) -> Foreign | None:
     return matpl.read(path, contents, content) or chgnet.read(path, contents, content)
+
+
+def _atom_type(foreign: Foreign) -> list[int]:
+    """Atomic numbers of elements; none of a file that is not as it should be, or of a NEP."""
+    numbers: Any = getattr(foreign.module, "atom_type", None)
+    return list(numbers) if isinstance(numbers, (list, tuple)) else []
+
+
+def _together(path: str, foreign: Foreign, symbols: Sequence[str]) -> list[int]:
+    """Atomic numbers of elements that the model has."""
+    known = {chemical_symbols[number]: number for number in _atom_type(foreign)}
+    if unknown := [symbol for symbol in symbols if symbol not in known]:
+        raise Failure(
+            f"--elements names {' '.join(unknown)}, expected some of those that '{path}' needs a "
+            f"record for: {' '.join(known) or 'none'}"
+        )
+    return [known[symbol] for symbol in symbols]
 
 
 def _compile(path: str, draft: Path) -> dict[str, str]:
@@ -200,6 +227,16 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
         raise Failure(f"'{path}' {error}") from error
     draft.write_bytes(without_source_paths(draft.read_bytes(), members))
     return {"compiled": next(iter(members))}
+
+
+def _record(draft: Path, chosen: Choice) -> dict[str, str]:
+    """Whether lmp loads torch for a file that the fused engine runs; empty for others."""
+    contents = draft.read_bytes()
+    if chosen.engine.name != "fused" or looks_like_nep(contents):
+        return {}
+    if f"extra/{RECORD}" in saved(contents).names:
+        return {"record": "lmp runs it without torch"}
+    return {"record": "none: lmp loads torch; with --elements not for those that are named"}
 
 
 def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import struct
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import version
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,8 +22,13 @@ from torch import nn
 from pwmlff.evaluation.archive import CARD
 from pwmlff.files import write_whole
 from pwmlff.report import plain
+from pwmlff.threads import torch_threads
 
 CLOSEST = "closest_distances"  # extra file, which lmp reads (models/model_file.cpp)
+RECORD = "engine-record"  # likewise (models/record.h)
+MACE_ARRAYS = "mace-arrays"  # likewise (convert/mace_network.py)
+#: Of so many elements a record has each selection, and of so many all together.
+FEW_ELEMENTS, SOME_ELEMENTS = 3, 8
 #: Of a ZIP archive: bytes before a member's name; an extra field's number and length, and the
 #: number that torch uses for padding.
 HEADER, FIELD, PADDING, ALIGNMENT = 30, struct.Struct("<HH"), 0x4246, 64
@@ -32,6 +39,8 @@ def save_model(
     path: str | PathLike[str],
     card: Mapping[str, Any] | None = None,
     added: Mapping[str, bytes] | None = None,
+    together: Sequence[int] = (),
+    record: bool = True,
 ) -> str | PathLike[str]:
     """Script a module in eval mode and write it; the training flag stays as it was.
 
@@ -41,6 +50,9 @@ def save_model(
         card: what the file carries for people (`train.card.make`): plain values for JSON. Its
             `closest`, distances by pairs of elements like "Hf-O", is there for lmp, too.
         added: further members of those that torch calls extra files.
+        together: atomic numbers of elements that are to have a record besides all of the model's.
+        record: whether what a fused engine runs gets a record, with which lmp runs it without
+            torch. It takes some evaluations of the model.
 
     Returns:
         `path`, for `torch.jit.load` or `pair_style pwmlff`.
@@ -60,8 +72,60 @@ def save_model(
             contents = torch.jit.script(module.eval()).save_to_buffer(_extra_files=extra)
     finally:
         module.train(training)
-    write_whole(path, without_source_paths(contents, added))
+    contents = without_source_paths(contents, added)
+    if record and (hasattr(module, "davg") or MACE_ARRAYS in (added or {})):
+        elements: Any = module.atom_type
+        contents = with_record(contents, elements, together)
+    write_whole(path, contents)
     return path
+
+
+def add_record(path: Path, atom_type: Sequence[int]) -> None:
+    """Give a model file a record, see :func:`with_record`."""
+    write_whole(path, with_record(path.read_bytes(), atom_type))
+
+
+def with_record(contents: bytes, atom_type: Sequence[int], together: Sequence[int] = ()) -> bytes:
+    """A model file with the numbers of its own code that lmp compares a fused engine with.
+
+    With them, and the arrays of the model, lmp needs torch only where it simulates a selection of
+    elements that has none: there are some for each selection of a model of few elements, else for
+    all together and for each selection of those given.
+
+    Args:
+        contents: of a model file, which is given back as it is where no fused engine runs it.
+        atom_type: atomic numbers of the model's elements.
+        together: some of them.
+    """
+    try:
+        import pwmlff.kernels  # noqa: F401, PLC0415  registers the operator; needs what is compiled
+    except ImportError:
+        return contents
+    if not atom_type:
+        return contents
+    selections = _selections(range(len(atom_type))) if len(atom_type) <= SOME_ELEMENTS else []
+    selections += _selections([list(atom_type).index(number) for number in together])
+    present = torch.zeros(len(selections), len(atom_type), dtype=torch.bool)
+    for row, selection in zip(present, selections, strict=True):
+        row[list(selection)] = True
+    archive = torch.frombuffer(bytearray(contents), dtype=torch.uint8)
+    try:
+        with torch_threads(1):
+            record = torch.ops.pwmlff.engine_record(archive, present.unique(dim=0))
+    except ValueError:  # no fused engine gives what its own code does
+        return contents
+    return rewritten(contents, {f"extra/{RECORD}": record.numpy().tobytes()})
+
+
+def _selections(species: Sequence[int]) -> list[tuple[int, ...]]:
+    """Those of some species that are likely to be simulated."""
+    least = 1 if len(species) <= FEW_ELEMENTS else len(species)
+    return [
+        selection
+        for size in range(least, len(species) + 1)
+        if size
+        for selection in itertools.combinations(species, size)
+    ]
 
 
 def _closest(distances: Mapping[str, float]) -> str:
@@ -100,13 +164,16 @@ def rewritten(
     The bytes of members are at multiples of 64, as torch has them.
 
     Args:
-        added: contents of new members, which are packed, by their names in the archive's folder.
+        added: contents of new members, which are packed, by their names in the archive's folder;
+            they replace old ones of these names.
         edit: contents of an old member, from its whole name and its contents.
     """
     result = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(contents)) as source, zipfile.ZipFile(result, "w") as archive:
+        root = source.namelist()[0].split("/")[0]
+        replaced = {f"{root}/{name}" for name in added}
         for member in source.infolist():
-            if member.filename.endswith(".debug_pkl"):
+            if member.filename.endswith(".debug_pkl") or member.filename in replaced:
                 continue
             kept = zipfile.ZipInfo(member.filename)
             kept.compress_type = member.compress_type
@@ -114,7 +181,7 @@ def rewritten(
             padding = -(begin + FIELD.size) % ALIGNMENT
             kept.extra = FIELD.pack(PADDING, padding) + bytes(padding)
             archive.writestr(kept, edit(member.filename, source.read(member)))
-        root = source.namelist()[0].split("/")[0]
         for name, new in added.items():
-            archive.writestr(f"{root}/{name}", new, zipfile.ZIP_DEFLATED)
+            # Without the time, so that the same model is the same file.
+            archive.writestr(zipfile.ZipInfo(f"{root}/{name}"), new, zipfile.ZIP_DEFLATED)
     return result.getvalue()

@@ -19,6 +19,7 @@ from pwmlff import files, picture
 from pwmlff.data import readers
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import model_file
+from pwmlff.models.saving import add_record
 from pwmlff.report import Failure, console, typed
 from pwmlff.threads import torch_threads
 from pwmlff.train import (
@@ -228,9 +229,13 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
 
 
 def _grade(paths: Sequence[Path], learned: Frames, valid: Frames | None, threads: int) -> None:
-    """Let files tell gamma, and keep what frames that validate tell of that of the first."""
+    """Let files tell gamma, and keep what frames that validate tell of that of the first.
+
+    And give them a record, before their sums are told.
+    """
     for path in filter(Path.exists, paths):
         extrapolation.add(path, learned, threads)
+        add_record(path, model_file.describe_unopened(path).atom_type)
     best = paths[0]
     if (
         valid is not None

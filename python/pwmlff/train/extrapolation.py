@@ -26,7 +26,7 @@ from ase.data import chemical_symbols
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.padding import pad_neighbors
-from pwmlff.models import DP
+from pwmlff.models import DP, save_model
 from pwmlff.threads import torch_threads
 from pwmlff.train import potential
 
@@ -61,7 +61,7 @@ def add(path: Path, frames: Frames, threads: int) -> None:
     grades = [grade(rows) for rows in layers]
     model.grade_mean = torch.from_numpy(np.stack([mean for mean, _ in grades]))
     model.grade_factor = torch.from_numpy(np.stack([factor for _, factor in grades]))
-    model.save(path, card)
+    save_model(model, path, card, record=False)
 
 
 def last_hidden(model: DP, frames: Frames) -> list[np.ndarray]:

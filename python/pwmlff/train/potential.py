@@ -219,8 +219,8 @@ class Potential(Trainable):
     def save(
         self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
     ) -> None:
-        """Write a model file."""
-        save_model(self.judged(parameters), path, card)
+        """Write a model file, without a record, as a training does so again and again."""
+        save_model(self.judged(parameters), path, card, record=False)
 
     def state(self) -> dict[str, np.ndarray]:
         """How many nodes the splines have."""
