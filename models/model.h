@@ -43,8 +43,8 @@ struct EngineOptions {
   int gpu = -1;                        // index among the visible GPUs; -1 for the CPU
   bool gpu_demanded = false;           // an error rather than the CPU instead
 
-  /// Opens the library with torch, where a model needs it after all that load_without_torch() made;
-  /// may throw, is called more than once, and is empty where the library is open.
+  /// Opens the library with torch, which a model that load_without_torch() made may come to need.
+  /// May throw, and may be called again; empty where the library is open.
   std::function<void()> open_torch;
 };
 

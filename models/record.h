@@ -6,7 +6,8 @@
 //
 // The extra file "engine-record" holds a line "pwmlff-record 1", a line with the digest of the rest
 // of it and of all other members of the archive (archive/model_archive.h), which tells a record of
-// another model, and numbers with the low byte first, in the order of record.cpp.
+// another model, and numbers with the low byte first, in the order of record.cpp. Another order has
+// another number in the first line.
 
 #pragma once
 

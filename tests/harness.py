@@ -174,7 +174,7 @@ class Lammps:
         """Write a data file in which LAMMPS type t is elements[t-1]."""
         return write_data(self.folder / name, atoms, elements)
 
-    def save(self, model, name: str = "model.pt") -> str:
+    def save(self, model, name: str = "model.pt", record: bool = True) -> str:
         """Write a DP module and return the name of the file."""
-        model.save(self.folder / name)
+        model.save(self.folder / name, record=record)
         return name

@@ -56,7 +56,7 @@ class Engine:
         self, folder: Path, model: DP, precision: str, elements=None, device: str = "host"
     ) -> None:
         self.path = path = str(folder / "model.pt")
-        model.save(path)
+        model.save(path, record=False)
         self.elements = list(model.atom_type)
         present = self.elements if elements is None else elements
         flags = [int(z in present) for z in self.elements]

@@ -57,8 +57,8 @@ def folder(lammps: Lammps) -> Lammps:
     """A folder in which SETUP runs, with good and bad model files."""
     model = BINARY.model(isotropic=True)
     lammps.save(model)
-    lammps.save(replace(BINARY, rmax=3.2).model(), "cutoff.pt")
-    lammps.save(replace(BINARY, elements=(8, 22)).model(), "elements.pt")
+    lammps.save(replace(BINARY, rmax=3.2).model(), "cutoff.pt", record=False)
+    lammps.save(replace(BINARY, elements=(8, 22)).model(), "elements.pt", record=False)
     lammps.data(crystal(1), [8, 72])
     (lammps.folder / "model_devi.out").write_text("of an earlier run\n")
     return lammps

@@ -98,6 +98,16 @@ def test_some_of_many_elements(folder: Lammps):
     assert energy(folder, torch=False) == pytest.approx(expected, rel=1e-8)
 
 
+def test_no_record_without_a_selection(tmp_path: Path):
+    """Of more elements than anybody simulates together, only those that are named have one."""
+    elements = tuple(range(1, 10))
+    path = tmp_path / "model.pt"
+    System(elements=elements, embedding=(2,), fitting=(2,)).model(isotropic=True).save(path)
+    assert f"extra/{RECORD}" not in members(path)
+    path.write_bytes(with_record(path.read_bytes(), elements, together=(1, 8)))
+    assert f"extra/{RECORD}" in members(path)
+
+
 def test_convert(folder: Lammps):
     """The command adds a record to a file without one, and says what it is good for."""
     path = folder.folder / folder.save(MANY.model(isotropic=True))
@@ -107,7 +117,7 @@ def test_convert(folder: Lammps):
     energy(folder, torch=True)
     wrap(path, path, elements=["O", "Hf"])
     energy(folder, torch=False)
-    with pytest.raises(Failure, match=r"names Xe, expected some of those that .*: O Si Zr Hf"):
+    with pytest.raises(Failure, match=r"names Xe, expected some of .*, which has O Si Zr Hf"):
         wrap(path, path, elements=["Xe"])
 
 

@@ -208,8 +208,8 @@ def _together(path: str, foreign: Foreign, symbols: Sequence[str]) -> list[int]:
     known = {chemical_symbols[number]: number for number in _atom_type(foreign)}
     if unknown := [symbol for symbol in symbols if symbol not in known]:
         raise Failure(
-            f"--elements names {' '.join(unknown)}, expected some of those that '{path}' needs a "
-            f"record for: {' '.join(known) or 'none'}"
+            f"--elements names {' '.join(unknown)}, expected some of the elements of '{path}', "
+            f"which has {' '.join(known) or 'none that a record is for'}"
         )
     return [known[symbol] for symbol in symbols]
 

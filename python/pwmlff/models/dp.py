@@ -327,10 +327,10 @@ class DP(nn.Module):
         return model.eval()
 
     def save(
-        self, path: str | PathLike[str], card: Mapping[str, Any] | None = None
+        self, path: str | PathLike[str], card: Mapping[str, Any] | None = None, record: bool = True
     ) -> str | PathLike[str]:
         """Write the model file, as :func:`pwmlff.models.save_model` does."""
-        return save_model(self, path, card)
+        return save_model(self, path, card, record=record)
 
     def forward(
         self,

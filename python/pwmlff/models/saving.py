@@ -101,10 +101,10 @@ def with_record(contents: bytes, atom_type: Sequence[int], together: Sequence[in
         import pwmlff.kernels  # noqa: F401, PLC0415  registers the operator; needs what is compiled
     except ImportError:
         return contents
-    if not atom_type:
-        return contents
     selections = _selections(range(len(atom_type))) if len(atom_type) <= SOME_ELEMENTS else []
     selections += _selections([list(atom_type).index(number) for number in together])
+    if not selections:
+        return contents
     present = torch.zeros(len(selections), len(atom_type), dtype=torch.bool)
     for row, selection in zip(present, selections, strict=True):
         row[list(selection)] = True
