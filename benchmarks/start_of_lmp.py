@@ -26,7 +26,7 @@ region box block 0 20 0 20 0 20
 create_box {ntypes} box
 create_atoms 1 single 10 10 10
 {masses}
-pair_style pwmlff {model}
+pair_style pwmlff model.pt
 pair_coeff * * {symbols}
 run 0
 """
@@ -78,7 +78,6 @@ def main() -> None:
                     units=info.units,
                     ntypes=len(numbers),
                     masses="\n".join(masses),
-                    model="model.pt",
                     symbols=" ".join(chemical_symbols[z] for z in numbers),
                 )
             )

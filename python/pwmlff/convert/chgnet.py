@@ -23,9 +23,9 @@ from ase import Atoms
 from pwmlff.convert import programs
 from pwmlff.convert.foreign import Foreign, Numbers, Saved
 from pwmlff.evaluation import model_file
-from pwmlff.report import Failure
 
 MARK = b"bond_basis_expansion.rbf_expansion_ag"  # a name among its parameters
+SOURCE = "a checkpoint of CHGNet"  # for messages
 SCRIPT = Path(__file__).with_name("chgnet_edges.py")
 APART = 30.0  # angstrom between a cluster and its images, beyond the reach of any bond
 
@@ -56,11 +56,7 @@ def _python(path: str) -> str:
             Path(folder).parent.glob("lib/python3*/site-packages/chgnet/__init__.py")
         ):
             return str(program)
-    raise Failure(
-        f"'{path}' is a checkpoint of CHGNet, which its own program has to open: found no Python "
-        "with chgnet on the PATH; pip install chgnet, here or in an environment whose bin is put "
-        "on the PATH"
-    )
+    raise programs.missing(path, SOURCE, "Python with chgnet", "chgnet")
 
 
 def _run(
@@ -80,9 +76,8 @@ def _run(
             words.append("structure.npz")
         done = programs.run([python, *words], folder)
         if done.returncode or not (folder / target).is_file():
-            said = (done.stdout + done.stderr).strip().splitlines()[-programs.SAID :]
-            heading = f"the CHGNet of {python} makes nothing of '{path}', a checkpoint of CHGNet:"
-            raise Failure("\n".join([heading, *said]))
+            said = done.stdout + done.stderr
+            raise programs.makes_nothing(path, SOURCE, f"the CHGNet of {python}", said)
         return (folder / target).read_bytes()
 
 

@@ -95,11 +95,7 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
         return None
     command = interpreter.find_program(program.name)
     if command is None:
-        raise Failure(
-            f"'{path}' is {program.source}, which its own program has to open: found no "
-            f"'{program.name}' on the PATH; pip install {program.package}, here or in an "
-            "environment whose bin is put on the PATH"
-        )
+        raise missing(path, program.source, f"'{program.name}'", program.package)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / Path(path).name
         copy.write_bytes(contents)
@@ -119,9 +115,22 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
                     f"{f'the head {head!r}' if head else 'none of them chosen'}, expected one of "
                     "them with --head"
                 )
-            heading = f"{program.name} makes nothing of '{path}', {program.source}:"
-            raise Failure("\n".join([heading, *said.strip().splitlines()[-SAID:]]))
+            raise makes_nothing(path, program.source, program.name, said)
         return target.read_bytes()
+
+
+def missing(path: str, source: str, what: str, package: str) -> Failure:
+    """That nothing opens a file: what the file is, what was looked for, what pip installs."""
+    return Failure(
+        f"'{path}' is {source}, which its own program has to open: found no {what} on the PATH; "
+        f"pip install {package}, here or in an environment whose bin is put on the PATH"
+    )
+
+
+def makes_nothing(path: str, source: str, program: str, said: str) -> Failure:
+    """That a program failed, with the last lines of what it said."""
+    heading = f"{program} makes nothing of '{path}', {source}:"
+    return Failure("\n".join([heading, *said.strip().splitlines()[-SAID:]]))
 
 
 def require_no_head(path: str, head: str) -> None:

@@ -123,7 +123,6 @@ def _selections(species: Sequence[int]) -> list[tuple[int, ...]]:
     return [
         selection
         for size in range(least, len(species) + 1)
-        if size
         for selection in itertools.combinations(species, size)
     ]
 
