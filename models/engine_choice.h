@@ -55,6 +55,7 @@ class EngineChoice : public Model {
   bool has_atom_virial() const override { return in_use().has_atom_virial(); }
   bool has_grade() const override { return in_use().has_grade(); }
   const Evaluation &evaluate(const Input &input) override { return in_use().evaluate(input); }
+  double expected_peak(const Input &input) override { return in_use().expected_peak(input); }
 
   /// What candidates were compared with; nothing where there were none.
   const std::optional<Expected> &expected() const { return expected_; }

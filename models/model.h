@@ -115,6 +115,10 @@ class Model {
   /// @throws TooManyNeighbors, std::runtime_error
   virtual const Evaluation &evaluate(const Input &input) = 0;
 
+  /// Bytes that an evaluation is going to take at its peak on the CPU, beside what it leaves; 0
+  /// where it is little, or not known. Evaluates parts of the input.
+  virtual double expected_peak(const Input &) { return 0.0; }
+
  protected:
   explicit Model(ModelInfo info) : info_(std::move(info)) {}
   ModelInfo info_;

@@ -124,6 +124,14 @@ void move_module(torch::jit::Module &module, c10::Device device)
   }
 }
 
+std::string described(const c10::IValue &value)
+{
+  std::ostringstream text;
+  if (value.isTensor()) text << value.toTensor().sizes();
+  else text << value.tagKind();
+  return text.str();
+}
+
 /* ---- Scripted ---- */
 
 Scripted::Scripted(std::string file, torch::jit::Module module) :
@@ -190,8 +198,8 @@ at::Tensor Scripted::upload(std::size_t argument, const at::Tensor &host)
   return staged.to(device_, /*non_blocking=*/true);
 }
 
-c10::IValue Scripted::forward(std::vector<c10::IValue> inputs,
-                              const std::unordered_map<std::string, c10::IValue> &named)
+c10::IValue Scripted::call(const std::string &method, std::vector<c10::IValue> inputs,
+                           const std::unordered_map<std::string, c10::IValue> &named)
 {
   const c10::DeviceGuard guard(device_);
   // The optimizing executor specializes for tensor sizes, which change with every neighbor list:
@@ -203,16 +211,16 @@ c10::IValue Scripted::forward(std::vector<c10::IValue> inputs,
     versions.push_back(input.isTensor() ? input.toTensor()._version() : 0);
   c10::IValue output;
   try {
-    output = module_.forward(inputs, named);
+    output = module_.get_method(method)(inputs, named);
   } catch (const std::exception &error) {
-    throw std::runtime_error("the forward of model file " + in_quotes(file) +
+    throw std::runtime_error("the " + method + " of model file " + in_quotes(file) +
                              " failed: " + last_line(error));
   }
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].isTensor() || inputs[k].toTensor()._version() == versions[k]) continue;
-    const auto &arguments = module_.get_method("forward").function().getSchema().arguments();
+    const auto &arguments = module_.get_method(method).function().getSchema().arguments();
     throw std::runtime_error(
-        "the forward of model file " + in_quotes(file) + " changes its argument " +
+        "the " + method + " of model file " + in_quotes(file) + " changes its argument " +
         arguments[k + 1].name() +
         " in place; let it work on a copy (.clone(), or x = x + 1 for x += 1)");
   }
@@ -223,13 +231,10 @@ at::Tensor Scripted::download(const c10::IValue &value, const std::string &name,
                               at::IntArrayRef shape) const
 {
   if (!value.isTensor() || value.toTensor().sizes() != shape) {
-    std::ostringstream found;
-    if (value.isTensor()) found << value.toTensor().sizes();
-    else found << value.tagKind();
     std::ostringstream expected;
     expected << shape;
     throw std::runtime_error("the forward of model file " + in_quotes(file) + " returned " + name +
-                             " as " + found.str() + ", expected a tensor " + expected.str());
+                             " as " + described(value) + ", expected a tensor " + expected.str());
   }
   return value.toTensor().detach().to(at::kCPU, at::kDouble).contiguous();
 }

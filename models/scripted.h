@@ -38,6 +38,9 @@ void move_module(torch::jit::Module &module, c10::Device device);
 /// The last line of a message that says something: TorchScript puts the call stack before it.
 std::string last_line(const std::exception &error);
 
+/// What a value is, in words: the type and the shape of a tensor.
+std::string described(const c10::IValue &value);
+
 /// A module on its device, and the way there and back.
 class Scripted {
  public:
@@ -59,17 +62,20 @@ class Scripted {
   /// Whether forward has an argument of this name.
   bool takes(const std::string &argument) const;
 
+  /// Whether it has a method of this name.
+  bool has(const std::string &method) const { return module_.find_method(method).has_value(); }
+
   /// A tensor of host memory on the device: itself on the CPU, else a copy that passes through
   /// pinned memory and does not wait. Each argument of forward has memory of its own; its pinned
   /// memory is used again, so the results of one evaluation must be down before the next starts.
   at::Tensor upload(std::size_t argument, const at::Tensor &host);
 
-  /// Call forward, with plain execution, with arguments by place and then by name. Whether this
+  /// Call a method, with plain execution, with arguments by place and then by name. Whether this
   /// thread records derivatives is afterwards as it was before.
   /// @throws std::runtime_error with the last line of the message, or where it changes its inputs
   ///         in place: the models of an ensemble share them
-  c10::IValue forward(std::vector<c10::IValue> inputs,
-                      const std::unordered_map<std::string, c10::IValue> &named = {});
+  c10::IValue call(const std::string &method, std::vector<c10::IValue> inputs,
+                   const std::unordered_map<std::string, c10::IValue> &named = {});
 
   /// An output as float64 on the CPU.
   /// @throws std::runtime_error where it is no tensor of this shape

@@ -79,6 +79,7 @@ void PairPWMLFF::reset(Settings with)
   check.reset();
   guard.reset();
   extrapolation = std::make_unique<Extrapolation>(lmp, options.gamma);
+  budget = std::make_unique<GraphBudget>(lmp);
   // The sample of a check and the pairs of a guard are parts of LAMMPS's list.
   source = std::make_unique<NeighborSource>(lmp, options.lammps_list || options.check > 0 ||
                                                      options.min_distance);
@@ -359,6 +360,7 @@ void PairPWMLFF::init_style()
                "with engine {}",
                options.gamma ? "gamma" : "calibration", models.front()->info().file,
                models.front()->engine());
+  budget->init(!logged);
   if (!logged) log_models();
   logged = true;
   halo.init(exchange_width(models));
@@ -527,6 +529,11 @@ void PairPWMLFF::compute(int eflag, int vflag)
   if (exchange_width(models) > 0) halo.take(source->get().atom());
   source->get().set_exchange(&halo);
 
+  or_stop_rank([&] {
+    if (!budget->look(models, source->get(), comm->nthreads)) return;
+    const std::lock_guard lock(instances_mutex);
+    keep_memory(false);
+  });
   const Neighbors &neighbors = source->get();
   if (guard) or_stop_with_frame([&] { guard->look(neighbors, source->lists()); });
   const bool deviation = recorder && recorder->due(force_deviation_flag || energy_deviation_flag);

@@ -10,6 +10,7 @@
 #include "engine_check.h"
 #include "ensemble.h"
 #include "extrapolation.h"
+#include "graph_budget.h"
 #include "halo_exchange.h"
 #include "loader.h"
 #include "neighbor_source.h"
@@ -85,6 +86,7 @@ class PairPWMLFF : public Pair {
   std::unique_ptr<pair_pwmlff::EngineCheck> check;             // likewise
   std::unique_ptr<pair_pwmlff::DistanceGuard> guard;           // likewise
   std::unique_ptr<pair_pwmlff::Extrapolation> extrapolation;
+  std::unique_ptr<pair_pwmlff::GraphBudget> budget;
   std::unique_ptr<pair_pwmlff::Supervision> supervision;
 
   // From pair_coeff.

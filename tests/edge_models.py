@@ -97,6 +97,59 @@ class MessagePassing(nn.Module):
         return (self.shift[types] * feature)[:nlocal]
 
 
+class InRounds(MessagePassing):
+    """The same in parts: features in one column, then in two, then in one."""
+
+    def __init__(self, atom_type: list[int], cutoff: float, defect: str = ""):
+        super().__init__(atom_type, cutoff, rounds=3)
+        self.widths = [1, 2]
+        self.defect = defect
+
+    def layer(self, feature: Tensor, edge_vec: Tensor, edge_index: Tensor, types: Tensor) -> Tensor:
+        i, j = edge_index[0], edge_index[1]
+        r = torch.linalg.vector_norm(edge_vec, dim=1)
+        smooth = (1.0 - (r / self.cutoff).square()).clamp(min=0.0) ** 3
+        weight = smooth * torch.exp(-self.decay[types[i], types[j]] * r)
+        return torch.tanh(torch.zeros_like(feature).index_add(0, i, weight * feature[j]))
+
+    @torch.jit.export
+    def start(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        found = self.layer(self.charge[types], edge_vec, edge_index, types)[:nlocal].unsqueeze(1)
+        return found.repeat(1, 2) if self.defect == "width" else found
+
+    @torch.jit.export
+    def round(
+        self, k: int, features: Tensor, edge_vec: Tensor, edge_index: Tensor, types: Tensor,
+        nlocal: int,
+    ) -> Tensor:  # fmt: skip
+        assert features.size(1) == self.widths[k] and features.size(0) == types.size(0)
+        feature = self.layer(features.sum(1), edge_vec, edge_index, types)[:nlocal].unsqueeze(1)
+        if k == 1:
+            return feature
+        share = 0.3 if self.defect == "" else 0.4
+        return torch.cat([share * feature, 0.7 * feature], dim=1)
+
+    @torch.jit.export
+    def finish(
+        self, features: Tensor, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int
+    ) -> Tensor:
+        return self.shift[types[:nlocal]] * features[:, 0]
+
+
+class Reserving(nn.Module):
+    """Message passing with memory for each edge that nothing is ever written to."""
+
+    def __init__(self, passing: MessagePassing, width: int):
+        super().__init__()
+        self.passing, self.width = passing, width  # numbers of 8 bytes
+        self.model_type, self.cutoff, self.atom_type = "EDGE", passing.cutoff, passing.atom_type
+        self.interaction_range = passing.interaction_range
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        room = torch.empty([edge_vec.size(0), self.width], dtype=torch.float64)
+        return self.passing(edge_vec, edge_index, types, nlocal) + 0.0 * room.size(1)
+
+
 class Limited(nn.Module):
     """Message passing over so many atoms at most, surroundings among them."""
 

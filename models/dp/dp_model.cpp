@@ -50,13 +50,16 @@ const Evaluation &DPTorchScript::evaluate(const Input &input)
 {
   const std::int64_t ncenters = input.ncenters, nrows = input.nrows, nslots = input.nslots;
   std::vector<int> species_of_row(input.species, input.species + ncenters);
-  const c10::IValue output = code.forward({
-      code.upload(0, torch::from_blob(input.slot_row, {1, ncenters, nslots}, torch::kInt32)),
-      code.upload(1, torch::from_blob(species_of_row.data(), {ncenters}, torch::kInt32)),
-      atom_type,
-      code.upload(2, torch::from_blob(input.slot_rij, {1, ncenters, nslots, 4}, torch::kFloat64)),
-      nrows - ncenters,
-  });
+  const c10::IValue output = code.call(
+      "forward",
+      {
+          code.upload(0, torch::from_blob(input.slot_row, {1, ncenters, nslots}, torch::kInt32)),
+          code.upload(1, torch::from_blob(species_of_row.data(), {ncenters}, torch::kInt32)),
+          atom_type,
+          code.upload(2,
+                      torch::from_blob(input.slot_rij, {1, ncenters, nslots, 4}, torch::kFloat64)),
+          nrows - ncenters,
+      });
   const std::vector<c10::IValue> elements = output.toTupleRef().elements().vec();
   const at::Tensor etot = code.download(elements[0], "Etot", {1, 1});
   const at::Tensor ei = code.download(elements[1], "Ei", {1, ncenters});

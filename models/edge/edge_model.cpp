@@ -6,10 +6,13 @@
 #include "../record.h"
 #include "compiled_edge.h"
 #include "edge_graph.h"
+#include "edge_rounds.h"
 #include "edge_sums.h"
+#include "peak_memory.h"
 
 #include "dp/pair_terms.h"
 #include "mace/read_mace.h"
+#include "placement/device_mapping.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -86,9 +89,8 @@ const Evaluation &EdgeTorchScript::evaluate(const Input &input)
 
   const at::Tensor edge_grad = found.derivative.to(at::kDouble);
   const auto by_row = [&](const at::Tensor &values) {
-    const std::vector<std::int64_t> rows(input.node_row, input.node_row + nnodes);
     const at::Tensor all = at::zeros({input.nrows, values.size(1)}, at::kDouble);
-    return all.index_copy_(0, torch::tensor(rows, torch::kInt64), values.to(at::kCPU));
+    return all.index_copy_(0, rows_of_nodes(input), values.to(at::kCPU));
   };
   force = edge_grad.is_cpu() ? force_on_host(edge_grad.contiguous(), input)
                              : by_row(edge_force(edge_grad, edge_index, nnodes));
@@ -108,6 +110,25 @@ const Evaluation &EdgeTorchScript::evaluate(const Input &input)
   result.centroid_virial =
       input.want_centroid_virial ? centroid_virial.data_ptr<double>() : nullptr;
   return result;
+}
+
+at::Tensor EdgeTorchScript::rows_of_nodes(const Input &input)
+{
+  const std::vector<std::int64_t> rows(input.node_row, input.node_row + input.nnodes);
+  return torch::tensor(rows, torch::kInt64);
+}
+
+double EdgeTorchScript::expected_peak(const Input &input)
+{
+  if (!code.device().is_cpu()) return 0.0;
+  const auto let_go = [this] {
+    atom_energy = force = atom_virial = centroid_virial = at::Tensor();
+  };
+  let_go();    // torch says on the terminal what was there before and goes while it is watched
+  return models::expected_peak(input, [&](const Input &part) {
+    evaluate(part);
+    let_go();
+  });
 }
 
 EdgeTorchScript::Named EdgeTorchScript::further_inputs(const Input &input)
@@ -130,7 +151,7 @@ EdgeTorchScript::Energies EdgeTorchScript::energies(const at::Tensor &edge_vec,
                                                     const Named &named)
 {
   const at::Tensor input = edge_vec.detach().requires_grad_();
-  const c10::IValue output = code.forward({input, edge_index, types, nlocal}, named);
+  const c10::IValue output = code.call("forward", {input, edge_index, types, nlocal}, named);
   const at::Tensor of_atoms = code.download(output, "energies of atoms", {nlocal});
   return {of_atoms, derivative(output.toTensor(), input)};
 }
@@ -201,12 +222,20 @@ std::vector<EngineChoice::Candidate> EdgeModel::candidates(const std::vector<boo
     };
     result = fused_candidates(make, true);
   }
+  auto &whole = static_cast<EdgeTorchScript &>(*original);
   if (!package.empty() || !why_no_package.empty())
-    result.push_back({"compiled", false, original->gate(), [this] {
+    result.push_back({"compiled", false, original->gate(), [this, &whole] {
                         if (package.empty()) throw std::runtime_error(why_no_package);
-                        return std::make_unique<CompiledEdge>(
-                            static_cast<EdgeTorchScript &>(*original), package);
+                        return std::make_unique<CompiledEdge>(whole, package);
                       }});
+  if (whole.has_parts() && options.engine == Engine::automatic) {
+    if (options.gpu != pwmlff::CPU)
+      result.push_back({"rounds on the GPU", true, original->gate(), [this, &whole] {
+                          return EdgeRounds(whole).copy_to(torch_gpu(options.gpu));
+                        }});
+    result.push_back({"rounds", false, original->gate(),
+                      [&whole] { return std::make_unique<EdgeRounds>(whole); }});
+  }
   return result;
 }
 

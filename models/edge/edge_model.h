@@ -32,6 +32,10 @@ class EdgeTorchScript : public FileCode {
   Needs needs() const override { return {info_.cutoff, 0, hops(info_), nullptr, 0}; }
   bool has_atom_virial() const override { return true; }
   const Evaluation &evaluate(const Input &input) override;
+  double expected_peak(const Input &input) override;
+
+  /// Whether the file has its forward once more in parts (edge_rounds.h).
+  bool has_parts() const { return code.has("start") && code.has("round") && code.has("finish"); }
 
  protected:
   using Named = std::unordered_map<std::string, c10::IValue>;
@@ -46,6 +50,10 @@ class EdgeTorchScript : public FileCode {
   /// @param named       what else its forward takes
   virtual Energies energies(const at::Tensor &edge_vec, const at::Tensor &edge_index,
                             const at::Tensor &types, std::int64_t nlocal, const Named &named);
+
+  at::ScalarType type() const { return type_; }
+  bool takes_further_inputs() const { return takes_reverse || takes_pairs; }
+  static at::Tensor rows_of_nodes(const Input &input);    // [N] on the CPU
 
  private:
   at::Tensor derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const;

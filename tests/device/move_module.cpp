@@ -42,7 +42,7 @@ int main(int, char **argv)
   print("original", "", original.module()._ivalue());
 
   const at::Tensor in = at::arange(3.0, at::kDouble);
-  const c10::IValue out = original.forward({original.upload(0, in)});
+  const c10::IValue out = original.call("forward", {original.upload(0, in)});
   std::cout << "result " << original.download(out, "y", {3}).sum().item<double>() << "\n";
   std::cout << "cuda: " << pwmlff::models::open_torch_cuda() << "\n";
   try {

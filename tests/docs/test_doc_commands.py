@@ -49,12 +49,14 @@ PAGES = [
 #: First words of a block, and why it is no command.
 NOT_COMMANDS = {
     "Pair style pwmlff:": "what lmp prints",
+    "edges: ": "what lmp prints",
     "┏": "what pwmlff ranks prints",
     "pair_style pwmlff N file1": "the syntax of the command",
     "pair_coeff * * element1": "the syntax of the command",
     "out_freq value =": "the values of the keywords",
     "train.extxyz MOVEMENT data/": "names of files alone",
     "forward(": "the signature of a model",
+    "start(": "the signature of its parts",
     "s(r)  =": "formulas",
     "dS/dp =": "a formula",
     "fc(r)   =": "formulas",

@@ -1,0 +1,117 @@
+"""Models of edges in rounds, features of ghosts from other ranks, against the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from test_edge_models import STYLE, message_passing, script
+from test_graph_budget import SEVERAL, found
+from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read
+
+from edge_models import InRounds
+from harness import Lammps
+from pwmlff import Calculator
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.launch.lmp import DUMP, MEASURE
+from systems import SYSTEMS, crystal
+
+IN_ROUNDS = "engine torchscript in rounds, float64\n"
+
+
+@pytest.fixture
+def engine() -> str:
+    """There is one only."""
+    return "automatic"
+
+
+def in_rounds(defect: str = "") -> InRounds:
+    return InRounds([8, 72], 3.0, defect)
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if name.startswith("two")])
+def test_reference(lammps: Lammps, name: str, ranks: int):
+    """All of forward, from the parts: in cells that are smaller than its range, too."""
+    atoms = SYSTEMS[name].atoms()
+    model = script(lammps, in_rounds())
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", ranks)
+    assert IN_ROUNDS in run.output
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
+def test_any_number_of_ranks(lammps: Lammps):
+    script(lammps, in_rounds())
+    assert_same_on_any_number_of_ranks(lammps, share=1e-10)
+
+
+def test_each_edge_once(lammps: Lammps):
+    """Two ranks do together what one does alone; as forward they do more."""
+    script(lammps, in_rounds())
+    atoms = crystal(3)
+    lammps.data(atoms, [8, 72])
+    for engine, work in (("auto", 1.0), ("torchscript", 2.0)):
+        style = STYLE.replace("model.pt\n", f"model.pt engine {engine}\n")
+        run = lammps.run(f"{read(atoms)}{style}run 0\n", 2)
+        edges, _, alone, _, _, found_work, _ = found(SEVERAL, run.output)
+        assert found_work == work
+        assert edges == pytest.approx(alone if work == 2.0 else alone / 2, rel=0.1)
+
+
+def test_rank_without_atoms_and_hybrid_styles(lammps: Lammps):
+    """All of the slab on one of two ranks, rows that are not atoms, beside one as forward."""
+    atoms = crystal(2)
+    cell = np.array(atoms.cell)
+    cell[2, 2] *= 2.5
+    atoms.set_cell(cell)
+    atoms.pbc = (True, True, False)
+    model = script(lammps, in_rounds())
+    script(lammps, message_passing(3), "far.pt")
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(
+        f"processors 1 1 2\n{read(atoms)}"
+        "pair_style hybrid/overlay zero 4.0 pwmlff model.pt far.pt out_freq 1\n"
+        f"pair_coeff * * pwmlff O Hf\npair_coeff * * zero\n{MEASURE}run 0\n{DUMP}",
+        2,
+    )
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
+def test_calculator(tmp_path):
+    """Periodic images of the one process there is."""
+    atoms = crystal(2)
+    model = in_rounds()
+    torch.jit.script(model).save(tmp_path / "model.pt")
+    atoms.calc = Calculator(tmp_path / "model.pt")
+    expected = evaluate(torch.jit.load(tmp_path / "model.pt"), atoms)
+    np.testing.assert_allclose(atoms.get_forces(), expected.forces, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "defect, reason",
+    [
+        ("share", "not rounds: energies differ by"),
+        ("width", "not rounds: the start of model file 'model.pt' returned [25, 2], expected "
+                  "features [25, 1] in its type"),
+    ],
+)  # fmt: skip
+def test_parts_that_are_not_forward(lammps: Lammps, defect: str, reason: str):
+    """Forward runs instead, and the log says why."""
+    atoms = crystal(2)
+    model = script(lammps, in_rounds(defect))
+    prism = lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}{MEASURE}run 0\n{DUMP}", 2)
+    assert reason in run.output, run.output
+    assert_equal(lammps, run, evaluate(model, atoms), prism)
+
+
+def test_widths(lammps: Lammps):
+    model = in_rounds()
+    model.widths = [0, 2]
+    script(lammps, model)
+    atoms = crystal(2)
+    lammps.data(atoms, [8, 72])
+    run = lammps.run(f"{read(atoms)}{STYLE}run 0\n")
+    assert "not rounds: model file 'model.pt' has start, round and finish, but its " in run.output
+    assert "widths is not a list of positive numbers, one for each round" in run.output
