@@ -21,6 +21,7 @@ from pwmlff import devices
 from pwmlff.launch.lmp import Thermo, read_dump, write_data
 from pwmlff.launch.program import PACKAGE_VARIABLES, Program
 from pwmlff.launch.program import find as search
+from systems import save
 
 PROGRAMS = Path(sys.executable).parent
 COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
@@ -176,5 +177,5 @@ class Lammps:
 
     def save(self, model, name: str = "model.pt", record: bool = True) -> str:
         """Write a DP module and return the name of the file."""
-        model.save(self.folder / name, record=record)
+        save(model, self.folder / name, record)
         return name

@@ -30,7 +30,7 @@ from harness import ON_DEVICE, TIMEOUT
 from pwmlff import Calculator
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.report import Failure
-from systems import SYSTEMS, TOTAL, crystal, edited, graded, other_activation
+from systems import SYSTEMS, TOTAL, crystal, edited, graded, other_activation, save
 
 BINARY = SYSTEMS["two elements, triclinic"]
 ENGINES = {
@@ -48,7 +48,7 @@ def calculator(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
 
     def make(model, **options) -> Calculator:
-        return Calculator(model.save(tmp_path / "model.pt"), **options)
+        return Calculator(save(model, tmp_path / "model.pt", record=False), **options)
 
     return make
 

@@ -47,7 +47,7 @@ LOG = "units metal\nStep Temp\n 0 1.5\n 10 1.6\nLoop time of 1 on 1 procs for 10
 OF_TEXT = {"data", "module", "lmp", "mpirun"}
 #: Entries that take programs or folders: a few files are enough.
 OTHERS = {"lmp", "mpirun", "plugin", "lammps", "log_dir"}
-SHARE = 5  # of the files that are not genuine, one in so many is fed to an entry
+SHARE = 10  # of the files that are not genuine, one in so many is fed to an entry
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pwmlff import devices
 from pwmlff.evaluation.engine import AtomsAndGhosts
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.models import DP, DPConfig
-from systems import SYSTEMS, graded
+from systems import SYSTEMS, graded, save
 
 PRECISIONS = ("exact", "double", "mixed")
 # The engine for the CPU, and the one for GPUs: on the CPU in one lane, and on a GPU where there is
@@ -55,8 +55,7 @@ class Engine:
     def __init__(
         self, folder: Path, model: DP, precision: str, elements=None, device: str = "host"
     ) -> None:
-        self.path = path = str(folder / "model.pt")
-        model.save(path, record=False)
+        self.path = path = str(save(model, folder / "model.pt", record=False))
         self.elements = list(model.atom_type)
         present = self.elements if elements is None else elements
         flags = [int(z in present) for z in self.elements]
