@@ -42,6 +42,7 @@ struct EngineOptions {
   std::string precision = "double";    // of the fused engine: exact, double or mixed
   int gpu = -1;                        // index among the visible GPUs; -1 for the CPU
   bool gpu_demanded = false;           // an error rather than the CPU instead
+  bool alone = false;                  // has all atoms, so there is nothing to exchange with others
 
   /// Opens the library with torch, which a model that load_without_torch() made may come to need.
   /// May throw, and may be called again; empty where the library is open.

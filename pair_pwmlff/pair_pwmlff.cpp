@@ -184,6 +184,7 @@ void PairPWMLFF::choose_device()
   if (policy.demands_gpu() && !gpu_stand_in().empty()) policy = {};
   all_or_stop(lmp, [&] { device = pair_pwmlff::choose_device(ranks, policy); });
   options.engine.gpu = device.gpu;
+  options.engine.alone = comm->nprocs == 1;
   options.engine.gpu_demanded = options.device.demands_gpu();
 }
 

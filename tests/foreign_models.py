@@ -348,28 +348,58 @@ def pickled_mace() -> bytes:
 
 @called("nequip.nn.convnetlayer", "ConvNetLayer")
 class ConvNetLayer(nn.Module):
-    def forward(self, feature: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
-        sums = torch.zeros_like(feature).index_add(
-            0, edge_index[0], weight * feature[edge_index[1]]
-        )
-        return torch.tanh(sums + feature)
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        edge_index, feature = data["edge_index"], data["node_features"]
+        arriving = data["edge_embedding"] * feature[edge_index[1]]
+        sums = torch.zeros_like(feature).index_add(0, edge_index[0], arriving)
+        data["node_features"] = torch.tanh(sums + feature)
+        return data
 
 
-class Energies(nn.Module):
+class Embedding(nn.Module):
     def __init__(self):
         super().__init__()
         self.charge = random(2).float()
-        self.one, self.two = ConvNetLayer(), ConvNetLayer()
 
     def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
         edge_index = data["edge_index"]
         if "edge_vectors" not in data:
             data["edge_vectors"] = data["pos"][edge_index[1]] - data["pos"][edge_index[0]]
         weight = (1.0 - data["edge_vectors"].square().sum(1) / 16.0).clamp(min=0.0).float() ** 3
-        feature = self.charge[data["atom_types"]]
-        feature = self.two(self.one(feature, weight, edge_index), weight, edge_index)
-        data["atomic_energy"] = feature.double().unsqueeze(-1)
+        data["edge_embedding"] = weight.unsqueeze(1)
+        data["node_features"] = self.charge[data["atom_types"]].unsqueeze(1)
         return data
+
+
+class Readout(nn.Module):
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        data["atomic_energy"] = data["node_features"].double()
+        return data
+
+
+@called("nequip.nn._graph_mixin", "SequentialGraphNetwork")
+class Energies(nn.Module):
+    """Parts that follow each other, two convolutions among them."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.one = Embedding(), ConvNetLayer()
+        self.two, self.readout = ConvNetLayer(), Readout()
+
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        data = self.one(self.embedding(data))
+        return self.readout(self.two(data))
+
+
+@called("nequip.nn._graph_mixin", "SequentialGraphNetwork")
+class Interleaved(Energies):
+    """The same, where a part that does nothing comes between the convolutions."""
+
+    def __init__(self):
+        super().__init__()
+        two, readout = self.two, self.readout
+        del self.two, self.readout
+        self.between, self.two, self.readout = nn.Identity(), two, readout
 
 
 class ForceOutput(nn.Module):

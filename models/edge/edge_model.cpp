@@ -228,7 +228,7 @@ std::vector<EngineChoice::Candidate> EdgeModel::candidates(const std::vector<boo
                         if (package.empty()) throw std::runtime_error(why_no_package);
                         return std::make_unique<CompiledEdge>(whole, package);
                       }});
-  if (whole.has_parts() && options.engine == Engine::automatic) {
+  if (whole.has_parts() && options.engine == Engine::automatic && !options.alone) {
     if (options.gpu != pwmlff::CPU)
       result.push_back({"rounds on the GPU", true, original->gate(), [this, &whole] {
                           return EdgeRounds(whole).copy_to(torch_gpu(options.gpu));

@@ -68,7 +68,8 @@ def test_mace_and_nequip(tmp_path):
         assert report.model.interaction_range == 8.0
         rounds[report.family] = report.told["rounds"]
         dtype = "float64" if name == "f64.pt" else "float32"
-        assert report.engine == f"torchscript, {dtype}"
+        parts = " in rounds" if report.family == "NequIP" else ""
+        assert report.engine == f"torchscript{parts}, {dtype}"
         engine = choose(tmp_path / f"our_{name}", "reference").engine
         cluster = random_cluster(4.0, [8, 72], None)
         expected = engine(cluster)
@@ -89,6 +90,18 @@ def test_mace_of_other_releases(tmp_path):
         assert report.energy_difference < 1e-12
     save(foreign_models.mace(), tmp_path / "a-lammps.pt")
     assert wrap(tmp_path / "a-lammps.pt", tmp_path / "a.pt").told["head"] == "b of a, b"
+
+
+def test_nequip_whose_parts_do_not_follow_each_other(tmp_path):
+    """Its forward as it is."""
+    torch.manual_seed(0)  # as for the other
+    foreign_models.save_nequip(tmp_path / "a.pth", func=foreign_models.Interleaved())
+    foreign_models.save_nequip(tmp_path / "b.pth")
+    reports = [wrap(tmp_path / f"{name}.pth", tmp_path / f"{name}.pt") for name in "ab"]
+    assert [report.engine.startswith("torchscript in rounds") for report in reports] == [0, 1]
+    cluster = random_cluster(4.0, [8, 72], None)
+    one, other = (choose(tmp_path / f"{name}.pt").engine(cluster) for name in "ab")
+    np.testing.assert_allclose(one.forces, other.forces, rtol=0, atol=1e-6)
 
 
 def test_deployed_nequip(tmp_path):
@@ -249,7 +262,8 @@ def test_files_for_programs(tmp_path, family, monkeypatch):
     program.chmod(0o755)
     report = wrap(tmp_path / file, tmp_path / "a.pt")
     assert report.family == family.partition(",")[0]
-    assert report.engine == "torchscript, float32"
+    parts = " in rounds" if report.family == "NequIP" else ""
+    assert report.engine == f"torchscript{parts}, float32"
     assert "108 atoms with 54 neighbors each" in report.told["speed"]
     words = (tmp_path / "words").read_text().split()
     if family == "MACE":
@@ -415,7 +429,7 @@ class Other(nn.Module):
 
 class Fails(foreign_models.Energies):
     def forward(self, data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        data["atomic_energy"] = self.charge[data["atom_types"] + 7]
+        data["atomic_energy"] = self.embedding.charge[data["atom_types"] + 7]
         return data
 
 
@@ -457,7 +471,7 @@ class Endless(nn.Module):
 
     def forward(self, data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         while data["atom_types"].size(0) > self.most:
-            self.energies.charge.abs()
+            self.energies.embedding.charge.abs()
         return self.energies(data)
 
 

@@ -28,7 +28,7 @@ class MaceEdges(nn.Module):
     def __init__(self, model: nn.Module, head: Tensor, elements: list[int], cutoff: float,
                  rounds: int, dtype: str) -> None:  # fmt: skip
         super().__init__()
-        self.model = model
+        self.model: Any = model
         self.head: Tensor = nn.Buffer(head)
         self.model_type, self.atom_type, self.dtype = "EDGE", elements, dtype
         self.cutoff, self.interaction_range = cutoff, rounds * cutoff
@@ -51,6 +51,151 @@ class MaceEdges(nn.Module):
         energies: Tensor | None = self.model(data, compute_force=False)["node_energy"]
         assert energies is not None  # for TorchScript
         return energies[:nlocal]
+
+
+class MaceLayer(nn.Module):
+    """An interaction and its product; releases differ in what they take."""
+
+    __constants__ = ("takes_cutoff",)
+
+    def __init__(self, interaction: Any, product: Any) -> None:
+        super().__init__()
+        self.interaction, self.product = interaction, product
+        self.takes_cutoff = _takes(interaction, "cutoff")
+
+    def forward(self, features: Tensor, attributes: Tensor, directions: Tensor, radial: Tensor,
+                cutoff: Tensor | None, edge_index: Tensor, nlocal: int) -> Tensor:  # fmt: skip
+        """Features of atoms [nlocal, n] from those of all atoms."""
+        if self.takes_cutoff:
+            message, skipped = self.interaction(
+                attributes, features, directions, radial, edge_index, cutoff
+            )
+        else:
+            message, skipped = self.interaction(
+                attributes, features, directions, radial, edge_index
+            )
+        if skipped is not None:
+            skipped = skipped[:nlocal]
+        found: Tensor = self.product(message[:nlocal], skipped, attributes[:nlocal])
+        return found
+
+
+class MaceRounds(MaceEdges):
+    """The same with its forward once more in rounds, one layer each.
+
+    The last of the features is the energy of the layers so far.
+
+    Args:
+        whole: a model of MACE of several layers.
+        energies: of single atoms by their types, eV.
+        scale, shift: what the energy of all layers is multiplied by, and what is added then.
+    """
+
+    __constants__ = ("gives_cutoff", "takes_heads", "repels")
+
+    def __init__(self, whole: MaceEdges, energies: Tensor, scale: float, shift: float) -> None:
+        model: Any = whole.model
+        layers = int(model.num_interactions)
+        super().__init__(model, whole.head, whole.atom_type, whole.cutoff, layers, whole.dtype)
+        self.energies: Tensor = nn.Buffer(energies)
+        self.scale, self.shift = scale, shift
+        parts = zip(model.interactions.children(), model.products.children(), strict=True)
+        self.layers = nn.ModuleList(MaceLayer(*part) for part in parts)
+        self.readouts = nn.ModuleList(model.readouts.children())
+        self.silent = layers - len(self.readouts)  # layers without energies of their own
+        returns = model.radial_embedding.forward.schema.returns
+        self.gives_cutoff = returns[0].type.kind() == "TupleType"
+        self.takes_heads = all(_takes(readout, "heads") for readout in self.readouts)
+        self.repels = hasattr(model, "pair_repulsion_fn")
+        self.widths = [0] * (layers - 1)
+        # Of two atoms that see each other.
+        types, edges = torch.tensor([0, 0]), torch.tensor([[0, 1], [1, 0]])
+        vectors = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], dtype=energies.dtype)
+        features = self.start(vectors, edges, types, 2)
+        for k in range(layers - 1):
+            self.widths[k] = features.size(1)
+            features = self.round(k, features, vectors, edges, types, 2)
+
+    def attributes(self, types: Tensor) -> Tensor:
+        """Elements of atoms [n, nspecies], as MACE has them."""
+        return torch.nn.functional.one_hot(types, len(self.atom_type)).to(self.energies.dtype)
+
+    def pairs(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        """Energies of atoms [nlocal] from their pairs alone."""
+        if self.repels:
+            lengths = torch.linalg.vector_norm(edge_vec, dim=1, keepdim=True)
+            energies: Tensor = self.model.pair_repulsion_fn(
+                lengths, self.attributes(types), edge_index.flip(0), self.model.atomic_numbers
+            )
+            return energies[:nlocal]
+        return torch.zeros(nlocal, dtype=edge_vec.dtype, device=edge_vec.device)
+
+    def passed(self, t: int, features: Tensor, energy: Tensor, edge_vec: Tensor, edge_index: Tensor,
+              types: Tensor, nlocal: int) -> Tensor:  # fmt: skip
+        """Features of atoms [nlocal, n], energy last, after layer t from those of all atoms."""
+        attributes, edge_index = self.attributes(types), edge_index.flip(0)
+        lengths = torch.linalg.vector_norm(edge_vec, dim=1, keepdim=True)
+        numbers = self.model.atomic_numbers
+        directions = self.model.spherical_harmonics(-edge_vec)
+        cutoff: Tensor | None = None
+        if self.gives_cutoff:
+            radial, cutoff = self.model.radial_embedding(lengths, attributes, edge_index, numbers)
+        else:
+            radial = self.model.radial_embedding(lengths, attributes, edge_index, numbers)
+        for n, layer in enumerate(self.layers):
+            if n == t:
+                features = layer(
+                    features, attributes, directions, radial, cutoff, edge_index, nlocal
+                )
+        heads = self.head.expand(nlocal)
+        for n, readout in enumerate(self.readouts):
+            if n + self.silent == t:
+                found = readout(features, heads) if self.takes_heads else readout(features)
+                energy = energy + found.gather(1, heads.unsqueeze(1)).squeeze(1)
+        return torch.cat([features, energy.unsqueeze(1)], dim=1)
+
+    @torch.jit.export
+    def start(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        """Features of atoms [nlocal, widths[0]], after the first layer."""
+        features = self.model.node_embedding(self.attributes(types))
+        energy = self.pairs(edge_vec, edge_index, types, nlocal)
+        return self.passed(0, features, energy, edge_vec, edge_index, types, nlocal)
+
+    @torch.jit.export
+    def round(self, k: int, features: Tensor, edge_vec: Tensor, edge_index: Tensor, types: Tensor,
+              nlocal: int) -> Tensor:  # fmt: skip
+        """Features of atoms [nlocal, n] after one more layer, from those of all atoms."""
+        energy = features[:nlocal, -1]
+        features = features[:, :-1].contiguous()
+        return self.passed(k + 1, features, energy, edge_vec, edge_index, types, nlocal)
+
+    @torch.jit.export
+    def finish(self, features: Tensor, edge_vec: Tensor, edge_index: Tensor, types: Tensor,
+               nlocal: int) -> Tensor:  # fmt: skip
+        """Energies of atoms [nlocal]."""
+        energy = features[:, -1].double() * self.scale + self.shift
+        return energy + self.energies[types[:nlocal]].double()
+
+
+def _takes(part: Any, argument: str) -> bool:
+    return argument in {taken.name for taken in part.forward.schema.arguments}
+
+
+def _in_rounds(whole: MaceEdges) -> MaceEdges:
+    """With its forward in rounds, where the parts are as those of the releases that are known."""
+    model: Any = whole.model
+    head = int(whole.head)
+    try:
+        energies = torch.atleast_2d(model.atomic_energies_fn.atomic_energies)[head]
+        scaling = [1.0, 0.0]
+        if hasattr(model, "scale_shift"):
+            block = model.scale_shift
+            scaling = [float(torch.atleast_1d(part)[head]) for part in (block.scale, block.shift)]
+        parts = MaceRounds(whole, energies.to(model.r_max.dtype), *scaling)
+        torch.jit.script(parts)
+    except UNEXPECTED:
+        return whole
+    return parts
 
 
 def read(source: Source) -> Foreign | None:
@@ -76,6 +221,7 @@ def read(source: Source) -> Foreign | None:
     told = {"rounds": str(rounds)}
     if len(heads) > 1:
         told["head"] = f"{heads[int(head)]} of {', '.join(heads)}"
+    edges = MaceEdges(scripted.model, head, elements, cutoff, rounds, name)
     extra = {}
     try:
         extra = {MACE_ARRAYS: mace_network.network(scripted.model, elements, int(head))}
@@ -85,7 +231,7 @@ def read(source: Source) -> Foreign | None:
         told["fused"] = f"no, for it is not as the releases that are known: {last_line(error)}"
     return Foreign(
         family="MACE",
-        module=MaceEdges(scripted.model, head, elements, cutoff, rounds, name),
+        module=_in_rounds(edges) if rounds > 1 else edges,
         evaluate=lambda atoms: _evaluate(scripted, elements, atoms),
         single=dtype == torch.float32,
         told=told,

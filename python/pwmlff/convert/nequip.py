@@ -19,7 +19,7 @@ from ase import Atoms
 from ase.data import atomic_numbers
 from torch import Tensor, nn
 
-from pwmlff.convert.foreign import Foreign, Numbers, Source
+from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source
 from pwmlff.evaluation.structures import neighbor_list
 from pwmlff.report import Failure
 
@@ -30,6 +30,7 @@ DEPLOYED = "nequip.nn._graph_model.GraphModel"  # by releases 0.6
 #: Metadata of the file.
 CUTOFF, NAMES, DTYPE = "r_max", "type_names", "model_dtype"
 ATOMS, ALL = "atomic_energy", "total_energy"  # what models give
+SEQUENCE, CONVOLUTION = "SequentialGraphNetwork", "ConvNetLayer"  # classes of parts
 
 
 class NequipEdges(nn.Module):
@@ -52,16 +53,88 @@ class NequipEdges(nn.Module):
         self.model_type, self.atom_type, self.dtype = "EDGE", elements, dtype
         self.cutoff, self.interaction_range = cutoff, rounds * cutoff
 
-    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
-        """Energies of atoms [nlocal], as the model contract has it."""
-        data = {
+    def data(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor) -> dict[str, Tensor]:
+        """Atoms and edges, by the names that NequIP has for them."""
+        return {
             "pos": torch.zeros(types.size(0), 3, dtype=self.wants, device=edge_vec.device),
             "edge_index": edge_index,
             "edge_vectors": edge_vec.to(self.wants),
             "atom_types": types,
         }
-        energies: Tensor = self.energies(data)["atomic_energy"]
-        return energies.flatten()[:nlocal] * self.scale + self.shift
+
+    def scaled(self, data: dict[str, Tensor], nlocal: int) -> Tensor:
+        """Energies of atoms [nlocal] from what the model gives."""
+        return data["atomic_energy"].flatten()[:nlocal] * self.scale + self.shift
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        """Energies of atoms [nlocal], as the model contract has it."""
+        return self.scaled(self.energies(self.data(edge_vec, edge_index, types)), nlocal)
+
+
+class NequipRounds(NequipEdges):
+    """The same with its forward once more in rounds, one convolution each.
+
+    Args:
+        whole: a model of NequIP whose parts follow each other, convolutions among them.
+    """
+
+    def __init__(self, whole: NequipEdges) -> None:
+        rounds = round(whole.interaction_range / whole.cutoff)
+        super().__init__(whole.energies, whole.atom_type, whole.cutoff, rounds, whole.dtype,
+                         whole.wants, whole.scale, whole.shift)  # fmt: skip
+        parts = list(whole.energies.children())
+        convolutions = [n for n, part in enumerate(parts) if part.original_name == CONVOLUTION]
+        first, end = convolutions[0], convolutions[-1] + 1
+        if convolutions != list(range(first, end)) or whole.energies.original_name != SEQUENCE:
+            raise ValueError("its convolutions do not follow each other")
+        self.embedding = nn.ModuleList(parts[:first])
+        self.convolutions = nn.ModuleList(parts[first:end])
+        self.readout = nn.ModuleList(parts[end:])
+        self.widths = [0] * (len(convolutions) - 1)
+        # Of two atoms that see each other.
+        types, edges = torch.tensor([0, 0]), torch.tensor([[0, 1], [1, 0]])
+        vectors = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], dtype=whole.wants)
+        features = self.start(vectors, edges, types, 2)
+        for k in range(len(self.widths)):
+            self.widths[k] = features.size(1)
+            features = self.round(k, features, vectors, edges, types, 2)
+
+    def prepared(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor) -> dict[str, Tensor]:
+        """What convolutions take."""
+        data = self.data(edge_vec, edge_index, types)
+        for part in self.embedding:
+            data = part(data)
+        return data
+
+    def convolved(self, data: dict[str, Tensor], k: int, nlocal: int) -> Tensor:
+        """Features of atoms [nlocal, n] after convolution k."""
+        for n, part in enumerate(self.convolutions):
+            if n == k:
+                data = part(data)
+        return data["node_features"][:nlocal]
+
+    @torch.jit.export
+    def start(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        """Features of atoms [nlocal, widths[0]], after the first convolution."""
+        return self.convolved(self.prepared(edge_vec, edge_index, types), 0, nlocal)
+
+    @torch.jit.export
+    def round(self, k: int, features: Tensor, edge_vec: Tensor, edge_index: Tensor, types: Tensor,
+              nlocal: int) -> Tensor:  # fmt: skip
+        """Features of atoms [nlocal, n] after one more, from those of all atoms."""
+        data = self.prepared(edge_vec, edge_index, types)
+        data["node_features"] = features
+        return self.convolved(data, k + 1, nlocal)
+
+    @torch.jit.export
+    def finish(self, features: Tensor, edge_vec: Tensor, edge_index: Tensor, types: Tensor,
+               nlocal: int) -> Tensor:  # fmt: skip
+        """Energies of atoms [nlocal]; they have no edges any more."""
+        data = self.prepared(edge_vec[:0], edge_index[:, :0], types[:nlocal])
+        data["node_features"] = features
+        for part in self.readout:
+            data = part(data)
+        return self.scaled(data, nlocal)
 
 
 def read(source: Source) -> Foreign | None:
@@ -95,7 +168,7 @@ def read(source: Source) -> Foreign | None:
             "chemical symbols"
         )
     parts = {part.original_name for part in module.modules()}
-    rounds = sum(part.original_name == "ConvNetLayer" for part in module.modules())
+    rounds = sum(part.original_name == CONVOLUTION for part in module.modules())
     family = "NequIP" if rounds else "Allegro" if "Allegro_Module" in parts else ""
     if not family:
         raise Failure(
@@ -105,14 +178,24 @@ def read(source: Source) -> Foreign | None:
     cutoff = float(told[CUTOFF])
     energies, scale, shift = _energies(source.path, module.model)
     wants = torch.float32 if deployed and dtype == "float32" else torch.float64
-    edges = (elements, cutoff, max(1, rounds), dtype, wants, scale, shift)
+    edges = NequipEdges(energies, elements, cutoff, max(1, rounds), dtype, wants, scale, shift)
     return Foreign(
         family=family,
-        module=NequipEdges(energies, *edges),
+        module=_in_rounds(edges) if rounds > 1 else edges,
         evaluate=lambda atoms: _evaluate(module, cutoff, elements, atoms),
         single=dtype == "float32",
         told={"rounds": str(rounds)} if rounds else {},
     )
+
+
+def _in_rounds(whole: NequipEdges) -> NequipEdges:
+    """With its forward in rounds, where the parts are as those of the releases that are known."""
+    try:
+        parts = NequipRounds(whole)
+        torch.jit.script(parts)
+    except UNEXPECTED:
+        return whole
+    return parts
 
 
 def _energies(path: str, outermost: Any) -> tuple[nn.Module, float, float]:
