@@ -24,7 +24,7 @@ from pwmlff.report import Failure
 
 LINES = 200  # of the log
 
-INPUT = """{read}pair_style pwmlff 1 {model} precision {precision}
+INPUT = """{read}pair_style pwmlff 1 {model} engine {engine} precision {precision}
 pair_coeff * * {elements}
 velocity all create {temperature} 4711 mom yes rot yes loop geom
 timestep {timestep}
@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--time", type=float, default=20.0, help="ps at constant energy")
     parser.add_argument("--timestep", type=float, default=0.001, help="ps")
     parser.add_argument("--precision", default="double", choices=("exact", "double", "mixed"))
+    parser.add_argument("--engine", default="auto", choices=("auto", "fused", "torchscript"))
     options = parser.parse_args()
 
     atoms = ase.io.read(options.structure)
@@ -84,8 +85,8 @@ def main() -> None:
     error = rest.std() / (time.std() * np.sqrt(len(time) / 10))
     print(
         f"{options.time:g} ps of {len(atoms)} atoms at {np.mean(thermo['Temp']):.0f} K, "
-        f"{options.precision}: drift {line[0]:.1e} +- {error:.1e} eV/atom/ps, "
-        f"fluctuation {rest.std():.1e} eV/atom"
+        f"engine {options.engine}, precision {options.precision}: "
+        f"drift {line[0]:.1e} +- {error:.1e} eV/atom/ps, fluctuation {rest.std():.1e} eV/atom"
     )
 
 
