@@ -75,6 +75,24 @@ inline std::vector<double> gathered(MPI_Comm comm, const std::vector<double> &mi
   return all;
 }
 
+/// The same for a text of each rank. Collective.
+inline std::vector<std::string> gathered(MPI_Comm comm, const std::string &text)
+{
+  int rank, size;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  const int length = static_cast<int>(text.size());
+  std::vector<int> lengths(size), starts(size);
+  MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm);
+  for (int r = 1; r < size; ++r) starts[r] = starts[r - 1] + lengths[r - 1];
+  std::string all(rank == 0 ? starts.back() + lengths.back() : 0, '\0');
+  MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
+              comm);
+  std::vector<std::string> texts;
+  for (int r = 0; rank == 0 && r < size; ++r) texts.push_back(all.substr(starts[r], lengths[r]));
+  return texts;
+}
+
 /// Rows of all ranks on rank 0, in the order of their first number, the ID of an atom; empty
 /// elsewhere. Collective.
 /// @param mine [n, width] of this rank

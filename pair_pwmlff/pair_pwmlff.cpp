@@ -293,6 +293,7 @@ void PairPWMLFF::coeff(int narg, char **arg)
                                  }));
   centroidstressflag = has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   has_grade = on_all_ranks(world, models.front()->has_grade());
+  require_one_exchange();
   source->invalidate();
   logged = false;
   const bool tensors =
@@ -302,6 +303,27 @@ void PairPWMLFF::coeff(int narg, char **arg)
   if (tensors) {
     const std::lock_guard lock(instances_mutex);
     keep_memory(true);
+  }
+}
+
+// What one rank waits for, all others have to send. A rank whose processor or GPU runs another
+// engine than those of the others would wait for ever, or they for it.
+void PairPWMLFF::require_one_exchange() const
+{
+  for (const auto &model : models) {
+    const Needs needs = model->needs();
+    const std::array<int, 2> mine = {needs.exchange_width, needs.hops};
+    std::array<int, 2> least{}, most{};
+    MPI_Allreduce(mine.data(), least.data(), 2, MPI_INT, MPI_MIN, world);
+    MPI_Allreduce(mine.data(), most.data(), 2, MPI_INT, MPI_MAX, world);
+    if (most[0] == 0 || least == most) continue;
+    std::string engines;
+    for (const std::string &one : gathered(world, model->engine()))
+      if (engines.find(one) == std::string::npos) engines += (engines.empty() ? "" : "; ") + one;
+    error->all(FLERR,
+               "Pair style pwmlff: ranks evaluate model '{}' in ways that cannot exchange features "
+               "with each other ({}); use 'engine torchscript', or ranks that are alike",
+               model->info().file, engines);
   }
 }
 

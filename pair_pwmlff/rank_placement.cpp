@@ -2,6 +2,8 @@
 
 #include "rank_placement.h"
 
+#include "collective.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -113,24 +115,6 @@ NodeRank rank_on_node(const Ranks &ranks, const std::vector<pwmlff_gpu> &visible
   return node_rank;
 }
 
-// Texts of all ranks on rank 0.
-std::vector<std::string> gather(MPI_Comm comm, const std::string &text)
-{
-  int rank, size;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &size);
-  const int length = static_cast<int>(text.size());
-  std::vector<int> lengths(size), starts(size);
-  MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm);
-  for (int r = 1; r < size; ++r) starts[r] = starts[r - 1] + lengths[r - 1];
-  std::string all(rank == 0 ? starts.back() + lengths.back() : 0, '\0');
-  MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
-              comm);
-  std::vector<std::string> texts;
-  for (int r = 0; rank == 0 && r < size; ++r) texts.push_back(all.substr(starts[r], lengths[r]));
-  return texts;
-}
-
 std::string plural(std::size_t n, const std::string &word) { return word + (n > 1 ? "s " : " "); }
 
 }    // namespace
@@ -215,7 +199,7 @@ DeviceReport report_devices(MPI_Comm comm, const DeviceChoice &choice,
     std::set<std::string> reasons;
   };
   std::map<std::string, Host> hosts;
-  const std::vector<std::string> records = gather(comm, record);
+  const std::vector<std::string> records = gathered(comm, record);
   for (std::size_t r = 0; r < records.size(); ++r) {
     std::istringstream lines(records[r]);
     std::string name, device, uuid, reason;

@@ -156,17 +156,23 @@ EdgeTorchScript::Energies EdgeTorchScript::energies(const at::Tensor &edge_vec,
   return {of_atoms, derivative(output.toTensor(), input)};
 }
 
-at::Tensor EdgeTorchScript::derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const
+std::vector<at::Tensor> EdgeTorchScript::gradients(const at::Tensor &result,
+                                                   const std::vector<at::Tensor> &inputs,
+                                                   const at::Tensor &weight) const
 {
+  if (!result.requires_grad()) return std::vector<at::Tensor>(inputs.size());
   const c10::AutoGradMode derivatives(true);    // also where the caller wants none
-  at::Tensor gradient;
   try {
-    if (energies.requires_grad())
-      gradient = torch::autograd::grad({energies.sum()}, {edge_vec}, {}, {}, false, true)[0];
+    return torch::autograd::grad({result}, inputs, {weight}, {}, false, true);
   } catch (const std::exception &error) {
     throw std::runtime_error("the derivative of model file " + in_quotes(info_.file) +
                              " failed: " + last_line(error));
   }
+}
+
+at::Tensor EdgeTorchScript::derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const
+{
+  const at::Tensor gradient = gradients(energies, {edge_vec}, at::ones_like(energies))[0];
   if (gradient.defined()) return gradient.detach();
   if (edge_vec.size(0) > 0)
     throw std::runtime_error("the energies of model file " + in_quotes(info_.file) +

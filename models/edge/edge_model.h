@@ -54,6 +54,9 @@ class EdgeTorchScript : public FileCode {
   at::ScalarType type() const { return type_; }
   bool takes_further_inputs() const { return takes_reverse || takes_pairs; }
   static at::Tensor rows_of_nodes(const Input &input);    // [N] on the CPU
+  /// Of the sum of a result times a weight; undefined where it does not depend on an input.
+  std::vector<at::Tensor> gradients(const at::Tensor &result, const std::vector<at::Tensor> &inputs,
+                                    const at::Tensor &weight) const;
 
  private:
   at::Tensor derivative(const at::Tensor &energies, const at::Tensor &edge_vec) const;

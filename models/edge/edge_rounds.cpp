@@ -2,13 +2,12 @@
 
 #include "edge_rounds.h"
 
-#include <torch/csrc/autograd/autograd.h>
-
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
 namespace pwmlff::models {
+
 EdgeRounds::EdgeRounds(const EdgeTorchScript &whole) : EdgeTorchScript(whole)
 {
   const auto fail = [this](const std::string &found) {
@@ -117,22 +116,18 @@ EdgeTorchScript::Energies EdgeRounds::energies(const at::Tensor &edge_vec,
   Energies found{code.download(output, "energies of atoms", {nlocal}), at::zeros_like(vectors)};
 
   // Back through one part after the other.
-  const auto back = [&](const at::Tensor &result, const at::Tensor &gradient,
-                        const at::Tensor *before) {
-    at::Tensor of_features;
-    if (result.requires_grad()) {
-      std::vector<at::Tensor> inputs = {vectors};
-      if (before) inputs.push_back(*before);
-      const auto of = torch::autograd::grad({result}, inputs, {gradient}, {}, false, true);
-      if (of[0].defined()) found.derivative += of[0];
-      if (before) of_features = of[1];
-    }
-    return of_features.defined() || !before ? of_features : at::zeros_like(*before);
+  const auto back = [&](const at::Tensor &result, const at::Tensor &weight,
+                        const at::Tensor &features_before) {
+    const auto of = gradients(result, {vectors, features_before}, weight);
+    if (of[0].defined()) found.derivative += of[0];
+    return of[1].defined() ? of[1] : at::zeros_like(features_before);
   };
   const at::Tensor energies = output.toTensor();
-  at::Tensor gradient = back(energies, at::ones_like(energies), &taken.back());
-  for (std::size_t k = widths.size(); k-- > 0;)
-    gradient = back(sent[k], to_others(gradient), k > 0 ? &taken[k - 1] : nullptr);
+  at::Tensor gradient = back(energies, at::ones_like(energies), taken.back());
+  for (std::size_t k = widths.size(); --k > 0;)
+    gradient = back(sent[k], to_others(gradient), taken[k - 1]);
+  const at::Tensor of_start = gradients(sent[0], {vectors}, to_others(gradient))[0];
+  if (of_start.defined()) found.derivative += of_start;
   return found;
 }
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read
 
-from harness import Lammps, thorough
+from harness import PROGRAMS, Lammps, find_lmp, thorough
 from mace_oracle import Shape, save
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE
@@ -116,3 +118,29 @@ def test_loads_leave_no_memory(lammps: Lammps):
     lines = lammps.python(LOADS).output.splitlines()
     first, last = (int(line) for line in lines if line.isdigit())
     assert last - first < 80 * size / 10
+
+
+def test_ranks_that_run_other_engines(lammps: Lammps):
+    """Features would be waited for in vain: an error at once instead."""
+    save(lammps.folder / "model.pt", SHAPE)
+    lammps.data(crystal(2), [8, 72])
+    (lammps.folder / "in.lmp").write_text(
+        f"{read(crystal(2))}variable own getenv OWN\n"
+        "pair_style pwmlff model.pt engine ${own}\npair_coeff * * O Hf\nrun 0\n"
+    )
+    lmp = find_lmp()
+    one, other = (
+        ["-env", "OWN", engine, "-np", "1", lmp.path, "-in", "in.lmp"]
+        for engine in ("fused", "torchscript")
+    )
+    done = subprocess.run(
+        [PROGRAMS / "mpirun", *one, ":", *other], cwd=lammps.folder, capture_output=True,
+        env={**os.environ, **lmp.environment}, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert re.search(
+        r"ERROR: Pair style pwmlff: ranks evaluate model 'model.pt' in ways that cannot exchange "
+        r"features with each other \(fused, precision double, .*; torchscript, float64\); "
+        r"use 'engine torchscript', or ranks that are alike",
+        done.stdout,
+    ), done.stdout
