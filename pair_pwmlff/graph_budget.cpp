@@ -44,6 +44,7 @@ struct Graph {
   Graph(const Ensemble &models, Neighbors &neighbors, int nthreads)
   {
     centers = neighbors.ncenters();
+    largest = models.front()->info().file;
     if (neighbors.ncenters() == 0) return;
     for (const auto &model : models) {
       const Needs needs = model->needs();
@@ -96,8 +97,8 @@ bool GraphBudget::look(const Ensemble &models, Neighbors &neighbors, int nthread
 {
   if (!due) return false;
   due = false;
-  std::array<double, 1> taken = {hops(models) >= 0 ? 1.0
-                                                   : 0.0};    // ranks have engines of their own
+  // Ranks have engines of their own.
+  std::array<double, 1> taken = {hops(models) >= 0 ? 1.0 : 0.0};
   over_ranks(world, MPI_MAX, taken);
   if (taken[0] == 0.0) return false;
 
