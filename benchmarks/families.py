@@ -70,7 +70,9 @@ FAMILIES = {
         f"Allegro{COMPILED}",
     ),
     "sevenn": ("SevenNet, float32", "SevenNet-0, float32"),
+    "sevenn-0.10.4": ("SevenNet-0, float32",),
     "chgnet": ("CHGNet 0.3.0, float32", "CHGNet r2scan, float32"),
+    "chgnet-0.4.0": ("CHGNet 0.3.0, float32",),
     "nequip-0.6.2": ("NequIP, deployed", "NequIP, deployed, float32"),
 }
 #: What is refused, and what is said then.

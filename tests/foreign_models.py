@@ -492,11 +492,38 @@ class AtomGraphSequential(nn.Module):
         return data
 
 
-def save_sevennet(path, rounds: int = 2, **told) -> None:
-    """As sevenn_get_model writes it."""
+@called("sevenn.nn.sequential", "AtomGraphSequential")
+class WithForces(nn.Module):
+    """Of releases up to 0.11, which take positions and derive the energy by themselves."""
+
+    def __init__(self, model: AtomGraphSequential):
+        super().__init__()
+        self.model = model
+
+    def forward(self, data: dict[str, Tensor]) -> dict[str, Tensor]:
+        pos = data["pos"].requires_grad_()
+        strain = torch.zeros(3, 3).requires_grad_()
+        cell = data["cell_lattice_vectors"] + data["cell_lattice_vectors"] @ strain
+        pos_here = pos + pos @ strain
+        source, end = data["edge_index"][0], data["edge_index"][1]
+        data["edge_vec"] = pos_here[end] - pos_here[source] + data["pbc_shift"] @ cell
+        data = self.model(data)
+        energy = data["inferred_total_energy"].sum()
+        slopes = torch.autograd.grad([energy], [pos, strain])
+        of_pos, of_strain = slopes[0], slopes[1]
+        if of_pos is not None and of_strain is not None:
+            data["inferred_force"] = -of_pos
+            data["inferred_stress"] = -of_strain / data["cell_volume"]
+        return data
+
+
+def save_sevennet(path, rounds: int = 2, older: bool = False, **told) -> None:
+    """As sevenn_get_model writes it, of now or of releases up to 0.11."""
     torch.manual_seed(0)
     told = {"cutoff": "4.0", "chemical_symbols_to_index": "O Hf ", "dtype": "single", **told}
-    frozen = torch.jit.freeze(torch.jit.script(AtomGraphSequential(rounds).eval()))
+    model = AtomGraphSequential(rounds)
+    whole = WithForces(model) if older else model
+    frozen = torch.jit.freeze(torch.jit.script(whole.eval()))
     torch.jit.save(frozen, str(path), _extra_files=told)
 
 

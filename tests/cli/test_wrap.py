@@ -126,9 +126,12 @@ def test_deployed_nequip(tmp_path):
 
 
 def test_deployed_sevennet(tmp_path):
-    """Its rounds are told by how far energies reach, as the code has no layers any more."""
-    for rounds in (1, 3):
-        foreign_models.save_sevennet(tmp_path / "deployed_serial.pt", rounds)
+    """Its rounds are told by how far energies reach, as the code has no layers any more.
+
+    The code of releases up to 0.11 takes positions and makes forces of its energy by itself.
+    """
+    for rounds, older in ((1, False), (3, False), (1, True), (3, True)):
+        foreign_models.save_sevennet(tmp_path / "deployed_serial.pt", rounds, older)
         report = wrap(tmp_path / "deployed_serial.pt", tmp_path / "a.pt")
         assert (report.family, report.told["rounds"]) == ("SevenNet", str(rounds))
         assert report.model.interaction_range == 4.0 * rounds

@@ -20,6 +20,7 @@ CLASS = "sevenn.nn.sequential.AtomGraphSequential"
 #: Metadata of the file; only one part of a model in parallel parts has PARALLEL.
 CUTOFF, SYMBOLS, DTYPE, PARALLEL = "cutoff", "chemical_symbols_to_index", "dtype", "comm_size"
 SINGLE = "single"  # the only one in which its programs work
+OLDER = "pbc_shift"  # what files of older releases take in the place of vectors
 LONGEST = 16  # rounds of message passing, of which no model has so many
 
 
@@ -32,18 +33,36 @@ class SevenNetEdges(nn.Module):
         self.model_type, self.atom_type, self.dtype = "EDGE", elements, "float32"
         self.cutoff, self.interaction_range = cutoff, rounds * cutoff
 
-    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
-        """Energies of atoms [nlocal], as the model contract has it."""
+    def data(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor) -> dict[str, Tensor]:
+        """Atoms and edges, by the names that SevenNet has for them."""
         count = torch.tensor([types.size(0)])
-        data = {
+        return {
             "x": types,
             "edge_index": edge_index,
             "edge_vec": edge_vec,
             "num_atoms": count.to(types.device),
             "nlocal": count,
         }
-        energies: Tensor = self.model(data)["atomic_energy"]
+
+    def forward(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor, nlocal: int) -> Tensor:
+        """Energies of atoms [nlocal], as the model contract has it."""
+        energies: Tensor = self.model(self.data(edge_vec, edge_index, types))["atomic_energy"]
         return energies.flatten()[:nlocal]
+
+
+class OlderSevenNetEdges(SevenNetEdges):
+    """Of releases that take positions: nodes are at the origin, the edges have shifts instead."""
+
+    def data(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor) -> dict[str, Tensor]:
+        """Atoms and edges, by the names that these releases have for them."""
+        return {
+            "x": types,
+            "edge_index": edge_index,
+            "pos": torch.zeros(types.size(0), 3, dtype=edge_vec.dtype, device=edge_vec.device),
+            "cell_lattice_vectors": torch.eye(3, dtype=edge_vec.dtype, device=edge_vec.device),
+            "pbc_shift": edge_vec,
+            "cell_volume": torch.ones(1, dtype=edge_vec.dtype, device=edge_vec.device),
+        }
 
 
 def read(source: Source) -> Foreign | None:
@@ -72,11 +91,15 @@ def read(source: Source) -> Foreign | None:
         )
     elements = [atomic_numbers[symbol] for symbol in told[SYMBOLS].decode().split()]
     cutoff = float(told[CUTOFF])
-    rounds = _rounds(SevenNetEdges(module, elements, cutoff, LONGEST))
+    edges, energies, evaluate = SevenNetEdges, module, _evaluate
+    if OLDER in module.code:
+        energies = _without_forces(torch.jit.load(io.BytesIO(source.contents), "cpu").eval())
+        edges, evaluate = OlderSevenNetEdges, _evaluate_older
+    rounds = _rounds(edges(energies, elements, cutoff, LONGEST))
     return Foreign(
         family="SevenNet",
-        module=SevenNetEdges(module, elements, cutoff, rounds),
-        evaluate=lambda atoms: _evaluate(module, elements, cutoff, atoms),
+        module=edges(energies, elements, cutoff, rounds),
+        evaluate=lambda atoms: evaluate(module, elements, cutoff, atoms),
         single=True,
         told={"rounds": str(rounds)},
     )
@@ -99,6 +122,37 @@ def _rounds(model: SevenNetEdges) -> int:
     types = atoms % len(model.atom_type)
     (gradient,) = torch.autograd.grad(model(vectors, edges, types, 1).sum(), vectors)
     return int(edges[0][gradient.abs().sum(1) > 0].max()) + 1
+
+
+def _without_forces(module: Any) -> Any:
+    """The same where the code itself derives its energy, which leaves nothing to derive it again.
+
+    It derives the sum of the positions in its place.
+    """
+    graph = module.graph
+    (derivative,) = graph.findAllNodes("aten::grad")
+    results, positions, *_, allow_unused = derivative.inputs()
+    (energy,), (first, *_) = results.node().inputs(), positions.node().inputs()
+    energy.node().replaceInput(0, first)
+    also_unused = graph.insertConstant(True)  # the strain of the cell
+    also_unused.node().moveBefore(derivative)
+    derivative.replaceInputWith(allow_unused, also_unused)
+    return module
+
+
+def _evaluate_older(module: Any, elements: list[int], cutoff: float, atoms: Atoms) -> Numbers:
+    i, j, shifts = neighbor_list("ijS", atoms, cutoff)
+    data = {
+        "x": torch.tensor([elements.index(z) for z in atoms.numbers]),
+        "edge_index": torch.from_numpy(np.stack((i, j))),
+        "pos": torch.from_numpy(atoms.positions).float(),
+        "cell_lattice_vectors": torch.from_numpy(np.array(atoms.cell)).float(),
+        "pbc_shift": torch.from_numpy(shifts).float(),
+        "cell_volume": torch.ones(1),
+    }
+    with torch.jit.optimized_execution(False):
+        results = module(data)
+    return Numbers.made(results["atomic_energy"], results["inferred_force"])
 
 
 def _evaluate(module: Any, elements: list[int], cutoff: float, atoms: Atoms) -> Numbers:
