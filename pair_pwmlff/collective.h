@@ -55,41 +55,40 @@ template <typename Lammps, typename Work> void all_or_stop(Lammps *lmp, Work &&w
   if (!failure.empty()) lmp->error->all(__FILE__, __LINE__, "Pair style pwmlff: " + failure);
 }
 
-/// The numbers of all ranks on rank 0, in the order of ranks; empty elsewhere. Collective.
-inline std::vector<double> gathered(MPI_Comm comm, const std::vector<double> &mine)
+/// What all ranks have on rank 0, one after the other; empty elsewhere. Collective.
+/// @param mine    a vector or a string
+/// @param starts  [size + 1] on rank 0: where that of each begins, and the last ends
+template <typename Values>
+Values concatenated(MPI_Comm comm, const Values &mine, MPI_Datatype type, std::vector<int> &starts)
 {
   int rank, size;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
   const int n = static_cast<int>(mine.size());
-  std::vector<int> counts(size), offsets(size);
+  std::vector<int> counts(size);
   MPI_Gather(&n, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm);
-  std::size_t total = 0;
-  for (int k = 0; rank == 0 && k < size; ++k) {
-    offsets[k] = static_cast<int>(total);
-    total += static_cast<std::size_t>(counts[k]);
-  }
-  std::vector<double> all(total);
-  MPI_Gatherv(mine.data(), n, MPI_DOUBLE, all.data(), counts.data(), offsets.data(), MPI_DOUBLE, 0,
-              comm);
+  starts.assign(size + 1, 0);
+  for (int k = 0; rank == 0 && k < size; ++k) starts[k + 1] = starts[k] + counts[k];
+  Values all(static_cast<std::size_t>(starts[size]), {});
+  MPI_Gatherv(mine.data(), n, type, all.data(), counts.data(), starts.data(), type, 0, comm);
   return all;
 }
 
-/// The same for a text of each rank. Collective.
-inline std::vector<std::string> gathered(MPI_Comm comm, const std::string &text)
+/// The numbers of all ranks on rank 0, in the order of ranks; empty elsewhere. Collective.
+inline std::vector<double> gathered(MPI_Comm comm, const std::vector<double> &mine)
 {
-  int rank, size;
-  MPI_Comm_rank(comm, &rank);
-  MPI_Comm_size(comm, &size);
-  const int length = static_cast<int>(text.size());
-  std::vector<int> lengths(size), starts(size);
-  MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm);
-  for (int r = 1; r < size; ++r) starts[r] = starts[r - 1] + lengths[r - 1];
-  std::string all(rank == 0 ? starts.back() + lengths.back() : 0, '\0');
-  MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
-              comm);
+  std::vector<int> starts;
+  return concatenated(comm, mine, MPI_DOUBLE, starts);
+}
+
+/// The same for a text of each rank. Collective.
+inline std::vector<std::string> gathered(MPI_Comm comm, const std::string &mine)
+{
+  std::vector<int> starts;
+  const std::string all = concatenated(comm, mine, MPI_CHAR, starts);
   std::vector<std::string> texts;
-  for (int r = 0; rank == 0 && r < size; ++r) texts.push_back(all.substr(starts[r], lengths[r]));
+  for (std::size_t k = 0; !all.empty() && k + 1 < starts.size(); ++k)
+    texts.push_back(all.substr(starts[k], starts[k + 1] - starts[k]));
   return texts;
 }
 

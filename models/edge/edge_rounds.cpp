@@ -122,7 +122,7 @@ EdgeTorchScript::Energies EdgeRounds::energies(const at::Tensor &edge_vec,
     if (of[0].defined()) found.derivative += of[0];
     return of[1].defined() ? of[1] : at::zeros_like(features_before);
   };
-  const at::Tensor energies = output.toTensor();
+  const at::Tensor &energies = output.toTensor();
   at::Tensor gradient = back(energies, at::ones_like(energies), taken.back());
   for (std::size_t k = widths.size(); --k > 0;)
     gradient = back(sent[k], to_others(gradient), taken[k - 1]);
