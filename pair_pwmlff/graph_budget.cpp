@@ -4,6 +4,8 @@
 
 #include "available_memory.h"
 #include "collective.h"
+#include "neighbor_source.h"
+#include "rank_placement.h"
 
 #include "comm.h"
 #include "error.h"
@@ -70,7 +72,6 @@ struct Graph {
 // On a host: what its ranks take together, and what there is.
 struct Host {
   double bytes, more, left;    // more: beside what they hold already
-  std::string name;
 
   Host(MPI_Comm world, double needed, double held)
   {
@@ -84,10 +85,6 @@ struct Host {
     bytes = sums[0];
     more = sums[1];
     left = least[0];
-    std::array<char, MPI_MAX_PROCESSOR_NAME> text{};
-    int length = 0;
-    MPI_Get_processor_name(text.data(), &length);
-    name = text.data();
   }
 };
 
@@ -97,10 +94,7 @@ bool GraphBudget::look(const Ensemble &models, Neighbors &neighbors, int nthread
 {
   if (!due) return false;
   due = false;
-  // Ranks have engines of their own.
-  std::array<double, 1> taken = {hops(models) >= 0 ? 1.0 : 0.0};
-  over_ranks(world, MPI_MAX, taken);
-  if (taken[0] == 0.0) return false;
+  if (on_all_ranks(world, hops(models) < 0)) return false;    // ranks have engines of their own
 
   const Graph mine(models, neighbors, nthreads);
   const Host host(world, mine.bytes, held);
@@ -110,7 +104,7 @@ bool GraphBudget::look(const Ensemble &models, Neighbors &neighbors, int nthread
         "on host {} the ranks need about {} of memory more for the edges of model '{}' "
         "(this one has {:.0f} edges of {:.0f} nodes), but {} are left there; use more hosts "
         "with fewer ranks each, or fewer atoms",
-        host.name, bytes_in_words(host.more), mine.largest, mine.edges, mine.nodes,
+        host_name(), bytes_in_words(host.more), mine.largest, mine.edges, mine.nodes,
         bytes_in_words(host.left)));
   });
   const bool is_tight = WITH_GAPS * host.more > host.left;
@@ -121,8 +115,7 @@ bool GraphBudget::look(const Ensemble &models, Neighbors &neighbors, int nthread
   std::array<double, 3> most = {mine.nodes, mine.edges, host.bytes};
   over_ranks(world, MPI_SUM, sums);
   over_ranks(world, MPI_MAX, most);
-  std::array<double, 1> tight = {is_tight ? 1.0 : 0.0};
-  over_ranks(world, MPI_MAX, tight);
+  const bool tight_anywhere = !on_all_ranks(world, !is_tight);
   if (comm->me != 0) return is_tight;
   std::string line = fmt::format("  edges: {:.0f} of {:.0f} nodes", most[1], most[0]);
   if (comm->nprocs > 1 && sums[2] > 0.0)
@@ -133,7 +126,7 @@ bool GraphBudget::look(const Ensemble &models, Neighbors &neighbors, int nthread
   if (most[2] > 0.0)
     line += fmt::format("; {} of memory{}", bytes_in_words(most[2]),
                         comm->nprocs > 1 ? " on a host at most" : "");
-  if (tight[0] > 0.0)
+  if (tight_anywhere)
     line +=
         fmt::format(", where {} are left: freed memory is given back at each step, which is slower",
                     bytes_in_words(host.left));

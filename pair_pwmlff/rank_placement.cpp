@@ -38,14 +38,6 @@ std::string ranges(const std::vector<int> &numbers)
   return text;
 }
 
-std::string host_name()
-{
-  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
-  int length = 0;
-  MPI_Get_processor_name(name.data(), &length);
-  return name.data();
-}
-
 std::vector<pwmlff_gpu> list_gpus(pwmlff_cuda &cuda)
 {
   std::vector<pwmlff_gpu> gpus(pwmlff_gpus(nullptr, 0, &cuda));
@@ -123,6 +115,14 @@ std::string gpu_label(const std::vector<pwmlff_gpu> &visible, int gpu)
 {
   return "GPU " + std::to_string(gpu) + " (" + visible[gpu].name + ", " + visible[gpu].pci_bus_id +
          ")";
+}
+
+std::string host_name()
+{
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+  int length = 0;
+  MPI_Get_processor_name(name.data(), &length);
+  return name.data();
 }
 
 std::string rank_on_host(MPI_Comm comm)

@@ -50,6 +50,9 @@ std::string gpu_label(const std::vector<pwmlff_gpu> &visible, int gpu);
 /// "rank 3 on host n1", for messages.
 std::string rank_on_host(MPI_Comm comm);
 
+/// The name of this host.
+std::string host_name();
+
 /// Whether srun has started several lmp that know nothing of each other: a warning, or empty.
 /// @param nprocs  ranks of which this one knows
 std::string separate_simulations(int nprocs);

@@ -37,6 +37,7 @@ Needs EdgeRounds::needs() const
 const Evaluation &EdgeRounds::evaluate(const Input &of_all)
 {
   input = &of_all;
+  row_of_node = rows_of_nodes(of_all);
   return EdgeTorchScript::evaluate(of_all);
 }
 
@@ -46,8 +47,8 @@ at::Tensor EdgeRounds::part(const char *name, std::vector<c10::IValue> inputs, s
   const c10::IValue found = code.call(name, std::move(inputs));
   if (!found.isTensor() || found.toTensor().dim() != 2 ||
       found.toTensor().size(0) < input->ncenters ||
-      (width > 0 && found.toTensor().size(1) != width) ||
-      (width > 0 && found.toTensor().scalar_type() != type()))
+      (width > 0 &&
+       (found.toTensor().size(1) != width || found.toTensor().scalar_type() != type())))
     throw std::runtime_error("the " + std::string(name) + " of model file " +
                              in_quotes(info_.file) + " returned " + described(found) +
                              ", expected features [" + std::to_string(input->ncenters) + ", " +
@@ -55,18 +56,16 @@ at::Tensor EdgeRounds::part(const char *name, std::vector<c10::IValue> inputs, s
   return found.toTensor().narrow(0, 0, input->ncenters);
 }
 
-template <class T> void EdgeRounds::exchange(const at::Tensor &rows, bool forward)
-{
-  const auto width = static_cast<int>(rows.size(1));
-  if (forward) input->exchange->forward(rows.mutable_data_ptr<T>(), width);
-  else input->exchange->reverse(rows.mutable_data_ptr<T>(), width);
-}
-
 void EdgeRounds::exchange_rows(const at::Tensor &rows, bool forward)
 {
   if (!input->exchange) return;
-  if (rows.scalar_type() == at::kFloat) exchange<float>(rows, forward);
-  else exchange<double>(rows, forward);
+  const auto exchange = [&](auto *values) {
+    const auto width = static_cast<int>(rows.size(1));
+    if (forward) input->exchange->forward(values, width);
+    else input->exchange->reverse(values, width);
+  };
+  if (rows.scalar_type() == at::kFloat) exchange(rows.mutable_data_ptr<float>());
+  else exchange(rows.mutable_data_ptr<double>());
 }
 
 // [N, width] of all nodes, from that of the centers and what others have for the rest.
@@ -76,7 +75,7 @@ at::Tensor EdgeRounds::from_others(const at::Tensor &local)
   const at::Tensor rows = at::zeros({input->nrows, local.size(1)}, local.scalar_type());
   rows.narrow(0, 0, nlocal).copy_(local);
   exchange_rows(rows, true);
-  return rows.index_select(0, rows_of_nodes(*input)).to(local.device());
+  return rows.index_select(0, row_of_node).to(local.device());
 }
 
 // [nlocal, width] of the centers: their own, and what other ranks have for them.
@@ -84,7 +83,7 @@ at::Tensor EdgeRounds::to_others(const at::Tensor &of_nodes)
 {
   const std::int64_t nlocal = input->ncenters;
   const at::Tensor rows = at::zeros({input->nrows, of_nodes.size(1)}, of_nodes.scalar_type());
-  rows.index_copy_(0, rows_of_nodes(*input), of_nodes.to(at::kCPU));
+  rows.index_copy_(0, row_of_node, of_nodes.to(at::kCPU));
   exchange_rows(rows, false);
   return rows.narrow(0, 0, nlocal).to(of_nodes.device());
 }

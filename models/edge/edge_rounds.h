@@ -32,11 +32,11 @@ class EdgeRounds : public EdgeTorchScript {
   at::Tensor part(const char *name, std::vector<c10::IValue> inputs, std::int64_t width);
   at::Tensor from_others(const at::Tensor &local);
   at::Tensor to_others(const at::Tensor &of_nodes);
-  template <class T> void exchange(const at::Tensor &rows, bool forward);
   void exchange_rows(const at::Tensor &rows, bool forward);
 
   std::vector<std::int64_t> widths;    // of the features that each round takes
   const Input *input = nullptr;        // of the evaluation under way
+  at::Tensor row_of_node;              // [N] likewise
 };
 
 }    // namespace pwmlff::models

@@ -15,7 +15,7 @@ from pwmlff.convert.mace_network import written
 from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
 
-#: Of the largest: as they are, in tables, in float32 (there of the largest energy, if that is more).
+#: Of the largest: as they are, in tables, in float32 (there of energies, where these are larger).
 TOLERANCES = {"exact": 1e-12, "double": 2e-9, "mixed": 1e-6}
 
 

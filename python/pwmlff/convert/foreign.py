@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,39 @@ def taken_for(path: str, family: str) -> Iterator[None]:
             f"'{path}' was taken for a model of {family}, but is not as that program writes it: "
             f"{missing}{last_line(error)}"
         ) from error
+
+
+def in_rounds(whole: nn.Module, parts: Callable[[], nn.Module]) -> nn.Module:
+    """A module of kind EDGE with its forward in rounds, or whole where that cannot be made.
+
+    Args:
+        whole: the module as it is.
+        parts: makes the other; it raises one of UNEXPECTED where the parts are not as those of the
+            releases that are known.
+    """
+    try:
+        made = parts()
+        torch.jit.script(made)
+    except UNEXPECTED:
+        return whole
+    return made
+
+
+def widths(module: Any, rounds: int, dtype: torch.dtype) -> list[int]:
+    """How many features each of the rounds of a module takes, from two atoms that see each other.
+
+    Args:
+        module: with the methods start and round of the model contract.
+        rounds: how many times round is called.
+        dtype: of the vectors that it takes.
+    """
+    types, edges = torch.tensor([0, 0]), torch.tensor([[0, 1], [1, 0]])
+    vectors = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], dtype=dtype)
+    features, found = module.start(vectors, edges, types, 2), []
+    for k in range(rounds):
+        found.append(features.size(1))
+        features = module.round(k, features, vectors, edges, types, 2)
+    return found
 
 
 class Numbers(NamedTuple):

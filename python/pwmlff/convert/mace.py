@@ -11,7 +11,7 @@ from ase import Atoms
 from torch import Tensor, nn
 
 from pwmlff.convert import mace_network
-from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source
+from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source, in_rounds, widths
 from pwmlff.evaluation.structures import neighbor_list
 from pwmlff.models.saving import MACE_ARRAYS
 from pwmlff.report import Failure, last_line
@@ -107,14 +107,7 @@ class MaceRounds(MaceEdges):
         self.gives_cutoff = returns[0].type.kind() == "TupleType"
         self.takes_heads = all(_takes(readout, "heads") for readout in self.readouts)
         self.repels = hasattr(model, "pair_repulsion_fn")
-        self.widths = [0] * (layers - 1)
-        # Of two atoms that see each other.
-        types, edges = torch.tensor([0, 0]), torch.tensor([[0, 1], [1, 0]])
-        vectors = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], dtype=energies.dtype)
-        features = self.start(vectors, edges, types, 2)
-        for k in range(layers - 1):
-            self.widths[k] = features.size(1)
-            features = self.round(k, features, vectors, edges, types, 2)
+        self.widths = widths(self, layers - 1, energies.dtype)
 
     def attributes(self, types: Tensor) -> Tensor:
         """Elements of atoms [n, nspecies], as MACE has them."""
@@ -181,21 +174,10 @@ def _takes(part: Any, argument: str) -> bool:
     return argument in {taken.name for taken in part.forward.schema.arguments}
 
 
-def _in_rounds(whole: MaceEdges) -> MaceEdges:
-    """With its forward in rounds, where the parts are as those of the releases that are known."""
+def _parts(whole: MaceEdges) -> MaceRounds:
     model: Any = whole.model
-    head = int(whole.head)
-    try:
-        energies = torch.atleast_2d(model.atomic_energies_fn.atomic_energies)[head]
-        scaling = [1.0, 0.0]
-        if hasattr(model, "scale_shift"):
-            block = model.scale_shift
-            scaling = [float(torch.atleast_1d(part)[head]) for part in (block.scale, block.shift)]
-        parts = MaceRounds(whole, energies.to(model.r_max.dtype), *scaling)
-        torch.jit.script(parts)
-    except UNEXPECTED:
-        return whole
-    return parts
+    energies, scaling = mace_network.of_atoms(model, int(whole.head))
+    return MaceRounds(whole, energies.to(model.r_max.dtype), *scaling)
 
 
 def read(source: Source) -> Foreign | None:
@@ -231,7 +213,7 @@ def read(source: Source) -> Foreign | None:
         told["fused"] = f"no, for it is not as the releases that are known: {last_line(error)}"
     return Foreign(
         family="MACE",
-        module=_in_rounds(edges) if rounds > 1 else edges,
+        module=in_rounds(edges, lambda: _parts(edges)) if rounds > 1 else edges,
         evaluate=lambda atoms: _evaluate(scripted, elements, atoms),
         single=dtype == torch.float32,
         told=told,

@@ -56,6 +56,16 @@ def network(model: Any, elements: list[int], head: int) -> bytes:
         return written(_arrays(model, elements, head))
 
 
+def of_atoms(model: Any, head: int) -> tuple[Tensor, list[float]]:
+    """Energies of single atoms by types, and what the rest is multiplied by and added to."""
+    energies = torch.atleast_2d(model.atomic_energies_fn.atomic_energies)[head]
+    scaling = [1.0, 0.0]
+    if hasattr(model, "scale_shift"):
+        block = model.scale_shift
+        scaling = [float(torch.atleast_1d(part)[head]) for part in (block.scale, block.shift)]
+    return energies, scaling
+
+
 def written(arrays: dict[str, Array]) -> bytes:
     """A line for each array, with its shape; then the numbers, float64, low bytes first."""
     stream = io.BytesIO()
@@ -76,11 +86,7 @@ def _arrays(model: Any, elements: list[int], head: int) -> dict[str, Array]:
             raise UnknownPartError(part)
     nspecies, layers = len(elements), _children(model.interactions)
     dtype = model.r_max.dtype
-    energies = torch.atleast_2d(model.atomic_energies_fn.atomic_energies)[head]
-    scaling = [1.0, 0.0]
-    if model.original_name == "ScaleShiftMACE":
-        block = model.scale_shift
-        scaling = [float(torch.atleast_1d(part)[head]) for part in (block.scale, block.shift)]
+    energies, scaling = of_atoms(model, head)
     embedding = model.node_embedding.linear(torch.eye(nspecies, dtype=dtype))
     channels = embedding.shape[1]
     arrays = {

@@ -19,7 +19,7 @@ from ase import Atoms
 from ase.data import atomic_numbers
 from torch import Tensor, nn
 
-from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Source
+from pwmlff.convert.foreign import Foreign, Numbers, Source, in_rounds, widths
 from pwmlff.evaluation.structures import neighbor_list
 from pwmlff.report import Failure
 
@@ -90,14 +90,7 @@ class NequipRounds(NequipEdges):
         self.embedding = nn.ModuleList(parts[:first])
         self.convolutions = nn.ModuleList(parts[first:end])
         self.readout = nn.ModuleList(parts[end:])
-        self.widths = [0] * (len(convolutions) - 1)
-        # Of two atoms that see each other.
-        types, edges = torch.tensor([0, 0]), torch.tensor([[0, 1], [1, 0]])
-        vectors = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], dtype=whole.wants)
-        features = self.start(vectors, edges, types, 2)
-        for k in range(len(self.widths)):
-            self.widths[k] = features.size(1)
-            features = self.round(k, features, vectors, edges, types, 2)
+        self.widths = widths(self, len(convolutions) - 1, whole.wants)
 
     def prepared(self, edge_vec: Tensor, edge_index: Tensor, types: Tensor) -> dict[str, Tensor]:
         """What convolutions take."""
@@ -181,21 +174,11 @@ def read(source: Source) -> Foreign | None:
     edges = NequipEdges(energies, elements, cutoff, max(1, rounds), dtype, wants, scale, shift)
     return Foreign(
         family=family,
-        module=_in_rounds(edges) if rounds > 1 else edges,
+        module=in_rounds(edges, lambda: NequipRounds(edges)) if rounds > 1 else edges,
         evaluate=lambda atoms: _evaluate(module, cutoff, elements, atoms),
         single=dtype == "float32",
         told={"rounds": str(rounds)} if rounds else {},
     )
-
-
-def _in_rounds(whole: NequipEdges) -> NequipEdges:
-    """With its forward in rounds, where the parts are as those of the releases that are known."""
-    try:
-        parts = NequipRounds(whole)
-        torch.jit.script(parts)
-    except UNEXPECTED:
-        return whole
-    return parts
 
 
 def _energies(path: str, outermost: Any) -> tuple[nn.Module, float, float]:
