@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ase import Atoms
 
-from labelled_structures import crystal, frames_of, trajectory
+from labelled_structures import crystal, frames_of, labelled, trajectory
 from pwmlff.data import duplicates, neighbors, split
 from pwmlff.data.frames import Frames
 
@@ -51,6 +51,23 @@ def test_frames_that_do_not_follow_each_other_are_chosen_one_by_one(monkeypatch)
     frames = frames_of(far_apart(50))
     which = split.validating(frames, np.arange(50), 0.2, 1)
     assert which.sum() == 10 and len(runs_of(which)) > 5
+
+
+def test_blocks_stand_for_all_temperatures():
+    """One file of three temperatures, one after another, in whatever order."""
+    rng = np.random.default_rng(3)
+    start, hot = crystal(), []
+    phases = rng.uniform(0.0, 2.0 * np.pi, (len(start), 3))
+    for size in (0.05, 0.1, 0.15):
+        for t in range(100):
+            atoms = start.copy()
+            atoms.positions += size * np.sin(phases + t)
+            hot.append(labelled(atoms))
+    for order in (slice(None), slice(None, None, -1)):
+        every = frames_of(hot[order])
+        for seed in range(6):
+            which = split.validating(every, np.arange(300), 0.1, seed)
+            assert [which[k : k + 100].sum() for k in (0, 100, 200)] == [10, 10, 10]
 
 
 def test_copies_are_on_one_side():

@@ -3,7 +3,9 @@
 Frames that follow each other in a file and hardly differ are a trajectory: a frame between two that
 were learned from would be no test. So a trajectory is cut into blocks of frames, and a block is
 learned from or validates as a whole. What is the same structure is on one side, too. The shares of
-files and compositions are as equal as blocks let them be, and no composition is only validated.
+files and compositions are as equal as blocks let them be, and no composition is only validated. Of
+one of them blocks are taken at equal distances in the order of their forces (systematic sampling,
+Cochran 1977, Sampling Techniques, chapter 8), so that a few blocks stand for all temperatures.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from pwmlff.data import consistency
 from pwmlff.data.frames import Frames
 
 STILL = 0.5  # angstrom, root of the mean square of displacements, from a frame to the next
-LONGEST = 20  # frames of a block
+SHORTEST, LONGEST = 6, 20  # frames of a block
+FEWEST = 3  # blocks of a trajectory that are to validate, if they are not shorter than that
 
 
 def validating(frames: Frames, same: np.ndarray, fraction: float, seed: int) -> np.ndarray:
@@ -67,15 +70,20 @@ def _leaves(left: np.ndarray, taken: np.ndarray) -> bool:
 def _in_turns(
     blocks: Sequence[np.ndarray], frames: Frames, composition: np.ndarray, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Blocks of one file and composition one after another, at random otherwise."""
+    """Blocks of one file and composition one after another, in a circle by their forces."""
+    squares = np.nan_to_num(np.square(frames.forces).sum(axis=1))
+
+    def force(block: np.ndarray) -> float:
+        return float(np.mean([squares[frames.rows(k)].mean() for k in block]))
+
     kinds: dict[tuple[int, int], list[np.ndarray]] = {}
     for block in blocks:
         kinds.setdefault((int(frames.file[block[0]]), int(composition[block[0]])), []).append(block)
     names = list(kinds)
     for number in rng.permutation(len(names)):
-        members = kinds[names[number]]
-        for member in rng.permutation(len(members)):
-            yield members[member]
+        members = sorted(kinds[names[number]], key=force)
+        start = int(rng.integers(len(members)))
+        yield from [*members[start:], *members[:start]]
 
 
 def _blocks(frames: Frames, fraction: float) -> list[np.ndarray]:
@@ -84,7 +92,9 @@ def _blocks(frames: Frames, fraction: float) -> list[np.ndarray]:
     begins = np.flatnonzero(~np.array(follows))
     result = []
     for begin, end in zip(begins, [*begins[1:], len(frames)], strict=True):
-        length = min(LONGEST, int(np.ceil(fraction * (end - begin))))
+        due = fraction * (end - begin)
+        parts = max(np.ceil(due / LONGEST), min(FEWEST, due // SHORTEST), 1)
+        length = int(np.ceil(due / parts))
         count = max(1, round((end - begin) / length))
         result += np.array_split(np.arange(begin, end), count)
     return result
