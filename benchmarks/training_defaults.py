@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from ase import Atoms, units
@@ -127,13 +128,19 @@ class Data:
     settings: tuple[str, ...] = ()
 
 
-def hfo2(folder: Path) -> tuple[list[Atoms], list[Atoms]]:
-    """Those of the example."""
+def hfo2_example() -> ModuleType:
+    """The script of examples/hfo2, which runs the teacher."""
     spec = importlib.util.spec_from_file_location("make_models", EXAMPLE / "make_models.py")
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     sys.modules["make_models"] = example
     spec.loader.exec_module(example)
+    return example
+
+
+def hfo2(folder: Path) -> tuple[list[Atoms], list[Atoms]]:
+    """Those of the example."""
+    example = hfo2_example()
 
     def frames(states: Sequence[object]) -> list[Atoms]:
         return [atoms for state in states for atoms in example.simulate(state, 40, folder)]

@@ -2,6 +2,8 @@
 
 #include "neighbors.h"
 
+#include "neighbors/nearby_kernel.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -192,7 +194,7 @@ void Neighbors::update(const double *x)
   gpu_has_positions = false;
 }
 
-const pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> &device)
+pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> &device)
 {
   if (!gpu_neighbors || gpu_neighbors->device() != device) {
     gpu_neighbors = std::make_unique<pwmlff::GpuNeighbors>(device);
@@ -224,7 +226,7 @@ pwmlff::Input Neighbors::input(const Needs &needs)
     input.candidate = candidate_.data();
   }
   if (needs.device) input.on_device = &gpu_list(needs.device);
-  if (needs.exchange_width > 0) input.exchange = exchange_ ? exchange_ : images.get();
+  if (needs.exchange_width > 0) input.exchange = exchange();
   if (needs.max_neighbor > 0) {
     Slots &made = slots[needs.max_neighbor];
     if (!made.current) fill(made, needs.max_neighbor, needs.cutoff);
@@ -244,6 +246,28 @@ pwmlff::Input Neighbors::input(const Needs &needs)
     input.node_row = made.nodes.data();
   }
   return input;
+}
+
+const std::vector<double> &Neighbors::mean_square_nearby(const double *values, const Needs &needs)
+{
+  of_rows.assign(atom_.size(), -1.0);
+  std::copy_n(values, ncenters_, of_rows.begin());
+  if (pwmlff::RowExchange *const others = exchange()) others->forward(of_rows.data(), 1);
+  means.resize(ncenters_);
+  if (ncenters_ == 0) return means;
+  if (needs.device) {
+    gpu_list(needs.device).mean_square_nearby(of_rows.data(), needs.cutoff, means.data());
+    return means;
+  }
+  const pwmlff::MeanSquareNearby nearby{1.0 / (needs.cutoff * needs.cutoff),
+                                        nspecies_,
+                                        x_,
+                                        first_.data(),
+                                        candidate_.data(),
+                                        of_rows.data(),
+                                        means.data()};
+  for (int center = 0; center < ncenters_; ++center) nearby(pwmlff::SerialTeam(nullptr), center);
+  return means;
 }
 
 // All copies of an atom are one node, so messages pass through the boundaries of a cell. Of an atom

@@ -119,6 +119,14 @@ class Neighbors {
   /// @throws TooManyNeighbors where there are more than slots
   pwmlff::Input input(const Needs &needs);
 
+  /// The root mean square of what a center and the rows near it have (MeanSquareNearby in
+  /// neighbors/nearby_kernel.h): gamma of the force on a center, which is a derivative of all their
+  /// energies. Collective where there is an exchange.
+  /// @param values [ncenters] not negative; null on a rank without centers
+  /// @param needs  of the model that gave them
+  /// @return [ncenters], until the next call
+  const std::vector<double> &mean_square_nearby(const double *values, const Needs &needs);
+
  private:
   int ncenters_ = 0, nspecies_ = 0;
   std::vector<int> atom_, species_;
@@ -138,7 +146,8 @@ class Neighbors {
   void fill(Slots &slots, int max_neighbor, double cutoff) const;
   std::map<int, Slots> slots;    // by max_neighbor
 
-  const pwmlff::GpuNeighbors &gpu_list(const std::shared_ptr<pwmlff::Device> &device);
+  pwmlff::RowExchange *exchange() const { return exchange_ ? exchange_ : images.get(); }
+  pwmlff::GpuNeighbors &gpu_list(const std::shared_ptr<pwmlff::Device> &device);
   std::unique_ptr<pwmlff::GpuNeighbors> gpu_neighbors;
   bool gpu_has_list = false, gpu_has_positions = false;
 
@@ -157,6 +166,8 @@ class Neighbors {
   std::vector<int> edge_first, edge_last, candidate_edges;
   std::vector<int> node;         // [nrows] scratch: of the rows in home_
   std::map<int, Edges> edges;    // by hops
+
+  std::vector<double> of_rows, means;    // of mean_square_nearby()
 
   pwmlff::RowExchange *exchange_ = nullptr;
   std::unique_ptr<pwmlff::RowExchange> images;    // of a list that was made elsewhere

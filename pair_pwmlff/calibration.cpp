@@ -3,6 +3,7 @@
 #include "calibration.h"
 
 #include "collective.h"
+#include "common/periodic_table.h"
 
 #include "comm.h"
 #include "error.h"
@@ -29,8 +30,14 @@ Calibration::Calibration(LAMMPS *lmp, const std::string &file) : Pointers(lmp), 
     const std::string of_model = "# model ";
     for (std::string line; std::getline(lines, line);) {
       if (line.rfind(of_model, 0) == 0) models.push_back(line.substr(line.rfind(' ') + 1));
-      if (line.empty() || line[0] == '#') continue;
       std::istringstream numbers(line);
+      if (line.rfind("# error ", 0) == 0) {
+        std::string element;
+        double rms = 0.0;
+        numbers.ignore(8) >> element >> rms;
+        errors[element] = rms;
+      }
+      if (line.empty() || line[0] == '#') continue;
       double deviation = 0.0, bound = 0.0;
       const bool ascends =
           numbers >> deviation >> bound && (deviations.empty() || deviation >= deviations.back());
@@ -64,6 +71,18 @@ double Calibration::bound(double deviation) const
   const auto next = std::upper_bound(deviations.begin(), deviations.end(), deviation);
   const std::size_t place = next == deviations.begin() ? 0 : next - deviations.begin() - 1;
   return bounds[place] * std::max(1.0, deviation / deviations.back());
+}
+
+double Calibration::bound(const std::vector<double> &gamma, const std::vector<int> &elements) const
+{
+  double of_others = errors.empty() ? 1.0 : 0.0;
+  for (const auto &[element, rms] : errors) of_others = std::max(of_others, rms);
+  double deviation = 0.0;
+  for (std::size_t k = 0; k < elements.size(); ++k) {
+    const auto found = errors.find(pwmlff::symbol(elements[k]));
+    deviation = std::max(deviation, gamma[k] * (found == errors.end() ? of_others : found->second));
+  }
+  return bound(deviation);
 }
 
 }    // namespace pair_pwmlff

@@ -7,7 +7,6 @@
 
 #include "atom.h"
 #include "comm.h"
-#include "compute.h"
 #include "error.h"
 #include "fix.h"
 #include "modify.h"
@@ -118,16 +117,7 @@ bool DeviationRecorder::due(bool requested)
   if (!announced_forces || !announced_forces->test_and_clear()) return false;
   line_is_due = update->ntimestep % every == 0;
   if (!line_is_due) warn_of_skipped_frames();
-  return line_is_due || requested || (capture && capture->due()) || wanted_by_compute();
-}
-
-// LAMMPS schedules a compute for the steps on which something reads it.
-bool DeviationRecorder::wanted_by_compute() const
-{
-  const auto pairs = modify->get_compute_by_style("^pair$");
-  return std::any_of(pairs.begin(), pairs.end(), [this](Compute *compute) {
-    return compute->matchstep(update->ntimestep) != 0;
-  });
+  return line_is_due || requested || (capture && capture->due());
 }
 
 // rerun sets up each frame anew; those between the multiples of out_freq are missed in the file.

@@ -46,7 +46,7 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
             double unit);
 
   /// Whether the models are to be compared for the forces that are asked for now; to be called once
-  /// an evaluation. So they are where a compute pair is scheduled for this step.
+  /// an evaluation.
   /// @param requested  compare them also between the steps that get a line
   bool due(bool requested);
 
@@ -80,7 +80,6 @@ class DeviationRecorder : private LAMMPS_NS::Pointers {
  private:
   using PerModel = std::vector<std::vector<double>>;
 
-  bool wanted_by_compute() const;
   void warn_of_skipped_frames();
   Spread deviation(const PerModel &values, int width, const pwmlff::models::Neighbors &neighbors,
                    std::vector<double> &sigma) const;

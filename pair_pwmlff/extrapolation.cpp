@@ -23,37 +23,51 @@ Extrapolation::Extrapolation(LAMMPS *lmp, const std::optional<GradeLimit> &limit
 {
 }
 
-void Extrapolation::take(const Model &model, const Neighbors &neighbors, const Evaluation *result)
+void Extrapolation::take(const Model &model, Neighbors &neighbors, const Evaluation *result,
+                         bool wanted)
 {
+  const int ncenters = result ? neighbors.ncenters() : 0;
+  const double *const alone = result ? result->grade : nullptr;
+  if (!wanted) {    // no mean is above the largest
+    double of_all = ncenters > 0 ? *std::max_element(alone, alone + ncenters) : 0.0;
+    MPI_Allreduce(MPI_IN_PLACE, &of_all, 1, MPI_DOUBLE, MPI_MAX, world);
+    if (of_all <= limit->gamma) return;
+  }
+  const std::vector<double> &nearby = neighbors.mean_square_nearby(alone, model.needs());
   gamma.reserve(1);    // a rank without atoms has an array too
   gamma.assign(atom->nlocal, 0.0);
   step = update->ntimestep;
   const std::vector<int> &elements = model.info().atom_type;
   warned.resize(elements.size(), false);
+  most.assign(elements.size(), 0.0);
   int worst = -1;    // of those that nobody was warned of
-  for (int row = 0; result && row < neighbors.ncenters(); ++row) {
-    gamma[neighbors.atom()[row]] = result->grade[row];
-    if (!limit || result->grade[row] <= limit->gamma) continue;
-    if (!limit->stop && warned[neighbors.species()[row]]) continue;
-    if (worst < 0 || result->grade[row] > result->grade[worst]) worst = row;
+  for (int row = 0; row < ncenters; ++row) {
+    gamma[neighbors.atom()[row]] = nearby[row];
+    const int species = neighbors.species()[row];
+    if (species < 0)
+      continue;    // where a device has found the neighbors, also atoms that are NULL
+    most[species] = std::max(most[species], nearby[row]);
+    if (!limit || nearby[row] <= limit->gamma) continue;
+    if (!limit->stop && warned[species]) continue;
+    if (worst < 0 || nearby[row] > nearby[worst]) worst = row;
   }
   if (worst < 0) return;
   const int species = neighbors.species()[worst];
   const std::string text = fmt::format(
       "atom {} ({}) has an extrapolation grade gamma of {:.4g} at step {}, more than {:.4g}; up to "
       "1 lies what model '{}' was trained on",
-      atom->tag[neighbors.atom()[worst]], pwmlff::symbol(elements[species]), result->grade[worst],
-      step, limit->gamma, model.info().file);
+      atom->tag[neighbors.atom()[worst]], pwmlff::symbol(elements[species]), nearby[worst], step,
+      limit->gamma, model.info().file);
   if (limit->stop) throw std::runtime_error(text);
   error->warning(FLERR, "Pair style pwmlff: {}", text);
   warned[species] = true;
 }
 
-double Extrapolation::largest() const
+std::vector<double> Extrapolation::largest() const
 {
-  const double here = gamma.empty() ? 0.0 : *std::max_element(gamma.begin(), gamma.end());
-  double of_all = 0.0;
-  MPI_Reduce(&here, &of_all, 1, MPI_DOUBLE, MPI_MAX, 0, world);
+  std::vector<double> of_all(most.size(), 0.0);
+  MPI_Reduce(most.data(), of_all.data(), static_cast<int>(most.size()), MPI_DOUBLE, MPI_MAX, 0,
+             world);
   return of_all;
 }
 

@@ -8,10 +8,12 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "compute.h"
 #include "error.h"
 #include "exceptions.h"
 #include "force.h"
 #include "memory.h"
+#include "modify.h"
 #include "universe.h"
 #include "update.h"
 #include "utils.h"
@@ -386,7 +388,7 @@ void PairPWMLFF::init_style()
   budget->init(!logged);
   if (!logged) log_models();
   logged = true;
-  halo.init(exchange_width(models));
+  halo.init(std::max(exchange_width(models), has_grade ? 1 : 0));
   supervision->init();
   source->request(this, models);    // last: after an error it would stay, and outlive this style
 }
@@ -516,19 +518,32 @@ double PairPWMLFF::common_scale() const
   return common;
 }
 
+// LAMMPS schedules a compute for the steps on which something reads it.
+bool PairPWMLFF::wanted_by_compute() const
+{
+  if (nextra == 0) return false;
+  const auto pairs = modify->get_compute_by_style("^pair$");
+  return std::any_of(pairs.begin(), pairs.end(), [this](Compute *compute) {
+    return compute->matchstep(update->ntimestep) != 0;
+  });
+}
+
 // For compute pair, which sums over ranks: largest, smallest and average deviation of forces, those
 // of energy and virial, and the bound of the largest error. What was not compared on this step is
 // no number. Of one model: the largest gamma, and the bound of the largest error.
-void PairPWMLFF::take_deviation()
+void PairPWMLFF::take_deviation(bool graded)
 {
   deviations.fill(0.0);
-  if (!recorder && nextra > 0) {
-    const double gamma = extrapolation->largest();
+  if (graded && !recorder && nextra > 0) {
+    const std::vector<double> gamma = extrapolation->largest();
+    const std::vector<int> &elements = models.front()->info().atom_type;
     if (comm->me == 0)
-      deviations = {gamma, calibration ? energy_unit * calibration->bound(gamma) : 0.0};
+      deviations = {*std::max_element(gamma.begin(), gamma.end()),
+                    calibration ? energy_unit * calibration->bound(gamma, elements) : 0.0};
+    return;
   }
-  if (!recorder || comm->me != 0) return;
-  if (const Deviation *const found = recorder->of_this_step())
+  if (nextra == 0 || comm->me != 0) return;
+  if (const Deviation *const found = recorder ? recorder->of_this_step() : nullptr)
     deviations = {found->force.maximum,
                   found->force.minimum,
                   found->force.average,
@@ -549,7 +564,10 @@ void PairPWMLFF::compute(int eflag, int vflag)
         "the pair contribution out of the compute that asks for it",
         models.front()->info().file, models.front()->engine());
   or_stop_rank([&] { source->refresh(list, models, species_of_type); });
-  if (exchange_width(models) > 0) halo.take(source->get().atom());
+  const bool asked = wanted_by_compute();
+  const bool want_grade =
+      has_grade && (gamma_flag || options.gamma || (options.watches_gamma() && asked));
+  if (want_grade || exchange_width(models) > 0) halo.take(source->get().atom());
   source->get().set_exchange(&halo);
 
   or_stop_rank([&] {
@@ -557,9 +575,10 @@ void PairPWMLFF::compute(int eflag, int vflag)
     const std::lock_guard lock(instances_mutex);
     keep_memory(false);
   });
-  const Neighbors &neighbors = source->get();
+  Neighbors &neighbors = source->get();
   if (guard) or_stop_with_frame([&] { guard->look(neighbors, source->lists()); });
-  const bool deviation = recorder && recorder->due(force_deviation_flag || energy_deviation_flag);
+  const bool deviation =
+      recorder && recorder->due(asked || force_deviation_flag || energy_deviation_flag);
   const bool mean = options.mean_drives;
   const double weight = common_scale() / (mean ? nmodels : 1);
   wants_atom_energy |= energy_flag != 0;
@@ -570,16 +589,16 @@ void PairPWMLFF::compute(int eflag, int vflag)
   }
   for (int model = 0; model < (deviation || mean ? nmodels : 1); ++model) {
     // A rank without atoms still takes part below.
-    const bool want_grade = model == 0 && has_grade && (gamma_flag || options.watches_gamma());
-    const Evaluation *const result = evaluate_here(model, want_grade);
-    if (want_grade)
-      or_stop_with_frame([&] { extrapolation->take(*models.front(), neighbors, result); });
+    const Evaluation *const result = evaluate_here(model, want_grade && model == 0);
+    if (want_grade && model == 0)
+      or_stop_with_frame(
+          [&] { extrapolation->take(*models.front(), neighbors, result, asked || gamma_flag); });
     if (result && (model == 0 || mean)) tally(*result, weight);
     if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }
   if (wants_atom_energy) atom_energy_step = update->ntimestep;
   if (deviation) recorder->compare(this, neighbors);
-  take_deviation();
+  take_deviation(want_grade && asked);
   if (check && check->due())    // last: it takes over results
     or_stop_rank([&] { check->compare(models, neighbors, options.temperature); });
   supervision->poll();

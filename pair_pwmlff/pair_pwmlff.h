@@ -61,7 +61,7 @@ class PairPWMLFF : public Pair {
 
   /// [nlocal] in LAMMPS's units: "energy" of each atom at the last evaluation, from the first
   /// model; "force_deviation" and "energy_deviation" (DeviationRecorder); "gamma", the first
-  /// model's extrapolation grade (dp/network.h), where gamma_flag or the keyword asked for it.
+  /// model's extrapolation grade (Extrapolation), where gamma_flag or the keyword asked for it.
   /// @return null for another name, or where it has not been computed on this step
   void *extract_peratom(const char *name, int &ncol) override;
 
@@ -122,7 +122,8 @@ class PairPWMLFF : public Pair {
   template <typename Work> void or_stop_rank(Work &&work);
   template <typename Work> void or_stop_with_frame(Work &&work);
   double common_scale() const;
-  void take_deviation();
+  bool wanted_by_compute() const;
+  void take_deviation(bool graded);
   [[noreturn]] void stop_all(const std::string &text);
   const pwmlff::Evaluation &evaluate(int model, bool want_grade);
   const pwmlff::Evaluation *evaluate_here(int model, bool want_grade);

@@ -14,6 +14,7 @@ import torch
 from ase import Atoms
 from ase.neighborlist import neighbor_list
 
+import dp_oracle
 from pwmlff.models import DP, DPConfig
 
 TRICLINIC = ((4.0, 0.0, 0.0), (1.5, 3.6, 0.0), (-0.9, 1.1, 3.9))
@@ -167,6 +168,24 @@ def graded(model: DP, seed: int) -> DP:
     model.grade_mean = torch.from_numpy(rng.normal(size=(model.ntypes, n)))
     model.grade_factor = torch.from_numpy(rng.normal(size=(model.ntypes, n, n)))
     return model
+
+
+def grade_alone(model: DP, atoms: Atoms) -> np.ndarray:
+    """The distance [n] of the last hidden layer of each atom from the mean, by NumPy."""
+    arrays = {key: value.detach().numpy() for key, value in model.named_parameters()}
+    arrays |= {"davg": model.davg.numpy(), "dstd": model.dstd.numpy()}
+    contract = dp_oracle.Contract(
+        tuple(model.atom_type), model.Rmax, model.Rmin, model.maxNeighborNum, model.M2
+    )
+    layers = dp_oracle.last_hidden(
+        arrays, atoms.numbers, atoms.positions, np.asarray(atoms.cell), contract
+    )
+    found = []
+    for z, layer in zip(atoms.numbers, layers, strict=True):
+        a = contract.atom_type.index(z)
+        factor, mean = model.grade_factor[a].numpy(), model.grade_mean[a].numpy()
+        found.append(np.linalg.norm(factor @ (layer - mean)))
+    return np.array(found)
 
 
 def with_attributes_of_matpl(model: DP) -> DP:

@@ -94,7 +94,7 @@ struct Evaluation : RowSums {
   double energy = 0.0;                    // of all centers
   const double *atom_energy = nullptr;    // [ncenters] zero for centers that take no part
   std::array<double, 9> virial{};
-  const double *grade = nullptr;    // [ncenters] gamma (dp/network.h), or null where not wanted
+  const double *grade = nullptr;    // [ncenters] each alone (dp/network.h); null where not wanted
 };
 
 /// The components of a matrix [3, 3], row by row, in the order of an Evaluation.

@@ -44,13 +44,14 @@ struct DPNet {
   std::vector<DPLayer> layers;
 };
 
-/// How far the last hidden layer y [n] of a fitting net is from what its training data gave:
+/// How far the last hidden layer y [n] of a fitting net is from what its training data gave, the
+/// grade of an atom alone:
 ///
-///   gamma = |factor (y - mean)|
+///   g = |factor (y - mean)|
 ///
 /// The factor is the root of the inverse of the covariance of y over the atoms of a species in the
-/// training data, scaled so that gamma is 1 at a quantile near the end of them. How they are made,
-/// and the sources, are in python/pwmlff/train/extrapolation.py.
+/// training data, scaled so that g is 1 at a quantile near the end of them. How they are made, what
+/// gamma is by them, and the sources, are in python/pwmlff/train/extrapolation.py.
 struct DPGrade {
   std::vector<double> mean;      // [n]
   std::vector<double> factor;    // [n, n] row by row

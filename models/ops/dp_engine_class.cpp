@@ -30,7 +30,7 @@
 //       virial           float64 [9] xx xy xz yx yy yz zx zy zz
 //       atom_virial      float64 [nrows, 6] xx yy zz xy xz yz; without rows where not wanted
 //       centroid_virial  float64 [nrows, 9] xx yy zz xy xz yz yx zx zy; likewise
-//       grade            float64 [ncenters] gamma; empty where the file has none
+//       grade            float64 [ncenters] of each atom alone; empty where the file has none
 //   cutoff() -> float
 //   table_bytes() -> int, table_error() -> (float, float)
 //       of the tables; the largest error of G and of dG/dr between the nodes

@@ -108,6 +108,7 @@ class ModelClass : public torch::CustomClassHolder {
                       " gives no extrapolation grade of this file");
     neighbors.update(x.const_data_ptr<double>());
     const Evaluation *found = nullptr;
+    const double *gamma = nullptr;
     translated([&] {
       Input input = neighbors.input(model->needs());
       input.nthreads = static_cast<int>(nthreads);
@@ -115,6 +116,7 @@ class ModelClass : public torch::CustomClassHolder {
       input.want_centroid_virial = want_centroid_virial;
       input.want_grade = want_grade;
       found = &model->evaluate(input);
+      if (want_grade) gamma = neighbors.mean_square_nearby(found->grade, model->needs()).data();
     });
     return {found->energy,
             tensor(found->atom_energy, {ncenters}),
@@ -122,7 +124,7 @@ class ModelClass : public torch::CustomClassHolder {
             tensor(found->virial.data(), {9}),
             tensor(found->atom_virial, {want_atom_virial ? nrows : 0, 6}),
             tensor(found->centroid_virial, {want_centroid_virial ? nrows : 0, 9}),
-            tensor(found->grade, {want_grade ? ncenters : 0})};
+            tensor(gamma, {want_grade ? ncenters : 0})};
   }
 
   std::string name() const { return model->name(); }

@@ -16,14 +16,13 @@ import pytest
 import torch
 from ase import Atoms
 
-import dp_oracle
 import pwmlff.kernels
 from harness import thorough
 from pwmlff import devices
 from pwmlff.evaluation.engine import AtomsAndGhosts
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.models import DP, DPConfig
-from systems import SYSTEMS, graded, save
+from systems import SYSTEMS, grade_alone, graded, save
 
 PRECISIONS = ("exact", "double", "mixed")
 # The engine for the CPU, and the one for GPUs: on the CPU in one lane, and on a GPU where there is
@@ -493,22 +492,9 @@ def test_chunks(engine, precision, device):
 def test_grade(engine, name, precision, device):
     """Against NumPy, and beside energies and forces that are as without it."""
     model, atoms = graded(SYSTEMS[name].model(), 5), SYSTEMS[name].atoms()
-    arrays = {key: value.detach().numpy() for key, value in model.named_parameters()}
-    arrays |= {"davg": model.davg.numpy(), "dstd": model.dstd.numpy()}
-    contract = dp_oracle.Contract(
-        tuple(model.atom_type), model.Rmax, model.Rmin, model.maxNeighborNum, model.M2
-    )
-    layers = dp_oracle.last_hidden(
-        arrays, atoms.numbers, atoms.positions, np.asarray(atoms.cell), contract
-    )
-    wanted = []
-    for z, layer in zip(atoms.numbers, layers, strict=True):
-        a = contract.atom_type.index(z)
-        factor, mean = model.grade_factor[a].numpy(), model.grade_mean[a].numpy()
-        wanted.append(np.linalg.norm(factor @ (layer - mean)))
     result = engine(model, precision, device=device)(atoms)
     tolerance = {"exact": 1e-11, "double": 1e-8, "mixed": 1e-5}[precision]
-    np.testing.assert_allclose(result.gamma, wanted, rtol=tolerance)
+    np.testing.assert_allclose(result.gamma, grade_alone(model, atoms), rtol=tolerance)
     check(result, evaluate(model, atoms), precision)
 
 

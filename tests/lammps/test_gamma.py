@@ -91,7 +91,8 @@ def test_limit(moving: Lammps, ranks: int):
 def test_expected_error(moving: Lammps, ranks: int, units: str):
     """The second number of compute pair, as Python reads the file."""
     path = moving.folder / "0.pt"
-    bounds = Bounds(hashes([path]), 3, [0.0, 4.0, 6.0, 8.0], [0.02, 0.3, 0.7])
+    errors = {"O": 0.3, "Hf": 0.1}
+    bounds = Bounds(hashes([path]), 3, [0.0, 1.0, 2.066, 2.078], [0.02, 0.3, 0.7], errors)
     bounds.write(moving.folder)
     more = "compute most all pair pwmlff\nthermo_style custom step c_most[*]\n"
     more += "thermo_modify format float %.17g\nthermo 1\n"
@@ -99,10 +100,14 @@ def test_expected_error(moving: Lammps, ranks: int, units: str):
     thermo = moving.run(
         text.replace("0.001", "0.001" if units == "metal" else "1.0"), ranks
     ).thermo()
-    gamma = np.array(thermo["c_most[1]"])
-    np.testing.assert_allclose(gamma, of_frames(moving).max(axis=1), rtol=1e-6)
+    gamma = of_frames(moving)
+    np.testing.assert_allclose(thermo["c_most[1]"], gamma.max(axis=1), rtol=1e-6)
     unit = 23.060549 if units == "real" else 1.0
-    np.testing.assert_allclose(thermo["c_most[2]"], unit * bounds.limits(gamma), rtol=1e-6)
+    numbers = read(moving.folder / "all.dump", format="lammps-dump-text").numbers
+    sizes = np.array([bounds.deviations(one, numbers).max() for one in gamma])
+    wanted = unit * bounds.limits(sizes)
+    assert len(set(np.searchsorted(bounds.edges, sizes))) > 1
+    np.testing.assert_allclose(thermo["c_most[2]"], wanted, rtol=1e-6)
 
 
 def test_halt(moving: Lammps):

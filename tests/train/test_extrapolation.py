@@ -8,12 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ase.io import read
+from ase.neighborlist import neighbor_list
 
+from harness import ON_DEVICE
 from labelled_structures import trajectory
 from pwmlff import Calculator
 from pwmlff.evaluation.model_file import open_model
 from pwmlff.train import train
 from pwmlff.train.extrapolation import FLOOR, QUANTILE, grade
+from systems import SYSTEMS, grade_alone, graded, save
 
 SETTINGS = ["model.embedding=[6,6]", "model.fitting=[8]", "model.m2=2", "model.rmax=5.0",
             "model.max_neighbor=70", "run.validate_every=1", "data.valid_fraction=0.2"]  # fmt: skip
@@ -48,6 +51,26 @@ def test_what_does_not_vary():
     assert nothing == pytest.approx(1.0 / np.sqrt(FLOOR), rel=1e-6)
     mean, factor = grade(np.ones((20, 2)))
     assert np.isfinite(factor).all() and np.linalg.norm(factor @ (np.ones(2) - mean)) == 0.0
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", ["two elements, triclinic", "three elements, triclinic"])
+def test_of_what_is_near(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, device: str):
+    """By NumPy: the root mean square of an atom and those near."""
+    for key, value in ON_DEVICE.items():
+        monkeypatch.setenv(key, value)
+    model, atoms = graded(SYSTEMS[name].model(), 5), SYSTEMS[name].atoms()
+    save(model, tmp_path / "a.pt")
+    alone = grade_alone(model, atoms)
+    squares, weights = np.square(alone), np.ones(len(atoms))
+    for i, j, r in zip(*neighbor_list("ijd", atoms, model.Rmax), strict=True):
+        weight = (1.0 - (r / model.Rmax) ** 2) ** 8
+        weights[i] += weight
+        squares[i] += weight * alone[j] ** 2
+    wanted = np.sqrt(squares / weights)
+    assert np.abs(wanted / alone - 1.0).max() > 0.01
+    calculator = Calculator(tmp_path / "a.pt", precision="exact", device=device)
+    np.testing.assert_allclose(calculator.get_property("gamma", atoms), wanted, rtol=1e-10)
 
 
 def test_a_training(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -201,7 +201,11 @@ class TestReport:
         of_first = f" of {self.models[0].model}" * (len(self.models) > 1)
         for name, found, unit in (
             ("the deviation", self.calibration, f"force deviation ({units.force})"),
-            (f"gamma{of_first}", self.grade, f"gamma{of_first}"),
+            (
+                f"gamma{of_first}, times the error of an element,",
+                self.grade,
+                f"gamma{of_first} times\nRMSE of the element ({units.force})",
+            ),
         ):
             if found is None:
                 continue
@@ -304,7 +308,7 @@ def test(
         grade = uncertainty.of_grade(frames, predictions[0][1], grades[0], units)
         if grade and len(tested) == 1 and (stored := uncertainty.Bounds.stored(models)):
             error = np.linalg.norm(predictions[0][1] - frames.forces, axis=1)
-            coverage = stored.coverage(grades[0], error)
+            coverage = stored.coverage(stored.deviations(grades[0], frames.numbers), error)
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))

@@ -3,11 +3,16 @@
 Of the last hidden layer y [n] of the fitting net of an element, over the atoms of that element in
 the training data, there are the mean m and the covariance C. With the square root of its inverse::
 
-    gamma = |C^(-1/2) (y - m)| / q
+    g = |C^(-1/2) (y - m)| / q
 
 q is the distance that QUANTILE of these atoms are below, each as if it had been left out of m and C
-(from its leverage, Cook & Weisberg 1982, Residuals and Influence in Regression): gamma is below 1
-for what is like the data, and grows with the distance. The model file keeps m and C^(-1/2) / q.
+(from its leverage, Cook & Weisberg 1982, Residuals and Influence in Regression): g is below 1 for
+what is like the data, and grows with the distance. The model file keeps m and C^(-1/2) / q.
+
+That is the grade of the energy of an atom. The force on it is a derivative of the energies of all
+atoms within the cutoff R, so its grade is the root mean square of theirs, the near ones first::
+
+    gamma_i^2 = (g_i^2 + sum_j w_ij g_j^2) / (1 + sum_j w_ij), w_ij = (1 - r_ij^2 / R^2)^8
 
 The energy is linear in y, so this is to the last layer what the grade of Podryabinkin and Shapeev
 (2017, doi:10.1016/j.commatsci.2017.08.031) is to a linear potential; the covariance takes the place
@@ -89,7 +94,7 @@ def last_hidden(model: DP, frames: Frames) -> list[np.ndarray]:
 
 
 def grade(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean [n] and the factor [n, n] of gamma = |factor (y - mean)|.
+    """The mean [n] and the factor [n, n] of g = |factor (y - mean)|.
 
     Args:
         rows: [natoms, n], more than n.

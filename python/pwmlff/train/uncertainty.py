@@ -1,8 +1,9 @@
 """What the deviation of an ensemble tells of the error of its mean, and gamma of that of a model.
 
 A training keeps what its frames that validate tell, in calibration.txt beside the models: bins of
-the deviation, or of gamma (:mod:`pwmlff.train.extrapolation`) where there is one model, and for
-each a bound that 90 % of the errors are below. As few frames tell of many atoms, a bound is one
+the deviation, and for each a bound that 90 % of the errors are below. Where there is one model, the
+place of the deviation is taken by gamma (:mod:`pwmlff.train.extrapolation`), which has no unit,
+times the RMS error of an atom of that element. As few frames tell of many atoms, a bound is one
 standard error above the quantile (jackknife over blocks of frames, Quenouille 1949); beyond the
 last bin it grows with the deviation.
 
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from ase.data import chemical_symbols
 
 from pwmlff.data.frames import Frames
 from pwmlff.files import read_text, write_whole
@@ -30,16 +32,14 @@ BINS = 8  # of as many atoms each
 SHARE = 0.9  # of errors that are to be below the bound
 BLOCKS = 10  # of frames, for the standard error of a bound
 NAME = "calibration.txt"
-HEAD = "# {} of an atom, and the bound of its error from there on, eV/angstrom"
+HEAD = "# {}, and the bound of its error from there on, eV/angstrom"
+OF_SEVERAL, OF_ONE = "force deviation of an atom", "gamma of an atom times the error of its element"
 OUTLIER = 3.0  # times the RMSE
 
 
 @dataclass(frozen=True)
 class DeviationBin:
-    """Atoms with deviations from `low` to `high`, in the units that errors are reported in.
-
-    Or with gamma from `low` to `high`, which has no unit.
-    """
+    """Atoms with deviations from `low` to `high`, in the units that errors are reported in."""
 
     low: float
     high: float
@@ -61,12 +61,20 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of errors of forces, eV/angstrom (reduced in units "lj"), by deviation or gamma."""
+    """Bounds of errors of forces by deviations, all in eV/angstrom (reduced in units "lj")."""
 
     models: dict[str, str]  # SHA-256 by the name of the file
     frames: int  # that taught them
     edges: list[float]  # of the bins, ascending
     bounds: list[float]  # of each bin
+    errors: dict[str, float] = field(default_factory=dict)  # RMS, by element, for gamma
+
+    def deviations(self, gamma: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """What gamma [n] of atoms with these atomic numbers [n] is in the place of."""
+        of_others = max(self.errors.values(), default=1.0)
+        every = [self.errors.get(chemical_symbols[z], of_others) for z in numbers]
+        result: np.ndarray = gamma * np.array(every)
+        return result
 
     def limits(self, deviation: np.ndarray) -> np.ndarray:
         """The bound of the error of each atom [n]."""
@@ -83,9 +91,10 @@ class Bounds:
 
     def write(self, folder: Path) -> None:
         """Keep them beside the models, as lmp reads them too (pair_pwmlff/calibration.h)."""
-        name = "force deviation" if len(self.models) > 1 else "gamma"
-        lines = [HEAD.format(name), f"# frames {self.frames}"]
+        what = OF_SEVERAL if len(self.models) > 1 else OF_ONE
+        lines = [HEAD.format(what), f"# frames {self.frames}"]
         lines += [f"# model {name} {digest}" for name, digest in self.models.items()]
+        lines += [f"# error {element} {rms!r}" for element, rms in self.errors.items()]
         bounds = [*self.bounds, self.bounds[-1]]
         lines += [f"{x!r} {y!r}" for x, y in zip(self.edges, bounds, strict=True)]
         write_whole(folder / NAME, ("\n".join(lines) + "\n").encode())
@@ -100,8 +109,10 @@ class Bounds:
         named = [line.split()[2:] for line in lines if line.startswith("# model ")]
         try:
             frames = int(next(line for line in lines if line.startswith("# frames ")).split()[2])
+            of_elements = [line.split()[2:] for line in lines if line.startswith("# error ")]
+            errors = {element: float(rms) for element, rms in of_elements}
             edges, bounds = np.loadtxt(lines, ndmin=2).T.tolist()
-            found = cls(dict(named), frames, edges, bounds[:-1])
+            found = cls(dict(named), frames, edges, bounds[:-1], errors)
         except (ValueError, StopIteration) as error:
             raise Failure(f"'{path}' holds no calibration ({error}); remove it") from error
         return found if found.models == hashes(models) else None
@@ -112,6 +123,15 @@ def hashes(models: Sequence[Path]) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in models}
 
 
+def errors_by_element(error: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
+    """The RMS of errors [n] of atoms with these atomic numbers [n]; NaN are left out."""
+    known = np.isfinite(error)
+    return {
+        chemical_symbols[z]: float(np.sqrt(np.square(error[known & (numbers == z)]).mean()))
+        for z in np.unique(numbers[known])
+    }
+
+
 def bounded(
     models: Sequence[Path], deviation: np.ndarray, error: np.ndarray, frame: np.ndarray
 ) -> Bounds:
@@ -119,7 +139,7 @@ def bounded(
 
     Args:
         models: files of the ensemble.
-        deviation, error: [n] of atoms, eV/angstrom; gamma in place of the deviation of one model.
+        deviation, error: [n] of atoms, eV/angstrom.
         frame: [n] the structure of each, ascending from 0.
     """
     nframes = int(frame[-1]) + 1
@@ -142,7 +162,7 @@ def bounded(
 
 
 def keep(
-    folder: Path, models: Sequence[Path], frames: Frames, score: np.ndarray, error: np.ndarray
+    folder: Path, models: Sequence[Path], frames: Frames, value: np.ndarray, error: np.ndarray
 ) -> None:
     """Write the bounds that frames teach; nothing where no atom has a label.
 
@@ -150,13 +170,17 @@ def keep(
         folder: of the training.
         models: as :func:`bounded` takes them.
         frames: that the models have not learned from.
-        score, error: [natoms] its deviation or gamma, and error; NaN without a label.
+        value, error: [natoms] its deviation, of one model its gamma, and error; NaN without a
+            label.
     """
     known = np.isfinite(error)
     if known.any():
         frame = np.repeat(np.arange(len(frames)), frames.natoms)
         _, frame = np.unique(frame[known], return_inverse=True)
-        bounded(models, score[known], error[known], frame).write(folder)
+        errors = errors_by_element(error, frames.numbers) if len(models) == 1 else {}
+        deviation = Bounds({}, 0, [], [], errors).deviations(value, frames.numbers)
+        found = bounded(models, deviation[known], error[known], frame)
+        replace(found, errors=errors).write(folder)
 
 
 def disagreement(frames: Frames, forces: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -203,25 +227,35 @@ def of_grade(
     Returns:
         None where no atom has a label, or a prediction is no number.
     """
-    return _calibrated(frames, gamma, np.linalg.norm(forces - frames.forces, axis=1), units)
+    error = np.linalg.norm(forces - frames.forces, axis=1)
+    teaching = np.where(_teaching(frames), error, np.nan)
+    errors = errors_by_element(teaching, frames.numbers)
+    deviation = Bounds({}, 0, [], [], errors).deviations(gamma, frames.numbers)
+    return _calibrated(frames, UNITS[units].factor * deviation, error, units)
+
+
+def _teaching(frames: Frames) -> np.ndarray:
+    """Which atoms [natoms] teach the others."""
+    result: np.ndarray = np.repeat(np.arange(len(frames)) % 2 == 0, frames.natoms)
+    return result
 
 
 def _calibrated(
-    frames: Frames, score: np.ndarray, error: np.ndarray, units: str
+    frames: Frames, deviation: np.ndarray, error: np.ndarray, units: str
 ) -> Calibration | None:
-    """The same from a score [natoms] and the error of a force [natoms], eV/angstrom."""
+    """The same from a deviation [natoms] and the error of a force [natoms], eV/angstrom."""
     known = ~np.isnan(frames.forces).any(axis=1)
-    if not known.any() or not np.isfinite([score[known], error[known]]).all():
+    if not known.any() or not np.isfinite([deviation[known], error[known]]).all():
         return None
-    odd = np.repeat(np.arange(len(frames)) % 2 == 1, frames.natoms)
-    return calibrate(score[known], UNITS[units].factor * error[known], odd[known])
+    tests = ~_teaching(frames)[known]
+    return calibrate(deviation[known], UNITS[units].factor * error[known], tests)
 
 
 def calibrate(deviation: np.ndarray, error: np.ndarray, test: np.ndarray) -> Calibration:
     """Relate deviations to errors.
 
     Args:
-        deviation, error: [n] of atoms, in one unit; or gamma in place of the deviation.
+        deviation, error: [n] of atoms, in one unit.
         test: [n] which of them only test what the others teach.
     """
     outlier = error > OUTLIER * np.sqrt(np.square(error).mean())
