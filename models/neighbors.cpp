@@ -250,7 +250,7 @@ pwmlff::Input Neighbors::input(const Needs &needs)
 
 const std::vector<double> &Neighbors::mean_square_nearby(const double *values, const Needs &needs)
 {
-  of_rows.assign(atom_.size(), -1.0);
+  of_rows.assign(atom_.size(), 0.0);
   std::copy_n(values, ncenters_, of_rows.begin());
   if (pwmlff::RowExchange *const others = exchange()) others->forward(of_rows.data(), 1);
   means.resize(ncenters_);

@@ -122,7 +122,7 @@ class Neighbors {
   /// The root mean square of what a center and the rows near it have (MeanSquareNearby in
   /// neighbors/nearby_kernel.h): gamma of the force on a center, which is a derivative of all their
   /// energies. Collective where there is an exchange.
-  /// @param values [ncenters] not negative; null on a rank without centers
+  /// @param values [ncenters]; null on a rank without centers
   /// @param needs  of the model that gave them
   /// @return [ncenters], until the next call
   const std::vector<double> &mean_square_nearby(const double *values, const Needs &needs);

@@ -58,7 +58,7 @@ class PWMLFF_KERNELS_API GpuNeighbors {
   const int *candidate() const;
 
   /// MeanSquareNearby (nearby_kernel.h) of the atoms at their current positions.
-  /// @param values [nrows] on the host, negative: is not counted
+  /// @param values [nrows] on the host
   /// @param result [ncenters] likewise
   void mean_square_nearby(const double *values, double reach, double *result);
 

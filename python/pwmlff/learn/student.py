@@ -59,6 +59,11 @@ class Teaching:
         low, high = self.temperatures
         return (low + 2.0 * high) / 3.0
 
+    @property
+    def steps(self) -> int:
+        """Of 1 fs, of the last run."""
+        return round(1000.0 * self.picoseconds)
+
 
 @dataclass(frozen=True)
 class Card:
@@ -151,6 +156,8 @@ def learning(teaching: Teaching) -> Learning:
         explore=(
             Explore(temperature=(low, (low + high) / 2.0), strain=strain),
             Explore(temperature=(high,), strain=strain, first_round=1),
+            # What takes long to go wrong: the run that the student is judged by.
+            Explore(temperature=(high,), steps=teaching.steps, first_round=2),
         ),
     ).checked(Path.cwd())
 
@@ -264,7 +271,7 @@ def _last_run(
     kind = Explore(
         structures=config.start.structures,
         temperature=(teaching.temperatures[1],),
-        steps=round(1000.0 * teaching.picoseconds),
+        steps=teaching.steps,
     )
     one = explore.runs([kind], 0)[0]
     assert one.structure is not None  # it has no input of its own
