@@ -17,7 +17,7 @@ from harness import ENGINES, Lammps, thorough
 from nep_files import HEADS, random_text
 from pwmlff import Calculator
 from pwmlff.models.saving import save_model
-from pwmlff.train.uncertainty import Bounds, hashes
+from pwmlff.train.uncertainty import Bounds, hashes, in_place_of_deviation
 from systems import SYSTEMS, crystal, graded
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -104,7 +104,7 @@ def test_expected_error(moving: Lammps, ranks: int, units: str):
     np.testing.assert_allclose(thermo["c_most[1]"], gamma.max(axis=1), rtol=1e-6)
     unit = 23.060549 if units == "real" else 1.0
     numbers = read(moving.folder / "all.dump", format="lammps-dump-text").numbers
-    sizes = np.array([bounds.deviations(one, numbers).max() for one in gamma])
+    sizes = np.array([in_place_of_deviation(one, numbers, errors).max() for one in gamma])
     wanted = unit * bounds.limits(sizes)
     assert len(set(np.searchsorted(bounds.edges, sizes))) > 1
     np.testing.assert_allclose(thermo["c_most[2]"], wanted, rtol=1e-6)

@@ -308,7 +308,8 @@ def test(
         grade = uncertainty.of_grade(frames, predictions[0][1], grades[0], units)
         if grade and len(tested) == 1 and (stored := uncertainty.Bounds.stored(models)):
             error = np.linalg.norm(predictions[0][1] - frames.forces, axis=1)
-            coverage = stored.coverage(stored.deviations(grades[0], frames.numbers), error)
+            deviation = uncertainty.in_place_of_deviation(grades[0], frames.numbers, stored.errors)
+            coverage = stored.coverage(deviation, error)
     if len(tested) > 1:
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))

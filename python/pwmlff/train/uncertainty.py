@@ -69,13 +69,6 @@ class Bounds:
     bounds: list[float]  # of each bin
     errors: dict[str, float] = field(default_factory=dict)  # RMS, by element, for gamma
 
-    def deviations(self, gamma: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """What gamma [n] of atoms with these atomic numbers [n] is in the place of."""
-        of_others = max(self.errors.values(), default=1.0)
-        every = [self.errors.get(chemical_symbols[z], of_others) for z in numbers]
-        result: np.ndarray = gamma * np.array(every)
-        return result
-
     def limits(self, deviation: np.ndarray) -> np.ndarray:
         """The bound of the error of each atom [n]."""
         edges, bounds = np.array(self.edges), np.array(self.bounds)
@@ -132,6 +125,16 @@ def errors_by_element(error: np.ndarray, numbers: np.ndarray) -> dict[str, float
     }
 
 
+def in_place_of_deviation(
+    gamma: np.ndarray, numbers: np.ndarray, errors: dict[str, float]
+) -> np.ndarray:
+    """Gamma [n] of atoms with these atomic numbers [n], times the RMS errors of their elements."""
+    of_others = max(errors.values(), default=1.0)
+    every = [errors.get(chemical_symbols[z], of_others) for z in numbers]
+    result: np.ndarray = gamma * np.array(every)
+    return result
+
+
 def bounded(
     models: Sequence[Path], deviation: np.ndarray, error: np.ndarray, frame: np.ndarray
 ) -> Bounds:
@@ -178,8 +181,9 @@ def keep(
         frame = np.repeat(np.arange(len(frames)), frames.natoms)
         _, frame = np.unique(frame[known], return_inverse=True)
         errors = errors_by_element(error, frames.numbers) if len(models) == 1 else {}
-        deviation = Bounds({}, 0, [], [], errors).deviations(value, frames.numbers)
-        found = bounded(models, deviation[known], error[known], frame)
+        if errors:
+            value = in_place_of_deviation(value, frames.numbers, errors)
+        found = bounded(models, value[known], error[known], frame)
         replace(found, errors=errors).write(folder)
 
 
@@ -230,7 +234,7 @@ def of_grade(
     error = np.linalg.norm(forces - frames.forces, axis=1)
     teaching = np.where(_teaching(frames), error, np.nan)
     errors = errors_by_element(teaching, frames.numbers)
-    deviation = Bounds({}, 0, [], [], errors).deviations(gamma, frames.numbers)
+    deviation = in_place_of_deviation(gamma, frames.numbers, errors)
     return _calibrated(frames, UNITS[units].factor * deviation, error, units)
 
 
