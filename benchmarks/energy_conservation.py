@@ -1,6 +1,8 @@
-"""How well a run at constant energy keeps it: drift and fluctuation, in LAMMPS with one model.
+"""How well a run at constant energy keeps it: drift and fluctuation, in LAMMPS.
 
     python benchmarks/energy_conservation.py MODEL STRUCTURE --elements 'Hf O' --temperature 1000
+
+Of several models, `a.pt,b.pt`, the mean drives.
 
 A Nose-Hoover thermostat prepares the temperature first. The error of the drift is that of a slope
 through a fluctuation that is correlated over ten lines of the log.
@@ -24,7 +26,7 @@ from pwmlff.report import Failure
 
 LINES = 200  # of the log
 
-INPUT = """{read}pair_style pwmlff 1 {model} engine {engine} precision {precision}
+INPUT = """{read}pair_style pwmlff {models} engine {engine} precision {precision}
 pair_coeff * * {elements}
 velocity all create {temperature} 4711 mom yes rot yes loop geom
 timestep {timestep}
@@ -43,7 +45,7 @@ run {steps}
 def main() -> None:
     """Run lmp and print what it says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model", help="a file, or several with commas between")
     parser.add_argument("structure", help="a file that ase reads, like train.extxyz@0")
     parser.add_argument("--elements", required=True, help="of the LAMMPS types, like 'Hf O'")
     parser.add_argument("--temperature", type=float, default=1000.0, help="K")
@@ -55,6 +57,8 @@ def main() -> None:
 
     atoms = ase.io.read(options.structure)
     steps = round(options.time / options.timestep)
+    paths = [str(Path(name).resolve()) for name in options.model.split(",")]
+    models = " ".join([str(len(paths)), *paths, *["drive mean"] * (len(paths) > 1)])
     with tempfile.TemporaryDirectory() as folder:
         numbers = [atomic_numbers[symbol] for symbol in options.elements.split()]
         lmp.write_data(Path(folder, "structure.data"), atoms, numbers)
@@ -63,7 +67,8 @@ def main() -> None:
             before=max(1, steps // 7),
             every=max(1, steps // LINES),
             steps=steps,
-            **{**vars(options), "model": options.model.resolve()},
+            models=models,
+            **vars(options),
         )
         Path(folder, "in.nve").write_text(text)
         program = find_lmp()
@@ -85,6 +90,7 @@ def main() -> None:
     error = rest.std() / (time.std() * np.sqrt(len(time) / 10))
     print(
         f"{options.time:g} ps of {len(atoms)} atoms at {np.mean(thermo['Temp']):.0f} K, "
+        f"{'the mean of ' * (len(paths) > 1)}{len(paths)} model{'s' * (len(paths) > 1)}, "
         f"engine {options.engine}, precision {options.precision}: "
         f"drift {line[0]:.1e} +- {error:.1e} eV/atom/ps, fluctuation {rest.std():.1e} eV/atom"
     )

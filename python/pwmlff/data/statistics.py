@@ -27,7 +27,7 @@ from pwmlff.threads import allowed_threads
 
 log = logging.getLogger(__name__)
 
-MARGIN = 1.1  # slots per neighbor of the fullest atom: a run meets denser places
+MARGIN = 1.5  # slots per neighbor of the fullest atom: a melt, or a run under pressure, is denser
 CHUNK = 1 << 18  # edges at a time
 #: Smallest deviation: types without neighbors have none, and are divided by it.
 SMALLEST = 1e-2

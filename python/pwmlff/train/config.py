@@ -117,7 +117,7 @@ class Model:
     fitting: tuple[int, ...] = key((50, 50, 50), "hidden widths of the fitting nets", least=1)
     m2: int = key(16, "axis width of the descriptor", least=1)
     max_neighbor: int = key(
-        0, "neighbor slots per element; 0: as the data need", least=0, most=10000
+        0, "neighbor slots per element; 0: 1.5 times what the data need", least=0, most=10000
     )
     repulsion: str = key(
         "auto",
