@@ -248,7 +248,8 @@ pwmlff::Input Neighbors::input(const Needs &needs)
   return input;
 }
 
-const std::vector<double> &Neighbors::mean_square_nearby(const double *values, const Needs &needs)
+const std::vector<double> &Neighbors::mean_square_nearby(const double *values, const Needs &needs,
+                                                         int nthreads)
 {
   of_rows.assign(atom_.size(), 0.0);
   std::copy_n(values, ncenters_, of_rows.begin());
@@ -259,14 +260,9 @@ const std::vector<double> &Neighbors::mean_square_nearby(const double *values, c
     gpu_list(needs.device).mean_square_nearby(of_rows.data(), needs.cutoff, means.data());
     return means;
   }
-  const pwmlff::MeanSquareNearby nearby{1.0 / (needs.cutoff * needs.cutoff),
-                                        nspecies_,
-                                        x_,
-                                        first_.data(),
-                                        candidate_.data(),
-                                        of_rows.data(),
-                                        means.data()};
-  for (int center = 0; center < ncenters_; ++center) nearby(pwmlff::SerialTeam(nullptr), center);
+  pwmlff::mean_square_nearby({1.0 / (needs.cutoff * needs.cutoff), nspecies_, x_, first_.data(),
+                              candidate_.data(), of_rows.data(), means.data()},
+                             ncenters_, nthreads);
   return means;
 }
 

@@ -124,8 +124,10 @@ class Neighbors {
   /// energies. Collective where there is an exchange.
   /// @param values [ncenters]; null on a rank without centers
   /// @param needs  of the model that gave them
+  /// @param nthreads  on the CPU
   /// @return [ncenters], until the next call
-  const std::vector<double> &mean_square_nearby(const double *values, const Needs &needs);
+  const std::vector<double> &mean_square_nearby(const double *values, const Needs &needs,
+                                                int nthreads);
 
  private:
   int ncenters_ = 0, nspecies_ = 0;

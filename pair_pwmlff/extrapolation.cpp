@@ -5,6 +5,7 @@
 #include "common/periodic_table.h"
 
 #include "atom.h"
+#include "comm.h"
 #include "error.h"
 #include "update.h"
 #include "utils.h"
@@ -33,7 +34,8 @@ void Extrapolation::take(const Model &model, Neighbors &neighbors, const Evaluat
     MPI_Allreduce(MPI_IN_PLACE, &of_all, 1, MPI_DOUBLE, MPI_MAX, world);
     if (of_all <= limit->gamma) return;
   }
-  const std::vector<double> &nearby = neighbors.mean_square_nearby(alone, model.needs());
+  const std::vector<double> &nearby =
+      neighbors.mean_square_nearby(alone, model.needs(), comm->nthreads);
   gamma.reserve(1);    // a rank without atoms has an array too
   gamma.assign(atom->nlocal, 0.0);
   step = update->ntimestep;

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "../common/export.h"
 #include "../common/team.h"
 
 #include <cmath>
@@ -47,5 +48,9 @@ struct MeanSquareNearby {
     if (team.lane() == 0) result[center] = std::sqrt(squares / weights);
   }
 };
+
+/// The same of all centers, on the CPU by threads.
+PWMLFF_KERNELS_API void mean_square_nearby(const MeanSquareNearby &nearby, int ncenters,
+                                           int nthreads);
 
 }    // namespace pwmlff

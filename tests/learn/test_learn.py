@@ -112,6 +112,21 @@ def test_killed_anywhere_it_comes_to_the_same_models(folder: Path):
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_labels_that_fit_into_their_time(folder: Path):
+    """As many as there is time for, by that of the first ones."""
+    (folder / "slow.py").write_text(
+        "import time\nfrom ase.calculators.emt import EMT\nclass Slow(EMT):\n"
+        "    def calculate(self, *words):\n        time.sleep(0.5)\n"
+        "        super().calculate(*words)\n"
+    )
+    settings = ["loop.rounds=1", "loop.jobs=1", "label.calculator='slow.py:Slow()'"]
+    settings += ["choose.most=12", "choose.minutes=0.05"]
+    told = run(folder, *settings)["rounds"][0]
+    each = State.read(folder / "learn").first["seconds_each"]
+    assert each >= 0.5 and told["explore"]["candidates"] > 6
+    assert told["explore"]["chosen"] == told["label"]["frames"] == max(1, int(3.0 / each))
+
+
 def test_own_input_stop_and_no_window(folder: Path):
     """An input of the user's own; SIGTERM ends the loop with 75, and nothing is in the window."""
     (folder / "in.own").write_text(

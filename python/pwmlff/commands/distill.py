@@ -33,9 +33,7 @@ def distill(
     python: Annotated[
         str, Option(help="Python that has the teacher, which needs ase.", show_default="this one")
     ] = "",
-    frames: Annotated[
-        int, Option(min=4, help="First structures made of each one, and labels of a round at most.")
-    ] = 20,
+    frames: Annotated[int, Option(min=4, help="First structures made of each one.")] = 20,
     check: Annotated[
         float, Option(min=0.001, help="Length of the last run at the highest temperature, in ps.")
     ] = 100.0,

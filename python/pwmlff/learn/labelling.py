@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ class Labels:
 
     frames: list[Atoms]  # in the order of the structures, with labels as ase has them
     failures: list[str]  # what went wrong, by structure
+    seconds: float  # that one took of the time of all, of those without labels before; 0 if none
 
 
 def make(
@@ -59,12 +61,14 @@ def make(
     jobs = how.jobs or jobs
     names = [f"{k:05d}" for k in range(len(structures))]
     missing = [k for k, name in enumerate(names) if not (folder / f"{name}.{RESULT}").exists()]
+    began = time.monotonic()
     if how.command:
         said = _by_command(
             [_sorted(one, elements) for one in structures], missing, how, folder, shop, jobs
         )
     else:
         said = _by_calculator(structures, missing, how, folder, shop, jobs, threads)
+    seconds = (time.monotonic() - began) / len(missing) if missing else 0.0
     frames: list[Atoms] = []
     failures: list[str] = []
     for k, name in enumerate(names):
@@ -79,7 +83,7 @@ def make(
             f"none of {len(structures)} structures got labels in '{folder}': {failures[0]}; run "
             "what [label] says by hand there, mend it, and give the same command again"
         )
-    return Labels(frames, failures)
+    return Labels(frames, failures, seconds)
 
 
 def _by_calculator(

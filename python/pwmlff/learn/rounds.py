@@ -175,7 +175,11 @@ class Rounds:
         extxyz.write_whole(folder / "labelled.extxyz", made.frames)
         for failure in made.failures:
             log.warning("no labels for %s", failure)
-        return {"frames": len(made.frames), "failures": made.failures}
+        return {
+            "frames": len(made.frames),
+            "failures": made.failures,
+            "seconds_each": made.seconds,
+        }
 
     def _round(self, number: int) -> None:
         """Do what is left of a round, or find that it is the last."""
@@ -341,8 +345,19 @@ class Rounds:
             for one in (found, known)
         ]
         points, there = descriptors.scaled(*described)
-        rows, _ = descriptors.farthest(points, self.config.choose.most, there)
+        rows, _ = descriptors.farthest(points, self._most(), there)
         return [some[k] for k in rows]
+
+    def _most(self) -> int:
+        """Labels that a round may have; one for each job where nothing tells how long they take."""
+        choose = self.config.choose
+        if not choose.minutes:
+            return choose.most
+        told = [self.state.first, *(one["label"] for one in self._complete())]
+        took = [one["seconds_each"] for one in told if one.get("seconds_each")]
+        jobs = self.config.label.jobs or self.jobs
+        fit = int(60.0 * choose.minutes / took[-1]) if took else jobs
+        return min(choose.most, max(jobs, fit))
 
     def _judged(self, number: int) -> dict[str, Any]:
         """Errors of the models of a round on labels that they have not seen."""

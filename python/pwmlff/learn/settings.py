@@ -112,6 +112,12 @@ class Choose:
         least=0,
     )
     most: int = key(20, "of a round, those farthest from each other and from the data", least=1)
+    minutes: float = key(
+        0.0,
+        "that the labels of a round may take: fewer than `most` are chosen where more would take "
+        "longer, by the time of those before; 0: any",
+        least=0,
+    )
     cutoff: float = key(6.0, "of the neighbors that they are compared by, angstrom", above=0)
     closest: float = key(
         0.6,

@@ -30,8 +30,9 @@ from pwmlff.learn.verdict import LearnReport
 from pwmlff.report import Failure, plain
 
 CARD = "card.json"
-#: Shares of the time: of the loop, and of its trainings.
-OF_LOOP, OF_ROUND, OF_LAST = 0.85, 0.06, 0.30
+#: Shares of the time: of the loop, of training and labels in each round, of the last training.
+OF_LOOP, OF_ROUND, OF_LABELS, OF_LAST = 0.85, 0.06, 0.03, 0.30
+MOST_LABELS = 200  # of a round, however fast the teacher is
 ROUNDS = 8
 WINDOW = (0.03, 1.0)  # in RMS forces
 TESTED, EVERY, STEPS = 20, 100, 1000  # structures held out; steps between them and before the first
@@ -152,7 +153,7 @@ def learning(teaching: Teaching) -> Learning:
             last_minutes=OF_LAST * teaching.minutes,
         ),
         label=Label(calculator=teaching.teacher, python=teaching.python),
-        choose=Choose(most=teaching.frames, relative=WINDOW),
+        choose=Choose(most=MOST_LABELS, minutes=OF_LABELS * teaching.minutes, relative=WINDOW),
         explore=(
             Explore(temperature=(low, (low + high) / 2.0), strain=strain),
             Explore(temperature=(high,), strain=strain, first_round=1),
