@@ -439,13 +439,12 @@ template <typename Work> void PairPWMLFF::or_stop_with_frame(Work &&work)
   if (!failure.empty()) stop_all(failure);
 }
 
-// Evaluate one model and refuse results that are not numbers.
+// Evaluate one model.
 // @throws std::runtime_error
 const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
 {
   Model &m = *models[model];
   Neighbors &neighbors = source->get();
-  const Evaluation *evaluation = nullptr;
   try {
     pwmlff::Input input = neighbors.input(m.needs());
     input.nthreads = comm->nthreads;
@@ -454,7 +453,7 @@ const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
     input.want_atom_virial = drives && vflag_atom;
     input.want_centroid_virial = drives && cvflag_atom;
     input.want_grade = want_grade;
-    evaluation = &m.evaluate(input);
+    return m.evaluate(input);
   } catch (const TooManyNeighbors &excess) {
     throw std::runtime_error(fmt::format(
         "model '{}': {}", m.info().file,
@@ -463,38 +462,49 @@ const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
   } catch (const std::exception &failure) {
     throw std::runtime_error(failure.what() + (m.on_gpu() ? device_label() : ""));
   }
+}
 
-  const Evaluation &result = *evaluation;
-  const auto require_finite = [&](int row, double value) {
+// Refuse what is no number.
+// @throws std::runtime_error
+void PairPWMLFF::require_finite(int model, const Evaluation &result) const
+{
+  const ModelInfo &info = models[model]->info();
+  const Neighbors &neighbors = source->get();
+  const auto require = [&](int row, double value) {
     if (!std::isfinite(value))
       throw std::runtime_error(fmt::format(
           "model '{}' gives a non-finite energy or force for atom {} at step {}; look for "
           "overlapping atoms or a time step that is too long",
-          m.info().file, atom->tag[neighbors.atom()[row]], update->ntimestep));
+          info.file, atom->tag[neighbors.atom()[row]], update->ntimestep));
   };
   // Energies first: where that of an atom is no number, forces on its neighbors are none either.
-  for (int row = 0; row < neighbors.ncenters(); ++row) require_finite(row, result.atom_energy[row]);
+  for (int row = 0; row < neighbors.ncenters(); ++row) require(row, result.atom_energy[row]);
   const double *const f = result.force;
   for (int row = 0; row < neighbors.nrows(); ++row)
-    require_finite(row, f[3 * row] + f[3 * row + 1] + f[3 * row + 2]);
+    require(row, f[3 * row] + f[3 * row + 1] + f[3 * row + 2]);
   double sum = result.energy;
   for (const double component : result.virial) sum += component;
   if (!std::isfinite(sum))
     throw std::runtime_error(
         fmt::format("model '{}' gives finite energies and forces of atoms, but a non-finite energy "
                     "of the whole or virial at step {}; its file is not sound",
-                    m.info().file, update->ntimestep));
-  return result;
+                    info.file, update->ntimestep));
 }
 
-// The same, or end the run: alone, or, where structures are captured, together. Null on a rank
-// without centers, which takes part in the latter, unless the model exchanges with other ranks.
+// Both, or end the run: alone, or, where structures are captured, together. Null on a rank without
+// centers, unless the model exchanges features. A rank that fails in an evaluation that does ends
+// the run alone: others may be waiting for what it has not sent.
 const Evaluation *PairPWMLFF::evaluate_here(int model, bool want_grade)
 {
   const Evaluation *result = nullptr;
+  const bool exchanges = models[model]->needs().exchange_width > 0;
+  const auto work = [&] {
+    if (source->get().ncenters() > 0 || exchanges) result = &evaluate(model, want_grade);
+  };
+  if (exchanges) or_stop_rank(work);
   or_stop_with_frame([&] {
-    if (source->get().ncenters() > 0 || models[model]->needs().exchange_width > 0)
-      result = &evaluate(model, want_grade);
+    if (!exchanges) work();
+    if (result) require_finite(model, *result);
   });
   return result;
 }

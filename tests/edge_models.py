@@ -123,6 +123,7 @@ class InRounds(MessagePassing):
         nlocal: int,
     ) -> Tensor:  # fmt: skip
         assert features.size(1) == self.widths[k] and features.size(0) == types.size(0)
+        assert self.defect != "close" or torch.linalg.vector_norm(edge_vec, dim=1).min() > 0.5
         feature = self.layer(features.sum(1), edge_vec, edge_index, types)[:nlocal].unsqueeze(1)
         if k == 1:
             return feature

@@ -55,7 +55,7 @@ def test_each_atom(moving: Lammps, engine: str, ranks: int):
     fix = "fix g all pair 1 pwmlff gamma 1\ncompute most all reduce max f_g\n"
     fix += "thermo_style custom step c_most\nthermo_modify format float %.17g\nthermo 1\n"
     fix += "dump g all custom 1 g.dump id f_g\ndump_modify g sort id format float %.17g\n"
-    moving.run(script(more=fix), ranks)
+    moving.run(script(more=fix), ranks, OMP_NUM_THREADS="2")
     wanted = of_frames(moving)
     found = np.array(
         [float(line.split()[1]) for line in (moving.folder / "g.dump").read_text().splitlines()
