@@ -12,20 +12,27 @@ import pytest
 from ase.calculators.emt import EMT
 from ase.io import read, write
 
-from harness import COMMAND
+from harness import COMMAND, thorough
 from labelled_structures import copper_gold
 from pwmlff import Calculator
 
 
-def test_distillation(tmp_path: Path):
+@pytest.mark.parametrize(
+    "settings, model",
+    [
+        (["nep.n_max=[2,2]", "nep.basis_size=[4,4]", "nep.neuron=4"], "a.txt"),  # the default
+        thorough(
+            ["model.kind=dp", "model.embedding=[4]", "model.fitting=[4]", "model.m2=2"], "a.pt"
+        ),
+    ],
+)
+def test_distillation(tmp_path: Path, settings: list[str], model: str):
     """The card against the teacher and the model themselves; a second start finds it."""
     write(tmp_path / "start.xyz", copper_gold(), format="extxyz")
     words = [*COMMAND, "distill", "--teacher", "ase.calculators.emt:EMT()", "--start", "start.xyz"]
     words += ["--temperature", "100:300", "--max-time", "30s", "-o", "run", "--frames", "6"]
     words += ["--check", "0.05", "--json"]
-    words += [
-        x for key in ("embedding=[4]", "fitting=[4]", "m2=2") for x in ("--set", f"model.{key}")
-    ]
+    words += [word for setting in settings for word in ("--set", setting)]
 
     def card() -> dict[str, Any]:
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -41,7 +48,7 @@ def test_distillation(tmp_path: Path):
     for atoms in frames:
         for calculator, results in (
             (EMT(), wanted),
-            (Calculator(tmp_path / "run" / "a.pt"), forces),
+            (Calculator(tmp_path / "run" / model), forces),
         ):
             atoms.calc = calculator
             results.append(atoms.get_forces())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ase.io import read
 from labelled_structures import labelled, trajectory
 from pwmlff import Calculator
 from pwmlff.evaluation.model_file import open_model
+from pwmlff.evaluation.nep_file import read_nep, write_nep
 from pwmlff.launch.lmp import enclosed, evaluate
 from pwmlff.launch.program import find
 from pwmlff.models import DP, DPConfig
@@ -77,8 +79,46 @@ def test_it_begins_where_the_data_end(tmp_path: Path):
     assert trained(tmp_path / "none", structures, finetune=f"{bare}") == []
 
 
+def test_in_a_nep(tmp_path: Path):
+    """A table of the same radii in its file; in a fine-tuning none grows."""
+    structures = trajectory(10)
+    settings = ["nep.n_max=[2,2]", "nep.basis_size=[4,4]", "nep.neuron=4", "nep.cutoff=[5.0,4.0]",
+                "model.kind=nep", "model.repulsion=zbl"]  # fmt: skip
+    elements = ("Ne", "Ar")
+    train(structures, elements, tmp_path / "first", epochs=2, settings=settings)
+    path = tmp_path / "first" / "best.txt"
+    found = read_nep(path)
+    structures = read(tmp_path / "first" / "train.extxyz", index=":")
+    assert found.zbl is not None and found.zbl_line == (0.0, 0.0)
+    calculator = Calculator(path, elements=[NEON, ARGON])
+    for a, b in combinations_with_replacement(range(2), 2):
+        pair = (found.elements[a], found.elements[b])
+        inner, outer = found.zbl[a, b, :2]
+        assert outer == pytest.approx(closest(structures, pair), abs=1e-12)
+        assert inner == pytest.approx(0.7 * outer)
+        r = np.arange(outer, 0.3, -0.02)
+        energies = [calculator.get_potential_energy(Atoms(pair, [(0, 0, 0), (0, 0, x)])) for x in r]
+        assert np.diff(energies).min() > 0.0, pair
+    bare = tmp_path / "bare.txt"
+    write_nep(replace(found, zbl=None, zbl_line=()), bare)
+    for atoms in structures:
+        forces = [Calculator(name).get_property("forces", atoms) for name in (path, bare)]
+        np.testing.assert_allclose(*forces, rtol=0, atol=1e-12)
+    far = [labelled(one) for one in structures]
+    for scale, shrunk in ((0.9, 0.9), (1.1, 1.0)):
+        for one, atoms in zip(far, structures, strict=True):
+            one.set_cell(scale * np.asarray(atoms.cell), True)
+            one.positions[:] = scale * atoms.positions
+        moved, folder = [labelled(one) for one in far], tmp_path / f"{scale}"
+        train(moved, (), folder, epochs=2, settings=[*settings, f"model.finetune={path}"])
+        radii = read_nep(folder / "best.txt").zbl[..., 1]
+        np.testing.assert_allclose(radii, shrunk * found.zbl[..., 1], rtol=1e-7)
+    with pytest.raises(Failure, match=r"\[nep\] zbl is 2, expected one of them"):
+        train(structures, elements, tmp_path / "both", epochs=1, settings=[*settings, "nep.zbl=2"])
+
+
 def test_which_pairs(tmp_path: Path):
-    """Those that the data have from 0.8 of the sum of covalent radii on, by default."""
+    """Those that the data have from 0.6 of the sum of covalent radii on, by default."""
     atoms = Atoms("Ne4Ar4", pbc=True, cell=[12.0] * 3)
     sums = {
         pair: covalent_radii[list(pair)].sum()
@@ -87,8 +127,8 @@ def test_which_pairs(tmp_path: Path):
     structures = []
     for k, shift in enumerate(np.linspace(0.0, 0.2, 8)):
         atoms.positions = [[3.0 * n, 3.0 * n % 7, 0.5 * n] for n in range(8)]
-        atoms.positions[1] = atoms.positions[0] + [0.7 * sums[NEON, NEON] + shift, 0, 0]
-        atoms.positions[5] = atoms.positions[4] + [0.9 * sums[ARGON, ARGON] + shift, 0, 0]
+        atoms.positions[1] = atoms.positions[0] + [0.5 * sums[NEON, NEON] + shift, 0, 0]
+        atoms.positions[5] = atoms.positions[4] + [0.65 * sums[ARGON, ARGON] + shift, 0, 0]
         atoms.rattle(0.001, seed=k)
         structures.append(labelled(atoms))
     radii = np.array(trained(tmp_path / "auto", structures))

@@ -39,7 +39,7 @@ def distill(
     ] = 100.0,
     set: Annotated[
         list[str] | None,
-        Option("--set", help="Key of run.toml, like model.kind=nep; may be given again."),
+        Option("--set", help="Key of run.toml, like model.kind=dp; may be given again."),
     ] = None,
     json: Json = False,
 ) -> None:

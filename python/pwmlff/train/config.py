@@ -121,9 +121,10 @@ class Model:
     )
     repulsion: str = key(
         "auto",
-        "of a Deep Potential at distances below those in the data: `zbl` for all pairs of "
-        "elements, `none`, or `auto`: zbl for those that come no closer than 0.8 of the sum of "
-        "their covalent radii, and with `finetune` for those that have it in that file",
+        "at distances below those in the data: `zbl` for all pairs of elements, `none`, or `auto`: "
+        "in a Deep Potential zbl for those that come no closer than 0.6 of the sum of their "
+        "covalent radii, and with `finetune` for those that have it in that file; in a NEP what "
+        "`[nep] zbl` says, or that file",
         choices=("auto", "zbl", "none"),
     )
     units: str = key("metal", "of the structures and the model", choices=("metal", "lj"))
@@ -476,6 +477,11 @@ def _of_kind(model: Model, shape: NepForm) -> Model:
         _check_network(model)
     if kind == "nep":
         _check_shape(shape)
+        if model.repulsion == "zbl" and shape.zbl:
+            raise Failure(
+                f"[model] repulsion is 'zbl' and [nep] zbl is {shape.zbl:g}, expected one of them: "
+                "make repulsion auto, or leave zbl out"
+            )
     return replace(model, kind=kind)
 
 

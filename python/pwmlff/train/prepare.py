@@ -295,6 +295,8 @@ def _neuroevolution(
     if model is None:
         shape, seed = config.nep, settings.seed
         model = comm.agreed(ranks, lambda: nep.initial(shape, frames, edges, seed))
+    if settings.repulsion == "zbl":
+        model = repulsion.in_nep(model, [edges, *([valid.edges] if valid else [])])
     place = threads_of(run, ranks), ranks
     trained = comm.agreed(
         ranks,

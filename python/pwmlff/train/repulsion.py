@@ -1,4 +1,4 @@
-"""ZBL in a Deep Potential that is trained: for which pairs of elements, and from where to where.
+"""ZBL in a potential that is trained: for which pairs of elements, and from where to where.
 
 Data of simulations have no atoms that nearly touch, and what a network makes of such pairs can be
 anything, a hole included. ZBL ends at the closest distance of each pair of elements in the data, so
@@ -9,27 +9,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
 from ase.data import chemical_symbols, covalent_radii
 
 from pwmlff.data.neighbors import Edges
+from pwmlff.evaluation.nep_file import TABLE, Nep, universal_zbl
 from pwmlff.models import DP
 from pwmlff.report import Failure
 
 log = logging.getLogger(__name__)
 
 #: Pairs of elements that come closer than this share of the sum of their covalent radii (Cordero et
-#: al. 2008, doi:10.1039/b801115j) tell themselves how they repel each other.
-CLOSE = 0.8
+#: al. 2008, doi:10.1039/b801115j) tell themselves how they repel each other; hot oxides come to
+#: 0.7 of it, and do not.
+CLOSE = 0.6
 INNER = 0.7  # of the outer radius: from there on inwards ZBL is whole
 
 
 def choose(
     model: DP, data: Sequence[Edges], repulsion: str, known: list[list[float]] | None
 ) -> None:
-    """Give a model the ZBL that its data ask for, and say so.
+    """Give a Deep Potential the ZBL that its data ask for, and say so.
 
     Args:
         model: whose `zbl_radii` are set.
@@ -47,24 +50,58 @@ def choose(
     if repulsion == "none" or model.units != "metal" or (repulsion == "auto" and known == []):
         return
     n = model.ntypes
-    closest = np.min([edges.closest for edges in data], axis=0)
-    radii = covalent_radii[np.array(model.atom_type)]
-    contact = radii[:, None] + radii
-    outer = np.where(np.isfinite(closest), closest, np.minimum(contact, model.Rmax))
-    wanted = np.full((n, n), True) if repulsion == "zbl" else closest >= CLOSE * contact
-    if known:
-        old = np.array(known)[:, 1].reshape(n, n)
-        if repulsion == "auto":
-            wanted = old > 0.0
-        outer = np.where(old > 0.0, np.minimum(old, outer), outer)
-    if not wanted.any():
-        return
+    closest = _closest(data)
+    old = np.array(known)[:, 1].reshape(n, n) if known else np.zeros((n, n))
+    if repulsion == "zbl":
+        wanted = np.full((n, n), True)
+    elif known:
+        wanted = old > 0.0
+    else:
+        wanted = closest >= CLOSE * _contact(model.atom_type)
+    outer = _outer(model.atom_type, closest, old, wanted, model.Rmax)
+    if wanted.any():
+        model.zbl_radii = [[INNER * r, r] for r in outer.ravel().tolist()]
+
+
+def in_nep(model: Nep, data: Sequence[Edges]) -> Nep:
+    """A NEP with a table of ZBL that its data ask for, for all pairs, and say so.
+
+    Args:
+        model: new, or of a file; no radius that it has grows.
+        data: neighbors in the frames that it learns from, and in those to validate with.
+    """
+    shape = (len(model.elements),) * 2
+    old = np.zeros(shape) if model.zbl is None else model.zbl[..., 1]
+    reach = float(model.cut_angular.min())
+    outer = _outer(model.elements, _closest(data), old, np.full(shape, True), reach)
+    table = universal_zbl(TABLE, model.elements)
+    table[..., 0], table[..., 1] = INNER * outer, outer
+    return replace(model, zbl=table, zbl_line=TABLE)
+
+
+def _closest(data: Sequence[Edges]) -> np.ndarray:
+    closest: np.ndarray = np.min([edges.closest for edges in data], axis=0)
+    return closest
+
+
+def _contact(elements: Sequence[int]) -> np.ndarray:
+    radii = covalent_radii[np.array(elements)]
+    contact: np.ndarray = radii[:, None] + radii
+    return contact
+
+
+def _outer(
+    elements: Sequence[int], closest: np.ndarray, old: np.ndarray, wanted: np.ndarray, reach: float
+) -> np.ndarray:
+    """Outer radii [ntypes, ntypes], zero where none is wanted; said in the log."""
+    outer = np.minimum(np.where(np.isfinite(closest), closest, _contact(elements)), reach)
+    outer = np.where(old > 0.0, np.minimum(old, outer), outer)
     outer = np.where(wanted, outer, 0.0)
-    model.zbl_radii = [[INNER * r, r] for r in outer.ravel().tolist()]
-    symbols = [chemical_symbols[z] for z in model.atom_type]
     told = [
-        f"{symbols[i]}-{symbols[j]} {outer[i, j]:.3g}"
-        for i, j in combinations_with_replacement(range(n), 2)
+        f"{chemical_symbols[elements[i]]}-{chemical_symbols[elements[j]]} {outer[i, j]:.3g}"
+        for i, j in combinations_with_replacement(range(len(elements)), 2)
         if wanted[i, j]
     ]
-    log.info("ZBL repels atoms below, in Å: %s", ", ".join(told))
+    if told:
+        log.info("ZBL repels atoms below, in Å: %s", ", ".join(told))
+    return outer
