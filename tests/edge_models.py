@@ -123,11 +123,12 @@ class InRounds(MessagePassing):
         nlocal: int,
     ) -> Tensor:  # fmt: skip
         assert features.size(1) == self.widths[k] and features.size(0) == types.size(0)
-        assert self.defect != "close" or torch.linalg.vector_norm(edge_vec, dim=1).min() > 0.5
+        r = torch.linalg.vector_norm(edge_vec, dim=1)
+        assert self.defect != "close" or int((r < 0.1).sum()) == 0
         feature = self.layer(features.sum(1), edge_vec, edge_index, types)[:nlocal].unsqueeze(1)
         if k == 1:
             return feature
-        share = 0.3 if self.defect == "" else 0.4
+        share = 0.4 if self.defect == "share" else 0.3
         return torch.cat([share * feature, 0.7 * feature], dim=1)
 
     @torch.jit.export

@@ -113,12 +113,14 @@ def test_one_rank_fails_in_a_round(lammps: Lammps, files: str):
         script(lammps, in_rounds("close"), name)
     atoms = crystal(2)
     near = int(np.argmin(np.abs(atoms.get_scaled_positions()[:, 0] - 0.25)))
-    atoms.positions[(near + 1) % len(atoms)] = atoms.positions[near] + [0.0, 0.2, 0.0]
+    atoms.positions[(near + 1) % len(atoms)] = atoms.positions[near] + [0.0, 0.05, 0.0]
     lammps.data(atoms, [8, 72])
     style = STYLE.replace("model.pt", files)
     run = lammps(f"processors 2 1 1\n{read(atoms)}{style}run 0\n", 2)
-    assert run.returncode != 0 and "in rounds" in run.output, run.output
-    assert "ERROR on proc 0: Pair style pwmlff: model file 'model.pt'" in run.output, run.output
+    assert run.returncode != 0 and IN_ROUNDS in run.output, run.output
+    assert "ERROR on proc 0: Pair style pwmlff: the round of model file 'model.pt' failed" in (
+        run.output
+    )
 
 
 def test_widths(lammps: Lammps):
