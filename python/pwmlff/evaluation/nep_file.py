@@ -38,7 +38,7 @@ _RADII = (
     113, 132, 130, 130, 136, 131, 138, 142, 201, 181, 167, 158, 152, 153, 154, 155,
 )  # fmt: skip
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-TABLE = (0.0, 0.0)  # the values of the line zbl where a table is at the end
+ZBL_TABLE = (0.0, 0.0)  # the values of the line zbl where a table is at the end
 
 
 @dataclass(frozen=True)
@@ -204,10 +204,10 @@ def parse_nep(text: bytes) -> Nep:
     values = lines.values("cutoff", "RADIAL ANGULAR ..", (2, 4, 7, 2 * s + 2))
     cut_radial, cut_angular = _cutoffs(values, elements, lines)
     zbl = None
-    if has_zbl and zbl_line != TABLE:
+    if has_zbl and zbl_line != ZBL_TABLE:
         typewise = max(0.0, values[6]) if len(values) == 7 else 0.0
         zbl = universal_zbl(zbl_line, elements, typewise, lines)
-        zbl_line = TABLE if typewise else zbl_line
+        zbl_line = ZBL_TABLE if typewise else zbl_line
     of_zbl = 5 * s * (s + 1) if has_zbl and zbl is None else 0
     neighbors = Nep.neighbors
     if len(values) > 2:
@@ -300,8 +300,8 @@ def _first_line(lines: _Lines) -> tuple[int, bool, bool, tuple[int, ...]]:
 
 def _zbl_line(lines: _Lines) -> tuple[float, ...]:
     values = tuple(lines.values("zbl", "INNER OUTER [FACTOR]", (2, 3)))
-    if values[:2] == TABLE:
-        return TABLE
+    if values[:2] == ZBL_TABLE:
+        return ZBL_TABLE
     if not 0 <= values[0] < values[1] <= 100 or (values[2:] and not values[2] > 0):
         raise lines.error("0 <= INNER < OUTER <= 100 and a factor above 0")
     return values
@@ -435,7 +435,7 @@ def nep_text(model: Nep, version: int = 5) -> bytes:
     numbers += [np.array([common])]
     numbers += [c.transpose(2, 3, 0, 1) for c in (model.c_radial, model.c_angular)]
     numbers += [model.q_scaler]
-    if model.zbl is not None and model.zbl_line == TABLE:
+    if model.zbl is not None and model.zbl_line == ZBL_TABLE:
         numbers += [model.zbl[a, b] for a, b in combinations_with_replacement(range(s), 2)]
     rows = [" ".join(str(word) for word in row) for row in head]
     rows += [repr(value) for part in numbers for value in part.ravel().tolist()]

@@ -16,7 +16,7 @@ import numpy as np
 from ase.data import chemical_symbols, covalent_radii
 
 from pwmlff.data.neighbors import Edges
-from pwmlff.evaluation.nep_file import TABLE, Nep, universal_zbl
+from pwmlff.evaluation.nep_file import ZBL_TABLE, Nep, universal_zbl
 from pwmlff.models import DP
 from pwmlff.report import Failure
 
@@ -74,9 +74,9 @@ def in_nep(model: Nep, data: Sequence[Edges]) -> Nep:
     old = np.zeros(shape) if model.zbl is None else model.zbl[..., 1]
     reach = float(model.cut_angular.min())
     outer = _outer(model.elements, _closest(data), old, np.full(shape, True), reach)
-    table = universal_zbl(TABLE, model.elements)
+    table = universal_zbl(ZBL_TABLE, model.elements)
     table[..., 0], table[..., 1] = INNER * outer, outer
-    return replace(model, zbl=table, zbl_line=TABLE)
+    return replace(model, zbl=table, zbl_line=ZBL_TABLE)
 
 
 def _closest(data: Sequence[Edges]) -> np.ndarray:
