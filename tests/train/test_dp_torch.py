@@ -141,7 +141,7 @@ def test_the_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         *("model.rmax=4.0", "model.rmin=1.5", "model.embedding=[3, 6]", "model.fitting=[5, 5]"),
         *("model.m2=3", "run.batch=2", "run.precision=float64", "data.cache=none"),
         *("loss.virial=[1, 1]", f"optimizer.name={name}", "data.valid_fraction=0.3"),
-        *("model.elements=Ne Ar", "run.epochs=3"),
+        *("model.elements=Ne Ar", "run.epochs=3", "model.max_neighbor=17"),
     ]
     words = [word for setting in settings for word in ("--set", setting)]
     parameters = []
