@@ -46,6 +46,28 @@ def trained(folder: Path, structures: list[Atoms], **settings: str) -> list[list
     return open_model(folder / "best.pt")[1].zbl_radii
 
 
+def scaled(structures: list[Atoms], factor: float) -> list[Atoms]:
+    """With all lengths times a factor, labelled anew."""
+    result = [atoms.copy() for atoms in structures]
+    for atoms in result:
+        atoms.set_cell(factor * np.asarray(atoms.cell), True)
+    return [labelled(atoms) for atoms in result]
+
+
+def assert_below_the_data(
+    path: Path, bare: Path, outer: dict[tuple[int, int], float], structures: list[Atoms]
+) -> None:
+    """Dimers rise all the way down, and without ZBL the same parameters give the same for data."""
+    calculator = Calculator(path, elements=[NEON, ARGON])
+    for pair, begin in outer.items():
+        r = np.arange(begin, 0.3, -0.02)
+        energies = [calculator.get_potential_energy(Atoms(pair, [(0, 0, 0), (0, 0, x)])) for x in r]
+        assert np.diff(energies).min() > 0.0, pair
+    for atoms in structures:
+        forces = [Calculator(name).get_property("forces", atoms) for name in (path, bare)]
+        np.testing.assert_allclose(*forces, rtol=0, atol=1e-12)
+
+
 def test_it_begins_where_the_data_end(tmp_path: Path):
     radii = trained(tmp_path / "first", trajectory(10))
     structures = read(tmp_path / "first" / "train.extxyz", index=":")  # as they were rounded
@@ -53,25 +75,14 @@ def test_it_begins_where_the_data_end(tmp_path: Path):
     for (inner, outer), pair in zip(radii, pairs, strict=True):
         assert outer == pytest.approx(closest(structures, pair), abs=1e-12)
         assert inner == pytest.approx(0.7 * outer)
-    # Dimers rise all the way down, and the same parameters without ZBL give the same for the data.
     path, bare = tmp_path / "first" / "best.pt", tmp_path / "bare.pt"
-    calculator = Calculator(path, elements=[NEON, ARGON])
-    for pair, (_, outer) in zip(pairs, radii, strict=True):
-        r = np.arange(outer, 0.3, -0.02)
-        energies = [calculator.get_potential_energy(Atoms(pair, [(0, 0, 0), (0, 0, x)])) for x in r]
-        assert np.diff(energies).min() > 0.0, pair
     module, info = open_model(path)
     module.zbl_radii = []
     module.save(str(bare))
-    for atoms in structures:
-        forces = [Calculator(name).get_property("forces", atoms) for name in (path, bare)]
-        np.testing.assert_allclose(*forces, rtol=0, atol=1e-12)
+    begin = {pair: outer for pair, (_, outer) in zip(pairs, radii, strict=True)}
+    assert_below_the_data(path, bare, begin, structures)
     # Data of closer atoms move it inwards; those of others do not move it outwards.
-    near = [atoms.copy() for atoms in structures]
-    for atoms in near:
-        atoms.set_cell(0.9 * np.asarray(atoms.cell), True)
-    near = [labelled(atoms) for atoms in near]
-    inwards = trained(tmp_path / "near", near, finetune=f"{path}")
+    inwards = trained(tmp_path / "near", scaled(structures, 0.9), finetune=f"{path}")
     np.testing.assert_allclose(np.array(inwards)[:, 1], 0.9 * np.array(radii)[:, 1])
     assert info.zbl_radii == radii
     near_file = tmp_path / "near" / "best.pt"
@@ -90,27 +101,19 @@ def test_in_a_nep(tmp_path: Path):
     found = read_nep(path)
     structures = read(tmp_path / "first" / "train.extxyz", index=":")
     assert found.zbl is not None and found.zbl_line == (0.0, 0.0)
-    calculator = Calculator(path, elements=[NEON, ARGON])
+    begin = {}
     for a, b in combinations_with_replacement(range(2), 2):
         pair = (found.elements[a], found.elements[b])
-        inner, outer = found.zbl[a, b, :2]
-        assert outer == pytest.approx(closest(structures, pair), abs=1e-12)
-        assert inner == pytest.approx(0.7 * outer)
-        r = np.arange(outer, 0.3, -0.02)
-        energies = [calculator.get_potential_energy(Atoms(pair, [(0, 0, 0), (0, 0, x)])) for x in r]
-        assert np.diff(energies).min() > 0.0, pair
+        inner, begin[pair] = found.zbl[a, b, :2]
+        assert begin[pair] == pytest.approx(closest(structures, pair), abs=1e-12)
+        assert inner == pytest.approx(0.7 * begin[pair])
     bare = tmp_path / "bare.txt"
     write_nep(replace(found, zbl=None, zbl_line=()), bare)
-    for atoms in structures:
-        forces = [Calculator(name).get_property("forces", atoms) for name in (path, bare)]
-        np.testing.assert_allclose(*forces, rtol=0, atol=1e-12)
-    far = [labelled(one) for one in structures]
-    for scale, shrunk in ((0.9, 0.9), (1.1, 1.0)):
-        for one, atoms in zip(far, structures, strict=True):
-            one.set_cell(scale * np.asarray(atoms.cell), True)
-            one.positions[:] = scale * atoms.positions
-        moved, folder = [labelled(one) for one in far], tmp_path / f"{scale}"
-        train(moved, (), folder, epochs=2, settings=[*settings, f"model.finetune={path}"])
+    assert_below_the_data(path, bare, begin, structures)
+    settings_on = [*settings, f"model.finetune={path}"]
+    for factor, shrunk in ((0.9, 0.9), (1.1, 1.0)):
+        folder = tmp_path / f"{factor}"
+        train(scaled(structures, factor), (), folder, epochs=2, settings=settings_on)
         radii = read_nep(folder / "best.txt").zbl[..., 1]
         np.testing.assert_allclose(radii, shrunk * found.zbl[..., 1], rtol=1e-7)
     with pytest.raises(Failure, match=r"\[nep\] zbl is 2, expected one of them"):
