@@ -3,59 +3,73 @@
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import tempfile
 from pathlib import Path
 
 from ase import Atoms
 
-from pwmlff.commands.bench import loop_time
 from pwmlff.launch import lmp, program
 
-TIMED = """{read}replicate {times}
-pair_style pwmlff {style} precision {precision}
-pair_coeff * * {elements}
-{command}velocity all create 300 4711 mom yes rot yes loop geom
+START = """{read}replicate {times}
+velocity all create 300 4711 mom yes rot yes loop geom
 fix 1 all nve
-run {timed}
+thermo 1000000
 """
+TURN = """pair_style pwmlff {style} precision {precision}
+pair_coeff * * {elements}
+{command}
+run {warm}
+run {timed}
+{undo}
+"""
+WARM = 10  # steps after a pair style is set, which fill its tables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What :func:`step_ratio` reads, beside `elements` and `numbers` of the types."""
     parser.add_argument("--precision", default="double", choices=("exact", "double", "mixed"))
     parser.add_argument("--atoms", type=int, default=768, help="of the timed structure")
-    parser.add_argument("--timed", type=int, default=300, help="steps")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--timed", type=int, default=50, help="steps of a turn")
+    parser.add_argument("--rounds", type=int, default=40, help="of two turns")
 
 
 def step_ratio(
-    atoms: Atoms, one: str, other: str, options: argparse.Namespace, command: str = ""
+    atoms: Atoms,
+    one: str,
+    other: str,
+    options: argparse.Namespace,
+    command: str = "",
+    undo: str = "",
 ) -> str:
-    """The ratio in words: its median and range over rounds.
+    """The ratio in words: its median over rounds, the quarters around it, and of the fastest turns.
+
+    Turns are short, and of one run of lmp, so that what else a machine does falls on both.
 
     Args:
         atoms: repeated to about as many as the options say.
         one, other: what follows `pair_style pwmlff`.
         options: of :func:`add_arguments`.
-        command: of LAMMPS, in the input of the first one.
+        command: of LAMMPS, in the turns of the first one.
+        undo: what ends it.
     """
     times = max(1, round((options.atoms / len(atoms)) ** (1 / 3)))
-    ratios = []
+    turns = [
+        TURN.format(style=style, command=more, undo=less, warm=WARM, **vars(options))
+        for style, more, less in ((one, command, undo), (other, "", ""))
+    ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         lmp.write_data(folder / "timed.data", atoms, options.numbers)
-        for _ in range(options.rounds):
-            seconds = []
-            for style, more in ((one, command), (other, "")):
-                text = TIMED.format(
-                    read=lmp.read_command(atoms, "timed.data"), times=f"{times} {times} {times}",
-                    style=style, command=more, **vars(options),
-                )  # fmt: skip
-                program.find().run(folder, text)
-                seconds.append(loop_time((folder / "log.lammps").read_text()))
-            ratios.append(seconds[0] / seconds[1])
+        read = lmp.read_command(atoms, "timed.data")
+        start = START.format(read=read, times=f"{times} {times} {times}")
+        said = program.find().run(folder, start + options.rounds * "".join(turns))
+    seconds = [float(time) for time in re.findall(r"Loop time of (\S+) on", said)][1::2]
+    firsts, others = seconds[::2], seconds[1::2]
+    ratios = [first / second for first, second in zip(firsts, others, strict=True)]
+    low, middle, high = statistics.quantiles(2 * ratios)  # which a single one has too
     return (
-        f"median {statistics.median(ratios):.4f} of {len(ratios)} rounds, {min(ratios):.4f} to "
-        f"{max(ratios):.4f}, {len(atoms) * times**3} atoms"
+        f"median {middle:.4f} of {len(ratios)} rounds, half of them {low:.4f} to {high:.4f}, "
+        f"the fastest {min(firsts) / min(others):.4f}, {len(atoms) * times**3} atoms"
     )

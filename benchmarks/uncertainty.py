@@ -52,23 +52,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     atoms = ase.io.read(options.data[0], index=0)
     one, *_ = every = [str(model.resolve()) for model in options.models]
-    devi = "compute devi all pair pwmlff\n"
+    devi = "compute devi all pair pwmlff", "uncompute devi"
     several = f"{' '.join(every)} out_freq 1000000"
-    for name, looking, plain, command in (
-        ("gamma 1e9 warn", f"{one} gamma 1e9 warn", one, ""),
+    gamma = "fix gamma all pair {} pwmlff gamma 1", "unfix gamma"
+    for name, looking, plain, (command, undo) in (
+        ("gamma 1e9 warn", f"{one} gamma 1e9 warn", one, ("", "")),
+        ("gamma of each atom, read at each step", one, one, (gamma[0].format(1), gamma[1])),
+        ("the same each 10 steps", one, one, (gamma[0].format(10), gamma[1])),
         (
-            "gamma of each atom, read at each step",
+            "check 10 (a hundredth of what it adds is what check 1000 does)",
+            f"{one} check 10",
             one,
-            one,
-            "fix gamma all pair 1 pwmlff gamma 1\n",
+            ("", ""),
         ),
-        ("the same each 10 steps", one, one, "fix gamma all pair 10 pwmlff gamma 1\n"),
-        ("check 1000", f"{one} check 1000", one, ""),
-        ("min_distance 0.1 warn", f"{one} min_distance 0.1 warn", one, ""),
+        ("min_distance 0.1 warn", f"{one} min_distance 0.1 warn", one, ("", "")),
         ("compute pair that nothing reads", several, several, devi),
     ):
-        if len(every) > 1 or command != devi:
-            print(f"{name}: {step_ratio(atoms, looking, plain, options, command)}")
+        if len(every) > 1 or command != devi[0]:
+            print(f"{name}: {step_ratio(atoms, looking, plain, options, command, undo)}")
 
 
 if __name__ == "__main__":
