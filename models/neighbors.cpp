@@ -2,8 +2,6 @@
 
 #include "neighbors.h"
 
-#include "neighbors/nearby_kernel.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -248,22 +246,18 @@ pwmlff::Input Neighbors::input(const Needs &needs)
   return input;
 }
 
-const std::vector<double> &Neighbors::mean_square_nearby(const double *values, const Needs &needs,
-                                                         int nthreads)
+const std::vector<double> &Neighbors::gamma(const pwmlff::Evaluation *evaluation)
 {
-  of_rows.assign(atom_.size(), 0.0);
-  std::copy_n(values, ncenters_, of_rows.begin());
-  if (pwmlff::RowExchange *const others = exchange()) others->forward(of_rows.data(), 1);
-  means.resize(ncenters_);
-  if (ncenters_ == 0) return means;
-  if (needs.device) {
-    gpu_list(needs.device).mean_square_nearby(of_rows.data(), needs.cutoff, means.data());
-    return means;
+  near_square.resize(atom_.size());
+  if (evaluation) std::copy_n(evaluation->near_square, near_square.size(), near_square.begin());
+  else std::fill(near_square.begin(), near_square.end(), 0.0);
+  if (pwmlff::RowExchange *const others = exchange()) others->reverse(near_square.data(), 1);
+  gamma_.resize(ncenters_);
+  for (int i = 0; i < ncenters_; ++i) {
+    const double weight = evaluation->near_weight[i];
+    gamma_[i] = weight > 0.0 ? std::sqrt(near_square[i] / weight) : 0.0;
   }
-  pwmlff::mean_square_nearby({1.0 / (needs.cutoff * needs.cutoff), nspecies_, x_, first_.data(),
-                              candidate_.data(), of_rows.data(), means.data()},
-                             ncenters_, nthreads);
-  return means;
+  return gamma_;
 }
 
 // All copies of an atom are one node, so messages pass through the boundaries of a cell. Of an atom

@@ -119,15 +119,11 @@ class Neighbors {
   /// @throws TooManyNeighbors where there are more than slots
   pwmlff::Input input(const Needs &needs);
 
-  /// The root mean square of what a center and the rows near it have (MeanSquareNearby in
-  /// neighbors/nearby_kernel.h): gamma of the force on a center, which is a derivative of all their
-  /// energies. Collective where there is an exchange.
-  /// @param values [ncenters]; null on a rank without centers
-  /// @param needs  of the model that gave them
-  /// @param nthreads  on the CPU
-  /// @return [ncenters], until the next call
-  const std::vector<double> &mean_square_nearby(const double *values, const Needs &needs,
-                                                int nthreads);
+  /// Gamma of the force on a center, which is a derivative of the energies of all that is near: the
+  /// root mean square of their grades. Collective where there is an exchange.
+  /// @param evaluation  of these neighbors, with grades; null on a rank without centers
+  /// @return [ncenters] zero for centers that take no part; until the next call
+  const std::vector<double> &gamma(const pwmlff::Evaluation *evaluation);
 
  private:
   int ncenters_ = 0, nspecies_ = 0;
@@ -169,7 +165,7 @@ class Neighbors {
   std::vector<int> node;         // [nrows] scratch: of the rows in home_
   std::map<int, Edges> edges;    // by hops
 
-  std::vector<double> of_rows, means;    // of mean_square_nearby()
+  std::vector<double> near_square, gamma_;    // [nrows], [ncenters]
 
   pwmlff::RowExchange *exchange_ = nullptr;
   std::unique_ptr<pwmlff::RowExchange> images;    // of a list that was made elsewhere

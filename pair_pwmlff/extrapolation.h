@@ -16,20 +16,19 @@
 namespace pair_pwmlff {
 
 /// The extrapolation grade gamma of the atoms of this rank, and what becomes of those beyond a
-/// limit. It is the root mean square of what an atom and those near it have alone
-/// (Neighbors::mean_square_nearby(), DPGrade in kernels/dp/network.h).
+/// limit (Neighbors::gamma(), DPGrade in kernels/dp/network.h).
 class Extrapolation : private LAMMPS_NS::Pointers {
  public:
   /// @param limit  to look for at each step, if any
   Extrapolation(LAMMPS_NS::LAMMPS *lmp, const std::optional<GradeLimit> &limit);
 
   /// Keep gamma of this step, and look for atoms beyond the limit. Where it is not wanted otherwise
-  /// those near are not looked at as long as no atom alone is beyond the limit. Collective.
+  /// ranks exchange nothing as long as no atom alone is beyond the limit. Collective.
   /// @param result  of a model with a grade, or null on a rank without centers
   /// @param wanted  whether gamma is read
   /// @throws std::runtime_error for an atom beyond the limit, where a run is to end by it; else a
   ///         warning, one for each element
-  void take(const pwmlff::models::Model &model, pwmlff::models::Neighbors &neighbors,
+  void take(const pwmlff::models::ModelInfo &info, pwmlff::models::Neighbors &neighbors,
             const pwmlff::Evaluation *result, bool wanted);
 
   /// The largest of each species of the model on this step, where it was wanted, of atoms of all

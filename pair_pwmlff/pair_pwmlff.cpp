@@ -601,8 +601,9 @@ void PairPWMLFF::compute(int eflag, int vflag)
     // A rank without atoms still takes part below.
     const Evaluation *const result = evaluate_here(model, want_grade && model == 0);
     if (want_grade && model == 0)
-      or_stop_with_frame(
-          [&] { extrapolation->take(*models.front(), neighbors, result, asked || gamma_flag); });
+      or_stop_with_frame([&] {
+        extrapolation->take(models.front()->info(), neighbors, result, asked || gamma_flag);
+      });
     if (result && (model == 0 || mean)) tally(*result, weight);
     if (deviation) recorder->store(model, neighbors, result, energy_unit);
   }

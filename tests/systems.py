@@ -162,11 +162,13 @@ def crystal(n: int = 3) -> Atoms:
 
 
 def graded(model: DP, seed: int) -> DP:
-    """The model with a random grade of the last hidden layers."""
+    """The model with a random grade of the last hidden layers; one factor is a triangle."""
     rng = np.random.default_rng(seed)
     n = model.fitting_net[0].layers[-1].weight.shape[0]
     model.grade_mean = torch.from_numpy(rng.normal(size=(model.ntypes, n)))
-    model.grade_factor = torch.from_numpy(rng.normal(size=(model.ntypes, n, n)))
+    factors = rng.normal(size=(model.ntypes, n, n))
+    factors[-1] = np.triu(factors[-1])
+    model.grade_factor = torch.from_numpy(factors)
     return model
 
 

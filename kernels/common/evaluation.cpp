@@ -15,13 +15,15 @@ RowSums::RowSums(const Input &input, double *memory) : force(memory)
   const std::size_t nrows = input.nrows;
   memory += 3 * nrows;
   if (input.want_atom_virial) atom_virial = memory, memory += 6 * nrows;
-  if (input.want_centroid_virial) centroid_virial = memory;
+  if (input.want_centroid_virial) centroid_virial = memory, memory += 9 * nrows;
+  if (input.want_grade) near_square = memory, near_weight = memory + nrows;
 }
 
 std::size_t RowSums::size(const Input &input)
 {
   return static_cast<std::size_t>(input.nrows) *
-         (3 + (input.want_atom_virial ? 6 : 0) + (input.want_centroid_virial ? 9 : 0));
+         (3 + (input.want_atom_virial ? 6 : 0) + (input.want_centroid_virial ? 9 : 0) +
+          (input.want_grade ? 2 : 0));
 }
 
 std::array<double, 9> in_order_of_lammps(const double *matrix)

@@ -82,6 +82,11 @@ struct RowSums {
   double *force = nullptr;              // [nrows, 3]
   double *atom_virial = nullptr;        // [nrows, 6] or null
   double *centroid_virial = nullptr;    // [nrows, 9] or null
+  /// [nrows] or null: of the centers i within the cutoff R of a row and of itself the sum of
+  /// w grade_i^2, with w = (1 - r^2/R^2)^8, which is 1 for itself; and, of centers alone, the sum
+  /// of w over all rows. The root of the first over the second, once other rows are added to those
+  /// of their centers, is gamma (python/pwmlff/train/extrapolation.py).
+  double *near_square = nullptr, *near_weight = nullptr;
 
   RowSums() = default;
   /// @param memory size(input) numbers

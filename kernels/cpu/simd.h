@@ -195,6 +195,48 @@ template <class T> inline void load4(const T *p, Vec<T> &a, Vec<T> &b, Vec<T> &c
   }
 }
 
+/// Add one structure of four numbers per lane to the rows [.., 4] that an index [lanes] tells.
+template <class T>
+inline void add4(T *rows, const int *index, Vec<T> a, Vec<T> b, Vec<T> c, Vec<T> d)
+{
+  const auto row = [&](int l) { return rows + 4 * static_cast<std::ptrdiff_t>(index[l]); };
+  if constexpr (lanes<T> == 2) {
+    for (int l = 0; l < 2; ++l) {
+      store(row(l), load(row(l)) + Vec<T>{a[l], b[l]});
+      store(row(l) + 2, load(row(l) + 2) + Vec<T>{c[l], d[l]});
+    }
+  } else {
+    typedef T Four __attribute__((vector_size(4 * sizeof(T))));
+    const auto add = [&](int l, Four four) {
+      Four sum;
+      __builtin_memcpy(&sum, row(l), sizeof(sum));
+      sum += four;
+      __builtin_memcpy(row(l), &sum, sizeof(sum));
+    };
+    if constexpr (lanes<T> == 4) {
+      const Vec<T> ab0 = shuffle<0, 4, 2, 6>(a, b), ab1 = shuffle<1, 5, 3, 7>(a, b);
+      const Vec<T> cd0 = shuffle<0, 4, 2, 6>(c, d), cd1 = shuffle<1, 5, 3, 7>(c, d);
+      add(0, shuffle<0, 1, 4, 5>(ab0, cd0));
+      add(1, shuffle<0, 1, 4, 5>(ab1, cd1));
+      add(2, shuffle<2, 3, 6, 7>(ab0, cd0));
+      add(3, shuffle<2, 3, 6, 7>(ab1, cd1));
+    } else {
+      const Vec<T> ab0 = shuffle<0, 8, 2, 10, 4, 12, 6, 14>(a, b);
+      const Vec<T> ab1 = shuffle<1, 9, 3, 11, 5, 13, 7, 15>(a, b);
+      const Vec<T> cd0 = shuffle<0, 8, 2, 10, 4, 12, 6, 14>(c, d);
+      const Vec<T> cd1 = shuffle<1, 9, 3, 11, 5, 13, 7, 15>(c, d);
+      add(0, shuffle<0, 1, 8, 9>(ab0, cd0));
+      add(1, shuffle<0, 1, 8, 9>(ab1, cd1));
+      add(2, shuffle<2, 3, 10, 11>(ab0, cd0));
+      add(3, shuffle<2, 3, 10, 11>(ab1, cd1));
+      add(4, shuffle<4, 5, 12, 13>(ab0, cd0));
+      add(5, shuffle<4, 5, 12, 13>(ab1, cd1));
+      add(6, shuffle<6, 7, 14, 15>(ab0, cd0));
+      add(7, shuffle<6, 7, 14, 15>(ab1, cd1));
+    }
+  }
+}
+
 // What tanh needs of a floating-point format.
 template <class T> struct TanhConstants;
 template <> struct TanhConstants<double> {

@@ -49,7 +49,7 @@ struct DPNet {
 ///
 ///   g = |factor (y - mean)|
 ///
-/// The factor is the root of the inverse of the covariance of y over the atoms of a species in the
+/// The factor is a root of the inverse of the covariance of y over the atoms of a species in the
 /// training data, scaled so that g is 1 at a quantile near the end of them. How they are made, what
 /// gamma is by them, and the sources, are in python/pwmlff/train/extrapolation.py.
 struct DPGrade {

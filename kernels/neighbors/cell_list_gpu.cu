@@ -4,7 +4,6 @@
 
 #include "../common/team_cuda.h"
 #include "cell_list_kernels.h"
-#include "nearby_kernel.h"
 
 namespace pwmlff {
 
@@ -16,6 +15,5 @@ PWMLFF_RUNS_ON_GPU(SumChunks);
 PWMLFF_RUNS_ON_GPU(ScanChunks);
 PWMLFF_RUNS_ON_GPU(AddChunks);
 PWMLFF_RUNS_ON_GPU(SearchCells);
-PWMLFF_RUNS_ON_GPU(MeanSquareNearby);
 
 }    // namespace pwmlff

@@ -3,7 +3,6 @@
 #include "gpu_neighbors.h"
 
 #include "cell_list_kernels.h"
-#include "nearby_kernel.h"
 
 #include <algorithm>
 #include <atomic>
@@ -37,7 +36,6 @@ struct GpuNeighbors::Implementation {
   DeviceArray<int> start{device}, taken{device}, sorted{device}, sorted_species{device};
   DeviceArray<int> most{device};
   DeviceArray<double> sorted_x{device};
-  DeviceArray<double> values{device}, means{device};    // of mean_square_nearby()
   DeviceArray<std::int64_t> sums{device};
   // Of candidates: of all centers, and (an int) of one at most.
   HostArray<std::int64_t> counts{device};
@@ -163,18 +161,6 @@ const double *GpuNeighbors::x() const { return implementation->x.get(); }
 const int *GpuNeighbors::species() const { return implementation->species.get(); }
 const int *GpuNeighbors::first() const { return implementation->first.get(); }
 const int *GpuNeighbors::candidate() const { return implementation->candidate.get(); }
-
-void GpuNeighbors::mean_square_nearby(const double *values, double reach, double *result)
-{
-  Implementation &self = *implementation;
-  self.values.assign(values, self.nrows);
-  self.device->run(self.ncenters,
-                   MeanSquareNearby{1.0 / (reach * reach), self.nspecies, self.x.get(),
-                                    self.first.get(), self.candidate.get(), self.values.get(),
-                                    self.means.reserve(self.ncenters)});
-  self.means.download(result, self.ncenters);
-  self.device->synchronize();
-}
 
 void GpuNeighbors::download(std::vector<int> &first, std::vector<int> &candidate) const
 {

@@ -57,11 +57,6 @@ class PWMLFF_KERNELS_API GpuNeighbors {
   const int *first() const;
   const int *candidate() const;
 
-  /// MeanSquareNearby (nearby_kernel.h) of the atoms at their current positions.
-  /// @param values [nrows] on the host
-  /// @param result [ncenters] likewise
-  void mean_square_nearby(const double *values, double reach, double *result);
-
   /// The list, for those who want to look at it.
   void download(std::vector<int> &first, std::vector<int> &candidate) const;
 

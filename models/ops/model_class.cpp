@@ -116,8 +116,7 @@ class ModelClass : public torch::CustomClassHolder {
       input.want_centroid_virial = want_centroid_virial;
       input.want_grade = want_grade;
       found = &model->evaluate(input);
-      if (want_grade)
-        gamma = neighbors.mean_square_nearby(found->grade, model->needs(), input.nthreads).data();
+      if (want_grade) gamma = neighbors.gamma(found).data();
     });
     return {found->energy,
             tensor(found->atom_energy, {ncenters}),

@@ -26,6 +26,7 @@ MOVE = "velocity all create 3000 1\nfix 1 all nve\ntimestep 0.001\n"
 DUMP = "dump 1 all custom 1 all.dump id element x y z\ndump_modify 1 sort id element O Hf "
 DUMP += "format float %.17g\n"
 STEPS = 20
+FUSED = pytest.mark.parametrize("engine", ["exact"])  # TorchScript gives no gamma
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_limit(moving: Lammps, ranks: int):
     gamma = of_frames(moving)
     np.testing.assert_allclose(run.thermo()["c_most[1]"], gamma.max(axis=1), rtol=1e-6)
     largest = gamma.max(axis=1)
-    limit = float(np.sort(largest)[-3])
+    limit = float(np.sort(largest)[-4:-2].mean())  # between two frames
     step = int(np.flatnonzero(largest > limit)[0])
     assert step > 0
     run = moving(script(f"gamma {limit:.12g} stop"), ranks)
@@ -86,13 +87,14 @@ def test_limit(moving: Lammps, ranks: int):
     assert 1 <= run.output.count("WARNING: Pair style pwmlff: atom") <= 2 * ranks
 
 
+@FUSED
 @pytest.mark.parametrize("ranks", [1, 2, thorough(4)])
 @pytest.mark.parametrize("units", ["metal", "real"])
 def test_expected_error(moving: Lammps, ranks: int, units: str):
     """The second number of compute pair, as Python reads the file."""
     path = moving.folder / "0.pt"
     errors = {"O": 0.3, "Hf": 0.1}
-    bounds = Bounds(hashes([path]), 3, [0.0, 1.0, 2.066, 2.078], [0.02, 0.3, 0.7], errors)
+    bounds = Bounds(hashes([path]), 3, [0.0, 1.0, 1.83, 1.845], [0.02, 0.3, 0.7], errors)
     bounds.write(moving.folder)
     more = "compute most all pair pwmlff\nthermo_style custom step c_most[*]\n"
     more += "thermo_modify format float %.17g\nthermo 1\n"
@@ -110,17 +112,19 @@ def test_expected_error(moving: Lammps, ranks: int, units: str):
     np.testing.assert_allclose(thermo["c_most[2]"], wanted, rtol=1e-6)
 
 
+@FUSED
 def test_halt(moving: Lammps):
     more = "compute most all pair pwmlff\nvariable g equal c_most[1]\n"
     moving.run(script())
     largest = of_frames(moving).max(axis=1)
-    limit = float(np.sort(largest)[-3])
+    limit = float(np.sort(largest)[-4:-2].mean())  # between two frames
     step = int(np.flatnonzero(largest > limit)[0])
     more += f"fix stop all halt 1 v_g > {limit:.12g} error soft\n"
     run = moving.run(script("gamma 1e9 stop", more), 2)
     assert f"Fix halt condition for fix-id stop met on step {step}" in run.output
 
 
+@FUSED
 def test_the_structure_is_stored(moving: Lammps):
     run = moving(script("gamma 1e-6 stop capture 0 1e9 doubt.xyz", files="0.pt plain.pt"), 2)
     assert run.returncode != 0 and "the structure is in 'doubt.failed.xyz'" in run.output

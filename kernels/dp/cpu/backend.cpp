@@ -130,6 +130,10 @@ template <class T, class F, int C> class Worker : public BlockWorker {
     const std::size_t most =
         static_cast<std::size_t>(plan.most_edges) + nspecies * Edges<T>::padding;
     edges.reserve(most * atoms + plan.largest_slice);
+    const auto nrows = static_cast<std::size_t>(plan.input->nrows);
+    rows.reserve(4 * nrows);
+    for (std::size_t k = 0; k < 4 * nrows; ++k) rows[k] = 0.0;
+    const double per_square = 1.0 / (model.rmax * model.rmax);
     for (int k = 0; k < nblocks; ++k) {
       block = &blocks[k];
       pairs = model.pairs + block->species * nspecies;
@@ -140,14 +144,30 @@ template <class T, class F, int C> class Worker : public BlockWorker {
                                                moment_gradient.get(), plan.grade ? grade : nullptr);
       share_gradient();
       for (int l = 0; l < block->count; ++l) {
-        const double repulsion = compute_forces(plan, l, sums);
-        plan.atom_energy[center(plan, l)] = energy[l] + repulsion;
-        if (plan.grade) plan.grade[center(plan, l)] = grade[l];
+        const int i = center(plan, l);
+        NearSums near{per_square, plan.grade ? grade[l] * grade[l] : 0.0};
+        plan.atom_energy[i] =
+            energy[l] + compute_forces(plan, l, sums, plan.grade ? &near : nullptr);
+        if (!plan.grade) continue;
+        plan.grade[i] = grade[l];
+        rows[4 * static_cast<std::size_t>(i) + 3] += near.square;
+        sums.near_weight[i] = near.weight;
       }
     }
+    add_rows(nrows, sums);
   }
 
  private:
+  /// Add the rows to the sums, which are laid out alike for all engines.
+  void add_rows(std::size_t nrows, PartialSums &sums) const
+  {
+    for (std::size_t r = 0; r < nrows; ++r) {
+      const double *const row = &rows[4 * r];
+      for (int c = 0; c < 3; ++c) sums.force[3 * r + c] += row[c];
+      if (sums.near_square) sums.near_square[r] += row[3];
+    }
+  }
+
   int center(const BlockPlan &plan, int l) const { return plan.order[block->first + l]; }
   Run &run_of(int l, int b) { return runs[l * nspecies + b]; }
 
@@ -271,7 +291,7 @@ template <class T, class F, int C> class Worker : public BlockWorker {
   }
 
   /// @return the energy of ZBL
-  double compute_forces(const BlockPlan &plan, int l, PartialSums &sums)
+  double compute_forces(const BlockPlan &plan, int l, PartialSums &sums, NearSums *near)
   {
     for (int c = 0; c < 4; ++c)
       for (int m = 0; m < width; ++m) {
@@ -294,11 +314,12 @@ template <class T, class F, int C> class Worker : public BlockWorker {
       }
       double common[4];
       for (int c = 0; c < 4; ++c) common[c] = environment[(b * 4 + c) * atoms + l];
-      edges.finish(run, pairs[b]->geometry, common, own, sums);
+      edges.finish(run, pairs[b]->geometry, common, own, rows.get(), sums.virial, near);
       if (run.repelled) repulsion += edges.repel(run, pairs[b]->geometry.zbl, own, sums);
       if (sums.atom_virial || sums.centroid_virial) edges.spread_virial(run, i, sums);
     }
-    for (int c = 0; c < 3; ++c) sums.force[3 * static_cast<std::ptrdiff_t>(i) + c] += own[c];
+    double *const row = &rows[4 * static_cast<std::size_t>(i)];
+    for (int c = 0; c < 3; ++c) row[c] += own[c];
     return repulsion;
   }
 
@@ -312,6 +333,7 @@ template <class T, class F, int C> class Worker : public BlockWorker {
   int edges_in_block = 0, stride = 0;
   bool tabulated[atoms];             // all distances lie in the tables
   std::size_t exact_first[atoms];    // where an atom's values in exact_stored begin
+  Buffer<double> rows;               // [nrows, 4] forces and near_square, before sums
   Buffer<T> stored;                  // [vectors, stride, 2, lanes] G and dG/dr of the edges
   Buffer<double> exact_stored;       // the same of atoms that are not tabulated
   Buffer<T> sums;                    // [atoms, 4, padded] moments over neighbors

@@ -22,6 +22,13 @@ struct Run {
   bool repelled;            // some are within the reach of ZBL
 };
 
+/// What the grade of a center adds to RowSums.
+struct NearSums {
+  double per_square;      // 1/rmax^2
+  double square;          // of the grade
+  double weight = 1.0;    // added to
+};
+
 /// Arrays over the edges of a block. T is the type of tables and moments.
 template <class T> class Edges {
  public:
@@ -70,6 +77,7 @@ template <class T> class Edges {
       pz[k] = xj[2] - x2;
     }
     for (int k = n; k % padding != 0; ++k) {
+      found[k] = found[0];
       px[k] = rmax;
       py[k] = pz[k] = 0.0;
     }
@@ -147,12 +155,15 @@ template <class T> class Edges {
   /// (a_x, a_y, a_z) = dE/dR~_c; R_c = q r_c depends on r_ij directly and through q.
   /// @param by_environment [4] to be added to dE/dR~
   /// @param own [3] force on the center, added to
+  /// @param rows [nrows, 4] forces and near_square (RowSums) of rows, added to
+  /// @param virial [9] added to
+  /// @param near  null where no grade is wanted
   void finish(const Run &run, const PairGeometry &pair, const double *by_environment, double *own,
-              PartialSums &sums)
+              double *rows, double *virial, NearSums *near)
   {
-    DoubleVector center_force[3], virial[9];
+    DoubleVector center_force[3], of_lanes[9], weight{};
     for (auto &force : center_force) force = DoubleVector{};
-    for (auto &element : virial) element = DoubleVector{};
+    for (auto &element : of_lanes) element = DoubleVector{};
     const int end = run.begin + run.count;
     const DoubleVector lane = gather<double>([](int l) { return l; });
     for (int e = run.begin; e < end; e += lanes<double>) {
@@ -161,7 +172,7 @@ template <class T> class Edges {
       get4(&derivative[4 * e], radial, a[0], a[1], a[2]);
       radial += by_environment[0] * get(field(e, slope));
       for (int c = 0; c < 3; ++c) a[c] = (a[c] + by_environment[c + 1]) * pair.scale[c + 1];
-      DoubleVector gradient[3], neighbor_force[3];
+      DoubleVector gradient[3], neighbor_force[3], share{};
       edge_gradient(radial, a, d, load(&inv_r[e]), load(&q[e]), load(&qp[e]), gradient);
       const LongVector inside = lane < static_cast<double>(end - e);
       for (int c = 0; c < 3; ++c) {
@@ -169,19 +180,23 @@ template <class T> class Edges {
         center_force[c] -= neighbor_force[c];
       }
       for (int c = 0; c < 3; ++c)
-        for (int k = 0; k < 3; ++k) virial[3 * c + k] += d[c] * neighbor_force[k];
+        for (int k = 0; k < 3; ++k) of_lanes[3 * c + k] += d[c] * neighbor_force[k];
       store(&q[e], neighbor_force[0]);
       store(&inv_r[e], neighbor_force[1]);
       store(&qp[e], neighbor_force[2]);
+      if (near) {    // the padding, at rmax, has no weight
+        const DoubleVector first =
+            1.0 - (d[0] * d[0] + d[1] * d[1] + d[2] * d[2]) * near->per_square;
+        const DoubleVector second = first * first, fourth = second * second;
+        weight += fourth * fourth;
+        share = fourth * fourth * near->square;
+      }
+      add4<double>(rows, &neighbor[e], neighbor_force[0], neighbor_force[1], neighbor_force[2],
+                   share);
     }
     for (int c = 0; c < 3; ++c) own[c] += sum<double>(center_force[c]);
-    for (int c = 0; c < 9; ++c) sums.virial[c] += sum<double>(virial[c]);
-    for (int e = run.begin; e < end; ++e) {
-      double *const f = sums.force + 3 * static_cast<std::ptrdiff_t>(neighbor[e]);
-      f[0] += q[e];
-      f[1] += inv_r[e];
-      f[2] += qp[e];
-    }
+    for (int c = 0; c < 9; ++c) virial[c] += sum<double>(of_lanes[c]);
+    if (near) near->weight += sum<double>(weight);
   }
 
   /// ZBL of a run that has been finished, in float64, as forces are large.

@@ -45,8 +45,12 @@ template <class T, int C> class Fitting {
     last_bias = end.bias[0];
     if (!grade) return;
     grade_factor = new Matrix<T, C>(grade->factor.data(), nlast, nlast, 1, nlast);
-    grade_mean.reserve(nlast);
-    for (int i = 0; i < nlast; ++i) grade_mean[i] = static_cast<T>(grade->mean[i]);
+    grade_shift.reserve(nlast);
+    for (int o = 0; o < nlast; ++o) {
+      double shift = 0.0;
+      for (int i = 0; i < nlast; ++i) shift -= grade->factor[o * nlast + i] * grade->mean[i];
+      grade_shift[o] = static_cast<T>(shift);
+    }
   }
   Fitting(Fitting &&) = delete;
   ~Fitting()
@@ -90,7 +94,7 @@ template <class T, int C> class Fitting {
     for (int i = 0; i < nlast; ++i)
       for (int a = 0; a < atoms; ++a) energy[a] += last[i] * x[i * atoms + a];
 
-    if (grade) evaluate_grade(x, dy, dz, grade);
+    if (grade) evaluate_grade(x, dy, grade);
 
     T *const dx = last_is_first ? descriptor_gradient : dy;
     for (int i = 0; i < nlast; ++i)
@@ -105,19 +109,16 @@ template <class T, int C> class Fitting {
 
  private:
   /// gamma (network.h) of the last hidden layer x.
-  void evaluate_grade(const T *x, T *distance, T *scaled, double *grade) const
+  void evaluate_grade(const T *x, T *distance, double *grade) const
   {
+    grade_factor->apply(x, grade_shift.get(), distance);
+    double square[atoms] = {};
     for (int i = 0; i < nlast; ++i)
-      for (int a = 0; a < atoms; ++a) distance[i * atoms + a] = x[i * atoms + a] - grade_mean[i];
-    grade_factor->apply(distance, nullptr, scaled);
-    for (int a = 0; a < atoms; ++a) {
-      double sum = 0.0;
-      for (int i = 0; i < nlast; ++i) {
-        const double component = scaled[i * atoms + a];
-        sum += component * component;
+      for (int a = 0; a < atoms; ++a) {
+        const double component = distance[i * atoms + a];
+        square[a] += component * component;
       }
-      grade[a] = __builtin_sqrt(sum);
-    }
+    for (int a = 0; a < atoms; ++a) grade[a] = __builtin_sqrt(square[a]);
   }
 
   struct Layer {
@@ -164,7 +165,7 @@ template <class T, int C> class Fitting {
   Buffer<double> last;
   double last_bias;
   Matrix<T, C> *grade_factor = nullptr;    // null without a grade
-  Buffer<T> grade_mean;
+  Buffer<T> grade_shift;                   // -factor mean
 };
 
 }    // namespace pwmlff::PWMLFF_ISA

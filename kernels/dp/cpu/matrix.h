@@ -12,7 +12,8 @@ namespace pwmlff::PWMLFF_ISA {
 /// y[o] = bias[o] + sum over i of x[i] weight[i][o], for `C` vectors of columns at once.
 ///
 /// The matrix is cut into tiles of a few rows o whose results stay in registers; within a tile it
-/// is stored in the order of use.
+/// is stored in the order of use. Of a tile, inputs before the first and after the last one that
+/// has a weight are left out, which of a triangular matrix is nearly half.
 template <class T, int C> class Matrix {
  public:
   static constexpr int columns = C * lanes<T>;
@@ -25,13 +26,25 @@ template <class T, int C> class Matrix {
       in(in),
       out(out),
       tiles((out + rows_max - 1) / rows_max),
+      begin(tiles),
+      end(tiles),
       data(static_cast<std::size_t>(in) * out)
   {
     T *p = data.get();
-    for (int tile = 0, o = 0; tile < tiles; o += rows(tile), ++tile)
-      for (int i = 0; i < in; ++i)
+    for (int tile = 0, o = 0; tile < tiles; o += rows(tile), ++tile) {
+      const auto is_empty = [&](int i) {
+        for (int k = 0; k < rows(tile); ++k)
+          if (weight[i * stride_in + (o + k) * stride_out] != 0.0) return false;
+        return true;
+      };
+      begin[tile] = 0;
+      end[tile] = in;
+      while (begin[tile] < end[tile] && is_empty(begin[tile])) ++begin[tile];
+      while (begin[tile] < end[tile] && is_empty(end[tile] - 1)) --end[tile];
+      for (int i = begin[tile]; i < end[tile]; ++i)
         for (int k = 0; k < rows(tile); ++k)
           *p++ = static_cast<T>(weight[i * stride_in + (o + k) * stride_out]);
+    }
   }
 
   /// @param x [in, columns]
@@ -54,24 +67,25 @@ template <class T, int C> class Matrix {
     for (int tile = 0, o = 0; tile < tiles; ++tile) {
       const int n = rows(tile);
       const std::size_t offset = static_cast<std::size_t>(o) * columns;
-      choose<rows_max>(n, w, x, bias ? bias + o : nullptr, term ? term + offset : nullptr,
-                       y + offset);
-      w += static_cast<std::size_t>(n) * in;
+      const int count = end[tile] - begin[tile];
+      choose<rows_max>(n, count, w, x + static_cast<std::ptrdiff_t>(begin[tile]) * columns,
+                       bias ? bias + o : nullptr, term ? term + offset : nullptr, y + offset);
+      w += static_cast<std::ptrdiff_t>(n) * count;
       o += n;
     }
   }
 
   template <int R>
-  void choose(int n, const T *w, const T *x, const T *bias, const T *term, T *y) const
+  void choose(int n, int count, const T *w, const T *x, const T *bias, const T *term, T *y) const
   {
     if constexpr (R > 1)
-      if (n < R) return choose<R - 1>(n, w, x, bias, term, y);
-    compute<R>(w, x, bias, term, y);
+      if (n < R) return choose<R - 1>(n, count, w, x, bias, term, y);
+    compute<R>(count, w, x, bias, term, y);
   }
 
   template <int R>
-  __attribute__((noinline)) void compute(const T *w, const T *x, const T *bias, const T *term,
-                                         T *y) const
+  __attribute__((noinline)) void compute(int count, const T *w, const T *x, const T *bias,
+                                         const T *term, T *y) const
   {
     Vec<T> sum[R][C];
     for (int r = 0; r < R; ++r)
@@ -79,7 +93,7 @@ template <class T, int C> class Matrix {
         sum[r][c] = bias ? broadcast<T>(bias[r]) : Vec<T>{};
         if (term) sum[r][c] = load(term + r * columns + c * lanes<T>);
       }
-    for (int i = 0; i < in; ++i) {
+    for (int i = 0; i < count; ++i) {
       Vec<T> column[C];
       for (int c = 0; c < C; ++c) column[c] = load(x + c * lanes<T>);
       for (int r = 0; r < R; ++r)
@@ -92,6 +106,7 @@ template <class T, int C> class Matrix {
   }
 
   int tiles;
+  Buffer<int> begin, end;    // [tiles] of the inputs
   Buffer<T> data;
 };
 

@@ -21,6 +21,7 @@ template <class T> struct Forces {
   GpuChunk<T> chunk;
   double *atom_energy;    // [ncenters] ZBL is added
   double *virial;         // [ncenters, 9] by item, xx xy xz yx yy yz zx zy zz
+  const double *grade;    // [ncenters] where sums.near_square is wanted
   RowSums sums;           // added to
 
   template <class Team>
@@ -47,6 +48,7 @@ template <class T> struct Forces {
         edge(team, begin + k, i, xi, pair.geometry, common, repulsion, own, v);
       begin += count;
     }
+    if (sums.near_square) spread_grade(team, item, i, xi);
     repulsion = team.sum(repulsion);
     for (int c = 0; c < 3; ++c) own[c] = team.sum(own[c]);
     for (int c = 0; c < 9; ++c) v[c] = team.sum(v[c]);
@@ -57,6 +59,34 @@ template <class T> struct Forces {
   }
 
  private:
+  /// To the rows near a center.
+  template <class Team>
+  PWMLFF_HOST_DEVICE void spread_grade(const Team &team, std::int64_t item, int i,
+                                       const double *xi) const
+  {
+    const std::int64_t begin = item * chunk.stride;
+    int count = 0;
+    for (int b = 0; b < model.nspecies; ++b) count += chunk.count[item * model.nspecies + b];
+    const double square = grade[i] * grade[i];
+    double weights = 0.0;
+    for (int k = team.lane(); k < count; k += team.lanes()) {
+      const std::int64_t j = chunk.neighbor[begin + k];
+      double inside = 1.0;
+      for (int c = 0; c < 3; ++c) {
+        const double d = list.x[3 * j + c] - xi[c];
+        inside -= d * d / model.cutsq;
+      }
+      const double second = inside * inside, fourth = second * second;
+      const double weight = fourth * fourth;
+      weights += weight;
+      team.add(sums.near_square + j, weight * square);
+    }
+    weights = team.sum(weights);
+    if (team.lane() != 0) return;
+    team.add(sums.near_square + i, square);
+    sums.near_weight[i] = 1.0 + weights;
+  }
+
   template <class Team>
   PWMLFF_HOST_DEVICE void edge(const Team &team, std::int64_t e, int i, const double *xi,
                                const PairGeometry &pair, const double *common, double &repulsion,

@@ -267,7 +267,7 @@ template <class T> class GpuEngine : public DPEngine {
           fit_scratch(fit_atoms));
     device_->run(n, Differentiate<T>{model, neighbors.species(), chunk},
                  Differentiate<T>::Tile::bytes(widest_net));
-    device_->run(n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, to.rows});
+    device_->run(n, Forces<T>{model, list, chunk, to.atom_energy, to.virial, grades, to.rows});
   }
 
   static constexpr int FIT_REGISTERS = 4;

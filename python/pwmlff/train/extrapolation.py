@@ -7,7 +7,8 @@ the training data, there are the mean m and the covariance C. With the square ro
 
 q is the distance that QUANTILE of these atoms are below, each as if it had been left out of m and C
 (from its leverage, Cook & Weisberg 1982, Residuals and Influence in Regression): g is below 1 for
-what is like the data, and grows with the distance. The model file keeps m and C^(-1/2) / q.
+what is like the data, and grows with the distance. The model file keeps m and F / q, where F is the
+triangle of which |F v| = |C^(-1/2) v|.
 
 That is the grade of the energy of an atom. The force on it is a derivative of the energies of all
 atoms within the cutoff R, so its grade is the root mean square of theirs, the near ones first::
@@ -104,9 +105,10 @@ def grade(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = np.linalg.eigh(np.cov(rows, rowvar=False, ddof=1).reshape(rows.shape[1], -1))
     # The covariance of numbers that are all the same is zero.
     values = np.maximum(values, FLOOR * max(values[-1], np.finfo(float).tiny / FLOOR))
-    root = vectors / np.sqrt(values) @ vectors.T
-    squares = np.square((rows - mean) @ root).sum(axis=1)
+    # Of a triangle there is half as much to multiply as of the root.
+    factor = np.linalg.qr((vectors / np.sqrt(values)).T)[1]
+    squares = np.square((rows - mean) @ factor.T).sum(axis=1)
     leverage = squares * natoms / (natoms - 1) ** 2
     left_out = squares * (natoms - 2) / (natoms - 1) * (natoms / (natoms - 1)) ** 2
     distances = np.sqrt(left_out / np.maximum(1.0 - leverage, 1e-12))
-    return mean, root / (np.quantile(distances, QUANTILE) or 1.0)
+    return mean, factor / (np.quantile(distances, QUANTILE) or 1.0)
