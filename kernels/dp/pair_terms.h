@@ -19,6 +19,13 @@ template <class T, class V> PWMLFF_FORMULA V switch_place(V r, T rmin, T inv_wid
   return u > T(0) ? u : V{};
 }
 
+/// What an edge weighs in gamma (RowSums), by the square of r/rmax: 0 at rmax.
+template <class V> PWMLFF_FORMULA V near_weight(V square)
+{
+  const V first = 1.0 - square, second = first * first, fourth = second * second;
+  return fourth * fourth;
+}
+
 /// s(r) and its derivatives by r.
 template <class T, class V> struct SwitchedInverse {
   V s, s1;

@@ -185,11 +185,10 @@ template <class T> class Edges {
       store(&inv_r[e], neighbor_force[1]);
       store(&qp[e], neighbor_force[2]);
       if (near) {    // the padding, at rmax, has no weight
-        const DoubleVector first =
-            1.0 - (d[0] * d[0] + d[1] * d[1] + d[2] * d[2]) * near->per_square;
-        const DoubleVector second = first * first, fourth = second * second;
-        weight += fourth * fourth;
-        share = fourth * fourth * near->square;
+        const DoubleVector one =
+            near_weight((d[0] * d[0] + d[1] * d[1] + d[2] * d[2]) * near->per_square);
+        weight += one;
+        share = one * near->square;
       }
       add4<double>(rows, &neighbor[e], neighbor_force[0], neighbor_force[1], neighbor_force[2],
                    share);

@@ -71,13 +71,12 @@ template <class T> struct Forces {
     double weights = 0.0;
     for (int k = team.lane(); k < count; k += team.lanes()) {
       const std::int64_t j = chunk.neighbor[begin + k];
-      double inside = 1.0;
+      double r2 = 0.0;
       for (int c = 0; c < 3; ++c) {
         const double d = list.x[3 * j + c] - xi[c];
-        inside -= d * d / model.cutsq;
+        r2 += d * d;
       }
-      const double second = inside * inside, fourth = second * second;
-      const double weight = fourth * fourth;
+      const double weight = near_weight(r2 / model.cutsq);
       weights += weight;
       team.add(sums.near_square + j, weight * square);
     }
