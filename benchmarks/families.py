@@ -29,6 +29,7 @@ from ase.build import bulk
 from ase.calculators.lammps import Prism
 from ase.data import atomic_masses, chemical_symbols
 
+from pwmlff.commands.bench import loop_times
 from pwmlff.convert import wrap
 from pwmlff.launch import lmp, mpirun
 from pwmlff.launch.program import find as find_lmp
@@ -139,13 +140,13 @@ def run(model: Path, atoms: Atoms, keywords: str = "", ranks: int = 1, steps: in
         if done.returncode:
             raise SystemExit(done.stdout + done.stderr)
         dump = lmp.read_dump(folder / "atoms.dump")
-        walls = re.findall(r"Loop time of (\S+) on", done.stdout)[-STRETCHES:] if steps else ()
+        walls = loop_times(done.stdout)[-STRETCHES:] if steps else ()
         return Ran(
             dump.c_peatom,
             prism.vector_to_ase(lmp.forces(dump)),
             lmp.Thermo(folder / "log.lammps").virial(run=0),
             prism,
-            min((float(wall) / stretch for wall in walls), default=np.nan),
+            min((wall / stretch for wall in walls), default=np.nan),
             re.search(r"\n +engine (.*)\n", done.stdout)[1],
         )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
 import tempfile
 from pathlib import Path
 
 from ase import Atoms
 
+from pwmlff.commands.bench import loop_times
 from pwmlff.launch import lmp, program
 
 START = """{read}replicate {times}
@@ -65,7 +65,7 @@ def step_ratio(
         read = lmp.read_command(atoms, "timed.data")
         start = START.format(read=read, times=f"{times} {times} {times}")
         said = program.find().run(folder, start + options.rounds * "".join(turns))
-    seconds = [float(time) for time in re.findall(r"Loop time of (\S+) on", said)][1::2]
+    seconds = loop_times(said)[1::2]
     firsts, others = seconds[::2], seconds[1::2]
     ratios = [first / second for first, second in zip(firsts, others, strict=True)]
     low, middle, high = statistics.quantiles(2 * ratios)  # which a single one has too

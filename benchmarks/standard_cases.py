@@ -44,7 +44,7 @@ from rich.text import Text
 from torch import Tensor
 
 from pwmlff import devices
-from pwmlff.commands.bench import loop_time
+from pwmlff.commands.bench import loop_times
 from pwmlff.commands.options import names, positive_integers
 from pwmlff.launch import mpirun, program
 from pwmlff.models import DP, DPConfig
@@ -174,7 +174,7 @@ class Case:
             steps = max(100, steps // 100 * 100)
         starter = programs.mpirun if self.ranks > 1 else None
         text = programs.lmp.run(folder, self.text(steps), starter, self.ranks, self.threads)
-        loop = loop_time(text)
+        loop = loop_times(text)[-1]
         self.rates.append(self.atoms * steps / loop / 1000)
         self.kilobytes.append(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]))
         tail = text[text.rindex("Loop time of") :]

@@ -210,11 +210,11 @@ def _prepared(
         )
         mpirun = starter if case.ranks > 1 else None
         output = lmp_program.run(folder, text, mpirun, case.ranks, case.threads)
-        return case.atoms * steps / loop_time(output)
+        return case.atoms * steps / loop_times(output)[-1]
 
     return run
 
 
-def loop_time(output: str) -> float:
-    """Seconds of the last run in what lmp says."""
-    return float(re.findall(r"Loop time of (\S+) on", output)[-1])
+def loop_times(output: str) -> list[float]:
+    """Seconds of each run in what lmp says."""
+    return [float(time) for time in re.findall(r"Loop time of (\S+) on", output)]
