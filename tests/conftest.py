@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,24 @@ def pytest_collection_modifyitems(items):
     if "PYTEST_XDIST_WORKER" in os.environ:
         tests = Counter(item.path for item in items)
         items.sort(key=lambda item: (item.path.name not in LONG, -tests[item.path]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsing_in_turns() -> Iterator[None]:
+    """Let threads parse Python one at a time; at once they fail at random in Python 3.11.
+
+    TorchScript parses what it compiles, and NumPy the heads of its files
+    (https://github.com/python/cpython/issues/106905).
+    """
+    lock, parse = threading.RLock(), ast.parse
+
+    def locked(*args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return parse(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", locked)
+        yield
 
 
 @pytest.fixture(scope="session")

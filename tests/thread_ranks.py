@@ -8,8 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import pytest
-import torch
 
 TIMEOUT = 60  # seconds; a rank that waits longer hangs
 
@@ -50,18 +48,21 @@ class Thread:
 
 
 def on_ranks(size: int, work: Callable[[Thread], Any]) -> list[Any]:
-    """What work returns on each of some ranks.
+    """What work returns on each of some ranks; the first error of one ends all."""
+    barrier = threading.Barrier(size)
+    shared = {"barrier": barrier}
+    errors: list[BaseException] = []
 
-    They compile TorchScript one at a time: threads that parse Python at once fail at random
-    (https://github.com/python/cpython/issues/106905).
-    """
-    shared = {"barrier": threading.Barrier(size)}
-    lock, script = threading.Lock(), torch.jit.script
+    def on_rank(rank: int) -> Any:
+        try:
+            return work(Thread(rank, size, shared))
+        except BaseException as error:
+            errors.append(error)
+            barrier.abort()  # the others would wait, and could say nothing but that they did
+            raise
 
-    def locked(*args: Any, **kwargs: Any) -> Any:
-        with lock:
-            return script(*args, **kwargs)
-
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(size) as pool:
-        patch.setattr(torch.jit, "script", locked)
-        return list(pool.map(lambda rank: work(Thread(rank, size, shared)), range(size)))
+    with ThreadPoolExecutor(size) as pool:
+        results = [pool.submit(on_rank, rank) for rank in range(size)]
+    if errors:
+        raise errors[0]
+    return [result.result() for result in results]

@@ -82,6 +82,18 @@ def test_sum_of_nothing_and_of_wrong_rows():
         communication.ordered_sum(Serial(), 2, np.zeros((2, 4), int))
 
 
+def test_first_error_of_a_rank_ends_all():
+    """The others do not wait until they can say no more than that they did."""
+
+    def work(comm: Thread) -> list[int]:
+        if comm.rank == 1:
+            raise OSError("the disk of rank 1")
+        return comm.allgather(comm.rank)
+
+    with pytest.raises(OSError, match="the disk of rank 1"):
+        on_ranks(3, work)
+
+
 def failure(work: Callable[[], Any]) -> str:
     """Text of the failure that work must end in."""
     with pytest.raises(SharedFailure) as caught:
