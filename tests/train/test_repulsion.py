@@ -116,8 +116,13 @@ def test_in_a_nep(tmp_path: Path):
         train(scaled(structures, factor), (), folder, epochs=2, settings=settings_on)
         radii = read_nep(folder / "best.txt").zbl[..., 1]
         np.testing.assert_allclose(radii, shrunk * found.zbl[..., 1], rtol=1e-7)
-    with pytest.raises(Failure, match=r"\[nep\] zbl is 2, expected one of them"):
-        train(structures, elements, tmp_path / "both", epochs=1, settings=[*settings, "nep.zbl=2"])
+    without = [*settings_on, "model.repulsion=none"]
+    train(structures, (), tmp_path / "none", epochs=2, settings=without)
+    assert read_nep(tmp_path / "none" / "best.txt").zbl is None
+    for value in ("zbl", "none"):
+        both = [*settings, "nep.zbl=2", f"model.repulsion={value}"]
+        with pytest.raises(Failure, match=rf"'{value}' and \[nep\] zbl is 2, expected one of them"):
+            train(structures, elements, tmp_path / "both", epochs=1, settings=both)
 
 
 def test_which_pairs(tmp_path: Path):

@@ -477,10 +477,10 @@ def _of_kind(model: Model, shape: NepForm) -> Model:
         _check_network(model)
     if kind == "nep":
         _check_shape(shape)
-        if model.repulsion == "zbl" and shape.zbl:
+        if model.repulsion != "auto" and shape.zbl:
             raise Failure(
-                f"[model] repulsion is 'zbl' and [nep] zbl is {shape.zbl:g}, expected one of them: "
-                "make repulsion auto, or leave zbl out"
+                f"[model] repulsion is '{model.repulsion}' and [nep] zbl is {shape.zbl:g}, "
+                "expected one of them: make repulsion auto, or leave zbl out"
             )
     return replace(model, kind=kind)
 

@@ -297,6 +297,8 @@ def _neuroevolution(
         model = comm.agreed(ranks, lambda: nep.initial(shape, frames, edges, seed))
     if settings.repulsion == "zbl":
         model = repulsion.in_nep(model, [edges, *([valid.edges] if valid else [])])
+    elif settings.repulsion == "none":
+        model = replace(model, zbl=None, zbl_line=())
     place = threads_of(run, ranks), ranks
     trained = comm.agreed(
         ranks,
