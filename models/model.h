@@ -20,6 +20,7 @@ namespace pwmlff::models {
 using pwmlff::Evaluation, pwmlff::Input, pwmlff::TooManyNeighbors;
 
 class ModelFile;
+class Original;
 
 /// What evaluates a model.
 enum class Engine {
@@ -92,7 +93,7 @@ class Model {
   virtual std::string passed_over() const { return {}; }
 
   /// What it was verified against, on the CPU, where that is not what evaluates it; else null.
-  virtual Model *partner() { return nullptr; }
+  virtual Original *partner() { return nullptr; }
 
   /// Whether it is evaluated on the GPU of the options; complete after select_species().
   virtual bool on_gpu() const = 0;

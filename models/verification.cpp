@@ -134,12 +134,6 @@ class Cluster {
   std::vector<const int *> firstneigh;
 };
 
-// What the original is, in words.
-std::string original_of(const Model &model)
-{
-  return model.name() == "plain" ? "the plain evaluation" : "the file's own code";
-}
-
 // Text where the largest difference exceeds gate times the largest expected value (at least 1).
 std::string compare(const char *what, std::span<const double> expected, const double *found,
                     double gate, const std::string &original)
@@ -199,6 +193,11 @@ std::string trial_of(const Model &model)
 }
 
 }    // namespace
+
+std::string original_of(const Model &model)
+{
+  return model.name() == "plain" ? "the plain evaluation" : "the file's own code";
+}
 
 bool ClusterValues::finite() const
 {

@@ -27,6 +27,9 @@ struct Gate {
 /// @throws std::invalid_argument for another name
 Gate gate_of(const std::string &precision);
 
+/// What others are compared with, in words: the file's own code, or the plain evaluation.
+std::string original_of(const Model &model);
+
 /// What a model gives on one test cluster. Atoms are centers and rows alike.
 struct ClusterValues {
   double energy;

@@ -2,12 +2,15 @@
 
 #include "engine_check.h"
 
+#include "models/engine_choice.h"
+
 #include "comm.h"
 #include "error.h"
 #include "update.h"
 #include "utils.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -20,6 +23,7 @@ namespace pair_pwmlff {
 namespace {
 
 constexpr int ONE_OF = 10, MOST = 1000;
+constexpr int FEWEST_IN_PIECE = 24, MOST_IN_PIECE = 100;
 
 }    // namespace
 
@@ -33,16 +37,37 @@ bool EngineCheck::due() const
   return update->ntimestep % every == 0 && update->ntimestep != checked_step;
 }
 
+std::mt19937_64 EngineCheck::random() const
+{
+  return std::mt19937_64(static_cast<std::uint64_t>(update->ntimestep) * comm->nprocs + comm->me);
+}
+
+void EngineCheck::Sample::assign(const Neighbors &all, const std::vector<int> &rows, int ncenters,
+                                 int nspecies, std::vector<int> first, std::vector<int> candidate,
+                                 int hops)
+{
+  std::vector<int> species, home(rows.size());
+  std::iota(home.begin(), home.end(), 0);
+  x.clear();
+  for (const int row : rows) {
+    species.push_back(all.species()[row]);
+    const double *const place = all.x() + 3 * static_cast<std::size_t>(row);
+    x.insert(x.end(), place, place + 3);
+  }
+  neighbors.assign(ncenters, nspecies, std::move(species), std::move(first), std::move(candidate),
+                   std::move(home), hops);
+  neighbors.update(x.data());
+}
+
 // A part of the centers, and the rows that are their candidates.
 void EngineCheck::draw(const Neighbors &neighbors, int nspecies)
 {
   std::vector<int> centers(neighbors.ncenters());
   std::iota(centers.begin(), centers.end(), 0);
-  std::mt19937_64 random(static_cast<std::uint64_t>(update->ntimestep) * comm->nprocs + comm->me);
-  std::shuffle(centers.begin(), centers.end(), random);
+  std::shuffle(centers.begin(), centers.end(), random());
   centers.resize(std::min((centers.size() + ONE_OF - 1) / ONE_OF, std::size_t{MOST}));
 
-  std::vector<int> rows = centers, place(neighbors.nrows(), -1), species, first{0}, candidate;
+  std::vector<int> rows = centers, place(neighbors.nrows(), -1), first{0}, candidate;
   for (std::size_t k = 0; k < rows.size(); ++k) place[rows[k]] = static_cast<int>(k);
   for (const int center : centers)
     for (int s = 0; s < nspecies; ++s) {
@@ -57,34 +82,61 @@ void EngineCheck::draw(const Neighbors &neighbors, int nspecies)
       }
       first.push_back(static_cast<int>(candidate.size()));
     }
-  x.clear();
-  for (const int row : rows) {
-    species.push_back(neighbors.species()[row]);
-    for (int k = 0; k < 3; ++k) x.push_back(neighbors.x()[3 * static_cast<std::size_t>(row) + k]);
-  }
-  std::vector<int> home(rows.size());
-  std::iota(home.begin(), home.end(), 0);
-  sample.assign(static_cast<int>(centers.size()), nspecies, std::move(species), std::move(first),
-                std::move(candidate), std::move(home), /*hops=*/-1);
-  sample.update(x.data());
+  drawn.assign(neighbors, rows, static_cast<int>(centers.size()), nspecies, std::move(first),
+               std::move(candidate), /*hops=*/-1);
 }
 
-EngineCheck::Difference EngineCheck::difference(Model &model, Model &partner, double temperature)
+// The rows that are next to a center, all of them centers.
+void EngineCheck::cut(const Neighbors &neighbors, const ModelInfo &info)
 {
+  std::vector<std::pair<double, int>> by_distance;
+  const auto distance = [&neighbors](int i, int j) {
+    const double *const a = neighbors.x() + 3 * static_cast<std::size_t>(i);
+    const double *const b = neighbors.x() + 3 * static_cast<std::size_t>(j);
+    return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
+  };
+  const int ncenters = neighbors.ncenters();
+  if (ncenters > 0) {
+    const int center = static_cast<int>(random()() % ncenters);
+    for (int row = 0; row < neighbors.nrows(); ++row)
+      if (neighbors.species()[row] >= 0) by_distance.emplace_back(distance(center, row), row);
+  }
+  const int wanted = std::clamp((ncenters + ONE_OF - 1) / ONE_OF, FEWEST_IN_PIECE, MOST_IN_PIECE);
+  const std::size_t natoms = std::min(by_distance.size(), static_cast<std::size_t>(wanted));
+  std::partial_sort(by_distance.begin(), by_distance.begin() + natoms, by_distance.end());
+  std::vector<int> rows, first{0}, candidate;
+  for (std::size_t k = 0; k < natoms; ++k) rows.push_back(by_distance[k].second);
+
+  const int nspecies = static_cast<int>(info.atom_type.size());
+  for (std::size_t i = 0; i < natoms; ++i)
+    for (int s = 0; s < nspecies; ++s) {
+      for (std::size_t j = 0; j < natoms; ++j)
+        if (j != i && neighbors.species()[rows[j]] == s && distance(rows[i], rows[j]) < info.cutoff)
+          candidate.push_back(static_cast<int>(j));
+      first.push_back(static_cast<int>(candidate.size()));
+    }
+  piece.assign(neighbors, rows, static_cast<int>(natoms), nspecies, std::move(first),
+               std::move(candidate), hops(info));
+}
+
+EngineCheck::Difference EngineCheck::difference(Sample &sample, Model &model, Model &partner,
+                                                double temperature)
+{
+  Neighbors &neighbors = sample.neighbors;
   const auto evaluate = [&](Model &one) {
-    pwmlff::Input input = sample.input(one.needs());
+    pwmlff::Input input = neighbors.input(one.needs());
     input.nthreads = comm->nthreads;
     input.temperature = temperature;
     return &one.evaluate(input);
   };
   const Evaluation *const found = evaluate(model), *const wanted = evaluate(partner);
   Difference result{};
-  for (int i = 0; i < sample.ncenters(); ++i) {
+  for (int i = 0; i < neighbors.ncenters(); ++i) {
     const double energy = wanted->atom_energy[i];
     result.energy = std::max(result.energy, std::abs(found->atom_energy[i] - energy));
     result.largest_energy = std::max(result.largest_energy, std::abs(energy));
   }
-  for (int k = 0; k < 3 * sample.nrows(); ++k) {
+  for (int k = 0; k < 3 * neighbors.nrows(); ++k) {
     const double force = wanted->force[k];
     result.force = std::max(result.force, std::abs(found->force[k] - force));
     result.largest_force = std::max(result.largest_force, std::abs(force));
@@ -95,15 +147,31 @@ EngineCheck::Difference EngineCheck::difference(Model &model, Model &partner, do
 void EngineCheck::compare(const Ensemble &models, const Neighbors &neighbors, double temperature)
 {
   checked_step = update->ntimestep;
+  const bool first_time = worst.empty();
   worst.resize(models.size());
-  draw(neighbors, static_cast<int>(models.front()->info().atom_type.size()));
-  int natoms = sample.ncenters();
-  MPI_Allreduce(MPI_IN_PLACE, &natoms, 1, MPI_INT, MPI_SUM, world);
+  std::array<bool, 2> made{};
   for (std::size_t m = 0; m < models.size(); ++m) {
-    // Those that take edges run their own code, or what was compiled of it.
-    Model *const partner = models[m]->info().takes_edges ? nullptr : models[m]->partner();
+    Original *const partner = models[m]->partner();
+    if (!partner) {
+      if (first_time && comm->me == 0)
+        utils::logmesg(lmp,
+                       "Pair style pwmlff: check: {} evaluates model {}: there is nothing to "
+                       "compare it with\n",
+                       original_of(*models[m]), m + 1);
+      continue;
+    }
+    const ModelInfo &info = models[m]->info();
+    Sample &sample = info.takes_edges ? piece : drawn;
+    if (!made[info.takes_edges]) {
+      made[info.takes_edges] = true;
+      if (info.takes_edges) cut(neighbors, info);
+      else draw(neighbors, static_cast<int>(info.atom_type.size()));
+      sample.natoms = sample.neighbors.ncenters();
+      MPI_Allreduce(MPI_IN_PLACE, &sample.natoms, 1, MPI_INT, MPI_SUM, world);
+    }
     Difference here{};
-    if (partner && sample.ncenters() > 0) here = difference(*models[m], *partner, temperature);
+    if (sample.neighbors.ncenters() > 0)
+      here = difference(sample, *models[m], *partner, temperature);
     double all[4] = {here.energy, here.force, here.largest_energy, here.largest_force};
     MPI_Allreduce(MPI_IN_PLACE, all, 4, MPI_DOUBLE, MPI_MAX, world);
     if (all[0] <= worst[m].energy && all[1] <= worst[m].force) continue;
@@ -111,11 +179,12 @@ void EngineCheck::compare(const Ensemble &models, const Neighbors &neighbors, do
                 all[3]};
     if (comm->me != 0) continue;
     const std::string text = fmt::format(
-        "Pair style pwmlff: check at step {}: model {} differs from float64 by {:.1e} eV in the "
+        "Pair style pwmlff: check at step {}: model {} differs from {} by {:.1e} eV in the "
         "energy of an atom and {:.1e} eV/angstrom in a force, of {} atoms",
-        update->ntimestep, m + 1, all[0], all[1], natoms);
-    if (all[0] > gate.atom_energy * std::max(1.0, all[2]) ||
-        all[1] > gate.force * std::max(1.0, all[3]))
+        update->ntimestep, m + 1, original_of(*partner), all[0], all[1], sample.natoms);
+    const Gate own = partner->gate();
+    if (all[0] > std::max(gate.atom_energy, own.atom_energy) * std::max(1.0, all[2]) ||
+        all[1] > std::max(gate.force, own.force) * std::max(1.0, all[3]))
       error->warning(FLERR, "{}; that is more than its precision allows", text);
     else utils::logmesg(lmp, text + "\n");
   }

@@ -11,14 +11,18 @@
 #include "pointers.h"
 
 #include <cstdint>
+#include <random>
 #include <vector>
 
 namespace pair_pwmlff {
 
-/// Every so many steps, a random tenth of the centers of each rank (at most 1000) is evaluated by
-/// the engine of each model and by what that was verified against: energies of these atoms, and the
-/// forces that come from them. The log has what differs more than all before it, and a warning
-/// where that is beyond the gate of the precision.
+/// Every so many steps, a part of the atoms of each rank is evaluated by the engine of each model
+/// and by what that was verified against, and energies of atoms and forces are compared: a random
+/// tenth of the centers (at most 1000) with what surrounds them; for models that take edges, whose
+/// energies depend on more than a rank has, a piece of as many atoms (24 to 100) around a random
+/// center, as if there were nothing beside it. The log has what differs more than all before it,
+/// and a warning where that is beyond the gate of the precision, or of what is compared with if
+/// that is wider.
 class EngineCheck : private LAMMPS_NS::Pointers {
  public:
   /// @param every  steps
@@ -39,15 +43,28 @@ class EngineCheck : private LAMMPS_NS::Pointers {
     double largest_energy, largest_force;    // of what is compared with
   };
 
+  /// Centers to evaluate, and their surroundings.
+  struct Sample {
+    pwmlff::models::Neighbors neighbors;
+    std::vector<double> x;    // [nrows, 3]
+    int natoms = 0;           // centers on all ranks
+
+    /// @param rows  of all neighbors, the centers first
+    /// @param first, candidate, hops  as Neighbors::assign() takes them
+    void assign(const pwmlff::models::Neighbors &all, const std::vector<int> &rows, int ncenters,
+                int nspecies, std::vector<int> first, std::vector<int> candidate, int hops);
+  };
+
+  std::mt19937_64 random() const;    // of this step and rank
   void draw(const pwmlff::models::Neighbors &neighbors, int nspecies);
-  Difference difference(pwmlff::models::Model &model, pwmlff::models::Model &partner,
-                        double temperature);
+  void cut(const pwmlff::models::Neighbors &neighbors, const pwmlff::models::ModelInfo &info);
+  Difference difference(Sample &sample, pwmlff::models::Model &model,
+                        pwmlff::models::Model &partner, double temperature);
 
   const int every;
   const pwmlff::models::Gate gate;
   std::int64_t checked_step = -1;
-  pwmlff::models::Neighbors sample;
-  std::vector<double> x;            // [nrows of sample, 3]
+  Sample drawn, piece;
   std::vector<Difference> worst;    // of each model, so far
 };
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from test_edge_models import STYLE, message_passing, script
+from test_ensembles import found_by_check
 from test_graph_budget import SEVERAL, found
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read
 
@@ -57,6 +58,36 @@ def test_each_edge_once(lammps: Lammps):
         edges, _, alone, _, _, found_work, _ = found(SEVERAL, run.output)
         assert found_work == work
         assert edges == pytest.approx(alone if work == 2.0 else alone / 2, rel=0.1)
+
+
+def test_check_in_flight(lammps: Lammps):
+    """Parts and forward give the same on pieces of the run; a rank without atoms takes part."""
+    script(lammps, in_rounds())
+    atoms = crystal(2)
+    cell = np.array(atoms.cell)
+    cell[2, 2] *= 2.5
+    atoms.set_cell(cell)
+    atoms.pbc = (True, True, False)
+    lammps.data(atoms, [8, 72])
+    style = STYLE.replace("model.pt\n", "model.pt check 1\n")
+    move = "velocity all create 900 7\nfix 1 all nve\nrun 5\n"
+    run = lammps.run(f"processors 1 1 2\n{read(atoms)}{style}{move}", 2)
+    assert IN_ROUNDS in run.output
+    differences = found_by_check(lammps)
+    assert {atoms for *_, atoms in differences} == {24}
+    assert all(energy < 1e-12 and force < 1e-12 for *_, energy, force, _ in differences)
+
+
+def test_check_finds_what_the_clusters_do_not_show(lammps: Lammps):
+    script(lammps, in_rounds("crowd"))
+    atoms = crystal(4)
+    lammps.data(atoms, [8, 72])
+    style = STYLE.replace("model.pt\n", "model.pt check 5\n")
+    run = lammps.run(f"{read(atoms)}{style}run 4\n", 2)
+    assert IN_ROUNDS in run.output
+    (energy, force, natoms), *more = [found[2:] for found in found_by_check(lammps)]
+    assert energy > 1e-6 and force > 1e-6 and natoms == 2 * 26 and not more
+    assert run.output.count("that is more than its precision allows") == 1
 
 
 def test_rank_without_atoms_and_hybrid_styles(lammps: Lammps):

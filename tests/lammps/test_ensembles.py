@@ -369,25 +369,39 @@ def test_files_survive_kills(four: Lammps):
     assert whole.returncode == 0
 
 
+def found_by_check(lammps: Lammps) -> list[tuple[int, int, float, float, int]]:
+    """Steps, models, differences of energies and of forces, atoms: as the log has them."""
+    return [
+        (int(step), int(model), float(energy), float(force), int(n))
+        for step, model, energy, force, n in re.findall(
+            r"check at step (\d+): model (\d) differs from the file's own code by (\S+) eV in the "
+            r"energy of an atom and (\S+) eV/angstrom in a force, of (\d+) atoms",
+            (lammps.folder / "log.lammps").read_text(),
+        )
+    ]
+
+
 @pytest.mark.parametrize("engine", ["double", "mixed", "device"])
 @pytest.mark.parametrize("ranks", [1, 2, thorough(4)])
 def test_check_in_flight(four: Lammps, ranks: int):
     """What it finds is what the engines are off by, in the structures of the run."""
     run = four.run(f"{READ}{STYLE.format('check 5')}{MOVE}run 20\n", ranks)
-    found = [
-        (int(step), int(model), float(energy), float(force), int(n))
-        for step, model, energy, force, n in re.findall(
-            r"check at step (\d+): model (\d) differs from float64 by (\S+) eV in the energy of an "
-            r"atom and (\S+) eV/angstrom in a force, of (\d+) atoms",
-            (four.folder / "log.lammps").read_text(),
-        )
-    ]
+    found = found_by_check(four)
     assert {step for step, *_ in found} <= {0, 5, 10, 15, 20}
     assert {model for _, model, *_ in found} == {1, 2, 3, 4}
     for _, _, energy, force, n in found:
         assert 0 < energy < four.engine.atom_energy and 0 < force < four.engine.force
         assert 64 // 10 <= n <= 64 // 10 + ranks
     assert "more than its precision allows" not in run.output
+
+
+@pytest.mark.parametrize("engine", ["torchscript"])
+def test_check_with_nothing_to_compare(four: Lammps):
+    run = four.run(f"{READ}{STYLE.format('check 1')}{MOVE}run 2\n", ranks=2)
+    for model in (1, 2, 3, 4):
+        said = f"check: the file's own code evaluates model {model}: there is nothing to compare"
+        assert run.output.count(said) == 1
+    assert found_by_check(four) == []
 
 
 @pytest.mark.parametrize("engine", ["double"])

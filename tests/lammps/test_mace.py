@@ -8,6 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from test_ensembles import found_by_check
 from test_numbers import assert_equal, assert_same_on_any_number_of_ranks, read
 
 from harness import PROGRAMS, Lammps, find_lmp, thorough
@@ -88,6 +89,31 @@ def test_dynamics(lammps: Lammps, comm: str):
     energies = [lammps.run(text, ranks).thermo()["TotEng"] for ranks in (1, 4)]
     np.testing.assert_allclose(energies[1], energies[0], rtol=1e-9)
     assert np.ptp(energies[0]) < 0.05
+
+
+@pytest.mark.parametrize("engine", ["double", "mixed"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_check_in_flight(lammps: Lammps, ranks: int):
+    """Pieces of the structures of the run, which differ by what the engine is off by."""
+    save(lammps.folder / "model.pt", SHAPE)
+    atoms = crystal(3)
+    lammps.data(atoms, [8, 72])
+    style = STYLE.replace("model.pt", "model.pt check 5")
+    run = lammps.run(
+        f"{read(atoms)}{style}velocity all create 900 7\nfix 1 all nve\nrun 20\n", ranks
+    )
+    found = found_by_check(lammps)
+    assert {step for step, *_ in found} <= {0, 5, 10, 15, 20}
+    smallest = 1e-11 if "mixed" in lammps.engine.keywords else 0.0
+    for _, model, energy, force, n in found:
+        assert model == 1
+        assert smallest < energy < lammps.engine.atom_energy
+        assert smallest < force < lammps.engine.force
+        assert n == sum(
+            min(100, max(24, -(-share // 10))) for share in [len(atoms) // ranks] * ranks
+        )
+    assert len(found) > 0
+    assert "more than its precision allows" not in run.output
 
 
 LOADS = """

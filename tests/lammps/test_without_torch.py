@@ -127,7 +127,7 @@ def test_check_opens_torch(folder: Lammps):
     energy(folder, torch=True, keywords="check 1")
     setup = SCRIPT.format(keywords="check 1").split("'''")[1]
     text = folder.run(setup, ranks=2).output
-    assert "check at step 0: model 1 differs from float64 by" in text
+    assert "check at step 0: model 1 differs from the file's own code by" in text
 
 
 def test_record_of_another_model(folder: Lammps):
