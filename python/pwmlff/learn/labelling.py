@@ -50,7 +50,7 @@ def make(
         how: of learn.toml.
         folder: for files of each, made if need be.
         shop: that runs programs.
-        jobs: how many at a time, where `how` does not say.
+        jobs: how many at a time.
         threads: of a calculator; the cores are shared out if 0.
 
     Raises:
@@ -58,7 +58,6 @@ def make(
         Stopped: the end was asked for.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = how.jobs or jobs
     names = [f"{k:05d}" for k in range(len(structures))]
     missing = [k for k, name in enumerate(names) if not (folder / f"{name}.{RESULT}").exists()]
     began = time.monotonic()

@@ -69,6 +69,7 @@ class Rounds:
         self.shop = Workshop(self.folder, asked)
         self.state = State.read(self.folder)
         self.jobs = config.loop.jobs or available()
+        self.labels_at_once = config.label.jobs or self.jobs
         self._mark = time.monotonic()
         text, path = config.as_toml().encode(), self.folder / SETTINGS
         if path.exists() and path.read_bytes() != text:
@@ -168,8 +169,9 @@ class Rounds:
     def _labelled(self, structures: Sequence[Atoms], folder: Path, group: str) -> dict[str, Any]:
         """Label structures into a file of the folder; what there is to tell of it."""
         made = labelling.make(
-            structures, self.elements, self.config.label, folder / "labels", self.shop, self.jobs
-        )
+            structures, self.elements, self.config.label, folder / "labels", self.shop,
+            self.labels_at_once,
+        )  # fmt: skip
         for atoms in made.frames:
             atoms.info["config_type"] = group
         extxyz.write_whole(folder / "labelled.extxyz", made.frames)
@@ -355,9 +357,8 @@ class Rounds:
             return choose.most
         told = [self.state.first, *(one["label"] for one in self._complete())]
         took = [one["seconds_each"] for one in told if one.get("seconds_each")]
-        jobs = self.config.label.jobs or self.jobs
-        fit = int(60.0 * choose.minutes / took[-1]) if took else jobs
-        return min(choose.most, max(jobs, fit))
+        fit = int(60.0 * choose.minutes / took[-1]) if took else 0
+        return min(choose.most, max(self.labels_at_once, fit))
 
     def _judged(self, number: int) -> dict[str, Any]:
         """Errors of the models of a round on labels that they have not seen."""
