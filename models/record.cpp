@@ -61,7 +61,8 @@ struct Reader {
   }
   template <Number T> void operator()(T &value)
   {
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    const std::string_view taken = take(sizeof value);
+    std::memcpy(&value, taken.data(), taken.size());
   }
   void operator()(bool &value) { value = take(1)[0] != 0; }
   void operator()(std::vector<bool> &values)

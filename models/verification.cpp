@@ -237,9 +237,8 @@ std::string out_of_contract(Model &model, const std::vector<bool> &present, doub
     const Evaluation &found = other.evaluate(model);
     return compare("energies", expected, found.atom_energy, gate, original_of(model)).empty();
   };
-  const std::string order =
-      "its energies depend on the order of the atoms; look for indices of atoms "
-      "or edges in its forward";
+  std::string order = "its energies depend on the order of the atoms; look for indices of atoms "
+                      "or edges in its forward";
   if (!same(1.0, true)) return order;
   if (!same(HALF, false)) {
     char range[32];

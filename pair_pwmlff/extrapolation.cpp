@@ -27,7 +27,7 @@ void Extrapolation::take(const ModelInfo &info, Neighbors &neighbors, const Eval
                          bool wanted)
 {
   const int ncenters = result ? neighbors.ncenters() : 0;
-  if (!wanted) {    // no mean is above the largest
+  if (!wanted && limit) {    // no mean is above the largest
     double of_all = ncenters > 0 ? *std::max_element(result->grade, result->grade + ncenters) : 0.0;
     MPI_Allreduce(MPI_IN_PLACE, &of_all, 1, MPI_DOUBLE, MPI_MAX, world);
     if (of_all <= limit->gamma) return;
@@ -50,7 +50,7 @@ void Extrapolation::take(const ModelInfo &info, Neighbors &neighbors, const Eval
     if (!limit->stop && warned[species]) continue;
     if (worst < 0 || of_rows[row] > of_rows[worst]) worst = row;
   }
-  if (worst < 0) return;
+  if (worst < 0 || !limit) return;
   const int species = neighbors.species()[worst];
   const std::string text = fmt::format(
       "atom {} ({}) has an extrapolation grade gamma of {:.4g} at step {}, more than {:.4g}; up to "

@@ -45,9 +45,11 @@ template <class T> inline constexpr int lanes = PWMLFF_VECTOR_BYTES / sizeof(T);
 
 constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Addresses are multiples of the vector size unless the name says otherwise.
+// Addresses are multiples of the vector size unless the name says otherwise. They lie within what
+// was reserved. NOLINTBEGIN(clang-analyzer-security.ArrayBound)
 template <class T> inline Vec<T> load(const T *p) { return *reinterpret_cast<const Vec<T> *>(p); }
 template <class T> inline void store(T *p, Vec<T> v) { *reinterpret_cast<Vec<T> *>(p) = v; }
+// NOLINTEND(clang-analyzer-security.ArrayBound)
 template <class T> inline Vec<T> broadcast(T x) { return Vec<T>{} + x; }
 
 /// One element per lane, element(l) for lane l.
@@ -133,7 +135,7 @@ template <class T> class Buffer {
   static constexpr std::align_val_t alignment{64};
   void release()
   {
-    if (p) ::operator delete(p, alignment);
+    if (p) ::operator delete(static_cast<void *>(p), alignment);
     p = nullptr;
     n = 0;
   }

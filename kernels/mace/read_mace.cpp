@@ -52,8 +52,9 @@ class Arrays {
       Array array;
       std::size_t size = 1, dimension = 0;
       while (words >> dimension) {
-        if (dimension > MOST_NUMBERS || (size *= dimension) > MOST_NUMBERS)
+        if (dimension > MOST_NUMBERS || size * dimension > MOST_NUMBERS)
           fail(name + " is too large");
+        size *= dimension;
         array.shape.push_back(dimension);
       }
       if (!words.eof()) fail("'" + text + "' is no line of the table");
@@ -75,7 +76,7 @@ class Arrays {
     }
   }
 
-  bool has(const std::string &name) const { return arrays.count(name) > 0; }
+  bool has(const std::string &name) const { return arrays.contains(name); }
 
   /// Of this shape; -1 stands for any length.
   const Array &get(const std::string &name, const std::vector<std::ptrdiff_t> &shape) const

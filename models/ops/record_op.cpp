@@ -17,6 +17,8 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <optional>
+#include <stdexcept>
 
 namespace pwmlff::models {
 namespace {
@@ -35,8 +37,10 @@ Record record_of(const std::string &archive, const std::vector<std::vector<bool>
   for (const std::vector<bool> &present : selections) {
     choice.select_species(present);
     record.gate = choice.partner()->gate();
+    const std::optional<Expected> &expected = choice.expected();
+    if (!expected) throw std::logic_error("a fused engine was compared with nothing");
     record.trials.push_back(
-        {present, identity_of_clusters(record.info, present), choice.expected()->clusters});
+        {present, identity_of_clusters(record.info, present), expected->clusters});
   }
   return record;
 }

@@ -275,8 +275,8 @@ template <class T> class Mace : public MaceBackend {
     layer->source = &source;
     layer->into = source.into();
     layer->out = source.out();
-    layer->density = source.density.size() > 0;
-    layer->residual = source.skip.size() > 0;
+    layer->density = !source.density.empty();
+    layer->residual = !source.skip.empty();
     layer->messages = source.messages;
     for (int &count : layer->degree_paths) count = 0;
     layer->ncomponents = 0;
@@ -586,7 +586,7 @@ template <class T> class Mace : public MaceBackend {
     const T *const h = feature_of(t, center);
     T *const dh = dfeature_of(t, center);
     double energy = 0.0;
-    if (source.readout.size() > 0)
+    if (!source.readout.empty())
       for (int k = 0; k < channels; ++k) {
         energy += static_cast<double>(h[k]) * source.readout[k];
         dh[k] += static_cast<T>(network.scale * source.readout[k]);
@@ -662,6 +662,7 @@ template <class T> class Mace : public MaceBackend {
       const double factor = density_factor(t, block.center[b]);
       double sum = 0.0;
       for (std::size_t k = 0; k < message_size; ++k) {
+        // As long as message. NOLINTNEXTLINE(clang-analyzer-security.ArrayBound)
         sum += static_cast<double>(dmessages[b][k]) * static_cast<double>(message[k]);
         dmessages[b][k] *= static_cast<T>(factor);
       }

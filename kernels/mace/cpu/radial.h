@@ -57,7 +57,7 @@ class RadialFunctions {
     const double f = polynomial_cutoff(network.power, r / network.cutoff, df);
     df /= network.cutoff;
     double t = r, dt = 1.0;
-    if (network.agnesi.size() > 0) transform(r / radius, radius, t, dt);
+    if (!network.agnesi.empty()) transform(r / radius, radius, t, dt);
     const double inner = network.cutoff_first ? f : 1.0, dinner = network.cutoff_first ? df : 0.0;
     const double outer = network.cutoff_first ? 1.0 : f, douter = network.cutoff_first ? 0.0 : df;
     for (int n = 0; n < nbasis; ++n) {
@@ -74,7 +74,7 @@ class RadialFunctions {
       x[n] = b * inner;
       dx[n] = db * inner + b * dinner;
     }
-    if (layer.density.size() > 0) {
+    if (!layer.density.empty()) {
       double z = 0.0, dz = 0.0;
       for (int n = 0; n < nbasis; ++n) {
         z += layer.density[n] * x[n];
