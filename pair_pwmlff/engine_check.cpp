@@ -151,29 +151,31 @@ void EngineCheck::compare(const Ensemble &models, const Neighbors &neighbors, do
   worst.resize(models.size());
   std::array<bool, 2> made{};
   for (std::size_t m = 0; m < models.size(); ++m) {
+    const ModelInfo &info = models[m]->info();
+    Sample &sample = info.takes_edges ? piece : drawn;
+    if (!std::exchange(made[info.takes_edges], true)) {
+      if (info.takes_edges) cut(neighbors, info);
+      else draw(neighbors, static_cast<int>(info.atom_type.size()));
+    }
+    // Ranks may run different engines.
     Original *const partner = models[m]->partner();
-    if (!partner) {
+    int natoms = partner ? sample.neighbors.ncenters() : 0;
+    Difference here{};
+    if (natoms > 0) here = difference(sample, *models[m], *partner, temperature);
+    const Gate own = partner ? partner->gate() : gate;
+    double all[6] = {here.energy,        here.force,      here.largest_energy,
+                     here.largest_force, own.atom_energy, own.force};
+    MPI_Allreduce(MPI_IN_PLACE, &natoms, 1, MPI_INT, MPI_SUM, world);
+    MPI_Allreduce(MPI_IN_PLACE, all, 6, MPI_DOUBLE, MPI_MAX, world);
+    const std::string original = original_of(partner ? *partner : *models[m]);
+    if (natoms == 0) {
       if (first_time && comm->me == 0)
         utils::logmesg(lmp,
                        "Pair style pwmlff: check: {} evaluates model {}: there is nothing to "
                        "compare it with\n",
-                       original_of(*models[m]), m + 1);
+                       original, m + 1);
       continue;
     }
-    const ModelInfo &info = models[m]->info();
-    Sample &sample = info.takes_edges ? piece : drawn;
-    if (!made[info.takes_edges]) {
-      made[info.takes_edges] = true;
-      if (info.takes_edges) cut(neighbors, info);
-      else draw(neighbors, static_cast<int>(info.atom_type.size()));
-      sample.natoms = sample.neighbors.ncenters();
-      MPI_Allreduce(MPI_IN_PLACE, &sample.natoms, 1, MPI_INT, MPI_SUM, world);
-    }
-    Difference here{};
-    if (sample.neighbors.ncenters() > 0)
-      here = difference(sample, *models[m], *partner, temperature);
-    double all[4] = {here.energy, here.force, here.largest_energy, here.largest_force};
-    MPI_Allreduce(MPI_IN_PLACE, all, 4, MPI_DOUBLE, MPI_MAX, world);
     if (all[0] <= worst[m].energy && all[1] <= worst[m].force) continue;
     worst[m] = {std::max(all[0], worst[m].energy), std::max(all[1], worst[m].force), all[2],
                 all[3]};
@@ -181,10 +183,9 @@ void EngineCheck::compare(const Ensemble &models, const Neighbors &neighbors, do
     const std::string text = fmt::format(
         "Pair style pwmlff: check at step {}: model {} differs from {} by {:.1e} eV in the "
         "energy of an atom and {:.1e} eV/angstrom in a force, of {} atoms",
-        update->ntimestep, m + 1, original_of(*partner), all[0], all[1], sample.natoms);
-    const Gate own = partner->gate();
-    if (all[0] > std::max(gate.atom_energy, own.atom_energy) * std::max(1.0, all[2]) ||
-        all[1] > std::max(gate.force, own.force) * std::max(1.0, all[3]))
+        update->ntimestep, m + 1, original, all[0], all[1], natoms);
+    if (all[0] > std::max(gate.atom_energy, all[4]) * std::max(1.0, all[2]) ||
+        all[1] > std::max(gate.force, all[5]) * std::max(1.0, all[3]))
       error->warning(FLERR, "{}; that is more than its precision allows", text);
     else utils::logmesg(lmp, text + "\n");
   }

@@ -47,7 +47,6 @@ class EngineCheck : private LAMMPS_NS::Pointers {
   struct Sample {
     pwmlff::models::Neighbors neighbors;
     std::vector<double> x;    // [nrows, 3]
-    int natoms = 0;           // centers on all ranks
 
     /// @param rows  of all neighbors, the centers first
     /// @param first, candidate, hops  as Neighbors::assign() takes them

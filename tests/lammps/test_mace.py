@@ -146,23 +146,38 @@ def test_loads_leave_no_memory(lammps: Lammps):
     assert last - first < 80 * size / 10
 
 
-def test_ranks_that_run_other_engines(lammps: Lammps):
-    """Features would be waited for in vain: an error at once instead."""
-    save(lammps.folder / "model.pt", SHAPE)
+def run_with_other_engines(lammps: Lammps, model: str) -> subprocess.CompletedProcess[str]:
+    """Two ranks, of which the second one runs the file's own code."""
     lammps.data(crystal(2), [8, 72])
     (lammps.folder / "in.lmp").write_text(
         f"{read(crystal(2))}variable own getenv OWN\n"
-        "pair_style pwmlff model.pt engine ${own}\npair_coeff * * O Hf\nrun 0\n"
+        f"pair_style pwmlff {model} check 1 engine ${{own}}\npair_coeff * * O Hf\nrun 0\n"
     )
     lmp = find_lmp()
     one, other = (
         ["-env", "OWN", engine, "-np", "1", lmp.path, "-in", "in.lmp"]
         for engine in ("fused", "torchscript")
     )
-    done = subprocess.run(
+    return subprocess.run(
         [PROGRAMS / "mpirun", *one, ":", *other], cwd=lammps.folder, capture_output=True,
         env={**os.environ, **lmp.environment}, text=True, timeout=60, check=False,
     )  # fmt: skip
+
+
+def test_check_of_ranks_that_run_other_engines(lammps: Lammps):
+    """That of the first rank alone; the second one has nothing to compare."""
+    done = run_with_other_engines(
+        lammps, lammps.save(SYSTEMS["two elements, triclinic"].model(isotropic=True))
+    )
+    assert done.returncode == 0, done.stdout
+    ((*_, natoms),) = found_by_check(lammps)
+    assert natoms < 0.1 * 64
+
+
+def test_ranks_that_run_other_engines(lammps: Lammps):
+    """Features would be waited for in vain: an error at once instead."""
+    save(lammps.folder / "model.pt", SHAPE)
+    done = run_with_other_engines(lammps, "model.pt")
     assert done.returncode != 0
     assert re.search(
         r"ERROR: Pair style pwmlff: ranks evaluate model 'model.pt' in ways that cannot exchange "
