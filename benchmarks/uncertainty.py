@@ -54,16 +54,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     atoms = ase.io.read(options.data[0], index=0)
     one, *_ = every = [str(model.resolve()) for model in options.models]
     gamma = "fix gamma all pair {} pwmlff gamma 1"
-    graded = choose(options.models[0]).engine.has_grade
-    for name, looking, command, undo in (
+    of_gamma = (
         ("gamma 1e9 warn", f"{one} gamma 1e9 warn", "", ""),
         ("gamma of each atom, read at each step", one, gamma.format(1), "unfix gamma"),
         ("gamma of each atom, read each 10 steps", one, gamma.format(10), "unfix gamma"),
+    )
+    for name, looking, command, undo in (
+        *(of_gamma if choose(options.models[0]).engine.has_grade else ()),
         ("check 10 (check 1000 adds a hundredth of that)", f"{one} check 10", "", ""),
         ("min_distance 0.1 warn", f"{one} min_distance 0.1 warn", "", ""),
     ):
-        if "gamma" not in looking + command or graded:
-            print(f"{name}: {step_ratio(atoms, looking, one, options, command, undo)}")
+        print(f"{name}: {step_ratio(atoms, looking, one, options, command, undo)}")
     if len(every) > 1:
         # LAMMPS asks each compute once a run, at its first output, for the sake of variables.
         options.timed, options.rounds = 20 * options.timed, -(-options.rounds // 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from ase import Atoms
 from test_edge_models import STYLE, message_passing, script
 from test_ensembles import found_by_check
 from test_graph_budget import SEVERAL, found
@@ -28,6 +29,16 @@ def engine() -> str:
 
 def in_rounds(defect: str = "") -> InRounds:
     return InRounds([8, 72], 3.0, defect)
+
+
+def slab() -> Atoms:
+    """So high that one of two ranks has no atoms."""
+    atoms = crystal(2)
+    cell = np.array(atoms.cell)
+    cell[2, 2] *= 2.5
+    atoms.set_cell(cell)
+    atoms.pbc = (True, True, False)
+    return atoms
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -63,11 +74,7 @@ def test_each_edge_once(lammps: Lammps):
 def test_check_in_flight(lammps: Lammps):
     """Parts and forward give the same on pieces of the run; a rank without atoms takes part."""
     script(lammps, in_rounds())
-    atoms = crystal(2)
-    cell = np.array(atoms.cell)
-    cell[2, 2] *= 2.5
-    atoms.set_cell(cell)
-    atoms.pbc = (True, True, False)
+    atoms = slab()
     lammps.data(atoms, [8, 72])
     style = STYLE.replace("model.pt\n", "model.pt check 1\n")
     move = "velocity all create 900 7\nfix 1 all nve\nrun 5\n"
@@ -92,11 +99,7 @@ def test_check_finds_what_the_clusters_do_not_show(lammps: Lammps):
 
 def test_rank_without_atoms_and_hybrid_styles(lammps: Lammps):
     """All of the slab on one of two ranks, rows that are not atoms, beside one as forward."""
-    atoms = crystal(2)
-    cell = np.array(atoms.cell)
-    cell[2, 2] *= 2.5
-    atoms.set_cell(cell)
-    atoms.pbc = (True, True, False)
+    atoms = slab()
     model = script(lammps, in_rounds())
     script(lammps, message_passing(3), "far.pt")
     prism = lammps.data(atoms, [8, 72])

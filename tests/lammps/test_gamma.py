@@ -29,6 +29,12 @@ STEPS = 20
 FUSED = pytest.mark.parametrize("engine", ["exact"])  # TorchScript gives no gamma
 
 
+def limit_of(largest: np.ndarray) -> tuple[float, int]:
+    """Between what two frames have, and the first frame beyond it."""
+    limit = float(np.sort(largest)[-4:-2].mean())
+    return limit, int(np.flatnonzero(largest > limit)[0])
+
+
 @pytest.fixture
 def moving(lammps: Lammps) -> Lammps:
     lammps.save(graded(BINARY.model(isotropic=True), 2), "0.pt")
@@ -76,8 +82,7 @@ def test_limit(moving: Lammps, ranks: int):
     gamma = of_frames(moving)
     np.testing.assert_allclose(run.thermo()["c_most[1]"], gamma.max(axis=1), rtol=1e-6)
     largest = gamma.max(axis=1)
-    limit = float(np.sort(largest)[-4:-2].mean())  # between two frames
-    step = int(np.flatnonzero(largest > limit)[0])
+    limit, step = limit_of(largest)
     assert step > 0
     run = moving(script(f"gamma {limit:.12g} stop"), ranks)
     assert run.returncode != 0 and run.output.count("ERROR") == 1
@@ -117,8 +122,7 @@ def test_halt(moving: Lammps):
     more = "compute most all pair pwmlff\nvariable g equal c_most[1]\n"
     moving.run(script())
     largest = of_frames(moving).max(axis=1)
-    limit = float(np.sort(largest)[-4:-2].mean())  # between two frames
-    step = int(np.flatnonzero(largest > limit)[0])
+    limit, step = limit_of(largest)
     more += f"fix stop all halt 1 v_g > {limit:.12g} error soft\n"
     run = moving.run(script("gamma 1e9 stop", more), 2)
     assert f"Fix halt condition for fix-id stop met on step {step}" in run.output
