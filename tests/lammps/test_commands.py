@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from ase import Atoms
 
-from harness import Lammps, Run, thorough
+from harness import ENGINES, Lammps, Run, thorough
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE, forces
+from pwmlff.launch.script import quoted, words_alone
+from pwmlff.report import Failure
 from systems import SYSTEMS, crystal, other_activation
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -625,3 +627,21 @@ def test_nve_conserves_energy(lammps: Lammps, steps: int):
     error = residual.std() / (time.std() * np.sqrt(len(time) / 10))
     print(f"drift {drift:.2e} +- {error:.1e} eV/atom/ps, fluctuation {residual.std():.1e} eV/atom")
     assert abs(drift) < 1e-6 + 2 * error
+
+
+@pytest.mark.parametrize("name", ["a b", "$x ${y} $(z) #1 &", "it's", 'a "b" &', "x" * 3])
+def test_names_as_lammps_reads_them(tmp_path: Path, name: str):
+    """Written for an input by `quoted`, whatever they hold."""
+    lammps = Lammps(tmp_path, ENGINES["automatic"])
+    lammps.run(f"log {quoted(name)}\nprint done\n")
+    assert "done" in (tmp_path / name).read_text()
+
+
+def test_what_is_no_word_of_an_input():
+    for name in ("a\nb", "a\u2028b", "'\""):
+        with pytest.raises(Failure, match="cannot stand in an input of LAMMPS"):
+            quoted(name)
+    assert words_alone("coul/long 'my file' 3.0", "it") == "coul/long 'my file' 3.0"
+    for text in ("a\nshell b", "a\rb", "a $(1+1)", "${b}", "a &", "a # b", 'a """', "a\x1b[2J"):
+        with pytest.raises(Failure, match=r"it is .* expected words of one line"):
+            words_alone(text, "it")

@@ -242,6 +242,15 @@ def test_settings(folder: Path):
         SMALL.replace("[[explore]]", "[explore]").replace("steps = 50", "steps = 0"), "steps is 0"
     )
     refused(SMALL.replace('calculator = "ase.calculators.emt:EMT()"', ""), "expected one of them")
+    for call in ("EMT(open('x'))", "EMT().set", "[EMT][0]()"):
+        text = SMALL.replace('emt:EMT()"', f'emt:{call}"')
+        refused(text, "expected module:name, called with plain values")
+    job = SMALL.replace('calculator = "ase.calculators.emt:EMT()"', 'command = "true"\n{}')
+    job = job.replace("command", 'scheduler = "slurm"\ncommand')
+    refused(job.format(r'queue = "short\ntouch ran"'), r"\[label\] queue is 'short\\ntouch ran'")
+    named = job.format("").replace("[loop]", '[loop]\nfolder = "a b"')
+    refused(named, r"\[loop\] folder is '.*a b', expected")
+    refused(SMALL.replace("[loop]", '[loop]\nfolder = "a\\nb"'), "has a line break")
     (folder / "learn.toml").write_text(SMALL)
     config = Learning.read(folder / "learn.toml", ["loop.rounds=7"])
     (folder / "again.toml").write_text(config.as_toml())

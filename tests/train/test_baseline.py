@@ -19,9 +19,11 @@ from labelled_structures import frames_of, trajectory
 from pwmlff import Calculator
 from pwmlff.cli import app
 from pwmlff.data.baseline import Baseline
+from pwmlff.evaluation.labeller import made
 from pwmlff.launch.lmp import DUMP, enclosed, forces, read_command, write_data
 from pwmlff.report import Failure
 from pwmlff.train import train
+from systems import SYSTEMS
 
 ZBL = Baseline("zbl 3.0 4.0", ("1 1 10 10", "1 2 10 18", "2 2 18 18"))
 SETTINGS = ["model.embedding=[4]", "model.fitting=[4]", "model.m2=2", "model.rmax=5.0"]
@@ -79,7 +81,7 @@ def test_a_calculator_of_ase():
 
 
 def test_from_the_labels_to_lammps(tmp_path: Path):
-    """A training with ZBL taken off: its lines for LAMMPS add it, and pwmlff test knows of it."""
+    """A training with ZBL taken off: its lines for LAMMPS add it, and pwmlff test asks for it."""
     lammps = Lammps(tmp_path, ENGINES["automatic"])
     frames = trajectory(12, step=0.1)
     settings = [*SETTINGS, f"data.baseline={ZBL.words}"]
@@ -100,7 +102,14 @@ def test_from_the_labels_to_lammps(tmp_path: Path):
     assert np.abs(zbl).max() > 1e-3
     assert np.abs(prism.vector_to_ase(forces(run.atoms())) - wanted).max() < 1e-6
     write(tmp_path / "some.xyz", frames[:4], format="extxyz")
-    done = CliRunner().invoke(app, ["test", str(model), str(tmp_path / "some.xyz"), "--json"])
+    words = ["test", str(model), str(tmp_path / "some.xyz"), "--json"]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2
+    assert f"--baseline '{ZBL.words}' '--baseline-coeff={ZBL.coeff[0]}'" in refused.stdout
+    again = [f"--baseline-coeff={one}" for one in ZBL.coeff]
+    said = CliRunner().invoke(app, [*words, "--baseline", ZBL.words, *again])
+    done = CliRunner().invoke(app, [*words, "--trust"])
+    assert said.stdout == done.stdout
     found = json.loads(done.stdout)
     labels = frames_of(frames[:4], [0.0] * 4, [atoms.get_forces() for atoms in frames[:4]])
     less = ZBL.taken_off(labels, [10, 18]).forces
@@ -115,7 +124,7 @@ def test_from_the_labels_to_lammps(tmp_path: Path):
     [
         (Baseline("zbl 3.0 4.0"), "baseline_coeff is empty"),
         (Baseline("nothing/at/all", ("* * 1",)), "Unrecognized pair style 'nothing/at/all'"),
-        (Baseline("ase.calculators.emt:Nothing()"), "name 'Nothing' is not defined"),
+        (Baseline("ase.calculators.emt:Nothing()"), "has no attribute 'Nothing'"),
         (Baseline("no.such.module:A()"), "No module named 'no'"),
     ],
 )
@@ -123,3 +132,55 @@ def test_errors(baseline: Baseline, words: str):
     frames = frames_of(trajectory(1), [0.0], [np.zeros((32, 3))])
     with pytest.raises(Failure, match=words):
         baseline.taken_off(frames, [10, 18])
+
+
+@pytest.mark.parametrize(
+    "words,coeff",
+    [
+        ("pathlib:Path('ran').touch()", []),
+        ("ase.calculators.emt:EMT(asap_cutoff=__import__('pathlib').Path('ran').touch())", []),
+        ("zbl 3.0 4.0\nshell touch ran", ["* * 10 10"]),
+        ("zbl 3.0 4.0", ["* * 10 10\nshell touch ran"]),
+        ("zbl 3.0 $(v_x)", ["* * 10 10"]),
+        ("ran.py:made()", []),
+    ],
+)
+def test_a_card_is_data(tmp_path: Path, monkeypatch, words: str, coeff: list[str]):
+    """Nothing of it runs because a file says so; and with --trust what is more than a call."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ran.py").write_text("import pathlib\npathlib.Path('ran').touch()\n")
+    card = {"configuration": {"data": {"baseline": words, "baseline_coeff": coeff}}}
+    SYSTEMS["two elements, triclinic"].model().save(tmp_path / "model.pt", card)
+    write("some.xyz", lennard_jones(trajectory(1)[0]), format="extxyz")
+    command = ["test", "model.pt", "some.xyz", "--json", "--elements", "O"]
+    for trust in ([], ["--trust"]):
+        done = CliRunner().invoke(app, [*command, *trust])
+        assert done.exit_code == 2, done.stdout
+        assert (tmp_path / "ran").exists() == bool(trust and words == "ran.py:made()")
+        assert "baseline" in json.loads(done.stdout)["error"]
+    # Nobody has to take it: then the elements are what is wrong.
+    done = CliRunner().invoke(app, [*command, "--baseline", "none"])
+    assert "expected one of [8]" in json.loads(done.stdout)["error"]
+
+
+def test_calculators_are_calls_with_plain_values(tmp_path: Path):
+    path = tmp_path / "file.py"
+    path.write_text(
+        "class A:\n"
+        "    class B:\n"
+        "        def __init__(self, *more, **named): self.given = more, named\n"
+        "one = A.B(7)\n"
+    )
+    given = f"{path}:A.B(-1, [2.5, 'a'], device=None, sizes={{'x': (1, True)}})"
+    found = ((-1, [2.5, "a"]), {"device": None, "sizes": {"x": (1, True)}})
+    assert made(given).given == found
+    assert made(f"{path}:one").given == ((7,), {})
+    assert isinstance(made("ase.calculators.emt:EMT(fixed_cutoff=True)"), EMT)
+    for words in (
+        "A()", ":A()", f"{path}:", f"{path}:A.B(open('x'))", f"{path}:A.B(*[1])",
+        f"{path}:A.B(**{{}})",
+        f"{path}:A.B()()", f"{path}:A.B().given", f"{path}:one or one", f"{path}:A.B(1 + x)",
+        f"{path}:A.B(); one", f"{path}:[one][0]", f"{path}:(lambda: 1)()",
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="expected module:name, called with plain values"):
+            made(words)

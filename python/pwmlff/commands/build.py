@@ -23,6 +23,7 @@ from rich.text import Text
 from typer import Option
 
 from pwmlff.launch import program as lmp
+from pwmlff.launch.script import quoted
 from pwmlff.plugin import FILE, commit, full_version, library
 from pwmlff.report import Failure, Report, console, facts
 
@@ -44,7 +45,7 @@ class BuildReport(Report):
 
     def data(self) -> dict[str, Any]:
         """For JSON."""
-        return {**vars(self), "line": f"plugin load {self.plugin}" if self.plugin else ""}
+        return {**vars(self), "line": self._line() if self.plugin else ""}
 
     def show(self) -> RenderableType:
         """What it was compiled for, and the line to paste."""
@@ -62,8 +63,11 @@ class BuildReport(Report):
         table = facts({name: text for name, text in rows.items() if text})
         if not self.plugin:
             return Group(table, Text("configured, not compiled"))
-        line = Text(f"plugin load {self.plugin}")
+        line = Text(self._line())
         return Group(table, Text("before the first pair_style in the input:"), line)
+
+    def _line(self) -> str:
+        return f"plugin load {quoted(self.plugin)}"
 
 
 def build(
@@ -256,7 +260,8 @@ def check(root: Path, plugin: Path) -> str:
     for program in programs(root):
         if "Large-scale" not in say(program, ["-h"]):
             continue  # it does not run here
-        commands = f"plugin load {plugin}\n{lmp.OPEN_STYLE.format(file=plugin)}"
+        name = quoted(str(plugin))
+        commands = f"plugin load {name}\n{lmp.OPEN_STYLE.format(file=name)}"
         said = say(program, ["-log", "none"], commands)
         if lmp.STYLE_OPENS in said:
             return f"{program} loads it"

@@ -64,7 +64,7 @@ class InfoReport(Report):
             {
                 "repulsion": _repulsion(file.model),
                 "gamma": "tells how far atoms are from its data" * file.model.has_grade,
-                **_card_lines(file.model.card or {}),
+                **_card_lines(file.model),
             }
             for file in self.files
         ]
@@ -119,24 +119,24 @@ def _repulsion(model: model_file.ModelInfo) -> str:
     return f"ZBL below {', '.join(begins)}" if begins else ""
 
 
-def _card_lines(card: dict[str, Any]) -> dict[str, str]:
+def _card_lines(model: model_file.ModelInfo) -> dict[str, str]:
     """What a card says, in lines; nothing of what is not as `train.card.make` writes it."""
-    versions = {name: _entry(card, str, "versions", name) for name in ("pair-pwmlff", "torch")}
-    trained = [_entry(card, str, "made"), *(f"{name} {v}" for name, v in versions.items() if v)]
+    versions = {name: model.of_card(str, "versions", name) for name in ("pair-pwmlff", "torch")}
+    trained = [model.of_card(str, "made"), *(f"{name} {v}" for name, v in versions.items() if v)]
     data = []
     for which, words in (("train", "{} frames"), ("valid", "validated with {}")):
-        if (frames := _entry(card, int, "data", which, "frames")) is not None:
-            files = [f for f in _entry(card, list, "data", which, "files") or () if type(f) is str]
+        if (frames := model.of_card(int, "data", which, "frames")) is not None:
+            files = [f for f in model.of_card(list, "data", which, "files") or () if type(f) is str]
             named = f" of {', '.join(files[:3])}" + f" and {len(files) - 3} more" * (len(files) > 3)
             data.append(words.format(frames) + named * bool(files))
     errors = []
     for quantity in ("energy", "force", "virial"):
         both = [
-            _entry(card, float, "errors", which, quantity, "rmse") for which in ("train", "valid")
+            model.of_card(float, "errors", which, quantity, "rmse") for which in ("train", "valid")
         ]
         if any(value is not None for value in both):
             shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
-            unit = _entry(card, str, "errors", "reported_in", quantity) or ""
+            unit = model.of_card(str, "errors", "reported_in", quantity) or ""
             errors.append(f"{quantity} {shown} {unit}".rstrip())
     lines = {
         "trained": ", ".join(filter(None, trained)),
@@ -148,13 +148,6 @@ def _card_lines(card: dict[str, Any]) -> dict[str, str]:
         name: "".join(c if c.isprintable() else "?" for c in text)[:300]
         for name, text in lines.items()
     }
-
-
-def _entry(value: Any, kind: Any, *path: str) -> Any:
-    """An entry of nested tables, if it is there and of that type."""
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if type(value) is kind else None
 
 
 def info(

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from pwmlff.commands.base import Elements, Energy, Format, Parity
 from pwmlff.commands.options import elements_of
-from pwmlff.report import Report
+from pwmlff.report import Failure, Report
 
 
 def test(
@@ -31,14 +31,18 @@ def test(
     baseline: Annotated[
         str,
         Option(
-            help="What to take off the labels, as [data] baseline of run.toml.",
-            show_default="that of the training, if the file tells",
+            help="What to take off the labels, as [data] baseline of run.toml, or none. Needed for "
+            "a file that tells of one.",
         ),
     ] = "",
     baseline_coeff: Annotated[
         list[str] | None,
         Option(help="What follows pair_coeff of that pair style; may be given again."),
     ] = None,
+    trust: Annotated[
+        bool,
+        Option("--trust", help="Take the baseline that the file tells of: it may be any code."),
+    ] = False,
 ) -> Report:
     """Tell the errors of models on labelled structures.
 
@@ -51,7 +55,11 @@ def test(
     from pwmlff.data.baseline import Baseline
     from pwmlff.train import evaluate
 
-    given = Baseline(baseline, tuple(baseline_coeff or ())) if baseline else None
+    if trust and baseline:
+        raise Failure("found both --baseline and --trust, which is for that of the file; give one")
+    given = None
+    if baseline:
+        given = Baseline("" if baseline == "none" else baseline, tuple(baseline_coeff or ()))
     models, files = evaluate.models_and_data(words, data or [])
     chosen = elements_of(elements)
-    return evaluate.test(models, files, chosen, format, plot, worst, threads, energy, given)
+    return evaluate.test(models, files, chosen, format, plot, worst, threads, energy, given, trust)

@@ -24,6 +24,7 @@ from pwmlff.evaluation.engine import Choice, Evaluation, choose
 from pwmlff.evaluation.nep_file import Nep, looks_like_nep, write_nep
 from pwmlff.evaluation.trial import crystal, random_cluster
 from pwmlff.files import drafted, write_whole
+from pwmlff.launch.script import quoted
 from pwmlff.models import save_model
 from pwmlff.models.saving import RECORD, origin, with_record, without_source_paths
 from pwmlff.report import Failure, Report, facts, last_line
@@ -72,7 +73,7 @@ class WrapReport(Report):
             "engine": self.engine,
             "differs by": f"{self.energy_difference:.1e} eV (atom), {self.force_difference:.1e} "
             f"eV/Å at most from {self.proof}, on a random cluster",
-            "use": f"pair_style pwmlff 1 {self.output}",
+            "use": f"pair_style pwmlff 1 {quoted(self.output)}",
         }
         return facts(rows)
 
@@ -115,6 +116,7 @@ def wrap(
         OSError: the file cannot be read or written.
     """
     source, target = fspath(path), Path(output)
+    quoted(str(target))  # the name is to stand in an input
     foreign = _read(source, compiled, head)
     together = _together(source, foreign, elements)
     card = {**origin(), "wrapped": {"file": Path(source).name, "family": foreign.family}}

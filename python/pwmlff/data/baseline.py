@@ -21,6 +21,7 @@ from ase.stress import voigt_6_to_full_3x3_stress
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import labeller
 from pwmlff.launch import lmp, program
+from pwmlff.launch.script import words_alone
 from pwmlff.report import Failure, last_line
 
 BATCH = 100  # structures of a run of lmp
@@ -30,10 +31,24 @@ CALCULATOR = re.compile(r"[\w./-]+:\w.*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Baseline:
-    """A pair style with its coefficients, or a calculator; nothing where there are no words."""
+    """A pair style with its coefficients, or a calculator; nothing where there are no words.
+
+    Raises:
+        Failure: the words are of neither form.
+    """
 
     words: str
     coeff: tuple[str, ...] = ()  # of each command pair_coeff, for types in the model's order
+
+    def __post_init__(self) -> None:
+        """Refuse what would be more than words of one line, or than plain values."""
+        if self.is_calculator:
+            try:
+                labeller.parsed(self.words)
+            except ValueError as error:
+                raise Failure(f"[data] baseline: {error}") from None
+        for words in (self.words, *self.coeff):
+            words_alone(words, "[data] baseline")
 
     @property
     def is_calculator(self) -> bool:

@@ -2,18 +2,22 @@
 
     python labeller.py CALCULATOR FOLDER NUMBER...
 
-CALCULATOR is like `ase.calculators.emt:EMT()` or `my_file.py:make(size=3)`. Of each number the
-structure is in FOLDER/NUMBER.structure.extxyz, and the labels go to FOLDER/NUMBER.extxyz, or what
-went wrong to FOLDER/NUMBER.error. It runs in any Python that has ase and the calculator: it imports
-nothing of pwmlff.
+CALCULATOR is like `ase.calculators.emt:EMT()` or `my_file.py:make(size=3)`: a name in a module or
+file, and the plain values that it is called with. Of each number the structure is in
+FOLDER/NUMBER.structure.extxyz, and the labels go to FOLDER/NUMBER.extxyz, or what went wrong to
+FOLDER/NUMBER.error. It runs in any Python that has ase and the calculator: it imports nothing of
+pwmlff.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
 import importlib.util
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +26,61 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read, write
 
 
+def parsed(words: str) -> tuple[str, list[str], tuple[Sequence[Any], dict[str, Any]] | None]:
+    """What `module:call` or `file.py:call` stands for; nothing of it runs.
+
+    Returns:
+        The module or file, the names of the callable in it, one inside of another, and what it is
+        called with; None where it is not called.
+
+    Raises:
+        ValueError: it is of another form.
+    """
+    place, _, call = words.partition(":")
+    try:
+        node = ast.parse(call, mode="eval").body
+        arguments = None
+        if isinstance(node, ast.Call):
+            arguments = (
+                [ast.literal_eval(one) for one in node.args],
+                {str(one.arg): ast.literal_eval(one.value) for one in node.keywords if one.arg},
+            )
+            if len(arguments[1]) != len(node.keywords):
+                raise ValueError("** in a call")
+            node = node.func
+        names: list[str] = []
+        while isinstance(node, ast.Attribute):
+            names.insert(0, node.attr)
+            node = node.value
+        if not place or not isinstance(node, ast.Name):
+            raise ValueError("no names")
+        names.insert(0, node.id)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError(
+            f"the calculator is {words!r}, expected module:name, called with plain values if at "
+            "all, like a.b:C(size=3); anything else can stand in a file of Python, like "
+            "my_file.py:make()"
+        ) from None
+    return place, names, arguments
+
+
 def made(words: str) -> Any:
-    """The calculator that `module:call` or `file.py:call` stands for."""
-    place, colon, call = words.partition(":")
+    """The calculator that such words stand for.
+
+    Raises:
+        ValueError: they are of another form.
+    """
+    place, names, arguments = parsed(words)
     if place.endswith(".py"):
         spec = importlib.util.spec_from_file_location("calculator_of_user", place)
         if spec is None or spec.loader is None:
-            raise SystemExit(f"cannot load '{place}'")
-        module = importlib.util.module_from_spec(spec)
+            raise ValueError(f"cannot load '{place}'")
+        module: Any = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     else:
         module = importlib.import_module(place)
-    if not colon:
-        raise SystemExit(f"the calculator is '{words}', expected module:call, like a.b:C(size=3)")
-    return eval(call, vars(module))  # the user's own words
+    found: Any = functools.reduce(getattr, names, module)
+    return found if arguments is None else found(*arguments[0], **arguments[1])
 
 
 def label(atoms: Any, calculator: Any) -> Any:

@@ -72,6 +72,13 @@ class ModelInfo:
         further = self.interaction_range > self.cutoff
         return f"{self.cutoff:g}" + f", interaction range {self.interaction_range:g}" * further
 
+    def of_card(self, kind: Any, *path: str) -> Any:
+        """An entry of nested tables of the card, if it is there and of that type."""
+        value: Any = self.card
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value if type(value) is kind else None
+
     def numbers_of(self, symbols: Sequence[str]) -> list[int]:
         """Atomic numbers of the option `--elements`, in the order of the model; all if empty.
 

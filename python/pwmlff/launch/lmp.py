@@ -20,10 +20,9 @@ from ase.data import atomic_masses, atomic_numbers, chemical_symbols
 
 from pwmlff.launch import mpirun, program
 from pwmlff.launch.log import ThermoRun, number, runs
+from pwmlff.launch.script import PLAIN
 from pwmlff.report import Failure
 
-#: What a word of LAMMPS's input can hold.
-PLAIN = re.compile(r"[\w/.,:+=@%^~-]+", re.ASCII)
 #: Characters at the begin of a data file, with its header among them.
 HEADER = 65536
 #: LAMMPS's pressure times volume in its energy: bar angstrom^3 per eV in units metal.

@@ -22,7 +22,7 @@ PACKAGE_VARIABLES = (PLUGIN_VARIABLE, "LD_LIBRARY_PATH", "PWMLFF_TORCH_LIB")
 INTEGER_SIZES = ("SMALLBIG", "BIGBIG", "SMALLSMALL")
 #: A command that opens the style and, as for any file but a nep.txt, torch; the file is none of a
 #: model. And what LAMMPS says to it, which is as far as it should get.
-OPEN_STYLE, STYLE_OPENS = 'pair_style pwmlff 1 "{file}"\n', "is not a TorchScript archive"
+OPEN_STYLE, STYLE_OPENS = "pair_style pwmlff 1 {file}\n", "is not a TorchScript archive"
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,10 @@ RESTART_OF_PARTITIONS = (
 LOG, PARTITION_LOG = ("-log", "-l"), ("-plog", "-pl")
 SCREEN, PARTITION_SCREEN = ("-screen", "-sc"), ("-pscreen", "-ps")
 
+#: What a word of an input can hold without quotes.
+PLAIN = re.compile(r"[\w/.,:+=@%^~-]+", re.ASCII)
+#: What LAMMPS goes on from, substitutes, and leaves out behind.
+_SIGNS = ("&", "$", "#", '"""')
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w)|\$\((?:[^()]|\([^()]*\))*\)")
 #: A word, or the sign that begins a comment; a blank inside $(...) does not end a word.
 _WORD = re.compile(
@@ -55,6 +59,39 @@ _WORD = re.compile(
 )
 #: Styles of variables with values that stand in the input; of several, any may be meant.
 _LISTS = ("index", "world", "universe", "string", "uloop", "loop")
+
+
+def words_alone(text: str, what: str) -> str:
+    """A text for one line of an input, in which LAMMPS is to read the words that stand there.
+
+    Raises:
+        Failure: there is a line break in it, or what LAMMPS goes on from, substitutes or leaves
+            out.
+    """
+    shown = text.replace("\t", " ").isprintable()
+    if not shown or any(sign in text for sign in _SIGNS):
+        raise Failure(
+            f"{what} is {text!r}, expected words of one line of LAMMPS's input, without "
+            + ", ".join(_SIGNS)
+        )
+    return text
+
+
+def quoted(name: str) -> str:
+    """The name of a file as one word of an input.
+
+    Raises:
+        Failure: LAMMPS has no quotes for it.
+    """
+    if PLAIN.fullmatch(name):
+        return name
+    quote = next((q for q in ('"', "'") if q not in name and name.isprintable()), None)
+    if quote is None:
+        raise Failure(
+            f"the name {name!r} has a line break, or quotes of both kinds, and cannot stand in an "
+            "input of LAMMPS; choose another one"
+        )
+    return f"{quote}{name}{quote}"
 
 
 @dataclass

@@ -25,7 +25,7 @@ from pwmlff.launch import mpirun, outputs, run_state
 from pwmlff.launch.causes import PROXY, failing, of_input
 from pwmlff.launch.restarts import base_file, is_new, newest_restart, restart_files, step_of
 from pwmlff.launch.run_state import Attempt, Simulation, clean, require_free
-from pwmlff.launch.script import LOG, PARTITION_LOG, Dump, Script
+from pwmlff.launch.script import LOG, PARTITION_LOG, Dump, Script, quoted
 from pwmlff.launch.watcher import GRACE, POLL, Watcher
 from pwmlff.report import CONTINUE, Failure, console
 
@@ -245,7 +245,7 @@ class _Supervisor:
         if path.name not in record.made:
             record.made.append(path.name)
             record.save()
-        text = f"{WORLD}{' '.join(files)}\nread_restart ${{restart_file}}\n"
+        text = f"{WORLD}{' '.join(map(quoted, files))}\nread_restart ${{restart_file}}\n"
         write_whole(path, text.encode())
         return str(path)
 

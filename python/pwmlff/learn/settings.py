@@ -11,6 +11,8 @@ from typing import get_type_hints
 
 from ase.data import atomic_numbers
 
+from pwmlff.evaluation.labeller import parsed
+from pwmlff.launch.script import PLAIN, quoted
 from pwmlff.report import Failure
 from pwmlff.toml_keys import Sections, key
 
@@ -195,8 +197,21 @@ class Learning:
                 f"[label] has calculator '{label.calculator}' and command '{label.command}', "
                 "expected one of them"
             )
+        home = str(folder / self.loop.folder)
+        quoted(home)  # of the models, which an input is to name
+        try:
+            _ = label.calculator and parsed(label.calculator)
+        except ValueError as error:
+            raise Failure(f"[label] {error}") from None
         if label.scheduler and not label.command:
             raise Failure("[label] has a scheduler and no command, which jobs are made of")
+        # psij writes both into the script of a job, where a shell would take them apart.
+        for what, text in (("[loop] folder", home), ("[label] queue", label.queue)):
+            if label.scheduler and text and not PLAIN.fullmatch(text):
+                raise Failure(
+                    f"{what} is {text!r}, expected one without blanks, quotes and other signs for "
+                    f"the jobs of [label] scheduler '{label.scheduler}'"
+                )
         for name in ("window", "relative"):
             low, high = getattr(self.choose, name)
             if (high or name == "relative") and not low < high:
@@ -208,7 +223,7 @@ class Learning:
         explore = tuple(_resolved(one, start, folder) for one in self.explore)
         return replace(
             self,
-            loop=replace(self.loop, folder=str(folder / self.loop.folder)),
+            loop=replace(self.loop, folder=home),
             start=replace(
                 start,
                 data=_absolute(folder, start.data),

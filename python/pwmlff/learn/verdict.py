@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pwmlff.launch.script import quoted
 from pwmlff.learn.account import percent
 from pwmlff.learn.state import State
 
@@ -104,7 +105,7 @@ class LearnReport:
         if self.converged:
             parts.append(Text("the models agree on what they explore", "green"))
         parts += [Text(text, "yellow") for text in self.reasons()]
-        words = " ".join(f'"{path}"' if " " in path else path for path in self.models)
+        words = " ".join(map(quoted, self.models))
         lines = ["", "In the input of LAMMPS:", "", "    units metal"]
         lines += [f"    pair_style pwmlff {len(self.models)} {words}"]
         lines += [f"    pair_coeff * * {' '.join(self.elements)}", ""]

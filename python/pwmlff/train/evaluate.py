@@ -25,7 +25,7 @@ from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
 from pwmlff.evaluation.nep_file import is_nep
-from pwmlff.report import Failure, tracked
+from pwmlff.report import Failure, tracked, typed
 from pwmlff.threads import allowed_threads, torch_threads
 from pwmlff.train import charts, edge, errors, uncertainty
 from pwmlff.train.errors import UNITS, Errors, Measure, Shifted, WorstAtom, WorstFrame
@@ -263,6 +263,7 @@ def test(
     threads: int | None = None,
     energy: str = readers.FREE,
     baseline: Baseline | None = None,
+    trust: bool = False,
 ) -> TestReport:
     """Evaluate models, and the mean of several, on all frames and compare with their labels.
 
@@ -273,11 +274,12 @@ def test(
         plot: picture to draw.
         worst: frames and atoms to list.
         threads: as many as there are cores when None.
-        baseline: what is taken off the labels; that of the training, if the files tell, when None.
+        baseline: what is taken off the labels; nothing when None.
+        trust: take the baseline that the files tell of instead, which may run any code.
 
     Raises:
-        Failure: a model, a file or a structure cannot be used, nothing has a label, or models are
-            of other units.
+        Failure: a model, a file or a structure cannot be used, nothing has a label, models are of
+            other units, or a file tells of a baseline that nobody has asked for.
     """
     output = picture.destination(plot) if plot else None
     every = [model_file.describe_unopened(path) for path in models]
@@ -291,7 +293,8 @@ def test(
     numbers_of = [info.numbers_of(elements) for info in every]
     frames = read(data, format, energy)
     _require_labels(frames)
-    baseline = baseline or _baseline_of(every)
+    if baseline is None:
+        baseline = _baseline_of(every, trust)
     if baseline.words:
         frames = baseline.taken_off(frames, every[0].atom_type)
     for info, numbers in zip(every, numbers_of, strict=True):
@@ -333,23 +336,32 @@ def test(
     )
 
 
-def _baseline_of(infos: Sequence[model_file.ModelInfo]) -> Baseline:
-    """What the trainings of models have taken off their labels, if files tell.
+def _baseline_of(infos: Sequence[model_file.ModelInfo], trust: bool) -> Baseline:
+    """What the trainings of models have taken off their labels, if files tell and it is trusted.
 
     Raises:
-        Failure: one has another baseline than another.
+        Failure: it is not, or one has another baseline than another.
     """
     found = []
     for info in infos:
-        data = ((info.card or {}).get("configuration") or {}).get("data") or {}
-        coeff = tuple(data.get("baseline_coeff") or ())
-        found.append(Baseline(str(data.get("baseline") or ""), coeff))
+        words = info.of_card(str, "configuration", "data", "baseline") or ""
+        coeff = info.of_card(list, "configuration", "data", "baseline_coeff") or []
+        found.append((words, tuple(map(str, coeff if words else ()))))
     if len({*found}) > 1:
         raise Failure(
             f"the models were trained with the baselines "
-            f"{', '.join(repr(one.words) for one in found)}, expected one of all; test one by one"
+            f"{', '.join(repr(words) for words, _ in found)}, expected one of all; test one by one"
         )
-    return found[0]
+    words, coeff = found[0]
+    baseline = Baseline(words, coeff)
+    if words and not trust:
+        options = ("--baseline", words, *(f"--baseline-coeff={one}" for one in coeff))
+        raise Failure(
+            f"'{infos[0].file}' says that '{words}' was taken off the labels of its training; "
+            f"nothing runs because a file says so: expected you to say it, {typed(*options)}, or "
+            "--trust, or --baseline none for the labels as they are"
+        )
+    return baseline
 
 
 def predict_by(

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff.data.baseline import Baseline
+from pwmlff.launch.script import quoted
 from pwmlff.report import CONTINUE, facts
 from pwmlff.train import errors, record
 from pwmlff.train.loop import LAST
@@ -105,7 +106,7 @@ class TrainReport:
     def _use(self) -> list[str]:
         """Which files there are, and the lines that run the models."""
         paths = [_absolute(m.file) for m in self.models]
-        words = [f'"{path}"' if " " in path else path for path in paths]
+        words = [quoted(path) for path in paths]
         several = " out_freq 100 out_file model_devi.out" if len(words) > 1 else ""
         lines = ["", "In the input of LAMMPS:", "", f"    units {self.units}"]
         model = f"{len(words)} {' '.join(words)}{several}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pwmlff import files
+from pwmlff.launch.script import quoted
 from pwmlff.train import record
 from pwmlff.train.config import Config
 
@@ -61,7 +62,12 @@ class Options:
 
 
 def claim(folder: Path, options: Options) -> None:
-    """Make the folder; refuse that of another training before anything is written."""
+    """Make the folder; refuse that of another training before anything is written.
+
+    Raises:
+        Failure: it is that of another one, or none that an input of LAMMPS can name.
+    """
+    quoted(str(folder.absolute()))
     folder.mkdir(parents=True, exist_ok=True)
     if not options.resume:
         record.require_unused(folder)
