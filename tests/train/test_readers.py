@@ -7,7 +7,8 @@ import logging
 import numpy as np
 import pytest
 from ase import Atoms
-from ase.build import molecule
+from ase.build import bulk, molecule
+from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read as ase_read
 from ase.io import write
@@ -129,6 +130,161 @@ def test_spellings_of_labels(tmp_path, energy, forces):
     assert frames.numbers.tolist() == [1, 2]
     assert not frames.pbc.any() and not frames.cells.any()
     assert np.isnan(frames.virials).all()
+
+
+LATTICE = "5 0 0 0.5 6 0 0 0.25 7"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f'lattice="{LATTICE}" energy=-1.5 properties=species:S:1:pos:R:3:force:R:3',
+        f"LATTICE = [{LATTICE}] ENERGY=-1.5 PROPERTIES=Species:s:1:Pos:r:3:Force:r:3",
+        f'stress= Lattice="{LATTICE}" Properties=species:S:1:pos:R:3:force:R:3 energy= -1.5',
+        f'virial="" Lattice={{{LATTICE}}} free_energy=\t Properties=species:S:1:pos:R:3:force:R:3 '
+        'name="a \\" b=2" energy=-1.5 stress=',
+        f"\ufeffcomment='it\\'s x=1' energy=-1.5 Lattice='{LATTICE}' "
+        "Properties=species:S:1:pos:R:3:force:R:3 don't",
+    ],
+)
+def test_headers_in_any_case_and_with_empty_values(tmp_path, header):
+    """As GPUMD's manual writes them; a crystal never becomes a cluster, an empty value is none."""
+    path = tmp_path / "a.xyz"
+    path.write_text(f"\ufeff2\n{header.lstrip(chr(0xFEFF))}\nH 0 0 0 1 2 3\nO 0 0 1.5 -1 -2 -3\n")
+    frames = readers.read(path)
+    assert frames.cells.ravel().tolist() == [float(word) for word in LATTICE.split()]
+    assert frames.pbc.all() and frames.energies.tolist() == [-1.5]
+    assert frames.forces.tolist() == [[1, 2, 3], [-1, -2, -3]]
+    assert np.isnan(frames.virials).all()
+    (atoms,) = readers.structures(str(path))  # what compare, bench and learn take
+    np.testing.assert_array_equal(atoms.cell, frames.cells[0])
+    assert atoms.get_potential_energy() == -1.5
+
+
+def test_keys_of_two_cases_that_differ(tmp_path, caplog):
+    path = tmp_path / "a.xyz"
+    path.write_text("1\nenergy=-1.0 Energy=-2.0\nH 0 0 0\n")
+    assert readers.read(path).energies.tolist() == [-1.0]
+    assert "'energy' and 'Energy', which differ" in caplog.text
+    path.write_text(f'1\nlattice="{LATTICE}" Lattice="5 0 0 0 5 0 0 0 5"\nH 0 0 0\n')
+    with pytest.raises(Failure, match="has 'lattice' and 'Lattice', which differ"):
+        readers.read(path)
+
+
+def test_many_quotes_of_a_header_take_no_time(tmp_path):
+    (tmp_path / "a.xyz").write_text("1\na= " + "\"'[" * 5000 + "\nH 0 0 0\n")
+    assert len(readers.read(tmp_path / "a.xyz")) == 1
+
+
+def test_a_crystal_without_its_cell_is_told(tmp_path, caplog):
+    """By the torque of its forces, which atoms in free space never have."""
+    crystals, clusters, bare = [], [], []
+    for seed in range(12):
+        atoms = bulk("Cu", cubic=True) * (2, 2, 2)
+        atoms.rattle(0.1, seed=seed)
+        if seed >= 8:
+            atoms.cell, atoms.pbc = None, False
+        atoms.calc = EMT()
+        results = {"energy": atoms.get_potential_energy(), "forces": atoms.get_forces()}
+        atoms.calc = SinglePointCalculator(atoms, **results)
+        (clusters if seed >= 8 else crystals).append(atoms)
+        if seed < 8:
+            bare.append(Atoms(atoms.numbers, atoms.positions))
+            bare[-1].calc = SinglePointCalculator(bare[-1], **results)
+    write(tmp_path / "clusters.xyz", [*clusters, Atoms("Cu")])
+    readers.read(tmp_path / "clusters.xyz")
+    assert not caplog.text
+    write(tmp_path / "mixed.xyz", [*clusters, *crystals, Atoms("Cu")])
+    readers.read(tmp_path / "mixed.xyz")
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "frame 0 of" in warning and "(4 structures) has no cell, beside 8" in warning
+    caplog.clear()
+    write(tmp_path / "bare.xyz", bare)
+    readers.read(tmp_path / "bare.xyz")
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "structures) has no cell, but its forces turn it" in warning
+    assert int(warning.split("(")[1].split()[0]) >= 6  # of 8
+
+
+@pytest.mark.parametrize(
+    "of_energy, of_force, of_stress",
+    [
+        ("kcal/mol", "kcal/mol/angstrom", "kbar"),
+        ("kJ_mol", "kJ_mol/nm", "bar"),
+        ("hartree", "Hartree/Bohr", "hartree/bohr^3"),
+        ("au", "a.u.", "au/bohr^3"),
+        ("Ry", "Ry/bohr", "GPa"),
+        ("eV", "eV/ang", "eV/A^3"),
+    ],
+)
+def test_units_in_headers_are_those_of_dpdata(tmp_path, of_energy, of_force, of_stress):
+    pytest.importorskip("dpdata")
+    from dpdata.formats.xyz.quip_gap_xyz import QuipGapxyzSystems
+
+    path = tmp_path / "a.xyz"
+    for label in ("stress", "virial", "stresses"):
+        path.write_text(
+            f'2\nLattice="{LATTICE}" energy=-7 {label}="1 2 3 2 4 5 3 5 6" energy-unit={of_energy} '
+            f"force-unit={of_force} stress_unit={of_stress} "
+            "Properties=species:S:1:pos:R:3:force:R:3\nH 0 0 0 1 2 3\nO 0 0 1.5 -1 -2 -3\n"
+        )
+        (expected,) = QuipGapxyzSystems(str(path))
+        for reader in ("extxyz", "dpdata:extxyz"):
+            found = readers.read(path, reader)
+            for name in ("energies", "virials"):
+                values = np.asarray(expected[name], float)
+                np.testing.assert_allclose(getattr(found, name), values, rtol=1e-6, err_msg=name)
+            np.testing.assert_allclose(found.forces, expected["forces"][0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "keys, message",
+    [
+        ("energy-unit=nonsense", "its energy-unit is 'nonsense', which is not known"),
+        ("energy-unit=eV/angstrom", "energy-unit is 'eV/angstrom', which is not known"),
+        ("force-unit=hartree", "force-unit is 'hartree', which is not known"),
+        ("stress-unit=eV/angstrom", "stress-unit is 'eV/angstrom', which is not known"),
+        ("energy-unit=Ry", "energy-unit is 'Ry', and it has 'force' and no force-unit"),
+        ("force-unit=au", "force-unit is 'au', and it has 'energy' and no energy-unit"),
+        ("energy-unit=Ry force-unit=Ry/bohr", "has 'stress' and no stress-unit"),
+    ],
+)
+def test_units_that_are_refused(tmp_path, keys, message):
+    path = tmp_path / "a.xyz"
+    path.write_text(
+        f'1\nLattice="{LATTICE}" energy=-7 stress="1 2 3 2 4 5 3 5 6" {keys} '
+        "Properties=species:S:1:pos:R:3:force:R:3\nH 0 0 0 1 2 3\n"
+    )
+    with pytest.raises(Failure, match=f"frame 0 of .*a.xyz': its .*{message}|{message}"):
+        readers.read(path)
+
+
+def test_the_dump_of_lammps(tmp_path, caplog):
+    """Its energy is one, its stress is a pressure in bar with the kinetic part."""
+    path = tmp_path / "a.extxyz"
+    path.write_text(
+        f'1\nTimestep=10 Time=0.010000 pbc="T T T" Lattice="{LATTICE}" Potential_energy=-3.5 '
+        'Stress="-46074 305 -144 305 -46492 -798 -144 -798 -46202" '
+        "Properties=species:S:1:pos:R:3:vel:R:3:forces:R:3\nAl 0 0 0 1 1 1 1 2 3\n" * 3
+    )
+    frames = readers.read(path)
+    assert frames.energies.tolist() == [-3.5] * 3 and np.isnan(frames.virials).all()
+    assert frames.forces[0].tolist() == [1, 2, 3]
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "(3 structures) is of LAMMPS's dump extxyz: Potential_energy is taken" in warning
+    assert "Stress is a pressure in bar" in warning
+
+
+def test_what_may_be_a_label_and_is_not_taken_is_named_once(tmp_path, caplog):
+    path = tmp_path / "a.xyz"
+    path.write_text(
+        "1\nCorrected_energy=-3 dipole=1 units=kcal Properties=species:S:1:pos:R:3:my_forces:R:3:"
+        "energies:R:1\nH 0 0 0 1 2 3 4\n" * 2
+    )
+    frames = readers.read(path)
+    assert np.isnan(frames.energies).all() and np.isnan(frames.forces).all()
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "(2 structures) has 'Corrected_energy', 'my_forces', 'units', which may" in warning
 
 
 def test_a_warning_is_for_all_frames_of_all_files(tmp_path, caplog):

@@ -251,8 +251,7 @@ def structures(
     Raises:
         Failure: the file cannot be read, or a structure has no atoms.
     """
-    from ase.io import read
-
+    from pwmlff.data import readers
     from pwmlff.launch.lmp import is_data_file, read_data
 
     lammps_data = is_data_file(data) if format is None else format == "lammps-data"
@@ -261,14 +260,7 @@ def structures(
             raise Failure(f"found no LAMMPS data file '{data}'")
         frames = [read_data(data, elements, atom_style)]
     else:
-        try:
-            loaded = read(data, format=format)
-        except Exception as error:  # ase's readers raise whatever they like
-            raise Failure(
-                f"ase cannot read '{data}' ({type(error).__name__}: {error}); give a file that it "
-                "knows, FILE@0:5 for the first five frames"
-            ) from error
-        frames = loaded if isinstance(loaded, list) else [loaded]
+        frames = readers.structures(data, format)
     empty = [k for k, atoms in enumerate(frames) if len(atoms) == 0]
     if empty:
         raise Failure(f"frame {empty[0]} of '{data}' has no atoms: nothing to compute")

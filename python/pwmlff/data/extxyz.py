@@ -1,6 +1,8 @@
 """Extended XYZ: the number of atoms, a line of key=value, and a line of columns for each atom.
 
-The keys are read by ase's own parser; the columns by NumPy, which is ten times faster.
+Values are read by ase's own parser, columns by NumPy, which is ten times faster. What is a key is
+found here: a key is the same in any case of letters, and one without a value has none, where ase
+takes the next key for it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from ase import Atoms
@@ -26,8 +29,17 @@ from pwmlff.report import Failure
 
 PLAIN = "species:S:1:pos:R:3"  # columns of a file that does not say
 MOST_ATOMS = 1 << 40
-#: Keys of which ase takes nine numbers alone, as it does not in capitals.
-TENSOR = re.compile(r"(?<!\S)(?:stress|virial)(?=\s*=)")
+#: What may hold blanks, and pieces of a key or a value: that, or one character.
+ENCLOSED = "|".join(
+    rf"{begin}(?:\\.|[^{end}\\])*{end}"
+    for begin, end in ('""', "''", (r"\{", r"\}"), (r"\[", r"\]"))
+)
+PIECE = rf"(?:{ENCLOSED}|\\.|[^\s=])"
+#: A key, and its value unless the next key follows the equals sign.
+PAIR = re.compile(
+    rf"({PIECE}+)(?:\s*(=)(?:\s+(?![^\s='\"{{}}\[\]]+\s*=))?((?:{PIECE}|=)*))?", re.DOTALL
+)
+MARKS = re.compile(rf"{ENCLOSED}|\\.", re.DOTALL)
 #: Columns by their letter; text that is longer is of no column that is used.
 TYPES = {"R": "f8", "I": "i8", "S": "U16", "L": "U16"}
 
@@ -54,7 +66,7 @@ def frames(path: Path) -> Iterator[Labelled]:
     try:
         with (
             open_with_compression(str(path), "rb") as raw,
-            TextIOWrapper(raw, encoding="utf-8", errors="replace") as file,
+            TextIOWrapper(raw, encoding="utf-8-sig", errors="replace") as file,
         ):
             for line in file:
                 if not line.strip():
@@ -83,23 +95,21 @@ def _frame(line: str, file: Iterator[str], index: int, path: Path) -> Labelled:
             f"{where} ends after {len(rows)} of {natoms} atoms: the file is cut off; complete it, "
             f"or take the frames before it as '{path}@:{index}'"
         )
-    try:
-        info = key_val_str_to_dict(TENSOR.sub(lambda key: key[0].upper(), comment))
-    except ValueError as error:
-        raise Failure(f"{where}: its second line cannot be read: {error}") from None
-    columns = _columns(rows, str(info.pop("Properties", PLAIN)), where)
-    if "species" in columns:
-        numbers = element_numbers(columns.pop("species"), where)
-    elif "Z" in columns:
-        numbers = checked_numbers(columns.pop("Z"), where)
+    info = _keys(comment, where)
+    columns = _columns(rows, str(_popped(info, where, "properties", default=PLAIN)), where)
+    species, z = _popped(columns, where, "species"), _popped(columns, where, "z")
+    if species is not None:
+        numbers = element_numbers(species, where)
+    elif z is not None:
+        numbers = checked_numbers(z, where)
     else:
         raise Failure(f"{where} has no column of elements; expected species:S:1 in Properties")
-    positions = columns.pop("pos", columns.pop("positions", None))
+    positions = _popped(columns, where, "pos", "positions")
     if positions is None or positions.shape != (natoms, 3):
         raise Failure(f"{where} has no three columns of positions; expected pos:R:3 in Properties")
-    lattice = info.pop("Lattice", None)
-    cell = np.zeros((3, 3)) if lattice is None else np.asarray(lattice, dtype=float).T
-    pbc = np.asarray(info.pop("pbc", lattice is not None))
+    lattice = _popped(info, where, "lattice")
+    cell = np.zeros((3, 3)) if lattice is None else _vectors(lattice, where)
+    pbc = np.asarray(_popped(info, where, "pbc", default=lattice is not None))
     if pbc.dtype != bool or pbc.shape not in {(), (3,)}:
         raise Failure(f"{where}: pbc is {pbc.tolist()}, expected three of T and F")
     return Labelled(
@@ -112,6 +122,53 @@ def _frame(line: str, file: Iterator[str], index: int, path: Path) -> Labelled:
     )
 
 
+def _keys(comment: str, where: str) -> dict[str, Any]:
+    """Values by key, of those that have one."""
+    result = {}
+    for key, given, text in PAIR.findall(comment):
+        value = MARKS.sub(_bare, text) if given else "T"
+        if not value.strip():
+            continue
+        # By another name, as of some names ase takes nine numbers alone.
+        line = "value=" + '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+        try:
+            result[MARKS.sub(_bare, key)] = key_val_str_to_dict(line)["value"]
+        except ValueError as error:
+            raise Failure(f"{where}: its second line cannot be read: {key}: {error}") from None
+    return result
+
+
+def _vectors(lattice: Any, where: str) -> np.ndarray:
+    """Cell vectors in rows."""
+    numbers = np.ravel(lattice)
+    if numbers.shape != (9,) or numbers.dtype.kind not in "if":
+        raise Failure(
+            f"{where}: its second line cannot be read: Lattice is {lattice}, expected nine numbers"
+        )
+    return numbers.reshape(3, 3).astype(np.float64)
+
+
+def _bare(marked: re.Match[str]) -> str:
+    """Text without its marks."""
+    return re.sub(r"\\(.)", r"\1", marked[0] if marked[0][0] == "\\" else marked[0][1:-1])
+
+
+def _popped(values: dict[str, Any], where: str, *names: str, default: Any = None) -> Any:
+    """Take the value of a name out, in any case of letters; the first of the names that is there.
+
+    Raises:
+        Failure: it is there twice, with other values.
+    """
+    for name in names:
+        keys = [key for key in values if key.lower() == name]
+        found = [values.pop(key) for key in keys]
+        if any(not np.array_equal(found[0], other) for other in found[1:]):
+            raise Failure(f"{where} has '{keys[0]}' and '{keys[1]}', which differ, expected one")
+        if found:
+            return found[0]
+    return default
+
+
 def _columns(rows: list[str], properties: str, where: str) -> dict[str, np.ndarray]:
     """Columns by name, [n] or [n, k]."""
     words = properties.split(":")
@@ -121,7 +178,7 @@ def _columns(rows: list[str], properties: str, where: str) -> dict[str, np.ndarr
             raise ValueError
         dtype = np.dtype(
             [
-                (name, TYPES[letter], () if count == 1 else (count,))
+                (name, TYPES[letter.upper()], () if count == 1 else (count,))
                 for name, letter, count in zip(names, letters, counts, strict=True)
             ]
         )

@@ -4,15 +4,18 @@ Energies are of the whole structure (eV), forces -dE/dx (eV/angstrom), virials t
 r_ij (x) f_ij (eV): positive diagonal when compressed. With smearing, forces belong to the free
 energy, and the energy at sigma -> 0 is another number: both are kept, and `readers` chooses. A
 stress (eV/angstrom^3) has the sign of ase, stress = -virial / volume, and six numbers are in the
-order xx yy zz yz xz xy.
+order xx yy zz yz xz xy. Other units are those that keys like `energy-unit` name.
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from ase import units
 from ase.stress import voigt_6_to_full_3x3_stress
 
 from pwmlff.report import Failure
@@ -21,23 +24,62 @@ from pwmlff.report import Failure
 PREFIXES = ("ref_", "dft_", "")
 #: Names in lower case without a prefix, those that go first first.
 NAMES = {
-    "energy": ("energy", "total_energy", "etot"),
+    "energy": ("energy", "total_energy", "etot", "potential_energy"),
     "free_energy": ("free_energy",),
     "forces": ("forces", "force"),
     "virial": ("virial", "virials"),
-    "stress": ("stress",),
+    "stress": ("stress", "stresses"),
     "group": ("group", "config_type"),
+    "energy_unit": ("energy_unit", "energy_units"),
+    "force_unit": ("force_unit", "force_units", "forces_unit", "forces_units"),
+    "stress_unit": ("stress_unit", "stress_units"),
 }
+#: What else may be meant to be a label, or to say what one is.
+ALIKE = re.compile("energ|force|stress|virial|unit", re.IGNORECASE)
+#: Keys of LAMMPS's `dump extxyz`; `Stress` is a pressure in bar, with the kinetic part.
+OF_LAMMPS = {"Timestep", "Time", "Potential_energy", "Stress"}
+
+#: Units in lower case; "au" and "a.u." are hartree and bohr.
+ENERGIES = {
+    "ev": 1.0,
+    "mev": 1e-3,
+    **dict.fromkeys(("hartree", "ha", "au", "a.u."), units.Hartree),
+    **dict.fromkeys(("rydberg", "ry"), units.Rydberg),
+    **dict.fromkeys(("kcal/mol", "kcal_mol"), units.kcal / units.mol),
+    **dict.fromkeys(("kj/mol", "kj_mol"), units.kJ / units.mol),
+}
+LENGTHS = {
+    **dict.fromkeys(("angstrom", "ang", "ang.", "a", "å"), 1.0),
+    **dict.fromkeys(("bohr", "a0"), units.Bohr),
+    "nm": units.nm,
+}
+PRESSURES = {
+    "gpa": units.GPa, "mpa": 1e-3 * units.GPa, "kpa": 1e3 * units.Pascal, "pa": units.Pascal,
+    "kbar": 1e3 * units.bar, "bar": units.bar,
+}  # fmt: skip
+#: By label: the power of a length that its unit is divided by, and examples.
+POWERS = {"energy": 0, "force": 1, "stress": 3}
+EXAMPLES = {
+    "energy": "eV, hartree, kcal/mol",
+    "force": "eV/angstrom, hartree/bohr",
+    "stress": "GPa, eV/angstrom^3",
+}
+COMPOSED = re.compile(
+    f"({'|'.join(map(re.escape, ENERGIES))})"
+    rf"(?:/({'|'.join(map(re.escape, LENGTHS))})(?:(?:\^|\*\*)?(\d))?)?"
+)
 
 
 def _names(values: Mapping[str, Any], label: str) -> list[tuple[int, Any]]:
     """Keys that a label has in `values`, the one to take first, each with that of its prefix."""
-    known = {str(key).lower().replace("-", "_"): key for key in values}
+    known = defaultdict(list)
+    for key in values:
+        known[str(key).lower().replace("-", "_")].append(key)
     return [
-        (rank, known[prefix + name])
+        (rank, key)
         for rank, prefix in enumerate(PREFIXES)
         for name in NAMES[label]
-        if prefix + name in known
+        for key in known.get(prefix + name, ())
     ]
 
 
@@ -77,23 +119,32 @@ def labels_of(
     """
     odd: list[str] = []
     result: dict[str, Any] = {"odd": odd}
+    if info.keys() >= OF_LAMMPS:
+        odd.append(
+            "is of LAMMPS's dump extxyz: Potential_energy is taken, in eV as in units metal; "
+            "Stress is a pressure in bar with the kinetic part, and is left out"
+        )
+        info = {key: value for key, value in info.items() if key != "Stress"}
+    _name_what_is_not_taken(info, arrays, odd)
+    factors = _factors(info, arrays, odd, where)
     # A free energy without a prefix is none of an energy that has one.
     energies = {label: _names(info, label) for label in ("energy", "free_energy")}
     rank = min((rank for names in energies.values() for rank, _ in names), default=0)
     for label, names in energies.items():
         if names and names[0][0] == rank:
-            result[label] = float(_numbers(value_of(info, label, odd), (), label, where))
+            energy = float(_numbers(value_of(info, label, odd), (), label, where))
+            result[label] = factors["energy"] * energy
     forces = value_of(arrays, "forces", odd)
     if forces is not None:
-        result["forces"] = _numbers(forces, (natoms, 3), "forces", where)
+        result["forces"] = factors["force"] * _numbers(forces, (natoms, 3), "forces", where)
     virial, stress = value_of(info, "virial", odd), value_of(info, "stress", odd)
     volume = abs(np.linalg.det(cell))
     if stress is not None and volume != 0.0:
-        result["virial"] = -volume * _tensor(stress, "stress", where)
+        result["virial"] = -volume * factors["stress"] * _tensor(stress, "stress", where)
     elif stress is not None and virial is None:
         raise Failure(f"{where} has a stress but no volume; expected three cell vectors")
     if virial is not None:
-        tensor = _tensor(virial, "virial", where)
+        tensor = factors["energy"] * _tensor(virial, "virial", where)
         scale = np.abs(tensor).max()
         if "virial" in result and np.abs(tensor - result["virial"]).max() > 1e-3 * scale:
             odd.append(
@@ -105,6 +156,65 @@ def labels_of(
     if group is not None:
         result["group"] = str(group)
     return result
+
+
+def _name_what_is_not_taken(
+    info: Mapping[str, Any], arrays: Mapping[str, np.ndarray], odd: list[str]
+) -> None:
+    """Tell of keys that may be meant to be labels; of those of atoms, of vectors."""
+    taken = {
+        key for label in NAMES for values in (info, arrays) for _, key in _names(values, label)
+    }
+    vectors = [key for key, value in arrays.items() if np.shape(value)[1:] == (3,)]
+    others = sorted(
+        f"'{key}'" for key in (*info, *vectors) if key not in taken and ALIKE.search(str(key))
+    )
+    if others:
+        odd.append(
+            f"has {', '.join(others)}, which may be meant to be labels or units and are not taken; "
+            "rename them to energy, forces, virial, stress, energy-unit ... if they are"
+        )
+
+
+def _factors(
+    info: Mapping[str, Any], arrays: Mapping[str, np.ndarray], odd: list[str], where: str
+) -> dict[str, float]:
+    """By energy, force and stress: what the numbers of the structure are to be multiplied by."""
+    given = {label: value_of(info, f"{label}_unit", odd) for label in POWERS}
+    factors = {
+        label: 1.0 if unit is None else _in_ev(str(unit), label, where)
+        for label, unit in given.items()
+    }
+    other = next((label for label in ("energy", "force") if factors[label] != 1.0), None)
+    present = {
+        "energy": _names(info, "energy") or _names(info, "free_energy") or _names(info, "virial"),
+        "force": _names(arrays, "forces"),
+        "stress": _names(info, "stress"),
+    }
+    for label, names in present.items():
+        if other and names and given[label] is None:
+            raise Failure(
+                f"{where}: its {other}-unit is '{given[other]}', and it has '{names[0][1]}' and no "
+                f"{label}-unit, expected one of all labels"
+            )
+    return factors
+
+
+def _in_ev(unit: str, label: str, where: str) -> float:
+    """A unit of an energy, a force or a stress in eV and angstrom."""
+    power = POWERS[label]
+    text = unit.lower().replace(" ", "")
+    if label == "stress" and text in PRESSURES:
+        return float(PRESSURES[text])
+    parts = COMPOSED.fullmatch(text)
+    if parts and text in {"au", "a.u."}:
+        return float(units.Hartree / units.Bohr**power)
+    if parts is None or (int(parts[3] or 1) if parts[2] else 0) != power:
+        raise Failure(
+            f"{where}: its {label}-unit is '{unit}', which is not known, expected one like "
+            f"{EXAMPLES[label]}"
+        )
+    return float(ENERGIES[parts[1]] / LENGTHS[parts[2] or "angstrom"] ** power)
 
 
 def _numbers(value: Any, shape: tuple[int, ...], name: str, where: str) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from ase import Atoms
+from ase.io import read as ase_read
 from ase.io.formats import UnknownFileTypeError, filetype, iread
 
 from pwmlff.data import deepmd_npy as deepmd
@@ -33,6 +34,8 @@ FREE, ZERO = "free", "zero"
 #: Formats of which dpdata reads the free energy alone, and those where it reads another one.
 FREE_OF_DPDATA = ("vasp/outcar", "outcar", "vasp/xml", "xml")
 NOT_FREE_OF_DPDATA = ("fhi_aims/", "siesta/")
+#: The least root mean square force, and torque over the root sum of squares, of what is no cluster.
+WEAK, TORQUE = 0.05, 0.3
 APART = 1e-6  # energies per atom that differ by more are two
 #: Formats with a reader of this project: dpdata's lose frames, or mix atoms up.
 OWN: dict[str, Callable[[Path], Iterator[Labelled]]] = {
@@ -98,13 +101,40 @@ def read(
                         differing.append((difference, where))
                 name = source.name if kind == "deepmd" else source.stem
                 parts.append(gathered(structures, str(source), name))
+        frames = Frames.joined(parts)
+        for text, chosen in _odd_of_cells(frames):
+            odd[text] += map(frames.where, chosen)
     finally:  # what is odd may be why the rest fails
         if differing:
             odd[_two_energies(max(differing)[0], energy)] += [where for _, where in differing]
         for text, places in odd.items():
             others = f" ({len(places)} structures)" if len(places) > 1 else ""
             warn(f"{places[0]}{others} {text}")
-    return Frames.joined(parts)
+    return frames
+
+
+def structures(name: str, format: str | None = None) -> list[Atoms]:
+    """Structures of a file: the last one, or those that `FILE@0:5` stands for.
+
+    Those with labels have a calculator that holds them.
+
+    Raises:
+        Failure: the file cannot be read.
+    """
+    file = name if Path(name).exists() else name.rpartition("@")[0]
+    if file and Path(file).exists():
+        kind = reader_of(Path(file), format)
+        if kind in OWN or kind.startswith(DPDATA):
+            frames = read(name if file != name else f"{name}@-1", format)
+            return [frames.atoms(k) for k in range(len(frames))]
+    try:
+        found = ase_read(name, format=format)
+    except Exception as error:  # whatever its readers stumble over
+        raise Failure(
+            f"ase cannot read '{name}' ({_text(error)}); give a file that it knows, FILE@0:5 for "
+            "the first five frames"
+        ) from error
+    return found if isinstance(found, list) else [found]
 
 
 def split(spec: str) -> tuple[Path, slice]:
@@ -202,6 +232,40 @@ def _two_energies(largest: float, wanted: str) -> str:
         f"has a free energy and another energy, up to {largest:.3g} per atom apart: {taken} is "
         f"taken, {reason}; --energy {other} takes the other one"
     )
+
+
+def _odd_of_cells(frames: Frames) -> Iterator[tuple[str, np.ndarray]]:
+    """What is odd about frames without a cell, and which these are."""
+    whole = frames.pbc.any(axis=1)
+    bare = np.flatnonzero(~whole & (frames.natoms > 1))
+    turned = [k for k in bare.tolist() if _turns(frames, k)]
+    if turned:
+        yield (
+            "has no cell, but its forces turn it, as they do in a piece of a crystal and never "
+            "in a molecule or cluster: write its Lattice",
+            np.array(turned),
+        )
+    if len(bare) and whole.any():
+        yield (
+            f"has no cell, beside {whole.sum()} frames with one: right for molecules and clusters "
+            "alone",
+            bare,
+        )
+
+
+def _turns(frames: Frames, k: int) -> bool:
+    """Whether forces have a torque, which those of atoms in free space have not.
+
+    Atoms without a force may be held; a torque of random forces is their root sum of squares.
+    """
+    rows = frames.rows(k)
+    forces = frames.forces[rows] - frames.forces[rows].mean(axis=0)
+    held = (frames.forces[rows] == 0.0).all(axis=1)
+    if held.any() or not np.sqrt((forces**2).sum(axis=1).mean()) > WEAK:
+        return False
+    x = frames.positions[rows]
+    torques = np.cross(x - x.mean(axis=0), forces)
+    return bool(np.linalg.norm(torques.sum(axis=0)) > TORQUE * np.sqrt((torques**2).sum()))
 
 
 def _odd_of_dpdata(kind: str, wanted: str, path: Path) -> str:

@@ -16,6 +16,7 @@ from ase.build import surface
 from ase.data import chemical_symbols, covalent_radii
 from ase.io import read
 
+from pwmlff.data import readers
 from pwmlff.evaluation.structures import neighbor_list
 from pwmlff.launch import lmp, program
 from pwmlff.launch.log import read_deviation
@@ -89,20 +90,6 @@ def require_possible(explores: Sequence[Explore], elements: Sequence[int]) -> No
             raise Failure(f"[[explore]] pressure is given for '{one.name}', which is not periodic")
 
 
-def frames_of(name: str) -> list[Atoms]:
-    """Structures of a file that ase reads: the last one, or those that `FILE@0:5` stands for.
-
-    Raises:
-        Failure: ase cannot read it.
-    """
-    try:
-        found = read(name)
-    except Exception as error:  # whatever its readers stumble over
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise Failure(f"ase cannot read '{name}': {text}") from error
-    return found if isinstance(found, list) else [found]
-
-
 def apart(atoms: Atoms, closest: float) -> bool:
     """Whether no two atoms are closer than so many sums of their covalent radii."""
     radii = closest * covalent_radii[atoms.numbers]
@@ -117,7 +104,7 @@ def _structures(explore: Explore) -> Iterator[tuple[str, Atoms | None]]:
         yield Path(explore.input).name, None
         return
     for name in explore.structures:
-        for k, atoms in enumerate(frames := frames_of(name)):
+        for k, atoms in enumerate(frames := readers.structures(name)):
             label = Path(name.partition("@")[0]).name + (f" {k}" if len(frames) > 1 else "")
             for strain in explore.strain:
                 for face in explore.surface or ("",):

@@ -148,7 +148,7 @@ class Rounds:
         structures = [
             self._disturbed(atoms, rng)
             for name in start.structures
-            for atoms in explore.frames_of(name)
+            for atoms in readers.structures(name)
             for _ in range(start.frames)
         ]
         log.info("labels of %d first structures", len(structures))

@@ -137,7 +137,7 @@ def learning(teaching: Teaching) -> Learning:
     low, high = teaching.temperatures
     if not 0.0 < low < high:
         raise Failure(f"temperatures are {low:g} to {high:g}, expected rising ones above 0")
-    structures = [atoms for name in teaching.start for atoms in explore.frames_of(name)]
+    structures = [atoms for name in teaching.start for atoms in readers.structures(name)]
     numbers = sorted({int(z) for atoms in structures for z in atoms.numbers})
     start = teaching.folder / "start.extxyz"
     extxyz.write_whole(start, [repeated(atoms) for atoms in structures])
