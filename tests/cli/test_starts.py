@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,11 @@ def simulate(tmp_path: Path, monkeypatch) -> Callable[..., RunReport]:
     monkeypatch.setattr(supervisor, "DELAY", 0.0)
 
     def started(
-        *starts: Callable[[Attempt], None], text: str = INPUT, resume: str = "auto"
+        *starts: Callable[[Attempt], None],
+        text: str = INPUT,
+        resume: str = "auto",
+        changed: Sequence[str] = (),
+        words: Sequence[str] = (),
     ) -> RunReport:
         Path("in.x").write_text(text)
         left = list(starts)
@@ -59,7 +64,9 @@ def simulate(tmp_path: Path, monkeypatch) -> Callable[..., RunReport]:
 
         monkeypatch.setattr(Watcher, "run", run_one)
         wish = Wish(["lmp"], 1, environment={"OMP_NUM_THREADS": "1"})
-        plan = Plan(Script(["-in", "in.x"]), wish, retries=9, resume=resume)
+        script = Script(["-in", "in.x", *words])
+        meant = list(map(Path, changed))
+        plan = Plan(script, wish, retries=9, resume=resume, changed=meant)
         with lock(plan.folder) as handle:
             runner = supervisor._Supervisor(plan, Mpirun("mpiexec", "hydra", (4,)), handle)
             report = runner.run()
@@ -359,3 +366,138 @@ def test_a_lock_that_lingers(tmp_path: Path, monkeypatch):
         supervisor.require_alone(Script(["-in", "in.x"]), wait=60.0)
         assert release.finished.is_set()
         release.join()
+
+
+#: What an input may read, each in another way; of the rest, what it writes or only looks like it.
+READING = """
+include setup
+variable who index a.pt
+variable m index ${who}
+variable cut getenv CUT_FILE
+variable t file temperatures
+pair_style hybrid pwmlff ${m} b.pt out_file devi capture 0.1 0.2 doubt.xyz table linear 100
+pair_coeff * * table pair.table LJ 2.5
+pair_coeff * * sw Si.sw Si
+pair_coeff * * table ${cut} LJ
+bond_coeff 1 bond.table
+fix c all cmap my.cmap
+fix a all ave/time 1 1 1 c_1 file averages
+molecule mol mol.txt
+write_data equil.data
+if "$x" then "read_data x.data"
+read_data equil.data
+read_restart r.5
+"""
+READ = ("in.x", "setup", "a.pt", "b.pt", "temperatures", "pair.table", "potentials/Si.sw",
+        "cut.table", "bond.table", "my.cmap", "mol.txt", "x.data")  # fmt: skip
+WRITTEN = ("devi", "doubt.xyz", "averages", "equil.data", "r.5")
+
+
+@pytest.fixture
+def read_all(monkeypatch, simulate) -> str:
+    """Text of an input that reads and writes files, which are there; its simulation was stopped."""
+    monkeypatch.setenv("LAMMPS_POTENTIALS", "absent:potentials")
+    monkeypatch.setenv("CUT_FILE", "cut.table")
+    Path("potentials").mkdir()
+    for name in (*READ, *WRITTEN):
+        Path(name).write_text(f"# {name}")
+    text = INPUT.replace("equil.data", "x.data") + READING
+
+    def first(attempt: Attempt) -> None:
+        write_restart("r.10", 10)
+        attempt.stopped = True
+
+    simulate(first, text=text)
+    for name in WRITTEN:
+        Path(name).write_text("by the run")
+    return text
+
+
+def test_other_files_than_before(simulate, read_all: str, capsys):
+    """Each that the input reads counts by its contents, whatever it is read by."""
+    simulate(die, finish, text=read_all)
+    for name in READ:
+        record = Path("logs/run.json").read_text().replace('"finished"', '"failed"')
+        Path("logs/run.json").write_text(record)
+        path = Path(name)
+        before = path.stat()
+        os.utime(path)
+        read = read_all + "# 1\n" * (name == "in.x")
+        other = Path("new")
+        other.write_text(path.read_text().upper() + "\n" * (name == "Si.sw"))
+        os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))  # a copy of the same size
+        if name == "b.pt":  # another target
+            path.unlink()
+            path.symlink_to(other.rename("target"))
+        else:
+            other.replace(path)
+        said = Path(name).name if "Si" in name else name
+        with pytest.raises(Failure, match=rf"not the same as now: {said}; give --changed {said} "):
+            simulate(text=read)
+        simulate(finish, text=read, changed=[said])
+        assert f"going on with another {said} than before" in capsys.readouterr().err
+        if name == "in.x":
+            read_all = read
+
+
+def test_same_files_as_before(simulate, read_all: str, monkeypatch):
+    """Times, places and what is gone do not count, nor does a file that was not there."""
+    Path("a.pt").rename("c.pt")
+    Path("x.data").unlink()
+    Path("LJ").write_text("no file before, nor read")
+    for name in ("b.pt", "setup"):
+        os.utime(name, (1e9, 1e9))
+    simulate(die, finish, text=read_all, words=["-var", "who", "c.pt"])
+
+
+def test_another_file_by_another_word(simulate, read_all: str, monkeypatch):
+    """A variable of the words for lmp, or of the environment, names it."""
+    Path("c.pt").write_text("another model")
+    with pytest.raises(Failure, match=r"as now: c\.pt; give --changed c\.pt or --resume r\.10"):
+        simulate(text=read_all, words=["-var", "who", "c.pt"])
+    monkeypatch.setenv("CUT_FILE", "c.pt")
+    with pytest.raises(Failure, match=r"as now: c\.pt; give --changed c\.pt "):
+        simulate(text=read_all)
+    with pytest.raises(
+        Failure, match=r"--changed names 'd\.pt', which the input does not read; it"
+    ):
+        simulate(text=read_all, changed=["d.pt"])
+    simulate(finish, text=read_all, resume="r.10")
+
+
+def test_replaced_between_two_starts(simulate, capsys):
+    """Of one `pwmlff run`, too: the next start would be another simulation."""
+    Path("m.pt").write_text("one")
+    text = INPUT + "pair_style pwmlff m.pt\n"
+
+    def first(attempt: Attempt) -> None:
+        write_restart("r.10", 10)
+        Path("m.pt").write_text("two")
+        die(attempt)
+
+    report = simulate(first, text=text)
+    assert report.exit_code == 1
+    cause = "m.pt: no longer the same; give --changed m.pt if that is meant"
+    assert report.attempts[-1].cause == cause
+    with pytest.raises(Failure, match=r"m\.pt"):
+        simulate(text=text)
+    simulate(finish, text=text, changed=["m.pt"])
+
+
+def test_record_of_an_earlier_release(simulate):
+    """It has the lines of the input alone."""
+    Path("m.pt").write_text("one")
+    text = INPUT + "pair_style pwmlff m.pt\n"
+
+    def first(attempt: Attempt) -> None:
+        write_restart("r.10", 10)
+        attempt.stopped = True
+
+    simulate(first, text=text)
+    record = json.loads(Path("logs/run.json").read_text())
+    del record["inputs"]
+    Path("logs/run.json").write_text(json.dumps(record))
+    with pytest.raises(Failure, match=r"not the same as now: in\.x;"):
+        simulate(text=text + "#\n")
+    Path("m.pt").write_text("two")
+    simulate(finish, text=text)

@@ -55,6 +55,10 @@ def run(
             help="Go on with what an earlier start left unfinished: auto, never, or from a file."
         ),
     ] = "auto",
+    changed: Annotated[
+        list[Path] | None,
+        Option(help="File that the input reads, to go on with as it is now; may be given again."),
+    ] = None,
     hang_timeout: Annotated[
         str,
         Option(
@@ -109,6 +113,7 @@ def run(
         seconds_of("--time-limit", time_limit) if time_limit else None,
         drop_hosts,
         min_ranks,
+        changed or (),
     )
     if retries:
         script.require_restartable()

@@ -19,6 +19,7 @@ from typing import IO, Any, TypeVar
 from pwmlff.files import write_whole
 from pwmlff.launch import mpirun
 from pwmlff.launch.causes import LAUNCHER
+from pwmlff.launch.inputs import Seen
 from pwmlff.launch.restarts import is_new
 from pwmlff.report import Failure, plain
 
@@ -68,6 +69,7 @@ class Simulation:
     # Files that dumps append to, by the name in the input, and the bytes of each that were there
     # before the first start that names it.
     dumps: dict[str, dict[str, int]] = field(default_factory=dict)
+    inputs: Seen = field(default_factory=dict)  # what the input reads, as it was at the last start
 
     def learn(self, earlier: Sequence[Sequence[str]], restarts: Sequence[Sequence[str]]) -> bool:
         """Take note of patterns of restart files; tell whether that changes what is known.

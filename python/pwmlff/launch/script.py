@@ -7,9 +7,11 @@ lmp give them values that do not depend on the run.
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import hashlib
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +45,20 @@ RESTART = "restart 1000 run.*.restart"
 RESTART_OF_PARTITIONS = (
     "restart 1000 run.${part}.*.restart, after 'variable part world 0 1' or the like"
 )
+#: Commands whose words name files that are read; of a fix those of some styles, as others write.
+READERS = re.compile(
+    "read_data|read_dump|read_restart|rerun|molecule|compute|create_atoms|ndx2group|python|kim|"
+    "(?:pair|bond|angle|dihedral|improper|kspace)_(?:style|coeff)"
+)
+READING_FIXES = re.compile(
+    "(?:acks2|electrode|qeq|rigid|ttm)(?:/.*)?|bond/react|cmap|colvars|plumed"
+)
+#: Commands whose words name files that are written, and words before such a name elsewhere.
+WRITERS = ("dump", "restart", "log", "write_data", "write_dump", "write_restart", "write_coeff")
+WRITING = {
+    "pair_style": ("out_file",),
+    **dict.fromkeys(("fix", "print"), ("file", "append", "outfile", "output")),
+}
 #: Options of lmp, each with its short form.
 LOG, PARTITION_LOG = ("-log", "-l"), ("-plog", "-pl")
 SCREEN, PARTITION_SCREEN = ("-screen", "-sc"), ("-pscreen", "-ps")
@@ -128,10 +144,13 @@ class Script:
         self.commands: list[tuple[list[str], str]] = []
         self.variables: dict[str, list[str]] = {}  # values that are known
         self.whole = True  # whether all files that it includes were read
+        self._read_whole: list[Path] = []  # the input and files that it includes
         for k, word in enumerate(arguments):
             if word in ("-var", "-v") and len(arguments) > k + 2:
                 values = _values(arguments[k:], (word,))[1:]
                 self.variables.setdefault(arguments[k + 1], values)
+        # Values from the environment, which may be another one where lmp runs.
+        self._environment: dict[str, list[str]] = {}
         self._fixed = set(self.variables)  # which the input does not set
         self._folder = ""
         for path in self.files:
@@ -143,6 +162,7 @@ class Script:
         if not path.is_file():
             return
         including = (*including, path.resolve())
+        self._read_whole.append(path)
         for lines in _logical(path.read_text(errors="replace").splitlines()):
             self.lines += lines
             self._command(words("\n".join(lines)), including)
@@ -176,6 +196,8 @@ class Script:
         if name in self._fixed:
             return
         added = [one for word in values for one in self.values(word)]
+        if style == "getenv":
+            self._environment[name] = [os.environ.get(one, "") for one in added]
         if style not in _LISTS or (style.endswith("loop") and len(values) > 1):
             added = [UNKNOWN]
         elif style.endswith("loop"):
@@ -226,12 +248,16 @@ class Script:
         """Commands of these names, and where lmp is then."""
         return [(command, folder) for command, folder in self.commands if command[0] in names]
 
-    def values(self, word: str) -> list[str]:
-        """What a word may stand for; with UNKNOWN for what cannot be known."""
+    def values(self, word: str, environment: bool = False) -> list[str]:
+        """What a word may stand for; with UNKNOWN for what cannot be known.
+
+        Variables of the environment are known where they are asked for.
+        """
+        of_variables = self.variables | (self._environment if environment else {})
         parts: list[Sequence[str]] = []
         end = 0
         for match in _VARIABLE.finditer(word):
-            known = self.variables.get(match[1] or match[2] or "")
+            known = of_variables.get(match[1] or match[2] or "")
             parts += [word[end : match.start()]], known or [UNKNOWN]
             end = match.end()
         parts.append([word[end:]])
@@ -298,6 +324,40 @@ class Script:
                 patterns += [str(Path(folder, pattern)) for folder in folders]
         return list(dict.fromkeys(patterns))
 
+    def reads(self) -> dict[str, Path]:
+        """Names that may be those of files that it reads, and where LAMMPS finds them.
+
+        Not those that it writes, nor the restart files that a start goes on from. Files that are
+        not there have their place in the current folder.
+        """
+        found = {str(path): path for path in self._read_whole}
+        written = self._writes()
+        patterns = self.restarts()
+        for command, folder in self.commands:
+            name, rest = command[0], command[1:]
+            of_file = name == "variable" and rest[1:2] in (["file"], ["atomfile"])
+            fix = name == "fix" and READING_FIXES.fullmatch("".join(rest[2:3]))
+            if not (of_file or fix or READERS.fullmatch(name)):
+                continue
+            for path in self._paths(folder, rest, environment=True):
+                is_name = not re.fullmatch(r"[-+*.\d]*(?:[eE][-+]?\d+)?", path.name)
+                own = path in written or any(fnmatch.fnmatch(str(path), one) for one in patterns)
+                if is_name and not own:
+                    found.setdefault(str(path), _found(path))
+        return found
+
+    def _writes(self) -> set[Path]:
+        """Files that commands of the input write, as far as they are known."""
+        paths: set[Path] = set()
+        for command, folder in self.commands:
+            keys = WRITING.get(command[0], ())
+            names = command[1:] if command[0] in WRITERS else []
+            names += [word for key, word in itertools.pairwise(command) if key in keys]
+            if "capture" in command and command[0] == "pair_style":
+                names += command[command.index("capture") + 3 :][:1]
+            paths.update(self._paths(folder, names, environment=True))
+        return paths
+
     def logs_of_input(self) -> list[Path]:
         """Files that commands *log* begin anew, as far as they are known."""
         return [
@@ -325,9 +385,10 @@ class Script:
                 there.setdefault(ident, []).append(all_dumps[-1])
         return all_dumps
 
-    def _paths(self, folder: str, names: Sequence[str]) -> list[Path]:
+    def _paths(self, folder: str, names: Sequence[str], environment: bool = False) -> list[Path]:
         """Files of these names, without those that are not known."""
-        paths = (Path(folder, value) for name in names for value in self.values(name))
+        values = (value for name in names for value in self.values(name, environment))
+        paths = (Path(folder, value) for value in values)
         return [path for path in paths if UNKNOWN not in str(path)]
 
     def require_restartable(self) -> None:
@@ -391,6 +452,13 @@ def _inner(command: list[str]) -> list[list[str]]:
     else:
         return []
     return [words(text) for text in texts if text != "NULL"]
+
+
+def _found(path: Path) -> Path:
+    """Where LAMMPS finds a file of a potential: at its name, or by it in LAMMPS_POTENTIALS."""
+    folders = os.environ.get("LAMMPS_POTENTIALS", "").split(":")
+    others = (Path(folder, path.name) for folder in folders if folder)
+    return next((one for one in (path, *others) if one.is_file()), path)
 
 
 def _logical(lines: Sequence[str]) -> Iterator[list[str]]:

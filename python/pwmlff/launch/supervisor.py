@@ -21,7 +21,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pwmlff.files import write_whole
-from pwmlff.launch import mpirun, outputs, run_state
+from pwmlff.launch import inputs, mpirun, outputs, run_state
 from pwmlff.launch.causes import PROXY, failing, of_input
 from pwmlff.launch.restarts import base_file, is_new, newest_restart, restart_files, step_of
 from pwmlff.launch.run_state import Attempt, Simulation, clean, require_free
@@ -52,6 +52,7 @@ class Plan:
     time_limit: float | None = None  # seconds; that of the Slurm job, if it is one, when None
     drop_hosts: bool = False  # go on without a host that cannot be reached
     min_ranks: int = 1  # with how many ranks at least
+    changed: Sequence[Path] = ()  # files that are meant to be others than before
 
     @property
     def folder(self) -> Path:
@@ -195,13 +196,17 @@ class _Supervisor:
     def _open(self) -> tuple[Simulation, str | None]:
         """The record to go on with, and the restart file."""
         plan, folder = self.plan, self.plan.folder
-        new = Simulation(folder, plan.script.digest(), run_state.now(folder))
         old = run_state.read(folder)
+        seen = inputs.look(plan.script, old.inputs if old else {})
+        meant = inputs.require_read(plan.changed, seen)
+        new = Simulation(folder, plan.script.digest(), run_state.now(folder), inputs=seen)
         if old is None:
             require_free(folder)
             return new, self.given
+        changes = self._changes(old, new)
         if self.given is not None:
-            return replace(old, state=run_state.RUNNING), self.given
+            self._tell_changes(changes)
+            return replace(old, state=run_state.RUNNING, inputs=seen), self.given
         if old.state == run_state.FINISHED or plan.resume == "never":
             clean(old)
             return new, None
@@ -214,14 +219,28 @@ class _Supervisor:
                 self._keep_outputs(old, None, spare=True)
             clean(old)
             return new, None
-        if old.input != new.input:
+        if unsaid := [name for name in changes if name not in meant]:
             raise Failure(
                 f"'{folder / run_state.NAME}' tells of a simulation that has not come to its end, "
-                f"of an input that was not the same as now; give --resume {newest} to go on with "
-                "it, or --resume never to start over"
+                f"of an input that was not the same as now: {', '.join(unsaid)}; give "
+                f"{inputs.options(unsaid)} or --resume {newest} to go on with it, or --resume "
+                "never to start over"
             )
+        self._tell_changes(changes)
         self.say(f"going on from {newest}, after {len(old.attempts)} start(s)")
-        return replace(old, state=run_state.RUNNING), newest
+        return replace(old, state=run_state.RUNNING, inputs=seen), newest
+
+    def _changes(self, old: Simulation, new: Simulation) -> list[str]:
+        """What the input reads that is not as before, and its partitions."""
+        if not old.inputs:  # of an older release, which kept the lines of the input alone
+            return list(map(str, self.plan.script.files)) if old.input != new.input else []
+        partitions = {self._script(attempt.command).partitions for attempt in old.attempts[-1:]}
+        others = ["-partition"] * bool(partitions - {self.plan.script.partitions})
+        return inputs.changes(old.inputs, new.inputs) + others
+
+    def _tell_changes(self, names: Sequence[str]) -> None:
+        if names:
+            self._warn(f"going on with another {', another '.join(names)} than before")
 
     def _newest(self, record: Simulation) -> str | None:
         """Value of the variable restart: the newest restart file, or one that names partitions'."""
@@ -264,7 +283,8 @@ class _Supervisor:
 
     def _until_the_end(self) -> None:
         deaths = launches = in_vain = 0
-        while True:
+        attempt: Attempt | None = None
+        while attempt is None or self._is_as_before(attempt):
             attempt = self._start()
             if attempt.unreadable and len(self.record.attempts) == self.earlier + 1 and self.given:
                 attempt.cause = f"lmp cannot read '{self.given}', which --resume names"
@@ -292,6 +312,16 @@ class _Supervisor:
             self.restart = newest
             if newest is None:
                 self.say("there is no complete restart file yet: from the beginning")
+
+    def _is_as_before(self, last: Attempt) -> bool:
+        """Whether another start reads what the last one has read."""
+        now = inputs.look(self.plan.script, self.record.inputs)
+        changes = inputs.changes(self.record.inputs, now)
+        if changes:
+            names, meant = ", ".join(changes), inputs.options(changes)
+            said = f"{names}: no longer the same; give {meant} if that is meant"
+            last.cause = "; ".join(filter(None, (last.cause, said)))
+        return not changes
 
     def _is_unreadable(self, attempt: Attempt) -> bool:
         """Whether lmp died on a restart file, and there is an older one to go on from."""
