@@ -202,6 +202,19 @@ def test_outliers(tmp_path, report):
         assert problems(data, kind) == [("a.xyz", index)]
 
 
+def test_a_large_force_of_few_frames(tmp_path, report):
+    structures = trajectory(8, step=0.1)
+    write(tmp_path / "sound.xyz", structures)
+    assert report("sound.xyz")[1]["problems"] == []
+    structures[3].calc.results["forces"][5] = (5000.0, 0.0, 0.0)
+    write(tmp_path / "a.xyz", structures)
+    assert problems(report("a.xyz")[1], "force outlier") == [("a.xyz", 3)]
+    structures[3].calc.results["forces"][5] = (1e8, 0.0, 0.0)
+    write(tmp_path / "a.xyz", structures)
+    code, data = report("a.xyz")
+    assert code == 1 and ("a.xyz", 3) in problems(data, "forces")
+
+
 def test_wrong_forces_and_stress(tmp_path, report):
     structures = trajectory(12, step=0.002, strain=0.003)
     for atoms in structures:

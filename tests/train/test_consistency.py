@@ -45,7 +45,7 @@ def test_labels_that_fit_are_not_warned_of(still, strained):
     assert texts(still) == texts(strained) == []
     assert consistency.findings(still) == consistency.findings(strained) == []
     # In one cell, too few frames do not say which sign the stress has, and that is said.
-    assert [f.text for f in consistency.findings(still.select(range(3)))] == [
+    assert [f.text for f in consistency.findings(still.select(range(2)))] == [
         "the sign of the stress cannot be told: no frames of one composition differ enough in "
         "volume, or their pressures show no trend"
     ]
@@ -236,6 +236,53 @@ def test_a_constant_beside_the_virials(molecules, copper, kind, constant):
     assert f"{found.offset:.3g} eV per atom" in finding.text and f"{gpa:.3g} GPa" in finding.text
     mean_volume = np.abs(np.linalg.det(frames.cells)).mean()
     assert found.pressure * mean_volume == pytest.approx(found.offset * frames.natoms.mean())
+
+
+def test_wrong_virials_of_three_frames(copper):
+    sound = copper[1].select(range(3))
+    assert texts(sound) == []
+    (text,) = texts(replace(sound, virials=-1602.1766 * sound.virials))
+    assert "sign of the virials" in text and "perhaps kbar" in text
+
+
+def test_pressures_that_nothing_has(copper):
+    """One frame is enough; bar for eV/angstrom^3, as LAMMPS writes them."""
+    one = copper[1].select([0])
+    assert texts(one) == []
+    wrong = replace(one, virials=one.virials / units.bar)
+    pressure = np.trace(wrong.virials[0]) / 3.0 / one.volumes[0] / units.GPa
+    (finding,) = [f for f in consistency.findings(wrong) if f.warning]
+    assert finding.kind == "stress" and f"means {pressure:.3g} GPa" in finding.text
+    assert finding.virials == (0,)
+
+
+def test_forces_that_are_all_zero(copper):
+    """Those of a perfect crystal are; others were not computed."""
+    forces = copper[1].forces.copy()
+    forces[copper[1].rows(4)] = 0.0
+    (text,) = texts(replace(copper[1], forces=forces))
+    assert "forces of 1 of 10 frames" in text and "the first of them 4" in text
+    crystals = [bulk("Cu", cubic=True), bulk("NaCl", "rocksalt", a=5.64), Atoms("Cu")]
+    crystals.append(Atoms("Cu2", [[0, 0, 0], [0, 0, 7.0]]))  # farther than they reach
+    frames = frames_of(crystals, [0.0] * 4, [np.zeros((len(a), 3)) for a in crystals])
+    (finding,) = consistency.findings(frames)
+    assert not finding.warning and "3 of 4" in finding.text
+    dimer = Atoms("Cu2", [[0, 0, 0], [0, 0, 2.2]])
+    assert len(texts(frames_of([dimer], [0.0], [np.zeros((2, 3))]))) == 1
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_force_larger_than_that_of_nuclei(copper, count):
+    forces = copper[0].forces.copy()
+    forces[5, 1] = -1e8
+    frames = replace(copper[0], forces=forces).select(range(count))
+    found = [f for f in consistency.findings(frames) if f.frame is not None]
+    assert [f.frame for f in found] == [0] and "the force of atom 5 is 1e+08" in found[0].text
+    # Bare nuclei at 0.4 angstrom: what is near may push hard.
+    near = Atoms("Cu2", [[0, 0, 0], [0, 0, 0.4]])
+    push = 29**2 * 14.399645 / 0.4**2
+    frames = frames_of([near], [0.0], [np.array([[0, 0, -push], [0, 0, push]])])
+    assert texts(frames) == []
 
 
 def test_far_frames_still_tell_the_sign(frames_in):

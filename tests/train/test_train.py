@@ -18,6 +18,7 @@ import pytest
 import torch
 from ase.build import bulk
 from ase.calculators.emt import EMT
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read, write
 from ase.neighborlist import neighbor_list
 from rich.console import Console
@@ -123,6 +124,31 @@ def movement_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("movement") / "MOVEMENT"
     path.write_text(text)
     return path
+
+
+@pytest.mark.parametrize("mode", ["auto", "fit", "leave-out", "none"])
+def test_wrong_virials_are_not_learned_from(
+    mode: str, movement_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In any format: all of a file by their forces, some frames by their pressure."""
+    whole, some = tmp_path / "whole.xyz", tmp_path / "some.xyz"
+    structures = [readers.read(movement_file).atoms(k) for k in range(12)]
+    for path, factors in ((whole, [-1602.0] * 12), (some, [1.0] * 3 + [1e6] + [1.0] * 8)):
+        for atoms, factor in zip(structures, factors, strict=True):
+            atoms.calc = EMT()
+            stress, forces = factor * atoms.get_stress(), atoms.get_forces()
+            energy = atoms.get_potential_energy()
+            atoms.calc = SinglePointCalculator(atoms, energy=energy, forces=forces, stress=stress)
+        write(path, structures)
+    settings = [*SMALL, f"data.virial_offset={mode}", "data.valid_fraction=0.25"]
+    for path, wrong in ((whole, range(12)), (some, [3])):
+        asked = config.from_command(data=[path], elements="Cu", output=tmp_path, settings=settings)
+        caplog.clear()
+        _, learner, valid, _ = prepare.learner(asked, comm.Serial())
+        assert ("wrong and left out" in caplog.text) is (mode != "none")
+        for frames in (learner.frames, valid.frames):
+            missing = frames.index[np.isnan(frames.virials).all(axis=(1, 2))].tolist()
+            assert missing == ([k for k in frames.index if k in wrong] if mode != "none" else [])
 
 
 @pytest.mark.parametrize("mode", ["auto", "none", "fit", "leave-out"])

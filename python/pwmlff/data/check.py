@@ -31,6 +31,8 @@ SAME_ENERGY = 1e-3  # per atom
 #: Robust deviations (median and 1.4826 times the median absolute deviation) of an outlier, and how
 #: many frames it takes to say what is usual.
 OUTLIER, USUAL = 8.0, 10
+#: Of fewer frames, a force so many times the median of the largest ones, and at least so large.
+MANY_TIMES, LARGE = 100.0, 20.0
 #: What must be mended; the others are worth a look.
 ERRORS = (
     *("no labels", "not finite", "cannot be used", "overlapping atoms", "unknown element"),
@@ -376,6 +378,11 @@ def _outliers(frames: Frames) -> list[Problem]:
                 f"largest one ({score:.0f} deviations)"
             )
             result.append(_problem(frames, frame, "force outlier", rest))
+    known = largest[np.isfinite(largest)]
+    middle = float(np.median(known)) if 2 < len(known) < USUAL else np.inf
+    for frame in np.flatnonzero(largest > max(LARGE, MANY_TIMES * middle)).tolist():
+        rest = f": a force of {largest[frame]:.4g}, where {middle:.4g} is the usual largest one"
+        result.append(_problem(frames, frame, "force outlier", rest))
     return result
 
 

@@ -22,7 +22,8 @@ import numpy as np
 from ase.geometry import complete_cell
 from ase.units import Bohr, GPa, Hartree, Rydberg
 
-from pwmlff.data import virials
+from pwmlff.data import sizes, virials
+from pwmlff.data.finding import Finding
 from pwmlff.data.frames import Frames
 
 LENGTH, STRAIN = 1.0, 0.1  # over which forces and virials change by themselves
@@ -57,16 +58,6 @@ NO_FORCE = 1e-3  # that structures at rest may have
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line about a file or a frame."""
-
-    text: str
-    kind: str  # forces, energy, stress or virial offset
-    warning: bool = True  # otherwise it is good to know
-    frame: int | None = None  # in the set
-
-
-@dataclass(frozen=True)
 class Steps:
     """From one frame to the next; all arrays [nsteps]."""
 
@@ -80,7 +71,8 @@ class Steps:
 
 def findings(frames: Frames) -> list[Finding]:
     """What is odd about the labels, file by file."""
-    result, told = [], False
+    result, told, every = [], False, frames
+    frames = sizes.without_largest(every)
     for file, name in enumerate(frames.files):
         chosen = np.flatnonzero(frames.file == file)
         parts = list(_runs(frames, chosen))
@@ -88,21 +80,28 @@ def findings(frames: Frames) -> list[Finding]:
         if parts:
             arrays = zip(*(vars(part).values() for part in parts), strict=True)
             steps = Steps(*map(np.concatenate, arrays))
-            of_forces, of_stress = [*_of_forces(frames, steps, name)], _of_strain(steps, name)
+            of_forces, of_stress = (
+                [*_of_forces(frames, steps, name)],
+                _of_strain(steps, chosen, name),
+            )
         if not any(finding.frame is None for finding in of_forces):
             judged = virials.judge(frames, chosen)
             # Energies along strains are closer, but what a constant does to them is no factor.
             if judged is not None and judged.told and (not of_stress or judged.apart):
-                of_stress = [*_of_law(judged, name)]
+                of_stress = [*_of_law(judged, chosen, name)]
         zeros = [*_of_zeros(frames, chosen, name)]
         told |= of_stress is not None or bool(zeros)
-        result += [*of_forces, *(of_stress or []), *zeros]
+        result += [*of_forces, *sizes.of_forces(frames, chosen, name), *(of_stress or []), *zeros]
     if not told:
         result += _of_volumes(frames)
+    wrong = [k for finding in result for k in finding.virials]
+    for file, name in enumerate(frames.files):
+        chosen = np.setdiff1d(np.flatnonzero(every.file == file), wrong)
+        result += sizes.of_pressures(every, chosen, name)
     return result
 
 
-def _of_law(judged: virials.Judgement, file: str) -> Iterator[Finding]:
+def _of_law(judged: virials.Judgement, chosen: np.ndarray, file: str) -> Iterator[Finding]:
     """Sign, unit and offset of virials against forces."""
     law, correlation = judged.law, judged.correlation
     evidence = f"correlation {correlation:.2f}, {len(law.frames)} frames, by {law.name}"
@@ -112,6 +111,7 @@ def _of_law(judged: virials.Judgement, file: str) -> Iterator[Finding]:
             f"({evidence}): {virials.likely_mistake(judged)}; expected virials in eV that are "
             "positive when compressed, or stresses in eV/angstrom^3 that are negative then",
             "stress",
+            virials=tuple(chosen.tolist()),
         )
     elif judged.apart:
         known = np.isfinite(judged.pressure)
@@ -135,6 +135,7 @@ def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> Iterator[Finding
             f"all components, the first of them {frames.index[zero[0]]}, and their forces are not: "
             "it was not computed; expected it, or none",
             "stress",
+            virials=tuple(zero.tolist()),
         )
 
 
@@ -272,7 +273,7 @@ def _of_ratio(ratio: float, scatter: float, count: int, file: str) -> Finding:
     )
 
 
-def _of_strain(steps: Steps, file: str) -> list[Finding] | None:
+def _of_strain(steps: Steps, chosen: np.ndarray, file: str) -> list[Finding] | None:
     """None where no step tells anything."""
     rest = steps.energy - steps.work
     bound = steps.bound + steps.strain_bound
@@ -290,6 +291,7 @@ def _of_strain(steps: Steps, file: str) -> list[Finding] | None:
             f"along '{file}' the energy changes by {ratio:.4g} times what the stress says where "
             f"the cell changes (median of {telling.sum()} steps): {reason}",
             "stress",
+            virials=tuple(chosen.tolist()),
         )
     ]
 
@@ -318,6 +320,7 @@ def _of_volumes(frames: Frames) -> Iterator[Finding]:
     known = np.isfinite(frames.virials).all(axis=(1, 2)) & frames.pbc.all(axis=1) & (volume > 0.0)
     if not known.any():
         return
+    labelled = tuple(np.flatnonzero(known).tolist())
     trends = []
     for all_of_it in compositions(frames).values():
         chosen = all_of_it[known[all_of_it]]
@@ -337,6 +340,7 @@ def _of_volumes(frames: Frames) -> Iterator[Finding]:
             "frames of one composition): the sign of the virial or stress is wrong; expected "
             "virials that are positive when compressed, or stresses that are negative then",
             "stress",
+            virials=labelled,
         )
     elif not trend < -TREND:
         yield Finding(
@@ -350,6 +354,7 @@ def _of_volumes(frames: Frames) -> Iterator[Finding]:
             f"pressures and volumes mean a bulk modulus of {modulus / GPa:.3g} GPa: the unit "
             "of the virial or stress is wrong; expected eV, or eV/angstrom^3",
             "stress",
+            virials=labelled,
         )
 
 

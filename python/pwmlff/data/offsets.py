@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pwmlff.data import virials
-from pwmlff.data.frames import Frames
+from pwmlff.data import consistency, virials
+from pwmlff.data.frames import Frames, named
 
 log = logging.getLogger(__name__)
 
@@ -103,14 +103,27 @@ def decide(
                 "along ([data] virial_offset)",
                 *(start[name], name),
             )
-        elif shifted or (mode == "auto" and judged is not None and judged.told and not judged.fits):
+        elif shifted:
             left_out.append(name)
             log.warning("the virials of '%s' are left out ([data] virial_offset)", name)
     return start, left_out
 
 
-def without_virials(frames: Frames, sources: Sequence[str]) -> Frames:
-    """The same frames, but for the virials of some sources."""
-    chosen = np.isin(frames.file, [k for k, name in enumerate(frames.files) if name in sources])
-    labels = np.where(chosen[:, None, None], np.nan, frames.virials)
+def wrong_virials(frames: Frames) -> list[int]:
+    """Frames whose virials are wrong, as `pwmlff data check` has them, which is logged."""
+    findings = consistency.findings(frames) if np.isfinite(frames.virials).any() else []
+    wrong = sorted({k for finding in findings for k in finding.virials})
+    if wrong:
+        log.warning(
+            "the virials of %d frames are wrong and left out ([data] virial_offset = none keeps "
+            "them): %s",
+            *(len(wrong), named(frames, wrong)),
+        )
+    return wrong
+
+
+def without_virials(frames: Frames, chosen: np.ndarray | Sequence[int]) -> Frames:
+    """The same frames, but for the virials of some."""
+    labels = frames.virials.copy()
+    labels[chosen] = np.nan
     return replace(frames, virials=labels)

@@ -28,7 +28,7 @@ from itertools import islice
 import numpy as np
 from ase.data import chemical_symbols
 
-from pwmlff.data.consistency import Finding
+from pwmlff.data.finding import Finding
 from pwmlff.data.frames import Frames, named
 from pwmlff.data.neighbors import Edges
 

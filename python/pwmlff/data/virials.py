@@ -29,7 +29,7 @@ from pwmlff.data.neighbors import Edges
 from pwmlff.report import Failure
 
 #: Of a source that are looked at: frames, their atoms, and how few frames tell nothing.
-MOST_FRAMES, MOST_ATOMS, FEWEST = 64, 8192, 4
+MOST_FRAMES, MOST_ATOMS, FEWEST = 64, 8192, 3
 FEWEST_ENERGIES = 8  # that tell the pressure
 APART = 4.0  # angstrom between atoms of two clusters, or of a cluster and its image
 SAME_PLACE = 1e-6  # angstrom

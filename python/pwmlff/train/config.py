@@ -90,7 +90,7 @@ class Data:
         "a constant of a source on the diagonal of its virials that is no derivative of the "
         "energy: `fit` takes it off and learns it along, for each source; `leave-out` leaves the "
         "virials of sources with one out; `none` looks for none; `auto` looks at MOVEMENT alone, "
-        "fits it where there is one, and leaves virials out whose sign or unit is wrong",
+        "and fits it where there is one. All but `none` leave out virials that are wrong",
         choices=("auto", "none", "fit", "leave-out"),
     )
     seed: int = key(1, "of the choice of frames that validate", least=0)

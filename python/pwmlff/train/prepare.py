@@ -79,6 +79,14 @@ def labelled(
 
     datasets = comm.agreed(ranks, lambda: read() if ranks.local_rank == 0 else [])
     datasets = comm.agreed(ranks, lambda: datasets or read())
+    if max(config.loss.virial) > 0.0 and data.virial_offset != "none":
+        wrong = comm.by_rank_0(
+            ranks, lambda: [offsets.wrong_virials(one.frames) for one in datasets]
+        )
+        datasets = [
+            replace(one, frames=offsets.without_virials(one.frames, some)) if some else one
+            for one, some in zip(datasets, wrong, strict=True)
+        ]
     if data.baseline:
         datasets = _without_baseline(config, datasets, elements, ranks)
     if data.shift_sources:
@@ -125,7 +133,8 @@ def _corrected(
     def corrected(part: Dataset) -> Dataset:
         frames = part.frames
         if left_out:
-            frames = offsets.without_virials(frames, left_out)
+            chosen = [k for k, name in enumerate(frames.files) if name in left_out]
+            frames = offsets.without_virials(frames, np.isin(frames.file, chosen))
         return Dataset(constants.taken_off(frames) if start else frames, part.edges)
 
     return corrected(learned), corrected(valid) if valid else None, constants
