@@ -149,7 +149,8 @@ def test_the_limit_of_a_group(lammps: Lammps):
         done = subprocess.run(
             ["sh", "-c", f'echo $$ > "{group}/cgroup.procs"; exec "$0" "$@"',
              PROGRAMS / "mpirun", "-np", "1", lmp.path, "-in", "in.lmp"],
-            cwd=lammps.folder, env={**os.environ, **lmp.environment}, text=True,
+            cwd=lammps.folder, text=True,
+            env={**os.environ, **lammps.engine.environment, **lmp.environment},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=TIMEOUT,
         )  # fmt: skip
     finally:

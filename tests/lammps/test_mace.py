@@ -160,7 +160,8 @@ def run_with_other_engines(lammps: Lammps, model: str) -> subprocess.CompletedPr
     )
     return subprocess.run(
         [PROGRAMS / "mpirun", *one, ":", *other], cwd=lammps.folder, capture_output=True,
-        env={**os.environ, **lmp.environment}, text=True, timeout=60, check=False,
+        env={**os.environ, **lammps.engine.environment, **lmp.environment}, text=True, timeout=60,
+        check=False,
     )  # fmt: skip
 
 

@@ -102,12 +102,12 @@ def test_plugin_load_by_hand(folder: Lammps, tmp_path):
     )
     by_hand = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path,
-        env={**os.environ, **program.find().environment},
+        env={**os.environ, **folder.engine.environment, **program.find().environment},
     )  # fmt: skip
     after_torch = subprocess.run(
         [sys.executable, "-c", "import torch\n" + code],
         check=True, capture_output=True, text=True, cwd=tmp_path,
-        env={**os.environ, **program.find().environment},
+        env={**os.environ, **folder.engine.environment, **program.find().environment},
     )  # fmt: skip
     energy = folder.run(SETUP).thermo()["PotEng"][0]
     for found in (by_hand, after_torch):
@@ -124,6 +124,7 @@ def test_python_module_finds_mpi(folder: Lammps, before):
         "print(repr(lmp.get_thermo('pe')))\n"
     )
     fresh = {k: v for k, v in os.environ.items() if k not in program.PACKAGE_VARIABLES}
+    fresh |= folder.engine.environment
     found = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True,
         cwd=folder.folder, env=fresh,
