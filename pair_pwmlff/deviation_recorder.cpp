@@ -25,7 +25,8 @@ namespace pair_pwmlff {
 
 static constexpr int TOTALS = 7;    // energy and virial of a model
 
-/// Distinguishes the forces that a run goes on with from those of a structure that is only tried.
+/// Distinguishes the forces that a run goes on with from those of a structure that is only tried,
+/// and tells where a step ends.
 ///
 /// Integrators and minimizers announce to all fixes that they are about to compute forces
 /// (pre_force). What probes other structures in between, like fix numdiff and compute fep, calls
@@ -36,7 +37,8 @@ class AnnouncedForces : public Fix {
  public:
   /// Add one to a LAMMPS whose box exists. It belongs to LAMMPS, and users can remove it.
   /// @param handle  points to it from now on, and is null once it is gone
-  static void add(LAMMPS *lmp, AnnouncedForces *&handle)
+  /// @param frames  completed at the end of each step; may be null
+  static void add(LAMMPS *lmp, AnnouncedForces *&handle, FrameCapture *frames)
   {
     static constexpr const char *STYLE = "PWMLFF/ANNOUNCED";    // upper case: not for inputs
     const std::string id = "pwmlff_announced_";
@@ -48,6 +50,7 @@ class AnnouncedForces : public Fix {
     handle = static_cast<AnnouncedForces *>(
         lmp->modify->add_fix(id + std::to_string(number) + " all " + STYLE, /*trysuffix=*/0));
     handle->handle = &handle;
+    handle->frames = frames;
   }
 
   ~AnnouncedForces() override
@@ -60,13 +63,18 @@ class AnnouncedForces : public Fix {
 
   int setmask() override
   {
-    return FixConst::PRE_FORCE | FixConst::MIN_PRE_FORCE | FixConst::PRE_FORCE_RESPA;
+    return FixConst::PRE_FORCE | FixConst::MIN_PRE_FORCE | FixConst::PRE_FORCE_RESPA |
+           FixConst::END_OF_STEP;
   }
   void setup_pre_force(int) override { announce(); }
   void setup_pre_force_respa(int, int) override { announce(); }
   void pre_force(int) override { announce(); }
   void min_pre_force(int) override { announce(); }
   void pre_force_respa(int, int, int) override { announce(); }
+  void end_of_step() override
+  {
+    if (frames) frames->complete();
+  }
 
  private:
   AnnouncedForces(LAMMPS *lmp, int narg, char **arg) : Fix(lmp, narg, arg) {}
@@ -74,6 +82,7 @@ class AnnouncedForces : public Fix {
 
   bool announced = false;
   AnnouncedForces **handle = nullptr;
+  FrameCapture *frames = nullptr;
 };
 
 DeviationRecorder::DeviationRecorder(LAMMPS *lmp, const Settings &settings) :
@@ -102,7 +111,7 @@ DeviationRecorder::~DeviationRecorder()
 void DeviationRecorder::init(const std::vector<std::string> &header,
                              std::vector<std::string> symbol_of_type, double unit)
 {
-  if (!announced_forces) AnnouncedForces::add(lmp, announced_forces);
+  if (!announced_forces) AnnouncedForces::add(lmp, announced_forces, capture.get());
   if (capture) capture->init(std::move(symbol_of_type), 1.0 / unit);
   if (opened) return;
   all_or_stop(lmp, [&] {

@@ -5,7 +5,9 @@
 #include "models/engine_choice.h"
 
 #include "comm.h"
+#include "domain.h"
 #include "error.h"
+#include "neighbor.h"
 #include "update.h"
 #include "utils.h"
 
@@ -40,6 +42,60 @@ bool EngineCheck::due() const
 std::mt19937_64 EngineCheck::random() const
 {
   return std::mt19937_64(static_cast<std::uint64_t>(update->ntimestep) * comm->nprocs + comm->me);
+}
+
+// Of the box, where LAMMPS looks how far it has moved.
+std::vector<double> EngineCheck::corners() const
+{
+  if (!domain->triclinic) {
+    std::vector<double> both(domain->boxlo, domain->boxlo + 3);
+    both.insert(both.end(), domain->boxhi, domain->boxhi + 3);
+    return both;
+  }
+  domain->box_corners();
+  return {&domain->corners[0][0], &domain->corners[0][0] + 24};
+}
+
+// As Neighbor::check_distance: what two atoms have come nearer by at most, two corners of the box
+// included, as ghosts move with it.
+void EngineCheck::watch(const Neighbors &neighbors, int list)
+{
+  const std::vector<double> box = corners();
+  const std::size_t n = 3 * static_cast<std::size_t>(neighbors.ncenters());
+  if (list != list_of_hold) {
+    list_of_hold = list;
+    x_hold.assign(neighbors.x(), neighbors.x() + n);
+    corners_hold = box;
+    return;
+  }
+  const auto distance = [](const double *a, const double *b) {
+    return std::hypot(a[0] - b[0], a[1] - b[1], a[2] - b[2]);
+  };
+  double farthest = 0.0, first = 0.0, second = 0.0;
+  for (std::size_t k = 0; k < n; k += 3)
+    farthest = std::max(farthest, distance(neighbors.x() + k, &x_hold[k]));
+  for (std::size_t k = 0; k < box.size(); k += 3) {
+    const double moved = distance(&box[k], &corners_hold[k]);
+    second = std::max(second, std::min(first, moved));
+    first = std::max(first, moved);
+  }
+  movement = std::max(movement, 2.0 * farthest + first + second);
+}
+
+// Collective.
+void EngineCheck::report_movement()
+{
+  double most = movement;
+  MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_DOUBLE, MPI_MAX, world);
+  if (most <= neighbor->skin || most <= reported_movement) return;
+  reported_movement = most;
+  if (comm->me == 0)
+    error->warning(
+        FLERR,
+        "Pair style pwmlff: check at step {}: between two lists of neighbors two atoms can have "
+        "come nearer by {:.3g}, more than the skin of {:g}, so neighbors may have been missed and "
+        "forces be wrong; use 'neigh_modify every 1 delay 0 check yes', or a larger skin",
+        update->ntimestep, most, neighbor->skin);
 }
 
 void EngineCheck::Sample::assign(const Neighbors &all, const std::vector<int> &rows, int ncenters,
@@ -147,6 +203,7 @@ EngineCheck::Difference EngineCheck::difference(Sample &sample, Model &model, Mo
 void EngineCheck::compare(const Ensemble &models, const Neighbors &neighbors, double temperature)
 {
   checked_step = update->ntimestep;
+  report_movement();
   const bool first_time = worst.empty();
   worst.resize(models.size());
   std::array<bool, 2> made{};

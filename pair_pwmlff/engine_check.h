@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// The engines of a run against what they were verified against, on structures of the run.
+// The engines of a run against what they were verified against, on structures of the run, and the
+// lists of neighbors that all of them rely on.
 
 #pragma once
 
@@ -22,7 +23,8 @@ namespace pair_pwmlff {
 /// energies depend on more than a rank has, a piece of as many atoms (24 to 100) around a random
 /// center, as if there were nothing beside it. The log has what differs more than all before it,
 /// and a warning where that is beyond the gate of the precision, or of what is compared with if
-/// that is wider.
+/// that is wider. Both use one list of neighbors; so it looks at each step whether atoms have moved
+/// farther since that was made than LAMMPS allows where it checks that itself (neigh_modify).
 class EngineCheck : private LAMMPS_NS::Pointers {
  public:
   /// @param every  steps
@@ -31,6 +33,9 @@ class EngineCheck : private LAMMPS_NS::Pointers {
 
   /// Whether this step is to be checked, and has not been.
   bool due() const;
+
+  /// On each step. @param list  the number of the list that the neighbors are of
+  void watch(const pwmlff::models::Neighbors &neighbors, int list);
 
   /// Collective. @param temperature Input::temperature
   /// @throws pwmlff::TooManyNeighbors, std::runtime_error as Model::evaluate(), on this rank alone
@@ -55,6 +60,8 @@ class EngineCheck : private LAMMPS_NS::Pointers {
   };
 
   std::mt19937_64 random() const;    // of this step and rank
+  std::vector<double> corners() const;
+  void report_movement();
   void draw(const pwmlff::models::Neighbors &neighbors, int nspecies);
   void cut(const pwmlff::models::Neighbors &neighbors, const pwmlff::models::ModelInfo &info);
   Difference difference(Sample &sample, pwmlff::models::Model &model,
@@ -65,6 +72,10 @@ class EngineCheck : private LAMMPS_NS::Pointers {
   std::int64_t checked_step = -1;
   Sample drawn, piece;
   std::vector<Difference> worst;    // of each model, so far
+
+  int list_of_hold = 0;                              // the list that these were at; none yet
+  std::vector<double> x_hold, corners_hold;          // [ncenters, 3], [., 3] of the box
+  double movement = 0.0, reported_movement = 0.0;    // largest so far: here, of all in the log
 };
 
 }    // namespace pair_pwmlff

@@ -7,8 +7,10 @@
 
 #include "atom.h"
 #include "comm.h"
+#include "compute.h"
 #include "error.h"
 #include "lammps.h"
+#include "modify.h"
 #include "platform.h"
 #include "utils.h"
 
@@ -211,6 +213,35 @@ void check_masses(LAMMPS *lmp, const ModelInfo &info, const std::vector<int> &sp
         "check the order of the elements",
         type, mass, like, symbol(number), ATOMIC_WEIGHTS[number]);
   }
+}
+
+void check_heat_flux(LAMMPS *lmp, const Ensemble &models)
+{
+  if (lmp->comm->me != 0) return;
+  const auto flux = lmp->modify->get_compute_by_style("^heat/flux$");
+  if (flux.empty()) return;
+  const std::string name = flux.front()->id;
+  if (hops(models) > 0)
+    lmp->error->warning(
+        FLERR,
+        "Pair style pwmlff: compute heat/flux '{}' is wrong for model '{}': with message passing "
+        "the energy of an atom depends on more than its cutoff, which no compute of LAMMPS has",
+        name, models.front()->info().file);
+  std::string even, centroid;    // IDs; it does not say which one it takes
+  for (const Compute *const compute : lmp->modify->get_compute_list()) {
+    if (compute->pressatomflag == 0) continue;
+    std::string &ids = compute->pressatomflag == 1 ? even : centroid;
+    ids += (ids.empty() ? "'" : ", '") + std::string(compute->id) + "'";
+  }
+  if (!even.empty())
+    lmp->error->warning(
+        FLERR,
+        "Pair style pwmlff: compute heat/flux '{}' is wrong with the virials of compute "
+        "stress/atom ({}), as the potential is one of many atoms; {}",
+        name, even,
+        centroid.empty()
+            ? "give it those of a compute centroid/stress/atom"
+            : "see that it takes those of compute centroid/stress/atom (" + centroid + ")");
 }
 
 }    // namespace pair_pwmlff

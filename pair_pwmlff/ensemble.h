@@ -50,4 +50,10 @@ std::string summary(const Ensemble &models, const std::string &style,
 void check_masses(LAMMPS_NS::LAMMPS *lmp, const pwmlff::models::ModelInfo &info,
                   const std::vector<int> &species_of_type);
 
+/// Warn of a compute heat/flux that is wrong for these models. With U_i the energy of atom i, what
+/// its virial part needs is sum_ij (r_j - r_i) (dU_j/dr_i . v_i) (Fan et al. 2015,
+/// doi:10.1103/PhysRevB.92.094301). The virials of compute centroid/stress/atom have that, where
+/// U_j depends on what is within the cutoff of j; those of compute stress/atom do not.
+void check_heat_flux(LAMMPS_NS::LAMMPS *lmp, const Ensemble &models);
+
 }    // namespace pair_pwmlff

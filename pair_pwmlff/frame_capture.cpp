@@ -27,6 +27,7 @@ namespace pair_pwmlff {
 namespace {
 
 constexpr const char *STEP = " step=";
+constexpr int WIDTH = 10;    // ID, type, position, velocity, deviations
 
 std::string name_of_failed(const std::filesystem::path &file)
 {
@@ -42,7 +43,8 @@ FrameCapture::FrameCapture(LAMMPS *lmp, const Capture &capture, const Settings &
     every(capture.every ? capture.every : settings.out_freq),
     append(settings.out_append || is_continuation()),
     failed_name(name_of_failed(capture.file)),
-    failed_path(std::filesystem::absolute(failed_name).string())
+    failed_path(std::filesystem::absolute(failed_name).string()),
+    relative(settings.relative > 0.0)
 {
   all_or_stop(lmp, [&] {
     if (comm->me == 0)
@@ -57,6 +59,7 @@ void FrameCapture::init(std::vector<std::string> symbols, double energy_unit)
 {
   symbol_of_type = std::move(symbols);
   unit = energy_unit;
+  unit_of_force = relative ? 1.0 : energy_unit;
   if (opened) return;
   all_or_stop(lmp, [&] {
     if (file)
@@ -73,6 +76,7 @@ bool FrameCapture::due() const { return update->ntimestep % every == 0; }
 void FrameCapture::look(const Deviation &deviation, const std::vector<double> &of_force,
                         const std::vector<double> &of_energy, bool begins)
 {
+  pending.reset();
   const bool again = update->ntimestep == last_step;
   if (again && begins && deviation.is_close_to(last)) return;
   if (again && !begins) {
@@ -94,16 +98,24 @@ void FrameCapture::look(const Deviation &deviation, const std::vector<double> &o
   const bool full = capture.most > 0 && nframes >= capture.most;
   if (!(largest >= capture.lo && largest < capture.hi) || full) return;
   const std::string properties =
-      fmt::format("max_devi_f={:.12g} avg_devi_f={:.12g} devi_e={:.12g}", largest * unit,
-                  deviation.force.average * unit, deviation.total_energy * unit);
-  const std::string text = frame(properties, of_force, of_energy);
+      fmt::format("max_devi_f={:.12g} avg_devi_f={:.12g} devi_e={:.12g}", largest * unit_of_force,
+                  deviation.force.average * unit_of_force, deviation.total_energy * unit);
+  pending = taken(properties, of_force, of_energy);
+  last = deviation;
+  const bool has_end_of_step = update->whichflag == 1 && !begins;
+  if (!has_end_of_step) complete();
+}
+
+void FrameCapture::complete()
+{
+  if (!pending) return;
+  const std::string whole = text(*std::exchange(pending, std::nullopt));
   all_or_stop(lmp, [&] {
     if (!file) return;
     last_start = file->size();
-    file->append(text);
+    file->append(whole);
   });
   last_step = update->ntimestep;
-  last = deviation;
   if (++nframes == capture.most && comm->me == 0)
     utils::logmesg(lmp, "Pair style pwmlff: '{}' has {} structures, which is the max of capture\n",
                    capture.file, nframes);
@@ -114,55 +126,62 @@ std::string FrameCapture::store_failed(const std::string &why)
   std::string quoted = why;
   std::replace(quoted.begin(), quoted.end(), '"', '\'');
   const std::vector<double> none(atom->nlocal, 0.0);
-  const std::string text = frame("error=\"" + quoted + "\"", none, none);
+  const std::string whole = text(taken("error=\"" + quoted + "\"", none, none));
   all_or_stop(lmp, [&] {
     if (comm->me != 0) return;
     std::ofstream to(failed_path);
-    to << text;
-    if (!to.flush()) throw std::runtime_error("cannot write the last structure to " + failed_path);
+    to << whole;
+    if (to.flush()) return;
+    std::error_code ignored;
+    std::filesystem::remove(failed_path, ignored);    // a part of it is none
+    throw std::runtime_error("cannot write the last structure to " + failed_path + " (" + quoted +
+                             ")");
   });
   return failed_name;
 }
 
-// The text of the structure on rank 0, empty elsewhere.
-std::string FrameCapture::frame(const std::string &properties, const std::vector<double> &of_force,
-                                const std::vector<double> &of_energy) const
+FrameCapture::Frame FrameCapture::taken(const std::string &properties,
+                                        const std::vector<double> &of_force,
+                                        const std::vector<double> &of_energy) const
 {
-  constexpr int WIDTH = 10;    // ID, type, position, velocity, deviations
-  const int n = atom->nlocal;
-  std::vector<double> mine(static_cast<std::size_t>(WIDTH) * n);
-  for (int i = 0; i < n; ++i) {
-    double *const to = &mine[static_cast<std::size_t>(WIDTH) * i];
-    to[0] = static_cast<double>(atom->tag[i]);
-    to[1] = atom->type[i];
-    for (int k = 0; k < 3; ++k) {
-      to[2 + k] = atom->x[i][k] - domain->boxlo[k];
-      to[5 + k] = atom->v[i][k];
-    }
-    to[8] = of_force[i] * unit;
-    to[9] = of_energy[i] * unit;
-  }
-  const std::vector<double> all = gathered_by_id(world, mine, WIDTH);
-  if (comm->me != 0) return {};
-
-  // Velocities are in angstrom/fs in units real.
-  const double of_velocity = utils::strmatch(update->unit_style, "^real") ? 1000.0 : 1.0;
   const double *const h = domain->h;
   const bool tilted = domain->triclinic != 0;
-  std::string text =
-      fmt::format("{}\nLattice=\"{:.17g} 0 0 {:.17g} {:.17g} 0 {:.17g} {:.17g} {:.17g}\" "
+  Frame frame;
+  frame.comment =
+      fmt::format("Lattice=\"{:.17g} 0 0 {:.17g} {:.17g} 0 {:.17g} {:.17g} {:.17g}\" "
                   "Properties=species:S:1:pos:R:3:velocity:R:3:id:I:1:force_deviation:R:1:"
                   "energy_deviation:R:1 pbc=\"",
-                  all.size() / WIDTH, h[0], tilted ? h[5] : 0.0, h[1], tilted ? h[4] : 0.0,
-                  tilted ? h[3] : 0.0, h[2]);
+                  h[0], tilted ? h[5] : 0.0, h[1], tilted ? h[4] : 0.0, tilted ? h[3] : 0.0, h[2]);
   for (int k = 0; k < 3; ++k)
-    text += fmt::format("{}{}", k ? " " : "", domain->periodicity[k] ? 'T' : 'F');
-  text += fmt::format("\"{}{} {}\n", STEP, update->ntimestep, properties);
+    frame.comment += fmt::format("{}{}", k ? " " : "", domain->periodicity[k] ? 'T' : 'F');
+  frame.comment += fmt::format("\"{}{} {}", STEP, update->ntimestep, properties);
+  for (int i = 0; i < atom->nlocal; ++i) {
+    frame.rows.push_back(static_cast<double>(atom->tag[i]));
+    frame.rows.push_back(atom->type[i]);
+    for (int k = 0; k < 3; ++k) frame.rows.push_back(atom->x[i][k] - domain->boxlo[k]);
+    frame.rows.resize(frame.rows.size() + 3);
+    frame.rows.push_back(of_force[i] * unit_of_force);
+    frame.rows.push_back(of_energy[i] * unit);
+  }
+  return frame;
+}
+
+// With the velocities of now; on rank 0, empty elsewhere. Collective.
+std::string FrameCapture::text(Frame frame) const
+{
+  // Velocities are in angstrom/fs in units real.
+  const double of_velocity = utils::strmatch(update->unit_style, "^real") ? 1000.0 : 1.0;
+  for (int i = 0; i < atom->nlocal; ++i)
+    for (int k = 0; k < 3; ++k)
+      frame.rows[static_cast<std::size_t>(WIDTH) * i + 5 + k] = of_velocity * atom->v[i][k];
+  const std::vector<double> all = gathered_by_id(world, frame.rows, WIDTH);
+  if (comm->me != 0) return {};
+
+  std::string text = fmt::format("{}\n{}\n", all.size() / WIDTH, frame.comment);
   for (std::size_t i = 0; i < all.size(); i += WIDTH) {
     const double *const row = &all[i];
     text += symbol_of_type[static_cast<int>(row[1])];
-    for (int k = 2; k < 5; ++k) text += fmt::format(" {:.17g}", row[k]);
-    for (int k = 5; k < 8; ++k) text += fmt::format(" {:.17g}", of_velocity * row[k]);
+    for (int k = 2; k < 8; ++k) text += fmt::format(" {:.17g}", row[k]);
     text += fmt::format(" {} {:.12g} {:.12g}\n", static_cast<tagint>(row[0]), row[8], row[9]);
   }
   return text;

@@ -174,6 +174,15 @@ bool NeighborSource::has_bonded(int i, int nbonds) const
   return count[nbonds - 1] > (nbonds > 1 ? count[nbonds - 2] : 0);
 }
 
+bool NeighborSource::leaves_out_bonded() const
+{
+  bool found = false;
+  for (int i = 0; atom->molecular != Atom::ATOMIC && i < atom->nlocal; ++i)
+    for (int kind = 1; kind <= 3; ++kind)
+      found = found || (force->special_lj[kind] == 0.0 && has_bonded(i, kind));
+  return !on_all_ranks(world, !found);
+}
+
 // Have LAMMPS make the list that it makes on demand.
 void NeighborSource::build_occasional(NeighList *list) const
 {

@@ -33,6 +33,9 @@ class NeighborSource : private LAMMPS_NS::Pointers {
   /// @throws LAMMPS_NS::LAMMPSException where the list could not hold the neighbors of an atom
   void request(LAMMPS_NS::Pair *pair, const Ensemble &models);
 
+  /// Whether special_bonds leaves out pairs of atoms that there are. Collective.
+  bool leaves_out_bonded() const;
+
   /// Take over new neighbors at the next refresh.
   void invalidate() { valid = false; }
 

@@ -92,7 +92,12 @@ void OwnedFile::append(const std::string &text)
   while (done < text.size()) {
     const ssize_t written = ::write(file, text.data() + done, text.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write");
+    if (written < 0) {
+      const int cause = errno;
+      if (!claimed.empty() && ftruncate(file, end) == 0) lseek(file, end, SEEK_SET);
+      errno = cause;
+      fail("write");
+    }
     done += static_cast<std::size_t>(written);
   }
   end += static_cast<std::int64_t>(text.size());

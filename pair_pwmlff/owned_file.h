@@ -32,7 +32,7 @@ class OwnedFile {
   std::int64_t size() const { return end; }    // bytes
   /// Take off what follows the first bytes. What is no regular file stays as it is.
   void shorten(std::int64_t size);
-  /// Write text at the end, in one piece. @throws std::runtime_error
+  /// Write text at the end, all of it or nothing. @throws std::runtime_error
   void append(const std::string &text);
 
  private:

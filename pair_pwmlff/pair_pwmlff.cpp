@@ -14,6 +14,7 @@
 #include "force.h"
 #include "memory.h"
 #include "modify.h"
+#include "neighbor.h"
 #include "universe.h"
 #include "update.h"
 #include "utils.h"
@@ -358,8 +359,7 @@ void PairPWMLFF::init_style()
   if (atom->tag_enable == 0)
     error->all(FLERR,
                "Pair style pwmlff needs atom IDs: remove 'atom_modify id no' from the input");
-  if (comm->me == 0 && atom->molecular != Atom::ATOMIC &&
-      std::count(&force->special_lj[1], &force->special_lj[4], 0.0) > 0)
+  if (source->leaves_out_bonded() && comm->me == 0)
     error->warning(FLERR,
                    "Pair style pwmlff sees no neighbors that special_bonds leaves out; models of "
                    "all interactions need 'special_bonds lj/coul 1.0 1.0 1.0'");
@@ -367,6 +367,11 @@ void PairPWMLFF::init_style()
     error->all(FLERR,
                "Pair style pwmlff: message passing needs ghosts of all types within one distance; "
                "use comm_modify mode single");
+  if (hops(models) > 0 && comm->nprocs > 1 && neighbor->style >= Neighbor::MULTI_OLD)
+    error->all(FLERR,
+               "Pair style pwmlff: message passing over several ranks needs lists of ghosts, which "
+               "LAMMPS does not make with neighbor multi; use neighbor bin, or one rank");
+  check_heat_flux(lmp, models);
   if (has_torch) torch_part().set_num_threads(comm->nthreads);
 
   if (recorder) {
@@ -587,6 +592,7 @@ void PairPWMLFF::compute(int eflag, int vflag)
   });
   Neighbors &neighbors = source->get();
   if (guard) or_stop_with_frame([&] { guard->look(neighbors, source->lists()); });
+  if (check) check->watch(neighbors, source->lists());
   const bool deviation =
       recorder && recorder->due(asked || force_deviation_flag || energy_deviation_flag);
   const bool mean = options.mean_drives;

@@ -59,8 +59,8 @@ class PairPWMLFF : public Pair {
   /// @return null for another name, or where there is no such quantity
   void *extract(const char *name, int &dim) override;
 
-  /// [nlocal] in LAMMPS's units: "energy" of each atom at the last evaluation, from the first
-  /// model; "force_deviation" and "energy_deviation" (DeviationRecorder); "gamma", the first
+  /// [nlocal] in LAMMPS's units: "energy" of each atom at the last evaluation, by what drives;
+  /// "force_deviation" and "energy_deviation" (DeviationRecorder); "gamma", the first
   /// model's extrapolation grade (Extrapolation), where gamma_flag or the keyword asked for it.
   /// @return null for another name, or where it has not been computed on this step
   void *extract_peratom(const char *name, int &ncol) override;

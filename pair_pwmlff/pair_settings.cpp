@@ -3,6 +3,7 @@
 #include "pair_settings.h"
 
 #include "error.h"
+#include "force.h"
 #include "lammps.h"
 #include "universe.h"
 #include "utils.h"
@@ -112,8 +113,9 @@ try {
   } else if (keyword == "out_append") {
     settings.out_append = utils::logical(FLERR, value, false, lmp) != 0;
   } else if (keyword == "out_format") {
-    settings.out_format = choose(lmp, keyword, value, "matpl", "dpgen") ? DeviationFormat::dpgen
-                                                                        : DeviationFormat::matpl;
+    const std::string format = value == "pwact" ? "matpl" : value;    // no name of a pair style
+    settings.out_format = choose(lmp, keyword, format, "matpl", "dpgen") ? DeviationFormat::dpgen
+                                                                         : DeviationFormat::matpl;
   } else if (keyword == "calibration") {
     settings.calibration = value;
   } else if (keyword == "check") {
@@ -191,6 +193,11 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
       error->all(FLERR,
                  "Pair style pwmlff: found '{}' after {} model file(s), expected a keyword ({})",
                  keyword, found, keywords());
+    if (iarg + 1 >= narg && utils::strmatch(lmp->force->pair_style, "^hybrid"))
+      error->all(FLERR,
+                 "Pair style pwmlff: keyword {} has no value; LAMMPS ends the words of a part of a "
+                 "hybrid style at the name of a pair style, which matpl is: write out_format pwact",
+                 keyword);
     if (iarg + 1 >= narg) utils::missing_cmd_args(FLERR, "pair_style pwmlff " + keyword, error);
     const std::string value = arg[iarg + 1];
     if (is_keyword(value))

@@ -113,11 +113,26 @@ class Lammps:
         self.folder = folder
         self.engine = engine
 
-    def __call__(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:
-        """Write text to in.lmp and run it; the caller looks at the return code."""
+    def __call__(
+        self,
+        text: str,
+        ranks: int = 1,
+        arguments: str = "",
+        before: Sequence[str] = (),
+        **environment: str,
+    ) -> Run:
+        """Write text to in.lmp and run it; the caller looks at the return code.
+
+        Args:
+            text: the input.
+            ranks: how many.
+            arguments: for lmp.
+            before: words of a command that starts mpirun.
+            environment: variables.
+        """
         (self.folder / "in.lmp").write_text(self.engine.in_input(text))
         lmp = find_lmp()  # what the script of the lammps package starts, which takes its time
-        command = [PROGRAMS / "mpirun", "-np", str(ranks), lmp.path, "-in", "in.lmp"]
+        command = [*before, PROGRAMS / "mpirun", "-np", str(ranks), lmp.path, "-in", "in.lmp"]
         return self._start([*command, *arguments.split()], {**lmp.environment, **environment})
 
     def run(self, text: str, ranks: int = 1, arguments: str = "", **environment: str) -> Run:

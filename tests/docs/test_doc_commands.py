@@ -91,9 +91,11 @@ LAMMPS = {
     "read_data",
     "restart",
     "run",
+    "thermo",
     "thermo_style",
     "units",
     "variable",
+    "velocity",
 }
 
 #: Inputs of lmp that readers write themselves.

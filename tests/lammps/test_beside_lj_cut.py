@@ -113,6 +113,19 @@ def test_weighted_bonds(lammps: Lammps, style, ranks):
     assert_same(ours, theirs, 1e-10)
 
 
+@pytest.mark.parametrize(
+    "bonds,special,left_out",
+    [(1, "lj/coul 0 0 0", False), (4, "lj/coul 1 1 1", False), (4, "lj/coul 0 1 1", True),
+     (2, "lj/coul 0 0 0", True), (2, "lj/coul 1 0 0", False)],
+)  # fmt: skip
+def test_warning_of_bonds(lammps: Lammps, bonds: int, special: str, left_out: bool):
+    """Where there are pairs that are left out, and only there; once for all ranks."""
+    (lammps.folder / "chains.data").write_text(chains(bonded=bonds))
+    run = bonded(lammps, OURS, special, ALONE, ranks=2)
+    assert run.returncode == 0, run.output
+    assert run.output.count("sees no neighbors that special_bonds leaves out") == left_out
+
+
 def test_special_bonds_of_one_style(lammps: Lammps):
     """What pair_modify says about this style in a hybrid one."""
     then = "pair_modify pair {name} special lj 1 1 0\n"

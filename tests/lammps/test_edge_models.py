@@ -419,6 +419,19 @@ def test_multi_cutoffs_of_ghosts(lammps: Lammps):
     assert run.returncode != 0 and "use comm_modify mode single" in run.output
 
 
+@pytest.mark.parametrize("style", ["multi", "multi/old"])
+def test_neighbor_multi(lammps: Lammps, style: str):
+    """LAMMPS makes no such lists of ghosts, which several ranks need; one rank runs."""
+    model = script(lammps, message_passing())
+    atoms = crystal(2)
+    prism = lammps.data(atoms, [8, 72])
+    text = f"units metal\nread_data atoms.data\nneighbor 2.0 {style}\n{STYLE}{MEASURE}run 0\n"
+    run = lammps(text, 2)
+    assert run.returncode != 0 and run.output.count("ERROR") == 1
+    assert "does not make with neighbor multi; use neighbor bin, or one rank" in run.output
+    assert_equal(lammps, lammps.run(f"{text}{DUMP}"), evaluate(model, atoms), prism)
+
+
 @pytest.mark.skipif(
     not devices.inventory().gpus or torch.version.cuda is None,
     reason="needs a GPU and a torch with CUDA",

@@ -20,7 +20,7 @@ from ase.io import read
 
 from harness import Lammps, thorough
 from pwmlff.evaluation.reference import evaluate
-from pwmlff.launch.lmp import DUMP, MEASURE, forces
+from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_dump
 from pwmlff.train.uncertainty import Bounds, hashes
 from systems import SYSTEMS, crystal
 
@@ -30,6 +30,7 @@ MODELS = [BINARY.model(seed=seed, isotropic=True) for seed in range(4)]
 READ = "units metal\natom_modify map yes\nread_data atoms.data\n"
 STYLE = f"pair_style pwmlff {' '.join(FILES)} {{}}\npair_coeff * * O Hf\n"
 COMPUTE = "compute devi all pair pwmlff\n"
+UNITS = {"metal": (1.0, 1.0), "real": (23.060549, 1000.0)}  # of an eV, and of a ps
 MOVE = "velocity all create 1000 1\nfix 1 all nve\ntimestep 0.001\n"
 
 
@@ -212,6 +213,21 @@ def test_mean_drives(four: Lammps):
     assert spread["mean", 0.001] < spread["first", 0.001]
 
 
+@pytest.mark.parametrize("drive", ["first", "mean"])
+def test_energies_of_what_drives(four: Lammps, drive: str):
+    """fix pair gives the energies of atoms that add up to the energy of the simulation."""
+    energies = np.array([evaluate(model, crystal(2)).atom_energy for model in MODELS])
+    run = four.run(
+        f"{READ}{STYLE.format('drive ' + drive)}{MEASURE}fix of all pair 1 pwmlff energy 0\nrun 0\n"
+        "write_dump all custom atoms.dump id f_of modify format float %.17g\n",
+        ranks=2,
+    )
+    found = run.atoms().f_of
+    wanted = energies.mean(axis=0) if drive == "mean" else energies[0]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=four.engine.atom_energy)
+    assert found.sum() == pytest.approx(run.thermo()["PotEng"][0], abs=1e-9)
+
+
 @pytest.mark.parametrize("engine", ["double"])  # TorchScript gives no virials of atoms
 def test_virials_of_atoms_where_the_mean_drives(four: Lammps):
     measure = (
@@ -263,6 +279,21 @@ def test_names_of_columns(four: Lammps, form: str):
     assert np.loadtxt(path)[4] == pytest.approx(table[fourth][0], rel=1e-6)
 
 
+def test_a_part_of_a_hybrid_style(four: Lammps):
+    """LAMMPS ends its words at the name of a pair style, which matpl is; another word is none."""
+    columns = {}
+    for form in ("", "out_format pwact", "out_format dpgen"):
+        style = f"pair_style hybrid/overlay pwmlff {' '.join(FILES)} {form} zero 3.0\n"
+        coeff = "pair_coeff * * pwmlff O Hf\npair_coeff * * zero\n"
+        four.run(f"{READ}{style}{coeff}run 0\n")
+        columns[form] = (four.folder / "model_devi.out").read_text()
+    assert columns[""] == columns["out_format pwact"] != columns["out_format dpgen"]
+    run = four(f"{READ}{style.replace('dpgen', 'matpl')}{coeff}run 0\n", ranks=2)
+    assert run.returncode != 0 and run.output.count("ERROR") == 1
+    assert "keyword out_format has no value" in run.output
+    assert "which matpl is: write out_format pwact" in run.output
+
+
 def test_a_file_of_the_other_format_is_not_continued(four: Lammps):
     four.run(f"{READ}{STYLE.format('out_append yes')}run 0\n")
     run = four(f"{READ}{STYLE.format('out_append yes out_format dpgen')}run 0\n")
@@ -295,6 +326,76 @@ def test_captured_structures(four: Lammps, ranks: int):
         np.testing.assert_allclose(found, wanted.force, rtol=0, atol=1e-6)
         assert frame.info["max_devi_f"] == pytest.approx(largest[step], abs=1e-8)
         assert "energy" not in frame.info and frame.calc is None
+
+
+@pytest.mark.parametrize("engine", ["double"])
+@pytest.mark.parametrize("units", UNITS)
+def test_units_of_captured_structures(four: Lammps, units: str):
+    """A relative deviation has no unit, in the window neither; what has one is in eV, A and ps."""
+    unit, time = UNITS[units]
+    wanted = deviation(crystal(2))
+    lo, hi = 0.999 * wanted.relative.max(), 1.001 * wanted.relative.max()
+    options = f"out_freq 1 relative {0.1 * unit} capture {lo} {hi} doubt.xyz"
+    velocity = f"velocity all set {1 / time} 0 {2 / time}\n"
+    four.run(f"{READ.replace('metal', units)}{STYLE.format(options)}{velocity}run 0\n", ranks=2)
+    frame = read(four.folder / "doubt.xyz")
+    assert frame.info["max_devi_f"] == pytest.approx(wanted.relative.max(), rel=1e-5)
+    assert frame.info["avg_devi_f"] == pytest.approx(wanted.relative.mean(), rel=1e-5)
+    assert frame.info["devi_e"] == pytest.approx(wanted.total, rel=1e-5)
+    found = frame.arrays
+    np.testing.assert_allclose(found["force_deviation"], wanted.relative, rtol=1e-5)
+    np.testing.assert_allclose(found["energy_deviation"], wanted.energy, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(found["velocity"], [[1, 0, 2]] * 64, rtol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["double"])
+@pytest.mark.parametrize("units", UNITS)
+@pytest.mark.parametrize(
+    "integrator", ["fix 1 all nve", "fix 1 all nvt temp 900 900 {}\nrun_style respa 2 2 pair 2"]
+)
+def test_velocities_of_captured_structures(four: Lammps, units: str, integrator: str):
+    """They are those of the step, like positions, as dump has them."""
+    time = UNITS[units][1]
+    text = (
+        f"{READ.replace('metal', units)}{STYLE.format('out_freq 1 capture 0 1e9 doubt.xyz')}"
+        f"velocity all create 1000 1\n{integrator.format(0.1 * time)}\ntimestep {0.001 * time}\n"
+        "dump 1 all custom 1 *.dump id vx vy vz\ndump_modify 1 format float %.17g\nrun 3\n"
+    )
+    four.run(text, ranks=2)
+    frames = read(four.folder / "doubt.xyz", ":")
+    assert [frame.info["step"] for frame in frames] == [0, 1, 2, 3]
+    for step, frame in enumerate(frames):
+        dumped = read_dump(four.folder / f"{step}.dump")
+        wanted = time * np.array([dumped.vx, dumped.vy, dumped.vz]).T
+        np.testing.assert_allclose(frame.arrays["velocity"], wanted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["double"])
+@pytest.mark.parametrize(
+    "name,options",
+    [
+        ("doubt.xyz", "out_freq 1000 capture 0 1e9 doubt.xyz every 1"),
+        ("model_devi.out", "out_freq 1 atomic yes"),
+    ],
+)
+def test_a_full_disk(four: Lammps, name: str, options: str):
+    """What does not fit is not there in part; one error, on all ranks.
+
+    A limit for the size of files takes the place of the disk.
+    """
+    path = four.folder / name
+    four.run(f"{READ}{STYLE.format(options)}{MOVE}run 6\n", ranks=2)
+    whole = path.read_bytes()
+    path.unlink()
+    limit = f'log none\nshell prlimit "--pid=$PPID" --fsize={len(whole) // 2}\n'  # of rank 0
+    text = f"{READ}{limit}{STYLE.format(options)}{MOVE}run 6\n"
+    run = four(text, ranks=2, before=["env", "--ignore-signal=XFSZ"])
+    assert run.returncode != 0 and run.output.count("ERROR") == 1
+    assert name in run.output and "File too large" in run.output, run.output
+    left = path.read_bytes()
+    assert whole.startswith(left)
+    complete = left.splitlines()[1:] if name == "model_devi.out" else read(path, ":")
+    assert 0 < len(complete) < 6 and left.endswith(b"\n")
 
 
 def test_captured_structures_are_limited(four: Lammps):
@@ -402,6 +503,37 @@ def test_check_with_nothing_to_compare(four: Lammps):
         said = f"check: the file's own code evaluates model {model}: there is nothing to compare"
         assert run.output.count(said) == 1
     assert found_by_check(four) == []
+
+
+STALE = "more than the skin of 0.4"
+TILTED = "change_box all triclinic\n"
+SHEAR = "fix 2 all deform 1 xy erate 20 remap none\n"
+
+
+@pytest.mark.parametrize("engine", ["double"])
+@pytest.mark.parametrize(
+    "box,modify,stale",
+    [
+        ("", "every 1 delay 0 check yes", False),
+        ("", "every 10 delay 50 check no", True),
+        (TILTED, "every 1 delay 0 check yes", False),
+        (TILTED, "every 10 delay 50 check no", True),
+    ],
+)
+def test_lists_that_go_stale(four: Lammps, box: str, modify: str, stale: bool):
+    """Where a list is older than its atoms allow, forces are wrong and the check says so."""
+    style = STYLE.format("check 5 out_freq 1000")
+    move = "velocity all create 20000 1\nfix 1 all nve/limit 0.1\n" + (SHEAR if box else "")
+    text = f"{READ}{box}neighbor 0.4 bin\nneigh_modify {modify}\n{style}{move}{MEASURE}run 20\n"
+    run = four.run(f"{text}{DUMP}", ranks=2)
+    assert (STALE in run.output) == stale
+    if box:
+        return  # fix deform leaves a box that is a step ahead
+    atoms = run.atoms()
+    moved = crystal(2)
+    moved.positions = np.array([atoms.x, atoms.y, atoms.z]).T
+    wrong = np.abs(forces(atoms) - evaluate(MODELS[0], moved).forces).max()
+    assert wrong > 0.1 if stale else wrong < four.engine.force
 
 
 @pytest.mark.parametrize("engine", ["double"])

@@ -6,9 +6,11 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from ase import Atoms
 from ase.calculators.lammps import Prism
 
+from edge_models import MessagePassing
 from harness import ENGINES, Lammps, Run, thorough
 from pwmlff.evaluation.reference import Result, evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
@@ -199,6 +201,73 @@ def test_numdiff(lammps: Lammps):
     exact, numeric = run.vector("c_press"), run.vector("f_stress")
     order = [0, 1, 2, 5, 4, 3]  # fix numdiff/virial gives xx yy zz yz xz xy
     np.testing.assert_allclose(exact, numeric[order], rtol=0, atol=1e-6 * np.abs(exact).max())
+
+
+def heat_flux(model, atoms: Atoms) -> np.ndarray:
+    """Times the volume, eV angstrom/ps: sum_i E_i v_i + sum_ij (r_j - r_i) (dU_j/dr_i . v_i).
+
+    The derivative is a difference of energies of atoms along the velocity of one, in angstrom/ps.
+    """
+    v, step = atoms.arrays["velocity"], 1e-5
+    kinetic = 0.5 * 1.0364269e-4 * atoms.get_masses() * (v**2).sum(axis=1)
+    flux = (kinetic + evaluate(model, atoms).atom_energy) @ v
+    for i in np.flatnonzero(kinetic):
+        ends = []
+        for sign in (1, -1):
+            moved = atoms.copy()
+            moved.positions[i] += sign * step * v[i]
+            ends.append(evaluate(model, moved).atom_energy)
+        to_others = atoms.get_distances(i, range(len(atoms)), mic=True, vector=True)
+        flux += (ends[0] - ends[1]) / (2 * step) @ to_others
+    return flux
+
+
+EVEN, MESSAGES = "is wrong with the virials of compute stress/atom", "with message passing"
+FLUX = """
+group some id 1:99:17
+velocity some create 3000 7
+compute ke all ke/atom
+compute pe all pe/atom
+compute s all {style} NULL virial
+compute flux all heat/flux ke pe s
+thermo_style custom step c_flux[*]
+thermo_modify format float %.17g
+run 0
+write_dump all custom v.dump id vx vy vz modify format float %.17g
+"""
+
+
+@pytest.mark.parametrize("engine", ["automatic"])
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_heat_flux(lammps: Lammps, rounds: int):
+    """Right with the centroid virials where energies are local; said where it is wrong.
+
+    `rounds` of messages, or a Deep Potential.
+    """
+    model = MessagePassing([8, 72], 3.0, rounds)
+    if rounds == 0:
+        model = SYSTEMS["two elements, triclinic"].model(isotropic=True)
+    torch.jit.script(model).save(lammps.folder / "model.pt")
+    atoms = crystal(3)
+    lammps.data(atoms, [8, 72])
+    style = f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n"
+    said, found = {}, {}
+    for name in ("stress/atom", "centroid/stress/atom"):
+        run = lammps.run(style + FLUX.format(style=name), ranks=2)
+        said[name], found[name] = run.output, run.vector("c_flux")[:3]
+    dumped = run.atoms("v.dump")
+    atoms.arrays["velocity"] = np.array([dumped.vx, dumped.vy, dumped.vz]).T
+    wanted = heat_flux(model, atoms)
+    scale = np.abs(wanted).max()
+    off = {name: np.abs(flux - wanted).max() / scale for name, flux in found.items()}
+    print(off)
+    assert off["stress/atom"] > 1e-3
+    assert EVEN in said["stress/atom"] and EVEN not in said["centroid/stress/atom"]
+    assert (MESSAGES in said["centroid/stress/atom"]) == (rounds > 1)
+    if rounds > 1:
+        assert off["centroid/stress/atom"] > 1e-3
+    else:
+        assert off["centroid/stress/atom"] < 1e-6
 
 
 @pytest.mark.parametrize("engine", ["exact", "double", "mixed"])
