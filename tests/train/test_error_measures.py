@@ -146,7 +146,7 @@ def read(monkeypatch):
     """Let files be read as given frames."""
 
     def set_frames(frames: Frames) -> None:
-        monkeypatch.setattr(evaluate, "read", lambda *_: frames)
+        monkeypatch.setattr(evaluate, "read", lambda *_, **__: frames)
 
     return set_frames
 
@@ -304,7 +304,7 @@ def test_several_models_and_their_mean(tmp_path: Path, monkeypatch):
     forces = [(a.forces + b.forces) / 2 for a, b in zip(*found, strict=True)]
     assert abs(found[0][0].energy - found[1][0].energy) > 1e-3
     frames = frames_of(every, mean, forces)
-    monkeypatch.setattr(evaluate, "read", lambda *_: frames)
+    monkeypatch.setattr(evaluate, "read", lambda *_, **__: frames)
     for words in (["a.pt", "b.pt", "data.xyz"], ["data.xyz", "a.pt", "b.pt"]):
         typed = [str(tmp_path / word) for word in words]
         run = CliRunner().invoke(app, ["test", *typed, "--json"])

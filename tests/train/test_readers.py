@@ -433,6 +433,34 @@ def test_what_dpdata_reads(tmp_path):
         readers.read(tmp_path / "a.xyz", format="dpdata:vasp/outcar")
 
 
+@pytest.mark.parametrize("kind", ["deepmd/hdf5", "deepmd/lmdb"])
+def test_all_compositions_of_a_file_of_dpdata(tmp_path, kind):
+    dpdata = pytest.importorskip("dpdata")
+    pytest.importorskip({"deepmd/hdf5": "h5py", "deepmd/lmdb": "lmdb"}[kind])
+    many = dpdata.MultiSystems()
+    for k in range(6):
+        n = 2 + k % 2
+        atoms = Atoms(f"Cu{n}", 2.5 * np.arange(n)[:, None] * [1, 0, 0], cell=[9] * 3, pbc=True)
+        atoms.calc = SinglePointCalculator(atoms, energy=-float(k), forces=np.full((n, 3), k))
+        many.append(dpdata.LabeledSystem(atoms, fmt="ase/structure"))
+    many.to(kind, str(tmp_path / "a"))
+    frames = readers.read(tmp_path / "a", f"dpdata:{kind}")
+    assert sorted(frames.energies.tolist()) == [-5, -4, -3, -2, -1, 0]
+    assert frames.natoms.tolist() == [2 + int(-energy) % 2 for energy in frames.energies]
+    np.testing.assert_array_equal(frames.forces[:, 0], np.repeat(-frames.energies, frames.natoms))
+
+
+def test_both_energies_of_a_trajectory_by_the_name_of_dpdata(tmp_path):
+    atoms = Atoms("H")
+    atoms.calc = SinglePointCalculator(atoms, energy=-1.0, free_energy=-1.25, forces=[[0, 0, 0]])
+    write(tmp_path / "a.traj", atoms)
+    found = [
+        readers.read(tmp_path / "a.traj", "dpdata:ase/traj", energy).energies.tolist()
+        for energy in ("free", "zero")
+    ]
+    assert found == [[-1.25], [-1.0]]
+
+
 XYZ = "2\nenergy=-1 Properties=species:S:1:pos:R:3:forces:R:3\nH 0 0 0 1 2 3\nHe 0 0 1 -1 -2 -3\n"
 
 

@@ -31,6 +31,9 @@ Energy = Annotated[
         "sigma -> 0."
     ),
 ]
+KeepUnconverged = Annotated[
+    bool, Option("--keep-unconverged", help="Take frames whose SCF did not converge, too.")
+]
 Format = Annotated[
     str | None,
     Option(

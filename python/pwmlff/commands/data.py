@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from pwmlff.commands.base import Energy, Format
+from pwmlff.commands.base import Energy, Format, KeepUnconverged
 from pwmlff.commands.options import elements_of
 from pwmlff.report import Failure, Report
 
@@ -40,6 +40,7 @@ def check(
         Path | None, Option(help="Picture to draw, of histograms: a PNG or the like.")
     ] = None,
     energy: Energy = "free",
+    keep_unconverged: KeepUnconverged = False,
 ) -> Report:
     """Look at training data: what there is, and what is wrong with it, by file and frame.
 
@@ -54,7 +55,7 @@ def check(
         raise Failure("found no DATA, expected files or folders with labelled structures")
     return work.check(
         named, elements=elements_of(elements), format=format, cutoff=cutoff, closest=closest,
-        plot=plot, energy=energy,
+        plot=plot, energy=energy, keep_unconverged=keep_unconverged,
     )  # fmt: skip
 
 
@@ -91,6 +92,7 @@ def select(
         Path | None, Option(help="Picture to draw, of all structures and those chosen.")
     ] = None,
     energy: Energy = "free",
+    keep_unconverged: KeepUnconverged = False,
 ) -> Report:
     """Choose the frames that are farthest from each other, with or without labels.
 
@@ -100,8 +102,8 @@ def select(
     """
     from pwmlff.data import choices
 
-    frames = choices.read(files or [], format, energy)
-    others = choices.read(known, format, energy) if known else None
+    frames = choices.read(files or [], format, energy, keep_unconverged)
+    others = choices.read(known, format, energy, keep_unconverged) if known else None
     return choices.select(frames, others, count, cutoff, choices.Outputs(output, rest, plot))
 
 
@@ -121,6 +123,7 @@ def outliers(
         Path | None, Option(help="Picture to draw, of the numbers of all frames.")
     ] = None,
     energy: Energy = "free",
+    keep_unconverged: KeepUnconverged = False,
 ) -> Report:
     """Find frames that stick out: by their error under models, or by their labels.
 
@@ -133,7 +136,7 @@ def outliers(
     from pwmlff.data import choices
 
     outputs = choices.Outputs(output, rest, plot).checked()
-    frames = choices.read(files or [], format, energy)
+    frames = choices.read(files or [], format, energy, keep_unconverged)
     values = _of_models(frames, model) if model else choices.of_labels(frames)
     return choices.outliers(frames, values, outputs)
 
@@ -145,6 +148,7 @@ def dedupe(
     cutoff: Cutoff = 6.0,
     format: Format = None,
     energy: Energy = "free",
+    keep_unconverged: KeepUnconverged = False,
 ) -> Report:
     """Find frames whose structure was there before, turned, moved or numbered in another way.
 
@@ -152,7 +156,7 @@ def dedupe(
     """
     from pwmlff.data import choices
 
-    frames = choices.read(files or [], format, energy)
+    frames = choices.read(files or [], format, energy, keep_unconverged)
     return choices.dedupe(frames, cutoff, choices.Outputs(output, rest))
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from pwmlff.commands.base import Elements, Energy, Format, Parity
+from pwmlff.commands.base import Elements, Energy, Format, KeepUnconverged, Parity
 from pwmlff.commands.options import elements_of
 from pwmlff.report import Failure, Report
 
@@ -28,6 +28,7 @@ def test(
         int | None, Option(min=1, help="Threads of this process.", show_default="all cores")
     ] = None,
     energy: Energy = "free",
+    keep_unconverged: KeepUnconverged = False,
     baseline: Annotated[
         str,
         Option(
@@ -62,4 +63,6 @@ def test(
         given = Baseline("" if baseline == "none" else baseline, tuple(baseline_coeff or ()))
     models, files = evaluate.models_and_data(words, data or [])
     chosen = elements_of(elements)
-    return evaluate.test(models, files, chosen, format, plot, worst, threads, energy, given, trust)
+    return evaluate.test(
+        models, files, chosen, format, plot, worst, threads, energy, given, trust, keep_unconverged
+    )

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from pwmlff import report
-from pwmlff.commands.base import Json
+from pwmlff.commands.base import Json, KeepUnconverged
 from pwmlff.commands.options import seconds_of
 
 
@@ -40,6 +40,7 @@ def train(
     shift_sources: Annotated[
         bool, Option("--shift-sources", help="Give the energies of all files one zero.")
     ] = False,
+    keep_unconverged: KeepUnconverged = False,
     model: Annotated[
         str,
         Option(
@@ -105,6 +106,7 @@ def train(
             "valid": valid or [],
             "energy": energy,
             "shift_sources": shift_sources,
+            "keep_unconverged": keep_unconverged,
             "model": model,
             "elements": elements,
             "output": output,

@@ -71,6 +71,7 @@ def load(
     cutoff: float,
     format: str | None = None,
     energy: str = readers.FREE,
+    keep_unconverged: bool = False,
     closest: float = neighbors.CLOSEST,
     cache: str | PathLike[str] | None = AUTO,
     threads: int | None = None,
@@ -81,7 +82,7 @@ def load(
     :mod:`pwmlff.data.sources` find, is logged as warnings, one line each, either way.
 
     Args:
-        files, format, energy: as :func:`pwmlff.data.readers.read` takes them.
+        files, format, energy, keep_unconverged: as :func:`pwmlff.data.readers.read` takes them.
         elements, cutoff, closest, threads: as :func:`pwmlff.data.neighbors.find_edges` takes them.
         cache: folder of the cache, "auto" for the default one, None or "none" for none.
 
@@ -100,6 +101,7 @@ def load(
         "closest": float(closest),
         "format": format,
         "energy": energy,
+        "keep_unconverged": keep_unconverged,
     }
     entry = kept = None
     paths: list[str] = []
@@ -113,7 +115,7 @@ def load(
         kept = _opened(entry, options, paths, threads)
     if kept is None:
         texts: list[str] = []
-        frames = readers.read(specs, format, energy, texts.append)
+        frames = readers.read(specs, format, energy, texts.append, keep_unconverged)
         edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
         remarks = [(True, text) for text in texts]
         remarks += [(f.warning, f.text) for f in consistency.findings(frames)]

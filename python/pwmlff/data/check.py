@@ -154,11 +154,12 @@ def check(
     closest: float = neighbors.CLOSEST,
     plot: Path | None = None,
     energy: str = readers.FREE,
+    keep_unconverged: bool = False,
 ) -> CheckReport:
     """Read all files and look at every frame.
 
     Args:
-        files, format, energy: as :func:`pwmlff.data.readers.read` takes them.
+        files, format, energy, keep_unconverged: as :func:`pwmlff.data.readers.read` takes them.
         elements: those that may occur; any when empty.
         cutoff: distance within which neighbors are counted, angstrom.
         closest: distance below which atoms overlap, angstrom.
@@ -172,7 +173,7 @@ def check(
         raise Failure(f"--cutoff is {cutoff:g}, expected a positive number")
     allowed = set(_known(elements))
     texts: list[str] = []
-    frames = readers.read(list(files), format, energy, texts.append)
+    frames = readers.read(list(files), format, energy, texts.append, keep_unconverged)
     problems = [Problem("ambiguous labels", text) for text in texts]
     problems += _labels(frames)
     usable = _usable(frames, cutoff, allowed, problems)

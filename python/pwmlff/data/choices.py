@@ -215,7 +215,9 @@ def from_usual(frames: Frames, values: np.ndarray) -> np.ndarray:
     return result
 
 
-def read(files: Sequence[str], format: str | None, energy: str) -> Frames:
+def read(
+    files: Sequence[str], format: str | None, energy: str, keep_unconverged: bool = False
+) -> Frames:
     """Read structures for a command, with or without labels.
 
     Raises:
@@ -223,7 +225,7 @@ def read(files: Sequence[str], format: str | None, energy: str) -> Frames:
     """
     if not files:
         raise Failure("found no DATA, expected files or folders with structures")
-    return readers.read(list(files), format, energy)
+    return readers.read(list(files), format, energy, keep_unconverged=keep_unconverged)
 
 
 def _scores(values: np.ndarray) -> np.ndarray:

@@ -28,6 +28,7 @@ class Labelled:
     virial: np.ndarray | None = None  # [3, 3]
     group: str | None = None  # as the file names it
     free_energy: float | None = None  # where the file has one; `energy` is at sigma -> 0 then
+    converged: bool = True  # its SCF, as far as the file tells
     odd: list[str] = field(default_factory=list)  # sentences that go on with "frame 3 of 'a.xyz'"
 
 

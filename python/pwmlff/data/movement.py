@@ -14,7 +14,9 @@ holds blocks that follow a line with their name, and ends with a line of dashes:
 A block ends where the next one has its name. What has more or fewer lines or columns than this is
 refused: it is made of parts of several frames, as where a run was killed and another one appended.
 
-The energy is Ep, the second of `Etot,Ep,Ek`: Etot also holds the kinetic energy.
+The energy is Ep, the second of `Etot,Ep,Ek`: Etot also holds the kinetic energy. `SCF` is the
+number of iterations. Nothing says how many were allowed: an SCF that took exactly as many as PWmat
+allows by itself did not converge.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ ENERGIES = re.compile(
 NO_ENERGIES = re.compile(
     rf"{BEGIN}\s*(?:\(fs\))?\s*=\s*{NUMBER}\s*(?:,\s*SCF\s*=\s*-?\d+\s*)?,?\s*", FLAGS
 )
+ITERATIONS = re.compile(rf"Iteration\s*(?:\(fs\))?\s*=\s*({NUMBER}).*SCF\s*=\s*(\d+)", FLAGS)
+#: Iterations that PWmat allows by itself at first, and in steps of a trajectory.
+ALLOWED = (100, 40)
 STRESS = re.compile(r"stress\s*\(eV\)\s*:?", re.IGNORECASE)
 THREE = re.compile(rf"\s*({NUMBER})\s+({NUMBER})\s+({NUMBER})\s*", re.ASCII)
 #: Atomic number, three numbers, and of a position perhaps what may move.
@@ -112,7 +117,14 @@ def _frame(lines: list[str], index: int, path: Path, first: int) -> Labelled:
         _energy(lines[0], where),
         forces,
         virial,
+        converged=_converged(lines[0]),
     )
+
+
+def _converged(header: str) -> bool:
+    said = ITERATIONS.search(header)
+    later = said is not None and float(said[1].translate(FORTRAN)) > 0.0
+    return said is None or int(said[2]) not in ALLOWED[: 1 + later]
 
 
 def _require_one_frame(lines: list[str], where: str, first: int) -> int:

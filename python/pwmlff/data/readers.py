@@ -7,8 +7,9 @@ compressed. Which names of labels are known, and how a stress becomes a virial, 
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
@@ -19,9 +20,9 @@ from ase import Atoms
 from ase.io import read as ase_read
 from ase.io.formats import UnknownFileTypeError, filetype, iread
 
+from pwmlff.data import convergence, extxyz, movement
 from pwmlff.data import deepmd_npy as deepmd
-from pwmlff.data import extxyz, movement
-from pwmlff.data.frames import Frames
+from pwmlff.data.frames import Frames, ranges
 from pwmlff.data.labelled import Labelled, element_numbers, gathered
 from pwmlff.data.labels import labels_of, value_of
 from pwmlff.report import Failure
@@ -36,6 +37,12 @@ FREE_OF_DPDATA = ("vasp/outcar", "outcar", "vasp/xml", "xml")
 NOT_FREE_OF_DPDATA = ("fhi_aims/", "siesta/")
 #: The least root mean square force, and torque over the root sum of squares, of what is no cluster.
 WEAK, TORQUE = 0.05, 0.3
+KEEP = "--keep-unconverged"
+NONE = "none of {} frames of '{}' has a converged SCF, expected one or more"
+#: Formats of which dpdata leaves out frames without a converged SCF, as they have no energy.
+DROPPING = f"{DPDATA}abacus/"
+#: What dpdata says of those that it is asked to keep.
+SAID_OF_UNCONVERGED = "The following structures were unconverged"
 APART = 1e-6  # energies per atom that differ by more are two
 #: Formats with a reader of this project: dpdata's lose frames, or mix atoms up.
 OWN: dict[str, Callable[[Path], Iterator[Labelled]]] = {
@@ -50,6 +57,7 @@ REPLACED = {
     "movement": "movement", "mlmd": "movement", "pwmat/movement": "movement",
     "pwmat/mlmd": "movement", "pwmat/output": "movement",
     "deepmd/npy": "deepmd", "deepmd/comp": "deepmd", "deepmd/npy/mixed": "deepmd",
+    "ase/traj": "traj",  # of which dpdata has the free energy alone
 }  # fmt: skip
 
 
@@ -58,6 +66,7 @@ def read(
     format: str | None = None,
     energy: str = FREE,
     warn: Callable[[str], None] = log.warning,
+    keep_unconverged: bool = False,
 ) -> Frames:
     """Read labelled structures.
 
@@ -69,6 +78,7 @@ def read(
         energy: which one is taken of frames that have two: "free" for the free energy, which
             forces belong to, or "zero" for that at sigma -> 0.
         warn: is told what is odd, once for all structures of which it is.
+        keep_unconverged: take frames whose SCF did not converge, too.
 
     Returns:
         All frames, in the order of the files; the group of one is its key `group` or `config_type`,
@@ -93,6 +103,7 @@ def read(
                 odd[text].append(f"'{path}'")
             for source in deepmd.systems(path) if kind == "deepmd" else [path]:
                 structures = _taken(_frames(source, kind), wanted, fspath(spec))
+                structures = _kept(structures, source, keep_unconverged, odd)
                 for structure in structures:
                     where = f"frame {structure.index} of '{source}'"
                     for text in structure.odd:
@@ -284,10 +295,64 @@ def _odd_of_dpdata(kind: str, wanted: str, path: Path) -> str:
     )
 
 
+def _kept(
+    structures: list[Labelled], source: Path, every: bool, odd: dict[str, list[str]]
+) -> list[Labelled]:
+    """Those whose SCF converged, or all; tell how many and which did not."""
+    bad = [one.index for one in structures if not one.converged]
+    if not bad:
+        return structures
+    if len(bad) == len(structures) and not every:
+        raise Failure(NONE.format(len(bad), source) + f"; {KEEP} takes them")
+    taken = f"taken all the same ({KEEP})" if every else f"left out; {KEEP} takes them"
+    odd[
+        f"has {len(bad)} of {len(structures)} frames whose SCF did not converge: {ranges(bad)}; "
+        f"they are {taken}"
+    ].append(f"'{source}'")
+    return structures if every else [one for one in structures if one.converged]
+
+
 def _frames(path: Path, kind: str) -> Iterator[Labelled]:
-    if kind.startswith(DPDATA):
-        return _of_dpdata(path, kind.removeprefix(DPDATA))
-    return OWN[kind](path) if kind in OWN else _of_ase(path, kind)
+    if kind in OWN:
+        return OWN[kind](path)
+    converged = convergence.outcomes(path, kind)
+    drops = kind.startswith(DROPPING)
+    if drops and converged and not any(converged):
+        raise Failure(NONE.format(len(converged), path))
+    frames = (
+        _of_dpdata(path, kind.removeprefix(DPDATA))
+        if kind.startswith(DPDATA)
+        else _of_ase(path, kind)
+    )
+    return frames if all(converged) else _judged(list(frames), converged, path, drops)
+
+
+def _judged(
+    frames: list[Labelled], converged: list[bool], path: Path, drops: bool
+) -> Iterator[Labelled]:
+    """The same, and which of them have converged.
+
+    Raises:
+        Failure: there are other frames than the steps that the file tells of.
+    """
+    bad = [step for step, good in enumerate(converged) if not good]
+    if not frames:
+        raise Failure(NONE.format(len(bad), path))
+    if drops and len(frames) == len(converged) - len(bad):
+        frames[0].odd.append(
+            f"stands beside {len(bad)} whose SCF did not converge, steps {ranges(bad)}: dpdata "
+            "leaves these out"
+        )
+    elif len(frames) in {1, len(converged)}:
+        for frame, good in zip(frames, converged[-len(frames) :], strict=True):
+            frame.converged = good
+    else:
+        raise Failure(
+            f"'{path}' tells of {len(converged)} steps, {len(bad)} of which have no converged SCF, "
+            f"and its reader finds {len(frames)} frames, expected as many: let another one read it "
+            "(--format)"
+        )
+    return iter(frames)
 
 
 def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
@@ -333,11 +398,9 @@ def _of_dpdata(path: Path, kind: str) -> Iterator[Labelled]:
             f"'{path}' is to be read by dpdata, which is not installed: pip install dpdata"
         ) from None
     try:
-        try:
-            systems: Iterable[Any] = [dpdata.LabeledSystem(str(path), fmt=kind)]
-        except NotImplementedError:
-            systems = dpdata.MultiSystems().load_systems_from_file(str(path), fmt=kind)
-        data = [system.data for system in systems]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", SAID_OF_UNCONVERGED)
+            data = _systems(dpdata, str(path), kind)
     except Exception as error:  # whatever its readers stumble over
         raise Failure(f"dpdata cannot read '{path}' as '{kind}': {_text(error)}") from error
     index = 0
@@ -357,6 +420,18 @@ def _of_dpdata(path: Path, kind: str) -> Iterator[Labelled]:
                 system["virials"][k] if "virials" in system else None,
             )
             index += 1
+
+
+def _systems(dpdata: Any, path: str, kind: str) -> list[dict[str, Any]]:
+    """All systems of a file. As one alone, dpdata keeps a single composition, or none."""
+    try:
+        systems: Any = dpdata.MultiSystems().load_systems_from_file(path, fmt=kind)
+        every = [system.data for system in systems]
+    except (NotImplementedError, TypeError):  # of a file of HDF5 with one system the latter
+        every = []
+    if not every:
+        every = [dpdata.LabeledSystem(path, fmt=kind, convergence_check=False).data]
+    return every
 
 
 def _text(error: Exception) -> str:

@@ -95,6 +95,8 @@ def label(atoms: Any, calculator: Any) -> Any:
         results["stress"] = atoms.get_stress()
     if not all(np.isfinite(value).all() for value in results.values()):
         raise ValueError("the calculator gives energies or forces that are no numbers")
+    if getattr(calculator, "converged", None) is False:  # as that of VASP says
+        raise ValueError("the SCF did not converge")
     atoms.calc = SinglePointCalculator(atoms, **results)
     return atoms
 

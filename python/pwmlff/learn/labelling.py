@@ -162,8 +162,7 @@ def write_result(structure: Atoms, how: Label, place: Path) -> None:
     Raises:
         Failure: it has no labels, or other atoms than the structure.
     """
-    frames = readers.read(place / how.output, how.format or None)
-    labels = frames.atoms(len(frames) - 1)
+    labels = readers.read(f"{place / how.output}@-1", how.format or None).atoms(0)
     if sorted(labels.numbers) != sorted(structure.numbers):
         raise Failure(
             f"'{place / how.output}' has {labels.get_chemical_formula()}, expected "

@@ -115,7 +115,11 @@ def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> C
     try:
         return from_command(toml=toml, **given)
     except MissingElements as error:
-        frames = readers.read(error.data.train, error.data.format or None)
+        frames = readers.read(
+            error.data.train,
+            error.data.format or None,
+            keep_unconverged=error.data.keep_unconverged,
+        )
         symbols = [chemical_symbols[z] for z in dict.fromkeys(frames.numbers.tolist())]
         raise Failure(
             f"found no [model] elements, and {' '.join(symbols)} in {len(frames)} frames; expected "

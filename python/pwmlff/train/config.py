@@ -71,6 +71,9 @@ class Data:
         "of frames with two: the free energy, which forces belong to, or that at sigma -> 0",
         choices=(readers.FREE, readers.ZERO),
     )
+    keep_unconverged: bool = key(
+        False, "take frames whose SCF did not converge, too, where files tell"
+    )
     baseline: str = key(
         "",
         "what the model is not to learn, and is taken off the labels: a pair style of LAMMPS like "
@@ -346,6 +349,7 @@ OPTIONS = {
     "valid": "data.valid",
     "energy": "data.energy",
     "shift_sources": "data.shift_sources",
+    "keep_unconverged": "data.keep_unconverged",
     "elements": "model.elements",
     "output": "output.folder",
     "max_time": "run.max_time",

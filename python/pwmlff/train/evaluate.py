@@ -264,12 +264,13 @@ def test(
     energy: str = readers.FREE,
     baseline: Baseline | None = None,
     trust: bool = False,
+    keep_unconverged: bool = False,
 ) -> TestReport:
     """Evaluate models, and the mean of several, on all frames and compare with their labels.
 
     Args:
         models: files.
-        data, format, energy: as :func:`pwmlff.data.readers.read` takes them.
+        data, format, energy, keep_unconverged: as :func:`pwmlff.data.readers.read` takes them.
         elements: that take part; all of the model's if empty.
         plot: picture to draw.
         worst: frames and atoms to list.
@@ -291,7 +292,7 @@ def test(
                 "expected models of the same units"
             )
     numbers_of = [info.numbers_of(elements) for info in every]
-    frames = read(data, format, energy)
+    frames = read(data, format, energy, keep_unconverged=keep_unconverged)
     _require_labels(frames)
     if baseline is None:
         baseline = _baseline_of(every, trust)

@@ -69,6 +69,7 @@ def labelled(
                     cutoff=cutoff,
                     format=data.format or None,
                     energy=data.energy,
+                    keep_unconverged=data.keep_unconverged,
                     cache=None if data.cache == "none" else data.cache,
                     threads=threads_of(config.run, ranks),
                 )
