@@ -1,6 +1,6 @@
 """What ZBL in a Deep Potential is good for, and what it costs: dimers, hot starts, time of a step.
 
-    python benchmarks/repulsion.py MODEL STRUCTURE --elements 'Hf O'
+    python benchmarks/repulsion.py MODEL STRUCTURE --elements 'Hf O' --held-out FRAMES
 
 The model is one with ZBL. Of each pair of elements that has it, a dimer is pushed together from
 where ZBL begins, or the well of a bond below, to 0.3 angstrom. Starts are random packings of the
@@ -8,7 +8,8 @@ structure's atoms in its cell, no pair closer than --packing of the sum of its c
 Langevin thermostat at 3000 to 6000 K; one is lost where lmp ends with an error, or the temperature
 is more than twice what is asked for. The same starts are made with the same networks without ZBL.
 Times are those of the structure itself at 300 K, repeated to about --atoms, with and without ZBL in
-turns.
+turns. Errors are those of the forces of frames that the model has never seen, of another run or
+another seed: they come closer than its data here and there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ase.data import atomic_numbers, chemical_symbols, covalent_radii
 from ase.geometry import get_distances
 
 from in_turns import add_arguments, step_ratio
-from pwmlff import Calculator
+from pwmlff import Calculator, evaluate
 from pwmlff.evaluation.model_file import open_model
 from pwmlff.launch import lmp, program
 from pwmlff.report import Failure
@@ -63,7 +64,8 @@ def dimers(path: Path) -> None:
         energies = np.array(
             [calculator.get_potential_energy(Atoms(pair, [(0, 0, 0), (x, 0, 0)])) for x in r]
         )
-        well = int(np.argmin(energies[r >= CONTACT * covalent_radii[pair].sum()]))
+        bonds = max(1, int((r >= CONTACT * covalent_radii[pair].sum()).sum()))
+        well = int(np.argmin(energies[:bonds]))
         rises = np.diff(energies[well:])
         name = "-".join(chemical_symbols[z] for z in pair)
         falls = "" if rises.min() > 0.0 else f" BUT AT {r[well + int(rises.argmin())]:.3f}"
@@ -128,6 +130,15 @@ def starts(atoms: Atoms, models: dict[str, Path], options: argparse.Namespace) -
         print(f"{name}: {len(bad)} of {len(packed)} starts lost{first}")
 
 
+def errors(frames: Sequence[Atoms], models: dict[str, Path]) -> None:
+    """Print the errors of forces of frames that are held out."""
+    wanted = np.concatenate([atoms.get_forces() for atoms in frames])
+    for name, model in models.items():
+        found = np.concatenate([one.forces for one in evaluate(model, frames)])
+        rmse = 1000.0 * np.sqrt(np.square(found - wanted).mean())
+        print(f"{name}: RMSE of forces {rmse:.2f} meV/angstrom on {len(frames)} frames held out")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -139,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--packing", type=float, default=0.6)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="starts at a time")
     parser.add_argument("--elements", required=True, help="of the LAMMPS types, like 'Hf O'")
+    parser.add_argument("--held-out", help="labelled frames that ase reads, like valid.extxyz@:")
     add_arguments(parser)
     options = parser.parse_args(arguments)
     options.numbers = [atomic_numbers[symbol] for symbol in options.elements.split()]
@@ -155,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         models = {"with ZBL": options.model.resolve(), "without": bare}
         ratio = step_ratio(atoms, *map(str, models.values()), options)
         print(f"time of a step with ZBL over that without: {ratio}")
+        if options.held_out:
+            errors(ase.io.read(options.held_out, ":"), models)
         starts(atoms, models, options)
 
 

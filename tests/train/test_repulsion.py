@@ -1,4 +1,4 @@
-"""[model] repulsion: ZBL of a Deep Potential begins where its data end."""
+"""[model] repulsion: ZBL of a Deep Potential begins below its data."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def assert_below_the_data(
         np.testing.assert_allclose(*forces, rtol=0, atol=1e-12)
 
 
-def test_it_begins_where_the_data_end(tmp_path: Path):
+def test_it_begins_below_the_data(tmp_path: Path):
     radii = trained(tmp_path / "first", trajectory(10))
     structures = read(tmp_path / "first" / "train.extxyz", index=":")  # as they were rounded
     pairs = [(NEON, NEON), (NEON, ARGON), (ARGON, NEON), (ARGON, ARGON)]
     for (inner, outer), pair in zip(radii, pairs, strict=True):
-        assert outer == pytest.approx(closest(structures, pair), abs=1e-12)
+        assert outer == pytest.approx(0.9 * closest(structures, pair), abs=1e-12)
         assert inner == pytest.approx(0.7 * outer)
     path, bare = tmp_path / "first" / "best.pt", tmp_path / "bare.pt"
     module, info = open_model(path)
@@ -105,7 +105,7 @@ def test_in_a_nep(tmp_path: Path):
     for a, b in combinations_with_replacement(range(2), 2):
         pair = (found.elements[a], found.elements[b])
         inner, begin[pair] = found.zbl[a, b, :2]
-        assert begin[pair] == pytest.approx(closest(structures, pair), abs=1e-12)
+        assert begin[pair] == pytest.approx(0.9 * closest(structures, pair), abs=1e-12)
         assert inner == pytest.approx(0.7 * begin[pair])
     bare = tmp_path / "bare.txt"
     write_nep(replace(found, zbl=None, zbl_line=()), bare)

@@ -124,10 +124,10 @@ class Model:
     )
     repulsion: str = key(
         "auto",
-        "at distances below those in the data: `zbl` for all pairs of elements, `none`, or `auto`: "
-        "in a Deep Potential zbl for those that come no closer than 0.6 of the sum of their "
-        "covalent radii, and with `finetune` for those that have it in that file; in a NEP what "
-        "`[nep] zbl` says, or that file",
+        "below 0.9 of the closest distances in the data: `zbl` for all pairs of elements, `none`, "
+        "or `auto`: in a Deep Potential zbl for those that come no closer than 0.6 of the sum of "
+        "their covalent radii, and with `finetune` for those that have it in that file; in a NEP "
+        "what `[nep] zbl` says, or that file",
         choices=("auto", "zbl", "none"),
     )
     units: str = key("metal", "of the structures and the model", choices=("metal", "lj"))

@@ -1,8 +1,10 @@
 """ZBL in a potential that is trained: for which pairs of elements, and from where to where.
 
 Data of simulations have no atoms that nearly touch, and what a network makes of such pairs can be
-anything, a hole included. ZBL ends at the closest distance of each pair of elements in the data, so
-that it is zero in all that is learned from, labels included, and rises below.
+anything, a hole included. ZBL ends at MARGIN of the closest distance of each pair of elements in
+the data, so that it is zero in all that is learned from, labels included, and rises below. Between
+the two is room for structures like the data: another sample comes a little closer than this one,
+and ZBL would add eV/angstrom there that no label asks for and no validation sees.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ log = logging.getLogger(__name__)
 #: al. 2008, doi:10.1039/b801115j) tell themselves how they repel each other; hot oxides come to
 #: 0.7 of it, and do not.
 CLOSE = 0.6
+MARGIN = 0.9  # of the closest distance in the data
 INNER = 0.7  # of the outer radius: from there on inwards ZBL is whole
 
 
@@ -94,7 +97,8 @@ def _outer(
     elements: Sequence[int], closest: np.ndarray, old: np.ndarray, wanted: np.ndarray, reach: float
 ) -> np.ndarray:
     """Outer radii [ntypes, ntypes], zero where none is wanted; said in the log."""
-    outer = np.minimum(np.where(np.isfinite(closest), closest, _contact(elements)), reach)
+    known = np.isfinite(closest)
+    outer = np.minimum(np.where(known, MARGIN * closest, _contact(elements)), reach)
     outer = np.where(old > 0.0, np.minimum(old, outer), outer)
     outer = np.where(wanted, outer, 0.0)
     told = [
