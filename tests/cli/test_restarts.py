@@ -141,3 +141,31 @@ def test_restart_command_in_an_input(tmp_path, monkeypatch):
         assert newest(known, 0.0) == pattern.replace("*", "7")
         file.unlink()
     assert not any("printed" in pattern for pattern in known)
+
+
+def test_highest_step_counts(tmp_path: Path, monkeypatch):
+    """By the header or else by the name; times of files tell nothing where both are silent."""
+    monkeypatch.chdir(tmp_path)
+    header = MAGIC + struct.pack("=2i", 1, 3) + struct.pack("=iq", 5, 300)
+    lower = MAGIC + struct.pack("=2i", 1, 3) + struct.pack("=iq", 5, 200)
+    for name, text, when in (
+        ("r.100", MAGIC + b"state", 9), ("r.200", MAGIC + b"state", 4),
+        ("turn.a", header, 4), ("turn.b", lower, 9),
+    ):  # fmt: skip
+        Path(name).write_bytes(text + MAGIC)
+        os.utime(name, (when, when))
+    assert newest(["r.*"], 0.0) == "r.200"
+    assert newest(["turn.a", "turn.b"], 0.0) == "turn.a"
+    assert newest(["r.*", "turn.a"], 0.0) == "turn.a"
+
+
+def test_copied_parts(tmp_path: Path, monkeypatch):
+    """Where it is known that they were complete, their times tell nothing."""
+    monkeypatch.chdir(tmp_path)
+    header = MAGIC + struct.pack("=2i", 1, 3) + struct.pack("=iq", 5, 300)
+    Path("r.base.300").write_bytes(header + struct.pack("=3i", 44, 1, -1) + MAGIC)
+    Path("r.0.300").write_bytes(b"atoms" + MAGIC)
+    os.utime("r.0.300", (5, 5))
+    assert newest(["r.%.*"], 0.0) is None
+    assert newest_restart([["r.%.*"]], 0.0, written={"r.%.300": (0, 300)}) == ("r.%.300",)
+    assert newest_restart([["r.%.*"]], 0.0, written={"r.%.300": (0, 200)}) == ()

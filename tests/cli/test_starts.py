@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pwmlff.launch import supervisor
+from pwmlff.launch import outputs, run_state, supervisor
 from pwmlff.launch.mpirun import Mpirun, Wish
 from pwmlff.launch.restarts import MAGIC
 from pwmlff.launch.run_state import Attempt, lock
@@ -501,3 +502,138 @@ def test_record_of_an_earlier_release(simulate):
         simulate(text=text + "#\n")
     Path("m.pt").write_text("two")
     simulate(finish, text=text)
+
+
+HOUR = 3600.0
+
+
+def write_all(steps: Sequence[int], later: float = 0.0, dump: bool = True) -> None:
+    """Restart files of some steps, and frames up to the last one, by a clock that is ahead."""
+    for step in steps:
+        write_restart(f"r.{step}", step)
+        os.utime(f"r.{step}", (1e9, time.time() + later - 0.02 + 1e-5 * step))
+    if dump:
+        append("a.dump", frames(*steps))
+
+
+def stop_after(*steps: int, later: float = 0.0) -> Callable[[Attempt], None]:
+    """A start that writes restart files and stops."""
+
+    def start(attempt: Attempt) -> None:
+        write_all(steps, later)
+        attempt.stopped, attempt.step = True, steps[-1]
+
+    return start
+
+
+def goes_on_from(restart: str | None, *, whole: str = "") -> Callable[[Attempt], None]:
+    """A start that comes to the end of the simulation."""
+
+    def start(attempt: Attempt) -> None:
+        assert attempt.restart == restart
+        assert not whole or Path("a.dump").read_text() == whole
+        attempt.step = 1000
+
+    return start
+
+
+def test_clock_that_is_set_back(simulate, monkeypatch, capsys):
+    """It was an hour ahead during the first start: steps tell which file is the newest."""
+    text = INPUT + APPENDED
+    with monkeypatch.context() as ahead:
+        ahead.setattr(run_state, "now", lambda _: time.time() + HOUR)
+        simulate(stop_after(50, 100, 150, 156, later=HOUR), text=text)
+
+    def second(attempt: Attempt) -> None:
+        assert attempt.restart == "r.156"
+        stop_after(200, 250, 300, 350, 356)(attempt)
+
+    simulate(second, text=text)
+    stay = frames(50, 100, 150, 200, 250, 300, 350)
+    simulate(goes_on_from("r.356", whole=stay), text=text)
+    assert "going on from r.356, after 2 start(s)" in capsys.readouterr().err
+
+
+def test_copies_have_other_times(simulate):
+    """In an order that tells nothing."""
+    simulate(stop_after(50, 100, 356))
+    for k, step in enumerate((356, 100, 50)):
+        os.utime(f"r.{step}", (1e9, time.time() + HOUR + k))
+    simulate(goes_on_from("r.356"))
+
+
+def test_what_was_gone_back_from_does_not_count(simulate):
+    """A later step of it is of another trajectory."""
+    simulate(stop_after(50, 100, 356))
+    simulate(stop_after(60, 70), resume="r.50")
+    simulate(stop_after(80))
+    Path("r.80").unlink()
+    simulate(goes_on_from("r.70"))
+
+
+def test_steps_that_the_input_sets_back(simulate):
+    """What is written last counts (reset_timestep)."""
+
+    def first(attempt: Attempt) -> None:
+        write_all([10, 20, 30])
+        time.sleep(0.02)
+        write_restart("p.10", 10)
+        attempt.stopped, attempt.step = True, 10
+
+    simulate(first, text=INPUT.replace("r.*", "r.*\nrestart 10 p.*"))
+    simulate(goes_on_from("p.10"), text=INPUT.replace("r.*", "r.*\nrestart 10 p.*"))
+
+
+def test_restart_files_of_another_simulation(simulate, monkeypatch):
+    """They were there before, with new times; where `pwmlff run` is killed it looks later."""
+    write_all([900], later=HOUR, dump=False)
+
+    class KilledError(Exception):
+        pass
+
+    def killed(attempt: Attempt) -> None:
+        write_all([10, 20], later=-HOUR)
+        attempt.returncode = None
+        raise KilledError
+
+    with pytest.raises(KilledError):
+        simulate(killed)
+    os.utime("r.900", (1e9, time.time() + 2 * HOUR))
+    simulate(goes_on_from("r.20"))
+
+
+def test_restart_files_of_an_earlier_release(simulate):
+    """Its record does not tell of them: their times do, and their steps."""
+    simulate(stop_after(50, 100))
+    write_all([900], later=-HOUR, dump=False)
+    record = json.loads(Path("logs/run.json").read_text())
+    for attempt in record["attempts"]:
+        del attempt["wrote"], attempt["first"]
+    Path("logs/run.json").write_text(json.dumps(record))
+    simulate(goes_on_from("r.100"))
+
+
+def test_what_is_removed_is_said_before(simulate, monkeypatch, capsys):
+    """With the last step of it, and from which step all comes again."""
+    removed = []
+    shorten = outputs._shorten
+
+    def remove(path: Path, *rest: Any) -> None:
+        size = path.stat().st_size
+        tell = rest[2]
+        said = lambda last: (tell(last), removed.append(path.stat().st_size == size))  # noqa: E731
+        shorten(path, *rest[:2], said, *rest[3:])
+
+    monkeypatch.setattr(outputs, "_shorten", remove)
+
+    def first(attempt: Attempt) -> None:
+        append("a.dump", frames(0, 10, 20, 30))
+        write_restart("r.10", 10)
+        die(attempt)
+        attempt.step = 35
+
+    simulate(first, finish, text=INPUT + APPENDED)
+    assert removed == [True]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'a.dump', they will come again (the last is of step 30)" in said
+    assert "steps 10 to 35 will come again, with their rows in the logs" in said

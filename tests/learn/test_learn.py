@@ -12,10 +12,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from ase import Atoms
@@ -194,6 +196,30 @@ def test_labels_by_a_command(tmp_path: Path, scheduler: str):
     assert len((tmp_path / "labels" / "00000" / "times").read_text().split()) == 1
     lines = (tmp_path / "labels" / "00000" / "POSCAR").read_text().splitlines()
     assert lines[5].split() == ["Cu", "Au"] and lines[6].split() == ["24", "8"]
+    shop.close()
+
+
+def test_minutes_of_a_job_on_this_machine(tmp_path: Path):
+    """It is ended with all that it has started, and that it was late is told; others are not."""
+    how = Label(
+        command="sleep 100 & echo $! > pid; wait", output="out.xyz", scheduler="local",
+        minutes=0.02,
+    )  # fmt: skip
+    shop = Workshop(tmp_path / "shop", lambda: False)
+    labels = tmp_path / "labels"
+    with pytest.raises(Failure, match="its time was up"):
+        labelling.make([copper_gold()], [29, 79], how, labels, shop, 1)
+    with suppress(psutil.NoSuchProcess):
+        left = psutil.Process(int((labels / "00000" / "pid").read_text()))
+        assert left.status() == psutil.STATUS_ZOMBIE  # that nobody has waited for
+    # A number that a killed loop has left, which is that of another process by now.
+    other = subprocess.Popen(["sleep", "60"])
+    (labels / "00000" / "job").write_text(str(other.pid))
+    with pytest.raises(Failure, match="found no"):
+        labelling.make([copper_gold()], [29, 79], how, labels, shop, 1)
+    assert other.poll() is None
+    other.kill()
+    other.wait()
     shop.close()
 
 

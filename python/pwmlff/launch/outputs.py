@@ -11,6 +11,7 @@ import itertools
 import mmap
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from pwmlff.launch.script import Dump
@@ -24,6 +25,7 @@ _FORMS = (
     (rb"---\n", b"timestep: ", rb"(?:^---\n(?:creator: [^\n]*\n)?)?\Z"),
 )  # fmt: skip
 PRELUDE = 4096  # bytes that are looked at for what stands before the step of a frame
+Tell = Callable[[int | None], None]
 _STEP = re.compile(rb"(\d+)[\s,]")
 
 
@@ -44,8 +46,15 @@ def _free_name(path: Path, start: int) -> Path:
 
 
 def renew(
-    path: Path, dump: Dump, start: int, least: int, step: int | None, goes_on: bool, spare: bool
-) -> str:
+    path: Path,
+    dump: Dump,
+    start: int,
+    least: int,
+    step: int | None,
+    goes_on: bool,
+    spare: bool,
+    say: Callable[[str], None],
+) -> None:
     """Let a dump go on in a file, or begin again there as before the simulation.
 
     Args:
@@ -56,40 +65,45 @@ def renew(
         step: that the next start begins with; None where it is not known.
         goes_on: whether it goes on from a restart file.
         spare: keep what is removed, under another name.
-
-    Returns:
-        What people should know; empty where that is nothing.
+        say: takes what people should know, before anything is removed.
     """
     if not dump.appends:
-        return (
+        say(
             f"dump {dump.ident} begins anew: its earlier frames are in '{keep(path, start)}' "
             f"('dump_modify {dump.ident} append yes' lets it go on)"
         )
+        return
     place = f"dump {dump.ident} goes on in '{path}'"
     if goes_on and step is None:
-        return f"{place} from a step that is not known: frames may be in it twice"
-    size = path.stat().st_size
+        say(f"{place} from a step that is not known: frames may be in it twice")
+        return
     kept = _free_name(path, start) if spare else None
-    if step is None:
-        what = "frames of earlier starts"
-        _shorten(path, least, kept)
-    else:
+    all_of_them = step is None
+    what = "frames of earlier starts"
+    if step is not None:
         what = f"frames from step {step if dump.multiples else step + 1} on"
-        if not cut_back(path, step, not dump.multiples, least, kept):
-            return (
-                f"{place}, which is no text dump of a known form: frames after step {step} may be "
-                "in it twice"
-            )
-    if path.stat().st_size == size:
-        return ""
-    message = f"dump {dump.ident}: {what} are removed from '{path}', they will come again"
-    return message if kept is None else f"{message}; those of now are kept in '{kept}'"
+
+    def tell(last: int | None) -> None:
+        known = "" if last is None or all_of_them else f" (the last is of step {last})"
+        message = (
+            f"dump {dump.ident}: {what} are removed from '{path}', they will come again{known}"
+        )
+        say(message if kept is None else f"{message}; those of now are kept in '{kept}'")
+
+    if step is None:
+        _shorten(path, least, kept, tell)
+    elif not cut_back(path, step, not dump.multiples, least, kept, tell):
+        say(
+            f"{place}, which is no text dump of a known form: frames after step {step} may be in "
+            "it twice"
+        )
 
 
-def _shorten(path: Path, end: int, kept: Path | None) -> None:
-    """Remove what is in a file after some bytes, or move it to another one."""
+def _shorten(path: Path, end: int, kept: Path | None, tell: Tell, last: int | None = None) -> None:
+    """Remove what is in a file after some bytes, or move it to another one; tell it first."""
     if path.stat().st_size <= end:
         return
+    tell(last)
     with path.open("r+b") as file:
         if kept is not None:
             file.seek(end)
@@ -99,7 +113,12 @@ def _shorten(path: Path, end: int, kept: Path | None) -> None:
 
 
 def cut_back(
-    path: Path, step: int, keep_step: bool = False, least: int = 0, kept: Path | None = None
+    path: Path,
+    step: int,
+    keep_step: bool = False,
+    least: int = 0,
+    kept: Path | None = None,
+    tell: Tell = lambda _: None,
 ) -> bool:
     """Remove the frames at the end of a text dump that will come again, and one cut off.
 
@@ -111,6 +130,7 @@ def cut_back(
         keep_step: keep its frame.
         least: bytes that stay in any case.
         kept: file that is made of what is removed, if any is.
+        tell: is called before anything is removed, with the last step that is.
 
     Returns:
         Whether the file is of a form that is known.
@@ -122,14 +142,16 @@ def cut_back(
         mark, prelude = next(forms, (b"", b""))
         if not mark:
             return False
-        end = _end(text, mark, re.compile(prelude, re.MULTILINE), step + keep_step)
-    _shorten(path, max(end, least), kept)
+        end, last = _end(text, mark, re.compile(prelude, re.MULTILINE), step + keep_step)
+    _shorten(path, max(end, least), kept, tell, last)
     return True
 
 
-def _end(text: mmap.mmap, mark: bytes, prelude: re.Pattern[bytes], first: int) -> int:
-    """Where the frames end that stay."""
-    end, later = len(text), None
+def _end(
+    text: mmap.mmap, mark: bytes, prelude: re.Pattern[bytes], first: int
+) -> tuple[int, int | None]:
+    """Where the frames end that stay, and the last step of the others."""
+    end, later, last = len(text), None, None
     place = text.rfind(mark)
     while place >= 0:
         if place == 0 or text[place - 1 : place] == b"\n":
@@ -138,12 +160,13 @@ def _end(text: mmap.mmap, mark: bytes, prelude: re.Pattern[bytes], first: int) -
             if step is not None and (step < first or (later is not None and step > later)):
                 break
             later = later if step is None else step
+            last = later if last is None else last
             end = _begin(text, place, prelude)
         place = text.rfind(mark, 0, place)
     if end < len(text):
-        return end
+        return end, last
     # What is cut off is of a frame that will come again.
-    return _begin(text, text.rfind(b"\n") + 1, prelude)
+    return _begin(text, text.rfind(b"\n") + 1, prelude), None
 
 
 def _begin(text: mmap.mmap, place: int, prelude: re.Pattern[bytes]) -> int:

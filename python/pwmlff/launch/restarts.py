@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,47 @@ MULTIPROC, INTEGER = 44, 4  # flag of the number of files, and bytes of an integ
 #: Flags of the header: LAMMPS's release and the units, which are strings, and the step. Others that
 #: come before it are of one integer; there are few.
 STRINGS, STEP, BEFORE_STEP = (0, 4), 5, 16
+NO_STEP = -1  # of a file that does not tell it
+NEVER = (-1, -2)  # when a file of an unknown kind was written, and a step that is none
 CLOCK = 0.05  # seconds by which the times of files may lag behind the clock
+
+
+class Written:
+    """Which restart files a start of lmp writes: those that are others than when it began.
+
+    The clock does not count where it can be helped: it may be set back, and copies have new times.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self.patterns = patterns  # known before the start
+        self._marks = {name: _mark(name) for name in _listed(patterns)}
+        # A file may be written again in the same tick of the clock.
+        newest = max((mark[0] for mark in self._marks.values()), default=0)
+        fresh = (name for name, mark in self._marks.items() if newest - mark[0] < 1e9)
+        self._steps = {name: step_of_name(name, patterns) for name in fresh}
+
+    def look(self, patterns: Sequence[str], began: float) -> list[tuple[str, int]]:
+        """Complete files since the last look, and their steps, in the order of their times.
+
+        Args:
+            patterns: all that are known by now.
+            began: when the start was, by the clock of the file system; it decides for files of
+                patterns that were not known before.
+        """
+        found = []
+        known = _listed(self.patterns)
+        for name in _listed(patterns or self.patterns):
+            mark = _mark(name)
+            if self._marks.get(name) == mark and name not in self._steps:
+                continue
+            step = step_of_name(name, patterns or self.patterns)
+            same = self._marks.get(name) == mark and self._steps[name] == step
+            strange = name not in known and not is_new(base_file(name), began)
+            if not same and not strange and _is_complete(name):
+                self._marks[name] = mark
+                self._steps.pop(name, None)
+                found.append((mark[0], step, name))
+        return [(name, step) for _, step, name in sorted(found)]
 
 
 def newest_restart(
@@ -22,57 +62,79 @@ def newest_restart(
     began: float,
     starts: Sequence[tuple[float, int]] = (),
     unreadable: Collection[tuple[str, int]] = (),
+    written: Mapping[str, tuple[int, int]] | None = None,
 ) -> tuple[str, ...]:
-    """The newest complete restart files, one for each partition, as read_restart wants them.
+    """The complete restart files of the highest step, as read_restart wants them.
 
-    They are of one step: partitions may depend on one another, as replicas do. There are none where
-    a partition has none of a step that all have.
+    There is one for each partition, and all are of one step: partitions may depend on one another,
+    as replicas do. There are none where a partition has none of a step that all have.
 
     Args:
         partitions: patterns of the restart command of each: a name with * for the step, or two
             names used in turn. With % there is a file for each writing rank and one called base.
         began: seconds since the epoch; what is older is of another run.
-        starts: of partitions, when each start was and from which step. Files of later steps from
-            before it don't count: other output of that partition went back to that step.
+        starts: when each start was and from which step. Files of later steps from before it don't
+            count: the simulation went back to that step.
         unreadable: files that don't count, as they cannot be read, and when each was written.
+        written: where it is known what the starts wrote: when each file was written, in the unit
+            of `starts`, and its step. No other files count then, and no times of files.
     """
-    of_partitions = [
-        {
-            name: time_ns
-            for name, (time_ns, complete) in restart_files(patterns, began).items()
-            if complete and (name, time_ns) not in unreadable
-        }
-        for patterns in partitions
-    ]
-    if len(of_partitions) == 1:
-        (files,) = of_partitions
-        return (max(files, key=files.__getitem__),) if files else ()
+    by_time = written is None
     of_step: list[dict[int, str]] = []  # the newest files, of each partition
-    for files in of_partitions:
-        newest: dict[int, str] = {}
-        for name in sorted(files, key=files.__getitem__):
-            step = step_of(name)
-            if all(step <= first or files[name] >= 1e9 * time for time, first in starts):
-                newest[step] = name
-        of_step.append(newest)
+    for patterns in partitions:
+        there = restart_files(patterns, began if by_time else 0.0, by_time)
+        found = []
+        for name, (time_ns, complete) in there.items():
+            step = step_of_name(name, patterns)
+            when, known = (1e-9 * time_ns, step) if written is None else written.get(name, NEVER)
+            gone_back = any(step > first and when < time for time, first in starts)
+            if complete and step == known and not gone_back and (name, time_ns) not in unreadable:
+                found.append((when, step, name))
+        of_step.append({step: name for _, step, name in sorted(found)})
     common = set.intersection(*map(set, of_step)) if of_step else set()
+    if len(partitions) > 1:
+        common -= {NO_STEP}
     return tuple(files[max(common)] for files in of_step) if common else ()
 
 
-def restart_files(patterns: Sequence[str], began: float) -> dict[str, tuple[int, bool]]:
-    """Restart files of these patterns since a time: when each was written, in ns, and if wholly."""
+def restart_files(
+    patterns: Sequence[str], began: float = 0.0, by_time: bool = True
+) -> dict[str, tuple[int, bool]]:
+    """Restart files of these patterns since a time: when each was written, in ns, and if wholly.
+
+    The times of the parts of a file tell whether they are of the same step, unless by_time is
+    False.
+    """
+    times = _listed(patterns, began)
+    return {name: (time_ns, _is_complete(name, by_time)) for name, time_ns in times.items()}
+
+
+def _listed(patterns: Sequence[str], began: float = 0.0) -> dict[str, int]:
+    """The same, whether complete or not: when each was written."""
     times: dict[str, int] = {}
     for pattern in patterns:
-        # Of all letters, only * stands for others; LAMMPS takes a ? as it is.
-        escaped = re.escape(Path(pattern).name).replace(r"\*", ".*")
-        head, percent, tail = escaped.partition("%")
+        head, percent, tail = _escaped(pattern).partition("%")
         form = re.compile(f"({head}){'base' if percent else ''}({tail})")
         with suppress(OSError):
             for file in Path(pattern).parent.iterdir():
                 if (match := form.fullmatch(file.name)) and is_new(file, began):
                     name = file.with_name(f"{match[1]}{percent}{match[2]}")
                     times[str(name)] = file.stat().st_mtime_ns
-    return {name: (time_ns, _is_complete(name)) for name, time_ns in times.items()}
+    return times
+
+
+def _escaped(pattern: str) -> str:
+    """A regular expression: of all letters, only * stands for others; LAMMPS takes a ? as it is."""
+    return re.escape(Path(pattern).name).replace(r"\*", ".*")
+
+
+def _mark(name: str) -> tuple[int, int, int]:
+    """What changes where a restart file is written again."""
+    try:
+        state = base_file(name).stat()
+    except OSError:  # it has gone since it was listed
+        return 0, 0, 0
+    return state.st_mtime_ns, state.st_size, state.st_ino
 
 
 def is_new(path: Path, began: float) -> bool:
@@ -109,7 +171,18 @@ def step_of(name: str) -> int:
     raise ValueError(f"'{name}' has no step where restart files of LAMMPS have it")
 
 
-def _is_complete(name: str) -> bool:
+def step_of_name(name: str, patterns: Sequence[str]) -> int:
+    """The step of a restart file by its header, or else by its name, or NO_STEP."""
+    with suppress(OSError, ValueError):
+        return step_of(name)
+    for pattern in patterns:
+        match = re.fullmatch(_escaped(pattern).replace(".*", "(.*)", 1), Path(name).name)
+        if match and "*" in pattern and match[1].isdecimal():
+            return int(match[1])
+    return NO_STEP
+
+
+def _is_complete(name: str, by_time: bool = True) -> bool:
     """Whether LAMMPS wrote a restart file to its end, and with % those of all ranks at that step.
 
     A base file ends with a flag, the number of files, -1 and MAGIC (write_restart.cpp).
@@ -124,7 +197,8 @@ def _is_complete(name: str) -> bool:
         flag, nfiles, end = struct.unpack("=3i", file.read(3 * INTEGER))
     if (flag, end) != (MULTIPROC, -1):
         return False
-    written = base.stat().st_mtime  # the ranks write after it, all at a time
+    # The ranks write after it, all at a time.
+    written = base.stat().st_mtime if by_time else 0.0
     parts = [Path(name.replace("%", str(k), 1)) for k in range(nfiles)]
     return all(is_new(part, written) and _is_whole(part, begins=False) for part in parts)
 

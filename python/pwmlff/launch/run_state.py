@@ -20,7 +20,7 @@ from pwmlff.files import write_whole
 from pwmlff.launch import mpirun
 from pwmlff.launch.causes import LAUNCHER
 from pwmlff.launch.inputs import Seen
-from pwmlff.launch.restarts import is_new
+from pwmlff.launch.restarts import NO_STEP, is_new
 from pwmlff.report import Failure, plain
 
 NAME, LOCK = "run.json", "run.lock"
@@ -51,6 +51,14 @@ class Attempt:
     stopped: bool = False  # whether it ended where it was asked to
     unreadable: bool = False  # whether it died while it read the restart file
     files: list[str] = field(default_factory=list)  # its logs and screens, begun anew
+    first: int | None = None  # step of the restart file
+    # Restart files that it wrote and their steps, in their order; None: of an older release.
+    wrote: list[tuple[str, int]] | None = None
+
+    @property
+    def advanced(self) -> bool:
+        """Whether it got beyond what it went on from, or may have."""
+        return self.step is not None or bool(self.wrote) or self.returncode is None
 
 
 @dataclass
@@ -69,6 +77,8 @@ class Simulation:
     # Files that dumps append to, by the name in the input, and the bytes of each that were there
     # before the first start that names it.
     dumps: dict[str, dict[str, int]] = field(default_factory=dict)
+    # Restart files that were there before, and their steps.
+    found: dict[str, int] = field(default_factory=dict)
     inputs: Seen = field(default_factory=dict)  # what the input reads, as it was at the last start
 
     def learn(self, earlier: Sequence[Sequence[str]], restarts: Sequence[Sequence[str]]) -> bool:
@@ -84,6 +94,27 @@ class Simulation:
         pairs = zip(earlier, restarts, strict=True)
         self.restarts = [list(dict.fromkeys([*known, *new])) for known, new in pairs]
         return self.restarts != old
+
+    def timeline(self, alone: bool) -> tuple[dict[str, tuple[int, int]], list[tuple[int, int]]]:
+        """What newest_restart takes as `written` and `starts`, in the order of writing.
+
+        Args:
+            alone: whether there is one partition; where its steps descend, they were set back.
+        """
+        written: dict[str, tuple[int, int]] = {}
+        starts: list[tuple[int, int]] = []
+        count = 0
+        for attempt in self.attempts:
+            first = NO_STEP if attempt.restart is None else attempt.first
+            if attempt.advanced and first is not None:
+                starts.append((count, first))
+            last = NO_STEP
+            for name, step in attempt.wrote or ():
+                if alone and step < last:
+                    starts.append((count, step - 1))
+                written[name] = count, step
+                last, count = step, count + 1
+        return written, starts
 
     def save(self) -> None:
         """Write it, as a whole or not at all."""

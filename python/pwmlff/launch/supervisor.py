@@ -23,7 +23,14 @@ from rich.text import Text
 from pwmlff.files import write_whole
 from pwmlff.launch import inputs, mpirun, outputs, run_state
 from pwmlff.launch.causes import PROXY, failing, of_input
-from pwmlff.launch.restarts import base_file, is_new, newest_restart, restart_files, step_of
+from pwmlff.launch.restarts import (
+    Written,
+    base_file,
+    newest_restart,
+    restart_files,
+    step_of,
+    step_of_name,
+)
 from pwmlff.launch.run_state import Attempt, Simulation, clean, require_free
 from pwmlff.launch.script import LOG, PARTITION_LOG, Dump, Script, quoted
 from pwmlff.launch.watcher import GRACE, POLL, Watcher
@@ -197,9 +204,15 @@ class _Supervisor:
         """The record to go on with, and the restart file."""
         plan, folder = self.plan, self.plan.folder
         old = run_state.read(folder)
+        if old is not None:
+            self._adopt(old)
         seen = inputs.look(plan.script, old.inputs if old else {})
         meant = inputs.require_read(plan.changed, seen)
-        new = Simulation(folder, plan.script.digest(), run_state.now(folder), inputs=seen)
+        patterns = plan.script.restarts()
+        found = {name: step_of_name(name, patterns) for name in restart_files(patterns)}
+        new = Simulation(
+            folder, plan.script.digest(), run_state.now(folder), found=found, inputs=seen
+        )
         if old is None:
             require_free(folder)
             return new, self.given
@@ -214,7 +227,7 @@ class _Supervisor:
         if newest is None or not plan.script.can_go_on():
             self.say("nothing of earlier starts can be gone on from: from the beginning")
             for number, attempt in enumerate(old.attempts, 1):
-                _keep(self._script(attempt.command).logs(), attempt, number)
+                _keep(self._script(attempt.command).logs(), number)
             if old.attempts:
                 self._keep_outputs(old, None, spare=True)
             clean(old)
@@ -230,6 +243,33 @@ class _Supervisor:
         self.say(f"going on from {newest}, after {len(old.attempts)} start(s)")
         return replace(old, state=run_state.RUNNING, inputs=seen), newest
 
+    def _adopt(self, record: Simulation) -> None:
+        """Take note of restart files that a `pwmlff run` that was killed could not see any more.
+
+        Those of an earlier release, which did not take note of any, too.
+        """
+        last = record.attempts[-1] if record.attempts else None
+        if last is None or (last.returncode is not None and last.wrote is not None):
+            return
+        known = {one for attempt in record.attempts for one in map(tuple, attempt.wrote or ())}
+        named = [] if last.wrote is None else self.plan.script.restarts()
+        of_partitions = self._patterns(record)
+        new = []
+        for pattern in (pattern for patterns in of_partitions for pattern in patterns):
+            # Where files were before is known of the names in the input alone.
+            began = 0.0 if pattern in named else record.began
+            for name, (_, complete) in restart_files([pattern], began).items():
+                step = step_of_name(name, [pattern])
+                if complete and record.found.get(name) != step and (name, step) not in known:
+                    new.append((step, name))
+        last.wrote = [*(last.wrote or ()), *((name, step) for step, name in sorted(new))]
+
+    def _patterns(self, record: Simulation) -> list[list[str]]:
+        """Patterns of the restart files of each partition."""
+        if not self.plan.script.partitions and not any(record.restarts):  # nothing has told of them
+            return [self.plan.script.restarts()]
+        return record.restarts
+
     def _changes(self, old: Simulation, new: Simulation) -> list[str]:
         """What the input reads that is not as before, and its partitions."""
         if not old.inputs:  # of an older release, which kept the lines of the input alone
@@ -244,15 +284,15 @@ class _Supervisor:
 
     def _newest(self, record: Simulation) -> str | None:
         """Value of the variable restart: the newest restart file, or one that names partitions'."""
-        patterns = record.restarts
-        if not self.plan.script.partitions and not any(patterns):  # nothing has told of them
-            patterns = [self.plan.script.restarts()]
+        patterns = self._patterns(record)
         unreadable = (*record.unreadable, *self.unreadable)
-        files = newest_restart(patterns, record.began, _starts(record.attempts), unreadable)
+        written, starts = record.timeline(alone=not self.plan.script.partitions)
+        files = newest_restart(patterns, record.began, starts, unreadable, written)
         for of_partition, taken in zip(patterns, files, strict=False):
             time_ns = base_file(taken).stat().st_mtime_ns
             for name, (when, complete) in restart_files(of_partition, record.began).items():
-                if when > time_ns and not complete and name not in self.named:
+                later = written[name] > written[taken] if name in written else when > time_ns
+                if later and not complete and name not in self.named:
                     self._warn(f"'{name}' is not complete: an older restart file is taken")
                     self.named.add(name)
         if not files or not self.plan.script.partitions:
@@ -300,7 +340,9 @@ class _Supervisor:
             self._blame(attempt, launches)
             if not self.plan.retries or deaths > self.plan.retries or launches >= LAUNCHES:
                 break
-            newest = self._newest(self.record) or self.given
+            newest = self._newest(self.record)
+            if self.given and not any(one.wrote for one in self.record.attempts[self.earlier :]):
+                newest = self.given
             in_vain = in_vain + 1 if newest in (None, self.restart) else 0
             seconds = min(LONGEST, DELAY * (2**in_vain - 1))
             why = attempt.cause or f"exit code {attempt.returncode}"
@@ -354,10 +396,14 @@ class _Supervisor:
         command = self.plan.command(self.launcher, logs, number, self.restart)
         script = self._script(command)
         self.watcher.screens = script.screens(ranks)
+        first = _step(self.restart)
         if number:
             self._keep_outputs(self.record, self.restart, self.spare)
             self.spare = False
-        attempt = Attempt(command, self.restart, run_state.now(folder), name, ranks)
+        started = run_state.now(folder)
+        attempt = Attempt(command, self.restart, started, name, ranks, first=first, wrote=[])
+        known = (pattern for patterns in self._patterns(self.record) for pattern in patterns)
+        self.watcher.written = Written(list(dict.fromkeys([*known, *script.restarts()])))
         for dump in script.dumps():  # which are about to append, some to files for the first time
             for file in dump.files if dump.appends else ():
                 sizes = {str(path): path.stat().st_size for path in _files_of_ranks(file)}
@@ -367,6 +413,7 @@ class _Supervisor:
         self.record.save()
         self.launcher.make_folders(logs, ranks)
         self.watcher.run(attempt, logs, self.record, script)
+        self.watcher.look(attempt, self.record)
         self.record.save()
         return attempt
 
@@ -385,18 +432,15 @@ class _Supervisor:
         screens = (path for path in script.screens(last.ranks or 1) if path)
         begun = {path.resolve() for path in (*map(Path, last.files), *screens)} - own
         named = {path.resolve() for path in script.logs_of_input()}
-        _keep(sorted(begun | named), last, number)
-        step = None
-        if restart is not None:
-            with suppress(OSError, ValueError, IndexError):
-                step = step_of(_files_of(restart)[0])
+        _keep(sorted(begun | named), number)
+        step = _step(restart)
+        if step is not None and (last.step or 0) > step:
+            self.say(f"steps {step} to {last.step} will come again, with their rows in the logs")
         for dump in script.dumps():
             for path, size in _sizes_before(dump, record).items():
-                if not is_new(path, record.began):
-                    continue
-                said = outputs.renew(path, dump, number, size, step, restart is not None, spare)
-                if said:
-                    self._warn(said)
+                outputs.renew(
+                    path, dump, number, size, step, restart is not None, spare, self._warn
+                )
 
     def _wait(self, seconds: float) -> bool:
         """Let some time pass, unless a signal or the time limit comes first."""
@@ -435,22 +479,11 @@ class _Supervisor:
         self.plan = replace(plan, wish=replace(wish, hosts=left, ranks=ranks))
 
 
-def _keep(paths: Iterable[Path], attempt: Attempt, number: int) -> None:
+def _keep(paths: Iterable[Path], number: int) -> None:
     """Give files that a start has written another name."""
     for path in paths:
-        if is_new(path, attempt.started):
+        if path.is_file():
             outputs.keep(path, number)
-
-
-def _starts(attempts: Sequence[Attempt]) -> list[tuple[float, int]]:
-    """When partitions were started, and from which step, where that is known."""
-    starts = []
-    for attempt in attempts:
-        if attempt.restart is None:
-            starts.append((attempt.started, 0))
-        elif named := STEP_OF_PARTITIONS.fullmatch(Path(attempt.restart).name):
-            starts.append((attempt.started, int(named[1])))
-    return starts
 
 
 def _sizes_before(dump: Dump, record: Simulation) -> dict[Path, int]:
@@ -462,6 +495,14 @@ def _sizes_before(dump: Dump, record: Simulation) -> dict[Path, int]:
             # Of a file that no start has named, nothing is the simulation's.
             sizes[path] = path.stat().st_size if known is None else known.get(str(path), 0)
     return sizes
+
+
+def _step(restart: str | None) -> int | None:
+    """The step that a start goes on from; None where that is not known, or from the beginning."""
+    if restart is not None:
+        with suppress(OSError, ValueError, IndexError):
+            return step_of(_files_of(restart)[0])
+    return None
 
 
 def _files_of(restart: str) -> list[str]:

@@ -20,7 +20,7 @@ from rich.status import Status
 
 from pwmlff.launch import causes, mpirun
 from pwmlff.launch.progress import LmpProgress
-from pwmlff.launch.restarts import is_new
+from pwmlff.launch.restarts import Written, is_new
 from pwmlff.launch.run_state import Attempt, Simulation
 from pwmlff.launch.script import Script
 from pwmlff.report import Failure, console
@@ -32,6 +32,7 @@ STOPPING, LIMITED = 25.0, 90.0
 FINISHING = 60.0  # seconds for mpirun to end once lmp has
 HANG, STARTING = 600.0, 1800.0  # seconds without a sign of life, and before the first forces
 POLL = 0.1  # seconds between two looks
+LOOKING = 5.0  # seconds between two looks at restart files
 OTHERS = 1.0  # seconds between two looks at partitions after the first
 QUIET = 30.0  # seconds between progress lines where the output is no terminal
 #: Signals that end lmp at once where it has been asked to stop: people send them. The others come
@@ -123,6 +124,7 @@ class Watcher:
     beats: bool = True
     end: float | None = None  # of the time for the simulation, by time.time(); None without a limit
     lock: int | None = None  # handle that mpirun inherits
+    written: Written | None = None  # restart files of this start
     proxies: Collection[str] = ()  # names of processes that mpirun starts and that stay to the end
     program: str = ""  # lmp
     partitions: list[Partition] = field(default_factory=list)
@@ -237,7 +239,7 @@ class Watcher:
     ) -> None:
         screen = console(stderr=True)
         status = Status("starting", console=screen) if screen.is_terminal else None
-        shown = time.monotonic()
+        shown = looked = time.monotonic()
         earlier = record.restarts
         with status or nullcontext():
             while True:
@@ -249,8 +251,12 @@ class Watcher:
                     (p if p.progress.reported else p.progress).restarts for p in self.partitions
                 ]
                 files = [name for partition in self.partitions for name in partition.files]
-                if record.learn(earlier, known) or files != attempt.files:
-                    attempt.files = files
+                told = record.learn(earlier, known) or files != attempt.files
+                attempt.files = files
+                if now - looked > LOOKING:
+                    looked = now
+                    told |= self.look(attempt, record)
+                if told:
                     record.save()
                 if news and status:
                     status.update(self._text())
@@ -261,6 +267,13 @@ class Watcher:
                     return
                 self._look(process, attempt, now)
                 time.sleep(POLL)
+
+    def look(self, attempt: Attempt, record: Simulation) -> bool:
+        """Take note of restart files that were written; tell whether there are any."""
+        patterns = [pattern for of_partition in record.restarts for pattern in of_partition]
+        new = self.written.look(patterns, attempt.started) if self.written else []
+        attempt.wrote = [*(attempt.wrote or ()), *new]
+        return bool(new)
 
     def _look(self, process: subprocess.Popen[bytes], attempt: Attempt, now: float) -> None:
         """End what has to be ended."""

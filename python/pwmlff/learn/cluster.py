@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from pwmlff.learn.processes import Ended, Stopped, Task
+import psutil
+
+from pwmlff.learn.processes import PATIENCE, Ended, Stopped, Task
 from pwmlff.learn.settings import Label
 from pwmlff.report import Failure
 
 POLL = 1.0  # seconds
+LOCAL = "local"  # psij's name of this machine
 NOTE = "job"  # file with the number of a job, in its folder
 LONGEST = timedelta(days=1)  # of a job where no time is given
 
@@ -41,20 +45,45 @@ def run(tasks: Sequence[Task], how: Label, asked: Callable[[], bool]) -> list[En
         raise Failure(f"[label] scheduler is '{how.scheduler}', expected one of {', '.join(known)}")
     executor = psij.JobExecutor.get_instance(how.scheduler)
     jobs = [_begun(psij, executor, task, how) for task in tasks]
+    late: set[int] = set()
     while not all(job is None or job.status.final for job in jobs):
         if asked():
             raise Stopped("stopped; jobs stay in the queue, and the same command finds them again")
+        for k, (task, job) in enumerate(zip(tasks, jobs, strict=True)):
+            if how.scheduler == LOCAL and job is not None and _is_late(task, job):
+                late.add(k)
+                _cancel(executor, job)
         time.sleep(POLL)
     ended = []
-    for task, job in zip(tasks, jobs, strict=True):
+    for k, (task, job) in enumerate(zip(tasks, jobs, strict=True)):
         (task.folder / NOTE).unlink(missing_ok=True)
         said = task.output.read_text(errors="replace") if task.output.exists() else ""
-        code = 0
-        if job is not None and job.status.state != psij.JobState.COMPLETED:
+        code: int | None = None if k in late else 0
+        if code == 0 and job is not None and job.status.state != psij.JobState.COMPLETED:
             code = job.status.exit_code or 1
             said = said or str(job.status.message or job.status.state)
         ended.append(Ended(code, said))
     return ended
+
+
+def _is_late(task: Task, job: Any) -> bool:
+    """Whether a job here has taken its time, which psij's executor does not look at."""
+    if not task.timeout or job.status.final:
+        return False
+    with suppress(psutil.Error):
+        began = psutil.Process(int(job.native_id)).create_time()
+        return time.time() - began > task.timeout
+    return False
+
+
+def _cancel(executor: Any, job: Any) -> None:
+    """End a job here and what it has started, and wait for that."""
+    with suppress(psutil.Error):
+        process = psutil.Process(int(job.native_id))
+        executor.cancel(job)  # by a thread of psij's, which waits for the process, too
+        deadline = time.monotonic() + PATIENCE
+        while process.is_running() and time.monotonic() < deadline:
+            time.sleep(POLL / 10)
 
 
 def _begun(psij: Any, executor: Any, task: Task, how: Label) -> Any:
@@ -63,7 +92,11 @@ def _begun(psij: Any, executor: Any, task: Task, how: Label) -> Any:
     if note.exists():
         job = psij.Job()
         try:
-            executor.attach(job, note.read_text().strip())
+            number = note.read_text().strip()
+            # The number of a process may be that of another one by now.
+            if how.scheduler == LOCAL and psutil.Process(int(number)).cwd() != str(task.folder):
+                return None
+            executor.attach(job, number)
         except Exception:  # noqa: BLE001  it has left the queue: what it has left in its folder tells
             return None
         return job
