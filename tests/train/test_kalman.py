@@ -282,7 +282,8 @@ def batch(*natoms: int) -> Frames:
         cells=np.zeros((nframes, 3, 3)), pbc=np.ones((nframes, 3), bool),
         first=np.r_[0, np.cumsum(natoms)], energies=rng.normal(size=nframes),
         forces=rng.normal(size=(total, 3)), virials=rng.normal(size=(nframes, 3, 3)),
-        group=np.zeros(nframes, np.int32), group_names=("",), file=np.zeros(nframes, np.int32),
+        group=np.zeros(nframes, np.int32), group_names=("",),
+        weights=np.ones((nframes, 3)), file=np.zeros(nframes, np.int32),
         index=np.arange(nframes), files=("",),
     )  # fmt: skip
 

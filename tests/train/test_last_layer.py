@@ -190,6 +190,29 @@ def test_quantities_without_weight_do_not_count(frames_and_edges) -> None:
     assert not one.refitted.any()
 
 
+def test_weights_of_frames_are_those_of_groups(frames_and_edges) -> None:
+    frames, edges = frames_and_edges
+    weights = np.random.default_rng(0).uniform(0.1, 9.0, len(frames))
+    of_file = replace(frames, weights=np.repeat(weights[:, None], 3, axis=1))
+    by_file, by_group, plain = (learner(one, edges) for one in (of_file, frames, frames))
+    by_group.of_frame[:] = weights
+    for one in (by_file, by_group, plain):
+        one.refit()
+    np.testing.assert_array_equal(by_file.refitted, by_group.refitted)
+    assert not np.array_equal(by_file.refitted, plain.refitted)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "kalman"])
+def test_it_is_told_whether_weights_of_frames_count(frames_and_edges, caplog, optimizer) -> None:
+    frames, edges = frames_and_edges
+    weights = np.ones((len(frames), 3))
+    weights[:4, 1], weights[6] = 2.0, 0.0
+    with caplog.at_level("INFO"):
+        learner(replace(frames, weights=weights), edges, f"optimizer.name='{optimizer}'")
+    told = "which do not count" if optimizer == "kalman" else "of their own, which count"
+    assert "4 of 10 frames have weights" in caplog.text and told in caplog.text
+
+
 def test_too_few_forces_change_nothing(frames_and_edges, monkeypatch) -> None:
     frames, edges = frames_and_edges
     one = learner(frames, edges)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,31 @@ def test_slopes_are_those_of_the_loss(huber: float):
     ]
     for k in range(5):
         np.testing.assert_array_equal(np.concatenate([part[k] for part in parts]), one[k])
+
+
+def test_weights_of_frames_are_numbers_of_copies():
+    """A frame of weight 3 counts as three of them; each label has its own weight."""
+    copies = {"energy": [1, 3, 2], "force": [2, 1, 4], "virial": [1, 1, 5]}
+    frames = labelled().select([0, 0, 0])
+    frames = replace(frames, weights=np.array(list(copies.values()), float).T)
+    rng, natoms = np.random.default_rng(2), int(frames.natoms[0])
+    found = rng.normal(size=3), rng.normal(size=(3, natoms, 3)), rng.normal(size=(3, 3, 3))
+    batch, ones = np.arange(3), np.ones(3)
+    for name, counts in copies.items():
+        weights = LossWeights(**dict.fromkeys(copies, 0.0) | {name: 1.0})
+        flat = found[0], found[1].reshape(-1, 3), found[2]
+        weighted = slopes(frames, batch, slice(3), flat, weights, ones)
+        rows = np.repeat(batch, counts)
+        repeated = found[0][rows], found[1][rows].reshape(-1, 3), found[2][rows]
+        many = labelled().select([0] * len(rows))
+        plain = slopes(
+            many, np.arange(len(rows)), slice(len(rows)), repeated, weights, np.ones(len(rows))
+        )
+        assert weighted.loss.sum() == pytest.approx(plain.loss.sum(), rel=1e-12)
+        # With what users give to groups, by product.
+        halves = replace(frames, weights=frames.weights / [[0.5], [2.0], [1.0]])
+        again = slopes(halves, batch, slice(3), flat, weights, np.array([0.5, 2.0, 1.0]))
+        np.testing.assert_allclose(again.loss, weighted.loss, rtol=1e-12)
 
 
 def test_virials_without_weight_have_no_slope():

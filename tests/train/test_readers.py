@@ -14,7 +14,9 @@ from ase.io import read as ase_read
 from ase.io import write
 
 from labelled_structures import crystal, frames_of, labelled, trajectory, write_deepmd
-from pwmlff.data import readers
+from pwmlff.data import cache, check, readers
+from pwmlff.data.choices import write_frames
+from pwmlff.data.frames import Frames
 from pwmlff.report import Failure
 
 #: What the readers of ase and dpdata look at, with a smearing of 0.125 eV per atom.
@@ -285,6 +287,50 @@ def test_what_may_be_a_label_and_is_not_taken_is_named_once(tmp_path, caplog):
     assert np.isnan(frames.energies).all() and np.isnan(frames.forces).all()
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "(2 structures) has 'Corrected_energy', 'my_forces', 'units', which may" in warning
+
+
+@pytest.mark.parametrize(
+    "keys, expected",
+    [
+        ("", [1, 1, 1]),
+        ("config_weight=2 config_energy_weight=0.5 config_stress_weight=3", [1, 2, 6]),
+        ("config_forces_weight=0.25 config_virials_weight=0.5", [1, 0.25, 0.5]),
+        ("weight=4", [4, 4, 4]),
+        ("Weight=4 energy_weight=0.5 force_weight=2 virial_weight=0.25", [2, 8, 1]),
+        ("config_energy_weight=0", [0, 1, 1]),
+        ("weight=2 energy_weight=0 forces_weight=0.0 stress_weight=0", [0, 0, 0]),
+    ],
+)
+def test_weights_of_frames(tmp_path, caplog, keys, expected):
+    """By the keys of MACE and GPUMD; a label without weight is none; what is written has them."""
+    path = tmp_path / "a.xyz"
+    path.write_text(
+        f'1\nLattice="{LATTICE}" energy=-7 free_energy=-7 stress="1 2 3 2 4 5 3 5 6" {keys} '
+        "Properties=species:S:1:pos:R:3:force:R:3\nH 0 0 0 1 2 3\n" * 2
+    )
+    labels = [weight != 0 for weight in expected]
+    options = {"elements": [1], "cutoff": 2.0, "cache": tmp_path / "cache"}
+    write_frames(tmp_path / "written.xyz", readers.read(path))
+    for frames in (
+        readers.read(tmp_path / "written.xyz"),
+        cache.load(path, **options)[0],
+        cache.load(path, **options)[0].select([1, 0]),
+        Frames.joined([readers.read(f"{path}@0"), readers.read(f"{path}@1")]),
+    ):
+        assert frames.weights.tolist() == [expected] * 2
+        assert [has.tolist() for has in frames.labelled.values()] == [[has] * 2 for has in labels]
+    assert ("has the weight 0 for" in caplog.text) == (0 in expected)
+    assert "not taken" not in caplog.text
+    report = check.check([str(path)])
+    assert report.ok and ("weight 0" in str(report.problems)) == (0 in expected)
+
+
+@pytest.mark.parametrize("keys", ["weight=-1", "config_energy_weight=nan", "weight=inf"])
+def test_weights_that_are_refused(tmp_path, keys):
+    path = tmp_path / "a.xyz"
+    path.write_text(f"1\n{keys} energy=-7\nH 0 0 0\n")
+    with pytest.raises(Failure, match=r"weight is (-1|nan|inf), expected 0 or more"):
+        readers.read(path)
 
 
 def test_a_warning_is_for_all_frames_of_all_files(tmp_path, caplog):

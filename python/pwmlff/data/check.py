@@ -273,7 +273,8 @@ def _labels(frames: Frames) -> list[Problem]:
     """Labels that are missing or no numbers."""
     result: list[Problem] = []
     has = _labelled(frames)
-    for k in np.flatnonzero(frames.natoms).tolist():
+    weighty = frames.weights.any(axis=1)  # the other ones are told of where they are read
+    for k in np.flatnonzero((frames.natoms > 0) & weighty).tolist():
         if not has["energy"][k] and not has["forces"][k]:
             result.append(_problem(frames, k, "no labels", " has neither energy nor forces"))
             continue

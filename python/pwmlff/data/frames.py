@@ -14,6 +14,12 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.stress import full_3x3_to_voigt_6_stress
 
 RANGES = 12  # that are shown
+#: Labels, in the order of `Frames.weights`, and what a header calls their weights.
+QUANTITIES = {
+    "energy": "config_energy_weight",
+    "force": "config_forces_weight",
+    "virial": "config_stress_weight",
+}
 
 
 def rows_of(first: np.ndarray, chosen: Iterable[int]) -> np.ndarray:
@@ -71,6 +77,7 @@ class Frames:
     )  # [nframes, 3, 3] sum of r_ij (x) f_ij: LAMMPS's sign, -volume * ase's stress
     group: np.ndarray  # int32 [nframes] index into group_names
     group_names: tuple[str, ...]  # what users weight and report by
+    weights: np.ndarray  # [nframes, 3] of energy, forces and virial, as files say; else 1
     file: np.ndarray  # int32 [nframes] index into files
     index: np.ndarray  # int64 [nframes] of the frame in its file, from 0
     files: tuple[str, ...]
@@ -133,6 +140,8 @@ class Frames:
             if entry.name in {"group", "file", "index"}:
                 continue
             value = getattr(self, entry.name)
+            if entry.name == "weights" and (value == 1.0).all():
+                continue  # as data without weights always had it
             if isinstance(value, np.ndarray):
                 # Of one byte order and one width on every machine.
                 kind = "<f8" if value.dtype.kind == "f" else "<i8"
@@ -161,10 +170,11 @@ class Frames:
         Args:
             quantity: of `labelled`.
             batch: frames.
-            of_frame: [nframes] weights of the frames.
+            of_frame: [nframes] weights of the frames, beside their own.
             weight: what the shares add up to, where a frame has the label.
         """
-        share = np.where(self.labelled[quantity][batch], of_frame[batch], 0.0)
+        own = of_frame[batch] * self.weights[batch, list(QUANTITIES).index(quantity)]
+        share = np.where(self.labelled[quantity][batch], own, 0.0)
         total = share.sum()
         return share * (weight / total if total > 0.0 else 0.0)
 
@@ -191,7 +201,7 @@ class Frames:
         return Atoms(self.numbers[rows], self.positions[rows], cell=self.cells[k], pbc=self.pbc[k])
 
     def atoms(self, k: int) -> Atoms:
-        """Frame k for ase, with its labels in a SinglePointCalculator.
+        """Frame k for ase, with its labels in a SinglePointCalculator, and its weights.
 
         A virial becomes a stress, which only a cell with a volume has.
         """
@@ -204,6 +214,8 @@ class Frames:
         if atoms.cell.rank == 3 and not np.isnan(self.virials[k]).any():
             labels["stress"] = full_3x3_to_voigt_6_stress(-self.virials[k] / atoms.get_volume())
         atoms.calc = SinglePointCalculator(atoms, **labels)
+        weights = zip(QUANTITIES.values(), self.weights[k].tolist(), strict=True)
+        atoms.info |= {name: weight for name, weight in weights if weight != 1.0}
         return atoms
 
     def select(self, frames: Sequence[int] | np.ndarray) -> Frames:

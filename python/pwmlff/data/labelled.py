@@ -28,6 +28,7 @@ class Labelled:
     virial: np.ndarray | None = None  # [3, 3]
     group: str | None = None  # as the file names it
     free_energy: float | None = None  # where the file has one; `energy` is at sigma -> 0 then
+    weights: tuple[float, float, float] = (1.0, 1.0, 1.0)  # of energy, forces and virial
     converged: bool = True  # its SCF, as far as the file tells
     odd: list[str] = field(default_factory=list)  # sentences that go on with "frame 3 of 'a.xyz'"
 
@@ -86,6 +87,7 @@ def gathered(structures: Sequence[Labelled], file: str, group: str) -> Frames:
         ),
         group=np.array([number_of[name] for name in names], dtype=np.int32),
         group_names=group_names,
+        weights=np.array([s.weights for s in structures], dtype=np.float64),
         file=np.zeros(len(structures), dtype=np.int32),
         index=np.array([s.index for s in structures], dtype=np.int64),
         files=(file,),

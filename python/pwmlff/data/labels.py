@@ -30,6 +30,13 @@ NAMES = {
     "virial": ("virial", "virials"),
     "stress": ("stress", "stresses"),
     "group": ("group", "config_type"),
+    "weight": ("config_weight", "weight"),
+    "energy_weight": ("config_energy_weight", "energy_weight"),
+    "force_weight": ("config_forces_weight", "forces_weight", "force_weight"),
+    "virial_weight": (
+        *("config_stress_weight", "config_virials_weight", "config_virial_weight"),
+        *("stress_weight", "virial_weight", "virials_weight"),
+    ),
     "energy_unit": ("energy_unit", "energy_units"),
     "force_unit": ("force_unit", "force_units", "forces_unit", "forces_units"),
     "stress_unit": ("stress_unit", "stress_units"),
@@ -152,10 +159,33 @@ def labels_of(
                 "taken; leave the other one out if that is right"
             )
         result["virial"] = tensor
+    result["weights"] = _weights(info, result, odd, where)
     group = value_of(info, "group", odd)
     if group is not None:
         result["group"] = str(group)
     return result
+
+
+def _weights(
+    info: Mapping[str, Any], labels: dict[str, Any], odd: list[str], where: str
+) -> tuple[float, ...]:
+    """Weights of energy, forces and virial; labels of which one is 0 go."""
+    found = {}
+    for label in ("weight", "energy_weight", "force_weight", "virial_weight"):
+        value = value_of(info, label, odd)
+        weight = 1.0 if value is None else float(_numbers(value, (), label, where))
+        if not 0.0 <= weight < np.inf:
+            raise Failure(f"{where}: its {label} is {weight:g}, expected 0 or more")
+        found[label] = weight
+    whole = found.pop("weight")
+    weights = tuple(whole * weight for weight in found.values())
+    by_name = dict(zip(("energy", "forces", "virial"), weights, strict=True))
+    gone = [name for name, weight in by_name.items() if name in labels and weight == 0.0]
+    for name in [*gone, *["free_energy"] * (by_name["energy"] == 0.0)]:
+        labels.pop(name, None)
+    if gone:
+        odd.append(f"has the weight 0 for {', '.join(gone)}, as if there were none")
+    return weights
 
 
 def _name_what_is_not_taken(

@@ -62,7 +62,7 @@ class LastLayers:
         every: places of the parameters of all last layers.
         parameters: [nparameters] as they are.
         places: [n] of those that may change.
-        of_frame: [nframes] weights of the frames.
+        of_frame: [nframes] weights of the frames, beside their own.
     """
 
     core: DPGradient
@@ -99,13 +99,14 @@ class LastLayers:
         core, frames = self.core, self.core.frames
         core.prepare(self.parameters)
         rows, lacks = [], []
+        of_frame = self.of_frame[chosen] * frames.weights[chosen, 0]
         for part in batches(chosen):
             natoms = frames.natoms[part]
             energy = core.evaluate(part)[0]
             gradients = core.gradients(1.0 / natoms, np.zeros((int(natoms.sum()), 3)))
             rows += [core.finish(gradient)[self.places] for gradient in gradients]
             lacks.append((frames.energies[part] - energy) / natoms)
-        return Equations(np.array(rows), np.concatenate(lacks), self.of_frame[chosen])
+        return Equations(np.array(rows), np.concatenate(lacks), of_frame)
 
     def _of_forces(self, chosen: np.ndarray) -> dict[str, Equations]:
         """Equations of components of forces, and of virials per atom where there are any."""
@@ -126,8 +127,8 @@ class LastLayers:
         designs = [np.stack(parts, axis=1) for parts in zip(*columns, strict=True)]
         virials = frames.virials[chosen] / natoms[:, None, None]
         labels = frames.forces[rows_of(frames.first, chosen)].ravel(), virials.ravel()
-        of_frame = self.of_frame[chosen]
-        weights = np.repeat(of_frame / natoms, 3 * natoms), np.repeat(of_frame, 9)
+        _, of_forces, of_virials = self.of_frame[chosen] * frames.weights[chosen].T
+        weights = np.repeat(of_forces / natoms, 3 * natoms), np.repeat(of_virials, 9)
         every = zip(designs, labels, rows_with(self.parameters), weights, strict=True)
         result = {}
         for name, (design, label, predicted, weight) in zip(

@@ -6,6 +6,7 @@ one of :class:`Learner`. The training itself is in :mod:`pwmlff.train.loop`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -26,6 +27,8 @@ from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions, Measurement
 from pwmlff.train.loss import LossWeights, slopes
 from pwmlff.train.muon import Muon
 from pwmlff.train.trainable import Predictions, Trainable
+
+log = logging.getLogger(__name__)
 
 #: What moves parameters; Muon is one of Adam's kind.
 Optimizer = Adam | Kalman
@@ -135,6 +138,7 @@ class Learner:
         if not self.free.any():
             raise Failure("found no parameter that may change, expected one or more to learn")
         self.of_frame = frame_weights(model.frames, config)
+        self._tell_of_weights()
         self.shares = statistics.shares(model.frames, model.edges)  # [nframes, ntypes] of the types
         self.schedule = schedule_of(config)
         self.optimizer = self._optimizer()
@@ -147,6 +151,21 @@ class Learner:
         self.shift = np.zeros(len(places))  # of the energies of single atoms, by `align`
         self.usual = 0.0  # error of an energy, eV/atom, by the last validation
         self.refitted = np.zeros(n)  # what `refit` has changed; void after a step
+
+    def _tell_of_weights(self) -> None:
+        """Say whether weights that files give count; those of 0 have left the labels out."""
+        weights = self.model.frames.weights
+        count = int(((weights != 1.0) & (weights != 0.0)).any(axis=1).sum())
+        if not count or self.ranks.rank:
+            return
+        if self.config.optimizer.name == "kalman":
+            log.warning(
+                "%d of %d frames have weights, which do not count: the Kalman filter weighs by its "
+                "noises alone; choose muon",
+                *(count, len(weights)),
+            )
+        else:
+            log.info("%d of %d frames have weights of their own, which count", count, len(weights))
 
     def _optimizer(self) -> Optimizer:
         model, o, shared = self.model, self.config.optimizer, (self.ranks, self.model.threads)
