@@ -994,3 +994,61 @@ def test_dry_run(pwmlff, melt):
     assert found.returncode == 0, found.words
     command = found.json["attempts"][0]["command"]
     assert " ".join(command).endswith("-in in.melt -var x 1 -echo both -nonbuf")
+
+
+#: A crystal at rest, beside the faces of a tilted box until step 40 and then on them, where LAMMPS
+#: loses atoms of its own restart files.
+ON_FACES = """
+units lj
+restart 20 r.*
+if "$(is_defined(variable,restart))" then "read_restart ${{restart}}" else &
+  "lattice fcc 1.1" "region box prism 0 4 0 4 0 4 2 1 0" "create_box 1 box" "create_atoms 1 box" &
+  "mass 1 1.0" "displace_atoms all move {to} {to} {to} units box"
+pair_style pwmlff {model}
+pair_coeff * * Ar
+fix 1 all nve
+fix 2 all setforce 0 0 0
+timestep 0.0005
+thermo 20
+thermo_modify format float %.17g
+run 40 upto
+displace_atoms all move {back} {back} {back} units box
+run 200 upto every 20 "shell test -e go || sleep 0.25"
+"""
+
+
+@pytest.mark.parametrize(
+    "how,to,back",
+    [
+        ("SIGTERM", "-1e-16", "0"),
+        ("SIGKILL", "0.1", "-0.1000000000000001"),
+        thorough("SIGTERM", "0.1", "-0.1000000000000001"),
+        thorough("SIGKILL", "-1e-16", "0"),
+    ],
+)
+def test_restart_files_that_lose_atoms(lj_models, tmp_path: Path, how: str, to: str, back: str):
+    """They are read back before anything is promised: it goes on from an older one, or says no."""
+    (tmp_path / "in.melt").write_text(ON_FACES.format(model=lj_models[0], to=to, back=back))
+    first = Started(tmp_path, *SUPERVISED, "--retries", 1)
+    ranks = first.wait_for_step("logs", 140)
+    wait_for((tmp_path / "logs" / "heartbeat.0").exists, "no heartbeat")
+    if how == "SIGKILL":
+        (tmp_path / GO).touch()
+        os.kill(ranks[0], signal.SIGKILL)
+    else:
+        first.process.send_signal(signal.SIGTERM)
+    found = first.finish()
+    if to == "-1e-16":
+        assert found["returncode"] == 1 and found["newest"] is None
+        cause = found["attempts"][-1]["cause"]
+        assert how == "SIGTERM" or "LAMMPS cannot read any of its restart files back" in cause
+        return
+    if how == "SIGTERM":
+        assert found["returncode"] == 75 and found["newest"] == "r.40"
+        (tmp_path / GO).touch()
+        found = Started(tmp_path, *SUPERVISED).finish()
+    assert found["returncode"] == 0
+    assert found["attempts"][-1]["restart"] == "r.40"
+    starts = len(found["attempts"])
+    energies = [energy(tmp_path, k) for k in (0, starts - 1)]
+    assert energies[1] == pytest.approx(energies[0], rel=1e-10)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import re
 import struct
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from pwmlff.launch.program import Program
+from pwmlff.launch.script import quoted
+from pwmlff.report import Failure
 
 MAGIC = b"LammpS RestartT\0"  # first and last bytes of a complete restart file
 MULTIPROC, INTEGER = 44, 4  # flag of the number of files, and bytes of an integer in them
@@ -16,6 +21,9 @@ MULTIPROC, INTEGER = 44, 4  # flag of the number of files, and bytes of an integ
 STRINGS, STEP, BEFORE_STEP = (0, 4), 5, 16
 NO_STEP = -1  # of a file that does not tell it
 NEVER = (-1, -2)  # when a file of an unknown kind was written, and a step that is none
+#: What LAMMPS says where it loses atoms of its own restart file: those on the faces of a tilted
+#: box, whose place in the box is rounded to be outside.
+LOST = "Did not assign all restart atoms correctly"
 CLOCK = 0.05  # seconds by which the times of files may lag behind the clock
 
 
@@ -147,6 +155,25 @@ def is_new(path: Path, began: float) -> bool:
 def base_file(restart: str) -> Path:
     """The file of a restart file with % for its parts that is complete last; itself without."""
     return Path(restart.replace("%", "base", 1))
+
+
+def loses_atoms(lmp: Program, restart: str, words: Sequence[str] = ()) -> bool:
+    """Whether LAMMPS loses atoms where it reads a restart file back, on any number of ranks.
+
+    Args:
+        lmp: which reads it, alone.
+        restart: the file, as read_restart wants it.
+        words: that follow it there.
+    """
+    path = Path(restart).absolute()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "at").symlink_to(path.parent)
+            name = quoted(f"at/{path.name}")
+            lmp.run(Path(folder), f"read_restart {name} {' '.join(words)}\n")
+    except (Failure, OSError) as error:  # that it fails otherwise may be of this input alone
+        return LOST in str(error)
+    return False
 
 
 def step_of(name: str) -> int:

@@ -294,6 +294,11 @@ class Script:
         said = (" ".join(words) for words, _ in self.commands if words[0] != "print")
         return not self.whole or any(use in text for text in said for use in USES)
 
+    def words_after_restart(self) -> list[str]:
+        """What the input says to read_restart beside the file."""
+        said = (words[2:] for words, _ in self.named("read_restart"))
+        return [word for words in said for word in words if word in ("remap", "noremap")][:1]
+
     def deviation_files(self) -> list[Path]:
         """What ensembles of the input write to, as far as that is known."""
         files = []

@@ -23,9 +23,12 @@ from rich.text import Text
 from pwmlff.files import write_whole
 from pwmlff.launch import inputs, mpirun, outputs, run_state
 from pwmlff.launch.causes import PROXY, failing, of_input
+from pwmlff.launch.program import Program
 from pwmlff.launch.restarts import (
+    LOST,
     Written,
     base_file,
+    loses_atoms,
     newest_restart,
     restart_files,
     step_of,
@@ -42,6 +45,8 @@ UNREADABLE = 3  # restart files in a row that lmp dies on, after which the cause
 DELAY, LONGEST = 1.0, 300.0  # seconds before the next start, doubled while nothing is gained
 MARGIN, SHARE = 120.0, 0.1  # seconds before a time limit, and at most this share of it
 RESUME = ("auto", "never")  # or a file
+#: What helps where LAMMPS loses atoms.
+OFF_FACES = "atoms on the faces of a tilted box are lost: displace_atoms moves all off the faces"
 #: Name of a file that tells the restart files of partitions, and how it begins.
 STEP_OF_PARTITIONS = re.compile(r"restart\.(\d+)(?:\.\d+)?\.in")
 WORLD = "variable restart_file world "
@@ -95,7 +100,7 @@ class RunReport:
     log_dir: str
     earlier: int = 0  # attempts of an earlier `pwmlff run`
     interrupted: str = ""  # name of the signal, or the time limit
-    can_go_on: bool = False  # by the same command, from a restart file
+    newest: str | None = None  # restart file that the same command goes on from
 
     @property
     def ok(self) -> bool:
@@ -107,7 +112,7 @@ class RunReport:
         """0, CONTINUE where it was interrupted and can go on, or 1."""
         if self.ok:
             return 0
-        return CONTINUE if self.interrupted and self.can_go_on else 1
+        return CONTINUE if self.interrupted and self.newest is not None else 1
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
@@ -131,7 +136,9 @@ class RunReport:
         if self.interrupted:
             lines.append(Text(f"stopped by {self.interrupted}", "red"))
         if self.exit_code == CONTINUE:
-            lines.append(Text("the same command goes on with it"))
+            lines.append(Text(f"the same command goes on with it from {self.newest}"))
+        elif self.interrupted and not self.ok:
+            lines.append(Text("it cannot go on: there is no restart file that can be read", "red"))
         elif not self.ok:
             lines.append(Text(f"what the ranks wrote is in {self.log_dir}"))
         return Group(*lines)
@@ -316,10 +323,27 @@ class _Supervisor:
             if last.returncode == 0:
                 state = run_state.STOPPED if last.stopped else run_state.FINISHED
             self.record.state = state
-            can_go_on = self.plan.script.can_go_on() and self._newest(self.record) is not None
             self.record.save()
+            newest = self._newest(self.record) if self.plan.script.can_go_on() else None
+            if self.watcher.interrupted and newest is not None:  # see that it keeps its promise
+                newest = self._that_is_read_back()
         folder, why = str(self.plan.folder), self.watcher.interrupted
-        return RunReport(self.record.attempts, folder, self.earlier, why, can_go_on)
+        return RunReport(self.record.attempts, folder, self.earlier, why, newest)
+
+    def _that_is_read_back(self) -> str | None:
+        """Value of the variable restart: the newest restart file of which LAMMPS loses no atoms."""
+        (path,) = self.plan.wish.program
+        lmp = Program(path, dict(self.plan.wish.environment))
+        while (newest := self._newest(self.record)) is not None:
+            names = _files_of(newest)
+            flags = self.plan.script.words_after_restart()
+            lost = [name for name in names if loses_atoms(lmp, name, flags)]
+            if not lost:
+                break
+            self._warn(f"LAMMPS loses atoms where it reads '{lost[0]}' back: it cannot be used")
+            self.record.unreadable += [(one, base_file(one).stat().st_mtime_ns) for one in lost]
+            self.record.save()
+        return newest
 
     def _until_the_end(self) -> None:
         deaths = launches = in_vain = 0
@@ -377,6 +401,11 @@ class _Supervisor:
         names = _files_of(self.restart)
         self.unreadable += [(name, base_file(name).stat().st_mtime_ns) for name in names]
         older = self._newest(self.record)
+        if any(LOST in error for error in attempt.errors):
+            self.record.unreadable += self.unreadable
+            older = self._that_is_read_back()
+            if older is None:
+                attempt.cause = f"LAMMPS cannot read any of its restart files back; {OFF_FACES}"
         latest = reversed(self.record.attempts[self.earlier :])
         starts = len(list(itertools.takewhile(lambda one: one.unreadable, latest)))
         if older is None or older == self.restart or starts > UNREADABLE:
