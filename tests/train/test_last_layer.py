@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ase import Atoms
 from ase.io import write
 from test_train import ELEMENTS, SMALL
 
@@ -200,6 +201,22 @@ def test_weights_of_frames_are_those_of_groups(frames_and_edges) -> None:
         one.refit()
     np.testing.assert_array_equal(by_file.refitted, by_group.refitted)
     assert not np.array_equal(by_file.refitted, plain.refitted)
+
+
+def test_isolated_atoms_do_not_move_the_energies_of_all(tmp_path) -> None:
+    structures = [labelled(atoms) for atoms in trajectory(6)]
+    structures += [Atoms("Ar", info={"energy": 50.0}), Atoms("Ne", info={"energy": 60.0})]
+    write(tmp_path / "a.xyz", structures, format="extxyz")
+    frames, edges = cache.load(tmp_path / "a.xyz", elements=[10, 18], cutoff=4.0, cache=None)
+    assert frames.energies[-2:].tolist() == [50.0, 60.0]
+    one = learner(frames, edges)
+    one.learning_rate, one.usual = one.schedule.peak, 1.0
+    moves = one._moves(np.arange(8), np.full(8, 1.0), slice(8))
+    assert moves[:6].any(axis=1).all() and not moves[6:].any()
+    wrong = frames.energies.copy()
+    wrong[-2:] += 1e3
+    one.align(np.arange(8), wrong)
+    np.testing.assert_allclose(one.shift, 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "kalman"])

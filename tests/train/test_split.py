@@ -47,6 +47,14 @@ def test_a_trajectory_is_cut_into_blocks():
     assert sum(every) == 60 and min(every) >= split.LONGEST
 
 
+def test_isolated_atoms_never_validate():
+    alone = [Atoms("Ar"), Atoms("Ne")] * 15
+    frames = frames_of([*far_apart(30), *alone])
+    for seed in range(4):
+        which = split.validating(frames, np.arange(60), 0.5, seed)
+        assert which.sum() >= 14 and not which[30:].any()
+
+
 def test_frames_that_do_not_follow_each_other_are_chosen_one_by_one(monkeypatch):
     frames = frames_of(far_apart(50))
     which = split.validating(frames, np.arange(50), 0.2, 1)

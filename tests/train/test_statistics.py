@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ase import Atoms
 from ase.neighborlist import neighbor_list
 
 from labelled_structures import frames_of, random_structures
@@ -105,6 +106,36 @@ def test_one_composition_spreads_the_energy_and_says_so(caplog):
     per_atom = frames.energies[0] / len(structures[0])
     np.testing.assert_allclose(found.energy_shift, [per_atom, per_atom, 0.0], rtol=1e-9)
     assert "spread evenly" in caplog.text and found.rank == 1
+
+
+def test_isolated_atoms_tell_elements_apart_and_do_not_pull(caplog):
+    """They are some eV above the same atom in a crystal, and are no noise of the others."""
+    alone = [Atoms("Hf"), Atoms("O"), Atoms("H")]
+    many = [a for a in random_structures(25) if len(a) > 1]
+    several = frames_of([*many, *alone])
+    several = energies_of(several, {8: -4.0, 72: -7.5, 1: -1.0}, noise=0.0)
+    several.energies[-3:] = [-2.5, -1.0, -1.0]
+    edges = neighbors.find_edges(several, ELEMENTS, RMAX, closest=0.0)
+    found = statistics.compute(several, edges, RMIN, RMAX)
+    np.testing.assert_allclose(found.energy_shift, [-7.5, -4.0, -1.0], atol=1e-9)
+    assert found.energy_std < 1e-9 and not caplog.text
+    # One composition: all atoms share what is left beside isolated ones.
+    one = Atoms("Hf2O4", np.arange(18).reshape(6, 3), cell=[30] * 3, pbc=True)
+    frames = frames_of([one, one, *alone[:2]], [2 * -7.5 + 4 * -4.0] * 2 + [-2.5, -1.0])
+    edges = neighbors.find_edges(frames, ELEMENTS, RMAX, closest=0.0)
+    left = (-31.0 - 2 * -2.5 - 4 * -1.0) / 6
+    found = statistics.compute(frames, edges, RMIN, RMAX)
+    np.testing.assert_allclose(found.energy_shift, [-2.5 + left, -1.0 + left, 0.0], atol=1e-6)
+    assert not caplog.text
+
+
+def test_what_is_an_isolated_atom():
+    box = Atoms("H", cell=[9] * 3, pbc=True)
+    frames = frames_of(
+        [Atoms("H"), box, box, Atoms("H2", [[0, 0, 0], [0, 0, 1]]), box],
+        groups=["a", "IsolatedAtom", "isolated_atom", "IsolatedAtom", "a"],
+    )
+    assert frames.isolated.tolist() == [True, True, True, False, False]
 
 
 def test_labels_that_are_missing_do_not_count(caplog):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -13,6 +14,8 @@ from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.stress import full_3x3_to_voigt_6_stress
 
+#: Groups of atoms in free space, by their letters alone.
+ISOLATED = ("isolatedatom", "isolatedatoms")
 RANGES = 12  # that are shown
 #: Labels, in the order of `Frames.weights`, and what a header calls their weights.
 QUANTITIES = {
@@ -131,6 +134,14 @@ class Frames:
         frame = np.repeat(np.arange(len(self)), self.natoms)
         np.add.at(counts, (frame, np.searchsorted(self.elements, self.numbers)), 1)
         return counts
+
+    @cached_property
+    def isolated(self) -> np.ndarray:
+        """Which frames are one atom in free space, by cell or by name, bool [nframes]."""
+        names = [re.sub("[^a-z]", "", name.lower()) for name in self.group_names]
+        called = np.array([name in ISOLATED for name in names], dtype=bool)[self.group]
+        result: np.ndarray = (self.natoms == 1) & (called | ~self.pbc.any(axis=1))
+        return result
 
     @cached_property
     def fingerprint(self) -> str:

@@ -39,7 +39,10 @@ def validating(frames: Frames, same: np.ndarray, fraction: float, seed: int) -> 
     for number, chosen in enumerate(consistency.compositions(frames).values()):
         composition[chosen] = number
     rng = np.random.default_rng((seed, 2))
-    blocks = list(_in_turns(_blocks(frames, fraction), frames, composition, rng))
+    # Isolated atoms set the energies of types, and no model has to be tried on them.
+    every = (block[~frames.isolated[block]] for block in _blocks(frames, fraction))
+    blocks = [block for block in every if len(block)]
+    blocks = list(_in_turns(blocks, frames, composition, rng))
     left = np.bincount(composition)
     due = 0.0
     for block in blocks:

@@ -106,7 +106,8 @@ def compute(
     shift, rank = shifts(frames, edges)
     natoms = frames.natoms
     residual = (frames.energies - _compositions(frames, edges) @ shift) / np.maximum(natoms, 1)
-    residual = residual[np.isfinite(residual) & (natoms > 0)]
+    counted = (natoms > 0) & (~frames.isolated | frames.isolated.all())
+    residual = residual[np.isfinite(residual) & counted]
     forces = frames.forces[np.isfinite(frames.forces)]
     return Statistics(
         davg=np.stack([mean, zero, zero, zero], axis=1),
@@ -239,12 +240,24 @@ def _compositions(frames: Frames, edges: Edges) -> np.ndarray:
     return flat.reshape(len(frames), edges.ntypes).astype(np.float64)
 
 
+def of_isolated(frames: Frames, edges: Edges) -> np.ndarray:
+    """Energies of types that isolated atoms have, the mean of several; NaN without, [ntypes]."""
+    chosen = np.flatnonzero(frames.isolated & np.isfinite(frames.energies))
+    types = edges.types[frames.first[chosen]]
+    count = np.bincount(types, minlength=edges.ntypes)
+    total = np.bincount(types, frames.energies[chosen], edges.ntypes)
+    result: np.ndarray = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return result
+
+
 def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
     """Energies of single atoms that come nearest to the energies of all frames.
 
     Least squares of energies per atom on shares of types, with a ridge so small that it decides
     only what the frames leave open: then the smallest squares, which spread an energy over types
-    as evenly as their shares, and a warning. A type that no frame holds has the energy 0.
+    as evenly as their shares, and a warning. Isolated atoms are none of these frames: where
+    they are there of all types, energies are spread evenly beside theirs. A type that no other
+    frame holds has the energy of its isolated atom, or 0.
 
     Returns:
         [ntypes], and the rank of the compositions.
@@ -253,12 +266,19 @@ def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
     if not known.any():
         log.warning("no frame has an energy: the energy of an atom of each type is taken to be 0")
         return np.zeros(edges.ntypes), 0
+    alone = of_isolated(frames, edges)
+    if (known & ~frames.isolated).any():
+        known &= ~frames.isolated
     share = shares(frames, edges)[known]
     energy = frames.energies[known] / frames.natoms[known]
     present = share.any(axis=0)
     singular = np.linalg.svd(share, compute_uv=False)
     rank = int((singular > RANK * singular[0]).sum())
-    if rank < present.sum():
+    mean = np.zeros(edges.ntypes)
+    if rank < present.sum() and np.isfinite(alone[present]).all():
+        mean[present] = alone[present]
+        mean[present] += (energy - share @ mean).mean()
+    elif rank < present.sum():
         names = " ".join(chemical_symbols[z] for z in edges.elements[present])
         log.warning(
             "the compositions of the frames tell %d of the energies of single atoms of %s, not %d: "
@@ -268,6 +288,5 @@ def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
         )
         # All types get the mean first, so that what is left open is shared by all alike.
         mean = np.full(edges.ntypes, energy.mean()) * present
-    else:
-        mean = np.zeros(edges.ntypes)
-    return mean + fitted(share, energy - share @ mean), rank
+    result = mean + fitted(share, energy - share @ mean)
+    return np.where(present | np.isnan(alone), result, alone), rank

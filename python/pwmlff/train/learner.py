@@ -139,7 +139,9 @@ class Learner:
             raise Failure("found no parameter that may change, expected one or more to learn")
         self.of_frame = frame_weights(model.frames, config)
         self._tell_of_weights()
-        self.shares = statistics.shares(model.frames, model.edges)  # [nframes, ntypes] of the types
+        # [nframes, ntypes] of the types; zero of isolated atoms, which do not move all energies.
+        self.shares = statistics.shares(model.frames, model.edges)
+        self.shares[model.frames.isolated & ~model.frames.isolated.all()] = 0.0
         self.schedule = schedule_of(config)
         self.optimizer = self._optimizer()
         n, ema = len(model.parameters), config.optimizer.ema
@@ -305,7 +307,7 @@ class Learner:
         shares = self.shares[sample]
         if energies is not None:
             excess = (energies - self.frames.energies[sample]) / natoms
-            known = np.isfinite(excess) & (self.of_frame[sample] > 0.0)
+            known = np.isfinite(excess) & (self.of_frame[sample] > 0.0) & shares.any(axis=1)
             if known.any():
                 change, usual = _alignment(shares[known], -excess[known])
         self.shift, self.usual = self.ranks.broadcast((self.shift + change, usual))

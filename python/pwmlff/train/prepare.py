@@ -100,6 +100,10 @@ def labelled(
         if chosen.any():
             valid, learned = (learned.select(np.flatnonzero(x)) for x in (chosen, ~chosen))
     elif valid is not None:
+        alone = valid.frames.isolated
+        if alone.any() and not alone.all():
+            log.info("%d isolated atoms of [data] valid do not validate", alone.sum())
+            valid = valid.select(np.flatnonzero(~alone))
         _warn_of_both(learned, valid)
     learned, valid, constants = _corrected(config, learned, valid, ranks)
     with _shared():

@@ -96,6 +96,8 @@ class Trainable(Protocol):
         if np.isnan(frames.energies).all():
             return np.zeros(edges.ntypes)
         left = frames.energies - self.predict(self.parameters, frames, edges)[0]
+        if not frames.isolated.all():
+            left[frames.isolated] = np.nan  # of which the model may know nothing
         return statistics.shifts(replace(frames, energies=left), edges)[0]
 
     def take_energies(self) -> None:
