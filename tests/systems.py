@@ -190,6 +190,17 @@ def grade_alone(model: DP, atoms: Atoms) -> np.ndarray:
     return np.array(found)
 
 
+def gamma_alone(model: DP, atoms: Atoms) -> np.ndarray:
+    """By NumPy: the root mean square of the grades of each atom and those near."""
+    alone = grade_alone(model, atoms)
+    squares, weights = np.square(alone), np.ones(len(atoms))
+    for i, j, r in zip(*neighbor_list("ijd", atoms, model.Rmax), strict=True):
+        weight = (1.0 - (r / model.Rmax) ** 2) ** 8
+        weights[i] += weight
+        squares[i] += weight * alone[j] ** 2
+    return np.sqrt(squares / weights)
+
+
 def with_attributes_of_matpl(model: DP) -> DP:
     """The model with all attributes that a file of MatPL has, of their types, and without `units`.
 

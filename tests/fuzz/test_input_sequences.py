@@ -18,11 +18,12 @@ from pwmlff.launch.program import find as find_lmp
 COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "50"))
 SEED = int(os.environ.get("PWMLFF_SEED", "0"))
 SECONDS = 60  # that a sequence may take before it counts as hanging
-#: First number and how many, by engine and ranks: two halves, and a tenth as many on two ranks.
+#: First number and how many, by engine and ranks: two halves, and fewer on several ranks.
 SHARE = {
     ("automatic", 1): (SEED, COUNT - COUNT // 2),
     ("device", 1): (SEED + COUNT - COUNT // 2, COUNT // 2),
     ("automatic", 2): (SEED, COUNT // 10),
+    ("automatic", 5): (SEED, COUNT // 50),
 }
 ENOUGH = 50  # sequences among which those without a run do not count
 

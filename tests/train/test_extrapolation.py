@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ase.io import read
-from ase.neighborlist import neighbor_list
 
 from harness import ON_DEVICE
 from labelled_structures import trajectory
@@ -16,7 +15,7 @@ from pwmlff import Calculator
 from pwmlff.evaluation.model_file import open_model
 from pwmlff.train import train
 from pwmlff.train.extrapolation import FLOOR, QUANTILE, grade
-from systems import SYSTEMS, grade_alone, graded, save
+from systems import SYSTEMS, gamma_alone, grade_alone, graded, save
 
 SETTINGS = ["model.embedding=[6,6]", "model.fitting=[8]", "model.m2=2", "model.rmax=5.0",
             "model.max_neighbor=70", "run.validate_every=1", "data.valid_fraction=0.2"]  # fmt: skip
@@ -61,14 +60,8 @@ def test_of_what_is_near(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: 
         monkeypatch.setenv(key, value)
     model, atoms = graded(SYSTEMS[name].model(), 5), SYSTEMS[name].atoms()
     save(model, tmp_path / "a.pt")
-    alone = grade_alone(model, atoms)
-    squares, weights = np.square(alone), np.ones(len(atoms))
-    for i, j, r in zip(*neighbor_list("ijd", atoms, model.Rmax), strict=True):
-        weight = (1.0 - (r / model.Rmax) ** 2) ** 8
-        weights[i] += weight
-        squares[i] += weight * alone[j] ** 2
-    wanted = np.sqrt(squares / weights)
-    assert np.abs(wanted / alone - 1.0).max() > 0.01
+    wanted = gamma_alone(model, atoms)
+    assert np.abs(wanted / grade_alone(model, atoms) - 1.0).max() > 0.01
     calculator = Calculator(tmp_path / "a.pt", precision="exact", device=device)
     np.testing.assert_allclose(calculator.get_property("gamma", atoms), wanted, rtol=1e-10)
 
