@@ -13,14 +13,14 @@ from pwmlff.report import Failure
 
 
 def read_text(path: str | PathLike[str]) -> str:
-    """Read a text in UTF-8, whatever the locale is.
+    """Read a text in UTF-8, whatever the locale is, without a byte order mark.
 
     Raises:
         Failure: it holds other bytes.
         OSError: it cannot be read.
     """
     try:
-        return Path(path).read_bytes().decode()
+        return Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Failure(
             f"'{path}' is no text: byte {error.start + 1} is no UTF-8; expected a text file"

@@ -90,7 +90,7 @@ class Sections:
         """
         source = f"'{fspath(path)}'"
         try:
-            tables = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
+            tables = tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
         except OSError as error:
             raise Failure(f"cannot read {source}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pwmlff.files import read_text
 from pwmlff.report import Failure
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.config import Config, from_command, reference_page
@@ -166,6 +167,15 @@ def test_keys_that_do_not_go_together(tmp_path: Path):
     of_module = from_command(data=["a.xyz"], module="m.py:M")
     assert of_module.model.elements == ()
     assert (of_module.optimizer.name, made().optimizer.name) == ("adam", "muon")
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path):
+    """Editors of Windows begin files with one."""
+    (tmp_path / "run.toml").write_text('\ufeff[data]\ntrain = "a.xyz"\n', encoding="utf-8")
+    given = from_command(toml=tmp_path / "run.toml", elements="H", output="out")
+    assert given.data.train == ("a.xyz",)
+    (tmp_path / "hosts").write_text("\ufeffn1:2\n", encoding="utf-8")
+    assert read_text(tmp_path / "hosts") == "n1:2\n"
 
 
 def test_bad_files(tmp_path: Path):

@@ -230,6 +230,19 @@ def test_outcar(tmp_path, caplog, words, reader):
     assert own.energies.tolist() == theirs == [-7.0, -8.0]
 
 
+def test_an_outcar_that_ase_does_not_read(tmp_path):
+    """One with a dispersion correction has more words beside each energy."""
+    pytest.importorskip("dpdata")
+    path = tmp_path / "OUTCAR"
+    words = " eV    w/o vdW =       -6.50000000"
+    text = outcar(OLD[:1])
+    text = text.replace("  energy(sigma->0)", words + "  energy(sigma->0)")
+    path.write_text(text.replace(" eV\n\n  energy  without", words + "\n\n  energy  without"))
+    with pytest.raises(Failure, match=r"ase cannot read frame 0 .*try --format dpdata:vasp/outcar"):
+        readers.read(path)
+    assert readers.read(path, "dpdata:vasp/outcar").energies.tolist() == [-7.0]
+
+
 @pytest.mark.parametrize("reader", ["vasp-xml", "dpdata:vasp/xml"])
 def test_vasprun(tmp_path, caplog, reader):
     if reader.startswith("dpdata"):

@@ -13,7 +13,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read as ase_read
 from ase.io import write
 
-from labelled_structures import crystal, frames_of, labelled, trajectory, write_deepmd
+from labelled_structures import crystal, frames_of, labelled, movement, trajectory, write_deepmd
 from pwmlff.data import cache, check, readers
 from pwmlff.data.choices import write_frames
 from pwmlff.data.frames import Frames
@@ -161,6 +161,12 @@ def test_headers_in_any_case_and_with_empty_values(tmp_path, header):
     (atoms,) = readers.structures(str(path))  # what compare, bench and learn take
     np.testing.assert_array_equal(atoms.cell, frames.cells[0])
     assert atoms.get_potential_energy() == -1.5
+
+
+def test_a_movement_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "any"
+    path.write_text("\ufeff" + movement(labelled(crystal())), encoding="utf-8")
+    assert len(readers.read(path)) == 1
 
 
 def test_keys_of_two_cases_that_differ(tmp_path, caplog):

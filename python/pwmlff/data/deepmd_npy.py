@@ -63,7 +63,9 @@ def _elements(folder: Path) -> np.ndarray:
         raise Failure(
             f"found no '{path}', which says the element of each type; write one, like 'Hf O'"
         )
-    return element_numbers(path.read_text(encoding="utf-8", errors="replace").split(), f"'{path}'")
+    return element_numbers(
+        path.read_text(encoding="utf-8-sig", errors="replace").split(), f"'{path}'"
+    )
 
 
 def _set(

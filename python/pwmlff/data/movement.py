@@ -69,7 +69,7 @@ def frames(path: Path) -> Iterator[Labelled]:
     Raises:
         Failure: the file is not of this format, or a frame is damaged.
     """
-    with Path(path).open(encoding="utf-8", errors="replace") as file:
+    with Path(path).open(encoding="utf-8-sig", errors="replace") as file:
         lines: list[str] = []
         first = index = 0
         for number, line in enumerate(file, 1):

@@ -191,7 +191,7 @@ def guess(path: Path) -> str:
     plain = path.with_suffix("") if path.suffix in {".gz", ".bz2", ".xz"} else path
     if plain.suffix in {".xyz", ".extxyz"}:
         return "extxyz"
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         if movement.HEADER.match(file.readline(1000)):
             return "movement"
     try:
@@ -367,8 +367,9 @@ def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
         except UnknownFileTypeError as error:
             raise Failure(f"'{kind}' is no format of '{path}' that is known: {error}") from None
         except Exception as error:  # whatever its readers stumble over
+            other = f"; try --format {DPDATA}vasp/outcar" if kind == "vasp-out" else ""
             raise Failure(
-                f"ase cannot read frame {index} of '{path}' as '{kind}': {_text(error)}"
+                f"ase cannot read frame {index} of '{path}' as '{kind}': {_text(error)}{other}"
             ) from error
         results = getattr(atoms.calc, "results", {})
         labels = labels_of(
