@@ -139,6 +139,8 @@ def test_all_quantities_by_the_nets_themselves(frames_and_edges) -> None:
         name: Equations(np.stack(columns, axis=1), before[name], np.ones(len(before[name])))
         for name, columns in designs.items()
     }
+    one.refit(0.0)  # seconds, in which nothing can be solved for
+    assert not one.refitted.any()
     one.refit()
     found = one.refitted[places]
     assert not np.delete(one.refitted, places).any()

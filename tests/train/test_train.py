@@ -549,16 +549,16 @@ def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monk
         began = clock.now
         clock.take(20.0)
         one = training(asked_for, comm.Serial(), tmp_path, frames, edges)
-        one.began, one.draw = began, lambda: clock.take(4.0)
+        one.began, one.extras = began, {"pictures": lambda: clock.take(4.0)}
         one.asked = lambda: clock.now - began > end
         one.progress = before or one.progress
         evaluate = one.learner.predict
         one.learner.step = lambda batch, done: (told.append(done), clock.take(1.0), 0.5)[-1]
         one.learner.predict = lambda *given: (clock.take(6.0), evaluate(*given))[-1]
         one.learner.refine = lambda *_: None
-        one.learner.refit = lambda: clock.take(2.0)
+        one.learner.refit = lambda _: clock.take(2.0)
         stopped = one.run(None, None)
-        one.draw()
+        one.finish()
         assert stopped == ("asked" if end < 300.0 else "time")
         return one
 
@@ -580,6 +580,37 @@ def test_max_time_is_all_that_the_command_takes(data: Path, tmp_path: Path, monk
     assert 300.0 - loop.LEAVING - 6.0 < clock.now - began <= 300.0 + 3.0 + 4.0
     assert np.diff(told).min() >= 0.0 and np.diff(told).max() < 1.5 / 240.0
     assert done in told and len(told) < whole - 10
+
+
+def test_a_short_time_is_for_steps(data: Path, tmp_path: Path, monkeypatch, caplog) -> None:
+    """22 s with 4 s of reading, a first validation that compiles, and an end that is too long."""
+    frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
+    clock, limits, done = Clock(), [], []
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(loop.checkpoint, "save", lambda *_: clock.take(0.2))
+    asked_for = configured(data, tmp_path, f"run.max_time={22.0 / 60.0}")
+    clock.take(4.0)
+    one = training(asked_for, comm.Serial(), tmp_path, frames, edges)
+    one.began = clock.now - 4.0
+    costs = {"the grade": 2.0, "the pictures": 1.0}
+    one.extras = {
+        name: lambda name=name: (done.append(name), clock.take(costs[name])) for name in costs
+    }
+    validations = iter([4.0, *[0.5] * 9])
+    evaluate = one.learner.predict
+    one.learner.step = lambda *_: (clock.take(0.05), 0.5)[-1]
+    one.learner.predict = lambda *given: (clock.take(next(validations)), evaluate(*given))[-1]
+    one.learner.refine = lambda *_: None
+    one.learner.refit = lambda seconds: (limits.append(seconds), clock.take(0.1))
+    assert one.run(None, None) == "time"
+    done.clear()
+    one.finish()
+    # Of what the end may take, 5.5 s, 2 are for leaving: the grade fits, pictures beside it do not.
+    assert done == ["the grade"] and one.progress.left_out == ["the pictures"]
+    assert limits == [0.5 * 5.5] * 2
+    assert 20.0 - 0.5 < clock.now - one.began <= 20.0
+    assert one.progress.step > loop.FEW and "steps were made" not in caplog.text
+    assert "too short for: the pictures" in caplog.text
 
 
 def test_threads_are_those_of_openmp(data: Path, tmp_path: Path, monkeypatch) -> None:
@@ -657,7 +688,7 @@ def test_solved_layers_are_taken_unless_clearly_worse(data: Path, tmp_path: Path
     asked = configured(data, tmp_path, "run.epochs=1")
     one = training(asked, comm.Serial(), tmp_path, frames, edges)
     one.keep = lambda names, *_: kept.append(names)
-    one.learner.refit = lambda: None
+    one.learner.refit = lambda _: None
     scores = iter((-1.0, -0.99, -1.0 + 0.4 / 10**0.5, -1.0 + 0.6 / 10**0.5))
     one.score = lambda _: next(scores)
     for last in (False, False, True, True):

@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 
 #: Set by torchrun: how often it has started this job again.
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+#: What the end of a training does where there is time for it.
+GRADE, PICTURES = "the extrapolation grade", "the pictures"
 
 
 def train(
@@ -168,10 +170,17 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         except (Failure, OSError) as error:  # the model is there
             log.warning("%s", error)
 
+    def grade() -> None:
+        judge = valid.frames if valid else None
+        _grade(paths, learner.frames, judge, threads_of(config.run, ranks))
+
+    paths = [folder / f"{name}{suffix}" for name in (BEST, LAST)]
+    has_grade = isinstance(learner.model, Potential)
+    extras = {**({GRADE: grade} if has_grade else {}), PICTURES: draw}
     own = ranks.rank == 0
     stop.listen()
     trainer = Trainer(
-        config, learner, valid, ranks, folder, keep, stop.asked, draw, options.began, constants
+        config, learner, valid, ranks, folder, keep, stop.asked, extras, options.began, constants
     )
     step = None
     if options.resume:
@@ -203,12 +212,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         raise
     if logged is None:  # on all ranks but the first
         return TrainReport()
-    draw()
-    if isinstance(learner.model, Potential):
-        paths = [folder / f"{name}{suffix}" for name in (BEST, LAST)]
-        _grade(
-            paths, learner.frames, valid.frames if valid else None, threads_of(config.run, ranks)
-        )
+    _finish(trainer, paths)
     if not logged.rows:
         raise Failure(
             f"found no row in the log of '{folder}': the training was stopped before its first "
@@ -232,20 +236,32 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     return TrainReport([trained], units=config.model.units, folder=str(folder), baseline=baseline)
 
 
+def _finish(trainer: Trainer, paths: Sequence[Path]) -> None:
+    """Do what the end has time for, and leave nothing of what it has none for."""
+    trainer.finish()
+    left_out = trainer.progress.left_out
+    if PICTURES in left_out:  # those that are there are of an earlier model
+        for name in (record.CURVE, PARITY):
+            (trainer.folder / name).unlink(missing_ok=True)
+    if GRADE in left_out and isinstance(trainer.learner.model, Potential):
+        for path in filter(Path.exists, paths):
+            add_record(path, model_file.describe_unopened(path).atom_type)
+
+
 def _grade(paths: Sequence[Path], learned: Frames, valid: Frames | None, threads: int) -> None:
     """Let files tell gamma, and keep what frames that validate tell of that of the first.
 
     And give them a record, before their sums are told.
     """
-    for path in filter(Path.exists, paths):
-        extrapolation.add(path, learned, threads)
+    best, *others = filter(Path.exists, paths)
+    other = [path for path in others if path.read_bytes() != best.read_bytes()]
+    for path in (best, *other):
+        extrapolation.add(path, learned)
         add_record(path, model_file.describe_unopened(path).atom_type)
-    best = paths[0]
-    if (
-        valid is not None
-        and best.exists()
-        and (info := model_file.describe_unopened(best)).has_grade
-    ):
+    for path in others:
+        if path not in other:
+            files.write_whole(path, best.read_bytes())
+    if valid is not None and (info := model_file.describe_unopened(best)).has_grade:
         *_, predicted, gamma = evaluate.predict_by(best, info, info.atom_type, valid, threads)
         assert gamma is not None
         error = np.linalg.norm(predicted[1] - valid.forces, axis=1)

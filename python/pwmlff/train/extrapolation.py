@@ -45,16 +45,15 @@ MOST_ATOMS = 5_000  # that are looked at, of frames all over the data
 FEWEST = 4  # atoms of an element for each number of the layer
 
 
-def add(path: Path, frames: Frames, threads: int) -> None:
+def add(path: Path, frames: Frames) -> None:
     """Let a model file of kind DP tell gamma; it stays as it is where the data are too few.
 
     Args:
         path: of the file, which is written anew.
         frames: that the model has learned from.
-        threads: of torch.
     """
     model, card = potential.of_file(path), model_file.describe_unopened(path).card
-    with torch_threads(threads):
+    with torch_threads(1):  # others wait for each other at each product, long on a busy machine
         layers = last_hidden(model, frames)
     for z, rows in zip(model.atom_type, layers, strict=True):
         needed = FEWEST * rows.shape[1]

@@ -17,6 +17,7 @@ Rows beyond FAR times the median error count by the size of their error, not by 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -71,14 +72,15 @@ class LastLayers:
     places: np.ndarray
     of_frame: np.ndarray
 
-    def fitted(self, quantities: Collection[str]) -> np.ndarray:
+    def fitted(self, quantities: Collection[str], seconds: float = np.inf) -> np.ndarray:
         """The change of the parameters that fits the data best.
 
         Args:
             quantities: "energy", "force" and "virial", or some of them.
+            seconds: that it may take, by what its first part takes.
 
         Returns:
-            [n], zeros where there are too few forces to tell.
+            [n], zeros where there are too few forces to tell, or too little time.
         """
         frames, wanted = self.core.frames, set(quantities)
         order = np.random.default_rng(0).permutation(len(frames))
@@ -89,7 +91,9 @@ class LastLayers:
         few = ROWS * len(self.places) > 3 * frames.natoms[of_forces].sum()
         if few or "force" not in wanted:
             return np.zeros(len(self.places))
-        given = self._of_forces(of_forces)
+        given = self._of_forces(of_forces, seconds)
+        if not given:
+            return np.zeros(len(self.places))
         if len(of_energies):
             given["energy"] = self._of_energies(of_energies)
         return solve({name: equations for name, equations in given.items() if name in wanted})
@@ -108,8 +112,11 @@ class LastLayers:
             lacks.append((frames.energies[part] - energy) / natoms)
         return Equations(np.array(rows), np.concatenate(lacks), of_frame)
 
-    def _of_forces(self, chosen: np.ndarray) -> dict[str, Equations]:
-        """Equations of components of forces, and of virials per atom where there are any."""
+    def _of_forces(self, chosen: np.ndarray, seconds: float) -> dict[str, Equations]:
+        """Equations of components of forces, and of virials per atom where there are any.
+
+        None at all where they would take longer than so many seconds.
+        """
         frames, natoms = self.core.frames, self.core.frames.natoms[chosen]
 
         def rows_with(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,8 +125,12 @@ class LastLayers:
             forces, virials = (np.concatenate(parts) for parts in zip(*predictions, strict=True))
             return forces.ravel(), (virials / natoms[:, None, None]).ravel()
 
-        columns = []
+        columns: list[tuple[np.ndarray, np.ndarray]] = []
+        began = time.monotonic()
         for place in self.places:
+            took = (time.monotonic() - began) / max(1, len(columns))
+            if took * len(self.places) > seconds:
+                return {}
             unit = self.parameters.copy()
             unit[self.every] = 0.0
             unit[place] = 1.0

@@ -279,13 +279,19 @@ class Learner:
         result[self.model.energy_biases] += self.shift
         return result + self.refitted
 
-    def refit(self) -> None:
-        """Solve for what is linear in the model that would be saved, until the next step."""
+    def refit(self, seconds: float = np.inf) -> None:
+        """Solve for what is linear in the model that would be saved, until the next step.
+
+        Args:
+            seconds: nothing is solved for where it would take longer.
+        """
         loss = self.config.loss
         self.refitted = np.zeros(len(self.parameters))
         if self.ranks.rank == 0:
             quantities = [name for name in errors.QUANTITIES if max(getattr(loss, name))]
-            self.refitted = self.model.solved(self.averaged(), self.free, self.of_frame, quantities)
+            self.refitted = self.model.solved(
+                self.averaged(), self.free, self.of_frame, quantities, seconds
+            )
         self.refitted = self.ranks.broadcast(self.refitted)
 
     def align(self, sample: np.ndarray, energies: np.ndarray | None) -> np.ndarray | None:

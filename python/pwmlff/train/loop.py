@@ -34,6 +34,8 @@ SAMPLE = 64  # training frames that a validation looks at
 VALIDATIONS = 40  # of a run, where it is not said how often
 COSTLIEST = 0.1  # share of the time that validations may take then
 LEAVING = 2.0  # seconds to load the command, before its clock runs, to report and to leave
+FEW = 100  # steps in max_time, which is said to be too short then
+END = 0.25  # share of max_time that what comes after the last step may take
 BEST, LAST = "best", "last"
 TINY = 1e-12  # least ratio of errors that a score tells from 0
 #: What a training that goes on has to have in common with its checkpoint.
@@ -55,6 +57,7 @@ class Progress:
     fraction: float = 0.0  # of max_time that is over
     max_time: float = 0.0  # that `fraction` is of
     costs: dict[str, float] = field(default_factory=dict)  # seconds of what the end will do
+    left_out: list[str] = field(default_factory=list)  # of that, as it takes too long
     best: float = float("inf")  # score of the best validation
     kept: int = 0  # step of the model that is kept as the best
     stale: int = 0  # validations since then
@@ -81,7 +84,7 @@ class Trainer:
         folder: for checkpoints.
         keep: writes model files.
         asked: whether somebody has asked this rank to stop; rank 0 is listened to.
-        draw: writes pictures of the rows and of `judged`, on rank 0.
+        extras: what the end does on rank 0 where there is time for it, by name.
         began: when the command began, by time.monotonic(); now when None.
         offsets: of the virials of the frames, which validations move; None for none.
     """
@@ -95,13 +98,13 @@ class Trainer:
         folder: Path,
         keep: Keep,
         asked: Callable[[], bool] = lambda: False,
-        draw: Callable[[], None] = lambda: None,
+        extras: Mapping[str, Callable[[], None]] | None = None,
         began: float | None = None,
         offsets: Offsets | None = None,
     ) -> None:
         self.config, self.learner, self.valid = config, learner, valid
         self.ranks, self.folder, self.keep, self.asked = ranks, folder, keep, asked
-        self.draw, self.began = draw, time.monotonic() if began is None else began
+        self.extras, self.began = extras or {}, time.monotonic() if began is None else began
         self.offsets = offsets or Offsets({})
         self.judged: Predictions | None = None  # of what validates, when it was last judged
         self.progress = Progress(max_time=config.run.max_time)
@@ -131,8 +134,12 @@ class Trainer:
         return 60.0 * self.config.run.max_time - self._ending() - self.progress.seconds
 
     def _ending(self) -> float:
-        """Seconds of what comes after the last step."""
-        return LEAVING + sum(self.progress.costs.values())
+        """Seconds of what comes after the last step; steps get the rest of max_time at least."""
+        return min(LEAVING + sum(self.progress.costs.values()), self._longest_end())
+
+    def _longest_end(self) -> float:
+        """Seconds that what comes after the last step may take; any without max_time."""
+        return END * 60.0 * self.config.run.max_time or np.inf
 
     def _pass(self, seconds: float, step: float) -> None:
         """Let time go by.
@@ -206,6 +213,12 @@ class Trainer:
         self.save()
         if stopped == "asked" and progress.steps and self.ranks.rank == 0:
             self.keep((LAST,), None, None)
+        if stopped == "time" and progress.step < FEW and self.ranks.rank == 0:
+            log.warning(
+                "max_time is too short: %d steps were made, in %.0f of %.0f s; reading, the first "
+                "validation and the end took the others",
+                *(progress.step, progress.stepping, progress.seconds),
+            )
         return stopped
 
     def _end_of_run(self) -> str:
@@ -236,27 +249,59 @@ class Trainer:
         )
 
     def _try_the_end(self) -> None:
-        """Do once what comes after the last step, to know how long it takes. Collective."""
-        draw = self.draw if self.ranks.rank == 0 else lambda: None
-        works = {"last layers": self.learner.refit, "checkpoint": self.save, "pictures": draw}
-        costs = {}
-        for name, work in works.items():
+        """Do once what comes after the last step, to know how long it takes. Collective.
+
+        What does not fit into the longest end is left out of it.
+        """
+        own, progress = self.ranks.rank == 0, self.progress
+        most = self._longest_end() - LEAVING
+
+        def timed(work: Callable[[], object]) -> float:
             began = time.monotonic()
             work()
-            costs[name] = time.monotonic() - began
-        self.progress.costs |= self.ranks.broadcast(costs)
+            return float(self.ranks.broadcast(time.monotonic() - began))
+
+        if progress.costs["validation"] > 0.5 * most:  # the first one compiles and loads
+            progress.costs["validation"] = timed(self._validate_again)
+        progress.costs["checkpoint"] = timed(self.save)
+        progress.costs["last layers"] = timed(self._refit)
+        for name, work in self.extras.items():
+            left = most - sum(progress.costs.values())
+            cost = timed(work if own else lambda: None) if left > 0.0 else np.inf
+            if cost <= left:
+                progress.costs[name] = cost
+            else:
+                progress.left_out.append(name)
         self._log_plan()
+
+    def _validate_again(self) -> None:
+        """What a validation does, for its time."""
+        self._predictions()
+        if self.ranks.rank == 0:
+            self.keep((LAST,), None, None)
+
+    def _refit(self) -> None:
+        """Solve for the last layers, where that does not take most of the longest end."""
+        self.learner.refit(0.5 * self._longest_end())
+
+    def finish(self) -> None:
+        """Do what is left after the training, on rank 0, as far as there is time for it."""
+        for name, work in self.extras.items():
+            if name not in self.progress.left_out:
+                work()
 
     def _log_plan(self) -> None:
         """Say how max_time is spent, once that is known."""
         if self.ranks.rank == 0:
             limit = 60.0 * self.config.run.max_time
             log.info(
-                "ends %s after its start: steps until %s, and %.0f s for the last layers, the last "
-                "validation, the checkpoint and the pictures",
+                "ends %s after its start: steps until %s, and %.0f s for %s",
                 *map(duration, (limit, limit - self._ending())),
                 self._ending(),
+                ", ".join(self.progress.costs),
             )
+            if self.progress.left_out:
+                log.warning("max_time is too short for: %s", ", ".join(self.progress.left_out))
 
     def step(self) -> None:
         """Move the parameters once."""
@@ -295,7 +340,7 @@ class Trainer:
         config, progress = self.config, self.progress
         comm.same_everywhere(self.ranks, self.learner.parameters)
         if last:
-            self.learner.refit()
+            self._refit()
         began = time.monotonic()
         valid = train = None
         of_sample, self.judged = self._predictions()

@@ -121,8 +121,11 @@ class TrainReport:
                     f"  no model after step {m.best} of {m.steps} was better on the frames that "
                     "validate: other data help more than a longer training"
                 )
-        curves = f"{record.CSV}, {record.CURVE}, {PARITY}"
-        return [*lines, *(f"{_absolute(m.folder)}: {curves}, checkpoints" for m in self.models)]
+        for m in self.models:
+            names = (record.CSV, record.CURVE, PARITY)
+            there = [name for name in names if Path(m.folder, name).exists()]
+            lines.append(f"{_absolute(m.folder)}: {', '.join([*there, 'checkpoints'])}")
+        return lines
 
     def _more(self) -> str:
         words = ["pwmlff", "train", "--resume", "-o", _absolute(self.folder)]

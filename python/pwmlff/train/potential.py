@@ -203,12 +203,13 @@ class Potential(Trainable):
         free: np.ndarray,
         of_frame: np.ndarray,
         quantities: Collection[str],
+        seconds: float = np.inf,
     ) -> np.ndarray:
         """The change that is best for the last layers, as :mod:`pwmlff.train.last_layer` says."""
         places = self.last_layers[free[self.last_layers]]
         change = np.zeros(len(parameters))
         layers = LastLayers(self.core, self.last_layers, parameters, places, of_frame)
-        change[places] = layers.fitted(quantities)
+        change[places] = layers.fitted(quantities, seconds)
         return change
 
     def judged(self, parameters: np.ndarray) -> DP:

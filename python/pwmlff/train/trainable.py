@@ -110,6 +110,7 @@ class Trainable(Protocol):
         free: np.ndarray,
         of_frame: np.ndarray,
         quantities: Collection[str],
+        seconds: float = np.inf,
     ) -> np.ndarray:
         """The change of the parameters that is best by a linear problem, [nparameters].
 
@@ -118,6 +119,7 @@ class Trainable(Protocol):
             free: those that may change.
             of_frame: [nframes] weights of the frames.
             quantities: those that weigh.
+            seconds: there is none where it would take longer.
         """
         return np.zeros(len(parameters))
 
