@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +12,9 @@ from os import PathLike
 from pathlib import Path
 
 from pwmlff.report import Failure
+
+#: Names that files have until they are whole: that of the file in its end, and what tempfile adds.
+SCRATCH = re.compile(r"\.[^.].*\.[a-z0-9_]{8}")
 
 
 def read_text(path: str | PathLike[str]) -> str:
@@ -56,6 +61,18 @@ def write_whole(path: str | PathLike[str], contents: bytes) -> None:
             error.filename = str(path)  # a write that finds the disk full names none
         raise
     _sync_folder(path.parent)
+
+
+def remove_scratch(folder: Path) -> None:
+    """Remove what a process that was killed has left in a folder of files that it was writing.
+
+    Nobody else may write there.
+    """
+    for path in [one for one in folder.iterdir() if SCRATCH.fullmatch(one.name)]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 DEFAULT = ".png"  # for a name without an ending
@@ -45,3 +46,17 @@ def save(figure: Figure, path: Path, dpi: int) -> None:
     except OSError as error:
         error.filename = str(path)  # a write that finds the disk full names none
         raise
+
+
+def few_ticks(axis: Axis, span: float) -> None:
+    """Label a logarithmic axis at numbers that have place beside each other.
+
+    Args:
+        axis: of x or y.
+        span: the largest value over the smallest one.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415  slow
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if span < 10.0**2.5 else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -26,6 +26,7 @@ from pwmlff.report import Failure
 from pwmlff.train import record
 from pwmlff.train.errors import QUANTITIES, compute
 from pwmlff.train.record import Display, LogRow, TrainingLog
+from pwmlff.train.start import Options, claim
 
 
 def row(step: int, **values) -> LogRow:
@@ -322,3 +323,28 @@ def test_units_where_the_screen_has_no_such_letter(monkeypatch):
     stream.write("1 meV/Å, 2 Å³, ♥")
     stream.seek(0)
     assert stream.read() == r"1 meV/angstrom, 2 angstrom^3, \u2665"
+
+
+def test_what_a_killed_training_was_writing_goes(tmp_path: Path):
+    """Before it goes on; what others wrote stays."""
+    left = [tmp_path / name for name in (".log.jsonl.ab12_x9z", ".best.pt.abcdefgh")]
+    kept = [tmp_path / name for name in ("log.jsonl", ".checkpoint-000001.npz", ".lock", ".a.b.c")]
+    for path in (*left, *kept):
+        path.write_bytes(b"half")
+    (tmp_path / ".learning_curve.png.abcdefgh").mkdir()
+    claim(tmp_path, Options(resume=True))
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+def test_a_write_that_is_killed_leaves_what_goes(tmp_path: Path):
+    """By the names that there are at that moment."""
+    words = (
+        "import os; from pwmlff import files; from pathlib import Path\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
+        "files.write_whole(Path('log.jsonl'), b'rows')\n"
+    )
+    subprocess.run([sys.executable, "-c", words], cwd=tmp_path, check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".log.jsonl.")
+    files.remove_scratch(tmp_path)
+    assert not left.exists()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pwmlff import picture
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -71,6 +73,7 @@ def of_round(folder: Path, told: dict[str, Any]) -> Figure:
         edges = np.geomspace(positive.min(), max(positive.max(), 1.01 * positive.min()), BINS)
         left.hist(positive, edges, color="0.5")
         left.set_xscale("log")
+        picture.few_ticks(left.xaxis, edges[-1] / edges[0])
     left.axvspan(low, high, color="C2", alpha=0.2, label=f"window, {explored['chosen']} chosen")
     left.set_xlabel("largest force deviation (eV/Å)")
     left.set_ylabel("structures")
@@ -82,6 +85,11 @@ def of_round(folder: Path, told: dict[str, Any]) -> Figure:
         middle.axline((low, low), slope=1.0, color="0.6", linewidth=0.8)
         middle.set_xscale("log")
         middle.set_yscale("log")
+        for axis, (begin, end) in (
+            (middle.xaxis, middle.get_xlim()),
+            (middle.yaxis, middle.get_ylim()),
+        ):
+            picture.few_ticks(axis, end / begin)
     middle.set_xlabel("deviation of an atom (eV/Å)")
     middle.set_ylabel("error against its fresh label (eV/Å)")
     names = [one["name"] for one in explored["runs"]]
@@ -91,5 +99,5 @@ def of_round(folder: Path, told: dict[str, Any]) -> Figure:
         right.barh(range(len(names)), counts, left=offsets, color=color)
     right.set_yticks(range(len(names)), names, fontsize="x-small")
     right.invert_yaxis()
-    right.set_xlabel("structures below, in and beyond the window")
+    right.set_xlabel("structures below, in,\nbeyond the window")
     return figure

@@ -73,6 +73,8 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
     folder = Path(config.output.folder)
 
     def begin() -> None:
+        if options.resume:
+            files.remove_scratch(folder)
         for k in range(n):
             claim(folder / member_name(k), options)
         write_configuration(config)

@@ -346,16 +346,11 @@ def learning_curve(rows: Sequence[LogRow], units: str = "metal") -> Figure:
 
 def _scale(axes: Axes) -> None:
     """Make the y axis logarithmic where it spans a decade, and so has ticks enough."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415  slow
-
     values = np.concatenate([np.asarray(line.get_ydata(), float) for line in axes.lines])
     if np.nanmax(values) < 10.0 * np.nanmin(values):
         return
     axes.set_yscale("log")
-    decades = np.log10(np.nanmax(values) / np.nanmin(values))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    picture.few_ticks(axes.yaxis, np.nanmax(values) / np.nanmin(values))
 
 
 class Display:

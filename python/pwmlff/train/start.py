@@ -64,12 +64,16 @@ class Options:
 def claim(folder: Path, options: Options) -> None:
     """Make the folder; refuse that of another training before anything is written.
 
+    One that goes on finds nothing of files that were being written when it was killed.
+
     Raises:
         Failure: it is that of another one, or none that an input of LAMMPS can name.
     """
     quoted(str(folder.absolute()))
     folder.mkdir(parents=True, exist_ok=True)
-    if not options.resume:
+    if options.resume:
+        files.remove_scratch(folder)
+    else:
         record.require_unused(folder)
 
 
