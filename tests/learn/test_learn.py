@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ import torch
 from ase import Atoms
 from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
+from ase.data import covalent_radii
 from ase.io import read, write
 
 from harness import COMMAND
 from labelled_structures import copper_gold
-from pwmlff.learn import labelling, learn
-from pwmlff.learn.processes import Task, Workshop
-from pwmlff.learn.settings import INTRODUCTION, SECTIONS, Label, Learning
+from pwmlff.learn import explore, labelling, learn
+from pwmlff.learn.processes import Ended, Task, Workshop
+from pwmlff.learn.rounds import Rounds
+from pwmlff.learn.settings import INTRODUCTION, SECTIONS, Explore, Label, Learning
 from pwmlff.learn.state import State
 from pwmlff.learn.verdict import LearnReport
 from pwmlff.report import Failure
@@ -312,6 +315,130 @@ def test_it_does_not_end_before_all_explorations_take_part(folder: Path):
     (folder / "learn.toml").write_text(text + more)
     found = run(folder)
     assert found["converged"] and [len(one["explore"]["runs"]) for one in found["rounds"]] == [2, 3]
+
+
+def looped(folder: Path, monkeypatch, *settings: str) -> tuple[Rounds, list[Path]]:
+    """A loop with three frames of its own to start with, and trainings that make 3, 300, ... steps.
+
+    Returns:
+        It, and the folders of the trainings, which have not run.
+    """
+    frames = []
+    for k in range(3):
+        frames.append(copper_gold())
+        frames[-1].rattle(0.1, seed=k)
+        frames[-1].calc = EMT()
+        frames[-1].get_stress()
+    write(folder / "frames.xyz", frames, format="extxyz")
+    given = ["start.data=['frames.xyz']", "train.epochs=0", "train.minutes=1", *settings]
+    loop = Rounds(Learning.read(folder / "learn.toml", given), lambda: False)
+    trained: list[Path] = []
+
+    def report(config) -> tuple[Path, list[dict[str, Any]]]:
+        trained.append(Path(config.output.folder))
+        steps = (3, 300)[(len(trained) - 1) % 2]
+        made = {"steps": steps, "stopped": "time", "file": "a.pt", "valid": {"force": 1.0}}
+        return trained[-1], [made]
+
+    monkeypatch.setattr(loop, "_report", report)
+    return loop, trained
+
+
+def test_no_training_of_a_handful_of_steps(folder: Path, monkeypatch):
+    """It gets twice the time, or the loop ends before labels are spent."""
+    loop, trained = looped(folder, monkeypatch, "loop.max_time=10")
+    told = loop._trained(0, last=False)
+    assert len(trained) == 2 and (told["steps"], told["minutes"]) == (300, 2.0)
+    loop.state.rounds.append({"train": told})
+    trained.clear()
+    assert loop._training(0, False, told["minutes"]).run.max_time == 2.0
+    # Of the last one 3 steps are told of, as there is nothing left to take from.
+    loop.state.rounds.append({"train": loop._trained(0, last=True)})
+    assert len(trained) == 1
+    reasons = LearnReport("f", State(rounds=loop.state.rounds, end="x"), ["a.pt"]).reasons()
+    assert any("last training made 3 steps" in text for text in reasons)
+    loop.shop.close()
+    short, _ = looped(folder, monkeypatch, "loop.max_time=1.5", "loop.folder=short")
+    with pytest.raises(Failure, match=r"made 3 steps in 1 minutes, expected 200.*more time"):
+        short._trained(0, last=False)
+    short.shop.close()
+
+
+def test_the_time_of_the_last_training_is_kept(folder: Path, monkeypatch):
+    """Rounds have what it and what comes after it leave."""
+    settings = ("loop.max_time=10", "train.minutes=5", "train.last_minutes=6")
+    loop, _ = looped(folder, monkeypatch, *settings)
+    loop.reserve = lambda _: 1.0
+    assert loop._training(0, False, 5.0).run.max_time == pytest.approx(3.0, abs=0.3)
+    assert loop._training(0, True, 6.0).run.max_time == 6.0
+    loop.state.seconds = 60.0 * 2.0
+    assert loop._training(0, False, 5.0).run.max_time == pytest.approx(1.0, abs=0.3)
+    assert loop._training(0, True, 6.0).run.max_time == 6.0
+    loop.state.first = {"seconds_each": 6.0}
+    loop.config = replace(loop.config, choose=replace(loop.config.choose, most=1000))
+    assert 7 <= loop._most() <= 10  # labels of 6 s in a minute
+    loop.shop.close()
+
+
+def test_the_window_stays_that_of_the_data_to_start_with(folder: Path, monkeypatch):
+    """Whatever forces later labels have."""
+    loop, _ = looped(folder, monkeypatch, "choose.window=[0.0, 0.0]", "choose.relative=[0.1, 1.0]")
+    frames = read(folder / "frames.xyz", index=":")
+    sizes = np.concatenate([np.linalg.norm(one.get_forces(), axis=1) for one in frames])
+    rms = np.sqrt((sizes**2).mean())
+    assert rms > 0.5
+    loop.place(0).mkdir()
+    for one in frames:
+        results = {"energy": 0.0, "forces": 50.0 * one.get_forces()}
+        one.calc = SinglePointCalculator(one, **results)
+    write(loop.place(0) / "labelled.extxyz", frames, format="extxyz")
+    loop.state.rounds = [{"train": {"models": ["a.pt"], "seconds": 1.0}, "label": {"frames": 3}}]
+    assert len(loop._data(1)) == 2
+    assert loop._trained(1, last=True)["window"] == pytest.approx([0.1 * rms, rms], rel=1e-6)
+    loop.shop.close()
+
+
+def test_what_just_left_the_window_is_not_chosen(tmp_path: Path):
+    """Of a run that ends beyond it the last structures are none, but for the first of all."""
+    frames = [copper_gold() for _ in range(8)]
+    for k, atoms in enumerate(frames):
+        atoms.info = {"step": 10 * k, "max_devi_f": 0.1 * k + 0.1}
+
+    def found(code: int, last: float, first: int = 0) -> list[int]:
+        write(tmp_path / explore.CAPTURED, frames[first:], format="extxyz")
+        rows = [f"{10 * k} 0 0 {0.1 * k + 0.1:g} 0 0 0" for k in range(8)]
+        lines = ["# step avg_devi_f min_devi_f max_devi_f avg_devi_e min_devi_e max_devi_e", *rows]
+        lines.append(f"80 0 0 {last:g} 0 0 0")
+        (tmp_path / explore.DEVIATION).write_text("\n".join(lines) + "\n")
+        (tmp_path / explore.LOG).write_text("ERROR: closer than the min_distance\n" * bool(code))
+        ended = Ended(code, "")
+        one = explore._found("name", Task([], tmp_path, tmp_path / "o"), ended, 1.0)
+        assert bool(one.died) is bool(code) and len(one.deviations) == 9
+        return [atoms.info["step"] for atoms in one.candidates]
+
+    every = [10 * k for k in range(8)]
+    assert found(0, 0.9) == every  # it came to its end
+    assert found(0, 1.1) == found(1, 0.9) == every[:4]  # those of 40 to 80 are its way out
+    assert found(1, 0.9, first=6) == [60]
+
+
+def test_explorations_end_where_atoms_come_too_close(folder: Path):
+    """By the smallest sum of covalent radii, and in time; their pace is that of LAMMPS's log."""
+
+    class Idle:
+        def run(self, tasks: list[Task], jobs: int) -> list[Ended]:
+            words = "Loop time of 6.4 on 1 procs for 100 steps with 32 atoms"
+            return [Ended(0, words) for _ in tasks]
+
+    wanted = explore.runs([Explore(structures=(str(folder / "start.xyz"),), strain=(0, 1, 2))], 0)
+    found = explore.explore(
+        wanted, [Path("a.pt"), Path("b.pt")], [29, 79], ["Cu", "Au"], (0.1, 1.0), 1,
+        folder / "explore", Idle(), 2, 0.6, 100.0,
+    )  # fmt: skip
+    assert [one.pace for one in found] == [pytest.approx(0.002)] * 3
+    text = (folder / "explore" / "002" / "in.lmp").read_text()
+    assert f"beyond stop min_distance {0.6 * 2 * covalent_radii[29]:.4g} stop\n" in text
+    assert "timer timeout 50 every 10\npair_style pwmlff 2" in text  # two at a time, one after
 
 
 def test_page_of_keys():

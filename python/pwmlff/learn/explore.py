@@ -25,6 +25,10 @@ from pwmlff.learn.settings import Explore
 from pwmlff.report import Failure
 
 DEVIATION, CAPTURED, LOG = "model_devi.out", "captured.extxyz", "log.lammps"
+ESCAPE = 5  # last structures of a run that leaves the window: they fall already
+CUT = "the time for it was up"
+#: What LAMMPS says of a run on one process.
+LOOP_TIME = re.compile(r"Loop time of (\S+) on 1 procs for (\d+) steps with (\d+) atoms")
 LAYERS, VACUUM = 3, 10.0  # of a slab; angstrom
 #: The pair_style of an input, with the lines that it goes on to.
 PAIR_STYLE = re.compile(r"^[ \t]*pair_style[ \t]+(\S+)(?:[^\n]*&[ \t]*\n)*[^\n]*$", re.MULTILINE)
@@ -47,8 +51,9 @@ class Explored:
 
     name: str
     deviations: np.ndarray  # [structures] largest force deviation, eV/angstrom
-    candidates: list[Atoms] = field(default_factory=list)  # in the window
+    candidates: list[Atoms] = field(default_factory=list)  # in the window, and not on its way out
     died: str = ""  # of what, where it did not come to its end
+    pace: float = np.nan  # seconds for an atom and step on one core
 
 
 def runs(explores: Sequence[Explore], number: int) -> list[Exploration]:
@@ -137,6 +142,8 @@ def explore(
     folder: Path,
     shop: Workshop,
     jobs: int,
+    closest: float,
+    seconds: float = np.inf,
 ) -> list[Explored]:
     """Run explorations in folders of their own, all anew.
 
@@ -149,6 +156,8 @@ def explore(
         folder: made anew.
         shop: that runs programs.
         jobs: how many at a time.
+        closest: distance of atoms, in the smallest sum of covalent radii, at which a run ends.
+        seconds: that all together may take.
 
     Raises:
         Failure: there is no lmp, or an input of the user's own has no `pair_style pwmlff`.
@@ -157,6 +166,8 @@ def explore(
     shutil.rmtree(folder, ignore_errors=True)
     found = program.find()
     tasks = []
+    each = seconds / max(1, -(-len(wanted) // jobs))
+    least = 2.0 * closest * float(covalent_radii[list(elements)].min())
     for k, one in enumerate(wanted):
         place = folder / f"{k:03d}"
         place.mkdir(parents=True)
@@ -166,8 +177,9 @@ def explore(
         style = (
             f"pair_style pwmlff {len(names)} {' '.join(names)} out_freq {one.explore.every} "
             f"out_file {DEVIATION} capture {window[0]:.6g} {window[1]:.6g} {CAPTURED} "
-            "beyond stop"
+            "beyond stop" + (f" min_distance {least:.4g} stop" if least > 0.0 else "")
         )
+        style = limited(each) + style
         command = [found.path, "-in", "in.lmp", "-screen", "none", "-log", LOG]
         if one.structure is None:
             text = _own_input(Path(one.explore.input), place, style)
@@ -181,8 +193,22 @@ def explore(
         tasks.append(Task(command, place, place / "lmp.out", environment))
     ended = shop.run(tasks, jobs)
     return [
-        _found(one.name, task, end) for one, task, end in zip(wanted, tasks, ended, strict=True)
+        _found(one.name, task, end, window[1])
+        for one, task, end in zip(wanted, tasks, ended, strict=True)
     ]
+
+
+def limited(seconds: float) -> str:
+    """The command that has a run end in time."""
+    return f"timer timeout {max(1, int(seconds))} every 10\n" if np.isfinite(seconds) else ""
+
+
+def pace(text: str) -> float:
+    """Seconds for an atom and step, by the log of a run on one core; NaN where it has not ended."""
+    if (match := LOOP_TIME.search(text)) is None:
+        return np.nan
+    seconds, steps, atoms = map(float, match.groups())
+    return seconds / (steps * atoms) if steps * atoms else np.nan
 
 
 def input_of(
@@ -243,11 +269,15 @@ def _style_in(path: Path) -> re.Match[str]:
     return found[0]
 
 
-def _found(name: str, task: Task, ended: Ended) -> Explored:
-    """Deviations and candidates of a run, whatever its end was."""
-    deviations = np.empty(0)
+def _found(name: str, task: Task, ended: Ended, high: float) -> Explored:
+    """Deviations and candidates of a run, whatever its end was.
+
+    Of one that left the window, the first candidate stays, and those that are not on its way out.
+    """
+    steps = deviations = np.empty(0)
     with suppress(Failure):  # it has died before its first comparison
-        deviations = read_deviation(task.folder / DEVIATION)["max_devi_f"]
+        found = read_deviation(task.folder / DEVIATION)
+        steps, deviations = found["step"], found["max_devi_f"]
     candidates: list[Atoms] = []
     path = task.folder / CAPTURED
     if path.exists() and path.stat().st_size:
@@ -256,11 +286,19 @@ def _found(name: str, task: Task, ended: Ended) -> Explored:
             atoms.info = {"step": atoms.info["step"], "max_devi_f": atoms.info["max_devi_f"]}
             atoms.info["explored"] = name
             candidates.append(atoms)
+    log = task.folder / LOG
+    text = log.read_text(errors="replace") if log.exists() else ended.text
+    left = bool(len(deviations)) and bool(deviations[-1] >= high)
     died = ""
     if ended.code != 0:
-        log = task.folder / LOG
-        text = log.read_text(errors="replace") if log.exists() else ended.text
         errors = [line for line in text.splitlines() if "ERROR" in line]
         died = (errors or text.splitlines() or [f"it ended with {ended.code}"])[-1]
         died = re.sub(r"^ERROR[^:]*: ", "", died).strip()
-    return Explored(name, deviations, candidates, died)
+    elif not left and "Wall time limit reached" in text:
+        died = CUT
+    if left or ended.code != 0:
+        way_out = steps[-ESCAPE:]
+        candidates = [
+            a for k, a in enumerate(candidates) if k == 0 or a.info["step"] not in way_out
+        ]
+    return Explored(name, deviations, candidates, died, pace(text))

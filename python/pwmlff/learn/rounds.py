@@ -23,15 +23,14 @@ from ase.io import read
 from pwmlff import picture
 from pwmlff.data import descriptors, extxyz, readers
 from pwmlff.data.check import check
-from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, gathered
 from pwmlff.evaluation import many
-from pwmlff.files import write_whole
+from pwmlff.files import remove_scratch, write_whole
 from pwmlff.launch import interpreter
 from pwmlff.learn import account, explore, labelling
 from pwmlff.learn.processes import Task, Workshop
 from pwmlff.learn.settings import Learning
-from pwmlff.learn.state import State
+from pwmlff.learn.state import LEAST_STEPS, State
 from pwmlff.learn.verdict import LearnReport
 from pwmlff.report import Failure
 from pwmlff.threads import available
@@ -54,19 +53,27 @@ class Rounds:
     Args:
         config: what it is told.
         asked: whether the end was asked for.
+        reserve: minutes of the time that are to be left after the last training, by the state.
 
     Raises:
         Failure: a training or an exploration is not possible, another process has the folder,
             or it holds something else.
     """
 
-    def __init__(self, config: Learning, asked: Callable[[], bool]) -> None:
-        self.config = config
+    def __init__(
+        self,
+        config: Learning,
+        asked: Callable[[], bool],
+        reserve: Callable[[State], float] = lambda _: 0.0,
+    ) -> None:
+        self.config, self.reserve = config, reserve
         self.folder = Path(config.loop.folder)
         self.elements = [atomic_numbers[symbol] for symbol in config.start.elements]
         _require_trainable(config)
         explore.require_possible(config.explore, self.elements)
         self.shop = Workshop(self.folder, asked)
+        for place in (self.folder, *filter(Path.is_dir, self.folder.iterdir())):
+            remove_scratch(place)
         self.state = State.read(self.folder)
         self.jobs = config.loop.jobs or available()
         self.labels_at_once = config.label.jobs or self.jobs
@@ -116,12 +123,23 @@ class Rounds:
         self._mark = now
         self.state.write(self.folder)
 
-    def _left(self) -> float:
-        """Minutes of the budget."""
+    def _left(self, last: bool) -> float:
+        """Minutes of the budget; for what comes before the last training, or for that."""
         if not self.config.loop.max_time:
             return np.inf
-        spent = self.state.seconds + time.monotonic() - self._mark
-        return self.config.loop.max_time - spent / 60.0
+        spent = (self.state.seconds + time.monotonic() - self._mark) / 60.0
+        left = self.config.loop.max_time - spent - self.reserve(self.state)
+        return left if last else left - self._last_minutes()
+
+    def _last_minutes(self) -> float:
+        """That the last training takes: as told, or as the longest one took."""
+        took: list[float] = [
+            one["train"]["seconds"] / 60.0 for one in self.state.rounds if "train" in one
+        ]
+        train = self.config.train
+        if train.last_minutes:
+            return train.last_minutes
+        return max(train.minutes, *took) if took else train.minutes
 
     def place(self, number: int) -> Path:
         """Folder of a round."""
@@ -218,8 +236,8 @@ class Rounds:
         self._draw(number)
         if not self.state.end and number + 1 >= self.config.loop.rounds:
             self.state.end = f"{self.config.loop.rounds} rounds"
-        later = max(self.config.train.last_minutes, self.config.train.minutes)
-        if not self.state.end and self._left() < 1.5 * later:
+        as_long = told["train"]["seconds"] + found["seconds"]
+        if not self.state.end and 60.0 * self._left(last=False) < as_long:
             self.state.end = "the time was up"
         self._note()
 
@@ -243,31 +261,62 @@ class Rounds:
             write_whole(self.folder / Path(name).name, Path(name).read_bytes())
 
     def _trained(self, number: int, last: bool) -> dict[str, Any]:
-        began = time.monotonic()
-        config = self._training(number, last)
+        """Train for as long as told, and in a round for longer where that is a handful of steps.
+
+        Raises:
+            Failure: a training fails, or there is no time for more than a handful of steps, and
+                no model yet.
+        """
+        began, train = time.monotonic(), self.config.train
+        minutes = (last and train.last_minutes) or max(
+            [
+                train.minutes,
+                *(one["train"].get("minutes", 0.0) for one in self.state.rounds[:number]),
+            ]
+        )
+        while True:
+            folder, trained = self._report(self._training(number, last, minutes))
+            steps = min(one["steps"] for one in trained)
+            few = steps < LEAST_STEPS and any(one["stopped"] == "time" for one in trained)
+            left = self._left(last)
+            if last or not few or (number and left < minutes):
+                break
+            if left < minutes:
+                raise Failure(
+                    f"the training in '{folder}' made {steps} steps in {minutes:.3g} minutes, "
+                    f"expected {LEAST_STEPS} or more before labels are spent on what its models "
+                    f"doubt; {max(0.0, left):.2g} minutes are left for that: give the loop more "
+                    "time (max_time), or take fewer frames or a smaller model; the same command "
+                    "goes on"
+                )
+            log.info("round %d: %d steps in %.3g minutes; twice the time", number, steps, minutes)
+            minutes *= 2.0
+        return {
+            "models": [str(one["file"]) for one in trained],
+            "frames": len(readers.read(self._data(number))),
+            "valid": [one["valid"] or one["train"] for one in trained],
+            "window": self._window(),
+            "minutes": minutes,
+            "steps": steps,
+            "seconds": time.monotonic() - began,
+        }
+
+    def _report(self, config: Config) -> tuple[Path, list[dict[str, Any]]]:
+        """The folder of a training, or of what is left of it, and what it tells of each model."""
         path = write_configuration_at(config)
         words = ["train", "--resume", "--json", "--communication", "serial", str(path)]
-        output = self.place(number) / "train.json"
+        output = path.parents[1] / "train.json"
         (end,) = self.shop.run([Task(interpreter.pwmlff(*words), self.folder, output)], 1)
         report = _json_in(end.text)
         if end.code != 0 or not report.get("models"):
             said = report.get("failures") or [report.get("error") or end.text.strip()[-300:]]
             raise Failure(f"the training in '{path.parent}' failed: {'; '.join(map(str, said))}")
-        models = [str(one["file"]) for one in report["models"]]
-        frames = readers.read(self._data(number))
-        return {
-            "models": models,
-            "frames": len(frames),
-            "valid": [one["valid"] or one["train"] for one in report["models"]],
-            "window": self._window(frames),
-            "seconds": time.monotonic() - began,
-        }
+        return path.parent, report["models"]
 
-    def _training(self, number: int, last: bool) -> Config:
+    def _training(self, number: int, last: bool, minutes: float) -> Config:
         """What `pwmlff train` is told in a round."""
         train, start = self.config.train, self.config.start
         epochs = (train.last_epochs if last else 0) or train.epochs
-        minutes = (train.last_minutes if last else 0.0) or train.minutes
         previous = self.state.rounds[number - 1]["train"]["models"][0] if number else None
         suffix = Path(previous).suffix if previous else ""
         finetune = str(self.place(number - 1) / "train" / f"{MEMBER}{suffix}") if previous else None
@@ -280,16 +329,18 @@ class Rounds:
             output=str(self.place(number) / "train"),
             models=train.models,
             epochs=epochs or None,
-            max_time=max(0.1, min(minutes, self._left())) if minutes else None,
+            max_time=max(0.1, min(minutes, self._left(last))) if minutes else None,
             finetune=finetune,
             model="nep" if suffix == ".txt" else "",
         )
 
-    def _window(self, frames: Frames) -> list[float]:
+    def _window(self) -> list[float]:
+        """As told, or by the data to start with: later ones hold what models have gone wrong in."""
         low, high = self.config.choose.window
         if high:
             return [low, high]
-        forces = frames.force_sizes[np.isfinite(frames.force_sizes)]
+        sizes = readers.read(self._data(0)).force_sizes
+        forces = sizes[np.isfinite(sizes)]
         rms = float(np.sqrt(np.square(forces).mean())) if len(forces) else 0.0
         return [share * max(rms, LEAST_FORCE) for share in self.config.choose.relative]
 
@@ -307,6 +358,8 @@ class Rounds:
             place / "explore",
             self.shop,
             self.jobs,
+            self.config.choose.closest,
+            60.0 * self._left(last=False) / 2.0,  # the other half is for labels
         )
         np.savez(place / "deviations.npz", *(one.deviations for one in results))
         candidates = [atoms for one in results for atoms in one.candidates]
@@ -331,6 +384,7 @@ class Rounds:
             "candidates": len(candidates),
             "unsound": len(candidates) - len(sound),
             "chosen": len(chosen),
+            "pace": max((one.pace for one in results if np.isfinite(one.pace)), default=0.0),
             "seconds": time.monotonic() - began,
         }
 
@@ -353,11 +407,12 @@ class Rounds:
     def _most(self) -> int:
         """Labels that a round may have; one for each job where nothing tells how long they take."""
         choose = self.config.choose
-        if not choose.minutes:
+        minutes = min(choose.minutes or np.inf, self._left(last=False))
+        if np.isinf(minutes):
             return choose.most
         told = [self.state.first, *(one["label"] for one in self._complete())]
         took = [one["seconds_each"] for one in told if one.get("seconds_each")]
-        fit = int(60.0 * choose.minutes / took[-1]) if took else 0
+        fit = int(60.0 * minutes / took[-1]) if took else 0
         return min(choose.most, max(self.labels_at_once, fit))
 
     def _judged(self, number: int) -> dict[str, Any]:

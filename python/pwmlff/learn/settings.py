@@ -23,7 +23,9 @@ class Loop:
 
     folder: str = key("learn", "for everything that is made; its `state.json` tells what is done")
     rounds: int = key(10, "of training, exploration and labels, at most", least=1)
-    max_time: float = key(0.0, "minutes of all rounds, of all starts together; 0: any", least=0)
+    max_time: float = key(
+        0.0, "minutes of all rounds and the last training, of all starts together; 0: any", least=0
+    )
     converged: float = key(
         0.995,
         "share of the explored structures whose largest force deviation is below the window, with "
@@ -109,8 +111,8 @@ class Choose:
     )
     relative: tuple[float, float] = key(
         (0.1, 1.0),
-        "the window, where it is not given, in RMS forces on an atom of the data, of at least "
-        "0.5 eV/Å",
+        "the window, where it is not given, in RMS forces on an atom of the data to start with, "
+        "of at least 0.5 eV/Å",
         least=0,
     )
     most: int = key(20, "of a round, those farthest from each other and from the data", least=1)
@@ -123,7 +125,8 @@ class Choose:
     cutoff: float = key(6.0, "of the neighbors that they are compared by, angstrom", above=0)
     closest: float = key(
         0.6,
-        "distance of atoms, in sums of covalent radii, below which one is no structure",
+        "distance of atoms, in sums of covalent radii, below which one is no structure; an "
+        "exploration ends at that of the smallest sum",
         least=0,
     )
 

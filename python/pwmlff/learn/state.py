@@ -12,6 +12,7 @@ from pwmlff.report import Failure, plain
 
 NAME = "state.json"
 VERSION = 1
+LEAST_STEPS = 200  # of a training that its time ends: after fewer, what models say is no matter
 
 
 @dataclass

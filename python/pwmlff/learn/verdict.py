@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pwmlff.launch.script import quoted
 from pwmlff.learn.account import percent
-from pwmlff.learn.state import State
+from pwmlff.learn.state import LEAST_STEPS, State
 
 MUCH = 0.2  # of structures beyond the window, that is a reason
 SHOWN = 5
@@ -54,6 +54,11 @@ class LearnReport:
         if self.converged:
             return []
         result = [f"it ended by: {self.state.end}"]
+        steps = self.state.rounds[-1]["train"].get("steps", LEAST_STEPS)
+        if steps < LEAST_STEPS:
+            result.append(
+                f"the last training made {steps} steps, which is next to nothing: give it more time"
+            )
         complete = [one for one in self.state.rounds if "explore" in one]
         failures = [text for one in complete for text in one.get("label", {}).get("failures", [])]
         failures += self.state.first.get("failures", [])
