@@ -4,7 +4,8 @@
     from pwmlff.torch_sim import TorchSimModel
 
     final = ts.integrate(
-        system=[atoms, atoms], model=TorchSimModel("a.pt"), integrator=ts.nvt_langevin,
+        system=[atoms, atoms], model=TorchSimModel("a.pt"),
+        integrator=ts.Integrator.nvt_langevin,  # of torch-sim 0.3: ts.nvt_langevin
         n_steps=1000, temperature=300, timestep=0.001,
     )
 

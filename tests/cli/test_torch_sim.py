@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -60,16 +62,18 @@ def test_dynamics(model):
     atoms = crystal(1)
     atoms.set_masses(np.where(atoms.numbers == 8, 16.0, 178.5))
     state = ts.io.atoms_to_state([atoms], torch.device("cpu"), torch.float64)
-    init, step = ts.nve(
-        model=chosen, dt=torch.tensor(0.5 * units.fs), kT=torch.tensor(0.02), seed=1
-    )
-    state = init(state)
+    dt, kT = torch.tensor(0.5 * units.fs, dtype=torch.float64), torch.tensor(0.02)
+    if hasattr(ts, "Integrator"):  # since torch-sim 0.4
+        state, step = ts.nve_init(state, chosen, kT=kT), partial(ts.nve_step, model=chosen)
+    else:
+        init, step = ts.nve(model=chosen, dt=dt, kT=kT, seed=1)
+        state = init(state)
     atoms.set_momenta(state.momenta.numpy())
     atoms.set_masses(state.masses.numpy())
     atoms.calc = Calculator(path)
     VelocityVerlet(atoms, timestep=0.5 * units.fs).run(20)
     for _ in range(20):
-        state = step(state, dt=torch.tensor(0.5 * units.fs, dtype=torch.float64))
+        state = step(state, dt=dt)
     moved = ts.io.state_to_atoms(state)[0]
     difference = (atoms.positions - moved.positions) / 4.4  # the cell
     assert np.abs(difference - np.rint(difference)).max() < 1e-9
@@ -91,6 +95,8 @@ def test_refusals(model):
 
     with pytest.raises(Failure, match="engine is 'steam'"):
         TorchSimModel(model[0], engine="steam")
+    with pytest.raises(FileNotFoundError, match=r"found no model file 'absent\.pt'"):
+        TorchSimModel("absent.pt")
     atoms = BINARY.atoms()
     atoms.numbers[0] = 14
     with pytest.raises(ValueError, match="atom 0 has atomic number 14"):

@@ -50,6 +50,8 @@ def test_the_structure_that_is_refused_is_named(model, structures):
     structures[2].numbers[0] = 18
     with pytest.raises(ValueError, match="structure 2: atom 0 has atomic number 18"):
         evaluate(model, structures, threads=2)
+    with pytest.raises(FileNotFoundError, match=r"found no model file 'absent\.pt'"):
+        evaluate("absent.pt", structures)
 
 
 def labelled(model, structures):

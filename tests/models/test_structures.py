@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 from ase import Atoms
+from ase.build import bulk
 from ase.neighborlist import neighbor_list as of_ase
 
-from pwmlff.evaluation.engine import _distinct
-from pwmlff.evaluation.structures import neighbor_list
+from pwmlff.evaluation import engine
+from pwmlff.evaluation.engine import AtomsAndGhosts, _distinct
+from pwmlff.evaluation.structures import neighbor_list, slabs
 
 
 def in_order(atoms: Atoms, cutoff: float, species: np.ndarray) -> list[np.ndarray]:
@@ -105,3 +108,50 @@ def test_distinct_rows():
         expected, inverse = np.unique(rows, axis=0, return_inverse=True)
         np.testing.assert_array_equal(distinct, expected)
         np.testing.assert_array_equal(which, inverse.ravel())
+
+
+def found_in_slabs(monkeypatch, most_pairs: float, atoms: Atoms, reach: float):
+    """Atoms and ghosts of a structure that is cut, and into how many slabs."""
+    number = 0
+
+    def cut(*arguments):
+        nonlocal number
+        for slab in slabs(*arguments, most_pairs):
+            number += 1
+            yield slab
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "slabs", cut)
+        return AtomsAndGhosts.find(atoms, [8, 72], reach), number
+
+
+def test_slabs_give_the_same_neighbors(monkeypatch):
+    """Skewed and open cells, atoms outside of them, an element that takes no part."""
+    rng = np.random.default_rng(8)
+    numbers = []
+    for _ in range(60):
+        n, cell = rng.integers(1, 300), np.diag(rng.uniform(3.0, 30.0, 3))
+        cell += rng.uniform(-2.0, 2.0, (3, 3)) * rng.integers(0, 2)
+        positions = rng.uniform(-1.0, 2.0, (n, 3)) @ cell
+        atoms = Atoms(rng.choice([1, 8, 72], n), positions, cell=cell, pbc=rng.integers(0, 2, 3))
+        reach = rng.uniform(1.0, 4.0)
+        whole, one = found_in_slabs(monkeypatch, np.inf, atoms, reach)
+        cut, number = found_in_slabs(monkeypatch, 50.0, atoms, reach)
+        assert one == 1
+        numbers.append(number)
+        for name, values in vars(whole).items():
+            assert np.array_equal(getattr(cut, name), values), name
+    assert sum(number > 2 for number in numbers) > 20
+
+
+def test_memory_of_a_large_structure(monkeypatch):
+    """A list of all pairs took 170 bytes for each: 18 GB for a million atoms of an oxide."""
+    atoms = bulk("HfO2", "fluorite", a=5.08, cubic=True).repeat(9)
+    tracemalloc.start()
+    try:
+        found, number = found_in_slabs(monkeypatch, 2e4, atoms, 5.0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert number > 3
+    assert peak < 75 * len(found.candidate)

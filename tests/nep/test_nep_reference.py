@@ -9,7 +9,7 @@ import pytest
 from plain import PlainNep
 
 from nep_files import FORCE, HEADS, REFERENCES, random_structure, random_text, reference
-from pwmlff.evaluation.nep_file import Nep, parse_nep, read_nep, write_nep
+from pwmlff.evaluation.nep_file import Nep, nep_text, parse_nep, read_nep, write_nep
 from pwmlff.evaluation.nep_reference import evaluate_nep, wigner_3j
 
 TEMPERATURE = 300.0  # K
@@ -72,6 +72,18 @@ def test_written_files(tmp_path: Path, name: str, version: int):
         assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
     assert np.array_equal(found.shift, model.shift)
     assert (found.zbl_line, found.neighbors) == (model.zbl_line, model.neighbors)
+
+
+def test_numbers_of_neighbors_are_written():
+    """GPUMD and calorine stop at a line cutoff without them."""
+    without = random_text(HEADS["nep5"].replace("5 4 100 80", "5 4"))
+    examples = Path(__file__).resolve().parents[2] / "examples"
+    texts = [nep_text(parse_nep(without)), *(p.read_bytes() for p in examples.rglob("nep.txt"))]
+    assert len(texts) > 2
+    for text in texts:
+        lines = [line.split() for line in text.split(b"\n", 3)]
+        (values,) = [line[1:] for line in lines if line[:1] == [b"cutoff"]]
+        assert len(values) in (4, 2 * int(lines[0][1]) + 2)
 
 
 def test_old_forms_of_zbl(tmp_path: Path):

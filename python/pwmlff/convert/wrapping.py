@@ -149,9 +149,7 @@ def wrap(
 
 
 def _read(path: str, compiled: bool, head: str) -> Foreign:
-    if not Path(path).is_file():
-        raise Failure(f"found no model file '{path}'")
-    contents = Path(path).read_bytes()
+    contents = model_file.read_any(path)
     if looks_like_nep(contents):
         module, info = model_file.open_any(path)
         if compiled:

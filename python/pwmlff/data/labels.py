@@ -248,6 +248,8 @@ def _in_ev(unit: str, label: str, where: str) -> float:
 
 
 def _numbers(value: Any, shape: tuple[int, ...], name: str, where: str) -> np.ndarray:
+    if np.ma.is_masked(value):  # what lies under a mask would be learned from
+        raise Failure(f"{where}: its {name} is masked, expected numbers; leave out such a frame")
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

@@ -26,6 +26,7 @@ from ase.calculators.calculator import Parameters, all_changes, register_calcula
 from ase.stress import full_3x3_to_voigt_6_stress
 
 from pwmlff.evaluation.engine import OneAtATime, choose
+from pwmlff.evaluation.structures import require_unmasked
 
 VOIGT_OF_LAMMPS = [0, 1, 2, 5, 4, 3]  # xx yy zz xy xz yz -> xx yy zz yz xz xy
 
@@ -142,6 +143,8 @@ class Calculator(AseCalculator):
         self, name: str, atoms: Atoms | None = None, allow_calculation: bool = True
     ) -> Any:
         """A result by its name; ase asks for all of them by this."""
+        if atoms is not None:  # ase does not see a mask that is new
+            require_unmasked(atoms)
         with self._lock:
             return super().get_property(name, atoms, allow_calculation)  # type: ignore[no-untyped-call]
 

@@ -31,6 +31,7 @@ from pwmlff.evaluation.structures import (
     require_elements,
     require_finite,
     require_usable,
+    slabs,
     types_of,
 )
 from pwmlff.report import Failure, last_line
@@ -105,25 +106,46 @@ class AtomsAndGhosts:
         cells = cells_away(atoms)
         positions = atoms.positions - cells @ np.asarray(atoms.cell)
         wrapped = Atoms(atoms.numbers, positions, cell=atoms.cell, pbc=atoms.pbc)
-        i, j, image = neighbor_list("ijS", wrapped, reach, species + 1)
-        keep = species[j] >= 0
-        i, j, image = i[keep], j[keep], image[keep]
-        is_image = image.any(axis=1)
-        ghosts, which = _distinct(np.c_[j[is_image], image[is_image]].reshape(-1, 4))
-        row = j.copy()
-        row[is_image] = len(atoms) + which
-        counts = np.bincount(i * len(elements) + species[j], minlength=len(atoms) * len(elements))
-        atom = np.r_[np.arange(len(atoms)), ghosts[:, 0]].astype(int)
-        image = np.r_[np.zeros((len(atoms), 3)), ghosts[:, 1:]] - cells[atom]
+        natoms, nspecies = len(atoms), len(elements)
+        counts = np.zeros((natoms, nspecies), dtype=np.int64)
+        found: list[tuple[np.ndarray, np.ndarray]] = []  # centers, rows of their neighbors
+        ghosts: list[np.ndarray] = []
+        nghosts = 0
+        for slab in slabs(wrapped, reach):
+            own = species[slab.members]
+            i, j, image = neighbor_list("ijS", slab.atoms, reach, own + 1)
+            keep = (own[j] >= 0) & slab.is_center[i]
+            i, j, image = i[keep], j[keep], image[keep]
+            image += slab.steps[j]
+            counts[slab.members] += np.bincount(
+                i * nspecies + own[j], minlength=len(slab.members) * nspecies
+            ).reshape(-1, nspecies)
+            row, is_image = slab.members[j].astype(np.int32), image.any(axis=1)
+            fresh, which = _distinct(np.c_[row[is_image], image[is_image]].reshape(-1, 4))
+            row[is_image] = natoms + nghosts + which
+            found.append((slab.members[slab.is_center], row))
+            ghosts.append(fresh)
+            nghosts += len(fresh)
+        distinct, which = _distinct(np.concatenate(ghosts))
+        first = np.r_[0, np.cumsum(counts)]
+        candidate = np.empty(first[-1], dtype=np.int32)
+        for centers, row in found:
+            is_image = row >= natoms
+            row[is_image] = natoms + which[row[is_image] - natoms]
+            begin, size = first[centers * nspecies], counts[centers].sum(axis=1)
+            behind = np.cumsum(size) - size  # of a center, in row
+            candidate[np.repeat(begin - behind, size) + np.arange(len(row))] = row
+        atom = np.r_[np.arange(natoms), distinct[:, 0]].astype(int)
+        image = np.r_[np.zeros((natoms, 3)), distinct[:, 1:]] - cells[atom]
         return cls(
             torch.from_numpy(atoms.positions[atom] + image @ np.asarray(atoms.cell)),
             torch.from_numpy(species[atom].astype(np.int32)),
-            torch.from_numpy(np.r_[0, np.cumsum(counts)].astype(np.int32)),
-            torch.from_numpy(row.astype(np.int32)),
+            torch.from_numpy(first.astype(np.int32)),
+            torch.from_numpy(candidate),
             torch.from_numpy(atom.astype(np.int32)),
             atom,
             image,
-            len(atoms),
+            natoms,
         )
 
     def moved(self, atoms: Atoms) -> AtomsAndGhosts:

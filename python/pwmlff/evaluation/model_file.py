@@ -99,7 +99,7 @@ def read(path: str | PathLike[str]) -> bytes:
     Raises:
         Failure: there is no such file, or it is damaged or something else.
     """
-    path, contents = fspath(path), _contents(path)
+    path, contents = fspath(path), read_any(path)
     try:
         archive.check(contents)
     except ValueError as error:
@@ -107,9 +107,19 @@ def read(path: str | PathLike[str]) -> bytes:
     return contents
 
 
-def _contents(path: str | PathLike[str]) -> bytes:
+class NoFileError(Failure, FileNotFoundError):
+    """There is no model file of this name: of both kinds, for commands and for callers."""
+
+
+def read_any(path: str | PathLike[str]) -> bytes:
+    """Contents of a file, whatever it is.
+
+    Raises:
+        NoFileError: there is none.
+        OSError: it cannot be read.
+    """
     if not Path(path).is_file():
-        raise Failure(f"found no model file '{fspath(path)}'")
+        raise NoFileError(f"found no model file '{fspath(path)}'")
     return Path(path).read_bytes()
 
 
@@ -326,7 +336,7 @@ def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep, M
     Raises:
         Failure: as :func:`open_model`, or the text is no NEP that is evaluated.
     """
-    contents = _contents(path)
+    contents = read_any(path)
     return _nep(fspath(path), contents) if looks_like_nep(contents) else open_model(path)
 
 
@@ -336,7 +346,7 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
     Raises:
         Failure: as :func:`open_any`, or only its own code could tell.
     """
-    if looks_like_nep(contents := _contents(path)):
+    if looks_like_nep(contents := read_any(path)):
         return _nep(fspath(path), contents)[1]
     path, contents = fspath(path), read(path)
     try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import vesin
@@ -10,6 +11,7 @@ from ase import Atoms
 from ase.geometry import complete_cell
 
 MOST_IMAGES = 1_000_000  # of one atom inside the cutoff
+MOST_PAIRS = 1e7  # that are looked for at a time, about
 MOST_BINS = 1e5  # of vesin 0.6
 LONGEST = 1e12  # cutoffs; rounding leaves too few digits of distances beyond
 
@@ -22,12 +24,14 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
         cutoff: distance within which neighbors are wanted.
 
     Raises:
-        ValueError: a position or the cell is not finite, a periodic direction has no cell vector,
+        ValueError: a position or the cell is masked or not finite, a periodic direction has no cell
+            vector,
             or the cell is so thin, for the cutoff or beside its length, that a million images of
             an atom would have to be looked at, or the structure is a million million cutoffs long,
             or as far from the origin.
     """
-    bad = np.flatnonzero(~np.isfinite(atoms.positions).all(axis=1))
+    require_unmasked(atoms)
+    bad = np.flatnonzero(~np.isfinite(np.asarray(atoms.positions)).all(axis=1))
     if len(bad):
         raise ValueError(
             f"atom {bad[0]} is at {atoms.positions[bad[0]].tolist()}, expected finite numbers; "
@@ -63,6 +67,17 @@ def require_usable(atoms: Atoms, cutoff: float) -> None:
             f"times the cutoff of {cutoff:g} from the origin, as rounding leaves too few digits "
             "beyond; wrap the atoms into the cell while they still have them"
         )
+
+
+def require_unmasked(atoms: Atoms) -> None:
+    """Raise ValueError where a number of an atom is masked: what lies under it would be taken."""
+    for what, values in (("a position", atoms.positions), ("an atomic number", atoms.numbers)):
+        if np.ma.is_masked(values):
+            missing = np.ma.getmaskarray(values).reshape(len(atoms), -1).any(axis=1)
+            raise ValueError(
+                f"atom {np.flatnonzero(missing)[0]} has {what} that is masked, expected numbers; "
+                "fill in what is missing, or leave the atom out"
+            )
 
 
 def cells_away(atoms: Atoms) -> np.ndarray:
@@ -103,17 +118,20 @@ def neighbor_list(
     n = len(atoms)
     # Half of the list, mirrored: two thirds of the time of the full one.
     box, reach, _ = _search_space(atoms, cutoff)
+    far = "d" if reach > cutoff else ""
+    wanted = "PS" + "".join(letter for letter in "dD" if letter in quantities + far)
     search = vesin.NeighborList(cutoff=reach, full_list=False, n_threads=threads)
     # vesin counts cells in 32 bits; images of wrapped atoms are few, which helps the sorting too.
     home = np.floor(atoms.positions @ np.linalg.inv(box)).astype(np.int64)
-    half = [np.zeros((0, 2)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3))]
+    half = {"P": np.zeros((0, 2)), "S": np.zeros((0, 3)), "d": np.zeros(0), "D": np.zeros((0, 3))}
     if n:
-        half = search.compute(atoms.positions - home @ box, box, True, "PSdD", copy=False)
-    if reach > cutoff:
-        half = [a[half[2] < cutoff] for a in half]
-    pairs, image, d, rij = half
-    i, j = pairs.astype(np.int64).T
-    steps = image.astype(np.int64)
+        found = search.compute(atoms.positions - home @ box, box, True, wanted, copy=False)
+        half = dict(zip(wanted, found, strict=True))
+    if far:
+        near = half["d"] < cutoff
+        half = {letter: values[near] for letter, values in half.items()}
+    i, j = half["P"].astype(np.int64).T
+    steps = half["S"].astype(np.int64)
     image = steps + home[i] - home[j]
     wide = 2 * np.abs(steps).max(axis=0, initial=0) + 1
     place = (steps[:, 0] * wide[1] + steps[:, 1]) * wide[2] + steps[:, 2]
@@ -124,11 +142,72 @@ def neighbor_list(
     arrays = {
         "i": lambda: i[order],
         "j": lambda: j[order],
-        "d": lambda: np.r_[d, d][order],
-        "D": lambda: np.r_[rij, -rij].take(order, axis=0),
+        "d": lambda: np.r_[half["d"], half["d"]][order],
+        "D": lambda: np.r_[half["D"], -half["D"]].take(order, axis=0),
         "S": lambda: np.r_[image, -image].take(order, axis=0),
     }
     return [arrays[q]() for q in quantities]
+
+
+@dataclass(frozen=True)
+class Slab:
+    """A part of a structure with all that is near it.
+
+    Attributes:
+        members: [m] atoms, ascending.
+        is_center: [m] whether the neighbors of one are wanted; else it is near such an atom.
+        steps: [m, 3] by how many cell vectors each of them was moved to lie there; 0 for centers.
+        atoms: the members.
+    """
+
+    members: np.ndarray
+    is_center: np.ndarray
+    steps: np.ndarray
+    atoms: Atoms
+
+
+def slabs(atoms: Atoms, cutoff: float, most_pairs: float = MOST_PAIRS) -> Iterator[Slab]:
+    """Cut a structure across its longest direction, for neighbors that are found part by part.
+
+    A list of pairs takes 200 bytes for each of them while it is made.
+
+    Args:
+        atoms: inside the cell along periodic directions; one that :func:`require_usable` takes.
+        cutoff: distance within which neighbors are wanted.
+        most_pairs: that a slab has, about; fewer atoms are in one slab.
+    """
+    cell, _, thickness = _search_space(atoms, cutoff)
+    fractional = atoms.positions @ np.linalg.inv(cell)
+    low = np.where(atoms.pbc, 0.0, fractional.min(axis=0, initial=np.inf))
+    share = np.where(atoms.pbc, 1.0, fractional.max(axis=0, initial=-np.inf) - low)
+    length = share * thickness
+    n, axis = len(atoms), int(length.argmax())
+    volume = abs(np.linalg.det(cell)) * (np.maximum(length, cutoff) / thickness).prod()
+    pairs = n * min(4.0 / 3.0 * np.pi * cutoff**3 * n / volume, n)
+    # Slabs of more than twice the cutoff: with what is near, less than the cell.
+    number = int(min(np.ceil(pairs / most_pairs), length[axis] // (2.1 * cutoff))) if n else 1
+    if number < 2:
+        yield Slab(np.arange(n), np.ones(n, dtype=bool), np.zeros((n, 3), dtype=np.int64), atoms)
+        return
+    u = (fractional[:, axis] - low[axis]) / share[axis]
+    home = np.minimum((u * number).astype(np.int64), number - 1)
+    margin = 1.001 * cutoff / length[axis]
+    pbc = np.where(np.arange(3) == axis, False, atoms.pbc)
+    for k in range(number):
+        first, last = k / number - margin, (k + 1) / number + margin
+        step = np.zeros(n, dtype=np.int64)
+        if atoms.pbc[axis]:
+            step = (u + 1.0 <= last).astype(np.int64) - (u - 1.0 >= first)
+        members = np.flatnonzero((u + step >= first) & (u + step <= last))
+        steps = np.zeros((len(members), 3), dtype=np.int64)
+        steps[:, axis] = step[members]
+        part = Atoms(
+            atoms.numbers[members],
+            atoms.positions[members] + steps @ np.asarray(atoms.cell),
+            cell=atoms.cell,
+            pbc=pbc,
+        )
+        yield Slab(members, home[members] == k, steps, part)
 
 
 def _search_space(atoms: Atoms, cutoff: float) -> tuple[np.ndarray, float, np.ndarray]:
