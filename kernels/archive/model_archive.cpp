@@ -3,6 +3,7 @@
 #include "model_archive.h"
 
 #include "../common/printable.h"
+#include "other_files.h"
 #include "pickle.h"
 #include "sha256.h"
 #include "unusable.h"
@@ -22,9 +23,6 @@ namespace {
 using Tag = PickleValue::Tag;
 using namespace std::string_view_literals;
 
-constexpr const char *EXPECTED =
-    "expected a TorchScript archive as torch.jit.script(model).save(file) writes it";
-
 /// A larger pickle would be unfolded to gigabytes.
 constexpr std::size_t MOST_PICKLE_BYTES = 1 << 25;
 
@@ -33,129 +31,9 @@ constexpr std::int64_t MOST_EXPANDED = 1 << 24;
 
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
 
-/* ---- what is no archive ---- */
-
 bool starts(std::string_view bytes, std::string_view prefix)
 {
   return bytes.substr(0, prefix.size()) == prefix;
-}
-
-std::string_view line(std::string_view &rest)
-{
-  const std::size_t end = rest.find('\n');
-  std::string_view result = rest.substr(0, end);
-  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  while (!result.empty() && (result.back() == '\r' || result.back() == ' '))
-    result.remove_suffix(1);
-  while (!result.empty() && result.front() == ' ') result.remove_prefix(1);
-  return result;
-}
-
-// "forcefield.ff" of PWMLFF: the number of the kind of model, an empty line, numbers
-// (src/aux/extract_ff.py).
-bool is_forcefield(std::string_view bytes)
-{
-  const std::string_view kind = line(bytes), gap = line(bytes), numbers = line(bytes);
-  return kind.size() == 1 && kind[0] >= '1' && kind[0] <= '9' && gap.empty() && !numbers.empty() &&
-         numbers.find_first_not_of("0123456789 .-+eE\t") == std::string_view::npos;
-}
-
-bool is_text(std::string_view bytes)
-{
-  const std::string_view head = bytes.substr(0, 512);
-  return std::none_of(head.begin(), head.end(), [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte < ' ' && byte != '\n' && byte != '\r' && byte != '\t';
-  });
-}
-
-/// What a file is that is no zip file, and what to do.
-std::string name_of_other(std::string_view bytes)
-{
-  const auto is = [&](std::string_view signature) { return starts(bytes, signature); };
-  if (bytes.empty()) return "is empty; copy it again";
-  if (bytes.size() > 3 && is("nep") && bytes[3] >= '0' && bytes[3] <= '9')
-    return "is a NEP potential (nep.txt of GPUMD or MatPL), and no TorchScript";
-  if (is("version https://git-lfs"))
-    return "is a pointer of Git LFS, not the file itself; fetch that with 'git lfs pull'";
-  if (is("<!DOCTYPE") || is("<!doctype") || is("<html"))
-    return "is a web page, perhaps instead of a download that failed; download it again";
-  if (is("\x1f\x8b") ||
-      is("\xfd"
-         "7zXZ") ||
-      is("BZh") || is("7z\xbc\xaf") || (bytes.size() > 262 && bytes.substr(257, 5) == "ustar"))
-    return "is a packed file (gzip, xz, bzip2, 7z or tar); unpack it and name what is inside";
-  if (is("\x89HDF")) return std::string("is an HDF5 file; ") + EXPECTED;
-  if (is("\n") && bytes.find("descrpt_attr/") != std::string_view::npos)
-    return "is a frozen TensorFlow model of DeePMD-kit (.pb); run it with pair_style deepmd";
-  if (is("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv))
-    return "is not a TorchScript module but what torch.save wrote before torch 1.6 (weights or a "
-           "checkpoint of a training); export it with the program that trained it, for MatPL and "
-           "PWMLFF with 'MatPL script FILE'";
-  if (is("\x80") && bytes.size() > 1 && bytes[1] >= 2 && bytes[1] <= 5)
-    return std::string("is a pickle of Python; ") + EXPECTED;
-  if (is_forcefield(bytes))
-    return "is a force field of PWMLFF in text form (forcefield.ff of its linear, NN or Fortran DP "
-           "models); run it with PWmat or the LAMMPS of PWMLFF, or export a DP model with 'PWMLFF "
-           "script FILE'";
-  std::string_view rest = bytes;
-  const std::string found = is_text(bytes)
-                                ? "a text that begins with '" + printable(line(rest)) + "'"
-                                : "bytes that begin with '" + printable(bytes, 8) + "'";
-  return "is not a TorchScript archive: found " + found + ", " + EXPECTED;
-}
-
-/* ---- what torch.save wrote ---- */
-
-/// "module.name" of the class of a value, if it has one.
-std::string class_of(const PickleValue &value)
-{
-  if (value.tag != Tag::object || value.items.empty() || value.items[0]->tag != Tag::global)
-    return {};
-  std::string name = printable(value.items[0]->text, 120);
-  const std::size_t gap = value.items[0]->text.find('\n');
-  if (gap < name.size()) name[gap] = '.';
-  return name;
-}
-
-/// @param pickle_of  gives the contents of a member
-template <class PickleOf> std::string name_of_saved(const PickleOf &pickle_of)
-{
-  constexpr const char *head = "is not a TorchScript module but what torch.save wrote: ";
-  try {
-    const std::string pickle = pickle_of("data.pkl");
-    const Pickle read(pickle, Pickle::Writer::python);
-    const PickleValue &root = read.root();
-    const std::string made_by = class_of(root);
-    const bool ordered = made_by == "collections.OrderedDict";
-    if (starts(made_by, "mace."))
-      return head + ("a model of MACE (class " + made_by +
-                     "); make a model file of it with 'pwmlff convert FILE -o a.pt', with "
-                     "mace_create_lammps_model on the PATH");
-    if (root.tag != Tag::dict && !ordered)
-      return head +
-             (made_by.empty() ? std::string("a plain value")
-                              : "a Python object of class " + made_by) +
-             ", which needs the program that it comes from; export it there with "
-             "torch.jit.script(model).save(file), with the attributes of the model contract";
-    std::string keys;
-    int nkeys = 0;
-    bool of_matpl = false;
-    for (std::size_t k = ordered ? 2 : 0; k + 1 < root.items.size(); k += 2) {
-      if (root.items[k]->tag != Tag::text) continue;
-      of_matpl |= root.items[k]->text == "json_file";
-      if (++nkeys <= 6) keys += (nkeys > 1 ? ", " : "") + printable(root.items[k]->text, 40);
-      if (nkeys == 7) keys += ", ...";
-    }
-    if (of_matpl)
-      return head + ("a checkpoint of MatPL or PWMLFF (" + keys +
-                     "); make a model file of a DP with 'pwmlff convert FILE -o a.pt'");
-    return head + ("a dictionary (" + keys +
-                   "), like weights or a checkpoint of a training; export the model with the "
-                   "program that trained it");
-  } catch (const std::exception &) {
-    return std::string(head) + "no code is in it; " + EXPECTED;
-  }
 }
 
 /* ---- tensors and storages ---- */
@@ -322,27 +200,16 @@ void check_model_archive(std::string_view bytes)
       return contents(member);
     };
 
-    if (!has("data.pkl")) {
-      if (has("model.json"))
-        throw std::invalid_argument(
-            "is a TorchScript file of a torch before 1.2; save it again with a newer one");
-      if (has("archive_format"))
-        throw std::invalid_argument(
-            std::string("is a package of torch.export or AOTInductor (.pt2); ") + EXPECTED);
-      if (has(".data/extern_modules"))
-        throw std::invalid_argument(
-            "is a package of Python code (torch.package), as NequIP "
-            "writes them; make a model file of it with 'pwmlff convert FILE "
-            "-o a.pt', with nequip-compile on the PATH");
-      throw std::invalid_argument("is a zip file, but not a TorchScript archive: found '" +
-                                  printable(zip.first()) + "' and no data.pkl, " + EXPECTED);
-    }
-    if (!has("constants.pkl")) throw std::invalid_argument(name_of_saved(pickle_of));
+    if (!has("data.pkl")) throw std::invalid_argument(name_of_package(zip, root));
+    if (!has("constants.pkl"))
+      throw std::invalid_argument(name_of_saved([&] { return pickle_of("data.pkl"); }));
     for (const std::string name : {"data", "constants"}) {
       const std::string pickle = pickle_of(name + ".pkl");
       const Pickle read(pickle, Pickle::Writer::torch);
       read.check_depth();
       TensorCheck(zip, root + name + "/").check(read);
+      const std::string other = name_of_module(python_class(class_of(read.root())));
+      if (!other.empty()) throw std::invalid_argument(other);
     }
   } catch (const std::invalid_argument &) {
     throw;    // sound, but something else
@@ -453,6 +320,12 @@ int pwmlff_model_class(const char *bytes, uint64_t size, char *text, int text_si
                       pwmlff::model_class({bytes, size}).c_str());
       },
       text, text_size);
+}
+
+void pwmlff_name_of_folder(const char *path, char *text, int text_size)
+{
+  std::snprintf(text, static_cast<std::size_t>(text_size), "%s",
+                pwmlff::name_of_folder(path).c_str());
 }
 
 int pwmlff_check_limits(double cutoff, double interaction_range, const double *max_neighbor,

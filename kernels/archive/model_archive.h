@@ -61,6 +61,9 @@ int pwmlff_check_model_archive(const char *bytes, uint64_t size, char *message, 
 /// The name is then in text[0 .. text_size-1].
 int pwmlff_model_class(const char *bytes, uint64_t size, char *text, int text_size);
 
+/// What a folder is that was given in the place of a model file; text as of pwmlff_model_class.
+void pwmlff_name_of_folder(const char *path, char *text, int text_size);
+
 /// max_neighbor and ntypes: null pointers where there are none; atom_type [entries]
 int pwmlff_check_limits(double cutoff, double interaction_range, const double *max_neighbor,
                         const double *ntypes, const int64_t *atom_type, int entries, char *message,

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 
+import lammps
 from cpp import compile_and_run
-from foreign_models import pickled_mace
-from pwmlff.evaluation import archive
+from foreign_models import called, pickled_mace
+from pwmlff.evaluation import archive, model_file
+from pwmlff.report import Failure
 from systems import SYSTEMS
 
 SYSTEM = SYSTEMS["one element, orthorhombic"]
@@ -593,11 +595,41 @@ FOREIGN: dict[str, tuple[bytes, list[str]]] = {
     "more than is looked into": (
         saved([0.5] * 4_000_000), ["not a TorchScript module but what torch.save wrote"]
     ),
+    "checkpoint of DeePMD-kit": (
+        saved({"model": {"_extra_state": {"model_params": {}}}, "optimizer": {}}),
+        ["training with DeePMD-kit (model, optimizer)", "dp --pt freeze"],
+    ),
+    "AIMNet2": (
+        saved({"model_yaml": "", "state_dict": WEIGHTS, "implemented_species": [1]}),
+        ["a model of AIMNet2 (", "pwmlff distill"],
+    ),
+    "weights of ANI": (
+        saved({"aev_computer.radial.eta": torch.zeros(1)}), ["weights of ANI", "pwmlff distill"]
+    ),
+    "DeePMD-kit, HDF5": (
+        b'\x89HDF\r\n\x1a\n\x00json\x00{"software":"deepmd-kit","version":"3.2.0"}',
+        ["DeePMD-kit in HDF5 (.dp", "dp convert-backend"],
+    ),
+    "DeePMD-kit, YAML": (b"backend: x\nmodel:\n  '@class': Model\n", ["DeePMD-kit", ".yaml"]),
+    "ACE": (b"elements: [Al]\nE0: [0]\ndeltaSplineBins: 0.001\n", [".yace", "pair_style pace"]),
+    "ACE in training": (
+        b"global:\n  DeltaSplineBins: 0.001\nspecies:\n  - speciesblock: Al\n", ["pace_yaml2yace"]
+    ),
+    "GRACE/FS": (b"elements: [Al]\nnnorm: 1\nemb_spec: {}\n", ["pair_style grace/fs"]),
+    "MTP": (b"MTP\nversion = 1.1.0\npotential_name = MTP1m\n", [".almtp", "pair_style mlip"]),
     "Git LFS": (b"version https://git-lfs.github.com/spec/v1\n", ["git lfs pull"]),
     "web page": (b"<!DOCTYPE html>\n<html>", ["web page"]),
     "gzip": (b"\x1f\x8b\x08\x00", ["packed file"]),
     "arrays": (written({"a.npy": b"1"}), ["is a zip file", "'a.npy'"]),
-    "AOTInductor": (written({"a/archive_format": b"pt2"}), ["AOTInductor (.pt2)"]),
+    "AOTInductor": (written({"a/archive_format": b"pt2"}), ["AOTInductor (.pt2)", "from which"]),
+    "AOTInductor, NequIP": (
+        written({"a/data/aotinductor/model/b.wrapper_metadata.json": b'{"type_names": "O Hf"}'}),
+        ["AOTInductor (.pt2) of NequIP or Allegro", ".nequip.zip or .ckpt to 'pwmlff convert'"],
+    ),
+    "AOTInductor, DeePMD-kit": (
+        written({"a/archive_format": b"pt2", "a/extra/metadata.json": b'{"type_map": ["O"]}'}),
+        ["(.pt2) of DeePMD-kit", "pair_style deepmd", "dp --pt freeze"],
+    ),
     "package": (
         written({"a/.data/extern_modules": b"torch"}),
         ["nequip-compile", "pwmlff convert"],
@@ -611,6 +643,58 @@ def test_foreign(case: str):
     message = refused(contents)
     assert all(word in message for word in words), message
     assert "damaged" not in message
+
+
+def module_of(kind: str) -> bytes:
+    """A module of a class of another program, as TorchScript has it."""
+    place, _, name = kind.rpartition(".")
+
+    class Other(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    stream = io.BytesIO()
+    torch.jit.save(torch.jit.script(called(place, name)(Other)()), stream)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        ("metatomic.torch.model.AtomisticModel", ["model of metatomic", "pair_style metatomic"]),
+        ("torchani.arch.ANI", ["model of ANI", "pwmlff distill"]),
+        ("aimnet.models.aimnet2.AIMNet2", ["model of AIMNet2", "pwmlff distill"]),
+    ],
+)
+def test_modules_of_other_programs(kind: str, words: list[str]):
+    message = refused(module_of(kind))
+    assert all(word in message for word in words), message
+
+
+#: Endings of potentials that lmp has, and what they are run with.
+NATIVE = {
+    ".snapcoeff": "pair_style snap", ".snapparam": "pair_style snap", ".ace": "pair_style pace",
+    ".mliap.descriptor": "pair_style mliap", ".snap": "'include'", ".mliap": "'include'",
+}  # fmt: skip
+
+
+def test_potentials_of_lammps():
+    folder = Path(lammps.__file__).parent / "share" / "lammps" / "potentials"
+    found = 0
+    for path in sorted(folder.iterdir()):
+        for ending, words in NATIVE.items():
+            if path.name.endswith(ending):
+                found += 1
+                assert words in refused(path.read_bytes()), path.name
+    assert found > 50
+
+
+def test_folders_instead_of_files(tmp_path: Path):
+    assert archive.name_of_folder(tmp_path) == "is a folder; name the file in it"
+    (tmp_path / "saved_model.pb").touch()
+    assert "pair_style grace" in archive.name_of_folder(tmp_path)
+    with pytest.raises(Failure, match="saved model of TensorFlow, as GRACE"):
+        model_file.open_any(tmp_path)
 
 
 LIMITS = {

@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 from nep_files import HEADS, random_text
 from pwmlff import Calculator
 from pwmlff.cli import app
+from pwmlff.convert import wrap
 from pwmlff.evaluation import model_file, reference
 from pwmlff.evaluation.nep_file import parse_nep
 from pwmlff.evaluation.nep_reference import evaluate_nep
 from pwmlff.report import Failure
+from pwmlff.train.nep import of_file
 from systems import SYSTEMS
 
 
@@ -61,13 +63,29 @@ def test_commands(nep: Path, tmp_path: Path):
     assert all(case["ok"] for case in cases)
 
 
+@pytest.mark.parametrize("word", ["nep4_charge1", "nep4_zbl_charge2", "nep5_charge3"])
+def test_charges(tmp_path: Path, word: str):
+    """One text for all who meet such a file; that of lmp is compared in tests/lammps."""
+    path = tmp_path / "charge.txt"
+    path.write_bytes(random_text(HEADS["nep5"]).replace(b"nep5", word.encode()))
+    text = (
+        rf"charge\.txt',?( which)? is a NEP that is not evaluated here: line 1 says '{word}', "
+        "which has charges, whose energy is not local; run it with GPUMD$"
+    )
+    for opened in (
+        lambda: Calculator(path),
+        lambda: model_file.describe_unopened(path),
+        lambda: of_file(path, []),
+        lambda: wrap(path, tmp_path / "a.txt"),
+    ):
+        with pytest.raises(Failure, match=text):
+            opened()
+
+
 def test_what_cannot_be(tmp_path: Path):
     (tmp_path / "warm.txt").write_bytes(random_text(HEADS["temperature"]))
     with pytest.raises(Failure, match="has the temperature as a descriptor"):
         Calculator(str(tmp_path / "warm.txt"))
-    (tmp_path / "charge.txt").write_bytes(b"nep4_charge1 1 Si\n")
-    with pytest.raises(Failure, match="line 1"):
-        model_file.describe_unopened(tmp_path / "charge.txt")
     (tmp_path / "good.txt").write_bytes(random_text(HEADS["nep5"]))
     with pytest.raises(Failure, match="no TorchScript"):
         model_file.open_model(tmp_path / "good.txt")

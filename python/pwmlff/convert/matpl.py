@@ -88,7 +88,7 @@ def _nep(checkpoint: Mapping[str, Any]) -> Nep:
     settings, arrays = checkpoint["json_file"], _arrays(checkpoint)
     descriptor = settings["model"]["descriptor"]
     if descriptor.get("charge_mode"):
-        raise ValueError("its energy depends on charges of the whole box, which is not evaluated")
+        raise ValueError("it has charges, whose energy is not local; run it with MatPL")
     elements = tuple(_number(element) for element in settings["atom_type"])
     s = len(elements)
     l_max, *flags = (int(value) for value in descriptor["l_max"])

@@ -78,6 +78,19 @@ def class_name(contents: bytes) -> str:
     return _ask(_compiled().pwmlff_model_class, contents, len(contents))
 
 
+def name_of_folder(path: str | os.PathLike[str]) -> str:
+    """What a folder is that was given in the place of a model file: goes on after its name.
+
+    Raises:
+        ImportError: pair-pwmlff is not compiled.
+    """
+    buffer = ctypes.create_string_buffer(_TEXT)
+    named = _compiled().pwmlff_name_of_folder
+    named.restype = None
+    named(os.fsencode(path), buffer, ctypes.c_int(_TEXT))
+    return buffer.value.decode(errors="replace")
+
+
 def check_limits(
     cutoff: float,
     interaction_range: float,

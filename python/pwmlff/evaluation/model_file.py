@@ -17,7 +17,7 @@ import torch
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.evaluation import archive
-from pwmlff.evaluation.nep_file import Nep, looks_like_nep, parse_nep
+from pwmlff.evaluation.nep_file import Nep, checked_nep, looks_like_nep
 from pwmlff.report import Failure
 
 #: Attributes that hold the cutoff and the largest number of neighbors of one element, by kind.
@@ -116,8 +116,11 @@ def read_any(path: str | PathLike[str]) -> bytes:
 
     Raises:
         NoFileError: there is none.
+        Failure: it is a folder.
         OSError: it cannot be read.
     """
+    if Path(path).is_dir():
+        raise Failure(f"'{fspath(path)}' {archive.name_of_folder(path)}")
     if not Path(path).is_file():
         raise NoFileError(f"found no model file '{fspath(path)}'")
     return Path(path).read_bytes()
@@ -359,7 +362,7 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
 
 def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
     try:
-        nep = parse_nep(contents)
+        nep = checked_nep(contents)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
     return nep, ModelInfo(

@@ -5,6 +5,7 @@ All forms that are local potentials are read into one. docs/nep.md has them, and
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import numpy as np
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.files import write_whole
+from pwmlff.plugin import open_library
 
 Array = np.ndarray
 
@@ -38,6 +40,7 @@ _RADII = (
     113, 132, 130, 130, 136, 131, 138, 142, 201, 181, 167, 158, 152, 153, 154, 155,
 )  # fmt: skip
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_TEXT = 2048  # bytes for a message
 ZBL_TABLE = (0.0, 0.0)  # the values of the line zbl where a table is at the end
 
 
@@ -195,8 +198,25 @@ def is_nep(path: str | PathLike[str]) -> bool:
         return False
 
 
+def checked_nep(text: bytes) -> Nep:
+    """The same for the contents of a file; what is wrong is said as pair_style pwmlff says it.
+
+    Raises:
+        ValueError: as of read_nep; the text goes on after the name of the file.
+        ImportError: pair-pwmlff is not compiled.
+    """
+    library = open_library("pwmlff_kernels", "read a NEP")
+    message = ctypes.create_string_buffer(_TEXT)
+    library.pwmlff_read_nep.restype = ctypes.c_void_p
+    read = library.pwmlff_read_nep(text, ctypes.c_uint64(len(text)), message, ctypes.c_int(_TEXT))
+    if not read:
+        raise ValueError(message.value.decode(errors="replace"))
+    library.pwmlff_free_nep(ctypes.c_void_p(read))
+    return parse_nep(text)
+
+
 def parse_nep(text: bytes) -> Nep:
-    """The same for the contents of a file."""
+    """The same by this module alone."""
     lines = _Lines(text)
     version, has_zbl, temperature, elements = _first_line(lines)
     s = len(elements)

@@ -29,8 +29,8 @@ from pwmlff.data.neighbors import Edges
 from pwmlff.evaluation.nep_file import (
     INVARIANTS,
     Nep,
+    checked_nep,
     nep_text,
-    parse_nep,
     universal_zbl,
     write_nep,
 )
@@ -56,11 +56,11 @@ def of_file(path: str | PathLike[str], elements: Sequence[int]) -> Nep:
         Failure: it cannot be read, is not for an element, or of a form that is not trained.
     """
     try:
-        model = parse_nep(Path(path).read_bytes())
+        model = checked_nep(Path(path).read_bytes())
     except OSError as error:
         raise Failure(f"cannot read '{path}': {error.strerror}") from error
     except ValueError as error:
-        raise Failure(f"cannot go on from '{path}': {error}") from error
+        raise Failure(f"cannot go on from '{path}', which {error}") from error
     if missing := [chemical_symbols[z] for z in elements if z not in model.elements]:
         known = " ".join(chemical_symbols[z] for z in model.elements)
         raise Failure(
