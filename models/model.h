@@ -60,9 +60,10 @@ struct ModelInfo {
   std::vector<int> atom_type;     // atomic numbers; the index is the species
   bool takes_edges;               // instead of padded neighbors
   int max_neighbor;               // of one species; 0 where the kind has no such limit
-  std::vector<int> sel;           // [nspecies] the same where it differs by species, else empty
+  std::vector<int> sel;           // [nspecies] of each, where all of them count in a DP, else empty
   std::vector<double> closest;    // [nspecies, nspecies] of the atoms of its data, if it says so
-  bool takes_temperature;         // Input::temperature, as a descriptor
+  std::vector<int> without_data;    // atomic numbers that its data had no atom of, if it says so
+  bool takes_temperature;           // Input::temperature, as a descriptor
   std::int64_t nparameters;
   std::string dtype;                    // of the parameters as stored in the file
   std::vector<std::string> warnings;    // what a user should know of the file, a sentence each
@@ -76,6 +77,10 @@ class Model {
  public:
   virtual ~Model() = default;
   const ModelInfo &info() const { return info_; }
+
+  /// [nspecies] Which of the species of Neighbors each of this model's is; empty where they are
+  /// the same, as everywhere but in an ensemble whose models have their elements in other orders.
+  std::vector<int> order;
 
   /// Choose the species that take part in the simulation and get ready to evaluate.
   /// @param present [number of species]

@@ -2,6 +2,8 @@
 
 #include "model_file.h"
 
+#include "record.h"
+
 #include "archive/model_archive.h"
 #include "archive/time_limit.h"
 
@@ -196,6 +198,7 @@ void ModelFile::describe_limits(ModelInfo &info, const LimitNames &names) const
   info.max_neighbor = static_cast<int>(limits.max_neighbor.value_or(0.0));
   info.atom_type.assign(limits.atom_type.begin(), limits.atom_type.end());
   info.closest = closest_distances(info.atom_type);
+  info.without_data = elements_without_data(contents);
 }
 
 // Lines of two atomic numbers and a distance; an element pair that is missing has none.

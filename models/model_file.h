@@ -58,6 +58,9 @@ class ModelFile {
       const std::optional<std::vector<std::int64_t>> &fallback = {}) const;
   std::string text(const std::string &attribute, const std::string &fallback) const;
 
+  /// The contents of the file.
+  std::string_view archive() const { return contents; }
+
   /// Extra files of the archive whose names begin with a prefix, by name.
   std::map<std::string, std::string> extra_files(const std::string &prefix) const;
 

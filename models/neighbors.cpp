@@ -128,6 +128,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
   }
   reach = 0.0;
   gpu_has_list = false;
+  others.clear();
   images.reset();
 }
 
@@ -143,6 +144,7 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
   for (int i = 0; i < nall; ++i) species_[i] = species_of_type[type[i]];
   reach = reach_;
   gpu_has_list = false;
+  others.clear();
 }
 
 void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std::vector<int> first,
@@ -171,6 +173,7 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
   edges.clear();
   reach = 0.0;
   gpu_has_list = false;
+  others.clear();
 }
 
 void Neighbors::update(const double *const *x)
@@ -189,7 +192,32 @@ void Neighbors::update(const double *x)
   x_ = x;
   for (auto &[max_neighbor, made] : slots) made.current = false;
   for (auto &[hops, made] : edges) made.current = false;
+  for (auto &[order, other] : others) other->update(x);
   gpu_has_positions = false;
+}
+
+// The same rows and edges, with the species, and by them the candidates, in another order.
+void Neighbors::take_over(const Neighbors &all, const std::vector<int> &order)
+{
+  ncenters_ = all.ncenters_;
+  nspecies_ = all.nspecies_;
+  atom_ = all.atom_;
+  std::vector<int> place(nspecies_);
+  for (int s = 0; s < nspecies_; ++s) place[order[s]] = s;
+  for (const int s : all.species_) species_.push_back(s < 0 ? s : place[s]);
+  for (int i = 0; all.reach == 0.0 && i < ncenters_; ++i)
+    for (const int s : order) {
+      const int *const first = &all.first_[static_cast<std::size_t>(i) * nspecies_ + s];
+      candidate_.insert(candidate_.end(), all.candidate_.begin() + first[0],
+                        all.candidate_.begin() + first[1]);
+      first_.push_back(static_cast<int>(candidate_.size()));
+    }
+  reach = all.reach;
+  home_ = all.home_;
+  edge_first = all.edge_first;
+  edge_last = all.edge_last;
+  candidate_edges = all.candidate_edges;
+  update(all.x_);
 }
 
 pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> &device)
@@ -212,8 +240,17 @@ pwmlff::GpuNeighbors &Neighbors::gpu_list(const std::shared_ptr<pwmlff::Device> 
   return *gpu_neighbors;
 }
 
-pwmlff::Input Neighbors::input(const Needs &needs)
+pwmlff::Input Neighbors::input(const Needs &needs, const std::vector<int> &order)
 {
+  if (!order.empty()) {
+    std::unique_ptr<Neighbors> &other = others[order];
+    if (!other) {
+      other = std::make_unique<Neighbors>();
+      other->take_over(*this, order);
+    }
+    other->set_exchange(exchange());
+    return other->input(needs);
+  }
   pwmlff::Input input;
   input.ncenters = ncenters_;
   input.nrows = nrows();

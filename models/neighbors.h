@@ -116,8 +116,9 @@ class Neighbors {
 
   /// All that a model needs, which is made at the first call after an update. Memory is this
   /// object's, and models leave it as it is.
+  /// @param order  Model::order
   /// @throws TooManyNeighbors where there are more than slots
-  pwmlff::Input input(const Needs &needs);
+  pwmlff::Input input(const Needs &needs, const std::vector<int> &order = {});
 
   /// Gamma of the force on a center, which is a derivative of the energies of all that is near: the
   /// root mean square of their grades. Collective where there is an exchange.
@@ -166,6 +167,10 @@ class Neighbors {
   std::map<int, Edges> edges;    // by hops
 
   std::vector<double> near_square, gamma_;    // [nrows], [ncenters]
+
+  void take_over(const Neighbors &all, const std::vector<int> &order);
+  /// The same for models whose species are in another order.
+  std::map<std::vector<int>, std::unique_ptr<Neighbors>> others;
 
   pwmlff::RowExchange *exchange_ = nullptr;
   std::unique_ptr<pwmlff::RowExchange> images;    // of a list that was made elsewhere

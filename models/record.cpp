@@ -10,7 +10,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <type_traits>
@@ -19,6 +21,8 @@ namespace pwmlff::models {
 namespace {
 
 constexpr const char *RECORD = "engine-record";
+constexpr const char *CARD = "pwmlff.json";    // as pwmlff.evaluation.archive names it
+constexpr const char *WITHOUT_DATA = "elements_without_data";    // as pwmlff.models.saving does
 constexpr std::string_view MAGIC = "pwmlff-record 1\n";
 constexpr std::size_t DIGEST_LINE = 65;
 
@@ -229,6 +233,22 @@ std::string written(const Record &record, const std::string &archive)
   return std::string(MAGIC) + digest(archive, writer.bytes) + writer.bytes;
 }
 
+bool trained_here(std::string_view archive)
+{
+  const auto files = pwmlff::extra_files(archive, CARD);
+  const auto card = files.find(CARD);
+  // Within a text of JSON there would be a backslash before the quotation mark.
+  return card != files.end() && card->second.find("\"configuration\": {") != std::string::npos;
+}
+
+std::vector<int> elements_without_data(std::string_view archive)
+{
+  const auto files = pwmlff::extra_files(archive, WITHOUT_DATA);
+  const auto found = files.find(WITHOUT_DATA);
+  std::istringstream text(found == files.end() ? "" : found->second);
+  return {std::istream_iterator<int>(text), {}};
+}
+
 std::optional<Record> read_record(const std::string &archive)
 try {
   pwmlff::check_model_archive(archive);
@@ -247,6 +267,15 @@ try {
     record.mace = pwmlff::read_mace(arrays.begin()->second);
   }
   check(record);
+  record.info.without_data = elements_without_data(archive);
+  if (record.dp && record.info.sel.empty() && trained_here(archive)) {
+    // Of an older release: what it expects of some elements is by another divisor.
+    record.info.sel = record.dp->sel;
+    record.dp->all_species = true;
+    std::erase_if(record.trials, [](const Record::Trial &trial) {
+      return std::ranges::find(trial.present, false) != trial.present.end();
+    });
+  }
   return record;
 } catch (const std::exception &) {
   return {};

@@ -19,6 +19,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,12 @@ struct Record {
 /// The contents of the extra file.
 /// @param archive  that it is to be a part of
 std::string written(const Record &record, const std::string &archive);
+
+/// Whether a training of pwmlff has written an archive, as its card tells.
+bool trained_here(std::string_view archive);
+
+/// Atomic numbers of elements that the training of an archive had no atom of, as far as it says.
+std::vector<int> elements_without_data(std::string_view archive);
 
 /// The record in an archive; nothing where there is none, or where it is not of this very archive
 /// or not whole, as the file's own code is there to say what holds.

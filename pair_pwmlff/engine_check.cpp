@@ -180,7 +180,7 @@ EngineCheck::Difference EngineCheck::difference(Sample &sample, Model &model, Mo
 {
   Neighbors &neighbors = sample.neighbors;
   const auto evaluate = [&](Model &one) {
-    pwmlff::Input input = neighbors.input(one.needs());
+    pwmlff::Input input = neighbors.input(one.needs(), model.order);
     input.nthreads = comm->nthreads;
     input.temperature = temperature;
     return &one.evaluate(input);

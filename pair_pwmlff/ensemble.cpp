@@ -17,6 +17,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -77,8 +79,11 @@ void check_alike(LAMMPS *lmp, const ModelInfo &first, const ModelInfo &info)
     const char *name;
     std::string found, expected;
   };
+  const auto elements = [](const ModelInfo &one) {
+    return symbols(std::set<int>(one.atom_type.begin(), one.atom_type.end()));
+  };
   for (const auto &[name, found, expected] :
-       {Property{"elements", symbols(info.atom_type), symbols(first.atom_type)},
+       {Property{"elements", elements(info), elements(first)},
         Property{"cutoff", fmt::format("{}", info.cutoff), fmt::format("{}", first.cutoff)},
         Property{"units", info.units, first.units}})
     if (found != expected)
@@ -93,7 +98,8 @@ std::string most_neighbors(const ModelInfo &info)
 {
   if (info.max_neighbor == 0) return "";
   std::string most;
-  for (std::size_t s = 0; s < info.sel.size(); ++s)
+  const bool differ = std::ranges::adjacent_find(info.sel, std::not_equal_to()) != info.sel.end();
+  for (std::size_t s = 0; differ && s < info.sel.size(); ++s)
     most += fmt::format("{}{} {}", s > 0 ? ", " : "", info.sel[s], symbol(info.atom_type[s]));
   if (!most.empty()) return ", at most " + most + " neighbors";
   return fmt::format(", at most {} neighbors of an element", info.max_neighbor);
@@ -118,7 +124,14 @@ Ensemble load_ensemble(LAMMPS *lmp, const std::vector<std::string> &files,
       models.push_back(std::move(model));
     });
   }
-  for (const auto &model : models) check_alike(lmp, models.front()->info(), model->info());
+  const ModelInfo &first = models.front()->info();
+  for (const auto &model : models) {
+    check_alike(lmp, first, model->info());
+    if (model->info().atom_type == first.atom_type) continue;
+    for (const int number : model->info().atom_type)
+      model->order.push_back(
+          static_cast<int>(std::ranges::find(first.atom_type, number) - first.atom_type.begin()));
+  }
   return models;
 }
 
@@ -158,6 +171,10 @@ std::string summary(const Ensemble &models, const std::string &style,
                         style);
   else if (is_nep_cpu(style))
     text += fmt::format("  pair_style {} is run by pair_style pwmlff\n", style);
+  const std::vector<int> &elements = models.front()->info().atom_type;
+  std::set<int> named;
+  for (const int species : species_of_type)
+    if (species >= 0) named.insert(elements[species]);
   int index = 0;
   for (const auto &model : models) {
     const ModelInfo &info = model->info();
@@ -170,8 +187,11 @@ std::string summary(const Ensemble &models, const std::string &style,
                         ? fmt::format(", interaction range {}", info.interaction_range)
                         : "",
                     most_neighbors(info), info.nparameters, dtype, model->engine());
+    if (info.kind == "DP" && info.sel.empty() && named.size() < info.atom_type.size())
+      text += fmt::format("    its descriptor is divided by the slots of {} alone, the elements "
+                          "that pair_coeff names: {} of {}\n",
+                          symbols(named), named.size(), info.atom_type.size());
   }
-  const std::vector<int> &elements = models.front()->info().atom_type;
   text += "  types:";
   for (std::size_t type = 1; type < species_of_type.size(); ++type) {
     const int species = species_of_type[type];
@@ -187,6 +207,22 @@ std::string summary(const Ensemble &models, const std::string &style,
     text += fmt::format("  structures with a largest force deviation from {} to {} go to {}\n",
                         capture->lo, capture->hi, capture->file);
   return text;
+}
+
+void warn_of_elements(LAMMPS *lmp, const Ensemble &models, const std::vector<int> &species_of_type)
+{
+  const std::vector<int> &elements = models.front()->info().atom_type;
+  for (const auto &model : models)
+    for (std::size_t type = 1; type < species_of_type.size(); ++type) {
+      const int species = species_of_type[type];
+      if (species < 0 || std::ranges::count(model->info().without_data, elements[species]) == 0)
+        continue;
+      lmp->error->warning(
+          FLERR,
+          "Pair style pwmlff: the data of model '{}' had no atom of {}, which atom type {} is: its "
+          "numbers for {} mean nothing; train with data of it",
+          model->info().file, symbol(elements[species]), type, symbol(elements[species]));
+    }
 }
 
 void check_masses(LAMMPS *lmp, const ModelInfo &info, const std::vector<int> &species_of_type)

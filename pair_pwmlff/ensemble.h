@@ -19,7 +19,8 @@ namespace pair_pwmlff {
 using Ensemble = std::vector<std::unique_ptr<pwmlff::models::Model>>;
 
 /// Load the models, each file read once, by rank 0, or stop LAMMPS on all ranks. The models can
-/// stand in for each other: they have the same elements, cutoff and units. Collective.
+/// stand in for each other: they have the same elements, in any order, cutoff and units.
+/// Collective.
 /// @param read        called with the contents of each file
 /// @param options     of which open_torch() is called before a file that needs torch
 /// @param files as the user names them; LAMMPS looks for potentials in folders of its own too
@@ -44,6 +45,10 @@ std::vector<std::string> identities(const Ensemble &models, const std::vector<st
 /// @param species_of_type [ntypes+1] -1 for NULL
 std::string summary(const Ensemble &models, const std::string &style,
                     const std::vector<int> &species_of_type, const Settings &settings);
+
+/// Warn of types that take an element which the training of a model had no atom of.
+void warn_of_elements(LAMMPS_NS::LAMMPS *lmp, const Ensemble &models,
+                      const std::vector<int> &species_of_type);
 
 /// Warn of types with the mass of another element: elements in the wrong order run like any others,
 /// and give wrong numbers.

@@ -51,7 +51,7 @@ struct Graph {
     for (const auto &model : models) {
       const Needs needs = model->needs();
       if (needs.hops < 0) continue;
-      pwmlff::Input input = neighbors.input(needs);
+      pwmlff::Input input = neighbors.input(needs, model->order);
       input.nthreads = nthreads;
       const auto all = static_cast<double>(input.nedges);
       if (all >= edges) {

@@ -216,6 +216,7 @@ void PairPWMLFF::log_models()
   for (const auto &model : models)
     for (const auto &warning : model->info().warnings)
       error->warning(FLERR, "Pair style pwmlff: model '{}': {}", model->info().file, warning);
+  warn_of_elements(lmp, models, species_of_type);
   for (const auto &warning : devices.warnings)
     error->warning(FLERR, "Pair style pwmlff: {}", warning);
   const std::string separate = separate_simulations(universe->nprocs);
@@ -338,7 +339,11 @@ std::string PairPWMLFF::select_species(const std::vector<int> &mapping)
     if (species >= 0) present[species] = true;
   return first_failure(world, [&] {
     try {
-      for (auto &model : models) model->select_species(present);
+      for (auto &model : models) {
+        std::vector<bool> own = present;
+        for (std::size_t s = 0; s < model->order.size(); ++s) own[s] = present[model->order[s]];
+        model->select_species(own);
+      }
     } catch (const std::exception &failure) {
       throw std::runtime_error(failure.what() + device_label());
     }
@@ -451,7 +456,7 @@ const Evaluation &PairPWMLFF::evaluate(int model, bool want_grade)
   Model &m = *models[model];
   Neighbors &neighbors = source->get();
   try {
-    pwmlff::Input input = neighbors.input(m.needs());
+    pwmlff::Input input = neighbors.input(m.needs(), m.order);
     input.nthreads = comm->nthreads;
     input.temperature = options.temperature;
     const bool drives = model == 0 || options.mean_drives;

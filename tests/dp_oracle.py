@@ -12,7 +12,7 @@ i STEP in that direction, over STEP: no difference is taken, so it is as exact a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -96,9 +96,10 @@ def atom_energies(
     positions: np.ndarray,
     cell: np.ndarray,
     contract: Contract = TINY,
+    counted: Sequence[int] = (),
 ) -> np.ndarray:
-    """Energies [n] of atoms, of complex positions and cell."""
-    described = descriptors(arrays, numbers, positions, cell, contract)
+    """Energies [n] of atoms, of complex positions and cell; counted as descriptors() takes it."""
+    described = descriptors(arrays, numbers, positions, cell, contract, counted)
     return np.array(
         [
             net(arrays, f"fitting_net.{a}", descriptor, fitting=True)[0] + repulsion
@@ -119,9 +120,18 @@ def last_hidden(
 
 
 def descriptors(
-    arrays: Arrays, numbers: np.ndarray, positions: np.ndarray, cell: np.ndarray, contract: Contract
+    arrays: Arrays,
+    numbers: np.ndarray,
+    positions: np.ndarray,
+    cell: np.ndarray,
+    contract: Contract,
+    counted: Sequence[int] = (),
 ) -> Iterator[tuple[int, np.ndarray, complex]]:
-    """Type, descriptor and ZBL energy of each atom."""
+    """Type, descriptor and ZBL energy of each atom.
+
+    PWMLFF and MatPL pass the elements of a frame, or of pair_coeff, whose slots alone count then:
+    these are `counted`; all elements of the model when empty.
+    """
     ntypes = len(contract.atom_type)
     sel = contract.sel or (contract.max_neighbor,) * ntypes
     average = arrays["davg"].reshape(ntypes, ntypes, contract.max_neighbor, 4)
@@ -130,6 +140,8 @@ def descriptors(
         a = contract.atom_type.index(numbers[i])
         moments, repulsion = 0.0, 0.0
         for b, element in enumerate(contract.atom_type):
+            if counted and element not in counted:
+                continue
             slots = np.zeros((sel[b], 4), complex)
             used = 0
             for j in np.flatnonzero(numbers == element):
@@ -149,7 +161,11 @@ def descriptors(
                 vector = np.float32(contract.type_vector[element]).astype(complex)
                 taken, index = np.hstack([taken, np.tile(vector, (sel[b], 1))]), 0
             moments = moments + slots.T @ net(arrays, f"embedding_net.{index}", taken, False)
-        moments /= sum(sel)
+        moments /= sum(
+            n
+            for n, element in zip(sel, contract.atom_type, strict=True)
+            if not counted or element in counted
+        )
         descriptor = (moments.T @ moments[:, : contract.m2]).reshape(-1)
         yield a, descriptor, repulsion
 
@@ -160,19 +176,21 @@ def evaluate(
     positions: np.ndarray,
     cell: np.ndarray,
     contract: Contract = TINY,
+    counted: Sequence[int] = (),
 ) -> dict[str, np.ndarray]:
     """Energy, atom_energy [n], forces -dE/dx [n, 3], virial -dE/d(strain) [3, 3]."""
     numbers, positions, cell = np.asarray(numbers), positions + 0j, cell + 0j
-    energy = atom_energies(arrays, numbers, positions, cell, contract).real
+    more = contract, counted
+    energy = atom_energies(arrays, numbers, positions, cell, *more).real
     forces, virial = np.zeros((len(numbers), 3)), np.zeros((3, 3))
     for index in np.ndindex(forces.shape):
         moved = positions.copy()
         moved[index] += 1j * STEP
-        forces[index] = -atom_energies(arrays, numbers, moved, cell, contract).sum().imag / STEP
+        forces[index] = -atom_energies(arrays, numbers, moved, cell, *more).sum().imag / STEP
     for index in np.ndindex(3, 3):
         strain = np.eye(3) + 0j
         strain[index] += 1j * STEP
-        strained = atom_energies(arrays, numbers, positions @ strain, cell @ strain, contract)
+        strained = atom_energies(arrays, numbers, positions @ strain, cell @ strain, *more)
         virial[index] = -strained.sum().imag / STEP
     return {"energy": energy.sum(), "atom_energy": energy, "forces": forces, "virial": virial}
 

@@ -2,6 +2,7 @@
 
 #include "read_network.h"
 
+#include "../record.h"
 #include "dp/pair_terms.h"
 
 #include <torch/script.h>
@@ -265,6 +266,7 @@ void describe_dp(const ModelFile &file, ModelInfo &info)
   const bool fits = std::ranges::all_of(
       sel, [&](std::int64_t slots) { return slots >= 1 && slots <= info.max_neighbor; });
   if (fits && sel.size() == info.atom_type.size()) info.sel.assign(sel.begin(), sel.end());
+  else if (trained_here(file.archive())) info.sel.assign(info.atom_type.size(), info.max_neighbor);
 }
 
 DPNetwork read_network(const ModelFile &file, const ModelInfo &info, PlainLayers plain_layers)

@@ -11,7 +11,8 @@ namespace pwmlff::models {
 
 /// Add what a file says of its kind, elements, cutoff Rmax and slots: maxNeighborNum and sel, which
 /// stays empty where it holds something else than ntypes numbers from 1 to maxNeighborNum, as files
-/// of other programs may. All types have maxNeighborNum then.
+/// of other programs may. Types that take part have maxNeighborNum then; in a file of a training of
+/// an older release, which has no sel, all types have.
 /// @throws std::runtime_error where one is missing, or is not what a simulation can have
 void describe_dp(const ModelFile &file, ModelInfo &info);
 

@@ -9,6 +9,7 @@
 #include "nep/plain_nep.h"
 #include "nep/read_nep.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -28,6 +29,12 @@ ModelInfo describe(const std::string &file, pwmlff::NepNetwork &network)
   for (const std::vector<double> *part : network.learned())
     info.nparameters += static_cast<std::int64_t>(part->size());
   info.dtype = "float64";
+  // A training leaves the last layer of such an element at zero: nep.txt has no other place.
+  for (int s = 0; s < network.nspecies(); ++s) {
+    const auto first = network.last.begin() + s * network.nlast();
+    if (std::all_of(first, first + network.nlast(), [](double w) { return w == 0.0; }))
+      info.without_data.push_back(network.atom_type[s]);
+  }
   info.warnings = network.warnings;
   return info;
 }

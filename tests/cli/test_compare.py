@@ -14,12 +14,15 @@ from ase import Atoms
 from ase.build import bulk
 from ase.io import write
 
+import dp_oracle
 from cpp import ROOT
 from edge_models import MessagePassing
 from pwmlff import plugin
+from pwmlff.commands import compare
 from pwmlff.commands.compare import short_names
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch import lmp
+from pwmlff.models import DP
 from systems import SYSTEMS, crystal, other_activation
 
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -118,6 +121,30 @@ def test_own_gates(pwmlff, binary: Path, tmp_path: Path):
     found = pwmlff(*arguments, "--precision", "double", "--tol", "force=1e-16", "--json")
     assert found.returncode == 1
     assert found.json["cases"][0]["failed"] == ["force"]
+
+
+def test_elements_of_each_structure(pwmlff, tmp_path: Path, monkeypatch):
+    """Of a model of PWMLFF or MatPL; lmp is told them, too, and energies are those by NumPy."""
+    told = []
+
+    def noted(*arguments):
+        told.append((arguments[5], results := run_in_lmp(*arguments)))
+        return results
+
+    run_in_lmp = compare.run_in_lmp
+    monkeypatch.setattr(compare, "run_in_lmp", noted)
+    arrays = dp_oracle.read()[0]
+    DP.from_parameters(arrays, **vars(dp_oracle.TINY)).save(tmp_path / "model.pt")
+    places = [[0.3, 0.2, 0.1], [2.2, 0.4, 0.3], [0.5, 2.3, 0.9]]
+    frames = [Atoms(s, places, cell=[9.0] * 3, pbc=True) for s in ("Si3", "OSiO", "O3")]
+    write(tmp_path / "a.extxyz", frames)
+    assert pwmlff("compare", "model.pt", "--data", "a.extxyz@:", *FAST).returncode == 0
+    ((elements, results),) = told
+    assert elements == [[14], [14, 8], [8]]
+    for atoms, counted, found in zip(frames, elements, results, strict=True):
+        place = atoms.numbers, atoms.positions + 0j, np.asarray(atoms.cell) + 0j
+        wanted = dp_oracle.atom_energies(arrays, *place, counted=counted).real
+        np.testing.assert_allclose(found.atom_energy, wanted, atol=1e-10)
 
 
 def test_elements_and_reduced_units(pwmlff, lj_models, tmp_path: Path):

@@ -9,7 +9,7 @@ import hashlib
 import re
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 
@@ -18,9 +18,13 @@ import pytest
 from ase import Atoms
 from ase.io import read
 
+import mace_oracle
+from edge_models import MessagePassing
 from harness import Lammps, thorough
+from nep_files import HEADS, random_text
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_dump
+from pwmlff.models import save_model
 from pwmlff.train.uncertainty import Bounds, hashes
 from systems import SYSTEMS, crystal
 
@@ -79,6 +83,60 @@ def deviation(atoms: Atoms) -> Deviation:
         np.array([result.atom_energy for result in results]),
         np.array([result.virial.ravel() for result in results]),
     )
+
+
+def potentials(folder: Path) -> list[str]:
+    """Deep Potentials, one of which is divided by the slots of all elements."""
+    for name, system in (
+        ("a.pt", BINARY),
+        ("b.pt", replace(BINARY, elements=(72, 8))),
+        ("c.pt", replace(BINARY, elements=(72, 8), sel=(40, 35))),
+    ):
+        system.model(seed=ord(name[0]), isotropic=True).save(folder / name)
+    return ["a.pt", "b.pt", "c.pt"]
+
+
+def neps(folder: Path) -> list[str]:
+    for seed, (name, elements) in enumerate((("a.txt", "O Hf"), ("b.txt", "Hf O"))):
+        head = HEADS["nep5"].replace("O Hf", elements)
+        (folder / name).write_bytes(random_text(head, seed))
+    return ["a.txt", "b.txt"]
+
+
+def message_passing(folder: Path) -> list[str]:
+    """By its own code, and fused, with features of other ranks."""
+    save_model(MessagePassing([8, 72], 3.0, 2, 0), folder / "a.pt")
+    save_model(MessagePassing([72, 8], 3.0, 2, 1), folder / "b.pt")
+    mace_oracle.save(folder / "c.pt", mace_oracle.Shape(elements=(72, 8)))
+    return ["a.pt", "b.pt", "c.pt"]
+
+
+ORDERS = [("torchscript", potentials), ("double", potentials), ("device", potentials)]
+ORDERS += [("automatic", neps), ("device", neps), ("automatic", message_passing)]
+
+
+@pytest.mark.parametrize("engine, write", ORDERS)
+def test_elements_in_another_order(lammps: Lammps, write):
+    """The mean of an ensemble on two ranks is that of its models, each alone with its own order."""
+    keywords = "" if write is not potentials else lammps.engine.keywords
+    lammps = Lammps(lammps.folder, replace(lammps.engine, keywords=""))
+    lammps.data(crystal(2), [8, 72, 1])
+    files = write(lammps.folder)
+    text, end = "", f"pair_coeff * * O Hf NULL\n{MEASURE}{MOVE}run 0\n"
+    for k, style in enumerate([*files, f"{' '.join(files)} drive mean out_freq 1 check 1"]):
+        text += f"clear\n{READ}pair_style pwmlff {style} {keywords}\n{end}"
+        text += DUMP.replace("atoms", str(k))
+    run = lammps.run(text + f"{COMPUTE}run 3\n", 2)
+    alone = [run.atoms(f"{k}.dump") for k in range(len(files))]
+    together = run.atoms(f"{len(files)}.dump")
+    assert np.abs(forces(alone[0]) - forces(alone[1])).max() > 1e-2
+    mean = np.mean([forces(found) for found in alone], axis=0)
+    np.testing.assert_allclose(forces(together), mean, atol=1e-9)
+    energies = np.mean([found.c_peatom for found in alone], axis=0)
+    np.testing.assert_allclose(together.c_peatom, energies, atol=1e-9)
+    virial = np.mean([run.virial(k) for k in range(len(files))], axis=0)
+    np.testing.assert_allclose(run.virial(len(files)), virial, atol=1e-7)
+    assert "more than its precision allows" not in run.output
 
 
 @pytest.mark.parametrize("engine", [thorough("torchscript"), "double", "mixed", "device"])

@@ -110,6 +110,14 @@ def test_structures(tmp_path, report):
     assert problems(data, "overlapping atoms") == problems(data, "unknown element") == []
 
 
+def test_elements_without_data(tmp_path, report):
+    write(tmp_path / "a.xyz", trajectory(6))
+    code, data = report("a.xyz", "--elements", "Ar Kr Ne Xe")
+    assert code == 0 and [p["text"] for p in data["problems"]] == [
+        f"no frame holds {symbol}, which --elements names" for symbol in ("Kr", "Xe")
+    ]
+
+
 def test_duplicates_in_any_frame_of_reference(tmp_path, report):
     structures = trajectory(4, seed=2)
     first = structures[1]

@@ -242,15 +242,20 @@ def test_what_cannot_be_tested(read, tmp_path: Path):
 
 
 def test_elements_take_part_as_in_lammps(read, tmp_path: Path):
-    """Fewer elements divide the descriptor by less."""
+    """Fewer elements divide the descriptor by less: those of a frame, or those that are named."""
     path = tmp_path / "model.pt"
     BINARY.model().save(path)
     oxygen = Atoms("O3", positions=[[0, 0, 0], [1.5, 0, 0], [0, 1.5, 0]])
     expected = reference.evaluate(path, oxygen, [8]).energy
-    assert abs(expected - reference.evaluate(path, oxygen).energy) > 1e-3
+    other = reference.evaluate(path, oxygen, [8, 72]).energy
+    assert abs(expected - other) > 1e-3
+    both = BINARY.atoms()
+    read(frames_of([oxygen, both], [expected, reference.evaluate(path, both, [8, 72]).energy]))
+    assert evaluate.test([path], ["any.xyz"]).errors.energy.rmse < 1e-6
     read(frames_of([oxygen], [expected]))
-    found = evaluate.test([path], ["any.xyz"], elements=["O"])
-    assert found.errors.energy.rmse < 1e-6
+    assert evaluate.test([path], ["any.xyz"], elements=["O"]).errors.energy.rmse < 1e-6
+    read(frames_of([oxygen], [other]))
+    assert evaluate.test([path], ["any.xyz"], elements=["O", "Hf"]).errors.energy.rmse < 1e-6
 
 
 def test_lennard_jones_units(read, tmp_path: Path):

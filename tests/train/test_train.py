@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from ase import Atoms
 from ase.build import bulk
 from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
@@ -24,16 +25,20 @@ from ase.neighborlist import neighbor_list
 from rich.console import Console
 from typer.testing import CliRunner
 
+import dp_oracle
 from labelled_structures import labelled, movement, trajectory
+from pwmlff import Calculator
 from pwmlff.cli import app
 from pwmlff.data import cache, readers
 from pwmlff.evaluation import reference
 from pwmlff.evaluation.engine import choose
+from pwmlff.evaluation.model_file import describe_unopened
+from pwmlff.models import pad_neighbors
 from pwmlff.report import Failure
-from pwmlff.train import comm, command, config, loop, potential, prepare, record
+from pwmlff.train import comm, command, config, loop, potential, prepare, record, train
 from pwmlff.train.learner import Learner, measurements_of, schedule_of
 from pwmlff.train.loss import LossWeights, slopes
-from systems import SYSTEMS
+from systems import SYSTEMS, System
 from thread_ranks import on_ranks
 
 SMALL = (
@@ -477,6 +482,85 @@ def test_atoms_alone_have_no_edges(data: Path, tmp_path: Path) -> None:
     energy, forces, virial = trained.predict(trained.parameters, *alone)
     assert np.isfinite(energy).all() and energy[0] != energy[1]
     assert not forces.any() and not virial.any()
+
+
+def of_neon(count: int) -> list[Atoms]:
+    """Frames of one element."""
+    frames = trajectory(count, seed=7)
+    for atoms in frames:
+        atoms.numbers[:] = 10
+    return [labelled(atoms) for atoms in frames]
+
+
+def test_all_elements_count_in_each_frame(tmp_path: Path) -> None:
+    """Four atoms of one element: in training, the file and its own code as by NumPy."""
+    structures = [*trajectory(3), *of_neon(3)]
+    (trained,) = train(
+        structures, ["Ne", "Ar"], tmp_path, epochs=2, settings=[*SMALL, "model.repulsion=none"]
+    ).models
+    module = torch.jit.load(trained.file)
+    arrays = {name: p.detach().numpy() for name, p in module.named_parameters()}
+    arrays |= {name: getattr(module, name).numpy() for name in ("davg", "dstd")}
+    sizes = (module.Rmax, module.Rmin, module.maxNeighborNum, module.M2)
+    assert module.sel == [module.maxNeighborNum] * 2
+    places = [[0.3, 0.2, 0.1], [2.2, 0.4, 0.3], [0.5, 2.3, 0.9], [8.0, 0.1, 1.9]]
+    neon = labelled(Atoms("Ne4", places, cell=[9.0] * 3, pbc=True))
+    wanted = dp_oracle.atom_energies(
+        arrays, neon.numbers, neon.positions + 0j, np.asarray(neon.cell) + 0j,
+        dp_oracle.Contract((10, 18), *sizes),
+    ).real  # fmt: skip
+    neon.calc = Calculator(trained.file)
+    np.testing.assert_allclose(neon.get_potential_energies(), wanted, atol=1e-8)
+    write(tmp_path / "neon.xyz", labelled(neon), format="extxyz")
+    frames, edges = cache.load(tmp_path / "neon.xyz", elements=[10, 18], cutoff=4.0, cache=None)
+    again = potential.Potential(potential.of_file(trained.file), frames, edges, 512, "float64", 1)
+    for energies in (again.predict(again.parameters, frames, edges)[0], again.evaluate([0])[0]):
+        assert energies[0] == pytest.approx(wanted.sum(), abs=1e-5)
+    inputs = pad_neighbors(neon, [10, 18], module.Rmax, module.maxNeighborNum)
+    inputs = inputs._replace(atom_type=torch.tensor([10], dtype=torch.int32))
+    np.testing.assert_allclose(module(*inputs)[1].detach()[0], wanted, atol=1e-9)
+
+
+def test_going_on_from_a_model_that_counts_elements_of_a_frame(tmp_path: Path, caplog) -> None:
+    """Said where frames lack some, and only there; from the new file on all count."""
+    path = System((10, 18), rmax=4.0, max_neighbor=60).model().save(tmp_path / "model.pt")
+    said = "6 of 8 frames, without some of them, begin with energies that are not the model's"
+    settings = ["run.threads=1", "data.valid_fraction=0"]
+    options = {"settings": settings, "finetune": str(path), "epochs": 1}
+    train([*trajectory(2), *of_neon(6)], [], tmp_path / "one", **options)
+    assert said in caplog.text
+    caplog.clear()
+    train(trajectory(4), [], tmp_path / "two", **options)
+    train(of_neon(4), [], tmp_path / "three", **{**options, "finetune": f"{tmp_path}/two/best.pt"})
+    assert "begin with energies" not in caplog.text
+    assert describe_unopened(tmp_path / "two" / "best.pt").sel == (60, 60)
+
+
+@pytest.mark.parametrize("kind", ["dp", "nep"])
+def test_an_element_without_data(kind: str, tmp_path: Path, caplog) -> None:
+    """Said in training, marked in the file until there are data of it, and shown."""
+    nep = ["nep.n_max=[2,1]", "nep.basis_size=[3,2]", "nep.l_max=[2,1,0]", "nep.neuron=4"]
+    settings_of = {"dp": SMALL, "nep": [*nep, "run.threads=1"]}
+    options = {"epochs": 1, "settings": settings_of[kind]}
+    structures, words = trajectory(6), "the data have no atom of Kr: "
+    (one,) = train(structures, ["Ne", "Kr", "Ar"], tmp_path / "1", model=kind, **options).models
+    assert words in caplog.text and describe_unopened(one.file).without_data == (36,)
+    shown = CliRunner().invoke(app, ["info", one.file]).stdout
+    assert re.search(r"without data\W+Kr\b", shown)
+    caplog.clear()
+    options = {"epochs": 1, "settings": ["run.threads=1"], "model": kind}
+    (two,) = train(structures, [], tmp_path / "2", finetune=one.file, **options).models
+    assert words in caplog.text and describe_unopened(two.file).without_data == (36,)
+    caplog.clear()
+    more = [atoms.copy() for atoms in structures]
+    for atoms in more:
+        atoms.numbers[::5] = 36
+    more = [labelled(atoms) for atoms in more]
+    (three,) = train(more, [], tmp_path / "3", finetune=two.file, **options).models
+    (four,) = train(structures, [], tmp_path / "4", finetune=three.file, **options).models
+    assert words not in caplog.text
+    assert describe_unopened(three.file).without_data == ()
+    assert describe_unopened(four.file).without_data == ()  # its training has had some
 
 
 def test_ensemble(data: Path, tmp_path: Path) -> None:

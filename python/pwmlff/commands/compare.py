@@ -210,8 +210,11 @@ def compare(
     places = names(device) or ["cpu", *(["gpu"] if devices.inventory().gpus else [])]
     for path in models:
         module, info = model_file.open_any(path)
-        taking_part = info.numbers_of(chosen)
-        expected = _expected(path, module, frames, taking_part, lammps_data)
+        named, by_frame = info.numbers_of(chosen), info.counts_present and not chosen
+        taking_part = [
+            [z for z in named if z in atoms.numbers] if by_frame else named for atoms in frames
+        ]
+        expected = _expected(path, module, frames, None if by_frame else named, lammps_data)
         boxes = [enclosed(atoms) for atoms in frames]
         in_lammps = [turned(result, box) for result, box in zip(expected, boxes, strict=True)]
         evaluated_by = ways(info.file, names(engine), names(precision))
@@ -271,7 +274,7 @@ def _expected(
     path: Path,
     module: torch.jit.ScriptModule | Nep,
     frames: Sequence[Atoms],
-    elements: Sequence[int],
+    elements: Sequence[int] | None,
     lammps_data: bool,
 ) -> list[Result]:
     from pwmlff.evaluation.reference import evaluate
@@ -352,20 +355,28 @@ def run_in_lmp(
     path: Path,
     units: str,
     boxes: Sequence[Atoms],
-    elements: Sequence[int],
+    elements: Sequence[Sequence[int]],
     way: Way,
 ) -> list[Result]:
-    """Results of lmp for each structure, in LAMMPS's cell; the virial as six components."""
+    """Results of lmp for each structure, in LAMMPS's cell; the virial as six components.
+
+    Structures with the same elements are in one run.
+    """
     from pwmlff.evaluation.reference import Result
     from pwmlff.launch import lmp
 
+    results: dict[int, Result] = {}
     with tempfile.TemporaryDirectory(prefix="pwmlff-") as name:
         folder = Path(name)
-        style = way.style(lmp.plain_name(path, folder), elements)
-        measured = lmp.evaluate(
-            lmp_program, folder, boxes, elements, style, units, starter, way.ranks, TIMEOUT
-        )
-        return [Result(*one) for one in measured]
+        model = lmp.plain_name(path, folder)
+        for named in {tuple(one): None for one in elements}:
+            places = [k for k, one in enumerate(elements) if tuple(one) == named]
+            some, style = [boxes[k] for k in places], way.style(model, named)
+            measured = lmp.evaluate(
+                lmp_program, folder, some, named, style, units, starter, way.ranks, TIMEOUT
+            )
+            results |= {k: Result(*one) for k, one in zip(places, measured, strict=True)}
+    return [results[k] for k in range(len(boxes))]
 
 
 def _measure(case: Compared, expected: Sequence[Result], results: Sequence[Result]) -> None:

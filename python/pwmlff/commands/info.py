@@ -64,11 +64,12 @@ class InfoReport(Report):
             {
                 "repulsion": _repulsion(file.model),
                 "gamma": "tells how far atoms are from its data" * file.model.has_grade,
+                "without data": " ".join(file.model.elements_without_data),
                 **_card_lines(file.model),
             }
             for file in self.files
         ]
-        for name in ("repulsion", "gamma", "trained", "on", "RMSE"):
+        for name in ("repulsion", "gamma", "without data", "trained", "on", "RMSE"):
             if any(one[name] for one in more):
                 for column, one in zip(columns, more, strict=True):
                     column[name] = one[name]
@@ -84,7 +85,7 @@ class InfoReport(Report):
 def _column(described: Described) -> dict[str, str]:
     model, sizes = described.model, described.model.sizes
     neighbors = f"at most {model.max_neighbor} of an element" if model.max_neighbor else "any"
-    if model.sel:
+    if len({*model.sel}) > 1:
         most = zip(model.sel, model.elements, strict=True)
         neighbors = "at most " + ", ".join(f"{n} {element}" for n, element in most)
     nets = [

@@ -107,7 +107,8 @@ def verify(
         raise Failure(f"'{data}' has structures without forces: nothing to compare with")
 
     def examine(engine: str) -> Verification:
-        options = {"engine": engine, "precision": precision, "elements": chosen, "nthreads": 1}
+        named = chosen if symbols else None
+        options = {"engine": engine, "precision": precision, "elements": named, "nthreads": 1}
         return Verification(info, chosen, partial(Calculator, model, **options), labelled)
 
     @cache
@@ -191,7 +192,7 @@ def _ranks(
         way = Way(count, "cpu", engine, None if engine == "torchscript" else precision)
         try:
             (found,) = run_in_lmp(
-                lmp, starter, model, examined.info.units, [box], examined.elements, way
+                lmp, starter, model, examined.info.units, [box], [examined.elements], way
             )
         except Failure as failure:
             return Graded("F", f"lmp on {count} ranks: {last_line(failure)}")

@@ -175,6 +175,10 @@ def check(
     texts: list[str] = []
     frames = readers.read(list(files), format, energy, texts.append, keep_unconverged)
     problems = [Problem("ambiguous labels", text) for text in texts]
+    problems += [
+        Problem("element without data", f"no frame holds {_symbols({z})}, which --elements names")
+        for z in sorted(allowed - set(frames.elements))
+    ]
     problems += _labels(frames)
     usable = _usable(frames, cutoff, allowed, problems)
     part = frames.select(usable)

@@ -44,7 +44,8 @@ class Calculator(AseCalculator):
             code), "fused", "torchscript" or "reference".
         precision: of the fused engine, "exact", "double" (the default) or "mixed".
         elements: atomic numbers that take part; all of the model's when None. Their number divides
-            the descriptor of a DP, as the elements of pair_coeff do in LAMMPS.
+            the descriptor of a DP of PWMLFF or MatPL, as the elements of pair_coeff do in LAMMPS;
+            when None that of the elements of each structure does, as in training.
         nthreads: threads of the fused engine; as many as torch uses when None.
         skin: distance beyond the cutoff within which neighbors are kept, 0.5 angstrom by default.
         device: "cpu" (the default), "cuda" or "cuda:N"; the reference runs on the CPU.

@@ -41,7 +41,7 @@ class DPReference:
     Args:
         module: any module with the attributes and parameter names of the DP contract.
         elements: those of the model that are passed as `atom_type`, atomic numbers; how many they
-            are divides the descriptor.
+            are divides the descriptor of a model without `sel`.
 
     Raises:
         ValueError: davg and dstd differ between the slots of one pair of types, which has no

@@ -227,6 +227,7 @@ class OpenModel:
         self, path: str, engine: str, precision: str, present: list[int], device: str
     ) -> None:
         self._arguments = path, engine, precision, present, device
+        self._others: dict[tuple[int, ...], OpenModel] = {}
         self.device, (gpu, demanded) = device, usable_gpu(device)
         self.on_gpu = gpu >= 0
         try:
@@ -245,6 +246,19 @@ class OpenModel:
     def __deepcopy__(self, memo: dict[int, Any]) -> OpenModel:
         """Shared by copies: it keeps nothing of a structure."""
         return self
+
+    def selecting(self, present: list[int]) -> OpenModel:
+        """The same file for other species that take part, which stays open for the next time.
+
+        Raises:
+            Failure: what was asked for cannot run the file with these.
+        """
+        path, engine, precision, own, device = self._arguments
+        key = tuple(present)
+        with self.lock:
+            if present != own and key not in self._others:
+                self._others[key] = OpenModel(path, engine, precision, present, device)
+            return self._others.get(key, self)
 
     def evaluate(
         self, rows: AtomsAndGhosts, nthreads: int, atom_virial: bool, grade: bool
@@ -289,7 +303,7 @@ class NativeModel:
         self,
         model: OpenModel,
         info: model_file.ModelInfo,
-        elements: Sequence[int],
+        elements: Sequence[int] | None,
         nthreads: int,
         skin: float,
     ) -> None:
@@ -299,7 +313,9 @@ class NativeModel:
         self.description: str = core.description().removesuffix(f" ({self.passed_over})")
         self.has_atom_virial: bool = core.has_atom_virial()
         self.has_grade: bool = core.has_grade()
-        self.cutoff, self.atom_type, self.elements = info.cutoff, info.atom_type, elements
+        self.cutoff, self.atom_type = info.cutoff, info.atom_type
+        self.elements = info.atom_type if elements is None else elements
+        self.selects_present = elements is None and info.counts_present
         self.nthreads, self.skin = nthreads, skin
         #: The structure that rows were made for, and they.
         self.built: tuple[Atoms, AtomsAndGhosts] | None = None
@@ -310,7 +326,11 @@ class NativeModel:
 
     def compute(self, rows: AtomsAndGhosts, atom_virial: bool, grade: bool) -> tuple[Any, ...]:
         """What :meth:`OpenModel.evaluate` gives."""
-        return self._model.evaluate(rows, self.nthreads, atom_virial, grade)
+        model = self._model
+        if self.selects_present:
+            there = set(rows.species[: rows.natoms].tolist())
+            model = model.selecting([int(k in there) for k in range(len(self.atom_type))])
+        return model.evaluate(rows, self.nthreads, atom_virial, grade)
 
     def rows(self, atoms: Atoms) -> AtomsAndGhosts:
         """Rows that hold for the structure as it is now."""
@@ -363,7 +383,7 @@ class Reference:
     def __init__(
         self,
         path: str,
-        elements: Sequence[int],
+        elements: Sequence[int] | None,
         module: torch.jit.ScriptModule | Nep | None = None,
     ) -> None:
         self.path, self.elements = path, elements
@@ -410,7 +430,8 @@ def choose(
         path: a model file.
         engine: one of ENGINES; "auto" is fused where its verification passes.
         precision: of the fused engine, one of PRECISIONS.
-        elements: atomic numbers that take part; all of the model's when None.
+        elements: atomic numbers that take part; when None all of the model's, or those of each
+            structure where the model counts them (`ModelInfo.counts_present`).
         nthreads: threads of the fused engine.
         skin: how far beyond the cutoff neighbors are kept.
         device: "cpu", "cuda" or "cuda:N"; the reference runs on the CPU.
@@ -444,11 +465,12 @@ def choose(
     unknown = sorted(set(elements or ()) - set(chosen))
     if unknown or not chosen:
         raise Failure(f"elements holds {unknown}; '{path}' knows {list(info.atom_type)}")
+    taking_part = None if elements is None else chosen
     if module is not None:
-        return Choice(Reference(fspath(path), chosen, module), info)
+        return Choice(Reference(fspath(path), taking_part, module), info)
     present = [int(z in chosen) for z in info.atom_type]
     model = OpenModel(fspath(path), engine, precision, present, device)
-    native = NativeModel(model, info, chosen, nthreads, skin)
+    native = NativeModel(model, info, taking_part, nthreads, skin)
     return Choice(native, info, native.passed_over)
 
 

@@ -46,7 +46,7 @@ class ModelInfo:
     cutoff: float
     interaction_range: float  # beyond the cutoff where messages are passed
     max_neighbor: int | None  # of one element; None where the kind has no limit
-    sel: tuple[int, ...]  # the same by element where it differs, else empty
+    sel: tuple[int, ...]  # by element, where all of them count in a DP, else empty
     nparameters: int
     dtype: str  # of the parameters; empty where there is none
     sizes: dict[str, Any] = field(default_factory=dict)  # widths of the networks of a DP
@@ -55,6 +55,7 @@ class ModelInfo:
     #: inner and outer radius of ZBL of a DP for each pair of types, center first; empty without
     zbl_radii: list[list[float]] = field(default_factory=list)
     has_grade: bool = False  # a DP that tells gamma (:mod:`pwmlff.train.extrapolation`)
+    without_data: tuple[int, ...] = ()  # elements that its training had no atom of, if it says so
 
     @property
     def limit(self) -> int | None:
@@ -62,9 +63,19 @@ class ModelInfo:
         return min(self.sel, default=self.max_neighbor)
 
     @property
+    def counts_present(self) -> bool:
+        """Whether energies depend on which elements take part, as in DPs of PWMLFF and MatPL."""
+        return self.kind == "DP" and not self.sel
+
+    @property
     def elements(self) -> list[str]:
         """Chemical symbols, in the order of the model's types."""
         return [chemical_symbols[z] for z in self.atom_type]
+
+    @property
+    def elements_without_data(self) -> list[str]:
+        """Chemical symbols of those that its training had no atom of."""
+        return [chemical_symbols[z] for z in self.without_data]
 
     @property
     def reach(self) -> str:
@@ -330,7 +341,10 @@ def open_model(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule, Model
         for name, value in module.named_parameters()
     }
     attributes = _Attributes(path, lambda name, default: getattr(module, name, default))
-    return module, _describe(path, contents, attributes, parameters)
+    info = _describe(path, contents, attributes, parameters)
+    if info.sel and not attributes.integers("sel", ()):
+        module.sel = list(info.sel)  # a training of an older release did not write it
+    return module, info
 
 
 def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep, ModelInfo]:
@@ -379,6 +393,7 @@ def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
         nparameters=sum(array.size for array in nep.learned().values()),
         dtype="float64",
         takes_temperature=nep.temperature,
+        without_data=nep.without_data,
     )
 
 
@@ -420,6 +435,7 @@ def _describe(
         archive.check_limits(cutoff, reach, max_neighbor, atom_type, ntypes)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
+    card = archive.card(contents)
     return ModelInfo(
         file=path,
         sha256=hashlib.sha256(contents).hexdigest(),
@@ -430,17 +446,36 @@ def _describe(
         cutoff=cutoff,
         interaction_range=reach,
         max_neighbor=None if max_neighbor is None else int(max_neighbor),
-        sel=slots_by_type(attributes.integers("sel", ()), len(atom_type), int(max_neighbor or 0))
+        sel=_slots(attributes, len(atom_type), int(max_neighbor or 0), card)
         if kind == "DP"
         else (),
         nparameters=sum(math.prod(shape) for shape, _ in parameters.values()),
         dtype=", ".join(sorted({dtype for _, dtype in parameters.values()})),
         sizes=_sizes(attributes, parameters) if kind == "DP" else {},
-        card=archive.card(contents),
+        card=card,
         zbl_radii=zbl_radii(attributes.any("zbl_radii"), len(atom_type)) if kind == "DP" else [],
         has_grade=kind == "DP"
         and math.prod(getattr(attributes.any("grade_mean"), "shape", (0,))) > 0,
+        without_data=tuple(z for z in atom_type if chemical_symbols[z] in _untrained(card)),
     )
+
+
+def _untrained(card: dict[str, Any] | None) -> list[Any]:
+    """Symbols of elements that a training had no atom of, as its card has them."""
+    symbols = (card or {}).get("without_data")
+    return symbols if isinstance(symbols, list) else []
+
+
+def _slots(
+    attributes: _Attributes, ntypes: int, max_neighbor: int, card: dict[str, Any] | None
+) -> tuple[int, ...]:
+    """Slots of each type of a DP, where those of all types count; else empty.
+
+    In a training of this project they do, whose files did not say so by `sel` in older releases.
+    """
+    sel = slots_by_type(attributes.integers("sel", ()), ntypes, max_neighbor)
+    trained_here = isinstance((card or {}).get("configuration"), dict)
+    return sel or (max_neighbor,) * ntypes * trained_here
 
 
 def _sizes(
@@ -462,14 +497,15 @@ def _sizes(
 def ensemble_conflicts(models: list[ModelInfo]) -> list[str]:
     """What keeps files from being an ensemble: other elements, cutoff or units than the first."""
 
-    def text(model: ModelInfo, what: str) -> str:
-        value = " ".join(model.elements) if what == "elements" else getattr(model, what)
-        return f"'{model.file}' has {value}"
+    def value(model: ModelInfo, what: str) -> Any:
+        if what == "elements":  # in any order
+            return " ".join(chemical_symbols[z] for z in sorted(model.atom_type))
+        return getattr(model, what)
 
     first, *others = models
     return [
-        f"{what}: {text(other, what)}, {text(first, what)}"
+        f"{what}: '{other.file}' has {value(other, what)}, '{first.file}' has {value(first, what)}"
         for other in others
         for what in ("elements", "cutoff", "units")
-        if getattr(other, what) != getattr(first, what)
+        if value(other, what) != value(first, what)
     ]

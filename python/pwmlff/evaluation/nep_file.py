@@ -81,6 +81,12 @@ class Nep:
     neighbors: tuple[int, int] = (500, 200)
 
     @property
+    def without_data(self) -> tuple[int, ...]:
+        """Elements whose last layer is zero, as a training leaves it that had no atom of them."""
+        unlearned = (self.last == 0.0).all(axis=1)
+        return tuple(z for z, zero in zip(self.elements, unlearned, strict=True) if zero)
+
+    @property
     def largest_degree(self) -> int:
         """The largest l of A that a descriptor needs; 0 without angular part."""
         return max([self.l_max, *(max(INVARIANTS[name]) for name in self.invariants)])

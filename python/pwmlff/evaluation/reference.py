@@ -116,7 +116,8 @@ def evaluate(
             evaluated in NumPy.
         atoms: positions and cell in the model's length unit; any cell, any periodicity. Boxes
             smaller than the cutoff are fine: an atom may neighbor its own images.
-        elements: atomic numbers passed to the model as `atom_type`; all of the model's by default.
+        elements: atomic numbers passed to the model as `atom_type`; by default all of the model's,
+            or those of the structure for a DP without `sel`, as PWMLFF and MatPL train it.
 
     Returns:
         Zero energy and virial for a structure without atoms, as LAMMPS has it.
@@ -139,7 +140,10 @@ def evaluate(
     unknown = sorted(set(elements or ()) - set(known))
     if unknown:
         raise ValueError(f"elements holds {unknown}; this model knows {known}")
-    kind = KINDS[name](module, known if elements is None else elements)
+    if elements is None:
+        require_elements(atoms, known)
+        elements = [z for z in known if z in atoms.numbers] or known
+    kind = KINDS[name](module, elements)
     i, j, images = neighbor_list("ijS", atoms, kind.cutoff)
     require_elements(atoms, kind.elements)
     if len(atoms) == 0:

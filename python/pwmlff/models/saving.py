@@ -25,6 +25,7 @@ from pwmlff.report import plain
 from pwmlff.threads import torch_threads
 
 CLOSEST = "closest_distances"  # extra file, which lmp reads (models/model_file.cpp)
+WITHOUT_DATA = "elements_without_data"  # likewise (models/record.cpp)
 RECORD = "engine-record"  # likewise (models/record.h)
 MACE_ARRAYS = "mace-arrays"  # likewise (convert/mace_network.py)
 #: Of so many elements a record has each selection, and of so many all together.
@@ -48,7 +49,8 @@ def save_model(
         module: of a kind of the model contract.
         path: the file, which is there as a whole or not at all.
         card: what the file carries for people (`train.card.make`): plain values for JSON. Its
-            `closest`, distances by pairs of elements like "Hf-O", is there for lmp, too.
+            `closest`, distances by pairs of elements like "Hf-O", and `without_data`, symbols of
+            elements that the data have no atom of, are there for lmp, too.
         added: further members of those that torch calls extra files.
         together: atomic numbers of elements that are to have a record besides all of the model's.
         record: whether what a fused engine runs gets a record, with which lmp runs it without
@@ -63,6 +65,9 @@ def save_model(
     extra = {} if card is None else {CARD: json.dumps(plain(dict(card)), allow_nan=False)}
     if card is not None and card.get("closest"):
         extra[CLOSEST] = _closest(card["closest"])
+    if card is not None and card.get("without_data"):
+        numbers = (str(atomic_numbers[symbol]) for symbol in card["without_data"])
+        extra[WITHOUT_DATA] = " ".join(numbers)
     training = module.training
     try:
         with warnings.catch_warnings():

@@ -134,6 +134,15 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     if not options.dry_run:
         comm.by_rank_0(ranks, lambda: claim(folder, options))
     config, learner, valid, constants = prepare.learner(config, ranks)
+    elements = learner.model.edges.elements
+    without_data = prepare.without_data(config, elements, learner.frames)
+    if without_data:
+        symbols = " ".join(chemical_symbols[z] for z in without_data)
+        log.warning(
+            "the data have no atom of %s: the numbers of the model for %s mean nothing; leave %s "
+            "out of [model] elements, or add frames with it",
+            *(symbols,) * 3,
+        )
     if options.dry_run:
         return TrainReport(plan=_plan(config, learner, valid, ranks), units=config.model.units)
 
@@ -151,6 +160,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             step=trainer.progress.step,
             epochs=trainer.epoch,
             closest=card.closest(learner.model.edges),
+            without_data=[chemical_symbols[z] for z in without_data],
         )
         first, *others = (folder / f"{name}{suffix}" for name in names)
         learner.save(first, contents)

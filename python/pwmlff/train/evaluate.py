@@ -271,7 +271,8 @@ def test(
     Args:
         models: files.
         data, format, energy, keep_unconverged: as :func:`pwmlff.data.readers.read` takes them.
-        elements: that take part; all of the model's if empty.
+        elements: that take part; if empty all of the model's, or those of each structure where the
+            model counts them.
         plot: picture to draw.
         worst: frames and atoms to list.
         threads: as many as there are cores when None.
@@ -303,7 +304,8 @@ def test(
     threads = threads or allowed_threads()
     tested, predictions, grades = [], [], []
     for path, info, numbers in zip(models, every, numbers_of, strict=True):
-        engine, reason, predicted, gamma = predict_by(path, info, numbers, frames, threads)
+        taking_part = numbers if elements else None
+        engine, reason, predicted, gamma = predict_by(path, info, taking_part, frames, threads)
         grades.append(gamma)
         tested.append(_tested(str(path), engine, reason, frames, predicted, units))
         predictions.append(predicted)
@@ -366,9 +368,13 @@ def _baseline_of(infos: Sequence[model_file.ModelInfo], trust: bool) -> Baseline
 
 
 def predict_by(
-    path: Path, info: model_file.ModelInfo, elements: Sequence[int], frames: Frames, threads: int
+    path: Path,
+    info: model_file.ModelInfo,
+    elements: Sequence[int] | None,
+    frames: Frames,
+    threads: int,
 ) -> tuple[str, str, Predictions, np.ndarray | None]:
-    """Evaluate all frames by a file.
+    """Evaluate all frames by a file; elements as :func:`choose` takes them.
 
     Returns:
         Name of the engine, why it is not the fused one, predictions, gamma [natoms] if it has that.

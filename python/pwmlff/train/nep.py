@@ -169,6 +169,9 @@ class _Frame:
 def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
     """A model with random parameters.
 
+    The last layer of an element that the data have no atom of is zero and stays so, which tells a
+    reader of the file: nep.txt has no other place for it.
+
     Shifts are energies of single atoms that fit the data best, and q_scaler is 1/(max - min) of
     each descriptor over the data, as GPUMD has it.
 
@@ -198,7 +201,8 @@ def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
                 rng.normal(0, 1, (s, shape.neuron)),
             ),
         ),
-        last=rng.normal(0, 1 / np.sqrt(shape.neuron), (s, shape.neuron)),
+        last=rng.normal(0, 1 / np.sqrt(shape.neuron), (s, shape.neuron))
+        * np.isin(edges.elements, frames.elements)[:, None],
         shift=statistics.shifts(frames, edges)[0],
         c_radial=rng.normal(0, 1 / np.sqrt(kradial), (s, s, nradial, kradial)),
         c_angular=rng.normal(0, 1 / np.sqrt(kangular), (s, s, nangular, kangular)),

@@ -63,7 +63,7 @@ def of_file(path: str | PathLike[str]) -> DP:
             max_neighbor=int(module.maxNeighborNum),
             m2=int(module.M2),
             units=info.units,
-            sel=info.sel,
+            sel=info.sel or (int(module.maxNeighborNum),) * ntypes,  # all count in what follows
             type_vector=model_file.type_vectors(module) or None,
             zbl_radii=info.zbl_radii,
         )
@@ -83,7 +83,7 @@ def _not_trained(model: DP) -> list[str]:
     hidden = [layer for net in model.fitting_net for layer in net.layers[:-1]]
     features = {
         "a type embedding": bool(model.type_vector),
-        "slots by element (sel)": bool(model.sel),
+        "slots by element (sel)": len({*model.sel}) > 1,
         "layers without bias": any(layer.bias is None for layer in embedding + hidden),
         "steps in embedding nets": any(layer.resnet_dt is not None for layer in embedding),
         "fitting layers without steps": any(
@@ -118,6 +118,7 @@ def new(config: Config, frames: Frames, edges: Edges, seed: int, others: Edges |
         embedding=settings.embedding,
         fitting=settings.fitting,
         units=settings.units,
+        sel=(stats.max_neighbor,) * len(edges.elements),  # of all elements, in each frame
     )
     model = DP(shape, davg=stats.davg, dstd=stats.dstd, energy_shift=stats.energy_shift, seed=seed)
     scale = stats.energy_std if np.isfinite(stats.energy_std) else 1.0

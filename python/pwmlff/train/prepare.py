@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,6 +18,7 @@ from pwmlff.data.baseline import Baseline
 from pwmlff.data.frames import Frames, named, rows_of
 from pwmlff.data.neighbors import Edges
 from pwmlff.data.offsets import Offsets
+from pwmlff.evaluation import model_file
 from pwmlff.report import Failure
 from pwmlff.train import comm, errors, nep, potential, repulsion
 from pwmlff.train.config import Config
@@ -264,6 +265,7 @@ def _deep_potential(
             _require_same_elements(config, model.atom_type)
         config = replace(config, model=replace(settings, units=model.units))
         learned, valid, constants = labelled(config, model.atom_type, model.Rmax, ranks)
+        _warn_of_divisor(settings.finetune, learned.frames)
     else:
         elements = [atomic_numbers[symbol] for symbol in settings.elements]
         learned, valid, constants = labelled(config, elements, settings.rmax, ranks)
@@ -330,6 +332,34 @@ def _shared() -> Iterator[None]:
         yield
     except Failure as error:
         raise comm.SharedFailure(str(error)) from error
+
+
+def without_data(config: Config, elements: Iterable[int], frames: Frames) -> list[int]:
+    """Elements of a model that neither the frames nor what it goes on from have had an atom of.
+
+    A file that does not say otherwise has had atoms of all.
+    """
+    absent = [int(z) for z in elements if z not in frames.elements]
+    if not config.model.finetune:
+        return absent
+    known = model_file.describe_unopened(config.model.finetune).without_data
+    return [z for z in absent if z in known]
+
+
+def _warn_of_divisor(path: str, frames: Frames) -> None:
+    """Say that a model of PWMLFF or MatPL has other energies in training where elements lack."""
+    info = model_file.describe_unopened(path)
+    if not info.counts_present:
+        return
+    each = (np.unique(frames.numbers[frames.rows(k)]) for k in range(len(frames)))
+    fewer = sum(len(numbers) < len(info.atom_type) for numbers in each)
+    if fewer:
+        log.warning(
+            "'%s' was trained with the elements of each frame in the divisor of its descriptor, "
+            "which are all %d from here on: %d of %d frames, without some of them, begin with "
+            "energies that are not the model's",
+            *(path, len(info.atom_type), fewer, len(frames)),
+        )
 
 
 def _require_same_elements(config: Config, atom_type: Sequence[int]) -> None:
