@@ -39,7 +39,9 @@ def test_numbers(model, dtype):
 
     path = model[0]
     chosen = TorchSimModel(path, dtype=dtype)
-    some = [crystal(1), BINARY.atoms(), BINARY.atoms(seed=3)]
+    oxygen = crystal(1)
+    del oxygen[oxygen.numbers == 72]
+    some = [crystal(1), BINARY.atoms(), BINARY.atoms(seed=3), oxygen]
     tolerance = 1e-9 if dtype == torch.float64 else 1e-4
     for systems in (some, some[::-1], some[:1]):
         found = chosen(ts.io.atoms_to_state(systems, torch.device("cpu"), dtype))

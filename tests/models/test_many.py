@@ -6,11 +6,14 @@ import ase.io
 import numpy as np
 import pytest
 import torch
+from ase import Atoms
 from ase.build import bulk
 from ase.calculators.singlepoint import SinglePointCalculator
 
+import dp_oracle
 from pwmlff import Calculator, evaluate
 from pwmlff.evaluation.reference import evaluate as reference
+from pwmlff.models import DP
 from pwmlff.report import Failure
 from pwmlff.train import train
 
@@ -44,6 +47,21 @@ def test_threads_give_the_same_bits_and_the_reference(model, structures):
         assert np.abs(a.forces - expected.forces).max() < 1e-6
         assert np.abs(a.virial - expected.virial).max() < 1e-5
     assert evaluate(model, []) == []
+
+
+def test_elements_of_each_structure(tmp_path):
+    """Of a model of PWMLFF or MatPL, by NumPy; engines for other elements stay open."""
+    arrays = dp_oracle.read()[0]
+    DP.from_parameters(arrays, **vars(dp_oracle.TINY)).save(tmp_path / "model.pt")
+    places = [[0.3, 0.2, 0.1], [2.2, 0.4, 0.3], [0.5, 2.3, 0.9]]
+    some = [Atoms(s, places, cell=[9.0] * 3, pbc=True) for s in ("Si3", "OSiO", "O3")]
+    found = evaluate(tmp_path / "model.pt", some * 2, threads=2)
+    for atoms, *both in zip(some, found[:3], found[3:], strict=True):
+        place = atoms.numbers, atoms.positions + 0j, np.asarray(atoms.cell) + 0j
+        counted = sorted(set(atoms.numbers))
+        wanted = dp_oracle.atom_energies(arrays, *place, counted=counted).real
+        for one in both:
+            np.testing.assert_allclose(one.atom_energy, wanted, atol=1e-8)
 
 
 def test_the_structure_that_is_refused_is_named(model, structures):
