@@ -120,9 +120,9 @@ def test_elements_in_another_order(lammps: Lammps, write):
     """The mean of an ensemble on two ranks is that of its models, each alone with its own order."""
     keywords = "" if write is not potentials else lammps.engine.keywords
     lammps = Lammps(lammps.folder, replace(lammps.engine, keywords=""))
-    lammps.data(crystal(2), [8, 72, 1])
+    lammps.data(crystal(2), [8, 72])
     files = write(lammps.folder)
-    text, end = "", f"pair_coeff * * O Hf NULL\n{MEASURE}{MOVE}run 0\n"
+    text, end = "", f"pair_coeff * * O Hf\n{MEASURE}{MOVE}run 0\n"
     for k, style in enumerate([*files, f"{' '.join(files)} drive mean out_freq 1 check 1"]):
         text += f"clear\n{READ}pair_style pwmlff {style} {keywords}\n{end}"
         text += DUMP.replace("atoms", str(k))

@@ -224,7 +224,7 @@ def test_ensembles_of_both_sorts(lammps: Lammps, engine: str):
 def test_a_file_of_an_older_release_with_its_record(lammps: Lammps):
     """The example's: its record has numbers of hafnium alone by another divisor."""
     module = torch.jit.load(EXAMPLE)
-    arrays = {name: p.double().numpy() for name, p in module.named_parameters()}
+    arrays = {name: p.detach().double().numpy() for name, p in module.named_parameters()}
     arrays |= {name: getattr(module, name).numpy() for name in ("davg", "dstd")}
     sizes = (module.Rmax, module.Rmin, module.maxNeighborNum, module.M2)
     contract = dp_oracle.Contract(tuple(module.atom_type), *sizes)
