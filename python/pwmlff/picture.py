@@ -40,10 +40,11 @@ def destination(path: Path) -> Path:
 
 
 def save(figure: Figure, path: Path, dpi: int) -> None:
-    """Write a picture to what :func:`destination` has returned."""
+    """Write a picture to what :func:`destination` has returned; no half of one stays."""
     try:
         figure.savefig(path, dpi=dpi)
     except OSError as error:
+        path.unlink(missing_ok=True)
         error.filename = str(path)  # a write that finds the disk full names none
         raise
 

@@ -5,6 +5,7 @@ PWMLFF_KILLS=20 kills the loop more often.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -26,6 +27,7 @@ from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.data import covalent_radii
 from ase.io import read, write
+from rich.console import Console
 
 from harness import COMMAND
 from labelled_structures import copper_gold
@@ -446,7 +448,7 @@ def test_page_of_keys():
     assert page.read_text() == SECTIONS.page(INTRODUCTION.splitlines())
 
 
-def test_reasons():
+def test_reasons(tmp_path: Path):
     """Each that can be told is told."""
     runs = [
         {"name": "0", "structures": 9, "largest": 3.0, "died": "model 'a.pt': too many neighbors"}
@@ -460,6 +462,13 @@ def test_reasons():
     rounds = [{"train": train | {"seconds": 2.0}, "explore": explored, "label": label}]
     state = State(rounds=rounds, end="1 rounds")
     report = LearnReport("f", state, ["a.pt"], ["frame 3 of 'x' is"], ("Cu",))
+    for drawn in (0, 1):  # the picture of a round that met a full disk is not listed
+        here = LearnReport(str(tmp_path), state, ["a.pt"], (), ("Cu",))
+        lines = Console(record=True, file=io.StringIO(), width=400)
+        lines.print(here.show())
+        assert ("labels; round.png of 1" in lines.export_text()) == bool(drawn)
+        (tmp_path / "round-001").mkdir(exist_ok=True)
+        (tmp_path / "round-001" / "round.png").touch()
     reasons = "\n".join(report.reasons())
     for text in (
         "1 structures got no labels", "66.7 % of the structures were beyond", "closer than",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -22,12 +25,13 @@ from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read, write
 from ase.neighborlist import neighbor_list
+from matplotlib.figure import Figure
 from rich.console import Console
 from typer.testing import CliRunner
 
 import dp_oracle
 from labelled_structures import labelled, movement, trajectory
-from pwmlff import Calculator
+from pwmlff import Calculator, picture
 from pwmlff.cli import app
 from pwmlff.data import cache, readers
 from pwmlff.evaluation import reference
@@ -715,6 +719,46 @@ def test_threads_are_those_of_openmp(data: Path, tmp_path: Path, monkeypatch) ->
                 None, given, command.Options(dry_run=True, communication="serial")
             ).plan
         assert f" {threads} threads each, " in plan["ranks"]
+
+
+def test_pictures_that_were_not_written(data: Path, tmp_path: Path, monkeypatch, caplog) -> None:
+    """As on a full disk: they are not listed, nor are those of the models before these."""
+
+    def written(epochs: int, resume: bool = False) -> str:
+        given = {"settings": [*SMALL, f"run.epochs={epochs}"], "data": [data],
+                 "elements": ELEMENTS, "output": tmp_path}  # fmt: skip
+        options = command.Options(communication="serial", resume=resume)
+        report = command.train(None, given, options)
+        buffer = io.StringIO()
+        Console(file=buffer, width=400).print(report.show())
+        (line,) = (one for one in buffer.getvalue().splitlines() if one.endswith("checkpoints"))
+        return line
+
+    assert written(1).endswith("log.csv, learning_curve.png, parity.png, checkpoints")
+
+    def fails(_: Figure, path: Path, **__: object) -> None:
+        path.write_text("half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Figure, "savefig", fails)
+    assert written(2, resume=True).endswith(": log.csv, checkpoints")
+    assert not list(tmp_path.glob("*.png")) and (tmp_path / "best.pt").is_file()
+    assert "No space left on device" in caplog.text
+
+
+def test_no_half_of_a_picture_stays(tmp_path: Path) -> None:
+    """Where the system stops it halfway."""
+    path = tmp_path / "a.png"
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, usual[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/a\.png'"):
+            picture.save(Figure(), path, dpi=120)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert not list(tmp_path.iterdir())
+    picture.save(Figure(), path, dpi=120)
+    assert path.read_bytes()[:4] == b"\x89PNG"
 
 
 def test_what_an_error_leaves_is_named(data: Path, tmp_path: Path, monkeypatch, caplog) -> None:

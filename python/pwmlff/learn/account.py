@@ -12,6 +12,7 @@ from pwmlff import picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PICTURE = "round.png"  # in the folder of a round
 BINS = 60
 
 

@@ -434,7 +434,11 @@ class Rounds:
     def _draw(self, number: int) -> None:
         """One picture of the round."""
         figure = account.of_round(self.place(number), self.state.rounds[number])
-        picture.save(figure, self.place(number) / "round.png", dpi=120)
+        path = self.place(number) / account.PICTURE
+        try:
+            picture.save(figure, path, dpi=120)
+        except OSError as error:  # all else of the round is there
+            log.warning("%s", error)
 
     def _contradictions(self) -> list[str]:
         """What `pwmlff data check` says of all labels together."""

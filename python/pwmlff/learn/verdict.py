@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff.launch.script import quoted
-from pwmlff.learn.account import percent
+from pwmlff.learn.account import PICTURE, percent
 from pwmlff.learn.state import LEAST_STEPS, State
 
 MUCH = 0.2  # of structures beyond the window, that is a reason
@@ -114,7 +114,10 @@ class LearnReport:
         lines = ["", "In the input of LAMMPS:", "", "    units metal"]
         lines += [f"    pair_style pwmlff {len(self.models)} {words}"]
         lines += [f"    pair_coeff * * {' '.join(self.elements)}", ""]
-        lines += [f"{Path(self.folder)}: state.json, and of each round round.png and its labels"]
+        kept = f"{Path(self.folder)}: state.json, and of each round its labels"
+        if drawn := len(list(Path(self.folder).glob(f"*/{PICTURE}"))):
+            kept += f"; {PICTURE} of {drawn}"
+        lines.append(kept)
         parts += [Text(line, no_wrap=True, overflow="ignore") for line in lines]
         return Group(*parts)
 

@@ -170,6 +170,8 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
     def draw() -> None:
         assert logged is not None  # on rank 0
         try:
+            for name in (record.CURVE, PARITY):  # of other models: they are not to seem of these
+                (folder / name).unlink(missing_ok=True)
             logged.draw()
             if valid is not None and trainer.judged is not None:
                 path = picture.destination(folder / PARITY)
