@@ -240,7 +240,7 @@ class Watcher:
         screen = console(stderr=True)
         status = Status("starting", console=screen) if screen.is_terminal else None
         shown = looked = time.monotonic()
-        earlier = record.restarts
+        earlier, saves = record.restarts, True
         with status or nullcontext():
             while True:
                 ended = process.poll() is not None
@@ -256,8 +256,12 @@ class Watcher:
                 if now - looked > LOOKING:
                     looked = now
                     told |= self.look(attempt, record)
-                if told:
-                    record.save()
+                if told and saves:
+                    try:
+                        record.save()
+                    except OSError as error:  # a full disk: no reason to end lmp
+                        self.say(f"cannot write '{error.filename}': {error.strerror}; lmp goes on")
+                        saves = False
                 if news and status:
                     status.update(self._text())
                 elif news and now - shown > QUIET:
