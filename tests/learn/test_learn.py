@@ -364,6 +364,10 @@ def test_no_training_of_a_handful_of_steps(folder: Path, monkeypatch):
     with pytest.raises(Failure, match=r"made 3 steps in 1 minutes, expected 200.*more time"):
         short._trained(0, last=False)
     short.shop.close()
+    own = ("train.minutes=0", "train.epochs=2", "loop.folder=own")  # and a time in run.toml
+    other, trained = looped(folder, monkeypatch, *own)
+    assert other._trained(0, last=False)["steps"] == 3 and len(trained) == 1
+    other.shop.close()
 
 
 def test_the_time_of_the_last_training_is_kept(folder: Path, monkeypatch):

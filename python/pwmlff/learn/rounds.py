@@ -279,7 +279,8 @@ class Rounds:
             steps = min(one["steps"] for one in trained)
             few = steps < LEAST_STEPS and any(one["stopped"] == "time" for one in trained)
             left = self._left(last)
-            if last or not few or (number and left < minutes):
+            # A time that only run.toml has is the user's own.
+            if last or not few or not minutes or (number and left < minutes):
                 break
             if left < minutes:
                 raise Failure(
