@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -637,3 +638,19 @@ def test_what_is_removed_is_said_before(simulate, monkeypatch, capsys):
     said = " ".join(capsys.readouterr().err.split())
     assert "'a.dump', they will come again (the last is of step 30)" in said
     assert "steps 10 to 35 will come again, with their rows in the logs" in said
+
+
+def test_full_disk_hides_nothing(simulate, monkeypatch, capsys):
+    """The error of lmp is told where the record cannot be written after it."""
+
+    def fails(self: run_state.Simulation) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder / run_state.NAME))
+
+    def first(attempt: Attempt) -> None:
+        die(attempt)
+        attempt.errors = ["ERROR: I/O error while writing restart (write_restart.cpp:375)"]
+        monkeypatch.setattr(run_state.Simulation, "save", fails)
+
+    report = simulate(first)
+    assert report.exit_code == 1 and "I/O error" in report.attempts[-1].errors[0]
+    assert "cannot write 'logs/run.json': No space left on device" in capsys.readouterr().err

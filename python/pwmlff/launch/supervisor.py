@@ -207,6 +207,13 @@ class _Supervisor:
     def _warn(self, text: str) -> None:
         self.say(Text(text, "yellow"))
 
+    def _save(self) -> None:
+        """Write the record of what has been; that it cannot be written hides nothing of that."""
+        try:
+            self.record.save()
+        except OSError as error:
+            self._warn(f"cannot write '{error.filename}': {error.strerror}")
+
     def _open(self) -> tuple[Simulation, str | None]:
         """The record to go on with, and the restart file."""
         plan, folder = self.plan, self.plan.folder
@@ -323,7 +330,7 @@ class _Supervisor:
             if last.returncode == 0:
                 state = run_state.STOPPED if last.stopped else run_state.FINISHED
             self.record.state = state
-            self.record.save()
+            self._save()
             newest = self._newest(self.record) if self.plan.script.can_go_on() else None
             if self.watcher.interrupted and newest is not None:  # see that it keeps its promise
                 newest = self._that_is_read_back()
@@ -443,7 +450,7 @@ class _Supervisor:
         self.launcher.make_folders(logs, ranks)
         self.watcher.run(attempt, logs, self.record, script)
         self.watcher.look(attempt, self.record)
-        self.record.save()
+        self._save()
         return attempt
 
     def _script(self, command: list[str]) -> Script:
