@@ -1,37 +1,45 @@
 """Whether `pwmlff data check` finds what is wrong with data, and leaves sound data alone.
 
     python benchmarks/wrong_data.py [--only NAME] [--texts]
+    python benchmarks/wrong_data.py --units 8 30 200 [--seed SEED] [--only NAME] [--texts]
 
 Each set of files is made here: labels are those of ase's EMT and Lennard-Jones potentials, in
 which one mistake is made, or none. A mistake is found where a problem of a kind that is expected
-says a word that is expected; a sound set has no problem at all.
+says a word that is expected; a sound set has no problem at all. With --units whole sources, alone
+and beside a sound one, are in other units: how many are an error, and name the quantities.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from ase import Atoms, units
 from ase.build import bulk, fcc111, molecule
+from ase.calculators.calculator import Calculator
 from ase.calculators.emt import EMT
 from ase.calculators.lj import LennardJones
 from ase.calculators.singlepoint import SinglePointCalculator
-from ase.io import write
+from ase.io import read, write
 from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
 from ase.md.verlet import VelocityVerlet
+from ase.stress import full_3x3_to_voigt_6_stress
 from rich.console import Console
 from rich.table import Table
+from scipy.special import erfc
 
-from pwmlff.data import check
+from pwmlff.data import check, consistency, readers
+from pwmlff.data.frames import Frames
+from pwmlff.evaluation.structures import neighbor_list
 from pwmlff.report import Failure
 
 Files = dict[str, list[Atoms]] | list[Atoms]  # one file
@@ -421,6 +429,176 @@ SOUND: dict[str, Case] = {
 }
 
 
+# ---- whole sources in other units
+
+
+class Ions(Calculator):
+    """Born and Mayer's repulsion, dispersion, and charges that are cut off smoothly."""
+
+    implemented_properties = ("energy", "forces", "stress")
+    charges: ClassVar = {"Mg": 1.7, "O": -1.7, "Na": 1.0, "Cl": -1.0}
+    sizes: ClassVar = {"Mg": 0.95, "O": 1.51, "Na": 1.1, "Cl": 1.53}
+
+    def calculate(self, atoms: Atoms, *_: Any) -> None:  # type: ignore[override]  # of ase
+        """Pairs within 9 angstrom."""
+        i, j, d, vectors = neighbor_list("ijdD", atoms, 9.0, threads=1)
+        q = np.array([self.charges[s] for s in atoms.symbols])
+        a = np.array([self.sizes[s] for s in atoms.symbols])
+        ee, k, rho, cut = units.Hartree * units.Bohr * q[i] * q[j], 0.25, 0.3, 9.0
+        shift = erfc(k * cut) / cut
+        slope = erfc(k * cut) / cut**2 + 2 * k / np.sqrt(np.pi) * np.exp(-((k * cut) ** 2)) / cut
+        near = 0.25 * np.exp((a[i] + a[j] - d) / rho)
+        energy = near + ee * (erfc(k * d) / d - shift + slope * (d - cut))
+        force = near / rho + ee * (
+            erfc(k * d) / d**2 + 2 * k / np.sqrt(np.pi) * np.exp(-((k * d) ** 2)) / d - slope
+        )
+        on_j = (force / d)[:, None] * vectors
+        forces = np.stack([-np.bincount(i, on_j[:, c], len(atoms)) for c in range(3)], axis=1)
+        virial = 0.5 * np.einsum("ek,el->kl", vectors, on_j)
+        self.results = {"energy": 0.5 * energy.sum(), "forces": forces}
+        if atoms.pbc.all():
+            self.results["stress"] = full_3x3_to_voigt_6_stress(-virial / atoms.get_volume())
+
+
+def materials(seed: int) -> dict[str, tuple[Atoms, Any, float]]:
+    """Start, calculator and time step, fs: none of these is what the check was made with."""
+    rng = np.random.default_rng(seed)
+    nickel = bulk("Al", cubic=True).repeat(2)
+    nickel.numbers[rng.permutation(len(nickel))[:8]] = 28
+    salt = bulk("NaCl", "rocksalt", a=5.5, cubic=True).repeat((2, 2, 1))
+    oxide = bulk("MgO", "rocksalt", a=4.2, cubic=True).repeat((2, 2, 1))
+    return {
+        "Pd (EMT)": (bulk("Pd", cubic=True).repeat(2), EMT, 3.0),
+        "AlNi (EMT)": (nickel, EMT, 3.0),
+        "NaCl (pairs)": (salt, Ions, 2.0),
+        "MgO (pairs)": (oxide, Ions, 2.0),
+        "C2H6 (EMT)": (molecule("C2H6"), EMT, 0.4),
+    }
+
+
+def sets(seed: int, count: int, only: str) -> Iterator[tuple[str, list[Atoms]]]:
+    """Sound sets of so many frames: trajectories, rattled frames, DFT where it lies beside."""
+    for name, (start, calculator, step) in materials(seed).items():
+        if only in f"{name}, trajectory":
+            moved = motion(start, 500.0, count, 3, seed, calculator, step)
+            yield f"{name}, trajectory", moved
+        if only in f"{name}, rattled":
+            strain = 0.015 if start.pbc.all() else 0.0
+            yield f"{name}, rattled", rattled(start, 0.08, count, seed, strain, calculator)
+    data = Path(os.environ.get("PWMLFF_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    dft = data / "hfo2_dft" / "valid.extxyz"
+    if dft.exists() and only in "HfO2 (DFT)":
+        yield "HfO2 (DFT)", read(dft, slice(seed % 20, seed % 20 + count))
+
+
+E, F, S, X = "energies", "forces", "stresses", "positions"
+#: Numbers for 1 eV, eV/angstrom, eV/angstrom^3 and angstrom.
+UNITS: dict[str, dict[str, float]] = {
+    "kcal/mol": {E: 1 / KCAL, F: 1 / KCAL, S: 1 / KCAL},
+    "kJ/mol": {E: 1 / KJ, F: 1 / KJ, S: 1 / KJ},
+    "meV": {E: 1e3, F: 1e3, S: 1e3},
+    "rydberg": {
+        E: 1 / units.Rydberg,
+        F: units.Bohr / units.Rydberg,
+        S: units.Bohr**3 / units.Rydberg,
+        X: 1 / units.Bohr,
+    },
+    "hartree": {
+        E: 1 / units.Hartree,
+        F: units.Bohr / units.Hartree,
+        S: units.Bohr**3 / units.Hartree,
+        X: 1 / units.Bohr,
+    },
+}
+
+
+def combinations_of_units() -> Iterator[tuple[str, dict[str, float]]]:
+    """What is in another unit, alone and together."""
+    for name, system in UNITS.items():
+        for what in (E, F, S):
+            yield f"{what} of {name}", {what: system[what]}
+        yield f"energies and forces of {name}", {E: system[E], F: system[F]}
+        yield f"all of {name}", system
+    yield "positions in bohr", {X: 1 / units.Bohr}
+    yield "forces in eV/bohr", {F: units.Bohr}
+    yield "positions in bohr, forces in eV/bohr", {X: 1 / units.Bohr, F: units.Bohr}
+    for name, unit in (("GPa", units.GPa), ("kbar", 0.1 * units.GPa), ("bar", units.bar)):
+        yield f"stresses in {name}", {S: 1 / unit}
+
+
+def in_units(frames: Frames, factors: dict[str, float], file: str) -> Frames:
+    """The same, as a file whose labels and positions are times factors."""
+    x = factors.get(X, 1.0)
+    return replace(
+        frames,
+        positions=frames.positions * x,
+        cells=frames.cells * x,
+        energies=frames.energies * factors.get(E, 1.0),
+        forces=frames.forces * factors.get(F, 1.0),
+        virials=frames.virials * factors.get(S, 1.0) * x**3,
+        files=(file,),
+    )
+
+
+def units_of_sources(seed: int, sizes: Sequence[int], only: str, texts: bool) -> None:
+    """Print how many are found, alone and beside a sound source."""
+    screen = Console(highlight=False, markup=False, width=160)
+    titles = ("frames", "false alarms", "found alone", "blamed", "found of two", "blamed")
+    table = Table("set", *titles, box=None)
+    every = np.zeros(7, dtype=int)
+    for count in sizes:
+        second = dict(sets(seed + 1, count, only))
+        for name, made in sets(seed, count, only):
+            sound, other = (
+                in_units(_frames(one), {}, f) for one, f in ((made, "a"), (second[name], "b"))
+            )
+            alarms = bool(_said(sound)) + bool(_said(Frames.joined([sound, other])))
+            counts = np.array([alarms, 0, 0, 0, 0, 0, 0])
+            stresses = np.isfinite(sound.virials).any()
+            for title, factors in combinations_of_units():
+                if factors.keys() <= {S} and not stresses:
+                    continue
+                wrong = in_units(sound, factors, "a")
+                cases = {1: wrong}
+                if title.startswith("all"):
+                    cases[4] = Frames.joined([wrong, other])
+                for column, frames in cases.items():
+                    said = _said(frames)
+                    text = " ".join(one for one in said if "'a'" in one)
+                    blamed = {
+                        what
+                        for what in (E, F, S, X)
+                        if f"unit of the {what}" in text
+                        or (what == S and "unit of the virials or stress" in text)
+                    }
+                    # Virials that tell nothing are not blamed.
+                    right = bool(blamed) and blamed | {S} == factors.keys() | {S}
+                    right &= blamed <= factors.keys() and len(said) == 1
+                    counts[column : column + 3] += (1, bool(text), right)
+                    if texts and not right:
+                        screen.print(f"{name}, {count}, {title}, {column}: {said}")
+            every += counts
+            table.add_row(name, str(count), str(counts[0]), *_shares(counts))
+    table.add_row("all", "", str(every[0]), *_shares(every))
+    screen.print(table)
+
+
+def _shares(counts: np.ndarray) -> list[str]:
+    return [f"{counts[k]} of {counts[n]}" for k, n in ((2, 1), (3, 1), (5, 4), (6, 4))]
+
+
+def _frames(structures: list[Atoms]) -> Frames:
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder, "a.xyz"), structures, format="extxyz")
+        return readers.read(str(Path(folder, "a.xyz")))
+
+
+def _said(frames: Frames) -> list[str]:
+    """Errors of whole files."""
+    found = consistency.findings(frames)
+    return [one.text for one in found if one.warning and one.kind != "virial offset"]
+
+
 # ---- the check
 
 
@@ -452,9 +630,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="sets with this in their name")
     parser.add_argument("--texts", action="store_true", help="all that is said")
+    parser.add_argument(
+        "--units", type=int, nargs="+", metavar="FRAMES", help="sources in other units"
+    )
+    parser.add_argument("--seed", type=int, default=100, help="of the sources in other units")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.getLogger("pwmlff").setLevel(logging.ERROR)
+    if options.units:
+        units_of_sources(options.seed, options.units, options.only, options.texts)
+        return
     table = Table("data", "", "said", box=None)
     screen = Console(highlight=False, markup=False, width=160)
     counts = {}

@@ -21,8 +21,8 @@ import json
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import field, fields
 from os import PathLike, fspath
 from pathlib import Path
@@ -58,6 +58,36 @@ def key(
     return field(default=default, metadata=metadata)
 
 
+class Faults:
+    """What is wrong, to be said together."""
+
+    def __init__(self) -> None:
+        self.found: list[Failure] = []
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Go on after an error."""
+        try:
+            yield
+        except Failure as failure:
+            self.found.append(failure)
+
+    def add(self, text: str) -> None:
+        """An error that is no exception."""
+        self.found.append(Failure(text))
+
+    def say(self) -> None:
+        """End in the errors, if there are any.
+
+        Raises:
+            Failure: the one that there is, or one of all texts, each once.
+        """
+        if len(self.found) > 1:
+            raise Failure("; ".join(dict.fromkeys(map(str, self.found))))
+        if self.found:
+            raise self.found[0]
+
+
 class Sections:
     """The sections that a file may have.
 
@@ -77,10 +107,26 @@ class Sections:
 
     def read(self, path: str | PathLike[str], settings: Sequence[str] = ()) -> dict[str, Any]:
         """All sections of a file, with `section.key=value` of a command laid over it."""
-        given = self.given(path)
+        return self.laid_over(lambda: self.given(path), settings)
+
+    def laid_over(self, given: Callable[[], Given], settings: Sequence[str]) -> dict[str, Any]:
+        """All sections, checked, with `section.key=value` of a command laid over what is given.
+
+        Raises:
+            Failure: of all that is wrong with them.
+        """
+        faults = Faults()
+        told: Given = {}
+        with faults.kept():
+            told = given()
         for text in settings:
-            self.set(given, text)
-        return self.values(given)
+            with faults.kept():
+                self.set(told, text)
+        values = {}
+        with faults.kept():
+            values = self.values(told)
+        faults.say()
+        return values
 
     def given(self, path: str | PathLike[str]) -> Given:
         """What a file says, unchecked but for its sections.
@@ -96,16 +142,26 @@ class Sections:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Failure(f"{source} is no TOML file: {error}") from error
         given: Given = {}
+        faults = Faults()
         for section, table in tables.items():
-            self._require(section, source)
-            several = section in self.repeated
-            head = f"sections [[{section}]]" if several else f"a section [{section}]"
-            ones = table if several and isinstance(table, list) else [table]
-            if not all(isinstance(one, dict) for one in ones):
-                raise Failure(f"{source}: {section} is {_repr(table)}, expected {head} with keys")
-            named = [{name: (value, source) for name, value in one.items()} for one in ones]
-            given[section] = named if several else named[0]
+            with faults.kept():
+                given[section] = self._table(section, table, source)
+        if faults.found:
+            with faults.kept():
+                self.values(given)
+        faults.say()
         return given
+
+    def _table(self, section: str, table: Any, source: str) -> Any:
+        """Values of a section, with where they come from; a list where it may be repeated."""
+        self._require(section, source)
+        several = section in self.repeated
+        head = f"sections [[{section}]]" if several else f"a section [{section}]"
+        ones = table if several and isinstance(table, list) else [table]
+        if not all(isinstance(one, dict) for one in ones):
+            raise Failure(f"{source}: {section} is {_repr(table)}, expected {head} with keys")
+        named = [{name: (value, source) for name, value in one.items()} for one in ones]
+        return named if several else named[0]
 
     def set(self, given: Given, text: str) -> None:
         """Add what `section.key=value` says, the value as in TOML; a bare word is a string.
@@ -145,12 +201,15 @@ class Sections:
         Raises:
             Failure: a key is not known, or a value is of another type or out of range.
         """
-        return {
-            name: tuple(self._section(name, table) for table in given.get(name, []))
+        faults = Faults()
+        values = {
+            name: tuple(self._section(name, table, faults) for table in given.get(name, []))
             if name in self.repeated
-            else self._section(name, given.get(name, {}))
+            else self._section(name, given.get(name, {}), faults)
             for name in self.kinds
         }
+        faults.say()
+        return values
 
     def page(self, introduction: Sequence[str]) -> str:
         """All sections and keys as a page of the documentation, in Markdown.
@@ -195,20 +254,21 @@ class Sections:
                 f"{source}: there is no section [{section}], expected one of {known}{hint}"
             )
 
-    def _section(self, name: str, given: Mapping[str, tuple[Any, str]]) -> Any:
+    def _section(self, name: str, given: Mapping[str, tuple[Any, str]], faults: Faults) -> Any:
         """The values of a section, checked one by one."""
         kind = self.kinds[name]
         known = {_name(entry.name): entry for entry in fields(kind)}
         hints = get_type_hints(kind)
         values = {}
         for word, (value, source) in given.items():
-            if word not in known:
-                raise Failure(
-                    f"{source}: [{name}] has no key '{word}'{self._hint(name, word, known)}"
-                )
-            entry = known[word]
-            where = f"{source}: [{name}] {word}"
-            values[entry.name] = _checked(where, value, hints[entry.name], entry.metadata)
+            with faults.kept():
+                if word not in known:
+                    raise Failure(
+                        f"{source}: [{name}] has no key '{word}'{self._hint(name, word, known)}"
+                    )
+                entry = known[word]
+                where = f"{source}: [{name}] {word}"
+                values[entry.name] = _checked(where, value, hints[entry.name], entry.metadata)
         return kind(**values)
 
     def _hint(self, section: str, word: str, known: Iterable[str]) -> str:

@@ -282,6 +282,11 @@ def test_settings(folder: Path):
     named = job.format("").replace("[loop]", '[loop]\nfolder = "a b"')
     refused(named, r"\[loop\] folder is '.*a b', expected")
     refused(SMALL.replace("[loop]", '[loop]\nfolder = "a\\nb"'), "has a line break")
+    # All at once, however many.
+    text = SMALL.replace("window = [1e-3, 50.0]", "window = [2, 1]").replace("Au", "Xx")
+    refused(text.replace("start.xyz", "no.xyz"), r"chemical symbols.*rising one.*file '.*no\.xyz'")
+    text = SMALL.replace("steps = 50", "stepz = 50") + "[label2]\na = 1\n"
+    refused(text, r"no section \[label2\].*\[explore\] has no key 'stepz'")
     (folder / "learn.toml").write_text(SMALL)
     config = Learning.read(folder / "learn.toml", ["loop.rounds=7"])
     (folder / "again.toml").write_text(config.as_toml())

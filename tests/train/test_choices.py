@@ -152,3 +152,16 @@ def test_dedupe(tmp_path: Path):
     assert [one["index"] for one in found["chosen"]] == [4]
     assert found["chosen"][0]["value"] < 1e-6 and "frame 2 of" in found["chosen"][0]["why"]
     assert len(read(tmp_path / "r.xyz", index=":")) == 4
+
+
+def test_dedupe_writes_each_structure_once(tmp_path: Path):
+    """All of the input where there are no duplicates."""
+    frames = crystals(4)
+    for name, structures in (("some", [*frames, frames[1]]), ("none", frames)):
+        write(tmp_path / f"{name}.xyz", structures, format="extxyz")
+        output = tmp_path / f"{name}_once.xyz"
+        found = run("dedupe", tmp_path / f"{name}.xyz", "-o", output)
+        assert found["written"] == {str(output): 4}
+        for one, other in zip(frames, read(output, index=":"), strict=True):
+            np.testing.assert_allclose(one.positions, other.positions, atol=1e-7)
+            np.testing.assert_allclose(one.get_forces(), other.get_forces(), atol=1e-7)

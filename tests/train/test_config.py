@@ -153,6 +153,22 @@ def test_what_is_wrong_is_named(setting, expected):
         assert words in str(failure.value)
 
 
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path):
+    path = tmp_path / "run.toml"
+    path.write_text("[rnu]\nepochs = 3\n[run]\nepochs = -1\nmax_tiem = 2\n[loss]\nhuber = 'a'\n")
+    with pytest.raises(Failure) as failure:
+        Config.read(path, ["model.kind=dpp", "mdoel.m2=3"])
+    words = ("no section [rnu]", "[run] epochs is -1", "no key 'max_tiem'", "[loss] huber is 'a'")
+    for expected in (*words, "[model] kind is 'dpp'", "no section [mdoel]"):
+        assert str(failure.value).count(expected) == 1, expected
+    assert "\n" not in str(failure.value)
+    path.write_text("[model]\nelements = ['Xy']\nrmin = 9\n[optimizer]\nwarmup = 0.8\n")
+    with pytest.raises(Failure) as failure:
+        Config.read(path)
+    for expected in ("train is empty", "elements has 'Xy'", "rmin is 9", "warmup is 0.8"):
+        assert str(failure.value).count(expected) == 1, expected
+
+
 def test_keys_that_do_not_go_together(tmp_path: Path):
     for settings, words in (
         (("data.valid=v.xyz", "data.valid_fraction=0.2"), "expected one of them"),

@@ -10,10 +10,14 @@ import pytest
 from ase import Atoms, units
 from ase.build import bulk, molecule
 from ase.calculators.emt import EMT
+from ase.data import atomic_numbers
 from ase.io import write
 
+import genuine
 from labelled_structures import crystal, frames_of, labelled, trajectory
 from pwmlff.data import consistency, readers, virials
+from pwmlff.data import units as wrong_units
+from pwmlff.data.frames import Frames
 from pwmlff.data.labelled import Labelled, gathered
 
 
@@ -67,7 +71,7 @@ def test_what_is_left_is_below_its_bound(frames_in, step, strain):
         (-1.0, "sign of the forces is wrong; expected"),
         (units.Bohr / units.Hartree, "perhaps hartree/bohr for eV/Å"),
         (-units.Hartree / units.Bohr, "sign of the forces is wrong and the unit"),
-        (units.mol / units.kcal, "perhaps kcal/mol for eV"),
+        (units.mol / units.kcal, "perhaps kcal/mol/Å for eV/Å"),
     ],
 )
 def test_wrong_forces(still, factor, expected):
@@ -362,3 +366,92 @@ def test_energies_with_few_decimals_are_no_mistake(frames_in, decimals):
 def test_energies_that_stay(still):
     (text,) = texts(replace(still, energies=np.full(12, -3.123456789)))
     assert "the energies are the same" in text
+
+
+def in_units(frames, energies=1.0, forces=1.0, stresses=1.0, positions=1.0):
+    """Labels, positions and cells as another program may have written them."""
+    return replace(
+        frames,
+        energies=frames.energies * energies,
+        forces=frames.forces * forces,
+        virials=frames.virials * stresses * positions**3,
+        positions=frames.positions * positions,
+        cells=frames.cells * positions,
+    )
+
+
+KCAL, HARTREE, BOHR = units.mol / units.kcal, 1.0 / units.Hartree, 1.0 / units.Bohr
+
+
+@pytest.mark.parametrize(
+    "factors, expected",
+    [
+        ({"energies": KCAL}, ["energies is wrong, perhaps kcal/mol for eV"]),
+        ({"energies": 1.0 / units.Rydberg}, ["energies is wrong, perhaps rydberg for eV"]),
+        ({"forces": units.Bohr}, ["forces is wrong, perhaps eV/bohr for eV/"]),
+        ({"forces": HARTREE / BOHR}, ["forces is wrong, perhaps hartree/bohr for eV/"]),
+        ({"positions": BOHR}, ["positions is wrong, perhaps bohr for angstrom"]),
+        ({"energies": KCAL, "forces": KCAL, "stresses": KCAL}, ["kcal/mol for", "kcal/mol/Å for"]),
+        (
+            {"energies": HARTREE, "forces": HARTREE / BOHR, "stresses": HARTREE / BOHR**3,
+             "positions": BOHR},
+            ["hartree for eV", "hartree/bohr for eV/", "bohr for angstrom"],
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_source_in_other_units(copper, kind, factors, expected):
+    """Rattled frames, in one cell and in strained ones; forces tell of energies without steps."""
+    (finding,) = [f for f in consistency.findings(in_units(copper[kind], **factors)) if f.warning]
+    assert finding.kind == "forces" and finding.source == "file.xyz"
+    assert finding.text.count("the unit of the") - ("stresses is" in finding.text) == len(expected)
+    for words in expected:
+        assert words in finding.text
+
+
+def test_one_source_of_two_in_other_units(copper):
+    sound, other = copper
+    for factor in (KCAL, 1.0 / KCAL):
+        scaled = in_units(other, energies=factor, forces=factor, stresses=factor)
+        parts = [replace(scaled, files=("a.xyz",)), replace(sound, files=("b.xyz",))]
+        found = [f for f in consistency.findings(Frames.joined(parts)) if f.source]
+        assert [f.source for f in found] == ["a.xyz"]
+
+
+def test_a_source_that_another_one_tells_of():
+    """Soft pairs in kcal/mol might be hard ones, but not beside the same in eV."""
+    soft = wrong_units.SourceNumbers(
+        energy=wrong_units.Known(0.0, 0.06),
+        length=wrong_units.Known(0.0, 0.13),
+        stiffness=wrong_units.Known(np.log(0.3), 0.5),
+        composition=(1.0,),
+    )
+    hard = replace(soft, stiffness=wrong_units.Known(np.log(0.3 * KCAL), 0.5))
+    assert wrong_units.explain(soft) is None and wrong_units.explain(hard) is None
+    for first, second in ((soft, hard), (hard, soft)):
+        ((name, reference, found),) = wrong_units.beside({"a": first, "b": second})
+        assert {name, reference} == {"a", "b"} and (name == "a") is (first is hard)
+        assert found.units.keys() == {"energies", "forces"}
+        assert found.units["energies"].name == "kcal/mol"
+    far = replace(hard, length=wrong_units.Known(0.1, 0.13))
+    assert [*wrong_units.beside({"a": soft, "b": far})] == []
+
+
+def test_valence_electrons():
+    """By the groups of the periodic table."""
+    expected = {"H": 1, "C": 4, "O": 2, "F": 1, "Na": 1, "Mg": 2, "Al": 3, "Cl": 1, "Ti": 4,
+                "W": 6, "Zn": 2, "Cu": 4, "La": 3, "Eu": 3, "Hf": 4, "Pb": 4, "U": 3}  # fmt: skip
+    assert {symbol: wrong_units._valence(atomic_numbers[symbol]) for symbol in expected} == expected
+
+
+@pytest.mark.parametrize("file", ["hfo2_dft/valid.extxyz", "agpd/train.extxyz"])
+@pytest.mark.parametrize("count", [3, 8, 60])
+def test_genuine_data_are_in_their_units(file, count):
+    path = genuine.DATA / file
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    frames = readers.read(f"{path}@:{count}")
+    assert texts(frames) == []
+    if count > 3:
+        (text,) = texts(in_units(frames, energies=KCAL))
+        assert "kcal/mol for eV" in text

@@ -143,8 +143,11 @@ def outliers(
 
 def dedupe(
     files: Files = None,
-    output: Written = None,
-    rest: Rest = None,
+    output: Annotated[
+        Path | None,
+        Option("-o", "--output", help="File for the frames, each structure once, extended XYZ."),
+    ] = None,
+    rest: Annotated[Path | None, Option(help="The same file, as an option of its own.")] = None,
     cutoff: Cutoff = 6.0,
     format: Format = None,
     energy: Energy = "free",
@@ -152,7 +155,7 @@ def dedupe(
 ) -> Report:
     """Find frames whose structure was there before, turned, moved or numbered in another way.
 
-    Example: pwmlff data dedupe a.extxyz b.extxyz --rest distinct.extxyz
+    Example: pwmlff data dedupe a.extxyz b.extxyz -o distinct.extxyz
     """
     from pwmlff.data import choices
 

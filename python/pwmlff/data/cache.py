@@ -118,9 +118,10 @@ def load(
         frames = readers.read(specs, format, energy, texts.append, keep_unconverged)
         edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
         remarks = [(True, text) for text in texts]
-        remarks += [(f.warning, f.text) for f in consistency.findings(frames)]
+        found = consistency.findings(frames)
         offsets = sources.offsets(frames, sources.describe(frames, edges))
-        remarks += [(f.warning, f.text) for f in sources.findings(frames, offsets)]
+        found += sources.findings(frames, offsets, found)
+        remarks += [(f.warning, f.text) for f in found]
         for array in (*_arrays(frames).values(), *_arrays(edges).values()):
             array.flags.writeable = False
         if entry is not None:

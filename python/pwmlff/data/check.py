@@ -194,7 +194,8 @@ def check(
     offsets = sources.offsets(part, survey.description)
     problems += _outliers(sources.aligned(part, offsets)[0])
     notes = []
-    for finding in (*consistency.findings(frames), *sources.findings(part, offsets)):
+    found = consistency.findings(frames)
+    for finding in (*found, *sources.findings(part, offsets, found)):
         if not finding.warning:
             notes.append(finding.text)
         elif finding.frame is None:

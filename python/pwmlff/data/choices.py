@@ -145,7 +145,8 @@ def dedupe(frames: Frames, cutoff: float, outputs: Outputs) -> ChoiceReport:
     """Choose frames whose structure was there before, turned, moved or numbered in another way.
 
     Args:
-        frames, cutoff, outputs: as :func:`select` takes them; the others are those to keep.
+        frames, cutoff, outputs: as :func:`select` takes them; what is written, as either of the
+            two, is each structure once.
     """
     outputs = outputs.checked()
     numbers = []
@@ -162,7 +163,8 @@ def dedupe(frames: Frames, cutoff: float, outputs: Outputs) -> ChoiceReport:
         len(frames),
         _entries(frames, again, apart.tolist(), why),
         "energies differ by, per atom",
-        outputs.write(frames, again),
+        Outputs(others=outputs.chosen).write(frames, again)
+        | Outputs(others=outputs.others).write(frames, again),
     )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from ase.geometry import complete_cell
 from ase.units import Bohr, GPa, Hartree, Rydberg
 
-from pwmlff.data import sizes, virials
+from pwmlff.data import sizes, units, virials
 from pwmlff.data.finding import Finding
 from pwmlff.data.frames import Frames
 
@@ -73,25 +73,44 @@ def findings(frames: Frames) -> list[Finding]:
     """What is odd about the labels, file by file."""
     result, told, every = [], False, frames
     frames = sizes.without_largest(every)
+    measured = {}
     for file, name in enumerate(frames.files):
         chosen = np.flatnonzero(frames.file == file)
         parts = list(_runs(frames, chosen))
-        of_forces, of_stress = [], None
+        of_forces, of_stress, known = [], None, None
         if parts:
             arrays = zip(*(vars(part).values() for part in parts), strict=True)
             steps = Steps(*map(np.concatenate, arrays))
+            known = _known(steps)
             of_forces, of_stress = (
                 [*_of_forces(frames, steps, name)],
                 _of_strain(steps, chosen, name),
             )
-        if not any(finding.frame is None for finding in of_forces):
-            judged = virials.judge(frames, chosen)
+        judged = virials.judge(frames, chosen)
+        measured[name] = units.measure(frames, chosen, known, judged)
+        explained = units.explain(measured[name])
+        if explained is not None and explained.units.keys() != {"stresses"}:
+            of_forces = [f for f in of_forces if f.frame is not None]
+            of_forces.append(_of_units(explained, measured[name], chosen, name))
+            of_stress = []
+        elif (
             # Energies along strains are closer, but what a constant does to them is no factor.
-            if judged is not None and judged.told and (not of_stress or judged.apart):
-                of_stress = [*_of_law(judged, chosen, name)]
+            not any(finding.frame is None for finding in of_forces)
+            and judged is not None
+            and judged.told
+            and (not of_stress or judged.apart)
+        ):
+            of_stress = [*_of_law(judged, chosen, name)]
         zeros = [*_of_zeros(frames, chosen, name)]
         told |= of_stress is not None or bool(zeros)
-        result += [*of_forces, *sizes.of_forces(frames, chosen, name), *(of_stress or []), *zeros]
+        if explained is None or "forces" not in explained.units:
+            of_forces += sizes.of_forces(frames, chosen, name)
+        result += [*of_forces, *(of_stress or []), *zeros]
+    wrong_units = {finding.source for finding in result}
+    right = {name: one for name, one in measured.items() if name not in wrong_units}
+    for name, reference, explained in units.beside(right):
+        chosen = np.flatnonzero(frames.file == frames.files.index(name))
+        result.append(_of_units(explained, measured[name], chosen, name, reference))
     if not told:
         result += _of_volumes(frames)
     wrong = [k for finding in result for k in finding.virials]
@@ -99,6 +118,35 @@ def findings(frames: Frames) -> list[Finding]:
         chosen = np.setdiff1d(np.flatnonzero(every.file == file), wrong)
         result += sizes.of_pressures(every, chosen, name)
     return result
+
+
+def _of_units(
+    explained: units.Explanation,
+    measured: units.SourceNumbers,
+    chosen: np.ndarray,
+    file: str,
+    reference: str = "",
+) -> Finding:
+    """A source whose labels or positions are in other units."""
+    evidence = [
+        f"{words} {np.exp(known.value):.4g} times {expected}"
+        for words, known, expected in (
+            ("energies change by", measured.energy, "what the forces say"),
+            ("virials are", measured.virial, "those of the forces"),
+            ("nearest atoms are", measured.length, "as far apart as usual"),
+            ("pairs are", measured.stiffness, "as stiff as usual"),
+        )
+        if known is not None
+    ]
+    if reference:
+        evidence.append(f"which differs from '{reference}'")
+    return Finding(
+        f"in '{file}' {', '.join(evidence)}: {explained.text}; expected eV, angstrom, and "
+        "eV/angstrom^3 or virials in eV",
+        "forces",
+        virials=tuple(chosen.tolist()),
+        source=file,
+    )
 
 
 def _of_law(judged: virials.Judgement, chosen: np.ndarray, file: str) -> Iterator[Finding]:
@@ -242,6 +290,19 @@ def _of_forces(frames: Frames, steps: Steps, file: str) -> Iterator[Finding]:
             "energy",
             frame=int(k),
         )
+
+
+def _known(steps: Steps) -> units.Known | None:
+    """Changes of the energy over what forces say, where steps are short."""
+    telling = (steps.bound < SMALL * np.abs(steps.work)) & (steps.strain_work == 0.0)
+    ratios = steps.energy[telling] / steps.work[telling]
+    ratios = ratios[np.isfinite(ratios)]
+    if len(ratios) < STEPS:
+        return None
+    ratio, scatter = _middle(ratios)
+    if ratio <= 0.0 or scatter > APART * ratio:
+        return None
+    return units.Known(float(np.log(ratio)), units.OF_ENERGY)
 
 
 def _middle(ratios: np.ndarray) -> tuple[float, float]:

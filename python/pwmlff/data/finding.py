@@ -14,3 +14,4 @@ class Finding:
     warning: bool = True  # otherwise it is good to know
     frame: int | None = None  # in the set
     virials: tuple[int, ...] = ()  # frames whose virials are wrong
+    source: str = ""  # a file that is in other units

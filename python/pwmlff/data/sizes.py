@@ -82,9 +82,9 @@ def pressures(frames: Frames) -> np.ndarray:
 
 def without_largest(frames: Frames) -> Frames:
     """The same without virials of pressures larger than any, where those are few in their file."""
-    beyond = np.abs(pressures(frames)) > LARGEST_PRESSURE
-    share = np.bincount(frames.file, beyond) / np.maximum(np.bincount(frames.file), 1)
-    few = (beyond & (share < 0.5)[frames.file])[:, None, None]
+    absurd = np.abs(pressures(frames)) > LARGEST_PRESSURE
+    share = np.bincount(frames.file, absurd) / np.maximum(np.bincount(frames.file), 1)
+    few = (absurd & (share < 0.5)[frames.file])[:, None, None]
     return replace(frames, virials=np.where(few, np.nan, frames.virials))
 
 

@@ -86,6 +86,7 @@ class Offset:
     source: np.ndarray  # its frames
     name: str
     reference: str  # the source that it was compared with
+    reference_file: str  # where that one begins
     energies: np.ndarray  # [nelements] eV for each atom, above those of the first source
     compared: Comparison  # with the reference
 
@@ -110,11 +111,22 @@ def describe(frames: Frames, edges: Edges) -> Description:
     return Description(phi, np.where(np.isfinite(work), work, np.nan))
 
 
-def findings(frames: Frames, shifted: Sequence[Offset]) -> list[Finding]:
-    """One line for each source whose energies have another zero."""
+def findings(
+    frames: Frames, shifted: Sequence[Offset], others: Sequence[Finding] = ()
+) -> list[Finding]:
+    """One line for each source whose energies have another zero.
+
+    Args:
+        frames: all of them.
+        shifted: sources and their zeros.
+        others: findings; zeros of files that these tell to be in other units mean nothing.
+    """
     result = []
+    named_files = {finding.source for finding in others}
     for offset in shifted:
         compared = offset.compared
+        if named_files & {frames.files[frames.file[offset.source[0]]], offset.reference_file}:
+            continue
         side = "above" if compared.mean > 0 else "below"
         text = (
             f"the energies of {offset.name} are {abs(compared.mean):.4g} +- "
@@ -200,7 +212,8 @@ def offsets(frames: Frames, description: Description) -> list[Offset]:
                 comparison, cluster = compared[0]
                 others = 0.0 if cluster.offset is None else cluster.offset.energies
                 energies = others + comparison.energies
-                offset = Offset(chosen, name, cluster.name, energies, comparison)
+                file = frames.files[frames.file[cluster.frames[0]]]
+                offset = Offset(chosen, name, cluster.name, file, energies, comparison)
             clusters.append(_Cluster(name, chosen, offset))
         if offset is not None:
             result.append(offset)

@@ -232,11 +232,11 @@ def pair_law(frames: Frames) -> Law | None:
     Returns:
         None where it leaves too much of the forces of half of the frames by those of the others.
     """
-    edges = neighbors.find_edges(frames, frames.elements, _cutoff(frames))
+    edges = neighbors.find_edges(frames, frames.elements, pair_cutoff(frames))
     if not len(edges) or not frames.forces.any():
         return None
-    functions = _Functions.of_pairs(frames, edges)
-    by_forces = _fitted(frames, functions)
+    functions = PairFunctions.of_pairs(frames, edges)
+    by_forces = fitted_pairs(frames, functions)
     if by_forces is None:
         return None
     volumes = frames.volumes / frames.natoms
@@ -247,10 +247,10 @@ def pair_law(frames: Frames) -> Law | None:
         and np.isfinite(frames.energies).all()
         and np.ptp(volumes) > SPREAD * volumes.mean()
     ):
-        best = _fitted(frames, functions.with_volumes(frames), by_forces.left)
+        best = fitted_pairs(frames, functions.with_volumes(frames), by_forces.left)
     told = best or by_forces
     means = [_mean(frames, virials) for virials in told.virials]
-    doubt = ROUGH if best else OF_STIFFNESS * abs(by_forces.stiffness)
+    doubt = ROUGH if best else OF_STIFFNESS * abs(by_forces.stiffnesses[0])
     doubt += OF_LEFT * told.left + float(np.ptp(means))
     name = (
         f"the pair potential nearest to the forces{' and energies' if best else ''} (it leaves "
@@ -260,16 +260,17 @@ def pair_law(frames: Frames) -> Law | None:
 
 
 @dataclass(frozen=True)
-class _Fitted:
+class PairFit:
     """What the functions that come nearest say."""
 
     virials: list[np.ndarray]  # [nframes, 3, 3] by all ridges that do as well, the largest first
     left: float  # of forces that were not fitted to, over their rms
-    stiffness: float  # 1/6 sum r^2 phi'' per atom, three times bulk modulus times volume
+    energies: np.ndarray  # [nframes]
+    stiffnesses: list[float]  # 1/6 sum r^2 phi'' per atom, three times bulk modulus times volume
 
 
 @dataclass(frozen=True)
-class _Functions:
+class PairFunctions:
     """What functions of distance, and of the volume, give for all frames."""
 
     force: np.ndarray  # [natoms, 3, n]
@@ -278,7 +279,7 @@ class _Functions:
     stiffness: np.ndarray  # [n] mean of 1/6 sum r^2 phi'' per atom
 
     @classmethod
-    def of_pairs(cls, frames: Frames, edges: Edges) -> _Functions:
+    def of_pairs(cls, frames: Frames, edges: Edges) -> PairFunctions:
         """Each function belongs to a pair of elements.
 
         f = -dphi/dr is a Gaussian times what ends it smoothly at the cutoff.
@@ -315,7 +316,7 @@ class _Functions:
                     force[:, c, column] = -np.bincount(i, on_j[:, c], natoms)
         return cls(force, virial, energy, stiffness)
 
-    def with_volumes(self, frames: Frames) -> _Functions:
+    def with_volumes(self, frames: Frames) -> PairFunctions:
         """The same with energies that are linear and quadratic in the volume per atom."""
         natoms = frames.natoms[:, None]
         volume = frames.volumes / frames.natoms
@@ -324,7 +325,7 @@ class _Functions:
         slope = -np.stack([u, 2.0 * (u - 1.0) * u], axis=1) * natoms  # W = -V dE/dV
         none = np.zeros((*self.force.shape[:2], 2))
         isotropic = np.eye(3)[None, :, :, None] * slope[:, None, None]
-        return _Functions(
+        return PairFunctions(
             np.concatenate([self.force, none], axis=2),
             np.concatenate([self.virial, isotropic], axis=3),
             np.concatenate([self.energy, energy], axis=1),
@@ -332,7 +333,9 @@ class _Functions:
         )
 
 
-def _fitted(frames: Frames, functions: _Functions, alone: float | None = None) -> _Fitted | None:
+def fitted_pairs(
+    frames: Frames, functions: PairFunctions, alone: float | None = None
+) -> PairFit | None:
     """Least squares with a ridge, which is chosen by forces that are not fitted to.
 
     Args:
@@ -380,10 +383,11 @@ def _fitted(frames: Frames, functions: _Functions, alone: float | None = None) -
     ]
     if alone is not None and np.std(energies - rows @ solutions[0]) > EXPLAINED * np.std(energies):
         return None
-    return _Fitted(
+    return PairFit(
         [functions.virial @ (one / scale) for one in solutions],
         least,
-        float(functions.stiffness @ (solutions[0] / scale)),
+        functions.energy @ (solutions[0] / scale),
+        [float(functions.stiffness @ (one / scale)) for one in solutions],
     )
 
 
@@ -395,7 +399,7 @@ def _beside_compositions(frames: Frames, values: np.ndarray) -> np.ndarray:
     return rest
 
 
-def _cutoff(frames: Frames) -> float:
+def pair_cutoff(frames: Frames) -> float:
     """Where about so many neighbors are, by the volumes."""
     volumes = frames.volumes
     if not (volumes > 0.0).all():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,7 @@ from ase.data import atomic_numbers
 from pwmlff.evaluation.labeller import parsed
 from pwmlff.launch.script import PLAIN, quoted
 from pwmlff.report import Failure
-from pwmlff.toml_keys import Sections, key
+from pwmlff.toml_keys import Faults, Sections, key
 
 
 @dataclass(frozen=True)
@@ -187,56 +187,71 @@ class Learning:
             Failure: two keys do not go together, or a file is not there.
         """
         start, label, train = self.start, self.label, self.train
+        faults = Faults()
         unknown = [s for s in start.elements if s not in atomic_numbers or s == "X"]
         if not start.elements or unknown:
-            raise Failure(
+            faults.add(
                 f"[start] elements is {list(start.elements)}, expected chemical symbols in the "
                 'order of types, like ["Hf", "O"]'
             )
         if not start.data and not start.structures:
-            raise Failure("[start] has neither data nor structures, expected one or both")
+            faults.add("[start] has neither data nor structures, expected one or both")
         if bool(label.calculator) == bool(label.command):
-            raise Failure(
+            faults.add(
                 f"[label] has calculator '{label.calculator}' and command '{label.command}', "
                 "expected one of them"
             )
         home = str(folder / self.loop.folder)
-        quoted(home)  # of the models, which an input is to name
+        with faults.kept():
+            quoted(home)  # of the models, which an input is to name
         try:
             _ = label.calculator and parsed(label.calculator)
         except ValueError as error:
-            raise Failure(f"[label] {error}") from None
+            faults.add(f"[label] {error}")
         if label.scheduler and not label.command:
-            raise Failure("[label] has a scheduler and no command, which jobs are made of")
-        # psij writes both into the script of a job, where a shell would take them apart.
-        for what, text in (("[loop] folder", home), ("[label] queue", label.queue)):
-            if label.scheduler and text and not PLAIN.fullmatch(text):
-                raise Failure(
-                    f"{what} is {text!r}, expected one without blanks, quotes and other signs for "
-                    f"the jobs of [label] scheduler '{label.scheduler}'"
-                )
+            faults.add("[label] has a scheduler and no command, which jobs are made of")
+        for text in _unsafe(label, home):
+            faults.add(text)
         for name in ("window", "relative"):
             low, high = getattr(self.choose, name)
             if (high or name == "relative") and not low < high:
-                raise Failure(f"[choose] {name} is {low:g} to {high:g}, expected a rising one")
+                faults.add(f"[choose] {name} is {low:g} to {high:g}, expected a rising one")
         if not self.explore:
-            raise Failure("found no section [[explore]], expected one or more")
+            faults.add("found no section [[explore]], expected one or more")
         if not train.epochs and not train.minutes:
             train = replace(train, minutes=2.0)
-        explore = tuple(_resolved(one, start, folder) for one in self.explore)
+        explore, files = [], {}
+        for one in self.explore:
+            with faults.kept():
+                explore.append(_resolved(one, start, folder))
+        paths = {name: getattr(start, name) for name in ("data", "valid", "structures")}
+        for name, names in {**paths, "files": label.files}.items():
+            with faults.kept():
+                files[name] = _absolute(folder, names)
+        faults.say()
         return replace(
             self,
             loop=replace(self.loop, folder=home),
             start=replace(
                 start,
-                data=_absolute(folder, start.data),
-                valid=_absolute(folder, start.valid),
-                structures=_absolute(folder, start.structures),
+                data=files["data"],
+                valid=files["valid"],
+                structures=files["structures"],
             ),
             train=replace(train, run=str(folder / train.run) if train.run else ""),
-            label=replace(label, files=_absolute(folder, label.files)),
-            explore=explore,
+            label=replace(label, files=files["files"]),
+            explore=tuple(explore),
         )
+
+
+def _unsafe(label: Label, home: str) -> Iterator[str]:
+    """What psij would write into the script of a job, where a shell would take it apart."""
+    for what, text in (("[loop] folder", home), ("[label] queue", label.queue)):
+        if label.scheduler and text and not PLAIN.fullmatch(text):
+            yield (
+                f"{what} is {text!r}, expected one without blanks, quotes and other signs for "
+                f"the jobs of [label] scheduler '{label.scheduler}'"
+            )
 
 
 def _resolved(explore: Explore, start: Start, folder: Path) -> Explore:

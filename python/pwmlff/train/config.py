@@ -23,7 +23,7 @@ from ase.data import atomic_numbers
 from pwmlff.data import readers
 from pwmlff.evaluation.nep_file import is_nep
 from pwmlff.report import Failure
-from pwmlff.toml_keys import Sections, did_you_mean, key, plain
+from pwmlff.toml_keys import Faults, Given, Sections, did_you_mean, key, plain
 from pwmlff.train.adam import AdamOptions, Schedule
 from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, GroupOptions, KalmanOptions
 from pwmlff.train.muon import MOMENTUM, PEAK
@@ -375,37 +375,42 @@ def from_command(
     Raises:
         Failure: as :class:`Config` says, or the file cannot be read.
     """
-    given = {} if toml is None else SECTIONS.given(toml)
-    for name, value in options.items():
-        if value is not None and value is not False and value not in ("", [], ()):
-            SECTIONS.put(given, OPTIONS[name].split("."), plain(value), "the command")
-    for setting in settings:
-        SECTIONS.set(given, setting)
-    return _resolved(Config(**SECTIONS.values(given)))
+
+    def given() -> Given:
+        result = {} if toml is None else SECTIONS.given(toml)
+        for name, value in options.items():
+            if value is not None and value is not False and value not in ("", [], ()):
+                SECTIONS.put(result, OPTIONS[name].split("."), plain(value), "the command")
+        return result
+
+    return _resolved(Config(**SECTIONS.laid_over(given, settings)))
 
 
 def _resolved(config: Config) -> Config:
     """The same with defaults that depend on other keys; checks of keys against each other."""
     data, model, loss, run = config.data, config.model, config.loss, config.run
+    faults = Faults()
     if not data.train:
-        raise Failure("[data] train is empty, expected files to learn from, or --data FILE")
+        faults.add("[data] train is empty, expected files to learn from, or --data FILE")
     if data.valid_fraction < 0.0:
         data = replace(data, valid_fraction=0.0 if data.valid else 0.1)
     elif data.valid and data.valid_fraction > 0.0:
-        raise Failure(
+        faults.add(
             f"[data] has valid and valid_fraction {data.valid_fraction:g}, expected one of them"
         )
-    model = replace(model, elements=_elements(model.elements))
+    with faults.kept():
+        model = replace(model, elements=_elements(model.elements))
     if not model.elements and not model.finetune and not model.module:
-        raise MissingElements(data)
-    model = _of_kind(model, config.nep)
+        faults.found.append(MissingElements(data))
+    with faults.kept():
+        model = _of_kind(model, config.nep)
     if loss.energy == loss.force == loss.virial == (0.0, 0.0):
-        raise Failure("[loss] has no weight above 0, expected one to learn by")
+        faults.add("[loss] has no weight above 0, expected one to learn by")
     if run.epochs == 0 and run.max_time == 0.0:
         run = replace(run, max_time=DEFAULT_MINUTES)
     optimizer = config.optimizer
     if optimizer.warmup + optimizer.decay > 1.0:
-        raise Failure(
+        faults.add(
             f"[optimizer] warmup is {optimizer.warmup:g} and decay {optimizer.decay:g}, expected "
             "shares of the run that add up to at most 1"
         )
@@ -427,15 +432,16 @@ def _resolved(config: Config) -> Config:
         ema=optimizer.ema if optimizer.ema >= 0.0 else 0.999 * (name != "kalman"),
     )
     if name == "kalman" and (loss.huber or data.group_weights):
-        raise Failure(
+        faults.add(
             "[optimizer] name is 'kalman', and [loss] huber or [data] group_weights is given: the "
             "filter weighs by its noises alone; leave them out, or choose muon"
         )
     if model.module and name == "muon":
-        raise Failure(
+        faults.add(
             "[optimizer] name is 'muon' and [model] module is given: a module of kind EDGE trains "
             "with adam or kalman"
         )
+    faults.say()
     return replace(config, data=data, model=model, run=run, optimizer=optimizer)
 
 
