@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,18 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 from torch import Tensor, nn
 
+import foreign_models
 from edge_models import LennardJones, MessagePassing
 from harness import COMMAND, thorough
+from labelled_structures import trajectory
 from nep_files import HEADS, random_text
 from pwmlff import Calculator
+from pwmlff.convert import wrap
+from pwmlff.evaluation import self_test
 from pwmlff.evaluation.verification import _barrier
-from pwmlff.models.saving import save_model
+from pwmlff.models.saving import MACE_ARRAYS, rewritten, save_model, with_record
+from pwmlff.report import Failure
+from pwmlff.train import train
 from systems import SYSTEMS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,6 +164,125 @@ def test_types_that_are_swapped(tmp_path: Path):
     data = f"{tmp_path / 'labels.xyz'}@:"
     assert verify(paths[0], "--data", data, check="labels")["labels"]["grade"] == "A"
     assert failed(verify(paths[1], "--data", data, code=1, check="labels")) == {"labels"}
+
+
+SMALL = {
+    "dp": ["model.rmax=5.0", "model.embedding=[4]", "model.fitting=[4]", "model.m2=2"],
+    "nep": [
+        "nep.cutoff=[5.0,4.0]", "nep.n_max=[2,2]", "nep.basis_size=[4,4]", "nep.l_max=[3,1,1]",
+        "nep.neuron=8",
+    ],
+}  # fmt: skip
+
+
+def made(kind: str, folder: Path) -> Path:
+    """A model file that has been trained, or converted."""
+    if kind in SMALL:
+        words = {"model": kind, "epochs": 1, "settings": SMALL[kind]}
+        report = train(trajectory(12, step=0.1), ["Ne", "Ar"], folder / "run", **words)
+        return Path(report.models[0].file)
+    modules = {
+        "deepmd": foreign_models.deepmd, "mace": foreign_models.mace,
+        "edge": lambda: torch.jit.script(Smooth()),
+    }  # fmt: skip
+    wrap(foreign_models.save(modules[kind](), folder / "other.pt"), folder / "model.pt")
+    return folder / "model.pt"
+
+
+def change(path: Path, elements: bool) -> None:
+    """Swap two elements in a file, or multiply one of its weights by 1.5."""
+    if path.suffix == ".txt":
+        lines = path.read_text().splitlines()
+        if elements:
+            *begin, first, second = lines[0].split()
+            lines[0] = " ".join([*begin, second, first])
+        else:
+            row = next(k for k, line in enumerate(lines) if line.startswith("ANN")) + 1
+            lines[row] = str(1.5 * float(lines[row]))
+        path.write_text("\n".join([*lines, ""]))
+        return
+    extra = dict.fromkeys([self_test.SELF_TEST, MACE_ARRAYS], "")
+    module = torch.jit.load(path, "cpu", extra)
+    if elements:
+        module.atom_type = module.atom_type[::-1]
+    else:
+        values = [*module.parameters(), *module.buffers()]
+        largest = max(values, key=lambda v: v.numel() * v.is_floating_point())
+        with torch.no_grad():
+            flat = largest.view(-1)
+            flat[flat.abs().argmax()] *= 1.5
+    torch.jit.save(module, path, {name: text for name, text in extra.items() if text})
+    # Signed anew, as by somebody who means it well.
+    path.write_bytes(with_record(path.read_bytes(), module.atom_type))
+
+
+@pytest.mark.parametrize("kind", ["dp", "nep", "deepmd", "mace"])
+def test_a_file_that_has_changed(pwmlff, tmp_path: Path, kind: str):
+    """One weight, or the order of elements: nothing but the numbers of the original tells."""
+    path = made(kind, tmp_path)
+    checked = ("verify", path, "--check", "self-test", "--json")
+    (sound,) = pwmlff(*checked).json["checks"]
+    assert sound["grade"] == "A", sound
+    trusted = pwmlff("info", path, "--trust", "--json")
+    assert trusted.returncode == 0, trusted.words
+    contents = path.read_bytes()
+    for elements in (False, True):
+        path.write_bytes(contents)
+        change(path, elements)
+        found = pwmlff(*checked)
+        assert found.returncode == 1
+        assert [check["grade"] for check in found.json["checks"]] == ["F"]
+        found = pwmlff("info", path, "--trust", "--json")
+        assert found.returncode == 1
+        assert "gives other numbers than when it was written" in found.json["failures"][0]
+        with pytest.raises(Failure, match="gives other numbers than when it was written"):
+            wrap(path, tmp_path / "again.pt")
+
+
+def test_what_is_kept_is_of_the_original(tmp_path: Path):
+    """Energies of atoms and forces of three clusters, by the code of the program that wrote it."""
+    module = torch.jit.script(foreign_models.deepmd())
+    path = made("deepmd", tmp_path)
+    with zipfile.ZipFile(path) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(self_test.SELF_TEST))
+        kept = json.loads(archive.read(name))
+    assert len(kept["structures"]) == 3
+    for case in kept["structures"]:
+        types = torch.tensor([[[8, 72].index(z) for z in case["numbers"]]])
+        found = module(torch.tensor([case["positions"]], dtype=torch.float64), types)
+        assert np.allclose(found["atom_energy"].detach().flatten(), case["energies"], atol=1e-12)
+        assert np.allclose(found["force"].detach()[0], case["forces"], atol=1e-12)
+
+
+def test_a_self_test_of_anyone(pwmlff, tmp_path: Path):
+    """One that cannot be read is said, and no fault of the command."""
+    path = made("edge", tmp_path)
+    for text in (
+        b"[]",
+        b'{"structures": 1}',
+        b'{"tolerance": 1, "structures": [{"numbers": "x"}]}',
+    ):
+        path.write_bytes(rewritten(path.read_bytes(), {f"extra/{self_test.SELF_TEST}": text}))
+        found = pwmlff("info", path, "--trust", "--json")
+        failed = [] if text == b"[]" else ["has a self-test.json that is not as it is written"]
+        assert [
+            failure.split("' ")[1].split(":")[0] for failure in found.json["failures"]
+        ] == failed
+
+
+def test_all_frames_of_the_data(tmp_path: Path):
+    """As `pwmlff test` takes them, in any of its formats: a wrong last one counts."""
+    path = save_model(Smooth(), tmp_path / "model.pt")
+    frames = []
+    for seed in range(3):
+        atoms = BINARY.atoms(seed=seed)
+        atoms.calc = Calculator(path)
+        forces = (1.0 + (seed == 0)) * atoms.get_forces()
+        atoms.calc = SinglePointCalculator(atoms, energy=0.0, forces=forces)
+        frames.append(atoms)
+    write(tmp_path / "labels.xyz", frames, format="extxyz")
+    found = verify(path, "--data", tmp_path / "labels.xyz", code=None, check="labels")["labels"]
+    assert "3 structures" in found["measured"] and found["grade"] not in "AB"
 
 
 def test_a_barrier():

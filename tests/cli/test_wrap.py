@@ -17,7 +17,7 @@ import foreign_models
 from foreign_models import save
 from nep_files import HEADS, random_text
 from pwmlff.convert import wrap, wrapping
-from pwmlff.evaluation import reference
+from pwmlff.evaluation import model_file, reference, self_test
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
 from pwmlff.evaluation.trial import random_cluster
@@ -216,18 +216,20 @@ def save_for_programs(family: str, path):
     return made
 
 
-def test_chgnet(tmp_path, monkeypatch):
+def test_chgnet(tmp_path, monkeypatch, caplog):
     """Its Python is asked for a model and for numbers of it; without one, it is named."""
-    source, made, numbers = (tmp_path / name for name in ("a.pth.tar", "made.pt", "numbers.npz"))
+    source, made, turn = (tmp_path / name for name in ("a.pth.tar", "made.pt", "turn"))
     names = {"bond_basis_expansion.rbf_expansion_ag.frequencies": 0}
     torch.save({"model": {"state_dict": names}}, source)
     module = edge_models.Bonds([8, 72], 4.0, 3.0)
     save_model(module, made)
-    expected = reference.evaluate(made, random_cluster(4.0, [8, 72], None))
+    clusters = self_test.clusters(model_file.describe_unopened(made))
+    expected = [reference.evaluate(made, cluster) for cluster in clusters]
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     program = tmp_path / "bin" / "python3"
-    does = f'if [ "$4" ]; then cp {numbers} "$3"; else cp {made} "$3"; fi'
+    numbers = f'n=$(cat {turn}); cp {tmp_path}/$n.npz "$3"; echo $(((n + 1) % 3)) > {turn}'
+    does = f'if [ "$4" ]; then {numbers}; else cp {made} "$3"; fi'
     program.write_text(STAND_IN.format(folder=tmp_path, does=does))
     program.chmod(0o755)
     with pytest.raises(Failure, match="found no Python with chgnet on the PATH; pip install"):
@@ -236,7 +238,10 @@ def test_chgnet(tmp_path, monkeypatch):
     package.parent.mkdir(parents=True)
     package.touch()
     for off in (1e-2, 0.0):
-        np.savez(numbers, atom_energy=expected.atom_energy, forces=expected.forces + off)
+        for k, one in enumerate(expected):
+            arrays = {"atom_energy": one.atom_energy, "forces": one.forces + off * (k == 2)}
+            np.savez(tmp_path / f"{k}.npz", **arrays)
+        turn.write_text("0")
         if off:
             with pytest.raises(Failure, match=r"is not what it was taken for \(CHGNet\): forces"):
                 wrap(source, tmp_path / "a.pt")
@@ -246,13 +251,15 @@ def test_chgnet(tmp_path, monkeypatch):
     assert (tmp_path / "words").read_text().split()[1:] == [
         "checkpoint", "numbers.npz", "structure.npz",
     ]  # fmt: skip
+    assert caplog.text.count(f"'{source}' is a checkpoint of CHGNet") == 2
+    assert "opens it now, which runs any code in it" in caplog.text
     program.write_text("#!/bin/sh\necho no such key >&2; exit 1\n")
     with pytest.raises(Failure, match=r"makes nothing of '.*', a checkpoint of CHGNet:\nno such"):
         wrap(source, tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("family", PROGRAMS)
-def test_files_for_programs(tmp_path, family, monkeypatch):
+def test_files_for_programs(tmp_path, family, monkeypatch, caplog):
     """Their program is asked, with the words that it knows; without it, it is named."""
     name, file, does = PROGRAMS[family]
     made = save_for_programs(family, tmp_path / file)
@@ -260,11 +267,13 @@ def test_files_for_programs(tmp_path, family, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     with pytest.raises(Failure, match=f"found no '{name}' on the PATH; pip install"):
         wrap(tmp_path / file, tmp_path / "a.pt")
+    assert not caplog.text
     program = tmp_path / "bin" / name
     program.write_text(STAND_IN.format(folder=tmp_path, does=does.format(made=made)))
     program.chmod(0o755)
     report = wrap(tmp_path / file, tmp_path / "a.pt")
     assert report.family == family.partition(",")[0]
+    assert f"{name} opens it now, which runs any code in it" in caplog.text
     parts = " in rounds" if report.family == "NequIP" else ""
     assert report.engine == f"torchscript{parts}, float32"
     assert "108 atoms with 54 neighbors each" in report.told["speed"]

@@ -119,19 +119,24 @@ def test_ranks_threads_and_pauses_change_no_bit(way: str, data: Path, tmp_path: 
     same(steps(comm.Serial(), tmp_path / "threads", 4, False, threads=2))
 
 
-@pytest.fixture(scope="module")
-def movement_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Strained copper of ase's effective medium potential, with 8 eV per atom beside its stress."""
-    rng, text = np.random.default_rng(0), ""
+def strained_copper(seed: int) -> list[Atoms]:
+    """Of ase's effective medium potential."""
+    rng, frames = np.random.default_rng(seed), []
     for _ in range(12):
         atoms = bulk("Cu", cubic=True).repeat((2, 2, 1))
         change = rng.normal(0.0, 0.02, (3, 3))
         atoms.set_cell(atoms.cell @ (np.eye(3) + (change + change.T) / 2.0), scale_atoms=True)
         atoms.positions += rng.normal(0.0, 0.08, atoms.positions.shape)
         atoms.calc = EMT()
-        text += movement(atoms, constant=8.0)
+        frames.append(atoms)
+    return frames
+
+
+@pytest.fixture(scope="module")
+def movement_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Strained copper, with 8 eV per atom beside its stress."""
     path = tmp_path_factory.mktemp("movement") / "MOVEMENT"
-    path.write_text(text)
+    path.write_text("".join(movement(atoms, constant=8.0) for atoms in strained_copper(0)))
     return path
 
 
@@ -200,6 +205,41 @@ def test_a_constant_beside_the_stress_is_taken_off(
             on_ranks(size, lambda rank, folder=folder: learned(rank, folder, 2))
             for after in on_ranks(2, lambda rank, folder=folder: learned(rank, folder, 2, True)):
                 assert np.array_equal(after[0], parameters) and after[1] == values
+
+
+@pytest.mark.parametrize("kind", ["dp", "nep"])
+def test_the_constant_is_not_in_a_test(kind: str, movement_file: Path, tmp_path: Path) -> None:
+    """Of files with it, which the card of the model tells of; virials are compared with EMT's."""
+    words = SMALL if kind == "dp" else ["nep.cutoff=[4,4]", "nep.neuron=5", "data.cache=none"]
+    settings = [*words, f"model.kind={kind}", "run.epochs=3"]
+    asked = config.from_command(
+        data=[movement_file], elements="Cu", output=tmp_path / "run", settings=settings
+    )
+    (tmp_path / "run.toml").write_text(asked.as_toml())
+    report = command.train(tmp_path / "run.toml", {}, command.Options(communication="serial"))
+    model, other = Path(report.models[0].file), strained_copper(1)
+    (tmp_path / "with").write_text("".join(movement(atoms, constant=8.0) for atoms in other))
+    (tmp_path / "without").write_text("".join(map(movement, other)))
+    write(tmp_path / "other.xyz", other, format="extxyz")
+    engine = choose(model, precision="exact").engine
+    truth = [-atoms.get_stress(voigt=False) * atoms.get_volume() for atoms in other]
+    errors = [engine(a).virial - one for a, one in zip(other, truth, strict=True)]
+    for name in (str(movement_file), "with", "without", "other.xyz"):
+        path = str(tmp_path / name)
+        done = CliRunner().invoke(app, ["test", str(model), path, "--json"])
+        found = json.loads(done.stdout)
+        values = found["virial_offsets"]
+        assert len(values) == ("MOVEMENT" in name or name == "with")
+        value = values.get(path, -8.0)
+        assert value == pytest.approx(-8.0, abs=1.0)  # as far as a model of few steps can tell
+        if "MOVEMENT" in name:
+            continue
+        off = np.array(errors) / 16 + (value + 8.0) * np.eye(3) * (name == "with")
+        rmse = 1000 * np.sqrt((off**2).mean())
+        assert found["errors"]["virial"]["rmse"] == pytest.approx(rmse, rel=1e-3)
+    shown = CliRunner().invoke(app, ["test", str(model), str(tmp_path / "with")]).stdout
+    words = "eV per atom on the diagonal, which the training of the model took off"
+    assert words in " ".join(shown.split())
 
 
 def test_the_constant_is_learned_along(movement_file: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from pwmlff.evaluation import model_file
+    from pwmlff.evaluation.nep_file import Nep
 
 NOT_RUN = "not tried, as that runs the code of the file: --trust does"
 
@@ -192,17 +193,33 @@ def info(
             continue
         files.append(described)
         if problem:
-            failures.append(f"'{path}' does not run: {problem}")
+            failures.append(f"'{path}' {problem}")
     conflicts = model_file.ensemble_conflicts([f.model for f in files]) if files else []
     return InfoReport(files, failures, conflicts)
 
 
 def _run(path: Path, precision: str) -> tuple[Described, str]:
-    """Describe a file by running its code, and what is wrong with that."""
-    from pwmlff.evaluation import model_file, trial
-    from pwmlff.evaluation.engine import choose
+    """Describe a file by running its code, and what is wrong with it."""
+    from pwmlff.evaluation import model_file, self_test
 
     module, model = model_file.open_any(path)
+    described, wrong = _tried(path, precision, module, model)
+    if wrong:
+        return described, f"does not run: {wrong}"
+    try:
+        change = self_test.change_of(path, model)
+    except ValueError as error:
+        return described, str(error)
+    return described, change.text if change else ""
+
+
+def _tried(
+    path: Path, precision: str, module: torch.jit.ScriptModule | Nep, model: model_file.ModelInfo
+) -> tuple[Described, str]:
+    """Describe a file by trying it, and what keeps it from running."""
+    from pwmlff.evaluation import trial
+    from pwmlff.evaluation.engine import choose
+
     if model.kind != "EDGE":
         choice = choose(path, precision=precision)
         if choice.engine.name in {"fused", "plain"}:

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from pwmlff import picture
 from pwmlff.commands.base import Elements, Lmp, Mpirun, Plugin
-from pwmlff.commands.compare import Way, run_in_lmp, structures, turned
+from pwmlff.commands.compare import Way, run_in_lmp, turned
 from pwmlff.commands.options import elements_of, names, positive_integers
 from pwmlff.launch import mpirun as launcher
 from pwmlff.launch import program
@@ -24,6 +24,7 @@ from pwmlff.report import Failure, Report, last_line, tracked
 if TYPE_CHECKING:
     from ase import Atoms
 
+    from pwmlff.evaluation import model_file
     from pwmlff.evaluation.verification import Curves, Graded, Verification
 
 COLORS = {"A": "green", "B": "green", "C": "yellow", "D": "yellow", "F": "bold red", "": "dim"}
@@ -61,7 +62,8 @@ class VerifyReport(Report):
 def verify(
     model: Annotated[Path, Argument(help="Model file.")],
     data: Annotated[
-        str | None, Option(help="Structures with forces that it should give; FILE@: for all.")
+        str | None,
+        Option(help="Structures with forces that it should give; FILE@0:5 for five frames."),
     ] = None,
     elements: Elements = "",
     engine: Annotated[str, Option(help="Engine: auto, fused, torchscript.")] = "auto",
@@ -84,13 +86,15 @@ def verify(
     """Grade a model: symmetries, derivatives, continuity, conservation, ranks, engines, threads.
 
     The checks have the names and letters of OpenKIM's: A is best, F fails, and so does the
-    command. They need no data; with --data forces are compared with labels too.
+    command. They need no data; with --data forces are compared with labels too. A file that tells
+    what it gave when it was written has to give it still.
 
     Example: pwmlff verify model.pt --plot verify.png
     """
     from ase.data import chemical_symbols
 
-    from pwmlff.evaluation import model_file
+    from pwmlff.data import readers
+    from pwmlff.evaluation import model_file, self_test
     from pwmlff.evaluation.calculator import Calculator
     from pwmlff.evaluation.verification import Graded, Verification, has_forces
 
@@ -102,7 +106,8 @@ def verify(
         raise Failure(f"'{model}' has the temperature as a descriptor, which verify does not vary")
     symbols = elements_of(elements)
     chosen = info.numbers_of(symbols)
-    labelled = structures(data, symbols)[0] if data else []
+    frames = readers.read([data]) if data else None
+    labelled = [frames.atoms(k) for k in range(len(frames))] if frames else []
     if not all(has_forces(atoms) for atoms in labelled):
         raise Failure(f"'{data}' has structures without forces: nothing to compare with")
 
@@ -126,6 +131,8 @@ def verify(
         "engine-invariance": partial(_engines, examined, model),
         "rank-invariance": partial(_ranks, examined, model, engine, precision, ranks, programs),
     }
+    if self_test.of_file(model, info) is not None:
+        work["self-test"] = partial(_self_test, model, info)
     wanted = names(check) or list(work)
     if unknown := [name for name in wanted if name not in work]:
         raise Failure(
@@ -159,6 +166,17 @@ def _engines(examined: Verification, model: Path) -> Graded:
         worst = max(worst, examined.error(examined.evaluate(atoms), (own.energy, own.forces)))
     what = f"{examined.calculator.engine} and the file's own code in float64 differ by"
     return examined.graded(worst, what)
+
+
+def _self_test(model: Path, info: model_file.ModelInfo) -> Graded:
+    """Energies and forces against those that the file had when it was written."""
+    from pwmlff.evaluation import self_test
+    from pwmlff.evaluation.verification import Graded
+
+    change = self_test.change_of(model, info)
+    assert change is not None  # as there is one
+    what = f"differs by {change.largest:.1e} of the largest from when it was written"
+    return Graded("F" if change.text else "A", what)
 
 
 def _ranks(

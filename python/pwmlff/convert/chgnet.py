@@ -39,6 +39,7 @@ def read(path: str, contents: bytes, content: Saved) -> Foreign | None:
     if MARK not in content.table:
         return None
     python = _python(path)
+    programs.warn_of_code(path, SOURCE, f"the CHGNet of {python}")
     made = _run(path, contents, python, "model.pt")
     module = model_file.load_contents(path, made)
     told = {"pairs": f"bonds up to {module.pair_cutoff:g} \u00c5 have angles"}

@@ -6,6 +6,7 @@ installed with another torch in another environment. It runs what is in the file
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -18,6 +19,8 @@ from pathlib import Path
 from pwmlff.convert.foreign import Saved
 from pwmlff.launch import interpreter
 from pwmlff.report import Failure
+
+log = logging.getLogger(__name__)
 
 #: Words in the table of objects of a file.
 MACE, NEQUIP, LIGHTNING = b"mace.modules.models", b"nequip", b"pytorch-lightning_version"
@@ -99,6 +102,7 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / Path(path).name
         copy.write_bytes(contents)
+        warn_of_code(path, program.source, program.name)
         words, target = program.words(copy, head)
         done = _run(command, program.code, words)
         if OF_ONE_WORD in done.stderr and not head:
@@ -117,6 +121,15 @@ def translate(path: str, contents: bytes, content: Saved, head: str = "") -> byt
                 )
             raise makes_nothing(path, program.source, program.name, said)
         return target.read_bytes()
+
+
+def warn_of_code(path: str, source: str, program: str) -> None:
+    """Say that a file is about to run, before its own program opens it."""
+    log.warning(
+        "'%s' is %s: %s opens it now, which runs any code in it; convert files from sources that "
+        "you trust alone",
+        *(path, source, program),
+    )
 
 
 def missing(path: str, source: str, what: str, package: str) -> Failure:

@@ -19,6 +19,8 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -209,18 +211,41 @@ _UNREADABLE = (
 
 
 def card(contents: bytes) -> dict[str, Any] | None:
-    """What an archive that :func:`check` has found sound says of how the model was made.
+    """What an archive that :func:`check` has found sound says of how the model was made."""
+    return extra_json(contents, CARD)
+
+
+def companion(path: str | PathLike[str]) -> Path:
+    """The file beside a nep.txt with what that has no place for, by the names of extra files."""
+    return Path(f"{fspath(path)}.json")
+
+
+def extra_of_companion(path: str | PathLike[str], name: str) -> dict[str, Any] | None:
+    """The same as :func:`extra_json` of a nep.txt."""
+    try:
+        if companion(path).stat().st_size > _LARGEST_CARD:
+            return None
+        return _table(json.loads(companion(path).read_bytes())[name])
+    except (*_UNREADABLE, OSError, RecursionError):
+        return None
+
+
+def _table(value: Any) -> dict[str, Any] | None:
+    return value if isinstance(value, dict) and _depth(value) <= _DEEPEST_CARD else None
+
+
+def extra_json(contents: bytes, name: str) -> dict[str, Any] | None:
+    """A table in JSON, of what torch calls extra files, in an archive that is sound.
 
     Any program may have written it: the values can be of any type. None where there is none that
     can be read.
     """
     try:
         archive, root = _opened(contents)
-        member = archive.getinfo(f"{root}/extra/{CARD}")
+        member = archive.getinfo(f"{root}/extra/{name}")
         if member.file_size > _LARGEST_CARD:
             return None
-        value = json.loads(archive.read(member))
-        return value if isinstance(value, dict) and _depth(value) <= _DEEPEST_CARD else None
+        return _table(json.loads(archive.read(member)))
     except (*_UNREADABLE, RecursionError):
         return None
 

@@ -392,6 +392,7 @@ def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
         sel=(),
         nparameters=sum(array.size for array in nep.learned().values()),
         dtype="float64",
+        card=archive.extra_of_companion(path, archive.CARD),
         takes_temperature=nep.temperature,
         without_data=nep.without_data,
     )

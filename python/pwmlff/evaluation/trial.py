@@ -29,16 +29,30 @@ STEP = 1e-5  # of a difference of the energy, in cutoffs
 ROUNDING = 1e-9  # of a range that is a multiple of the cutoff
 
 
-def random_cluster(cutoff: float, elements: Sequence[int], limit: int | None) -> Atoms:
-    """A cluster of these elements, and an isolated atom; no more than `limit` of one element."""
-    rng = np.random.default_rng(20250722)
+def random_cluster(
+    cutoff: float,
+    elements: Sequence[int],
+    limit: int | None,
+    seed: int = 20250722,
+    apart: float = 0.4,
+) -> Atoms:
+    """A cluster of these elements, and an isolated atom; no more than `limit` of one element.
+
+    Args:
+        cutoff: of the model.
+        elements: atomic numbers, which atoms have in turn.
+        limit: of atoms of one element; None for any.
+        seed: of the positions.
+        apart: shortest distance of two atoms, in cutoffs.
+    """
+    rng = np.random.default_rng(seed)
     wanted = max(24, len(elements))
     natoms = wanted if limit is None else min(wanted, limit * len(elements))
     edge = 1.5 * cutoff * (wanted / 24) ** (1 / 3)
     positions = np.empty((0, 3))
     while len(positions) < natoms:
         trial = edge * rng.random(3)
-        if (np.linalg.norm(positions - trial, axis=1) > 0.4 * cutoff).all():
+        if (np.linalg.norm(positions - trial, axis=1) > apart * cutoff).all():
             positions = np.vstack((positions, trial))
     positions = np.vstack((positions, np.full(3, 10.0 * cutoff)))
     return Atoms([elements[i % len(elements)] for i in range(len(positions))], positions)

@@ -32,6 +32,7 @@ from pwmlff.learn.processes import Task, Workshop
 from pwmlff.learn.settings import Learning
 from pwmlff.learn.state import LEAST_STEPS, State
 from pwmlff.learn.verdict import LearnReport
+from pwmlff.models.saving import copy_model
 from pwmlff.report import Failure
 from pwmlff.threads import available
 from pwmlff.train import uncertainty
@@ -258,7 +259,7 @@ class Rounds:
     def _keep(self, told: dict[str, Any]) -> None:
         """Copy models to where users look for them."""
         for name in told["models"]:
-            write_whole(self.folder / Path(name).name, Path(name).read_bytes())
+            copy_model(Path(name), self.folder / Path(name).name)
 
     def _trained(self, number: int, last: bool) -> dict[str, Any]:
         """Train for as long as told, and in a round for longer where that is a handful of steps.

@@ -13,13 +13,14 @@ from datetime import datetime, timezone
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from ase.data import atomic_numbers
 from torch import nn
 
-from pwmlff.evaluation.archive import CARD
+from pwmlff.evaluation import model_file, reference, self_test
+from pwmlff.evaluation.archive import CARD, companion
 from pwmlff.files import write_whole
 from pwmlff.report import plain
 from pwmlff.threads import torch_threads
@@ -85,6 +86,50 @@ def save_model(
     return path
 
 
+def add_self_test(path: Path, values: Sequence[self_test.Values] = (), room: float = 0.0) -> None:
+    """Give a model file what tells later whether it has changed; a record has to come after.
+
+    Args:
+        path: of the file. Of a nep.txt it is another one beside it.
+        values: of its clusters, by the original; of the reference where there are none.
+        room: what the file differs from them by, as self_test.difference tells.
+    """
+    module, info = model_file.open_any(path)
+    if info.takes_temperature:
+        return
+    structures = self_test.clusters(info)
+    if not values:
+        results = [reference.evaluate(module, atoms) for atoms in structures]
+        values = [(one.atom_energy, one.forces) for one in results]
+    single = info.kind != "NEP" and model_file.dtype_of(cast("Any", module)) == torch.float32
+    tolerance = max(self_test.TOLERANCES[single], self_test.ROOM * room)
+    kept = self_test.made(structures, values, tolerance)
+    if info.kind == "NEP":
+        write_companion(path, info.card, kept)
+        return
+    name = f"extra/{self_test.SELF_TEST}"
+    write_whole(path, rewritten(path.read_bytes(), {name: json.dumps(kept).encode()}))
+
+
+def write_companion(
+    path: str | PathLike[str],
+    card: Mapping[str, Any] | None,
+    kept: Mapping[str, Any] | None = None,
+) -> None:
+    """Write beside a nep.txt what it has no place for: a card, and what is kept as a self-test."""
+    extra = {CARD: card and plain(dict(card)), self_test.SELF_TEST: kept}
+    text = json.dumps({name: value for name, value in extra.items() if value}, allow_nan=False)
+    write_whole(companion(path), text.encode())
+
+
+def copy_model(source: Path, target: Path) -> None:
+    """Copy a model file, and what is beside a nep.txt."""
+    companion(target).unlink(missing_ok=True)  # of an older one
+    write_whole(target, source.read_bytes())
+    if companion(source).exists():
+        write_whole(companion(target), companion(source).read_bytes())
+
+
 def add_record(path: Path, atom_type: Sequence[int]) -> None:
     """Give a model file a record, see :func:`with_record`."""
     write_whole(path, with_record(path.read_bytes(), atom_type))
@@ -113,13 +158,16 @@ def with_record(contents: bytes, atom_type: Sequence[int], together: Sequence[in
     present = torch.zeros(len(selections), len(atom_type), dtype=torch.bool)
     for row, selection in zip(present, selections, strict=True):
         row[list(selection)] = True
-    archive = torch.frombuffer(bytearray(contents), dtype=torch.uint8)
     try:
         with torch_threads(1):
-            record = torch.ops.pwmlff.engine_record(archive, present.unique(dim=0))
+            record = torch.ops.pwmlff.engine_record(_bytes(contents), present.unique(dim=0))
     except ValueError:  # no fused engine gives what its own code does
         return contents
     return rewritten(contents, {f"extra/{RECORD}": record.numpy().tobytes()})
+
+
+def _bytes(contents: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(contents), dtype=torch.uint8)
 
 
 def _selections(species: Sequence[int]) -> list[tuple[int, ...]]:

@@ -19,8 +19,8 @@ from pwmlff import files, picture
 from pwmlff.data import readers
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import model_file
-from pwmlff.models.saving import add_record
-from pwmlff.report import Failure, console, typed
+from pwmlff.models.saving import add_record, add_self_test, copy_model
+from pwmlff.report import Failure, console, last_line, typed
 from pwmlff.threads import torch_threads
 from pwmlff.train import (
     card,
@@ -161,11 +161,12 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             epochs=trainer.epoch,
             closest=card.closest(learner.model.edges),
             without_data=[chemical_symbols[z] for z in without_data],
+            virial_offsets=constants.values,
         )
         first, *others = (folder / f"{name}{suffix}" for name in names)
         learner.save(first, contents)
         for path in others:
-            files.write_whole(path, first.read_bytes())
+            copy_model(first, path)
 
     def draw() -> None:
         assert logged is not None  # on rank 0
@@ -255,21 +256,32 @@ def _finish(trainer: Trainer, paths: Sequence[Path]) -> None:
     if PICTURES in left_out:  # those that are there are of an earlier model
         for name in (record.CURVE, PARITY):
             (trainer.folder / name).unlink(missing_ok=True)
-    if GRADE in left_out and isinstance(trainer.learner.model, Potential):
+    has_grade = isinstance(trainer.learner.model, Potential)
+    if GRADE in left_out or not has_grade:
         for path in filter(Path.exists, paths):
-            add_record(path, model_file.describe_unopened(path).atom_type)
+            _complete(path, has_grade)
+
+
+def _complete(path: Path, deep_potential: bool) -> None:
+    """Let a file tell whether it changes. A record comes last, as it is of all that is there."""
+    try:
+        add_self_test(path)
+    except (ValueError, RuntimeError) as wrong:  # of a module of the user's own
+        log.warning("'%s' has no self-test: %s", path.name, last_line(wrong))
+    if deep_potential:
+        add_record(path, model_file.describe_unopened(path).atom_type)
 
 
 def _grade(paths: Sequence[Path], learned: Frames, valid: Frames | None, threads: int) -> None:
     """Let files tell gamma, and keep what frames that validate tell of that of the first.
 
-    And give them a record, before their sums are told.
+    And complete them, before sums of the files are told.
     """
     best, *others = filter(Path.exists, paths)
     other = [path for path in others if path.read_bytes() != best.read_bytes()]
     for path in (best, *other):
         extrapolation.add(path, learned)
-        add_record(path, model_file.describe_unopened(path).atom_type)
+        _complete(path, deep_potential=True)
     for path in others:
         if path not in other:
             files.write_whole(path, best.read_bytes())

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from pwmlff import files
 from pwmlff.evaluation import model_file
 from pwmlff.launch import interpreter
+from pwmlff.models.saving import copy_model
 from pwmlff.report import INTERRUPTED, console
 from pwmlff.threads import available
 from pwmlff.train import comm, evaluate, prepare, uncertainty
@@ -92,7 +92,7 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
         if isinstance(result, Trained):
             target = folder / f"{name}{Path(result.file).suffix}"
             if ranks.rank == 0:
-                files.write_whole(target, Path(result.file).read_bytes())
+                copy_model(Path(result.file), target)
             trained.append(replace(result, file=str(target)))
         elif result is None:
             unbegun.append(name)

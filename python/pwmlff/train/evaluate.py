@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pwmlff import picture
 from pwmlff.data import neighbors, readers
 from pwmlff.data.baseline import Baseline
 from pwmlff.data.frames import Frames
+from pwmlff.data.offsets import Offsets
 from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
@@ -126,6 +127,7 @@ class TestReport:
     coverage: float | None = None  # of the bounds that their training has kept
     grade: uncertainty.Calibration | None = None  # of gamma of the first model, if it has that
     baseline: str = ""  # that was taken off the labels
+    virial_offsets: dict[str, float] = field(default_factory=dict)  # likewise, by file
 
     ok = True
 
@@ -146,6 +148,7 @@ class TestReport:
             "stored_coverage": self.coverage,
             "gamma": self.grade and asdict(self.grade),
             "baseline": self.baseline,
+            "virial_offsets": self.virial_offsets,
         }
 
     def show(self) -> RenderableType:
@@ -162,6 +165,13 @@ class TestReport:
                 parts.append(Text(remark, "yellow"))
         if self.baseline:
             parts.append(Text(f"labels are without what {self.baseline} gives"))
+        for name, value in self.virial_offsets.items():
+            parts.append(
+                Text(
+                    f"virials of '{name}' are without {value:.4g} eV per atom on the diagonal, "
+                    "which the training of the model took off its source"
+                )
+            )
         if several:
             parts.append(Text(f"of the mean of {len(self.models)} models:"))
         force, unit = f"force ({units.force})", units.magnitude
@@ -302,10 +312,15 @@ def test(
     for info, numbers in zip(every, numbers_of, strict=True):
         _require_elements(frames, numbers, info)
     threads = threads or allowed_threads()
-    tested, predictions, grades = [], [], []
+    tested, grades = [], []
+    predictions: list[Predictions] = []
+    taken_off: dict[str, float] = {}
     for path, info, numbers in zip(models, every, numbers_of, strict=True):
         taking_part = numbers if elements else None
         engine, reason, predicted, gamma = predict_by(path, info, taking_part, frames, threads)
+        if not predictions:  # the labels are the same for all
+            taken_off = _offsets_of(info, frames, predicted[2], format)
+            frames = Offsets(taken_off).taken_off(frames) if taken_off else frames
         grades.append(gamma)
         tested.append(_tested(str(path), engine, reason, frames, predicted, units))
         predictions.append(predicted)
@@ -336,7 +351,45 @@ def test(
         coverage,
         grade,
         baseline.words,
+        taken_off,
     )
+
+
+def _offsets_of(
+    info: model_file.ModelInfo, frames: Frames, predicted: np.ndarray, format: str | None
+) -> dict[str, float]:
+    """Constants on the diagonal of virials that a training has taken off its sources, by file.
+
+    A file has that of the source of its name. Of another file, where a training would look for a
+    constant, that one counts, or none, which is nearest to what the model leaves of the labels.
+
+    Args:
+        info: of a model, whose card may have some.
+        frames: with labels.
+        predicted: virials of the model [nframes, 3, 3].
+        format: as :func:`test` takes it.
+
+    Returns:
+        eV per atom, by the name of the file.
+    """
+    known = {
+        name: value
+        for name, value in (info.of_card(dict, "virial_offsets") or {}).items()
+        if type(value) is float and np.isfinite(value)
+    }
+    fitted = info.of_card(str, "configuration", "data", "virial_offset") == "fit"
+    left = np.trace(frames.virials - predicted, axis1=1, axis2=2) / 3.0
+    left /= np.maximum(frames.natoms, 1)
+    result: dict[str, float] = {}
+    for k, name in enumerate(frames.files if known else ()):
+        chosen = left[(frames.file == k) & np.isfinite(left)]
+        candidates = [known[name]] if name in known else [0.0]
+        if name not in known and (fitted or readers.reader_of(Path(name), format) == "movement"):
+            candidates += known.values()
+        if len(chosen):
+            apart = np.abs(np.array(candidates) - chosen.mean())
+            result[name] = candidates[int(apart.argmin())]
+    return {name: value for name, value in result.items() if value}
 
 
 def _baseline_of(infos: Sequence[model_file.ModelInfo], trust: bool) -> Baseline:

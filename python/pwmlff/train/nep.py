@@ -26,6 +26,7 @@ from ase.data import chemical_symbols
 from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
+from pwmlff.evaluation.archive import companion
 from pwmlff.evaluation.nep_file import (
     INVARIANTS,
     Nep,
@@ -34,6 +35,7 @@ from pwmlff.evaluation.nep_file import (
     universal_zbl,
     write_nep,
 )
+from pwmlff.models.saving import write_companion
 from pwmlff.plugin import open_library
 from pwmlff.report import Failure
 from pwmlff.train import comm
@@ -334,8 +336,11 @@ class NepModel(Trainable):
     def save(
         self, path: str | PathLike[str], parameters: np.ndarray, card: Mapping[str, Any] | None
     ) -> None:
-        """Write a nep.txt, which has no place for the card."""
+        """Write a nep.txt, and beside it the card, for which that has no place."""
+        companion(path).unlink(missing_ok=True)  # of an older model
         write_nep(_with_parameters(self.model, parameters), path, self.version)
+        if card is not None:
+            write_companion(path, card)
 
     def refine(self, parameters: np.ndarray, sample: np.ndarray, forces: np.ndarray | None) -> None:
         """Nothing: steps are computed with the model itself, in their precision."""
