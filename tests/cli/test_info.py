@@ -16,10 +16,13 @@ import torch
 from ase.io import write
 from torch import Tensor, nn
 
+import mace_oracle
 from edge_models import Adjacent, LennardJones, MessagePassing
 from labelled_structures import frames_of
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import choose
+from pwmlff.evaluation.reference import evaluate
+from pwmlff.models.saving import RECORD, rewritten
 from pwmlff.report import Failure
 from pwmlff.train.card import make
 from pwmlff.train.config import from_command
@@ -534,6 +537,59 @@ def test_card(pwmlff, tmp_path: Path):
     assert pwmlff("info", "plain.pt", "--json").json["models"][0]["card"] is None
     both = pwmlff("info", "plain.pt", "model.pt")
     assert both.returncode == 0 and "can run as an ensemble" in both.words
+
+
+def record_of(path: Path) -> bytes:
+    """The contents of a record behind its digest."""
+    with zipfile.ZipFile(path) as archive:
+        whole = archive.read(next(n for n in archive.namelist() if n.endswith(RECORD)))
+    return whole.split(b"\n", 2)[2]
+
+
+def sign(path: Path, record: bytes) -> None:
+    """Put a record into a file, with the digest that counts there (models/record.h)."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name.split("/", 1)[1]: archive.read(name) for name in archive.namelist()}
+    members.pop(f"extra/{RECORD}", None)
+    digests = [f"{hashlib.sha256(members[n]).hexdigest()} {n}\n".encode() for n in sorted(members)]
+    of_others = hashlib.sha256(b"".join(digests)).hexdigest().encode()
+    digest = hashlib.sha256(of_others + record).hexdigest().encode()
+    whole = b"pwmlff-record 1\n" + digest + b"\n" + record
+    path.write_bytes(rewritten(path.read_bytes(), {f"extra/{RECORD}": whole}))
+
+
+def test_a_record_that_was_signed_anew(pwmlff, tmp_path: Path):
+    """It decides elsewhere; here the code of the file is asked, whatever stands beside it."""
+    path, other = tmp_path / "model.pt", BINARY.model(seed=1, isotropic=True)
+    other.save(path)
+    forged = record_of(path)
+    BINARY.model(isotropic=True).save(path)
+    own = record_of(path)
+    sign(path, own)
+    assert pwmlff("info", "model.pt", "--trust").returncode == 0
+    sign(path, forged)
+    atoms = BINARY.atoms()
+    energy = choose(path, precision="exact").engine(atoms).energy
+    assert energy == pytest.approx(evaluate(other, atoms).energy)
+    numbers = own[:-8] + np.float64(np.frombuffer(own[-8:])[0] + 1e-3).tobytes()
+    swapped = own.replace(np.int32([8, 72]).tobytes(), np.int32([72, 8]).tobytes())
+    for record, words in (
+        (forged, "its arrays give other energies"),
+        (numbers, "with it the engine is torchscript, and without fused"),
+        (swapped, "another kind, cutoff or list of elements"),
+    ):
+        sign(path, record)
+        found = pwmlff("info", "model.pt", "--trust", "--json")
+        (failure,) = found.json["failures"]
+        assert found.returncode == 1
+        assert "has a record that is not of its own code" in failure and words in failure
+
+
+def test_a_sound_record_of_mace(pwmlff, tmp_path: Path):
+    mace_oracle.save(tmp_path / "model.pt", mace_oracle.Shape())
+    found = pwmlff("info", "model.pt", "--trust", "--json")
+    assert found.returncode == 0, found.words
+    assert found.json["models"][0]["engine"].startswith("fused")
 
 
 def test_lmp_takes_a_file_with_a_card(pwmlff, tmp_path: Path):

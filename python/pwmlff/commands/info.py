@@ -201,11 +201,14 @@ def info(
 def _run(path: Path, precision: str) -> tuple[Described, str]:
     """Describe a file by running its code, and what is wrong with it."""
     from pwmlff.evaluation import model_file, self_test
+    from pwmlff.models.saving import fault_of_record
 
     module, model = model_file.open_any(path)
     described, wrong = _tried(path, precision, module, model)
     if wrong:
         return described, f"does not run: {wrong}"
+    if model.kind != "NEP" and (fault := fault_of_record(path, model)):
+        return described, f"has a record that is not of its own code: {fault}; get the file again"
     try:
         change = self_test.change_of(path, model)
     except ValueError as error:

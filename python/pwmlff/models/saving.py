@@ -6,21 +6,26 @@ import io
 import itertools
 import json
 import struct
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from ase.data import atomic_numbers
 from torch import nn
 
 from pwmlff.evaluation import model_file, reference, self_test
 from pwmlff.evaluation.archive import CARD, companion
+from pwmlff.evaluation.engine import choose
+from pwmlff.evaluation.trial import random_cluster
 from pwmlff.files import write_whole
 from pwmlff.report import plain
 from pwmlff.threads import torch_threads
@@ -31,6 +36,7 @@ RECORD = "engine-record"  # likewise (models/record.h)
 MACE_ARRAYS = "mace-arrays"  # likewise (convert/mace_network.py)
 #: Of so many elements a record has each selection, and of so many all together.
 FEW_ELEMENTS, SOME_ELEMENTS = 3, 8
+CLOSE = 0.1  # cutoffs between atoms where ZBL counts
 #: Of a ZIP archive: bytes before a member's name; an extra field's number and length, and the
 #: number that torch uses for padding.
 HEADER, FIELD, PADDING, ALIGNMENT = 30, struct.Struct("<HH"), 0x4246, 64
@@ -164,6 +170,53 @@ def with_record(contents: bytes, atom_type: Sequence[int], together: Sequence[in
     except ValueError:  # no fused engine gives what its own code does
         return contents
     return rewritten(contents, {f"extra/{RECORD}": record.numpy().tobytes()})
+
+
+def fault_of_record(path: Path, info: model_file.ModelInfo) -> str:
+    """What the record in a file says other than the file's own code, which runs; or empty.
+
+    Args:
+        path: of a model file of TorchScript.
+        info: what its tables say.
+    """
+    contents, name = path.read_bytes(), f"extra/{RECORD}"
+    with zipfile.ZipFile(io.BytesIO(contents)) as archive:
+        found = [archive.read(n) for n in archive.namelist() if n.endswith(f"/{name}")]
+    if not found or not found[0]:
+        return ""
+    texts = (info.kind.encode(), info.units.encode())
+    n = len(info.atom_type)
+    head = b"".join(struct.pack("<Q", len(text)) + text for text in texts)  # models/record.cpp
+    head += struct.pack(f"<ddQ{n}i", info.cutoff, info.interaction_range, n, *info.atom_type)
+    if not found[0].split(b"\n", 2)[-1].startswith(head):
+        return "it has another kind, cutoff or list of elements"
+    every = [tuple(range(n)), *(_selections(range(n)) if n <= FEW_ELEMENTS else [])]
+    tolerance = self_test.TOLERANCES[info.kind == "EDGE" and "float32" in info.dtype]
+    with tempfile.TemporaryDirectory() as folder:
+        bare = Path(folder, path.name)
+        bare.write_bytes(rewritten(contents, {name: b""}))
+        for selection in dict.fromkeys(every):
+            elements = tuple(info.atom_type[k] for k in selection)
+            told, untold, own = (
+                choose(file, engine, "exact", elements).engine
+                for file, engine in ((path, "auto"), (bare, "auto"), (bare, "torchscript"))
+            )
+            if (told.name, told.has_grade) != (untold.name, untold.has_grade):
+                return f"with it the engine is {told.name}, and without {untold.name}"
+            close = random_cluster(info.cutoff, elements, info.limit, apart=CLOSE)
+            for atoms in (close, *self_test.clusters(replace(info, atom_type=elements))):
+                one, other = told(atoms, grade=told.has_grade), own(atoms)
+                pair = [(each.atom_energy, each.forces) for each in (one, other)]
+                if not self_test.difference(pair[0], pair[1]) <= tolerance:
+                    return "its arrays give other energies and forces"
+                gamma = untold(atoms, grade=untold.has_grade).gamma
+                if gamma is not None and not _same(one.gamma, gamma):
+                    return "its arrays give another gamma"
+    return ""
+
+
+def _same(one: np.ndarray | None, other: np.ndarray) -> bool:
+    return one is not None and np.allclose(one, other, rtol=1e-6)
 
 
 def _bytes(contents: bytes) -> torch.Tensor:
