@@ -39,7 +39,8 @@ def main() -> None:
     near = r > 0.95 * SIGMA
     error = abs(2 * basis(r) @ c - energy)[near].max()
     print(f"largest error of a pair beyond {0.95 * SIGMA:.2f} angstrom: {1000 * error:.3f} meV")
-    head = f"nep4 1 Ar|cutoff {CUTOFF} 4 500 200|n_max 0 0|basis_size {TERMS - 1} 0|l_max 0 0 0|ANN 1 0"
+    head = f"nep4 1 Ar|cutoff {CUTOFF} 4 500 200|n_max 0 0|basis_size {TERMS - 1} 0"
+    head += "|l_max 0 0 0|ANN 1 0"
     numbers = [SMALL, 0.0, 1 / SMALL, 0.0, *c, 1.0]  # w0, b0, w1, bias, c, q_scaler
     text = "\n".join([*head.split("|"), *(f"{number:.15e}" for number in numbers), ""])
     Path(__file__).with_name("nep.txt").write_text(text)

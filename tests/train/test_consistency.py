@@ -429,12 +429,12 @@ def test_a_source_that_another_one_tells_of():
     hard = replace(soft, stiffness=wrong_units.Known(np.log(0.3 * KCAL), 0.5))
     assert wrong_units.explain(soft) is None and wrong_units.explain(hard) is None
     for first, second in ((soft, hard), (hard, soft)):
-        ((name, reference, found),) = wrong_units.beside({"a": first, "b": second})
+        ((name, reference, found),) = wrong_units.of_sources({"a": first, "b": second})
         assert {name, reference} == {"a", "b"} and (name == "a") is (first is hard)
         assert found.units.keys() == {"energies", "forces"}
         assert found.units["energies"].name == "kcal/mol"
     far = replace(hard, length=wrong_units.Known(0.1, 0.13))
-    assert [*wrong_units.beside({"a": soft, "b": far})] == []
+    assert [*wrong_units.of_sources({"a": soft, "b": far})] == []
 
 
 def test_valence_electrons():

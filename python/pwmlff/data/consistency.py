@@ -108,7 +108,7 @@ def findings(frames: Frames) -> list[Finding]:
         result += [*of_forces, *(of_stress or []), *zeros]
     wrong_units = {finding.source for finding in result}
     right = {name: one for name, one in measured.items() if name not in wrong_units}
-    for name, reference, explained in units.beside(right):
+    for name, reference, explained in units.of_sources(right):
         chosen = np.flatnonzero(frames.file == frames.files.index(name))
         result.append(_of_units(explained, measured[name], chosen, name, reference))
     if not told:

@@ -41,7 +41,9 @@ SAME_CELL = 1e-6
 OF_ENERGY, OF_LENGTH, OF_STIFFNESS = 0.06, 0.13, 0.5
 OF_SOURCES, SAME_LENGTH = 0.3, 0.04
 LENGTH, STIFFNESS = 0.97, 1.3  # that are usual
-AROUND = 1.3  # times the nearest distance, within which two more neighbors make lengths reliable
+COORDINATED = (
+    1.3  # times the nearest distance, within which two more neighbors make lengths reliable
+)
 #: Logarithms of odds: the price of a system of units and of each unit of it, of a rare one; how
 #: much better than no mistake, how far off the best may be, and what the stiffness counts where
 #: the others tell.
@@ -110,7 +112,7 @@ class Known:
     value: float
     deviation: float
 
-    def off(self, factor: float) -> float:
+    def misfit(self, factor: float) -> float:
         """Half the square of how many deviations it is from a factor."""
         return 0.5 * float(((self.value - np.log(factor)) / self.deviation) ** 2)
 
@@ -123,7 +125,7 @@ class SourceNumbers:
     virial: Known | None = None
     length: Known | None = None
     stiffness: Known | None = None
-    beside: Known | None = None  # the stiffness over that of a source in right units
+    relative: Known | None = None  # the stiffness over that of a source in right units
     composition: tuple[float, ...] = ()  # mean shares of elements
     natoms: float = 1.0  # of a frame
 
@@ -155,11 +157,11 @@ def explain(measured: SourceNumbers) -> Explanation | None:
     right = (NONE,) * 4
     # The stiffness, which is known the least, tells by itself only where the others are at ease.
     for share in (LITTLE, 1.0):
-        nothing = _off(measured, right, 0.0 if share < 1.0 else 1.0)
-        best = min(options, key=lambda units: _price(units) + _off(measured, units, share))
-        odds = nothing - _price(best) - _off(measured, best, share)
+        nothing = _misfit(measured, right, 0.0 if share < 1.0 else 1.0)
+        best = min(options, key=lambda units: _price(units) + _misfit(measured, units, share))
+        odds = nothing - _price(best) - _misfit(measured, best, share)
         changed = {what: one for what, one in zip(EXPECTED, best, strict=True) if one.name}
-        if changed and odds > CERTAIN and _off(measured, best, share) < FAR:
+        if changed and odds > CERTAIN and _misfit(measured, best, share) < FAR:
             return Explanation(changed, odds)
     return None
 
@@ -178,7 +180,7 @@ def _price(units: Sequence[Unit]) -> float:
     return price
 
 
-def _off(measured: SourceNumbers, units: Sequence[Unit], share: float) -> float:
+def _misfit(measured: SourceNumbers, units: Sequence[Unit], share: float) -> float:
     """How far a combination is off, with a share of what the stiffness tells."""
     e, f, x, s = (unit.factor for unit in units)
     numbers = (
@@ -186,9 +188,9 @@ def _off(measured: SourceNumbers, units: Sequence[Unit], share: float) -> float:
         (measured.virial, s * x**2 / f, 1.0),
         (measured.length, x, 1.0),
         (measured.stiffness, f * x**2, share),
-        (measured.beside, f * x**2, 1.0),
+        (measured.relative, f * x**2, 1.0),
     )
-    return sum(share * known.off(factor) for known, factor, share in numbers if known)
+    return sum(share * known.misfit(factor) for known, factor, share in numbers if known)
 
 
 # ---- what a source tells
@@ -302,10 +304,10 @@ def _by_pairs(frames: Frames, fit: virials.PairFit) -> Known | None:
 
 def _length(frames: Frames, edges: Edges, nearest: np.ndarray) -> Known | None:
     """By the frames in which atoms are nearest to each other."""
-    around = np.bincount(
-        edges.centers, edges.distances < AROUND * nearest[edges.centers], len(nearest)
+    neighbors_of = np.bincount(
+        edges.centers, edges.distances < COORDINATED * nearest[edges.centers], len(nearest)
     )
-    if np.isin(frames.numbers, NOBLE).any() or np.median(around) < 2.0:
+    if np.isin(frames.numbers, NOBLE).any() or np.median(neighbors_of) < 2.0:
         return None
     radii = covalent_radii[frames.numbers]
     ratios = np.full(len(nearest), np.inf)
@@ -327,8 +329,8 @@ def _stiffness(frames: Frames, fit: virials.PairFit, distance: float) -> Known |
 
 def _valence(z: int) -> int:
     """Electrons of an atom that bind, by its group in the periodic table."""
-    before = max(noble for noble in NOBLE if noble < z)
-    column, length = z - before, NOBLE[NOBLE.index(before) + 1] - before if before < 86 else 32
+    last = max(noble for noble in NOBLE if noble < z)
+    column, length = z - last, NOBLE[NOBLE.index(last) + 1] - last if last < 86 else 32
     if length == 32 and column > 2:
         column = max(3, column - 14)  # f elements are as the third group
     elif length == 8 and column > 2:
@@ -343,7 +345,7 @@ def _valence(z: int) -> int:
 # ---- sources beside each other
 
 
-def beside(measured: dict[str, SourceNumbers]) -> Iterator[tuple[str, str, Explanation]]:
+def of_sources(measured: dict[str, SourceNumbers]) -> Iterator[tuple[str, str, Explanation]]:
     """Sources whose pairs are stiffer, or softer, than those of another by a unit.
 
     Returns:
@@ -362,7 +364,7 @@ def beside(measured: dict[str, SourceNumbers]) -> Iterator[tuple[str, str, Expla
             for wrong, right, sign in ((other, one, 1.0), (one, other, -1.0))
             if (
                 explained := explain(
-                    replace(measured[wrong], beside=Known(sign * ratio, OF_SOURCES))
+                    replace(measured[wrong], relative=Known(sign * ratio, OF_SOURCES))
                 )
             )
         ]

@@ -133,8 +133,8 @@ class AtomsAndGhosts:
             is_image = row >= natoms
             row[is_image] = natoms + which[row[is_image] - natoms]
             begin, size = first[centers * nspecies], counts[centers].sum(axis=1)
-            behind = np.cumsum(size) - size  # of a center, in row
-            candidate[np.repeat(begin - behind, size) + np.arange(len(row))] = row
+            offset = np.cumsum(size) - size  # of a center, in row
+            candidate[np.repeat(begin - offset, size) + np.arange(len(row))] = row
         atom = np.r_[np.arange(natoms), distinct[:, 0]].astype(int)
         image = np.r_[np.zeros((natoms, 3)), distinct[:, 1:]] - cells[atom]
         return cls(

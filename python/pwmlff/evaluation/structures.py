@@ -128,8 +128,8 @@ def neighbor_list(
         found = search.compute(atoms.positions - home @ box, box, True, wanted, copy=False)
         half = dict(zip(wanted, found, strict=True))
     if far:
-        near = half["d"] < cutoff
-        half = {letter: values[near] for letter, values in half.items()}
+        close = half["d"] < cutoff
+        half = {letter: values[close] for letter, values in half.items()}
     i, j = half["P"].astype(np.int64).T
     steps = half["S"].astype(np.int64)
     image = steps + home[i] - home[j]

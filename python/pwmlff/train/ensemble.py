@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from pwmlff import files
 from pwmlff.evaluation import model_file
 from pwmlff.launch import interpreter
 from pwmlff.models.saving import copy_model
