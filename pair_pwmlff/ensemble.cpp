@@ -2,6 +2,7 @@
 
 #include "ensemble.h"
 
+#include "archive/other_files.h"
 #include "collective.h"
 #include "common/periodic_table.h"
 
@@ -34,7 +35,7 @@ std::string read_file(const std::string &file)
 {
   const std::string path = utils::get_potential_file_path(file);
   if (platform::path_is_directory(path))
-    throw std::runtime_error(fmt::format("model file '{}' is a folder; name the file in it", file));
+    throw std::runtime_error(fmt::format("model file '{}' {}", file, pwmlff::name_of_folder(path)));
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream buffer;
   if (!stream)

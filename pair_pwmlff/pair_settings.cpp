@@ -179,6 +179,15 @@ Settings parse_settings(LAMMPS *lmp, const std::string &style, int narg, char **
   while (iarg < narg && !is_keyword(arg[iarg]) &&
          (!nmodels || static_cast<int>(settings.files.size()) < *nmodels))
     settings.files.emplace_back(arg[iarg++]);
+  // A word of MatPL behind its files; a file of that name is ./kspace.
+  for (int k = iarg - static_cast<int>(settings.files.size()); k <= iarg && k < narg; ++k)
+    if (!settings.files.empty() && std::string_view(arg[k]) == "kspace")
+      error->all(
+          FLERR,
+          "Pair style {}: found 'kspace', MatPL's word for models with charges, expected "
+          "models without: energies of charges are not local and are not evaluated; run such "
+          "a model with GPUMD or MatPL, or leave the word out",
+          style);
   const int found = static_cast<int>(settings.files.size());
   settings.file_in_coeff = found == 0 && is_nep_cpu(style);
   if (found == 0 && !settings.file_in_coeff)

@@ -101,6 +101,11 @@ STYLES = {
         "model.pt out_frq 10",
         ["'out_frq'", KEYWORDS],
     ),
+    "word of MatPL for charges": (
+        "model.pt kspace",
+        ["found 'kspace', MatPL's word for models with charges", "not evaluated", "leave the word"],
+    ),
+    "the same behind all files": ("1 model.pt kspace", ["found 'kspace', MatPL's word"]),
     "value missing": ("model.pt out_freq", ["out_freq"]),
     "value forgotten": ("model.pt out_file engine fused", ["out_file has no value", "'engine'"]),
     "value not a number": ("model.pt out_freq often", ["often"]),
@@ -140,6 +145,10 @@ def nep(path, _):
     path.write_text("nep4 2 O Hf\ncutoff 6 5 100 80\n")
 
 
+def written(contents):
+    return lambda path, _: path.write_bytes(contents)
+
+
 def checkpoint(path, _):
     torch.save({"json_file": {"model_type": "DP"}, "epoch": 3}, path)
 
@@ -170,9 +179,23 @@ def folder_instead(path, _):
     path.mkdir()
 
 
+def saved_model(path, _):
+    path.mkdir()
+    (path / "saved_model.pb").touch()
+
+
 FILES = {
     "empty": (empty, ["is empty"]),
     "folder": (folder_instead, ["is a folder"]),
+    "GRACE": (saved_model, ["saved model of TensorFlow, as GRACE", "pair_style grace"]),
+    "NEP with charges": (
+        written(b"nep4_charge1 1 Si\n"),
+        [
+            "is a NEP that is not evaluated here: line 1 says 'nep4_charge1', which has charges, "
+            "whose energy is not local; run it with GPUMD"
+        ],
+    ),
+    "SNAP": (written(b"# of Ta\n1 31\nTa 0.5 1\n-2.92\n"), ["run it with pair_style snap"]),
     "not a zip": (text_file, ["not a TorchScript archive"]),
     "truncated": (truncated, ["is damaged", "truncated"]),
     "damaged": (damaged, ["is damaged", "/data/0' does not have the contents", "copy or export"]),
