@@ -40,7 +40,7 @@ fix 1 all nve
 timestep 0.0005
 thermo 10
 thermo_modify format float %.17g
-run {steps} upto every 20 "shell test -e go || sleep 0.25"
+run {steps} upto every 20 "shell test -e go || sleep 0.5"
 """
 GO = "go"  # a run waits now and then while there is no file of this name
 
@@ -1013,7 +1013,7 @@ thermo 20
 thermo_modify format float %.17g
 run 40 upto
 displace_atoms all move {back} {back} {back} units box
-run 200 upto every 20 "shell test -e go || sleep 0.25"
+run 200 upto every 20 "shell test -e go || sleep 0.5"
 """
 
 

@@ -10,6 +10,7 @@ import pytest
 from ase import Atoms, units
 from ase.build import bulk, molecule
 from ase.calculators.emt import EMT
+from ase.calculators.lj import LennardJones
 from ase.data import atomic_numbers
 from ase.io import write
 
@@ -176,6 +177,20 @@ def copper():
             structures.append(atoms)
         result.append(with_virials(structures))
     return result
+
+
+def test_large_atoms_are_no_clusters():
+    """Nearest atoms of potassium are 4.6 angstrom apart, and pull at each other all the same."""
+    structures = []
+    for seed in range(8):
+        atoms = bulk("K", "bcc", 5.33, cubic=True) * (2, 2, 2)
+        atoms.rattle(0.2, seed=seed)
+        atoms.calc = LennardJones(sigma=4.1, epsilon=0.05, rc=8.0)
+        structures.append(atoms)
+    frames = with_virials(structures)
+    found = virials.judge(frames, np.arange(len(frames)))
+    assert found.fits and found.law.name.startswith("the pair potential")
+    assert [f.text for f in consistency.findings(frames) if f.warning] == []
 
 
 @pytest.mark.parametrize("symbol, repeat", [("Au", 2), ("Pt", 2), ("Pd", 2), ("Cu", 1)])

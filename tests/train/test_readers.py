@@ -199,7 +199,12 @@ def test_a_crystal_without_its_cell_is_told(tmp_path, caplog):
         if seed < 8:
             bare.append(Atoms(atoms.numbers, atoms.positions))
             bare[-1].calc = SinglePointCalculator(bare[-1], **results)
-    write(tmp_path / "clusters.xyz", [*clusters, Atoms("Cu")])
+    pairs = [molecule("N2") for _ in range(12)]
+    for seed, atoms in enumerate(pairs):  # whose forces are along the bond, to the digits of files
+        atoms.rattle(0.1, seed=seed)
+        along = atoms.get_distance(0, 1, vector=True)
+        atoms.calc = SinglePointCalculator(atoms, energy=0.0, forces=[along, -along])
+    write(tmp_path / "clusters.xyz", [*clusters, *pairs, Atoms("Cu")])
     readers.read(tmp_path / "clusters.xyz")
     assert not caplog.text
     write(tmp_path / "mixed.xyz", [*clusters, *crystals, Atoms("Cu")])

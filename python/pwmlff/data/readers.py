@@ -267,16 +267,17 @@ def _odd_of_cells(frames: Frames) -> Iterator[tuple[str, np.ndarray]]:
 def _turns(frames: Frames, k: int) -> bool:
     """Whether forces have a torque, which those of atoms in free space have not.
 
-    Atoms without a force may be held; a torque of random forces is their root sum of squares.
+    Atoms without a force may be held; a torque of random forces is the root of two thirds of the
+    sum of squares of distance times force.
     """
     rows = frames.rows(k)
     forces = frames.forces[rows] - frames.forces[rows].mean(axis=0)
     held = (frames.forces[rows] == 0.0).all(axis=1)
     if held.any() or not np.sqrt((forces**2).sum(axis=1).mean()) > WEAK:
         return False
-    x = frames.positions[rows]
-    torques = np.cross(x - x.mean(axis=0), forces)
-    return bool(np.linalg.norm(torques.sum(axis=0)) > TORQUE * np.sqrt((torques**2).sum()))
+    x = frames.positions[rows] - frames.positions[rows].mean(axis=0)
+    random = np.sqrt(2.0 / 3.0 * ((x**2).sum(axis=1) * (forces**2).sum(axis=1)).sum())
+    return bool(np.linalg.norm(np.cross(x, forces).sum(axis=0)) > TORQUE * random)
 
 
 def _odd_of_dpdata(kind: str, wanted: str, path: Path) -> str:

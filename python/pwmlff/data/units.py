@@ -36,14 +36,15 @@ MOST_FRAMES, MOST_ATOMS, FEWEST = 24, 2400, 3
 TOGETHER, MANY = 4, 8  # frames that follow each other; that tell of curvature by the volume
 CORRELATION = 0.95  # of energies with what forces say, at least
 SAME_CELL = 1e-6
+DOUBTFUL = 0.3  # doubt of a stiffness over it, beyond which it tells nothing
+LITTLE_MOVED = 1.0  # angstrom, over which forces change evenly enough
 #: Deviations of logarithms: of energies, at least; of lengths; of stiffness; of the stiffness of
 #: two sources whose lengths are so near.
 OF_ENERGY, OF_LENGTH, OF_STIFFNESS = 0.06, 0.13, 0.5
 OF_SOURCES, SAME_LENGTH = 0.3, 0.04
 LENGTH, STIFFNESS = 0.97, 1.3  # that are usual
-COORDINATED = (
-    1.3  # times the nearest distance, within which two more neighbors make lengths reliable
-)
+#: Times the nearest distance, within which two more neighbors make lengths reliable.
+COORDINATED = 1.3
 #: Logarithms of odds: the price of a system of units and of each unit of it, of a rare one; how
 #: much better than no mistake, how far off the best may be, and what the stiffness counts where
 #: the others tell.
@@ -107,14 +108,21 @@ EXPECTED = {
 
 @dataclass(frozen=True)
 class Known:
-    """The logarithm of a number, and its deviation."""
+    """The logarithm of a number, its deviation, and how many measurements tell of that."""
 
     value: float
     deviation: float
+    free: float = np.inf
 
     def misfit(self, factor: float) -> float:
-        """Half the square of how many deviations it is from a factor."""
-        return 0.5 * float(((self.value - np.log(factor)) / self.deviation) ** 2)
+        """Logarithm of the odds against a factor, by Student's distribution.
+
+        Half the square of how many deviations it is away where there are many measurements.
+        """
+        square = float(((self.value - np.log(factor)) / self.deviation) ** 2)
+        if np.isinf(self.free):
+            return 0.5 * square
+        return 0.5 * (self.free + 1.0) * float(np.log1p(square / self.free))
 
 
 @dataclass(frozen=True)
@@ -259,11 +267,11 @@ def _slope(expected: np.ndarray, found: np.ndarray, free: int) -> Known | None:
         return None
     correlation = product / float(size)
     scatter = np.sqrt(max(0.0, 1.0 / correlation**2 - 1.0) / free)
-    return Known(float(np.log(product / (expected @ expected))), OF_ENERGY + scatter)
+    return Known(float(np.log(product / (expected @ expected))), OF_ENERGY + scatter, free)
 
 
 def _by_work(frames: Frames) -> Known | None:
-    """By -1/2 (F + F').dx between frames with the same atoms in the same cell."""
+    """By -1/2 (F + F').dx between frames with the same atoms in the same cell, little moved."""
     first = frames.numbers[frames.rows(0)]
     cell = frames.cells[0]
     if (
@@ -280,8 +288,11 @@ def _by_work(frames: Frames) -> Known | None:
     if pbc.any():
         inverse = np.linalg.pinv(cell)
         move -= np.round(move @ inverse) * pbc @ cell
+    little = (np.linalg.norm(move, axis=2) < LITTLE_MOVED).all(axis=1)
+    one, other, move = one[little], other[little], move[little]
     work = -0.5 * np.einsum("tak,tak->t", forces[one] + forces[other], move)
-    return _slope(work, frames.energies[other] - frames.energies[one], len(frames) - 1)
+    free = len(np.union1d(one, other)) - 1
+    return _slope(work, frames.energies[other] - frames.energies[one], free)
 
 
 def _by_pairs(frames: Frames, fit: virials.PairFit) -> Known | None:
@@ -321,6 +332,8 @@ def _length(frames: Frames, edges: Edges, nearest: np.ndarray) -> Known | None:
 def _stiffness(frames: Frames, fit: virials.PairFit, distance: float) -> Known | None:
     low, high = min(fit.stiffnesses), max(fit.stiffnesses)
     if np.isin(frames.numbers, NOBLE).any() or not 0.0 < high < 1.5 * low:
+        return None
+    if fit.doubt > DOUBTFUL * low:
         return None
     electrons = float(np.mean([_valence(z) for z in frames.numbers.tolist()]))
     usual = STIFFNESS * electrons * Hartree * Bohr / distance

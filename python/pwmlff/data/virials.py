@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from ase.data import covalent_radii
 from ase.units import Bohr, GPa, Hartree, Pascal, Rydberg, bar, kcal, kJ, mol
 
 from pwmlff.data import neighbors
@@ -32,12 +33,15 @@ from pwmlff.report import Failure
 MOST_FRAMES, MOST_ATOMS, FEWEST = 64, 8192, 3
 FEWEST_ENERGIES = 8  # that tell the pressure
 APART = 4.0  # angstrom between atoms of two clusters, or of a cluster and its image
+FAR_APART = 1.6  # sums of covalent radii, where that is more
 SAME_PLACE = 1e-6  # angstrom
 CUTOFF, NEIGHBORS = 6.0, 60  # of pairs: at most, and about how many of them
 FUNCTIONS, GRID = 14, 1024  # of distance, for each pair of elements; where they are tabulated
 RIDGES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)  # over the sum of squares of the forces of a function
 AS_GOOD = 1.05  # force error over the least one of those
 USEFUL = 0.5  # rms of what pairs leave of forces that they have not seen, over that of the forces
+#: Doubt of the virials of pairs over their size, from which those of so few frames tell nothing.
+DOUBTFUL, FEW = 0.7, 8
 CORRELATION = 0.8  # of labels and law, at least, for a word on the slope
 SPREAD = 0.01  # relative range of volumes from which energies tell the pressure
 ENERGY = 0.003  # per atom, error of an energy that weighs as much as the rms of what forces leave
@@ -196,11 +200,17 @@ def likely_mistake(judged: Judgement) -> str:
 def _of_clusters(frames: Frames, k: int) -> np.ndarray | None:
     """sum x_i (x) F_i of frame k [3, 3], over clusters far from their images; None where none are.
 
-    A cluster is what bonds of less than `APART` hold together; it is put together along them. The
-    net force of a cluster, of the others on it, does not count.
+    A cluster is what distances of less than `APART`, or of large atoms `FAR_APART`, hold together;
+    it is put together along them. The net force of a cluster, of the others on it, does not count.
     """
     one = frames.select([k])
-    edges = neighbors.find_edges(one, one.elements, APART, closest=0.0, threads=1)
+    edges = neighbors.find_edges(
+        one,
+        one.elements,
+        max(APART, FAR_APART * 2.0 * float(covalent_radii[one.numbers].max())),
+        closest=0.0,
+        threads=1,
+    )
     natoms = len(one.numbers)
     first = np.r_[0, np.cumsum(edges.count.sum(axis=1))]
     x = np.full((natoms, 3), np.nan)
@@ -239,6 +249,8 @@ def pair_law(frames: Frames) -> Law | None:
     by_forces = fitted_pairs(frames, functions)
     if by_forces is None:
         return None
+    if len(frames) < FEW and by_forces.doubt_of_virials > DOUBTFUL:
+        return None
     volumes = frames.volumes / frames.natoms
     best = None
     if (
@@ -267,6 +279,8 @@ class PairFit:
     left: float  # of forces that were not fitted to, over their rms
     energies: np.ndarray  # [nframes]
     stiffnesses: list[float]  # 1/6 sum r^2 phi'' per atom, three times bulk modulus times volume
+    doubt: float  # of a stiffness, by what the forces leave
+    doubt_of_virials: float  # over their size, without the mean of the traces
 
 
 @dataclass(frozen=True)
@@ -383,11 +397,22 @@ def fitted_pairs(
     ]
     if alone is not None and np.std(energies - rows @ solutions[0]) > EXPLAINED * np.std(energies):
         return None
+    of_stiffness = functions.stiffness / scale
+    labels = functions.virial / frames.natoms[:, None, None, None] / scale
+    mean = np.einsum("kaan->n", labels) / (3.0 * len(frames))
+    labels = (labels - np.eye(3)[:, :, None] * mean).reshape(-1, len(scale))
+    spreads = _solved(matrix, np.vstack([of_stiffness, labels]).T, RIDGES[-1]).T
+    doubts = [
+        least * size * float(np.sqrt(np.sum(one * other)))
+        for one, other in ((of_stiffness, spreads[0]), (labels, spreads[1:]))
+    ]
     return PairFit(
         [functions.virial @ (one / scale) for one in solutions],
         least,
         functions.energy @ (solutions[0] / scale),
-        [float(functions.stiffness @ (one / scale)) for one in solutions],
+        [float(of_stiffness @ one) for one in solutions],
+        doubts[0],
+        doubts[1] / float(np.linalg.norm(labels @ solutions[0])),
     )
 
 
