@@ -1,20 +1,29 @@
-"""Files that are written as a whole or not at all, and texts that users have written."""
+"""Files that are written as a whole or not at all, folders of one process, texts of users."""
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
+from typing import IO, Any
 
 from pwmlff.report import Failure
 
+log = logging.getLogger(__name__)
+
 #: Names that files have until they are whole: that of the file in its end, and what tempfile adds.
 SCRATCH = re.compile(r"\.[^.].*\.[a-z0-9_]{8}")
+LOCK = ".lock"  # in a folder of one process
+PAUSE = 0.5  # seconds between two looks at it
+PATIENCE = 60.0  # seconds for programs of an earlier start that was killed to end
 
 
 def read_text(path: str | PathLike[str]) -> str:
@@ -63,10 +72,47 @@ def write_whole(path: str | PathLike[str], contents: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def try_lock(file: IO[Any] | int, kind: int) -> bool:
+    """Lock a file until it is closed; tell whether no other process keeps it from that."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError as error:  # also of a file system without locks
+        return not isinstance(error, BlockingIOError)
+    return True
+
+
+def have(folder: Path, patience: float, asked: Callable[[], bool] = lambda: False) -> int:
+    """Have a folder, made if need be, until the handle that this returns is closed.
+
+    Programs that inherit the handle keep the folder until they have ended.
+
+    Args:
+        folder: that one process works in at a time.
+        patience: seconds for another one to end.
+        asked: whether the end was asked for.
+
+    Raises:
+        Failure: another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+    tries = int(patience / PAUSE)  # counted, as a machine may sleep in between
+    for left in range(tries, -1, -1):
+        if try_lock(handle, fcntl.LOCK_EX):
+            return handle
+        if not left or asked():
+            break
+        if left == tries:
+            log.info("waits for the end of another process that is at work in '%s'", folder)
+        time.sleep(PAUSE)
+    os.close(handle)
+    raise Failure(f"another process is at work in '{folder}': let it end, or choose another one")
+
+
 def remove_scratch(folder: Path) -> None:
     """Remove what a process that was killed has left in a folder of files that it was writing.
 
-    Nobody else may write there.
+    Nobody else may write there, see :func:`have`.
     """
     for path in [one for one in folder.iterdir() if SCRATCH.fullmatch(one.name)]:
         if path.is_dir():

@@ -26,7 +26,7 @@ from pwmlff.report import Failure
 from pwmlff.train import record
 from pwmlff.train.errors import QUANTITIES, compute
 from pwmlff.train.record import Display, LogRow, TrainingLog
-from pwmlff.train.start import Options, claim
+from pwmlff.train.start import Options, claimed
 
 
 def row(step: int, **values) -> LogRow:
@@ -332,8 +332,8 @@ def test_what_a_killed_training_was_writing_goes(tmp_path: Path):
     for path in (*left, *kept):
         path.write_bytes(b"half")
     (tmp_path / ".learning_curve.png.abcdefgh").mkdir()
-    claim(tmp_path, Options(resume=True))
-    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    with claimed(tmp_path, Options(resume=True)):
+        assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
 def test_a_write_that_is_killed_leaves_what_goes(tmp_path: Path):

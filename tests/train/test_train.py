@@ -1,4 +1,7 @@
-"""Training: steps that are the same on any number of ranks, that go on to the bit, and learn."""
+"""Training: steps that are the same on any number of ranks, that go on to the bit, and learn.
+
+PWMLFF_KILLS=20 kills trainings more often.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import errno
 import io
 import json
 import os
+import random
 import re
 import resource
 import signal
@@ -17,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from ase import Atoms
@@ -30,8 +35,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import dp_oracle
+from harness import thorough
 from labelled_structures import labelled, movement, trajectory
-from pwmlff import Calculator, picture
+from pwmlff import Calculator, files, picture
 from pwmlff.cli import app
 from pwmlff.data import cache, readers
 from pwmlff.evaluation import reference
@@ -39,7 +45,18 @@ from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.model_file import describe_unopened
 from pwmlff.models import pad_neighbors
 from pwmlff.report import Failure
-from pwmlff.train import comm, command, config, loop, potential, prepare, record, train
+from pwmlff.train import (
+    checkpoint,
+    comm,
+    command,
+    config,
+    loop,
+    potential,
+    prepare,
+    record,
+    start,
+    train,
+)
 from pwmlff.train.learner import Learner, measurements_of, schedule_of
 from pwmlff.train.loss import LossWeights, slopes
 from systems import SYSTEMS, System
@@ -56,6 +73,7 @@ SMALL = (
     "data.cache=none",
 )
 ELEMENTS = "Ne Ar"
+KILLS = int(os.environ.get("PWMLFF_KILLS", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -515,6 +533,79 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     assert np.sqrt(np.square(forces - frames.forces).mean()) < 2e-3 * rows[-1]["force_train"]
 
 
+KILLED = {
+    "dp": settings(),
+    "nep": ["--model", "nep", "--set", "run.batch=3", "--set", "run.threads=1"],
+    "ensemble": ["--models", "2", *settings(*KALMAN)],
+}
+
+
+def left_in(folder: Path) -> dict[str, object]:
+    """All that a training leaves which does not depend on time, by name."""
+    left: dict[str, object] = {}
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".pt":
+            left[name] = parameters_of(path).tobytes()
+        elif path.name in ("best.txt", "last.txt"):
+            left[name] = path.read_bytes()
+        elif path.suffix != ".npz":
+            left[name] = None
+        if path.name == "log.jsonl":
+            times = ("time", "atoms_per_second")
+            rows = rows_of(path.parent)
+            left[name] = [{k: v for k, v in row.items() if k not in times} for row in rows]
+            arrays = checkpoint.latest(path.parent).arrays
+            left[f"{name} state"] = {k: v.tobytes() for k, v in arrays.items()}
+    return left
+
+
+@pytest.mark.parametrize("kind", [thorough("dp"), "nep", thorough("ensemble")])
+def test_killed_anywhere(kind: str, data: Path, tmp_path: Path) -> None:
+    """Within a write or at any moment; the same command comes to the same files, and no others."""
+    library, whole = tmp_path / "dies.so", tmp_path / "whole"
+    source = Path(__file__).with_name("dies_in_a_write.cpp")
+    words = ["c++", "-std=c++20", "-shared", "-fPIC", source, "-o", library, "-ldl"]
+    subprocess.run(words, check=True)
+    words = ["train", "--data", str(data), "--elements", ELEMENTS, *KILLED[kind], "--resume"]
+    for setting in ("epochs=20", "validate_every=3", "checkpoint_every=1e-4"):
+        words += ["--set", f"run.{setting}"]
+
+    def begin(folder: Path, **more: str | Path) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [PWMLFF, *words, "-o", folder], env={**os.environ, **more},
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def at_once(folder: Path) -> dict[str, object]:
+        done = CliRunner().invoke(app, [*words, "-o", str(folder)])
+        assert done.exit_code == 0, done.output
+        return left_in(folder)
+
+    began = time.monotonic()
+    undisturbed = at_once(whole)
+    took = time.monotonic() - began
+    rng, folder = random.Random(KILLS), tmp_path / "0"
+    for kill in range(KILLS + 1):
+        if kill % 2 or kill == KILLS:
+            process = begin(folder)
+        else:
+            at = rng.randrange(1, rng.choice([60, 300, 700]))
+            process = begin(folder, LD_PRELOAD=library, DIES_IN=folder, DIES_AT=str(at))
+        if kill % 2 and kill < KILLS:
+            time.sleep(rng.uniform(0.2, 1.0) * took)
+            process.kill()
+        _, said = process.communicate(timeout=300)
+        assert "Traceback" not in said, said
+        if kill == KILLS or process.returncode == 0:  # it has come to its end before
+            assert process.returncode == 0, said
+            assert left_in(folder) == undisturbed
+            folder = tmp_path / str(kill + 1)
+    for path in whole.rglob("*.png"):  # as if it had been killed after its last step
+        path.unlink()
+    assert at_once(whole) == undisturbed
+
+
 def test_atoms_alone_have_no_edges(data: Path, tmp_path: Path) -> None:
     frames, edges = cache.load(data, elements=[10, 18], cutoff=4.0, cache=None)
     model = potential.new(configured(data, tmp_path), frames, edges, 1)
@@ -651,6 +742,39 @@ def test_interrupted_in_a_terminal(models: int, data: Path, tmp_path: Path) -> N
     for model, folder in zip(found["models"], folders, strict=True):
         assert Path(model["file"]).read_bytes() == (folder / "best.pt").read_bytes()
         assert list(folder.glob("checkpoint-*.npz")) and (folder / "parity.png").is_file()
+
+
+def test_models_end_with_the_command(data: Path, tmp_path: Path) -> None:
+    """Where it is killed, too; the same command has waited for that before it goes on."""
+    words = ["--data", data, "--elements", ELEMENTS, "-o", tmp_path, "--models", 2]
+    words += settings("run.epochs=1000000", "run.validate_every=1000000")  # and says no word
+    process = subprocess.Popen(
+        [PWMLFF, "train", *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "a" / "best.pt").is_file():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    members = psutil.Process(process.pid).children()
+    process.kill()
+    process.wait()
+    # Until then the folder is theirs.
+    with start.claimed(tmp_path, start.Options(resume=True)):
+        running = [p for p in members if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert len(members) == 2 and not running
+    assert list(tmp_path.glob("a/checkpoint-*.npz"))
+
+
+@pytest.mark.parametrize("more", [[], ["--resume"], ["--models", "2"]])
+def test_two_trainings_in_a_folder(more: list[str], data: Path, tmp_path: Path, monkeypatch):
+    """The second one is refused, and writes nothing."""
+    monkeypatch.setattr(files, "PATIENCE", 0.0)
+    words = ["train", "--data", str(data), "--elements", ELEMENTS, "-o", str(tmp_path), *more]
+    with start.claimed(tmp_path, start.Options()):
+        before = sorted(tmp_path.iterdir())
+        done = CliRunner().invoke(app, [*words, *settings("run.epochs=1")])
+        assert sorted(tmp_path.iterdir()) == before
+    assert done.exit_code == 2 and "another process is at work in" in done.stderr
 
 
 class Clock:

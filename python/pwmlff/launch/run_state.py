@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
-from pwmlff.files import write_whole
+from pwmlff.files import try_lock, write_whole
 from pwmlff.launch import mpirun
 from pwmlff.launch.causes import LAUNCHER
 from pwmlff.launch.inputs import Seen
@@ -225,12 +225,3 @@ def lock(folder: Path, wait: float = 0.0) -> Iterator[int]:
         file.write("pid {pid} on {host}".format(**_here()))
         file.flush()
         yield file.fileno()
-
-
-def try_lock(file: IO[Any], kind: int) -> bool:
-    """Lock a file until it is closed; tell whether no other process keeps it from that."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except OSError as error:  # also of a file system without locks
-        return not isinstance(error, BlockingIOError)
-    return True

@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pwmlff.files import write_whole
+from pwmlff.files import try_lock, write_whole
 from pwmlff.launch import inputs, mpirun, outputs, run_state
 from pwmlff.launch.causes import PROXY, failing, of_input
 from pwmlff.launch.program import Program
@@ -177,7 +177,7 @@ def require_alone(script: Script, wait: float = 0.0) -> None:
 
 def _is_locked(path: Path) -> bool:
     with suppress(FileNotFoundError), path.open("rb") as file:
-        return not run_state.try_lock(file, fcntl.LOCK_SH)
+        return not try_lock(file, fcntl.LOCK_SH)
     return False
 
 

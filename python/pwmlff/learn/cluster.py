@@ -16,7 +16,8 @@ from typing import Any
 
 import psutil
 
-from pwmlff.learn.processes import PATIENCE, Ended, Stopped, Task
+from pwmlff.files import PATIENCE
+from pwmlff.learn.processes import Ended, Stopped, Task
 from pwmlff.learn.settings import Label
 from pwmlff.report import Failure
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -12,17 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pwmlff import files
 from pwmlff.launch import interpreter
 from pwmlff.report import CONTINUE, Failure
 
 POLL = 0.05  # seconds
-PATIENCE = 60.0  # seconds for programs of an earlier start that was killed to end
-#: Has the kernel end a program, too, where the process that has started it is killed:
-#: PR_SET_PDEATHSIG of prctl(2) is 1, SIGTERM 15.
-ENDING_WITH_PARENT = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); "
-    "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execvp(sys.argv[2], sys.argv[2:])"
-)
 
 
 class Stopped(Failure):
@@ -64,25 +57,8 @@ class Workshop:
     """
 
     def __init__(self, folder: Path, asked: Callable[[], bool]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.asked = asked
-        self._lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-        tries = int(PATIENCE / (10 * POLL))  # counted, as a machine may sleep in between
-        while not self._locked():
-            tries -= 1
-            if tries < 0 or self.asked():
-                os.close(self._lock)
-                raise Failure(
-                    f"another process is at work in '{folder}': let it end, or choose another one"
-                )
-            time.sleep(10 * POLL)
-
-    def _locked(self) -> bool:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        return True
+        self._lock = files.have(folder, files.PATIENCE, asked)
 
     def close(self) -> None:
         """Leave the folder to others."""
@@ -123,7 +99,7 @@ class Workshop:
     def _started(self, task: Task) -> subprocess.Popen[bytes]:
         with task.output.open("wb") as output:
             return subprocess.Popen(
-                interpreter.command(ENDING_WITH_PARENT, str(os.getpid()), *task.command),
+                interpreter.ending_with_parent(task.command),
                 cwd=task.folder,
                 env={**os.environ, **task.environment},
                 stdin=subprocess.DEVNULL,
@@ -139,7 +115,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     try:
-        process.wait(timeout=PATIENCE)
+        process.wait(timeout=files.PATIENCE)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

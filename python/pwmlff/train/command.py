@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from pwmlff.train.outcome import PARITY, Trained, TrainReport
 from pwmlff.train.place import threads_of
 from pwmlff.train.potential import Potential
 from pwmlff.train.prepare import Dataset
-from pwmlff.train.start import CONFIGURATION, Options, Stop, claim, write_configuration
+from pwmlff.train.start import CONFIGURATION, Options, Stop, claimed, write_configuration
 
 __all__ = ["Options", "Stop", "train"]
 
@@ -72,13 +72,20 @@ def train(
         options = replace(options, began=time.monotonic())
     ranks = comm.connect(options.communication)
     # Products of matrices must not depend on the number of threads; frames are in parallel.
-    with Stop() as own, torch_threads(1), comm.together(ranks):
+    with Stop() as own, torch_threads(1), comm.together(ranks), ExitStack() as stack:
         say_on_stderr(ranks.rank == 0)
         if int(os.environ.get(RESTARTS, "0")) > 0:
             options = replace(options, resume=True)
         config = comm.agreed(ranks, lambda: _configured(toml, given, options))
+        handles: list[int] = []
+
+        def claim() -> None:
+            handles.append(stack.enter_context(claimed(Path(config.output.folder), options)))
+
+        if not options.dry_run:
+            comm.by_rank_0(ranks, claim)
         if config.run.models > 1 and not options.dry_run:
-            report = ensemble.train(config, options, ranks, stop or own)
+            report = ensemble.train(config, options, ranks, stop or own, handles)
         else:
             report = _one(config, options, ranks, stop or own)
         ranks.barrier()
@@ -131,8 +138,6 @@ def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> C
 
 def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop) -> TrainReport:
     folder = Path(config.output.folder)
-    if not options.dry_run:
-        comm.by_rank_0(ranks, lambda: claim(folder, options))
     config, learner, valid, constants = prepare.learner(config, ranks)
     elements = learner.model.edges.elements
     without_data = prepare.without_data(config, elements, learner.frames)
@@ -174,11 +179,13 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             for name in (record.CURVE, PARITY):  # of other models: they are not to seem of these
                 (folder / name).unlink(missing_ok=True)
             logged.draw()
-            if valid is not None and trainer.judged is not None:
+            if valid is not None:
                 path = picture.destination(folder / PARITY)
-                judged = errors.compute(valid.frames, *trainer.judged, config.model.units)
+                # None where the last step was made by a start that was killed after it.
+                predicted = trainer.judged or learner.predict(valid.frames, valid.edges)
+                judged = errors.compute(valid.frames, *predicted, config.model.units)
                 name = str(folder / f"{LAST}{suffix}")
-                drawn = charts.parity(valid.frames, *trainer.judged, judged, name)
+                drawn = charts.parity(valid.frames, *predicted, judged, name)
                 picture.save(drawn, path, dpi=120)
         except (Failure, OSError) as error:  # the model is there
             log.warning("%s", error)

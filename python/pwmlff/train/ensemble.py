@@ -15,7 +15,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from pwmlff import files
 from pwmlff.evaluation import model_file
 from pwmlff.launch import interpreter
 from pwmlff.models.saving import copy_model
@@ -25,7 +24,7 @@ from pwmlff.train import comm, evaluate, prepare, uncertainty
 from pwmlff.train.config import Config
 from pwmlff.train.outcome import Trained, TrainReport
 from pwmlff.train.place import device_of_member, threads_of
-from pwmlff.train.start import Options, Stop, claim, write_configuration
+from pwmlff.train.start import Options, Stop, claimed, write_configuration
 
 LEAVING = 4.0  # seconds for what remains to be done when all models of an ensemble are there
 #: Exit codes of a process that a signal has ended.
@@ -60,10 +59,17 @@ def _member(config: Config, k: int, threads: int, max_time: float) -> Config:
     )
 
 
-def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop) -> TrainReport:
+def train(
+    config: Config,
+    options: Options,
+    ranks: comm.Communicator,
+    stop: Stop,
+    handles: Sequence[int],
+) -> TrainReport:
     """Train models side by side, each in a process of its own: none needs to know of the others.
 
-    On one rank the processes are started here; on several each rank trains its share.
+    On one rank the processes are started here; on several each rank trains its share. All inherit
+    the handles.
     """
     n = config.run.models
     if ranks.size > n:
@@ -74,10 +80,9 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
     folder = Path(config.output.folder)
 
     def begin() -> None:
-        if options.resume:
-            files.remove_scratch(folder)
         for k in range(n):
-            claim(folder / member_name(k), options)
+            with claimed(folder / member_name(k), options):
+                pass
         write_configuration(config)
 
     comm.by_rank_0(ranks, begin)
@@ -85,7 +90,7 @@ def train(config: Config, options: Options, ranks: comm.Communicator, stop: Stop
     together = min(n, available()) if ranks.size == 1 else 1
     threads = threads_of(config.run, ranks, together)
     members = [_member(config, k, threads, _share(config, options, ranks, together)) for k in mine]
-    results = _in_processes(members, options, together, stop)
+    results = _in_processes(members, options, together, stop, handles)
     parts = ranks.allgather(dict(zip(mine, results, strict=True)))
     trained, failures, unbegun = [], [], []
     for k, result in sorted(pair for part in parts for pair in part.items()):
@@ -134,7 +139,11 @@ def _share(config: Config, options: Options, ranks: comm.Communicator, together:
 
 
 def _in_processes(
-    members: Sequence[Config], options: Options, together: int, stop: Stop
+    members: Sequence[Config],
+    options: Options,
+    together: int,
+    stop: Stop,
+    handles: Sequence[int],
 ) -> list[Trained | str | None]:
     """What came of each member, its error, or None where the end was asked for before it began."""
     lock = threading.Lock()
@@ -149,7 +158,8 @@ def _in_processes(
             if ended:
                 return None
             process = subprocess.Popen(
-                [*command, str(write_configuration(member))],
+                interpreter.ending_with_parent([*command, str(write_configuration(member))]),
+                pass_fds=handles,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

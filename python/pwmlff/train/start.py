@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,20 +63,29 @@ class Options:
     began: float | None = None  # when the command began, by time.monotonic(); now when None
 
 
-def claim(folder: Path, options: Options) -> None:
-    """Make the folder; refuse that of another training before anything is written.
+@contextmanager
+def claimed(folder: Path, options: Options) -> Iterator[int]:
+    """Have the folder, made if need be; that of another training is refused before any write.
 
-    One that goes on finds nothing of files that were being written when it was killed.
+    One that goes on waits for what it had started when it was killed, and finds nothing of files
+    that were being written then.
+
+    Yields:
+        A handle, to be inherited by what may outlive this process.
 
     Raises:
         Failure: it is that of another one, or none that an input of LAMMPS can name.
     """
     quoted(str(folder.absolute()))
-    folder.mkdir(parents=True, exist_ok=True)
-    if options.resume:
-        files.remove_scratch(folder)
-    else:
-        record.require_unused(folder)
+    handle = files.have(folder, files.PATIENCE if options.resume else 0.0)
+    try:
+        if options.resume:
+            files.remove_scratch(folder)
+        else:
+            record.require_unused(folder)
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def write_configuration(config: Config) -> Path:
