@@ -76,10 +76,17 @@ template <class Number> bool parse(std::string_view word, Number &value)
   return error == std::errc() && end == word.data() + word.size() && !word.empty();
 }
 
+/// A text without the byte order mark that some editors begin it with.
+std::string_view without_mark(std::string_view text)
+{
+  constexpr std::string_view MARK = "\xef\xbb\xbf";
+  return text.substr(text.substr(0, MARK.size()) == MARK ? MARK.size() : 0);
+}
+
 /// The lines of a text that are not blank.
 class Lines {
  public:
-  explicit Lines(std::string_view text) : rest(text) { next(); }
+  explicit Lines(std::string_view text) : rest(without_mark(text)) { next(); }
 
   void next()
   {
@@ -473,7 +480,7 @@ void take_networks(Numbers &numbers, NepNetwork &network, bool bias_of_each)
 
 bool looks_like_nep(std::string_view contents)
 {
-  std::string_view rest = contents.substr(0, 256);
+  std::string_view rest = without_mark(contents.substr(0, 256));
   rest = rest.substr(std::min(rest.find_first_not_of(" \t\r\n"), rest.size()));
   return rest.size() > 3 && rest.substr(0, 3) == "nep" &&
          (rest[3] == '_' || (rest[3] >= '0' && rest[3] <= '9'));

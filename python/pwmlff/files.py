@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import logging
 import os
@@ -10,7 +11,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -39,6 +40,21 @@ def read_text(path: str | PathLike[str]) -> str:
         raise Failure(
             f"'{path}' is no text: byte {error.start + 1} is no UTF-8; expected a text file"
         ) from error
+
+
+@contextmanager
+def without_mark(path: str | PathLike[str]) -> Iterator[str]:
+    """The file, or a copy that goes again of one that begins with a byte order mark."""
+    name = Path(path)
+    with name.open("rb") if name.is_file() else nullcontext() as file:
+        if file is None or file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+            yield os.fspath(path)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder, name.name)
+            with copy.open("wb") as bare:
+                shutil.copyfileobj(file, bare)
+            yield str(copy)
 
 
 def write_whole(path: str | PathLike[str], contents: bytes) -> None:

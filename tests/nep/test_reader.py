@@ -13,6 +13,7 @@ from plain import PlainNep, looks_like_nep
 
 from genuine import GENUINE, requires_genuine
 from nep_files import HEADS, random_structure, random_text
+from pwmlff.evaluation import nep_file
 
 
 def changed(head: str, old: str, new: str) -> bytes:
@@ -33,11 +34,15 @@ def test_forms(name: str):
 
 
 def test_what_does_not_matter():
-    """Blanks, blank lines, the ends of lines of other systems, a plus, and a missing last end."""
+    """Blanks, blank lines, ends of lines, a byte order mark, a plus, and a missing last end."""
     text = random_text(HEADS["nep3"])
     other = text.replace(b"\n", b" \r\n").replace(b"nep3 2", b"\n nep3   2").rstrip()
     other = other.replace(b"  1.", b" +1.").replace(b"cutoff 5 4", b"\tcutoff 5.0   4e0")
-    assert PlainNep(other).cutoff == PlainNep(text).cutoff
+    for one in (other, b"\xef\xbb\xbf" + other):
+        assert looks_like_nep(one) and nep_file.looks_like_nep(one)
+        assert PlainNep(one).cutoff == PlainNep(text).cutoff
+        read = nep_file.parse_nep(one)
+        np.testing.assert_array_equal(read.c_radial, nep_file.parse_nep(text).c_radial)
 
 
 @pytest.mark.parametrize(

@@ -163,10 +163,32 @@ def test_headers_in_any_case_and_with_empty_values(tmp_path, header):
     assert atoms.get_potential_energy() == -1.5
 
 
-def test_a_movement_with_a_byte_order_mark(tmp_path):
-    path = tmp_path / "any"
-    path.write_text("\ufeff" + movement(labelled(crystal())), encoding="utf-8")
-    assert len(readers.read(path)) == 1
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        *(("a.xyz", None), ("any", None), ("system/type.raw", None), ("system/type_map.raw", None)),
+        *(("a.pdb", None), ("a.xsf", None), ("POSCAR", None), ("vasprun.xml", None)),
+        ("a.xml", "dpdata:vasp/xml"),
+    ],
+)
+def test_a_byte_order_mark_is_no_text(tmp_path, name, kind):
+    """Editors of Windows begin files with one; ase takes the cell of a PDB file for none then."""
+    atoms, path = labelled(crystal()), tmp_path / name
+    data = path.parent if path.suffix == ".raw" else path
+    if path.suffix == ".raw":
+        write_deepmd(data, [atoms])
+    elif name in {"any", "vasprun.xml", "a.xml"}:
+        path.write_text(movement(atoms) if name == "any" else VASPRUN)
+    else:
+        write(path, atoms)
+    expected = readers.read(data, kind)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    found = readers.read(data, kind)
+    for entry in ("numbers", "positions", "cells", "energies", "forces", "virials"):
+        np.testing.assert_array_equal(getattr(found, entry), getattr(expected, entry))
+    if path.suffix != ".raw":
+        (last,) = readers.structures(str(data), kind)
+        np.testing.assert_array_equal(last.cell, expected.cells[0])
 
 
 def test_keys_of_two_cases_that_differ(tmp_path, caplog):
@@ -609,3 +631,50 @@ def test_a_virial_without_a_volume_is_no_stress():
     found = frames.atoms(0)
     assert found.get_potential_energy() == 1.0
     assert "stress" not in found.calc.results
+
+
+@pytest.mark.parametrize("of", ["extxyz", "deepmd", "dpdata"])
+def test_kinds_that_are_no_elements(tmp_path, of):
+    """Each reader takes what --map says, and names what it does not."""
+    atoms = labelled(crystal())
+    kinds = np.where(atoms.numbers == 10, "Ne1", np.where(np.arange(32) % 2, "Ar1", "B"))
+    path, kind = tmp_path / "a", None
+    if of == "extxyz":
+        write(path := tmp_path / "a.xyz", atoms)
+        first, second, *rows = path.read_text().splitlines()
+        rows = [f"{name} {row.split(maxsplit=1)[1]}" for name, row in zip(kinds, rows, strict=True)]
+        path.write_text("\n".join([first, second, *rows]))
+    elif of == "deepmd":
+        write_deepmd(path, [atoms])
+        names, types = np.unique(kinds, return_inverse=True)
+        np.savetxt(path / "type.raw", types, "%d")
+        (path / "type_map.raw").write_text(" ".join([*names, "unused"]))
+    else:
+        pytest.importorskip("h5py")
+        write_deepmd(tmp_path / "system", [atoms])
+        dpdata = pytest.importorskip("dpdata")
+        system = dpdata.LabeledSystem(str(tmp_path / "system"), fmt="deepmd/npy")
+        names, types = np.unique(kinds, return_inverse=True)
+        system.data |= {"atom_names": list(names), "atom_types": types}
+        system.data["atom_numbs"] = np.bincount(types).tolist()
+        system.to("deepmd/hdf5", str(path))
+        kind = "dpdata:deepmd/hdf5"
+    said = r"frame 0 of .*'Ar1', 'Ne1' is no element.* --map Ar1=Ar --map Ne1=Ne .*run\.toml"
+    with pytest.raises(Failure, match=said):
+        readers.read(path, kind)
+    with pytest.raises(Failure, match="'Ar1' is no element"):
+        readers.read(path, kind, kinds={"Ne1": "Ne"})
+    with pytest.raises(Failure, match="'Ne1' is 'Neon', expected a chemical symbol"):
+        readers.read(path, kind, kinds={"Ne1": "Neon"})
+    # A kind may have the name of another element.
+    mapped = {"Ar1": "Ar", "Ne1": "ne", "B": "Ar"}
+    found = readers.read(path, kind, kinds=mapped)
+    np.testing.assert_array_equal(np.sort(found.numbers), np.sort(atoms.numbers))
+    np.testing.assert_array_equal(found.numbers == 10, found.numbers != 18)
+    if of != "dpdata":  # which sorts atoms
+        np.testing.assert_array_equal(found.numbers, atoms.numbers)
+
+
+def test_kinds_in_files_of_atomic_numbers(tmp_path):
+    write(tmp_path / "a.traj", labelled(crystal()))
+    assert readers.read(tmp_path / "a.traj", kinds={"Ne": "He"}).elements == [2, 18]

@@ -34,6 +34,14 @@ Energy = Annotated[
 KeepUnconverged = Annotated[
     bool, Option("--keep-unconverged", help="Take frames whose SCF did not converge, too.")
 ]
+Map = Annotated[
+    list[str] | None,
+    Option(
+        "--map",
+        metavar="KIND=ELEMENT",
+        help="Element of what files call their atoms, like Fe1=Fe; may be given again.",
+    ),
+]
 Format = Annotated[
     str | None,
     Option(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from pwmlff.commands.base import Energy, Format, KeepUnconverged
-from pwmlff.commands.options import elements_of
+from pwmlff.commands.base import Energy, Format, KeepUnconverged, Map
+from pwmlff.commands.options import elements_of, kinds_of
 from pwmlff.report import Failure, Report
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def check(
     ] = None,
     energy: Energy = "free",
     keep_unconverged: KeepUnconverged = False,
+    map: Map = None,
 ) -> Report:
     """Look at training data: what there is, and what is wrong with it, by file and frame.
 
@@ -55,7 +56,7 @@ def check(
         raise Failure("found no DATA, expected files or folders with labelled structures")
     return work.check(
         named, elements=elements_of(elements), format=format, cutoff=cutoff, closest=closest,
-        plot=plot, energy=energy, keep_unconverged=keep_unconverged,
+        plot=plot, energy=energy, keep_unconverged=keep_unconverged, kinds=kinds_of(map),
     )  # fmt: skip
 
 
@@ -93,6 +94,7 @@ def select(
     ] = None,
     energy: Energy = "free",
     keep_unconverged: KeepUnconverged = False,
+    map: Map = None,
 ) -> Report:
     """Choose the frames that are farthest from each other, with or without labels.
 
@@ -102,8 +104,8 @@ def select(
     """
     from pwmlff.data import choices
 
-    frames = choices.read(files or [], format, energy, keep_unconverged)
-    others = choices.read(known, format, energy, keep_unconverged) if known else None
+    frames = choices.read(files or [], format, energy, keep_unconverged, kinds_of(map))
+    others = choices.read(known, format, energy, keep_unconverged, kinds_of(map)) if known else None
     return choices.select(frames, others, count, cutoff, choices.Outputs(output, rest, plot))
 
 
@@ -124,6 +126,7 @@ def outliers(
     ] = None,
     energy: Energy = "free",
     keep_unconverged: KeepUnconverged = False,
+    map: Map = None,
 ) -> Report:
     """Find frames that stick out: by their error under models, or by their labels.
 
@@ -136,7 +139,7 @@ def outliers(
     from pwmlff.data import choices
 
     outputs = choices.Outputs(output, rest, plot).checked()
-    frames = choices.read(files or [], format, energy, keep_unconverged)
+    frames = choices.read(files or [], format, energy, keep_unconverged, kinds_of(map))
     values = _of_models(frames, model) if model else choices.of_labels(frames)
     return choices.outliers(frames, values, outputs)
 
@@ -152,6 +155,7 @@ def dedupe(
     format: Format = None,
     energy: Energy = "free",
     keep_unconverged: KeepUnconverged = False,
+    map: Map = None,
 ) -> Report:
     """Find frames whose structure was there before, turned, moved or numbered in another way.
 
@@ -159,7 +163,7 @@ def dedupe(
     """
     from pwmlff.data import choices
 
-    frames = choices.read(files or [], format, energy, keep_unconverged)
+    frames = choices.read(files or [], format, energy, keep_unconverged, kinds_of(map))
     return choices.dedupe(frames, cutoff, choices.Outputs(output, rest))
 
 

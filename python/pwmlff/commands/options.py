@@ -48,6 +48,22 @@ def numbers(option: str, text: str) -> dict[str, float]:
     return result
 
 
+def kinds_of(words: Sequence[str] | None) -> dict[str, str]:
+    """Fe1=Fe, Fe2=Fe -> {"Fe1": "Fe", "Fe2": "Fe"}, of --map.
+
+    Raises:
+        Failure: a word is of another form, or a kind is said to be two elements.
+    """
+    result: dict[str, str] = {}
+    for word in words or ():
+        kind, _, element = word.rpartition("=")
+        if not kind or not element:
+            raise Failure(f"--map is '{word}', expected what files say and an element, like Fe1=Fe")
+        if result.setdefault(kind, element) != element:
+            raise Failure(f"--map says that '{kind}' is {result[kind]} and {element}, expected one")
+    return result
+
+
 def with_elements_joined(arguments: Sequence[str]) -> list[str]:
     """--elements Hf O -> --elements "Hf O": of options one word alone is the value."""
     result: list[str] = []

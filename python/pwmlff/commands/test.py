@@ -6,8 +6,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from pwmlff.commands.base import Elements, Energy, Format, KeepUnconverged, Parity
-from pwmlff.commands.options import elements_of
+from pwmlff.commands.base import Elements, Energy, Format, KeepUnconverged, Map, Parity
+from pwmlff.commands.options import elements_of, kinds_of
 from pwmlff.report import Failure, Report
 
 
@@ -29,6 +29,7 @@ def test(
     ] = None,
     energy: Energy = "free",
     keep_unconverged: KeepUnconverged = False,
+    map: Map = None,
     baseline: Annotated[
         str,
         Option(
@@ -64,5 +65,6 @@ def test(
     models, files = evaluate.models_and_data(words, data or [])
     chosen = elements_of(elements)
     return evaluate.test(
-        models, files, chosen, format, plot, worst, threads, energy, given, trust, keep_unconverged
-    )
+        models, files, chosen, format, plot, worst, threads, energy, given, trust, keep_unconverged,
+        kinds_of(map),
+    )  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from pwmlff import report
-from pwmlff.commands.base import Json, KeepUnconverged
-from pwmlff.commands.options import seconds_of
+from pwmlff.commands.base import Json, KeepUnconverged, Map
+from pwmlff.commands.options import kinds_of, seconds_of
 
 
 def train(
@@ -41,6 +41,7 @@ def train(
         bool, Option("--shift-sources", help="Give the energies of all files one zero.")
     ] = False,
     keep_unconverged: KeepUnconverged = False,
+    map: Map = None,
     model: Annotated[
         str,
         Option(
@@ -107,6 +108,7 @@ def train(
             "energy": energy,
             "shift_sources": shift_sources,
             "keep_unconverged": keep_unconverged,
+            "map": kinds_of(map),
             "model": model,
             "elements": elements,
             "output": output,

@@ -72,6 +72,7 @@ def load(
     format: str | None = None,
     energy: str = readers.FREE,
     keep_unconverged: bool = False,
+    kinds: Mapping[str, str] = readers.NO_KINDS,
     closest: float = neighbors.CLOSEST,
     cache: str | PathLike[str] | None = AUTO,
     threads: int | None = None,
@@ -82,7 +83,8 @@ def load(
     :mod:`pwmlff.data.sources` find, is logged as warnings, one line each, either way.
 
     Args:
-        files, format, energy, keep_unconverged: as :func:`pwmlff.data.readers.read` takes them.
+        files, format, energy, keep_unconverged, kinds: as
+            :func:`pwmlff.data.readers.read` takes them.
         elements, cutoff, closest, threads: as :func:`pwmlff.data.neighbors.find_edges` takes them.
         cache: folder of the cache, "auto" for the default one, None or "none" for none.
 
@@ -102,6 +104,7 @@ def load(
         "format": format,
         "energy": energy,
         "keep_unconverged": keep_unconverged,
+        "kinds": dict(kinds),
     }
     entry = kept = None
     paths: list[str] = []
@@ -115,7 +118,7 @@ def load(
         kept = _opened(entry, options, paths, threads)
     if kept is None:
         texts: list[str] = []
-        frames = readers.read(specs, format, energy, texts.append, keep_unconverged)
+        frames = readers.read(specs, format, energy, texts.append, keep_unconverged, kinds)
         edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
         remarks = [(True, text) for text in texts]
         found = consistency.findings(frames)

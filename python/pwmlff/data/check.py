@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations_with_replacement, zip_longest
 from pathlib import Path
@@ -155,11 +155,13 @@ def check(
     plot: Path | None = None,
     energy: str = readers.FREE,
     keep_unconverged: bool = False,
+    kinds: Mapping[str, str] = readers.NO_KINDS,
 ) -> CheckReport:
     """Read all files and look at every frame.
 
     Args:
-        files, format, energy, keep_unconverged: as :func:`pwmlff.data.readers.read` takes them.
+        files, format, energy, keep_unconverged, kinds: as
+            :func:`pwmlff.data.readers.read` takes them.
         elements: those that may occur; any when empty.
         cutoff: distance within which neighbors are counted, angstrom.
         closest: distance below which atoms overlap, angstrom.
@@ -173,7 +175,7 @@ def check(
         raise Failure(f"--cutoff is {cutoff:g}, expected a positive number")
     allowed = set(_known(elements))
     texts: list[str] = []
-    frames = readers.read(list(files), format, energy, texts.append, keep_unconverged)
+    frames = readers.read(list(files), format, energy, texts.append, keep_unconverged, kinds)
     problems = [Problem("ambiguous labels", text) for text in texts]
     problems += [
         Problem("element without data", f"no frame holds {_symbols({z})}, which --elements names")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,7 +218,11 @@ def from_usual(frames: Frames, values: np.ndarray) -> np.ndarray:
 
 
 def read(
-    files: Sequence[str], format: str | None, energy: str, keep_unconverged: bool = False
+    files: Sequence[str],
+    format: str | None,
+    energy: str,
+    keep_unconverged: bool = False,
+    kinds: Mapping[str, str] = readers.NO_KINDS,
 ) -> Frames:
     """Read structures for a command, with or without labels.
 
@@ -227,7 +231,7 @@ def read(
     """
     if not files:
         raise Failure("found no DATA, expected files or folders with structures")
-    return readers.read(list(files), format, energy, keep_unconverged=keep_unconverged)
+    return readers.read(list(files), format, energy, keep_unconverged=keep_unconverged, kinds=kinds)
 
 
 def _scores(values: np.ndarray) -> np.ndarray:

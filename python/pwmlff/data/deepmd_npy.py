@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pwmlff.data.labelled import Labelled, element_numbers
+from pwmlff.data.labelled import Labelled
 from pwmlff.report import Failure
 
 
@@ -44,7 +44,7 @@ def frames(folder: Path) -> Iterator[Labelled]:
     """
     path = folder / "type.raw"
     try:
-        types = np.loadtxt(path, dtype=np.int64, ndmin=1)
+        types = np.loadtxt(path, dtype=np.int64, ndmin=1, encoding="utf-8-sig")
     except (ValueError, OverflowError) as error:
         raise Failure(f"'{path}': {error}; expected a type for each atom") from None
     elements = _elements(folder)
@@ -63,9 +63,7 @@ def _elements(folder: Path) -> np.ndarray:
         raise Failure(
             f"found no '{path}', which says the element of each type; write one, like 'Hf O'"
         )
-    return element_numbers(
-        path.read_text(encoding="utf-8-sig", errors="replace").split(), f"'{path}'"
-    )
+    return np.array(path.read_text(encoding="utf-8-sig", errors="replace").split(), dtype=str)
 
 
 def _set(

@@ -22,7 +22,7 @@ from ase.io import write
 from ase.io.extxyz import key_val_str_to_dict
 from ase.io.formats import open_with_compression
 
-from pwmlff.data.labelled import Labelled, checked_numbers, element_numbers
+from pwmlff.data.labelled import Labelled, checked_numbers
 from pwmlff.data.labels import labels_of
 from pwmlff.files import drafted
 from pwmlff.report import Failure
@@ -98,11 +98,9 @@ def _frame(line: str, file: Iterator[str], index: int, path: Path) -> Labelled:
     info = _keys(comment, where)
     columns = _columns(rows, str(_popped(info, where, "properties", default=PLAIN)), where)
     species, z = _popped(columns, where, "species"), _popped(columns, where, "z")
-    if species is not None:
-        numbers = element_numbers(species, where)
-    elif z is not None:
-        numbers = checked_numbers(z, where)
-    else:
+    if species is None and z is not None:
+        species = checked_numbers(z, where)
+    if species is None:
         raise Failure(f"{where} has no column of elements; expected species:S:1 in Properties")
     positions = _popped(columns, where, "pos", "positions")
     if positions is None or positions.shape != (natoms, 3):
@@ -113,7 +111,7 @@ def _frame(line: str, file: Iterator[str], index: int, path: Path) -> Labelled:
     if pbc.dtype != bool or pbc.shape not in {(), (3,)}:
         raise Failure(f"{where}: pbc is {pbc.tolist()}, expected three of T and F")
     return Labelled(
-        numbers,
+        species,
         positions,
         cell,
         np.broadcast_to(pbc, 3),

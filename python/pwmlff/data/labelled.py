@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +20,7 @@ LAST_ELEMENT = len(chemical_symbols) - 1
 class Labelled:
     """One structure with the signs and units of `Frames`; a label that is missing is None."""
 
-    numbers: np.ndarray  # [n] atomic numbers
+    species: np.ndarray  # [n] atomic numbers, or what the file calls its atoms
     positions: np.ndarray  # [n, 3]
     cell: np.ndarray  # [3, 3] cell vectors in rows
     pbc: np.ndarray  # bool [3]
@@ -33,18 +35,58 @@ class Labelled:
     odd: list[str] = field(default_factory=list)  # sentences that go on with "frame 3 of 'a.xyz'"
 
 
-def element_numbers(symbols: Sequence[str] | np.ndarray, where: str) -> np.ndarray:
-    """Atomic numbers of chemical symbols, int32 [n]; upper and lower case are the same.
+def element_numbers(species: np.ndarray, kinds: Mapping[str, str], where: str) -> np.ndarray:
+    """Atomic numbers, int32 [n], of a structure.
+
+    Args:
+        species: [n] atomic numbers, or chemical symbols in any case of letters, or kinds.
+        kinds: chemical symbols of what files call atoms of other kinds; of elements too.
+        where: the structure, in messages.
 
     Raises:
-        Failure: a symbol is of no element.
+        Failure: a kind is no element.
     """
-    names, which = np.unique(np.asarray(symbols, dtype=str), return_inverse=True)
-    numbers = [atomic_numbers.get(name.capitalize(), 0) for name in names]
-    for name, number in zip(names, numbers, strict=True):
-        if not number:
-            raise Failure(f"{where}: '{name}' is no element, expected chemical symbols like Hf")
+    if species.dtype.kind in "iu":
+        if not kinds:
+            return species.astype(np.int32)
+        species = np.array(chemical_symbols)[species]
+    names, which = np.unique(species, return_inverse=True)
+    numbers = [_number(kinds.get(name, name)) for name in names.tolist()]
+    if unknown := [name for name, z in zip(names.tolist(), numbers, strict=True) if not z]:
+        told = " ".join(f"--map {shlex.quote(name)}={_likely(name)}" for name in unknown)
+        raise Failure(
+            f"{where}: {', '.join(map(repr, unknown))} is no element, expected chemical symbols "
+            f"like Hf: say of which element it is, as in {told} ([data] map of run.toml)"
+        )
     return np.array(numbers, dtype=np.int32)[which.ravel()]
+
+
+def _number(symbol: str) -> int:
+    """Atomic number of a symbol in any case; 0 where it is of no element."""
+    return int(atomic_numbers.get(symbol.capitalize(), 0))
+
+
+def _likely(kind: str) -> str:
+    """The element that a kind begins with, or one for an example."""
+    letters = re.match("[A-Za-z]{0,2}", kind)
+    assert letters is not None
+    return next(
+        (one.capitalize() for one in (letters[0], letters[0][:1]) if _number(one)), "ELEMENT"
+    )
+
+
+def require_elements(kinds: Mapping[str, str]) -> None:
+    """Refuse kinds that are said to be of no element.
+
+    Raises:
+        Failure: one is.
+    """
+    for kind, symbol in kinds.items():
+        if not _number(symbol):
+            raise Failure(
+                f"--map or [data] map says that '{kind}' is '{symbol}', expected a chemical symbol "
+                "like Fe"
+            )
 
 
 def checked_numbers(numbers: np.ndarray, where: str) -> np.ndarray:
@@ -63,24 +105,24 @@ def gathered(structures: Sequence[Labelled], file: str, group: str) -> Frames:
     """All structures of one file.
 
     Args:
-        structures: at least one.
+        structures: at least one, with atomic numbers.
         file: how messages name it.
         group: of structures that name none.
     """
     names = [group if s.group is None else s.group for s in structures]
     group_names = tuple(dict.fromkeys(names))
     number_of = {name: k for k, name in enumerate(group_names)}
-    natoms = [len(s.numbers) for s in structures]
+    natoms = [len(s.species) for s in structures]
     missing = np.full((max(3, *natoms), 3), np.nan)
     return Frames(
-        numbers=np.concatenate([s.numbers for s in structures]).astype(np.int32),
+        numbers=np.concatenate([s.species for s in structures]).astype(np.int32),
         positions=np.concatenate([s.positions for s in structures]).astype(np.float64),
         cells=np.array([s.cell for s in structures], dtype=np.float64),
         pbc=np.array([s.pbc for s in structures], dtype=bool),
         first=np.r_[0, np.cumsum(natoms)].astype(np.int64),
         energies=np.array([np.nan if s.energy is None else s.energy for s in structures], float),
         forces=np.concatenate(
-            [missing[: len(s.numbers)] if s.forces is None else s.forces for s in structures]
+            [missing[: len(s.species)] if s.forces is None else s.forces for s in structures]
         ).astype(np.float64),
         virials=np.array(
             [missing[:3] if s.virial is None else s.virial for s in structures], float

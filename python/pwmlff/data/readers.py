@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from ase.io.formats import UnknownFileTypeError, filetype, iread
 from pwmlff.data import convergence, extxyz, movement
 from pwmlff.data import deepmd_npy as deepmd
 from pwmlff.data.frames import Frames, ranges
-from pwmlff.data.labelled import Labelled, element_numbers, gathered
+from pwmlff.data.labelled import Labelled, element_numbers, gathered, require_elements
 from pwmlff.data.labels import labels_of, value_of
+from pwmlff.files import without_mark
 from pwmlff.report import Failure
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ NOT_FREE_OF_DPDATA = ("fhi_aims/", "siesta/")
 #: The least root mean square force, and torque over the root sum of squares, of what is no cluster.
 WEAK, TORQUE = 0.05, 0.3
 KEEP = "--keep-unconverged"
+NO_KINDS: Mapping[str, str] = MappingProxyType({})
 NONE = "none of {} frames of '{}' has a converged SCF, expected one or more"
 #: Formats of which dpdata leaves out frames without a converged SCF, as they have no energy.
 DROPPING = f"{DPDATA}abacus/"
@@ -67,6 +70,7 @@ def read(
     energy: str = FREE,
     warn: Callable[[str], None] = log.warning,
     keep_unconverged: bool = False,
+    kinds: Mapping[str, str] = NO_KINDS,
 ) -> Frames:
     """Read labelled structures.
 
@@ -79,6 +83,7 @@ def read(
             forces belong to, or "zero" for that at sigma -> 0.
         warn: is told what is odd, once for all structures of which it is.
         keep_unconverged: take frames whose SCF did not converge, too.
+        kinds: chemical symbols of what files call atoms, like Fe of Fe1.
 
     Returns:
         All frames, in the order of the files; the group of one is its key `group` or `config_type`,
@@ -89,6 +94,7 @@ def read(
     """
     if energy not in {FREE, ZERO}:
         raise Failure(f"energy is '{energy}', expected {FREE} or {ZERO}")
+    require_elements(kinds)
     specs = [files] if isinstance(files, str | PathLike) else list(files)
     if not specs:
         raise Failure("found no name of a file with training data, expected one or more")
@@ -106,6 +112,7 @@ def read(
                 structures = _kept(structures, source, keep_unconverged, odd)
                 for structure in structures:
                     where = f"frame {structure.index} of '{source}'"
+                    structure.species = element_numbers(structure.species, kinds, where)
                     for text in structure.odd:
                         odd[text].append(where)
                     if (difference := _choose_energy(structure, energy)) > APART:
@@ -132,14 +139,15 @@ def structures(name: str, format: str | None = None) -> list[Atoms]:
     Raises:
         Failure: the file cannot be read.
     """
-    file = name if Path(name).exists() else name.rpartition("@")[0]
-    if file and Path(file).exists():
+    file = name if Path(name).exists() else name.rpartition("@")[0] or name
+    if Path(file).exists():
         kind = reader_of(Path(file), format)
         if kind in OWN or kind.startswith(DPDATA):
             frames = read(name if file != name else f"{name}@-1", format)
             return [frames.atoms(k) for k in range(len(frames))]
     try:
-        found = ase_read(name, format=format)
+        with without_mark(file) as bare:
+            found = ase_read(bare + name.removeprefix(file), format=format)
     except Exception as error:  # whatever its readers stumble over
         raise Failure(
             f"ase cannot read '{name}' ({_text(error)}); give a file that it knows, FILE@0:5 for "
@@ -195,7 +203,8 @@ def guess(path: Path) -> str:
         if movement.HEADER.match(file.readline(1000)):
             return "movement"
     try:
-        return str(filetype(str(path)))
+        with without_mark(path) as bare:
+            return str(filetype(bare))
     except UnknownFileTypeError:
         raise Failure(
             f"the format of '{path}' is not known from its name or contents; say it: extxyz, "
@@ -230,7 +239,7 @@ def _choose_energy(structure: Labelled, wanted: str) -> float:
         return 0.0
     if energy is None or wanted == FREE:
         structure.energy = free
-    return 0.0 if energy is None else abs(free - energy) / max(1, len(structure.numbers))
+    return 0.0 if energy is None else abs(free - energy) / max(1, len(structure.species))
 
 
 def _two_energies(largest: float, wanted: str) -> str:
@@ -320,12 +329,17 @@ def _frames(path: Path, kind: str) -> Iterator[Labelled]:
     drops = kind.startswith(DROPPING)
     if drops and converged and not any(converged):
         raise Failure(NONE.format(len(converged), path))
-    frames = (
-        _of_dpdata(path, kind.removeprefix(DPDATA))
-        if kind.startswith(DPDATA)
-        else _of_ase(path, kind)
-    )
+    frames = _of_others(path, kind)
     return frames if all(converged) else _judged(list(frames), converged, path, drops)
+
+
+def _of_others(path: Path, kind: str) -> Iterator[Labelled]:
+    """Frames of a format that another package reads, of which few know a byte order mark."""
+    with without_mark(path) as bare:
+        if kind.startswith(DPDATA):
+            yield from _of_dpdata(path, bare, kind.removeprefix(DPDATA))
+        else:
+            yield from _of_ase(path, bare, kind)
 
 
 def _judged(
@@ -356,10 +370,10 @@ def _judged(
     return iter(frames)
 
 
-def _of_ase(path: Path, kind: str) -> Iterator[Labelled]:
+def _of_ase(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
     """Frames of any other format that ase reads, with the results of its calculators."""
     index = 0
-    frames: Iterator[Atoms] = iread(str(path), index=":", format=kind, do_not_split_by_at_sign=True)
+    frames: Iterator[Atoms] = iread(bare, index=":", format=kind, do_not_split_by_at_sign=True)
     while True:
         try:
             atoms = next(frames)
@@ -391,7 +405,7 @@ def _only(results: dict[str, Any], *labels: str) -> dict[str, Any]:
     return {label: value for label, value in values.items() if value is not None}
 
 
-def _of_dpdata(path: Path, kind: str) -> Iterator[Labelled]:
+def _of_dpdata(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
     """Frames of a format that dpdata reads; its virials are in eV, positive when compressed."""
     try:
         import dpdata  # noqa: PLC0415  an optional dependency
@@ -402,17 +416,16 @@ def _of_dpdata(path: Path, kind: str) -> Iterator[Labelled]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", SAID_OF_UNCONVERGED)
-            data = _systems(dpdata, str(path), kind)
+            data = _systems(dpdata, bare, kind)
     except Exception as error:  # whatever its readers stumble over
         raise Failure(f"dpdata cannot read '{path}' as '{kind}': {_text(error)}") from error
     index = 0
     for system in data:
-        symbols = np.array(system["atom_names"])[system["atom_types"]]
-        numbers = element_numbers(symbols, f"'{path}'")
+        species = np.array(system["atom_names"], dtype=str)[system["atom_types"]]
         periodic = not system.get("nopbc", False)
         for k in range(len(system["coords"])):
             yield Labelled(
-                numbers,
+                species,
                 system["coords"][k],
                 system["cells"][k] if periodic else np.zeros((3, 3)),
                 np.full(3, periodic),

@@ -5,6 +5,7 @@ All forms that are local potentials are read into one. docs/nep.md has them, and
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 import re
 from collections.abc import Collection, Sequence
@@ -192,7 +193,7 @@ def read_nep(path: str | PathLike[str]) -> Nep:
 
 def looks_like_nep(contents: bytes) -> bool:
     """As kernels/nep/read_nep.h has it."""
-    return re.match(rb"[ \t\r\n]*nep[0-9_]", contents[:256]) is not None
+    return re.match(rb"(\xef\xbb\xbf)?[ \t\r\n]*nep[0-9_]", contents[:256]) is not None
 
 
 def is_nep(path: str | PathLike[str]) -> bool:
@@ -223,7 +224,7 @@ def checked_nep(text: bytes) -> Nep:
 
 def parse_nep(text: bytes) -> Nep:
     """The same by this module alone."""
-    lines = _Lines(text)
+    lines = _Lines(text.removeprefix(codecs.BOM_UTF8))
     version, has_zbl, temperature, elements = _first_line(lines)
     s = len(elements)
     zbl_line = _zbl_line(lines) if has_zbl else ()

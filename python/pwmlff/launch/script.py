@@ -163,7 +163,7 @@ class Script:
             return
         including = (*including, path.resolve())
         self._read_whole.append(path)
-        for lines in _logical(path.read_text(errors="replace").splitlines()):
+        for lines in _logical(path.read_text("utf-8-sig", "replace").splitlines()):
             self.lines += lines
             self._command(words("\n".join(lines)), including)
 

@@ -18,6 +18,7 @@ from ase.io import read
 
 from pwmlff.data import readers
 from pwmlff.evaluation.structures import neighbor_list
+from pwmlff.files import read_text
 from pwmlff.launch import lmp, program
 from pwmlff.launch.log import read_deviation
 from pwmlff.learn.processes import Ended, Task, Workshop
@@ -250,7 +251,7 @@ def input_of(
 
 def _own_input(path: Path, place: Path, style: str) -> str:
     """An input with the pair_style of the ensemble; what lies beside it is linked."""
-    text, found = path.read_text(), _style_in(path)
+    text, found = read_text(path), _style_in(path)
     for other in path.parent.iterdir():
         link = place / other.name
         if other != path and not link.exists() and other.name != "in.lmp":
@@ -260,7 +261,7 @@ def _own_input(path: Path, place: Path, style: str) -> str:
 
 def _style_in(path: Path) -> re.Match[str]:
     """Where an input has its pair_style."""
-    found = list(PAIR_STYLE.finditer(path.read_text()))
+    found = list(PAIR_STYLE.finditer(read_text(path)))
     if len(found) != 1 or found[0][1] != "pwmlff":
         raise Failure(
             f"'{path}' has {len(found)} lines of pair_style, expected one of pair_style pwmlff, "

@@ -128,6 +128,7 @@ def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> C
             error.data.train,
             error.data.format or None,
             keep_unconverged=error.data.keep_unconverged,
+            kinds=error.data.map,
         )
         symbols = [chemical_symbols[z] for z in dict.fromkeys(frames.numbers.tolist())]
         raise Failure(

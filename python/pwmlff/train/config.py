@@ -74,6 +74,9 @@ class Data:
     keep_unconverged: bool = key(
         False, "take frames whose SCF did not converge, too, where files tell"
     )
+    map: dict[str, str] = key(
+        {}, 'elements of what files call their atoms, like `{ Fe1 = "Fe" }`; any name will do'
+    )
     baseline: str = key(
         "",
         "what the model is not to learn, and is taken off the labels: a pair style of LAMMPS like "
@@ -350,6 +353,7 @@ OPTIONS = {
     "energy": "data.energy",
     "shift_sources": "data.shift_sources",
     "keep_unconverged": "data.keep_unconverged",
+    "map": "data.map",
     "elements": "model.elements",
     "output": "output.folder",
     "max_time": "run.max_time",

@@ -7,7 +7,7 @@ cores; other files through their own code, in the precision in which lmp runs th
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -275,12 +275,14 @@ def test(
     baseline: Baseline | None = None,
     trust: bool = False,
     keep_unconverged: bool = False,
+    kinds: Mapping[str, str] = readers.NO_KINDS,
 ) -> TestReport:
     """Evaluate models, and the mean of several, on all frames and compare with their labels.
 
     Args:
         models: files.
-        data, format, energy, keep_unconverged: as :func:`pwmlff.data.readers.read` takes them.
+        data, format, energy, keep_unconverged, kinds: as
+            :func:`pwmlff.data.readers.read` takes them.
         elements: that take part; if empty all of the model's, or those of each structure where the
             model counts them.
         plot: picture to draw.
@@ -303,7 +305,7 @@ def test(
                 "expected models of the same units"
             )
     numbers_of = [info.numbers_of(elements) for info in every]
-    frames = read(data, format, energy, keep_unconverged=keep_unconverged)
+    frames = read(data, format, energy, keep_unconverged=keep_unconverged, kinds=kinds)
     _require_labels(frames)
     if baseline is None:
         baseline = _baseline_of(every, trust)

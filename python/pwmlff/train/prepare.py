@@ -71,6 +71,7 @@ def labelled(
                     format=data.format or None,
                     energy=data.energy,
                     keep_unconverged=data.keep_unconverged,
+                    kinds=data.map,
                     cache=None if data.cache == "none" else data.cache,
                     threads=threads_of(config.run, ranks),
                 )
