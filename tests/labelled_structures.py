@@ -152,6 +152,39 @@ def movement(atoms, t=1.0, stress=True, scf=True, dashes=True, constant=0.0):
     return "\n".join(lines + [" " + "-" * 50] * dashes) + "\n"
 
 
+def vasprun_head(most: int) -> str:
+    """The beginning of a vasprun.xml of two atoms of copper, as far as ase and dpdata look at it.
+
+    Args:
+        most: iterations of an SCF that are allowed (NELM).
+    """
+    return f"""<?xml version="1.0" encoding="ISO-8859-1"?>
+<modeling>
+ <incar/>
+ <kpoints/>
+ <parameters>
+  <separator name="electronic">
+   <i name="EDIFF"> 0.00000100 </i>
+   <separator name="electronic convergence"><i type="int" name="NELM"> {most} </i></separator>
+  </separator>
+ </parameters>
+ <atominfo>
+  <atoms> 2 </atoms>
+  <types> 1 </types>
+  <array name="atoms"><set>
+   <rc><c>Cu</c><c> 1</c></rc><rc><c>Cu</c><c> 1</c></rc>
+  </set></array>
+  <array name="atomtypes"><set>
+   <rc><c> 2</c><c>Cu</c><c> 63.5</c><c> 11.0</c><c> PAW_PBE Cu </c></rc>
+  </set></array>
+ </atominfo>
+ <structure name="initialpos">
+  <crystal><varray name="basis"><v>4 0 0</v><v>0 4 0</v><v>0 0 4</v></varray></crystal>
+  <varray name="positions"><v>0 0 0</v><v>0.5 0.5 0.5</v></varray>
+ </structure>
+"""
+
+
 def write_deepmd(
     folder: Path, structures: Sequence[Atoms], sets: int = 1, mixed: bool = False
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ase.io import iread
 
-from labelled_structures import crystal, labelled, movement
+from labelled_structures import crystal, labelled, movement, vasprun_head
 from pwmlff.data import cache, check, convergence, readers
 from pwmlff.learn import labelling
 from pwmlff.learn.settings import Label
@@ -113,32 +113,7 @@ def vasprun(counts, most=3):
         )
         for n, count in enumerate(counts)
     )
-    return f"""<?xml version="1.0" encoding="ISO-8859-1"?>
-<modeling>
- <incar/>
- <kpoints/>
- <parameters>
-  <separator name="electronic">
-   <i name="EDIFF"> 0.00000100 </i>
-   <separator name="electronic convergence"><i type="int" name="NELM"> {most} </i></separator>
-  </separator>
- </parameters>
- <atominfo>
-  <atoms> 2 </atoms>
-  <types> 1 </types>
-  <array name="atoms"><set>
-   <rc><c>Cu</c><c> 1</c></rc><rc><c>Cu</c><c> 1</c></rc>
-  </set></array>
-  <array name="atomtypes"><set>
-   <rc><c> 2</c><c>Cu</c><c> 63.5</c><c> 11.0</c><c> PAW_PBE Cu </c></rc>
-  </set></array>
- </atominfo>
- <structure name="initialpos">
-  <crystal><varray name="basis"><v>4 0 0</v><v>0 4 0</v><v>0 0 4</v></varray></crystal>
-  <varray name="positions"><v>0 0 0</v><v>0.5 0.5 0.5</v></varray>
- </structure>
-{steps}</modeling>
-"""
+    return f"{vasprun_head(most)}{steps}</modeling>\n"
 
 
 ESPRESSO_HEADER = """\

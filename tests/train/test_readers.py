@@ -13,32 +13,22 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read as ase_read
 from ase.io import write
 
-from labelled_structures import crystal, frames_of, labelled, movement, trajectory, write_deepmd
+from labelled_structures import (
+    crystal,
+    frames_of,
+    labelled,
+    movement,
+    trajectory,
+    vasprun_head,
+    write_deepmd,
+)
 from pwmlff.data import cache, check, readers
 from pwmlff.data.choices import write_frames
 from pwmlff.data.frames import Frames
 from pwmlff.report import Failure
 
-#: What the readers of ase and dpdata look at, with a smearing of 0.125 eV per atom.
-VASPRUN = """<?xml version="1.0" encoding="ISO-8859-1"?>
-<modeling>
- <incar/>
- <kpoints/>
- <parameters><i type="int" name="NELM"> 60 </i></parameters>
- <atominfo>
-  <atoms> 2 </atoms>
-  <types> 1 </types>
-  <array name="atoms"><set>
-   <rc><c>Cu</c><c> 1</c></rc><rc><c>Cu</c><c> 1</c></rc>
-  </set></array>
-  <array name="atomtypes"><set>
-   <rc><c> 2</c><c>Cu</c><c> 63.5</c><c> 11.0</c><c> PAW_PBE Cu </c></rc>
-  </set></array>
- </atominfo>
- <structure name="initialpos">
-  <crystal><varray name="basis"><v>4 0 0</v><v>0 4 0</v><v>0 0 4</v></varray></crystal>
-  <varray name="positions"><v>0 0 0</v><v>0.5 0.5 0.5</v></varray>
- </structure>
+#: With a smearing of 0.125 eV per atom.
+VASPRUN = f"""{vasprun_head(60)}\
  <calculation>
   <scstep><energy>
    <i name="e_fr_energy"> -6.5 </i><i name="e_wo_entrp"> -6.0 </i><i name="e_0_energy"> -6.25 </i>
