@@ -284,17 +284,19 @@ def test_units_that_are_refused(tmp_path, keys, message):
         readers.read(path)
 
 
-def test_the_dump_of_lammps(tmp_path, caplog):
-    """Its energy is one, its stress is a pressure in bar with the kinetic part."""
+@pytest.mark.parametrize("energy", [-3.5, np.nan])
+def test_the_dump_of_lammps(tmp_path, caplog, energy):
+    """Its energy is one, its stress is a pressure in bar with the kinetic part; each may lack."""
     path = tmp_path / "a.extxyz"
+    known = "" if np.isnan(energy) else f"Potential_energy={energy}"
     path.write_text(
-        f'1\nTimestep=10 Time=0.010000 pbc="T T T" Lattice="{LATTICE}" Potential_energy=-3.5 '
+        f'1\nTimestep=10 Time=0.010000 pbc="T T T" Lattice="{LATTICE}" {known} '
         'Stress="-46074 305 -144 305 -46492 -798 -144 -798 -46202" '
         "Properties=species:S:1:pos:R:3:vel:R:3:forces:R:3\nAl 0 0 0 1 1 1 1 2 3\n" * 3
     )
     frames = readers.read(path)
-    assert frames.energies.tolist() == [-3.5] * 3 and np.isnan(frames.virials).all()
-    assert frames.forces[0].tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(frames.energies, [energy] * 3)
+    assert np.isnan(frames.virials).all() and frames.forces[0].tolist() == [1, 2, 3]
     (warning,) = [record.getMessage() for record in caplog.records]
     assert "(3 structures) is of LAMMPS's dump extxyz: Potential_energy is taken" in warning
     assert "Stress is a pressure in bar" in warning
