@@ -152,7 +152,8 @@ def drafted(path: str | PathLike[str]) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as folder:
             yield Path(folder, target.name)
     except OSError as error:
-        if str(error.filename).startswith(str(target.parent / prefix)):
+        # A write that finds the disk full names no file.
+        if error.filename is None or str(error.filename).startswith(str(target.parent / prefix)):
             error.filename = str(target)
         raise
 

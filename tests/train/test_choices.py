@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from ase.build import bulk
 from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import read, write
+from typer.testing import CliRunner
 
 import pwmlff.train
 from harness import COMMAND
+from pwmlff.cli import app
 from pwmlff.data import descriptors, neighbors
 from pwmlff.data.labelled import Labelled, gathered
 
@@ -165,3 +168,19 @@ def test_dedupe_writes_each_structure_once(tmp_path: Path):
         for one, other in zip(frames, read(output, index=":"), strict=True):
             np.testing.assert_allclose(one.positions, other.positions, atol=1e-7)
             np.testing.assert_allclose(one.get_forces(), other.get_forces(), atol=1e-7)
+
+
+@pytest.mark.parametrize("what", ["select", "dedupe"])
+def test_a_file_that_finds_no_room(tmp_path: Path, what: str):
+    """It is named, and nothing of it is left."""
+    data, output = tmp_path / "in.xyz", tmp_path / "out.xyz"
+    write(data, crystals(3), format="extxyz")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, usual[1]))
+    try:
+        done = CliRunner().invoke(app, ["data", what, str(data), "-o", str(output)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert done.exit_code == 2
+    assert " ".join(done.stderr.split()) == f"error: cannot use '{output}': File too large"
+    assert list(tmp_path.iterdir()) == [data]
