@@ -35,7 +35,7 @@ class Original : public Model {
   virtual void get_ready() {}
 
   /// A copy that evaluates on a GPU, where has_gpu_code().
-  /// @param gpu  index among the visible ones
+  /// @param gpu  index among the visible ones; pwmlff::CPU for a copy that stands in for it
   virtual std::unique_ptr<Model> copy_to_gpu(int) const { return nullptr; }
 
  protected:
@@ -57,6 +57,14 @@ class EngineChoice : public Model {
   const Evaluation &evaluate(const Input &input) override { return in_use().evaluate(input); }
   double expected_peak(const Input &input) override { return in_use().expected_peak(input); }
 
+  /// A fused engine for the CPU, verified like what evaluates the model, where that is the file's
+  /// own code on a GPU that nobody demands: which one is faster has to be tried. Else null.
+  Model *rival() const { return rival_.get(); }
+
+  /// Let the rival go, or evaluate by it from now on.
+  /// @param why_not  the other one, for passed_over(); empty for the former
+  void settle(const std::string &why_not);
+
   /// What candidates were compared with; nothing where there were none.
   const std::optional<Expected> &expected() const { return expected_; }
 
@@ -64,7 +72,7 @@ class EngineChoice : public Model {
   /// An engine that is faster than the original.
   struct Candidate {
     std::string name;    // for the log
-    bool on_gpu;
+    bool on_gpu, fused;
     Gate gate;
     std::function<std::unique_ptr<Model>()> make;    // or throws the reason why not
   };
@@ -94,8 +102,12 @@ class EngineChoice : public Model {
   Model &in_use() const { return active ? *active : *original; }
   void attempt(const Candidate &candidate, const std::vector<bool> &present);
   void attempt_original_on_gpu(const std::vector<bool> &present);
+  std::unique_ptr<Model> make(const Candidate &candidate, const std::vector<bool> &present,
+                              std::string &why_not);
+  void pass_over(const std::string &name, const std::string &why_not);
 
   std::unique_ptr<Model> active;        // what evaluates, where it is not the original
+  std::unique_ptr<Model> rival_;        // until it is settled
   std::string reasons;                  // of what does not
   std::optional<Expected> expected_;    // of the original, for the species that take part
 };

@@ -8,6 +8,8 @@
 #include "model_file.h"
 #include "scripted.h"
 
+#include "placement/device_mapping.h"
+
 #include <memory>
 
 namespace pwmlff::models {
@@ -17,7 +19,10 @@ class FileCode : public Original {
   std::string name() const override { return "torchscript"; }
   bool on_gpu() const override { return !code.device().is_cpu(); }
   bool has_gpu_code() const override { return true; }
-  std::unique_ptr<Model> copy_to_gpu(int gpu) const override { return copy_to(torch_gpu(gpu)); }
+  std::unique_ptr<Model> copy_to_gpu(int gpu) const override
+  {
+    return copy_to(gpu == pwmlff::CPU ? c10::Device(at::kCPU) : torch_gpu(gpu));
+  }
 
   /// A copy that evaluates on another device.
   virtual std::unique_ptr<FileCode> copy_to(c10::Device device) const = 0;

@@ -5,6 +5,7 @@
 #include "cpu/instruction_set.h"
 #include "engine_choice.h"
 #include "fused_model.h"
+#include "placement/device_mapping.h"
 
 #include <stdexcept>
 #include <utility>
@@ -51,7 +52,7 @@ class RecordedCode : public Original {
   {
     EngineOptions there = own_code();
     there.gpu = gpu;
-    there.gpu_demanded = true;
+    there.gpu_demanded = gpu != pwmlff::CPU;
     return load(there);
   }
   const Evaluation &evaluate(const Input &input) override { return code().evaluate(input); }

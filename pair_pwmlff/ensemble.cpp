@@ -5,17 +5,23 @@
 #include "archive/other_files.h"
 #include "collective.h"
 #include "common/periodic_table.h"
+#include "device_trial.h"
+#include "models/engine_choice.h"
+#include "neighbor_source.h"
 
 #include "atom.h"
 #include "comm.h"
 #include "compute.h"
+#include "domain.h"
 #include "error.h"
 #include "lammps.h"
 #include "modify.h"
+#include "neighbor.h"
 #include "platform.h"
 #include "utils.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -106,6 +112,36 @@ std::string most_neighbors(const ModelInfo &info)
   return fmt::format(", at most {} neighbors of an element", info.max_neighbor);
 }
 
+Share share_of(const LAMMPS *lmp, const std::vector<int> &species_of_type)
+{
+  const Atom *const atom = lmp->atom;
+  const Domain *const domain = lmp->domain;
+  Share share{};
+  share.edges[0][0] = domain->xprd;
+  share.edges[1] = {domain->triclinic ? domain->xy : 0.0, domain->yprd, 0.0};
+  share.edges[2] = {0.0, 0.0, domain->zprd};
+  if (domain->triclinic) share.edges[2] = {domain->xz, domain->yz, domain->zprd};
+  for (int d = 0; d < 3; ++d) {
+    const double part = domain->triclinic ? domain->subhi_lamda[d] - domain->sublo_lamda[d]
+                                          : (domain->subhi[d] - domain->sublo[d]) / domain->prd[d];
+    for (double &component : share.edges[d]) component *= part;
+    share.repeats[d] =
+        d < domain->dimension && (domain->periodicity[d] || lmp->comm->procgrid[d] > 1);
+  }
+  for (int i = 0; i < atom->nlocal; ++i) {
+    const int species = species_of_type[atom->type[i]];
+    if (species < 0) continue;
+    share.species.push_back(species);
+    share.x.insert(share.x.end(), atom->x[i], atom->x[i] + 3);
+  }
+  return share;
+}
+
+std::string in_words(const StepTime &step)
+{
+  return step.failure.empty() ? fmt::format("{:.3g} ms a step", 1e3 * step.seconds) : step.failure;
+}
+
 }    // namespace
 
 Ensemble load_ensemble(LAMMPS *lmp, const std::vector<std::string> &files,
@@ -148,6 +184,55 @@ int exchange_width(const Ensemble &models)
   int most = 0;
   for (const auto &model : models) most = std::max(most, model->needs().exchange_width);
   return most;
+}
+
+// Ranks whose processors or GPUs run other engines would wait for ever, or the others for them.
+void require_one_exchange(LAMMPS *lmp, const Ensemble &models)
+{
+  for (const auto &model : models) {
+    const Needs needs = model->needs();
+    const std::array<int, 2> mine = {needs.exchange_width, needs.hops};
+    std::array<int, 2> least{}, most{};
+    MPI_Allreduce(mine.data(), least.data(), 2, MPI_INT, MPI_MIN, lmp->world);
+    MPI_Allreduce(mine.data(), most.data(), 2, MPI_INT, MPI_MAX, lmp->world);
+    if (most[0] == 0 || least == most) continue;
+    std::string engines;
+    for (const std::string &one : gathered(lmp->world, model->engine()))
+      if (engines.find(one) == std::string::npos) engines += (engines.empty() ? "" : "; ") + one;
+    lmp->error->all(
+        FLERR,
+        "Pair style pwmlff: ranks evaluate model '{}' in ways that cannot exchange features "
+        "with each other ({}); use 'engine torchscript', or ranks that are alike",
+        model->info().file, engines);
+  }
+}
+
+bool settle_devices(LAMMPS *lmp, const Ensemble &models, const std::vector<int> &species_of_type)
+{
+  bool changed = false;
+  for (std::size_t m = 0; m < models.size() && lmp->atom->natoms > 0; ++m) {
+    auto *const model = dynamic_cast<EngineChoice *>(models[m].get());
+    Model *const rival = model ? model->rival() : nullptr;
+    if (!on_all_ranks(lmp->world, rival != nullptr)) {
+      if (model) model->settle("");
+      continue;
+    }
+    const std::string on_gpu = model->name(), on_cpu = rival->name();
+    const Trial trial = try_devices(lmp->world, *model, *rival, share_of(lmp, species_of_type),
+                                    lmp->neighbor->skin, lmp->comm->nthreads);
+    const std::string on_gpu_time = in_words(trial.gpu), on_cpu_time = in_words(trial.cpu);
+    const bool cpu = trial.takes_cpu();
+    if (lmp->comm->me == 0)
+      utils::logmesg(lmp,
+                     "Pair style pwmlff: device auto evaluates model {} on the {}: {} on the GPU: "
+                     "{}; {} on the CPU: {}; tried with {} atoms on a rank; 'device {}' takes the "
+                     "{} untried\n",
+                     m + 1, cpu ? "CPU" : "GPU", on_gpu, on_gpu_time, on_cpu, on_cpu_time,
+                     trial.natoms, cpu ? "gpu" : "cpu", cpu ? "GPU" : "CPU");
+    model->settle(cpu ? on_gpu_time + ", on the CPU " + on_cpu_time : "");
+    changed = changed || cpu;
+  }
+  return changed;
 }
 
 std::vector<std::string> identities(const Ensemble &models, const std::vector<std::string> &hashes)

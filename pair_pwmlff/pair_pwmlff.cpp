@@ -290,6 +290,12 @@ void PairPWMLFF::coeff(int narg, char **arg)
     for (int j = i; j <= atom->ntypes; ++j) setflag[i][j] = mapping[i] >= 0 && mapping[j] >= 0;
   species_of_type = std::move(mapping);
   energy_unit = unit;
+  take_engines();
+}
+
+// What follows from the engines that evaluate the models.
+void PairPWMLFF::take_engines()
+{
   // Of the models that drive.
   const auto driving = options.mean_drives ? models.end() : models.begin() + 1;
   has_atom_virial = on_all_ranks(world, std::all_of(models.begin(), driving, [](const auto &model) {
@@ -297,7 +303,7 @@ void PairPWMLFF::coeff(int narg, char **arg)
                                  }));
   centroidstressflag = has_atom_virial ? CENTROID_AVAIL : CENTROID_NOTAVAIL;
   has_grade = on_all_ranks(world, models.front()->has_grade());
-  require_one_exchange();
+  require_one_exchange(lmp, models);
   source->invalidate();
   logged = false;
   const bool tensors =
@@ -307,27 +313,6 @@ void PairPWMLFF::coeff(int narg, char **arg)
   if (tensors) {
     const std::lock_guard lock(instances_mutex);
     keep_memory(true);
-  }
-}
-
-// What one rank waits for, all others have to send. A rank whose processor or GPU runs another
-// engine than those of the others would wait for ever, or they for it.
-void PairPWMLFF::require_one_exchange() const
-{
-  for (const auto &model : models) {
-    const Needs needs = model->needs();
-    const std::array<int, 2> mine = {needs.exchange_width, needs.hops};
-    std::array<int, 2> least{}, most{};
-    MPI_Allreduce(mine.data(), least.data(), 2, MPI_INT, MPI_MIN, world);
-    MPI_Allreduce(mine.data(), most.data(), 2, MPI_INT, MPI_MAX, world);
-    if (most[0] == 0 || least == most) continue;
-    std::string engines;
-    for (const std::string &one : gathered(world, model->engine()))
-      if (engines.find(one) == std::string::npos) engines += (engines.empty() ? "" : "; ") + one;
-    error->all(FLERR,
-               "Pair style pwmlff: ranks evaluate model '{}' in ways that cannot exchange features "
-               "with each other ({}); use 'engine torchscript', or ranks that are alike",
-               model->info().file, engines);
   }
 }
 
@@ -359,6 +344,7 @@ std::string PairPWMLFF::device_label() const
 
 void PairPWMLFF::init_style()
 {
+  if (settle_devices(lmp, models, species_of_type)) take_engines();
   if (force->newton_pair == 0)
     error->all(FLERR, "Pair style pwmlff needs newton pair on: remove 'newton off' from the input");
   if (atom->tag_enable == 0)

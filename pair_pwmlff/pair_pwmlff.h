@@ -115,7 +115,7 @@ class PairPWMLFF : public Pair {
   double unit_of_energy() const;
   std::vector<int> species_of_names(int nnames, char **names) const;
   std::string select_species(const std::vector<int> &mapping);
-  void require_one_exchange() const;
+  void take_engines();
   void log_models();
   std::string device_label() const;
   [[noreturn]] void stop_rank(const std::string &text);

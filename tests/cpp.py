@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -31,6 +32,14 @@ def compiled(source: str, folder: Path, *options: str) -> Path:
         cwd=ROOT, check=True,
     )  # fmt: skip
     return program
+
+
+def mpi() -> tuple[Path, Path]:
+    """The folder with mpi.h, and the library."""
+    files = [file.locate() for file in metadata.files("mpich") or []]
+    header = next(file for file in files if file.name == "mpi.h")
+    library = next(file for file in files if file.name.startswith("libmpi.so"))
+    return Path(header).resolve().parent, Path(library).resolve()
 
 
 def compile_and_run(source: str, folder: Path, *arguments: object) -> list[str]:

@@ -230,16 +230,16 @@ std::vector<EngineChoice::Candidate> EdgeModel::candidates(const std::vector<boo
   }
   auto &whole = static_cast<EdgeTorchScript &>(*original);
   if (!package.empty() || !why_no_package.empty())
-    result.push_back({"compiled", false, original->gate(), [this, &whole] {
+    result.push_back({"compiled", false, false, original->gate(), [this, &whole] {
                         if (package.empty()) throw std::runtime_error(why_no_package);
                         return std::make_unique<CompiledEdge>(whole, package);
                       }});
   if (whole.has_parts() && options.engine == Engine::automatic && !options.alone) {
     if (options.gpu != pwmlff::CPU)
-      result.push_back({"rounds on the GPU", true, original->gate(), [this, &whole] {
+      result.push_back({"rounds on the GPU", true, false, original->gate(), [this, &whole] {
                           return EdgeRounds(whole).copy_to(torch_gpu(options.gpu));
                         }});
-    result.push_back({"rounds", false, original->gate(),
+    result.push_back({"rounds", false, false, original->gate(),
                       [&whole] { return std::make_unique<EdgeRounds>(whole); }});
   }
   return result;

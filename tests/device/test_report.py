@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from cpp import mpi
 from harness import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,14 +19,12 @@ LAUNCHERS = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LO
 @pytest.fixture(scope="session")
 def program(tmp_path_factory) -> Path:
     """report_devices.cpp with the sources that the plugin has, and an inventory of its own."""
-    files = metadata.files("mpich") or []
-    header = next(file for file in files if file.name == "mpi.h").locate().resolve()
-    library = next(file for file in files if file.name.startswith("libmpi.so")).locate().resolve()
+    include, library = mpi()
     target = tmp_path_factory.mktemp("report") / "report_devices"
     sources = ["kernels/placement/device_mapping.cpp", "pair_pwmlff/rank_placement.cpp"]
     subprocess.run(
         [
-            "c++", "-std=c++20", "-I.", "-Ikernels", f"-I{header.parent}",
+            "c++", "-std=c++20", "-I.", "-Ikernels", f"-I{include}",
             "tests/device/report_devices.cpp", *sources, "-o", target,
             library, f"-Wl,-rpath,{library.parent}",
         ],
