@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import PROGRAMS
+from harness import PROGRAMS, thorough
 from pwmlff import devices, plugin
 from pwmlff.commands.doctor import CHECKS, Machine, family_of
 from pwmlff.launch import program
@@ -158,7 +158,10 @@ def test_lammps_update(doctor, other_lmp, build):
     broken(doctor(), "LAMMPS version", "error", f"{here}, but", "pwmlff build")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"lammps": "22 Jul 2025", "sizes": "SMALLBIG"}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", thorough(""), thorough("[]"), thorough('{"lammps": "22 Jul 2025", "sizes": "SMALLBIG"}')],
+)
 def test_build_that_is_not_told(doctor, build, text: str):
     """By a plugin of an older release, or one that was copied without its file."""
     path = Path(plugin.library()).with_name("build.json")

@@ -92,9 +92,7 @@ class HalfVirial(nn.Module):
         return energy, atoms, force, group, None if virial is None else 0.5 * virial
 
 
-@pytest.mark.parametrize(
-    "kind", ["EDGE", "example", thorough("DP"), thorough("messages"), thorough("NEP")]
-)
+@pytest.mark.parametrize("kind", ["example", *map(thorough, ("EDGE", "DP", "messages", "NEP"))])
 def test_sound_models(tmp_path: Path, kind: str):
     """Nothing but holes, which random parameters may have."""
     path = tmp_path / "model.pt"

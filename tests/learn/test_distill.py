@@ -88,7 +88,7 @@ class Teacher(Calculator):
 """
 
 
-@pytest.mark.parametrize("pressure, factor", [(0.02, 1.0), (0.0, 1.5)])
+@pytest.mark.parametrize("pressure, factor", [(0.02, 1.0), thorough(0.0, 1.5)])
 def test_card(tmp_path: Path, monkeypatch, pressure: float, factor: float):
     """Of a student that the teacher stems from: each number is known."""
     for name, value in (("TESTED", 8), ("EVERY", 10), ("STEPS", 20)):

@@ -119,6 +119,7 @@ def test_killed_anywhere_it_comes_to_the_same_models(folder: Path):
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.thorough
 def test_labels_that_fit_into_their_time(folder: Path):
     """As many as there is time for, by that of the first ones."""
     (folder / "slow.py").write_text(
@@ -316,6 +317,7 @@ def test_explorations_that_are_not_possible(folder: Path):
     assert not (folder / "learn" / "round-000").exists()
 
 
+@pytest.mark.thorough
 def test_it_does_not_end_before_all_explorations_take_part(folder: Path):
     text = SMALL.replace("window = [1e-3, 50.0]", "window = [90.0, 91.0]")
     more = "[[explore]]\ntemperature = [900]\nsteps = 20\nfirst_round = 1\n"

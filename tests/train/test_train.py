@@ -671,7 +671,7 @@ def test_going_on_from_a_model_that_counts_elements_of_a_frame(tmp_path: Path, c
     assert describe_unopened(tmp_path / "two" / "best.pt").sel == (60, 60)
 
 
-@pytest.mark.parametrize("kind", ["dp", "nep"])
+@pytest.mark.parametrize("kind", [thorough("dp"), "nep"])
 def test_an_element_without_data(kind: str, tmp_path: Path, caplog) -> None:
     """Said in training, marked in the file until there are data of it, and shown."""
     nep = ["nep.n_max=[2,1]", "nep.basis_size=[3,2]", "nep.l_max=[2,1,0]", "nep.neuron=4"]
@@ -717,7 +717,7 @@ def test_ensemble(data: Path, tmp_path: Path) -> None:
     assert np.abs(a - b).mean() > 0.1
 
 
-@pytest.mark.parametrize("models", [1, 2])
+@pytest.mark.parametrize("models", [1, thorough(2)])
 def test_interrupted_in_a_terminal(models: int, data: Path, tmp_path: Path) -> None:
     """Ctrl-C goes to all processes of the group, and here once more while they end."""
     process = subprocess.Popen(
