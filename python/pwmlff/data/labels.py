@@ -43,9 +43,9 @@ NAMES = {
 }
 #: What else may be meant to be a label, or to say what one is.
 ALIKE = re.compile("energ|force|stress|virial|unit", re.IGNORECASE)
-#: Keys of each frame of LAMMPS's `dump extxyz`, and what it adds where it knows it at that step:
-#: `Potential_energy`, and `Stress`, a pressure in bar with the kinetic part.
-OF_LAMMPS = {"Timestep", "Time"}
+#: Keys of each frame of LAMMPS's `dump extxyz`, and labels that it adds where it knows them at that
+#: step; `Stress` is a pressure in bar, with the kinetic part.
+OF_LAMMPS, LABELS_OF_LAMMPS = {"Timestep", "Time"}, {"Potential_energy", "Stress"}
 
 #: Units in lower case; "au" and "a.u." are hartree and bohr.
 ENERGIES = {
@@ -127,7 +127,7 @@ def labels_of(
     """
     odd: list[str] = []
     result: dict[str, Any] = {"odd": odd}
-    if info.keys() >= OF_LAMMPS and not info.keys().isdisjoint({"Potential_energy", "Stress"}):
+    if info.keys() >= OF_LAMMPS and info.keys() & LABELS_OF_LAMMPS:
         odd.append(
             "is of LAMMPS's dump extxyz: Potential_energy is taken, in eV as in units metal; "
             "Stress is a pressure in bar with the kinetic part, and is left out"
