@@ -116,11 +116,8 @@ Share share_of(const LAMMPS *lmp, const std::vector<int> &species_of_type)
 {
   const Atom *const atom = lmp->atom;
   const Domain *const domain = lmp->domain;
-  Share share{};
-  share.edges[0][0] = domain->xprd;
-  share.edges[1] = {domain->triclinic ? domain->xy : 0.0, domain->yprd, 0.0};
-  share.edges[2] = {0.0, 0.0, domain->zprd};
-  if (domain->triclinic) share.edges[2] = {domain->xz, domain->yz, domain->zprd};
+  const double *const h = domain->h;
+  Share share{{{{h[0], 0.0, 0.0}, {h[5], h[1], 0.0}, {h[4], h[3], h[2]}}}, {}, {}, {}};
   for (int d = 0; d < 3; ++d) {
     const double part = domain->triclinic ? domain->subhi_lamda[d] - domain->sublo_lamda[d]
                                           : (domain->subhi[d] - domain->sublo[d]) / domain->prd[d];
