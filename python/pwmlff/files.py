@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import codecs
 import fcntl
+import hashlib
 import logging
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from os import PathLike
 from pathlib import Path
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 
 #: Names that files have until they are whole: that of the file in its end, and what tempfile adds.
 SCRATCH = re.compile(r"\.[^.].*\.[a-z0-9_]{8}")
+BLOCK = 2**20  # bytes that are read at a time
 LOCK = ".lock"  # in a folder of one process
 PAUSE = 0.5  # seconds between two looks at it
 PATIENCE = 60.0  # seconds for programs of an earlier start that was killed to end
@@ -40,6 +42,20 @@ def read_text(path: str | PathLike[str]) -> str:
         raise Failure(
             f"'{path}' is no text: byte {error.start + 1} is no UTF-8; expected a text file"
         ) from error
+
+
+def sha256(paths: Iterable[Path]) -> str:
+    """SHA-256 of the contents of files, one after the other.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                digest.update(block)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -22,7 +22,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar
+from types import UnionType
+from typing import (
+    Any,
+    NoReturn,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -259,6 +270,49 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
     return value
+
+
+def restored(kind: type[T], value: Any) -> T:
+    """A value of a kind from what :func:`plain` made of it; fields that are absent have defaults.
+
+    Args:
+        kind: a dataclass, or what annotates its fields.
+        value: as JSON has it, or of that kind already.
+
+    Raises:
+        TypeError: it is of another kind.
+        ValueError: a list is of another length.
+        OverflowError: a number is too large.
+    """
+    origin, kinds = get_origin(kind) or kind, get_args(kind)
+    result: Any = value
+    if origin in (Union, UnionType):
+        origin = next((one for one in kinds if _is_of(one, value)), kinds[0])
+        result = restored(origin, value)
+    elif not _is_of(kind, value):
+        name = getattr(kind, "__name__", kind)
+        raise TypeError(f"found {type(value).__name__}, expected {name}")
+    elif is_dataclass(origin):
+        hints = get_type_hints(origin)
+        result = kind(**{k: restored(hints[k], value[k]) for k in hints if k in value})
+    elif origin is dict and kinds:
+        result = {key: restored(kinds[1], entry) for key, entry in value.items()}
+    elif origin is list and kinds:
+        result = [restored(kinds[0], entry) for entry in value]
+    elif origin is tuple:
+        result = tuple(restored(one, entry) for one, entry in zip(kinds, value, strict=True))
+    elif origin is float:
+        result = float(value)
+    return cast(T, result)
+
+
+def _is_of(kind: Any, value: Any) -> bool:
+    """Whether a value may be of a kind, as far as it tells without its entries."""
+    origin = get_origin(kind) or kind
+    if is_dataclass(origin):
+        origin = dict
+    in_json: dict[Any, Any] = {tuple: list, float: (int, float)}
+    return origin is Any or isinstance(value, in_json.get(origin, origin))
 
 
 def _to_stdout(show: Callable[[], None]) -> None:

@@ -662,3 +662,81 @@ def test_full_disk_hides_nothing(simulate, monkeypatch, capsys):
     report = simulate(first)
     assert report.exit_code == 1 and "I/O error" in report.attempts[-1].errors[0]
     assert "cannot write 'logs/run.json': No space left on device" in capsys.readouterr().err
+
+
+def write_parts(path: str, step: int) -> None:
+    """A restart file of one rank and its base, as LAMMPS writes them for a name with %."""
+    header = MAGIC + struct.pack("=2i", 1, 3) + struct.pack("=iq", 5, step)
+    base = header + struct.pack("=3i", 44, 1, -1) + MAGIC
+    Path(path.replace("%", "base")).write_bytes(base)
+    Path(path.replace("%", "0")).write_bytes(b"atoms and their places" + MAGIC)
+
+
+@pytest.mark.parametrize(
+    "pattern, write, damaged",
+    [
+        ("r.*", write_restart, "r.20"),
+        ("r.%.*", write_parts, "r.0.20"),
+    ],
+    ids=["whole", "parts"],
+)
+def test_restart_file_that_is_not_as_it_was_written(simulate, capsys, pattern, write, damaged):
+    """LAMMPS would compute with what is in it: one bit is enough to see that."""
+
+    def first(attempt: Attempt) -> None:
+        for step in (10, 20):
+            write(pattern.replace("*", str(step)), step)
+        die(attempt)
+        attempt.errors = ["ERROR: Illegal run command"]  # not tried again
+
+    text = INPUT.replace("r.*", pattern)
+    older, newest = (pattern.replace("*", step) for step in ("10", "20"))
+    simulate(first, text=text)
+    contents, before = bytearray(Path(damaged).read_bytes()), Path(damaged).stat()
+    contents[-len(MAGIC) - 9] ^= 1
+    Path(damaged).write_bytes(contents)
+    os.utime(damaged, ns=(before.st_atime_ns, before.st_mtime_ns))
+    record = Path("logs/run.json").read_text()
+
+    def second(attempt: Attempt) -> None:
+        assert attempt.restart == older
+
+    simulate(second, text=text)
+    said = capsys.readouterr().err
+    assert f"'{newest}' is not as it was written: an older restart file is taken" in said
+    Path("logs/run.json").write_text(record)
+    Path(older.replace("%", "base")).unlink()
+    simulate(finish, text=text)
+    said = capsys.readouterr().err
+    assert f"'{newest}' is not as it was written\nnothing of earlier starts can be gone" in said
+    Path("logs/run.json").write_text(record)
+    simulate(finish, text=text, resume=newest)
+    assert "it was written; --resume takes it as it is" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"began": "x"}, {"began": 10**400}, {"inputs": [1]}, {"dumps": {"x.dump": 5}},
+        {"restarts": "r.*"}, {"unreadable": [["r.10", 1, 2]]}, {"attempts": {}}, {"digests": []},
+        *({"attempts": [one]} for one in ({"wrote": [["r.10", "ten"]]}, {"step": "x"})),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_damaged_record(simulate, values):
+    """One error tells of it; nothing is started."""
+
+    def first(attempt: Attempt) -> None:
+        write_restart("r.10", 10)
+        die(attempt)
+        attempt.errors = ["ERROR: Illegal run command"]
+
+    simulate(first)
+    record = json.loads(Path("logs/run.json").read_text())
+    if values.get("attempts"):
+        values = {"attempts": [record["attempts"][0] | values["attempts"][0]]}
+    Path("logs/run.json").write_text(json.dumps(record | values))
+    with pytest.raises(
+        Failure, match=r"cannot read 'logs/run\.json', the record of earlier starts"
+    ):
+        simulate()

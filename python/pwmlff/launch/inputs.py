@@ -6,18 +6,16 @@ were seen is not read again.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pwmlff.files import sha256
 from pwmlff.launch.script import Script
 from pwmlff.report import Failure
 
-BLOCK = 2**20  # bytes that are read at a time
 #: SHA-256 of each file by its name in the input, and what told that it needs not be read again;
 #: None where there is no such file.
 Seen = dict[str, list[Any] | None]
@@ -71,14 +69,11 @@ def options(names: Iterable[str]) -> str:
 def _seen(path: Path, old: list[Any] | None) -> list[Any] | None:
     if not path.is_file():  # a pipe would wait for who writes to it
         return None
-    with suppress(OSError), path.open("rb") as file:
-        state = os.fstat(file.fileno())
+    with suppress(OSError):
+        state = path.stat()
         # A copy may have the size and the time of another file, but not when and where it was made.
         place = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
         if old and old[1:] == place:
             return old
-        digest = hashlib.sha256()
-        while block := file.read(BLOCK):
-            digest.update(block)
-        return [digest.hexdigest(), *place]
+        return [sha256([path]), *place]
     return None

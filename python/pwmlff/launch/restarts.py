@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pwmlff.files import sha256
 from pwmlff.launch.program import Program
 from pwmlff.launch.script import quoted
 from pwmlff.report import Failure
@@ -157,6 +158,13 @@ def base_file(restart: str) -> Path:
     return Path(restart.replace("%", "base", 1))
 
 
+def digest(name: str) -> str:
+    """SHA-256 of a complete restart file with all its parts; empty where it cannot be read."""
+    with suppress(OSError):
+        return sha256([base_file(name), *(_parts(name) or ())])
+    return ""
+
+
 def loses_atoms(lmp: Program, restart: str, words: Sequence[str] = ()) -> bool:
     """Whether LAMMPS loses atoms where it reads a restart file back, on any number of ranks.
 
@@ -217,17 +225,23 @@ def _is_complete(name: str, by_time: bool = True) -> bool:
     base = base_file(name)
     if not base.is_file() or not _is_whole(base):  # a file may have a % in its own name
         return False
-    if "%" not in name:
-        return True
-    with base.open("rb") as file:
-        file.seek(-len(MAGIC) - 3 * INTEGER, os.SEEK_END)
-        flag, nfiles, end = struct.unpack("=3i", file.read(3 * INTEGER))
-    if (flag, end) != (MULTIPROC, -1):
-        return False
+    parts = _parts(name)
     # The ranks write after it, all at a time.
     written = base.stat().st_mtime if by_time else 0.0
-    parts = [Path(name.replace("%", str(k), 1)) for k in range(nfiles)]
-    return all(is_new(part, written) and _is_whole(part, begins=False) for part in parts)
+    return parts is not None and all(
+        is_new(part, written) and _is_whole(part, begins=False) for part in parts
+    )
+
+
+def _parts(name: str) -> list[Path] | None:
+    """Files beside the base file of a whole one; None where it does not tell of any."""
+    if "%" not in name:
+        return []
+    with base_file(name).open("rb") as file:
+        file.seek(-len(MAGIC) - 3 * INTEGER, os.SEEK_END)
+        flag, nfiles, end = struct.unpack("=3i", file.read(3 * INTEGER))
+    known = (flag, end) == (MULTIPROC, -1)
+    return [Path(name.replace("%", str(k), 1)) for k in range(nfiles)] if known else None
 
 
 def _is_whole(path: Path, begins: bool = True) -> bool:

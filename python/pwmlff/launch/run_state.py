@@ -10,25 +10,24 @@ import re
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pwmlff.files import try_lock, write_whole
 from pwmlff.launch import mpirun
 from pwmlff.launch.causes import LAUNCHER
 from pwmlff.launch.inputs import Seen
 from pwmlff.launch.restarts import NO_STEP, is_new
-from pwmlff.report import Failure, plain
+from pwmlff.report import Failure, plain, restored
 
 NAME, LOCK = "run.json", "run.lock"
 HOLDER = re.compile(r"pid \d+ on .*")  # what is in the lock
 #: Files in the folder, beside those of ranks, that are replaced: none may be someone else's.
 REPLACED = re.compile(r"mpirun\.out|stop|heartbeat\.\d+(\.new)?")
 RUNNING, FINISHED, STOPPED, FAILED = "running", "finished", "stopped", "failed"
-Kept = TypeVar("Kept", "Attempt", "Simulation")
 
 
 @dataclass
@@ -79,6 +78,7 @@ class Simulation:
     dumps: dict[str, dict[str, int]] = field(default_factory=dict)
     # Restart files that were there before, and their steps.
     found: dict[str, int] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)  # of restart files as they were written
     inputs: Seen = field(default_factory=dict)  # what the input reads, as it was at the last start
 
     def learn(self, earlier: Sequence[Sequence[str]], restarts: Sequence[Sequence[str]]) -> bool:
@@ -132,23 +132,15 @@ def read(folder: Path) -> Simulation | None:
     """
     path = folder / NAME
     try:
-        contents: dict[str, Any] = json.loads(path.read_text())
         # Fields that an earlier release did not write have the value of a new record.
-        attempts = [_made(Attempt, one) for one in contents["attempts"]]
-        unreadable = [(name, time_ns) for name, time_ns in contents.get("unreadable", ())]
-        known = {"folder": folder, "attempts": attempts, "unreadable": unreadable}
-        return _made(Simulation, {**contents, **known})
+        return restored(Simulation, {**json.loads(path.read_text()), "folder": folder})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise Failure(
             f"cannot read '{path}', the record of earlier starts: {error}; give another "
             "--log-dir, or remove what it has left in this one to start over"
         ) from error
-
-
-def _made(kind: type[Kept], values: Mapping[str, Any]) -> Kept:
-    return kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values})
 
 
 def require_free(folder: Path) -> None:

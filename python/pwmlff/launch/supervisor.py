@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import math
 import os
 import re
 import shlex
@@ -28,6 +29,7 @@ from pwmlff.launch.restarts import (
     LOST,
     Written,
     base_file,
+    digest,
     loses_atoms,
     newest_restart,
     restart_files,
@@ -189,7 +191,8 @@ class _Supervisor:
         self.plan, self.launcher = plan, launcher
         self.unreadable: list[tuple[str, int]] = []  # restart files that lmp died on, in a row
         self.given = None if plan.resume in RESUME else plan.resume
-        self.named: set[str] = set()  # restart files that were said to be incomplete
+        self.damaged: list[tuple[str, int]] = []  # restart files that are not as they were written
+        self.named: set[str] = set()  # restart files that were said to be passed over
         self.spare = self.given is not None  # frames may be of what was not to be given up
         self.record, self.restart = self._open()
         self.earlier = len(self.record.attempts)
@@ -233,6 +236,9 @@ class _Supervisor:
         changes = self._changes(old, new)
         if self.given is not None:
             self._tell_changes(changes)
+            for name in _files_of(self.given):
+                if _is_another(name, old):
+                    self._warn(f"'{name}' is not as it was written; --resume takes it as it is")
             return replace(old, state=run_state.RUNNING, inputs=seen), self.given
         if old.state == run_state.FINISHED or plan.resume == "never":
             clean(old)
@@ -265,7 +271,7 @@ class _Supervisor:
         last = record.attempts[-1] if record.attempts else None
         if last is None or (last.returncode is not None and last.wrote is not None):
             return
-        known = {one for attempt in record.attempts for one in map(tuple, attempt.wrote or ())}
+        known = {one for attempt in record.attempts for one in attempt.wrote or ()}
         named = [] if last.wrote is None else self.plan.script.restarts()
         of_partitions = self._patterns(record)
         new = []
@@ -277,6 +283,7 @@ class _Supervisor:
                 if complete and record.found.get(name) != step and (name, step) not in known:
                     new.append((step, name))
         last.wrote = [*(last.wrote or ()), *((name, step) for step, name in sorted(new))]
+        record.digests |= {name: digest(name) for _, name in new}
 
     def _patterns(self, record: Simulation) -> list[list[str]]:
         """Patterns of the restart files of each partition."""
@@ -299,16 +306,27 @@ class _Supervisor:
     def _newest(self, record: Simulation) -> str | None:
         """Value of the variable restart: the newest restart file, or one that names partitions'."""
         patterns = self._patterns(record)
-        unreadable = (*record.unreadable, *self.unreadable)
         written, starts = record.timeline(alone=not self.plan.script.partitions)
-        files = newest_restart(patterns, record.began, starts, unreadable, written)
-        for of_partition, taken in zip(patterns, files, strict=False):
-            time_ns = base_file(taken).stat().st_mtime_ns
-            for name, (when, complete) in restart_files(of_partition, record.began).items():
-                later = written[name] > written[taken] if name in written else when > time_ns
-                if later and not complete and name not in self.named:
-                    self._warn(f"'{name}' is not complete: an older restart file is taken")
-                    self.named.add(name)
+        while True:
+            unreadable = (*record.unreadable, *self.unreadable, *self.damaged)
+            files = newest_restart(patterns, record.began, starts, unreadable, written)
+            damaged = [name for name in files if _is_another(name, record)]
+            if not damaged:
+                break
+            self.damaged += [(name, base_file(name).stat().st_mtime_ns) for name in damaged]
+        for k, of_partition in enumerate(patterns):
+            taken, its_time = None, math.inf
+            if files:
+                taken = files[k]
+                its_time = max(1e9 * record.began, base_file(taken).stat().st_mtime_ns)
+            for name, (when, complete) in restart_files(of_partition).items():
+                later = when > its_time  # of one that is of another run, maybe
+                if name in written:
+                    later = taken is None or written[name] > written[taken]
+                if later and not complete:
+                    self._pass_over(name, "complete", taken)
+                elif later and _is_another(name, record):
+                    self._pass_over(name, "as it was written", taken)
         if not files or not self.plan.script.partitions:
             return files[0] if files else None
         step, k = step_of(files[0]), 1
@@ -321,6 +339,13 @@ class _Supervisor:
         text = f"{WORLD}{' '.join(map(quoted, files))}\nread_restart ${{restart_file}}\n"
         write_whole(path, text.encode())
         return str(path)
+
+    def _pass_over(self, name: str, what: str, taken: str | None) -> None:
+        """Say once what a restart file is not."""
+        if name not in self.named:
+            older = "" if taken is None else ": an older restart file is taken"
+            self._warn(f"'{name}' is not {what}{older}")
+            self.named.add(name)
 
     def run(self) -> RunReport:
         """Start lmp until it comes to its end, or nothing more can be done."""
@@ -539,6 +564,12 @@ def _step(restart: str | None) -> int | None:
         with suppress(OSError, ValueError, IndexError):
             return step_of(_files_of(restart)[0])
     return None
+
+
+def _is_another(name: str, record: Simulation) -> bool:
+    """Whether the contents of a restart file are others than when it was written."""
+    written = record.digests.get(name)
+    return bool(written) and digest(name) != written
 
 
 def _files_of(restart: str) -> list[str]:

@@ -20,7 +20,7 @@ from rich.status import Status
 
 from pwmlff.launch import causes, mpirun
 from pwmlff.launch.progress import LmpProgress
-from pwmlff.launch.restarts import Written, is_new
+from pwmlff.launch.restarts import Written, digest, is_new
 from pwmlff.launch.run_state import Attempt, Simulation
 from pwmlff.launch.script import Script
 from pwmlff.report import Failure, console
@@ -277,6 +277,7 @@ class Watcher:
         patterns = [pattern for of_partition in record.restarts for pattern in of_partition]
         new = self.written.look(patterns, attempt.started) if self.written else []
         attempt.wrote = [*(attempt.wrote or ()), *new]
+        record.digests |= {name: digest(name) for name, _ in new}
         return bool(new)
 
     def _look(self, process: subprocess.Popen[bytes], attempt: Attempt, now: float) -> None:

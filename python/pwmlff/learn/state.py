@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pwmlff.files import write_whole
-from pwmlff.report import Failure, plain
+from pwmlff.report import Failure, plain, restored
 
 NAME = "state.json"
 VERSION = 1
@@ -37,8 +37,8 @@ class State:
         if not path.exists():
             return cls()
         try:
-            state = cls(**json.loads(path.read_bytes()))
-        except (ValueError, TypeError) as error:
+            state = restored(cls, vars(cls(**json.loads(path.read_bytes()))))
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise Failure(
                 f"'{path}' is no state of a loop ({error}); choose another folder"
             ) from error
