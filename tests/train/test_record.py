@@ -348,3 +348,19 @@ def test_a_write_that_is_killed_leaves_what_goes(tmp_path: Path):
     assert left.name.startswith(".log.jsonl.")
     files.remove_scratch(tmp_path)
     assert not left.exists()
+
+
+def test_a_training_that_could_not_begin_is_none(tmp_path: Path):
+    """As on a disk that was full: its log has no row, and nothing else is there."""
+    with TrainingLog(tmp_path):
+        pass
+    (tmp_path / record.JSON).unlink()
+    record.require_unused(tmp_path)
+    (tmp_path / "checkpoint-000001.npz").touch()
+    with pytest.raises(Failure, match="is the log of another training"):
+        record.require_unused(tmp_path)
+    (tmp_path / "checkpoint-000001.npz").unlink()
+    with TrainingLog(tmp_path) as log:
+        log.add(row(1))
+    with pytest.raises(Failure, match="is the log of another training"):
+        record.require_unused(tmp_path)

@@ -137,9 +137,10 @@ def read(folder: Path) -> Simulation | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise Failure(
-            f"cannot read '{path}', the record of earlier starts: {error}; give another "
-            "--log-dir, or remove what it has left in this one to start over"
+            f"cannot read '{path}', the record of earlier starts: {why}; give another --log-dir, "
+            "or remove what it has left in this one to start over"
         ) from error
 
 

@@ -33,7 +33,7 @@ from pwmlff.learn.settings import Learning
 from pwmlff.learn.state import LEAST_STEPS, State
 from pwmlff.learn.verdict import LearnReport
 from pwmlff.models.saving import copy_model
-from pwmlff.report import Failure
+from pwmlff.report import Failure, explain
 from pwmlff.threads import available
 from pwmlff.train import uncertainty
 from pwmlff.train.config import Config, from_command
@@ -440,7 +440,7 @@ class Rounds:
         try:
             picture.save(figure, path, dpi=120)
         except OSError as error:  # all else of the round is there
-            log.warning("%s", error)
+            log.warning("%s", explain(error)[0])
 
     def _contradictions(self) -> list[str]:
         """What `pwmlff data check` says of all labels together."""

@@ -20,7 +20,7 @@ from pwmlff.data import readers
 from pwmlff.data.frames import Frames
 from pwmlff.evaluation import model_file
 from pwmlff.models.saving import add_record, add_self_test, copy_model
-from pwmlff.report import Failure, console, last_line, typed
+from pwmlff.report import Failure, console, explain, last_line, typed
 from pwmlff.threads import torch_threads
 from pwmlff.train import (
     card,
@@ -189,7 +189,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
                 drawn = charts.parity(valid.frames, *predicted, judged, name)
                 picture.save(drawn, path, dpi=120)
         except (Failure, OSError) as error:  # the model is there
-            log.warning("%s", error)
+            log.warning("%s", explain(error)[0])
 
     def grade() -> None:
         judge = valid.frames if valid else None

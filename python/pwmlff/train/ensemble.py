@@ -18,7 +18,7 @@ from rich.text import Text
 from pwmlff.evaluation import model_file
 from pwmlff.launch import interpreter
 from pwmlff.models.saving import copy_model
-from pwmlff.report import INTERRUPTED, console
+from pwmlff.report import INTERRUPTED, console, explain
 from pwmlff.threads import available
 from pwmlff.train import comm, evaluate, prepare, uncertainty
 from pwmlff.train.config import Config
@@ -172,7 +172,7 @@ def _in_processes(
         try:
             process = started(member)
         except OSError as error:
-            return str(error)
+            return explain(error)[0]
         if process is None:
             return None
         result = _result(process, Path(member.output.folder).name, said)

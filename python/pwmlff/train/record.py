@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CSV, JSON, CURVE, TENSORBOARD = "log.csv", "log.jsonl", "learning_curve.png", "tensorboard"
+MADE = ("checkpoint-*", "best.*", "last.*")  # what a training leaves beside its log
 #: Sets of frames that there are errors of, and the colors of their curves.
 SETS = {"train": "C0", "valid": "C1"}
 #: Seconds without a row after which there is a line of progress where there is no terminal.
@@ -171,11 +172,15 @@ def _row(path: Path, number: int, line: bytes) -> LogRow:
 def require_unused(folder: Path) -> None:
     """Refuse a folder with the log of another training.
 
+    One that has neither a row nor anything else of it is of a training that could not begin.
+
     Raises:
         Failure: there is one.
     """
-    for name in (CSV, JSON):
-        if (folder / name).exists():
+    made = any(path for pattern in MADE for path in folder.glob(pattern))
+    for name, begun in ((CSV, _head()), (JSON, "")):
+        path = folder / name
+        if path.exists() and (made or path.read_bytes() not in (b"", f"{begun}\n".encode())):
             raise Failure(
                 f"'{folder / name}' is the log of another training; go on with that one by "
                 "--resume, or choose another folder (-o)"
@@ -219,7 +224,7 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             rows += [row for row in _of_csv(self.folder / CSV) if row.step > last]
             self.rows = [row for row in rows if row.step <= step]
         self._json = _Lines(self.folder / JSON, [_json(row) for row in self.rows])
-        self._csv = _Lines(self.folder / CSV, [",".join(COLUMNS), *map(_csv, self.rows)])
+        self._csv = _Lines(self.folder / CSV, [_head(), *map(_csv, self.rows)])
         self._events = _events(self.folder / TENSORBOARD, step) if tensorboard else None
 
     def add(self, row: LogRow) -> None:
@@ -259,6 +264,10 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
 
 def _json(row: LogRow) -> str:
     return json.dumps(plain(asdict(row)), allow_nan=False)
+
+
+def _head() -> str:
+    return ",".join(COLUMNS)
 
 
 def _csv(row: LogRow) -> str:
