@@ -20,6 +20,8 @@ from pwmlff import Calculator
 from pwmlff.learn import student
 from pwmlff.learn.processes import Workshop
 
+SHORT = {"TESTED": 8, "EVERY": 10, "STEPS": 20}  # of what is held out
+
 
 @pytest.mark.parametrize(
     "settings, model",
@@ -32,7 +34,8 @@ from pwmlff.learn.processes import Workshop
 )
 def test_distillation(tmp_path: Path, monkeypatch, settings: list[str], model: str):
     """The card against the teacher and the model themselves; a second start finds it."""
-    monkeypatch.setattr(student, "ROUNDS", 1)
+    for name, value in (("ROUNDS", 1), ("MOST_LABELS", 12), *SHORT.items()):
+        monkeypatch.setattr(student, name, value)
     write(tmp_path / "start.xyz", copper_gold(), format="extxyz")
     teacher, start = "ase.calculators.emt:EMT()", str(tmp_path / "start.xyz")
     teaching = student.Teaching(
@@ -91,7 +94,7 @@ class Teacher(Calculator):
 @pytest.mark.parametrize("pressure, factor", [(0.02, 1.0), thorough(0.0, 1.5)])
 def test_card(tmp_path: Path, monkeypatch, pressure: float, factor: float):
     """Of a student that the teacher stems from: each number is known."""
-    for name, value in (("TESTED", 8), ("EVERY", 10), ("STEPS", 20)):
+    for name, value in SHORT.items():
         monkeypatch.setattr(student, name, value)
     grades = {"objectivity": "A", "labels": "F" if factor == 1.5 else "C"}
     monkeypatch.setattr(student._Judge, "_grades", lambda _: grades)

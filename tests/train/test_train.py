@@ -744,6 +744,29 @@ def test_interrupted_in_a_terminal(models: int, data: Path, tmp_path: Path) -> N
         assert list(folder.glob("checkpoint-*.npz")) and (folder / "parity.png").is_file()
 
 
+#: Signals one after the other, so that some come while others are handled.
+MANY_SIGNALS = """
+import os, subprocess, sys
+from pwmlff.train.start import Stop
+send = "import os\\nfor _ in range(50000): os.kill(os.getppid(), 15)"
+with Stop() as stop:
+    stop.listen()
+    sender = subprocess.Popen([sys.executable, "-S", "-c", send])
+    while sender.poll() is None:
+        stop.asked()
+    assert stop.asked()
+"""
+
+
+def test_signals_at_any_time() -> None:
+    """Also amid the handling of another one."""
+    process = subprocess.Popen([sys.executable, "-c", MANY_SIGNALS])
+    try:
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()  # SIGTERM would be one more
+
+
 def test_models_end_with_the_command(data: Path, tmp_path: Path) -> None:
     """Where it is killed, too; the same command has waited for that before it goes on."""
     words = ["--data", data, "--elements", ELEMENTS, "-o", tmp_path, "--models", 2]

@@ -32,19 +32,22 @@ class Stop(AbstractContextManager["Stop"]):
 
     def __init__(self, leaves: bool = False) -> None:
         self._leaves = leaves
-        self._event = threading.Event()
+        self._asked = False  # no threading.Event: a handler amid its locks would wait for itself
         self._previous: dict[int, Any] = {}
 
     def asked(self) -> bool:
         """Whether one came."""
-        return self._event.is_set()
+        return self._asked
 
     def listen(self) -> None:
         """Take the signals from now on."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous.setdefault(number, signal.getsignal(number))
-                signal.signal(number, lambda *_: self._event.set())
+                signal.signal(number, self._take)
+
+    def _take(self, *_: object) -> None:
+        self._asked = True
 
     def __exit__(self, *_: object) -> None:
         """Let the signals be what they were."""
