@@ -19,7 +19,7 @@ from test_run import GO, MELT, Started, energy, progress_of, wait_for
 from nodes import BRIDGE, Nodes, require
 
 STEPS = 600
-FAULTS = ("cut", "rank", "SIGHUP", "proxy", "mpirun", "pwmlff", "hang", "cut for a while", "crash",
+FAULTS = ("rank", "cut", "SIGHUP", "proxy", "mpirun", "pwmlff", "hang", "cut for a while", "crash",
           "time limit", "requeue")  # fmt: skip
 #: What the report says, for those that it can know of.
 WORDS = {

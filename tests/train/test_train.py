@@ -459,12 +459,12 @@ def rows_of(folder: Path) -> list[dict]:
 def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     """By SIGKILL, on the way: what comes out is what comes out undisturbed; models learn."""
     words = ["--data", data, "--elements", ELEMENTS]
-    words += settings("run.epochs=150", "run.validate_every=15", "run.checkpoint_every=1e-3",
+    words += settings("run.epochs=60", "run.validate_every=6", "run.checkpoint_every=1e-3",
                       "optimizer.learning_rate=1e-2", "model.max_neighbor=19")  # fmt: skip
     whole = run(*words, "-o", tmp_path / "whole", "--json")
     assert whole.returncode == 0, whole.stderr
     found = json.loads(whole.stdout)["models"][0]
-    assert found["epochs"] == 150
+    assert found["epochs"] == 60
     rows = rows_of(tmp_path / "whole")
     assert rows[-1]["force_train"] < 0.5 * rows[0]["force_train"]
     for name in ("energy_train", "force_train"):  # without a leap
@@ -511,7 +511,7 @@ def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     # Another start in the same folder would write over it, and another model go on with it.
     before = (folder / "run.toml").read_bytes()
     given = {"data": [data], "elements": ELEMENTS, "output": folder,
-             "settings": [*SMALL, "run.epochs=150"]}  # fmt: skip
+             "settings": [*SMALL, "run.epochs=60"]}  # fmt: skip
     with pytest.raises(Failure, match="log of another training"):
         command.train(None, given, command.Options())
     for bad in ({"elements": "Ar Ne"}, {"settings": [*given["settings"], "model.rmax=3.9"]},

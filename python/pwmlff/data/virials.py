@@ -19,6 +19,7 @@ has to be large there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from ase.data import covalent_radii
@@ -313,21 +314,26 @@ class PairFunctions:
             # Closer together where repulsion is steep.
             places = np.geomspace(distances.min(), edges.cutoff, FUNCTIONS + 1)
             grid = np.linspace(distances.min(), edges.cutoff, GRID)
-            for b, column in enumerate(range(p * FUNCTIONS, (p + 1) * FUNCTIONS)):
-                width = places[b + 1] - places[b]
-                f = np.exp(-0.5 * ((grid - places[b]) / width) ** 2)
-                f *= (1.0 - (grid / edges.cutoff) ** 2) ** 2
-                steps = 0.5 * (f[1:] + f[:-1]) * np.diff(grid)
-                phi = np.r_[np.cumsum(steps[::-1])[::-1], 0.0]
-                slope = np.interp(distances, grid, np.gradient(f, grid))
-                stiffness[column] = -(distances**2 @ slope) / (6.0 * natoms)
-                on_j = rij * (np.interp(distances, grid, f) / distances)[:, None]  # force
-                energy[:, column] = 0.5 * np.bincount(k, np.interp(distances, grid, phi), nframes)
-                for c, d in np.ndindex(3, 3):
-                    product = rij[:, c] * on_j[:, d]
-                    virial[:, c, d, column] = 0.5 * np.bincount(k, product, nframes)
-                for c in range(3):
-                    force[:, c, column] = -np.bincount(i, on_j[:, c], natoms)
+            f = np.exp(-0.5 * ((grid[:, None] - places[:-1]) / np.diff(places)) ** 2)
+            f *= (1.0 - (grid[:, None] / edges.cutoff) ** 2) ** 2  # [GRID, FUNCTIONS]
+            steps = 0.5 * (f[1:] + f[:-1]) * np.diff(grid)[:, None]
+            phi = np.vstack([np.cumsum(steps[::-1], axis=0)[::-1], np.zeros(FUNCTIONS)])
+            # Linear between points of the grid, so that sums over pairs are sums over points.
+            share = (distances - grid[0]) / (grid[1] - grid[0])
+            lower = np.minimum(share.astype(int), GRID - 2)
+            share -= lower
+            sums = partial(_sums_at_points, k * GRID + lower, share, (nframes, GRID))
+            columns = slice(p * FUNCTIONS, (p + 1) * FUNCTIONS)
+            slope = sums(distances**2).sum(axis=0) @ np.gradient(f, grid, axis=0)
+            stiffness[columns] = -slope / (6.0 * natoms)
+            energy[:, columns] = 0.5 * sums(np.ones(len(distances))) @ phi
+            for c, d in np.ndindex(3, 3):
+                virial[:, c, d, columns] = 0.5 * sums(rij[:, c] * rij[:, d] / distances) @ f
+            on_j = f[lower] * ((1.0 - share) / distances)[:, None]
+            on_j += f[lower + 1] * (share / distances)[:, None]
+            first = np.flatnonzero(np.diff(i, prepend=-1))  # edges lie center by center
+            for c in range(3):
+                force[i[first], c, columns] = -np.add.reduceat(on_j * rij[:, [c]], first)
         return cls(force, virial, energy, stiffness)
 
     def with_volumes(self, frames: Frames) -> PairFunctions:
@@ -345,6 +351,15 @@ class PairFunctions:
             np.concatenate([self.energy, energy], axis=1),
             np.r_[self.stiffness, 0.0, 0.0],
         )
+
+
+def _sums_at_points(
+    point: np.ndarray, part: np.ndarray, shape: tuple[int, int], weights: np.ndarray
+) -> np.ndarray:
+    """Sums of weights by the point of a grid below, and, by the part of the way, the next one."""
+    size = shape[0] * shape[1]
+    sums = np.bincount(point, (1.0 - part) * weights, size)
+    return (sums + np.bincount(point + 1, part * weights, size)).reshape(shape)
 
 
 def fitted_pairs(
