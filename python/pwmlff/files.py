@@ -73,6 +73,17 @@ def without_mark(path: str | PathLike[str]) -> Iterator[str]:
             yield str(copy)
 
 
+@contextmanager
+def named(path: str | PathLike[str]) -> Iterator[None]:
+    """Let an error that names no file name this one, as a write that finds the disk full does."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def write_whole(path: str | PathLike[str], contents: bytes) -> None:
     """Write a file; what was there stays until the new one is complete, also after a power cut.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
 
 from pwmlff.launch.outputs import cut_back
+from pwmlff.launch.run_state import lock
 
 BOX = "ITEM: BOX BOUNDS pp pp pp\n" + 3 * "0.0000000000000000e+00 5.0000000000000000e+00\n"
 ATOMS = f"ITEM: NUMBER OF ATOMS\n2\n{BOX}ITEM: ATOMS id x\n1 10\n2 0.5\n"
@@ -94,3 +96,22 @@ def test_other_files(tmp_path: Path):
         path.write_bytes(contents)
         assert cut_back(path, 30) == known
         assert path.read_bytes() == contents
+
+
+def test_full_disk_loses_no_frames(tmp_path: Path):
+    """What is cut off and has no room elsewhere stays; the error names the file without room."""
+    path, kept = tmp_path / "a.dump", tmp_path / "a.dump.start1"
+    path.write_bytes(whole := text("atom", range(0, 200, 10)))
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, usual[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/a\.dump\.start1'"):
+            cut_back(path, 10, kept=kept)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, usual[1]))
+        with pytest.raises(OSError, match=r"File too large: '.*/run\.lock'"), lock(tmp_path):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert path.read_bytes() == whole and not kept.exists()
+    with lock(tmp_path):
+        pass

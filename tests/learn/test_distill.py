@@ -16,9 +16,10 @@ from ase.io import read, write
 
 from harness import COMMAND, thorough
 from labelled_structures import copper_gold
-from pwmlff import Calculator
+from pwmlff import Calculator, files
 from pwmlff.learn import student
 from pwmlff.learn.processes import Workshop
+from pwmlff.report import Failure
 
 SHORT = {"TESTED": 8, "EVERY": 10, "STEPS": 20}  # of what is held out
 
@@ -70,6 +71,21 @@ def test_distillation(tmp_path: Path, monkeypatch, settings: list[str], model: s
         rms = [float(np.sqrt((v[rows] ** 2).mean())) for v in (np.concatenate(wanted), error)]
         assert [found["rms"][name], found["rmse"][name]] == pytest.approx(rms, rel=1e-5)
     assert 1e-7 < found["student_seconds"] < 1e-3 and found["teacher_seconds"] > 1e-6
+
+
+def test_two_distillations_in_a_folder(tmp_path: Path, monkeypatch):
+    """The second one is refused, and replaces nothing: neither structures nor anything else."""
+    monkeypatch.setattr(files, "PATIENCE", 0.0)
+    write(tmp_path / "start.xyz", copper_gold(), format="extxyz")
+    teaching = student.Teaching(
+        "ase.calculators.emt:EMT()", (str(tmp_path / "start.xyz"),), (100.0, 300.0), 20.0,
+        tmp_path / "run",
+    )  # fmt: skip
+    other = Workshop(teaching.folder, lambda: False)
+    with pytest.raises(Failure, match="another process is at work in"):
+        student.distill(teaching, lambda: False)
+    other.close()
+    assert [path.name for path in teaching.folder.iterdir()] == [files.LOCK]
 
 
 #: A teacher that knows what the student does, and a pressure, and forces that are larger.

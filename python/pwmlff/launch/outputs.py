@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from pwmlff.files import named
 from pwmlff.launch.script import Dump
 
 #: How files of text dumps begin, what stands before the step of a frame, and what before that.
@@ -107,8 +108,12 @@ def _shorten(path: Path, end: int, kept: Path | None, tell: Tell, last: int | No
     with path.open("r+b") as file:
         if kept is not None:
             file.seek(end)
-            with kept.open("xb") as rest:
-                shutil.copyfileobj(file, rest)
+            try:
+                with named(kept), kept.open("xb") as rest:
+                    shutil.copyfileobj(file, rest)
+            except OSError:  # a full disk: all is where it was
+                kept.unlink(missing_ok=True)
+                raise
         file.truncate(end)
 
 

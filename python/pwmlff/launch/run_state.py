@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pwmlff.files import try_lock, write_whole
+from pwmlff.files import named, try_lock, write_whole
 from pwmlff.launch import mpirun
 from pwmlff.launch.causes import LAUNCHER
 from pwmlff.launch.inputs import Seen
@@ -198,9 +198,9 @@ def lock(folder: Path, wait: float = 0.0) -> Iterator[int]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
-    with path.open("a+") as file:
+    with path.open("a+b", buffering=0) as file:
         file.seek(0)
-        if (text := file.read()) and not HOLDER.fullmatch(text):
+        if (text := file.read().decode(errors="replace")) and not HOLDER.fullmatch(text):
             raise Failure(
                 f"found '{path}', which no pwmlff run has made; move it, or give another --log-dir"
             )
@@ -208,13 +208,13 @@ def lock(folder: Path, wait: float = 0.0) -> Iterator[int]:
         while not try_lock(file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 file.seek(0)
+                holder = file.read().decode().strip() or "of unknown place"
                 raise Failure(
-                    f"another pwmlff run, {file.read().strip() or 'of unknown place'}, has "
-                    f"'{folder}' or has left lmp running; wait for its end, or give another "
-                    "--log-dir"
+                    f"another pwmlff run, {holder}, has '{folder}' or has left lmp running; wait "
+                    "for its end, or give another --log-dir"
                 )
             time.sleep(0.1)
         file.truncate(0)
-        file.write("pid {pid} on {host}".format(**_here()))
-        file.flush()
+        with named(path):
+            file.write("pid {pid} on {host}".format(**_here()).encode())
         yield file.fileno()

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from pwmlff.files import PATIENCE
+from pwmlff.files import PATIENCE, write_whole
 from pwmlff.learn.processes import Ended, Stopped, Task
 from pwmlff.learn.settings import Label
 from pwmlff.report import Failure
@@ -117,5 +117,5 @@ def _begun(psij: Any, executor: Any, task: Task, how: Label) -> Any:
         )
     )
     executor.submit(job)
-    note.write_text(str(job.native_id))
+    write_whole(note, str(job.native_id).encode())
     return job

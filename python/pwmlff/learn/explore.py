@@ -18,7 +18,7 @@ from ase.io import read
 
 from pwmlff.data import readers
 from pwmlff.evaluation.structures import neighbor_list
-from pwmlff.files import read_text
+from pwmlff.files import read_text, write_whole
 from pwmlff.launch import lmp, program
 from pwmlff.launch.log import read_deviation
 from pwmlff.learn.processes import Ended, Task, Workshop
@@ -189,7 +189,7 @@ def explore(
                 command += ["-var", name, f"{value:.12g}"]
         else:
             text = input_of(one, one.structure, place, style, elements, symbols, seed + k)
-        (place / "in.lmp").write_text(text)
+        write_whole(place / "in.lmp", text.encode())
         environment = {"OMP_NUM_THREADS": "1", **found.environment}
         tasks.append(Task(command, place, place / "lmp.out", environment))
     ended = shop.run(tasks, jobs)

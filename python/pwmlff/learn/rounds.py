@@ -25,7 +25,7 @@ from pwmlff.data import descriptors, extxyz, readers
 from pwmlff.data.check import check
 from pwmlff.data.labelled import Labelled, gathered
 from pwmlff.evaluation import many
-from pwmlff.files import remove_scratch, write_whole
+from pwmlff.files import named, remove_scratch, write_whole
 from pwmlff.launch import interpreter
 from pwmlff.learn import account, explore, labelling
 from pwmlff.learn.processes import Task, Workshop
@@ -55,6 +55,7 @@ class Rounds:
         config: what it is told.
         asked: whether the end was asked for.
         reserve: minutes of the time that are to be left after the last training, by the state.
+        shop: that has the folder already, and stays open.
 
     Raises:
         Failure: a training or an exploration is not possible, another process has the folder,
@@ -66,13 +67,14 @@ class Rounds:
         config: Learning,
         asked: Callable[[], bool],
         reserve: Callable[[State], float] = lambda _: 0.0,
+        shop: Workshop | None = None,
     ) -> None:
         self.config, self.reserve = config, reserve
         self.folder = Path(config.loop.folder)
         self.elements = [atomic_numbers[symbol] for symbol in config.start.elements]
         _require_trainable(config)
         explore.require_possible(config.explore, self.elements)
-        self.shop = Workshop(self.folder, asked)
+        self.shop, self._closes = shop or Workshop(self.folder, asked), shop is None
         for place in (self.folder, *filter(Path.is_dir, self.folder.iterdir())):
             remove_scratch(place)
         self.state = State.read(self.folder)
@@ -98,8 +100,11 @@ class Rounds:
                 self._round(len(self._complete()))
             self._last_training()
         finally:
-            self._note()
-            self.shop.close()
+            try:
+                self._note()
+            finally:
+                if self._closes:
+                    self.shop.close()
         report = LearnReport(
             str(self.folder),
             self.state,
@@ -363,7 +368,9 @@ class Rounds:
             self.config.choose.closest,
             60.0 * self._left(last=False) / 2.0,  # the other half is for labels
         )
-        np.savez(place / "deviations.npz", *(one.deviations for one in results))
+        path = place / "deviations.npz"
+        with named(path):
+            np.savez(path, *(one.deviations for one in results))
         candidates = [atoms for one in results for atoms in one.candidates]
         closest = self.config.choose.closest
         sound = [atoms for atoms in candidates if explore.apart(atoms, closest)]
@@ -427,7 +434,9 @@ class Rounds:
             for name in self.state.rounds[number]["train"]["models"]
         ]
         deviations, errors = uncertainty.disagreement(frames, forces)
-        np.savez(self.place(number) / "errors.npz", deviations=deviations, errors=errors)
+        path = self.place(number) / "errors.npz"
+        with named(path):
+            np.savez(path, deviations=deviations, errors=errors)
         return {
             "rmse": float(np.sqrt(np.square(errors).mean() / 3)),
             "rms": float(np.sqrt(np.square(frames.force_sizes).mean() / 3)),

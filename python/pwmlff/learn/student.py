@@ -259,25 +259,29 @@ def distill(teaching: Teaching, asked: Callable[[], bool]) -> DistillReport:
         Failure: as of a loop.
         Stopped: the end was asked for.
     """
-    teaching.folder.mkdir(parents=True, exist_ok=True)
+    shop = Workshop(teaching.folder, asked)
+    try:
+        return _distilled(teaching, shop)
+    finally:
+        shop.close()
+
+
+def _distilled(teaching: Teaching, shop: Workshop) -> DistillReport:
+    """The same in a folder that nobody else has."""
     config = learning(teaching)
-    rounds = Rounds(config, asked, lambda state: _minutes_of_card(teaching, config, state))
+    rounds = Rounds(
+        config, shop.asked, lambda state: _minutes_of_card(teaching, config, state), shop
+    )
     loop = rounds.run()
     path = teaching.folder / CARD
     stored = _numbers_in(json.loads(path.read_bytes())) if path.exists() else {}
     if stored.keys() == {one.name for one in fields(Card)}:  # and not of another release
         return DistillReport(loop, teaching.teacher, Card(**stored))
-    shop = Workshop(teaching.folder, asked)
     # A start after the time was up gets what the card was to have.
     left = max(teaching.minutes - loop.state.seconds / 60.0, OF_CARD * teaching.minutes)
     end = time.monotonic() + 60.0 * left
-    try:
-        card = _Judge(
-            teaching, config, [Path(name) for name in loop.models], shop, rounds.jobs, end
-        )
-        report = DistillReport(loop, teaching.teacher, card.judged())
-    finally:
-        shop.close()
+    judge = _Judge(teaching, config, [Path(name) for name in loop.models], shop, rounds.jobs, end)
+    report = DistillReport(loop, teaching.teacher, judge.judged())
     write_whole(path, json.dumps(plain(report.card), indent=1).encode())
     return report
 
@@ -534,7 +538,7 @@ def _last_run(
     text = explore.input_of(one, one.structure, folder, style, _numbers(symbols), symbols, SEED)
     names = " ".join(symbols)
     text += f"write_dump all custom last.dump id element x y z modify sort id element {names}\n"
-    (folder / "in.lmp").write_text(text)
+    write_whole(folder / "in.lmp", text.encode())
     found = program.find()
     command = [found.path, "-in", "in.lmp", "-log", "log.lammps"]
     environment = {"OMP_NUM_THREADS": "1", **found.environment}
