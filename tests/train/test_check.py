@@ -7,6 +7,8 @@ import json
 import numpy as np
 import pytest
 from ase import Atoms, units
+from ase.build import bulk
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 from typer.testing import CliRunner
 
@@ -208,6 +210,26 @@ def test_outliers(tmp_path, report):
     _, data = report("a.xyz")
     for kind, index in places.items():
         assert problems(data, kind) == [("a.xyz", index)]
+
+
+def test_isolated_atoms_are_odd_beside_each_other_alone(tmp_path, report):
+    """Their energies, cells and missing labels are none of those of crystals of their element."""
+    crystals = [bulk("Cu", a=3.5 + 0.02 * k) for k in range(12)]
+    alone = [Atoms("Cu", info={"energy": 3.51, "config_type": "IsolatedAtom"})]
+    alone += [Atoms("Cu", cell=(20.0, 20.0, 20.0), pbc=True) for _ in range(2)]
+    for atoms, energy in zip(alone[1:], (3.51, 3.6), strict=True):
+        results = {"energy": energy, "forces": np.zeros((1, 3)), "stress": np.zeros(6)}
+        atoms.calc = SinglePointCalculator(atoms, **results)
+        atoms.info["config_type"] = "isolated_atom"
+    structures = [*map(labelled, crystals), alone[0]]
+    write(tmp_path / "a.xyz", structures, format="extxyz")
+    assert report("a.xyz")[1]["problems"] == []
+    write(tmp_path / "b.xyz", [*structures[:-1], alone[1]], format="extxyz")
+    assert report("b.xyz")[1]["problems"] == []
+    write(tmp_path / "c.xyz", [*structures, alone[2]], format="extxyz")
+    code, data = report("c.xyz")
+    assert code == 1
+    assert problems(data, "duplicate with another energy") == [("c.xyz", 13)]
 
 
 def test_a_large_force_of_few_frames(tmp_path, report):

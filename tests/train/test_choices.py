@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 import pwmlff.train
 from harness import COMMAND
+from labelled_structures import frames_of
 from pwmlff.cli import app
-from pwmlff.data import descriptors, neighbors
+from pwmlff.data import choices, descriptors, neighbors
 from pwmlff.data.labelled import Labelled, gathered
 
 
@@ -184,3 +185,11 @@ def test_a_file_that_finds_no_room(tmp_path: Path, what: str):
     assert done.exit_code == 2
     assert " ".join(done.stderr.split()) == f"error: cannot use '{output}': File too large"
     assert list(tmp_path.iterdir()) == [data]
+
+
+def test_isolated_atoms_are_beside_no_crystals() -> None:
+    """Their energies, eV above those of crystals of one atom, are no outliers."""
+    crystals = [Atoms("Cu", cell=(2.5, 2.5, 2.5), pbc=True)] * 3
+    frames = frames_of([*crystals, Atoms("Cu")], [-3.0, -3.1, -2.9, 0.0])
+    beside = choices.from_usual(frames, frames.energies_per_atom)
+    np.testing.assert_allclose(beside, [0.0, -0.1, 0.1, np.nan], atol=1e-12)

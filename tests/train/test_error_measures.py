@@ -32,7 +32,8 @@ BINARY = SYSTEMS["two elements, triclinic"]
 def labelled() -> Frames:
     """Structures of several sizes, groups and elements; the second lacks forces, the third all."""
     rng = np.random.default_rng(1)
-    structures = [Atoms([8, 72, 8]), Atoms([72] * 4), Atoms([8, 8]), Atoms([22]), Atoms([8] * 5)]
+    crystal = Atoms([22], cell=(3.0, 3.0, 3.0), pbc=True)
+    structures = [Atoms([8, 72, 8]), Atoms([72] * 4), Atoms([8, 8]), crystal, Atoms([8] * 5)]
     forces = [rng.normal(0.0, 2.0, (len(atoms), 3)) for atoms in structures]
     virials = rng.normal(size=(5, 3, 3))
     energies = rng.normal(size=5)
@@ -295,6 +296,43 @@ def test_a_constant_for_each_element_is_told(tmp_path: Path, read):
     assert not evaluate.test([path], ["any.xyz"]).judged.shifted.explains
     read(frames_of(every[:2], (right - counts @ [1.5, -2.0])[:2]))
     assert not evaluate.test([path], ["any.xyz"]).judged.shifted.explains
+
+
+def test_isolated_atoms_are_beside_the_errors(tmp_path: Path, read):
+    """As if they were not there, and what the model gives for them; the reference tells both."""
+    path = tmp_path / "model.pt"
+    BINARY.model().save(path)
+    others = [BINARY.atoms(seed) for seed in (1, 2, 3)]
+    alone = [Atoms("O"), Atoms("Hf", cell=(20.0, 20.0, 20.0), pbc=True), Atoms("O")]
+    right = np.array([reference.evaluate(path, atoms).energy for atoms in others + alone])
+    off = np.array([0.3, -0.2, 0.1, 50.0, 60.0, 52.0])
+    groups = ["a", "a", "a", "a", "Isolated_Atom", "a"]
+    frames = frames_of(others + alone, right + off, groups=groups)
+    read(frames)
+    picture = tmp_path / "parity.png"
+    arguments = ["test", str(path), "any.xyz", "--plot", str(picture)]
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    sizes = 1000 * np.abs(off[:3]) / [len(atoms) for atoms in others]
+    by_group = found["errors"]["by_group"]
+    for measure in (found["errors"]["energy"], by_group["a"]["energy"]):
+        assert measure["count"] == 3
+        assert measure["rmse"] == pytest.approx(np.sqrt((sizes**2).mean()), rel=1e-6)
+    assert by_group["Isolated_Atom"]["energy"]["largest"] == pytest.approx(60000, rel=1e-6)
+    assert found["energy_shifted"]["measure"]["count"] == 3
+    assert sorted(frame["index"] for frame in found["worst_frames"]) == [0, 1, 2]
+    for element, k, error in (("O", 3, 51.0), ("Hf", 4, 60.0)):
+        one = found["isolated_atoms"][element]
+        assert one["model"] == pytest.approx(right[k], rel=1e-9)
+        assert one["data"] - one["model"] == pytest.approx(error, rel=1e-9)
+    shown = CliRunner().invoke(app, arguments).stdout
+    assert "isolated atom (eV)" in shown and "-51" in shown and "-60" in shown
+    figure = charts.parity(
+        *(frames, right, *predicted(frames)[1:]), evaluate.test([path], ["any.xyz"]).errors, "a.pt"
+    )
+    assert np.ptp(figure.axes[0].get_xlim()) < 10.0
+    # Alone they are all that there is to judge.
+    read(frames.select([3, 4, 5]))
+    assert evaluate.test([path], ["any.xyz"]).errors.energy.count == 3
 
 
 def test_several_models_and_their_mean(tmp_path: Path, monkeypatch):

@@ -672,6 +672,36 @@ def test_going_on_from_a_model_that_counts_elements_of_a_frame(tmp_path: Path, c
 
 
 @pytest.mark.parametrize("kind", [thorough("dp"), "nep"])
+def test_what_isolated_atoms_have_is_told(kind: str, tmp_path: Path) -> None:
+    """At the end, in the file and by `info`: those of the data, and of the model that is kept."""
+    alone = [Atoms("Ar", info={"energy": 2.5}), Atoms("Ne", info={"energy": 3.0})]
+    nep = ["nep.n_max=[2,1]", "nep.basis_size=[3,2]", "nep.l_max=[2,1,0]", "nep.neuron=4"]
+    settings = {"dp": SMALL, "nep": [*nep, "run.threads=1"]}[kind]
+    structures = [*trajectory(6), *alone]
+    options = {"epochs": 2, "settings": settings, "model": kind}
+    report = train(structures, ELEMENTS.split(), tmp_path / "run", **options)
+    (one,) = report.models
+    energies = {}
+    for symbol in ("Ar", "Ne"):
+        atoms = Atoms(symbol)
+        atoms.calc = Calculator(one.file)
+        energies[symbol] = atoms.get_potential_energy()
+    assert one.isolated_atoms == {
+        "Ne": (3.0, pytest.approx(energies["Ne"], rel=1e-6)),
+        "Ar": (2.5, pytest.approx(energies["Ar"], rel=1e-6)),
+    }
+    assert describe_unopened(one.file).isolated_atoms == one.isolated_atoms
+    line = f"Ne 3 / {one.isolated_atoms['Ne'][1]:.7g}, Ar 2.5 / {one.isolated_atoms['Ar'][1]:.7g}"
+    console = Console(file=io.StringIO(), width=200)
+    console.print(report.show())
+    assert line in console.file.getvalue()
+    shown = CliRunner().invoke(app, ["info", one.file], env={"COLUMNS": "200"}).stdout
+    assert line in shown
+    (two,) = train(trajectory(6), ELEMENTS.split(), tmp_path / "without", **options).models
+    assert two.isolated_atoms == {}
+
+
+@pytest.mark.parametrize("kind", [thorough("dp"), "nep"])
 def test_an_element_without_data(kind: str, tmp_path: Path, caplog) -> None:
     """Said in training, marked in the file until there are data of it, and shown."""
     nep = ["nep.n_max=[2,1]", "nep.basis_size=[3,2]", "nep.l_max=[2,1,0]", "nep.neuron=4"]

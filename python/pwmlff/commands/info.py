@@ -70,7 +70,15 @@ class InfoReport(Report):
             }
             for file in self.files
         ]
-        for name in ("repulsion", "gamma", "without data", "trained", "on", "RMSE"):
+        for name in (
+            "repulsion",
+            "gamma",
+            "without data",
+            "trained",
+            "on",
+            "RMSE",
+            "isolated atoms",
+        ):
             if any(one[name] for one in more):
                 for column, one in zip(columns, more, strict=True):
                     column[name] = one[name]
@@ -140,10 +148,13 @@ def _card_lines(model: model_file.ModelInfo) -> dict[str, str]:
             shown = " / ".join("-" if value is None else f"{value:.4g}" for value in both)
             unit = model.of_card(str, "errors", "reported_in", quantity) or ""
             errors.append(f"{quantity} {shown} {unit}".rstrip())
+    of_atoms = model.isolated_atoms.items()
+    alone = [f"{symbol} {label:.7g} / {own:.7g}" for symbol, (label, own) in of_atoms]
     lines = {
         "trained": ", ".join(filter(None, trained)),
         "on": ", ".join(data),
         "RMSE": ", ".join(errors) + " (train / valid)" * bool(errors),
+        "isolated atoms": ", ".join(alone) + " (data / model)" * bool(alone),
     }
     # Whoever wrote the file chose these characters: none may steer the terminal.
     return {

@@ -285,7 +285,8 @@ def _labels(frames: Frames) -> list[Problem]:
         if not has["energy"][k] and not has["forces"][k]:
             result.append(_problem(frames, k, "no labels", " has neither energy nor forces"))
             continue
-        lacking = [name for name, present in has.items() if present.any() and not present[k]]
+        wanted = ("energy",) if frames.isolated[k] else has  # forces and virials on one are zero
+        lacking = [name for name in wanted if has[name].any() and not has[name][k]]
         if lacking:
             rest = f" has no {' and no '.join(lacking)}, others have"
             result.append(_problem(frames, k, "missing labels", rest))
@@ -368,7 +369,7 @@ def _duplicates(frames: Frames, numbers: np.ndarray) -> list[Problem]:
 def _outliers(frames: Frames) -> list[Problem]:
     """Energies per atom far from those of the composition, and forces far larger than usual."""
     result = []
-    energy = frames.energies_per_atom
+    energy = np.where(frames.isolated, np.nan, frames.energies_per_atom)
     for chosen in consistency.compositions(frames).values():
         for k, score, middle in _far(energy[chosen]):
             frame = int(chosen[k])

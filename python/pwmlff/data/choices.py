@@ -208,9 +208,13 @@ def of_labels(frames: Frames) -> dict[str, np.ndarray]:
 
 
 def from_usual(frames: Frames, values: np.ndarray) -> np.ndarray:
-    """What each has above the median of the frames of its composition, [nframes]."""
+    """What each has above the median of the frames of its composition, [nframes].
+
+    NaN of isolated atoms, which are none of the crystals of their element.
+    """
     result = np.full(len(frames), np.nan)
-    for chosen in consistency.compositions(frames).values():
+    for every in consistency.compositions(frames).values():
+        chosen = every[~frames.isolated[every]]
         known = values[chosen][np.isfinite(values[chosen])]
         if len(known):
             result[chosen] = values[chosen] - np.median(known)

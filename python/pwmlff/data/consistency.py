@@ -379,6 +379,7 @@ def _of_volumes(frames: Frames) -> Iterator[Finding]:
     finite = np.isfinite(frames.cells).all(axis=(1, 2))
     volume = np.abs(np.linalg.det(np.where(finite[:, None, None], frames.cells, 0.0)))
     known = np.isfinite(frames.virials).all(axis=(1, 2)) & frames.pbc.all(axis=1) & (volume > 0.0)
+    known &= ~frames.isolated  # in a cell of any volume, without a pressure
     if not known.any():
         return
     labelled = tuple(np.flatnonzero(known).tolist())

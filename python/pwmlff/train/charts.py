@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pwmlff.data.frames import Frames
-from pwmlff.train.errors import UNITS, Errors, Measure
+from pwmlff.train.errors import UNITS, Errors, Measure, among_others
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,8 +34,11 @@ def parity(
 
     natoms = np.maximum(frames.natoms, 1)
     per_atom = natoms[:, None, None]
+    # An isolated atom, eV above the others, would leave them one point.
+    counted = among_others(frames, ~np.isnan(frames.energies))
+    energies = np.where(counted, frames.energies_per_atom, np.nan)
     pairs = {
-        "energy": (frames.energies_per_atom, energy / natoms),
+        "energy": (energies, energy / natoms),
         "force": (frames.forces, forces),
         "virial": (frames.virials / per_atom, virial / per_atom),
     }

@@ -153,6 +153,8 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         return TrainReport(plan=_plan(config, learner, valid, ranks), units=config.model.units)
 
     suffix = learner.model.suffix
+    every = Dataset(learner.frames, learner.model.edges)
+    alone = every.select(np.flatnonzero(learner.frames.isolated))
 
     def keep(
         names: Sequence[str], train_errors: errors.Errors | None, judged: errors.Errors | None
@@ -168,6 +170,11 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
             closest=card.closest(learner.model.edges),
             without_data=[chemical_symbols[z] for z in without_data],
             virial_offsets=constants.values,
+            isolated_atoms=errors.isolated_atoms(
+                alone.frames, learner.predict(alone.frames, alone.edges)[0]
+            )
+            if len(alone.frames)
+            else {},
         )
         first, *others = (folder / f"{name}{suffix}" for name in names)
         learner.save(first, contents)
@@ -252,6 +259,7 @@ def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop)
         [chemical_symbols[z] for z in learner.model.edges.elements],
         str(folder),
         row.step,
+        model_file.describe_unopened(paths[0]).isolated_atoms if paths[0].exists() else {},
     )
     baseline = (config.data.baseline, config.data.baseline_coeff)
     return TrainReport([trained], units=config.model.units, folder=str(folder), baseline=baseline)

@@ -5,7 +5,8 @@
 
 The error of an energy is (E - E')/n of a frame of n atoms, that of a force one for each component,
 that of a virial one for each of the 9 components divided by n. A label that is missing counts
-nowhere; a prediction that is no number makes its RMSE one that is none.
+nowhere; a prediction that is no number makes its RMSE one that is none. Energies of isolated atoms,
+eV off where others are meV, do not count among others: :func:`isolated_atoms`.
 """
 
 from __future__ import annotations
@@ -155,8 +156,10 @@ def compute(
         "virial": ~np.isnan(frames.virials).any(axis=(1, 2)),
     }
 
-    def measured(quantity: str, chosen: np.ndarray | bool) -> Measure | None:
+    def measured(quantity: str, chosen: np.ndarray) -> Measure | None:
         """Of chosen frames, or atoms for the force."""
+        if quantity == "energy":
+            chosen = among_others(frames, chosen & labelled[quantity])
         return Measure.from_errors(differences[quantity][labelled[quantity] & chosen])
 
     def of_group(k: int) -> dict[str, Measure]:
@@ -169,7 +172,7 @@ def compute(
         units=units,
         frames=len(frames),
         atoms=len(frames.numbers),
-        **{quantity: measured(quantity, True) for quantity in QUANTITIES},
+        **{q: measured(q, np.ones(len(labelled[q]), dtype=bool)) for q in QUANTITIES},
         by_element={
             chemical_symbols[z]: measure
             for z in frames.elements
@@ -180,6 +183,30 @@ def compute(
         },
         by_magnitude=list(_bins(frames, differences["force"])),
     )
+
+
+def among_others(frames: Frames, chosen: np.ndarray) -> np.ndarray:
+    """Of chosen frames those that are no isolated atoms, or all where there are no others."""
+    others = chosen & ~frames.isolated
+    result: np.ndarray = others if others.any() else chosen
+    return result
+
+
+def isolated_atoms(frames: Frames, energy: np.ndarray) -> dict[str, dict[str, float]]:
+    """Energies of isolated atoms (E0), the mean of several, as :func:`compute` takes them.
+
+    Returns:
+        By chemical symbol those of "data" and "model", in the units of the structures.
+    """
+    alone = np.flatnonzero(frames.isolated & ~np.isnan(frames.energies))
+    numbers = frames.numbers[frames.first[alone]]
+    return {
+        chemical_symbols[z]: {
+            "data": float(frames.energies[alone[numbers == z]].mean()),
+            "model": float(energy[alone[numbers == z]].mean()),
+        }
+        for z in np.unique(numbers)
+    }
 
 
 @dataclass(frozen=True)
@@ -203,7 +230,8 @@ def shifted(frames: Frames, energy: np.ndarray, units: str = "metal") -> Shifted
         None where no frame has an energy, or a prediction is no number. Where compositions do not
         tell elements apart, the constants are the least ones beside their mean.
     """
-    known = np.flatnonzero(~np.isnan(frames.energies) & (frames.natoms > 0))
+    known = ~np.isnan(frames.energies) & (frames.natoms > 0)
+    known = np.flatnonzero(among_others(frames, known))
     share = frames.counts[known] / frames.natoms[known, None]
     error = ((energy - frames.energies) / np.maximum(frames.natoms, 1))[known]
     if not len(known) or not np.isfinite(error).all():
@@ -259,7 +287,7 @@ def worst_frames(
             int(frames.natoms[k]),
             float(error[k]),
         )
-        for k in _largest(np.abs(error), ~np.isnan(frames.energies), most)
+        for k in _largest(np.abs(error), among_others(frames, ~np.isnan(frames.energies)), most)
     ]
 
 

@@ -73,6 +73,7 @@ class Tested:
     reason: str  # why it is not the fused engine
     errors: Errors
     shifted: Shifted | None
+    isolated_atoms: dict[str, dict[str, float]]  # as errors.isolated_atoms has them
 
     def data(self) -> dict[str, Any]:
         """Plain values."""
@@ -82,6 +83,7 @@ class Tested:
             "reason": self.reason,
             "errors": self.errors.data(),
             "energy_shifted": self.shifted and asdict(self.shifted),
+            "isolated_atoms": self.isolated_atoms,
         }
 
     def rows(self) -> list[_Row]:
@@ -163,6 +165,13 @@ class TestReport:
             parts += _table(("", *NUMBERS, "labels"), one.rows())
             if remark := one.remark():
                 parts.append(Text(remark, "yellow"))
+            own = "eV" if found.units == "metal" else "epsilon"
+            columns = (f"isolated atom ({own})", "data", "model", "error")
+            alone = [
+                (element, e["data"], e["model"], e["model"] - e["data"])
+                for element, e in one.isolated_atoms.items()
+            ]
+            parts += _table(columns, alone)
         if self.baseline:
             parts.append(Text(f"labels are without what {self.baseline} gives"))
         for name, value in self.virial_offsets.items():
@@ -451,7 +460,8 @@ def _tested(
 ) -> Tested:
     found = errors.compute(frames, *predicted, units)
     shifted = errors.shifted(frames, predicted[0], units)
-    return Tested(model, engine, reason, found, shifted)
+    alone = errors.isolated_atoms(frames, predicted[0])
+    return Tested(model, engine, reason, found, shifted, alone)
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # it is none of pytest's

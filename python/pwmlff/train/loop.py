@@ -418,7 +418,8 @@ class Trainer:
         """RMSEs of a model that knows no neighbors on what judges, as they are reported."""
         judge = self.valid or self.sampled
         frames, edges = judge.frames, judge.edges
-        share, known = statistics.shares(frames, edges), np.isfinite(frames.energies)
+        share = statistics.shares(frames, edges)
+        known = errors.among_others(frames, np.isfinite(frames.energies))
         per_atom = frames.energies_per_atom[known]
         energies = frames.natoms * (share @ statistics.fitted(share[known], per_atom))
         zeros = np.zeros_like(frames.forces), np.zeros_like(frames.virials)

@@ -35,6 +35,7 @@ class Trained:
     elements: list[str]  # in the order of the model's types
     folder: str
     best: int  # step of the file
+    isolated_atoms: dict[str, tuple[float, float]]  # their energies, of the data and the model
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,13 @@ class TrainReport:
                     Text(name), f"{m.epochs:.4g}", f"{m.seconds / 60.0:.3g}", m.stopped, *shown
                 )
             parts += [table, Text("RMSE on frames learned from / on frames to validate with")]
+            unit = "eV" if self.units == "metal" else "epsilon"
+            for m in self.models:
+                alone = (f"{z} {e:.7g} / {own:.7g}" for z, (e, own) in m.isolated_atoms.items())
+                if m.isolated_atoms:
+                    name = Path(m.file).name
+                    text = f"isolated atoms ({unit}), data / {name}: {', '.join(alone)}"
+                    parts.append(Text(text))
             parts += [Text(line, no_wrap=True, overflow="ignore") for line in self._use()]
         parts += [Text(f"model {name} was stopped before its first step") for name in self.unbegun]
         parts += [Text(text, "red") for text in self.failures]
