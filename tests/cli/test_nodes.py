@@ -97,6 +97,7 @@ def inflict(fault: str, nodes: Nodes, started: Started, generator: random.Random
         started.process.send_signal(signal.SIGHUP if fault == "SIGHUP" else signal.SIGTERM)
 
 
+@pytest.mark.thorough
 @pytest.mark.xdist_group("nodes")
 @pytest.mark.parametrize("number,fault", list(enumerate(drawn())))
 def test_fault(nodes: Nodes, undisturbed: Path, tmp_path: Path, lj_models, number: int, fault: str):

@@ -58,8 +58,8 @@ def test_rows_are_in_both_files(tmp_path: Path):
 
 
 def test_errors_become_columns():
-    frames = frames_of([Atoms("O2"), Atoms("O")], [1.0, 2.0], [np.ones((2, 3)), np.ones((1, 3))])
-    found = compute(frames, np.array([1.2, 2.0]), np.zeros((3, 3)), np.zeros((2, 3, 3)))
+    frames = frames_of([Atoms("O2"), Atoms("O2")], [1.0, 2.0], [np.ones((2, 3))] * 2)
+    found = compute(frames, np.array([1.2, 2.0]), np.zeros((4, 3)), np.zeros((2, 3, 3)))
     made = LogRow.from_errors(step=3, epoch=0.5, time=2.0, valid=found)
     assert made.energy_valid == pytest.approx(100.0 / np.sqrt(2))
     assert made.force_valid == pytest.approx(1000.0)

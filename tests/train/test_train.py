@@ -456,6 +456,7 @@ def rows_of(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.thorough
 def test_killed_and_resumed(data: Path, tmp_path: Path) -> None:
     """By SIGKILL, on the way: what comes out is what comes out undisturbed; models learn."""
     words = ["--data", data, "--elements", ELEMENTS]
