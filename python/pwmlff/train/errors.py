@@ -32,6 +32,7 @@ class Units:
     force: str
     virial: str
     magnitude: str  # of a force, not of its error
+    whole: str  # of an energy, not of its error
 
     def unit_of(self, quantity: str) -> str:
         """Unit of the error of a quantity."""
@@ -44,8 +45,8 @@ class Units:
 
 
 UNITS = {
-    "metal": Units(1000.0, "meV/atom", "meV/Å", "meV/atom", "eV/Å"),
-    "lj": Units(1.0, "epsilon/atom", "epsilon/sigma", "epsilon/atom", "epsilon/sigma"),
+    "metal": Units(1000.0, "meV/atom", "meV/Å", "meV/atom", "eV/Å", "eV"),
+    "lj": Units(1.0, "epsilon/atom", "epsilon/sigma", "epsilon/atom", "epsilon/sigma", "epsilon"),
 }
 #: A constant of each element explains an error where no more of its square is left, of so many
 #: frames for each constant.

@@ -104,13 +104,12 @@ class Tested:
         if self.shifted is None or not self.shifted.explains or self.errors.energy is None:
             return ""
         units = UNITS[self.errors.units]
-        unit = "eV" if self.errors.units == "metal" else "epsilon"
         of_atoms = ", ".join(f"{z} {e:+.4g}" for z, e in self.shifted.energies.items())
         return (
             f"a constant for each element explains most of the error of energies: without it "
             f"{self.shifted.measure.rmse:.4g} instead of {self.errors.energy.rmse:.4g} "
-            f"{units.energy}; energies of the model have another zero ({of_atoms} {unit} above the "
-            "data)"
+            f"{units.energy}; energies of the model have another zero ({of_atoms} {units.whole} "
+            "above the data)"
         )
 
 
@@ -165,8 +164,7 @@ class TestReport:
             parts += _table(("", *NUMBERS, "labels"), one.rows())
             if remark := one.remark():
                 parts.append(Text(remark, "yellow"))
-            own = "eV" if found.units == "metal" else "epsilon"
-            columns = (f"isolated atom ({own})", "data", "model", "error")
+            columns = (f"isolated atom ({units.whole})", "data", "model", "error")
             alone = [
                 (element, e["data"], e["model"], e["model"] - e["data"])
                 for element, e in one.isolated_atoms.items()

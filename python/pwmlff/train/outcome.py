@@ -97,7 +97,7 @@ class TrainReport:
                     Text(name), f"{m.epochs:.4g}", f"{m.seconds / 60.0:.3g}", m.stopped, *shown
                 )
             parts += [table, Text("RMSE on frames learned from / on frames to validate with")]
-            unit = "eV" if self.units == "metal" else "epsilon"
+            unit = errors.UNITS[self.units].whole
             for m in self.models:
                 alone = (f"{z} {e:.7g} / {own:.7g}" for z, (e, own) in m.isolated_atoms.items())
                 if m.isolated_atoms:
