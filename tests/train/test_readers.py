@@ -305,8 +305,8 @@ def test_the_dump_of_lammps(tmp_path, caplog, energy):
 def test_what_may_be_a_label_and_is_not_taken_is_named_once(tmp_path, caplog):
     path = tmp_path / "a.xyz"
     path.write_text(
-        "1\nCorrected_energy=-3 dipole=1 units=kcal Properties=species:S:1:pos:R:3:my_forces:R:3:"
-        "energies:R:1\nH 0 0 0 1 2 3 4\n" * 2
+        "1\nCorrected_energy=-3 dipole=1 units=kcal unit_cell=conventional "
+        "Properties=species:S:1:pos:R:3:my_forces:R:3:energies:R:1\nH 0 0 0 1 2 3 4\n" * 2
     )
     frames = readers.read(path)
     assert np.isnan(frames.energies).all() and np.isnan(frames.forces).all()

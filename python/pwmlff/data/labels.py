@@ -41,8 +41,8 @@ NAMES = {
     "force_unit": ("force_unit", "force_units", "forces_unit", "forces_units"),
     "stress_unit": ("stress_unit", "stress_units"),
 }
-#: What else may be meant to be a label, or to say what one is.
-ALIKE = re.compile("energ|force|stress|virial|unit", re.IGNORECASE)
+#: What else may be meant to be a label, or to say what one is; ase has `unit_cell` from CIF files.
+ALIKE = re.compile("energ|force|stress|virial|unit(?!.?cell)", re.IGNORECASE)
 #: Keys of each frame of LAMMPS's `dump extxyz`, and labels that it adds where it knows them at that
 #: step; `Stress` is a pressure in bar, with the kinetic part.
 OF_LAMMPS, LABELS_OF_LAMMPS = {"Timestep", "Time"}, {"Potential_energy", "Stress"}
