@@ -27,7 +27,7 @@ from pwmlff.evaluation.verification import _barrier
 from pwmlff.models.saving import MACE_ARRAYS, rewritten, save_model, with_record
 from pwmlff.report import Failure
 from pwmlff.train import train
-from systems import SYSTEMS
+from systems import SYSTEMS, crystal
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = SYSTEMS["two elements, triclinic"]
@@ -61,6 +61,8 @@ class Smooth(nn.Module):
         smooth = smooth * strength
         if self.defect == "jump":
             smooth = smooth + 0.01
+        if self.defect == "hole":
+            smooth = smooth - 400.0 * torch.exp(-((r / 0.6) ** 2))
         if self.defect == "no periodicity":
             smooth = smooth * (j < nlocal)
         if self.defect == "direction":
@@ -123,6 +125,7 @@ def test_sound_models(tmp_path: Path, kind: str):
         ("no periodicity", "rank-invariance"),  # lmp asks for ghosts, and refuses it
         ("direction", "objectivity"),
         ("ranks", "rank-invariance"),
+        ("hole", "dimer-repulsion"),
     ],
 )
 def test_defects(tmp_path: Path, defect: str, row: str):
@@ -281,6 +284,31 @@ def test_all_frames_of_the_data(tmp_path: Path):
     write(tmp_path / "labels.xyz", frames, format="extxyz")
     found = verify(path, "--data", tmp_path / "labels.xyz", code=None, check="labels")["labels"]
     assert "3 structures" in found["measured"] and found["grade"] not in "AB"
+
+
+def test_a_crystal_of_the_data(tmp_path: Path):
+    """Is compressed in place of one by chance; the barrier is that of its own energies."""
+    path = save_model(Smooth("hole"), tmp_path / "model.pt")
+    atoms = crystal(2)
+    atoms.calc = Calculator(path)
+    labels = SinglePointCalculator(atoms, energy=0.0, forces=atoms.get_forces())
+    energies = []
+    for scale in np.linspace(1.3, 0.5, 300):
+        pressed = atoms.copy()
+        pressed.set_cell(scale * atoms.cell.array, scale_atoms=True)
+        pressed.calc = atoms.calc
+        energies.append(pressed.get_potential_energy() / len(atoms))
+    barrier = max(energies) - min(energies[: np.argmax(energies)])
+    assert energies[-1] < max(energies)
+    atoms.calc = labels
+    molecule = atoms[:3]
+    molecule.pbc = False
+    molecule.calc = SinglePointCalculator(molecule, energy=0.0, forces=np.ones((3, 3)))
+    write(tmp_path / "labels.xyz", [molecule, atoms], format="extxyz")
+    found = verify(path, "--data", tmp_path / "labels.xyz", code=None, check="energy-volume")
+    words = found["energy-volume"]["measured"].split()
+    assert words[:-2] == ["a", "hole", "behind", "a", "barrier", "of"]
+    assert float(words[-2]) == pytest.approx(barrier, rel=0.02)
 
 
 def test_a_barrier():

@@ -14,15 +14,17 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
 from ase import Atoms, units
 from ase.calculators.singlepoint import SinglePointCalculator
-from ase.data import atomic_numbers, chemical_symbols, covalent_radii
+from ase.data import chemical_symbols, covalent_radii
 from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
 from ase.md.verlet import VelocityVerlet
+from ase.neighborlist import neighbor_list
 from ase.optimize import FIRE
 from ase.stress import voigt_6_to_full_3x3_stress
 
@@ -44,6 +46,8 @@ STEPS = (3e-3, 1e-3, 3e-4, 1e-4)  # of numerical derivatives, angstrom or strain
 SECONDS = 20.0  # that a check of many evaluations may take
 TEMPERATURE = 300.0  # K
 TIME_STEP = 0.5  # fs
+ATOMS = 32  # of a crystal whose dynamics are looked at
+SEED = 1
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,11 @@ class Verification:
         labelled: Sequence[Atoms] = (),
     ) -> None:
         self.info, self.elements, self.make, self.labelled = info, list(elements), make, labelled
+        solids = [atoms for atoms in labelled if atoms.pbc.all()]
+        self.given = min(solids, key=len).copy() if solids else None  # a crystal of the data
         self.calculator = make()
         self.curves = Curves()
-        self.rng = np.random.default_rng(1)
+        self.rng = np.random.default_rng(SEED)
         perfect, _ = trial.crystal(info.cutoff, self.elements, info.limit)
         self.crystal = self._rattled(perfect) if len(perfect) else self.cluster()
         forces = self.evaluate(self.crystal)[1]
@@ -263,10 +269,18 @@ class Verification:
             f"largest error {worst:.1e} of the virial",
         )
 
-    def _pairs(self) -> list[tuple[int, int]]:
+    @cached_property
+    def _dimers(self) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
+        """Distances [n], and energies and forces [n, 2] there, of some pairs of elements."""
         pairs = list(combinations_with_replacement(self.elements, 2))
-        chosen = self.rng.permutation(len(pairs))[:PAIRS]
-        return [pairs[k] for k in sorted(chosen)]
+        chosen = np.random.default_rng(SEED).permutation(len(pairs))[:PAIRS]
+        smallest = max(NEAREST, 0.05 * self.info.cutoff)
+        r = np.linspace(smallest, 1.02 * self.info.interaction_range, 400)
+        found = {
+            pairs[k]: (r, np.array([self._dimer(pairs[k], x) for x in r])) for k in sorted(chosen)
+        }
+        self.curves.dimers = {_name(pair): (r, each[:, 0]) for pair, (r, each) in found.items()}
+        return found
 
     def _dimer(self, pair: tuple[int, int], r: float) -> tuple[float, float]:
         """Energy, and the force that drives the atoms apart."""
@@ -276,12 +290,7 @@ class Verification:
     def dimers(self) -> Graded:
         """Jumps of the energy and the force of dimers, which bisection leaves where they are."""
         worst, where = 0.0, ""
-        for pair in self._pairs():
-            name = "-".join(chemical_symbols[z] for z in pair)
-            smallest = max(NEAREST, 0.05 * self.info.cutoff)
-            r = np.linspace(smallest, 1.02 * self.info.interaction_range, 400)
-            found = np.array([self._dimer(pair, x) for x in r])
-            self.curves.dimers[name] = (r, found[:, 0])
+        for pair, (r, found) in self._dimers.items():
             h = r[1] - r[0]
             changes = np.abs(np.diff(found[:, 1])) / self.force
             leaps = np.abs(np.diff(found[:, 0]) + h * (found[1:, 1] + found[:-1, 1]) / 2)
@@ -290,7 +299,7 @@ class Verification:
             for k in {int(i) for values in likely for i in np.argsort(values)[-4:]}:
                 jump, place = self._jump(pair, r[k], r[k + 1])
                 if jump > worst:
-                    worst, where = jump, f" ({name} at {place:.4g})"
+                    worst, where = jump, f" ({_name(pair)} at {place:.4g})"
         return Graded(
             letter(worst, RELATIVE),
             f"largest jump {worst:.1e} of the RMS force{where}",
@@ -325,21 +334,27 @@ class Verification:
     def short_distances(self) -> Graded:
         """Dimers have no hole: what is pushed together is pushed apart."""
         lowest, where = math.inf, ""
-        for name, (r, energy) in self.curves.dimers.items():
-            barrier = _barrier(
-                r, energy, self._contact([atomic_numbers[x] for x in name.split("-")])
-            )
+        for pair, (r, found) in self._dimers.items():
+            barrier = _barrier(r, found[:, 0], self._contact(pair))
             if barrier < lowest:
-                lowest, where = barrier, name
-        return _hole(lowest, f" of {where}" if where else "", "eV")
+                lowest, where = barrier, _name(pair)
+        return _hole(lowest, f" of {where}", "eV")
 
     def energy_volume(self) -> Graded:
-        """The same of a crystal that is compressed."""
-        perfect, _ = trial.crystal(self.info.cutoff, self.elements, self.info.limit)
-        if not len(perfect):
-            return Graded("", "no crystal that the model takes")
-        nearest = perfect.get_distance(0, 1, mic=True)
-        contact = min(self._contact([z]) for z in self.elements)
+        """The same of a crystal that is compressed, one of the data if there is any."""
+        if self.given:
+            perfect = self.given
+            i, j, r = neighbor_list("ijd", perfect, self.info.cutoff)
+            if not len(r):
+                return Graded("", "no neighbors in the smallest crystal of the data")
+            k = int(np.argmin(r))
+            nearest, contact = float(r[k]), self._contact(perfect.numbers[[i[k], j[k]]])
+        else:
+            perfect, _ = trial.crystal(self.info.cutoff, self.elements, self.info.limit)
+            if not len(perfect):
+                return Graded("", "no crystal that the model takes")
+            nearest = perfect.get_distance(0, 1, mic=True)
+            contact = min(self._contact([z]) for z in self.elements)
         smallest = min(0.5, 0.8 * contact / nearest)
         volumes, energies, distances = [], [], []
         for scale in np.linspace(1.3, smallest, 60):
@@ -355,17 +370,21 @@ class Verification:
         barrier = _barrier(np.array(distances[::-1]), np.array(energies[::-1]), contact)
         return _hole(barrier, "", "eV/atom")
 
-    def _evaluations(self, most: int) -> int:
-        """How many of the crystal there is time for."""
-        return int(np.clip(SECONDS / max(self.seconds, 1e-9), 30, most))
+    def _evaluations(self, most: int, atoms: Atoms | None = None) -> int:
+        """How many of some atoms, or of the crystal, there is time for."""
+        share = len(atoms) / len(self.crystal) if atoms else 1.0
+        return int(np.clip(SECONDS / max(share * self.seconds, 1e-9), 30, most))
 
     def energy_conservation(self) -> Graded:
-        """NVE dynamics of the crystal at 300 K, after some relaxation."""
+        """NVE dynamics of such a crystal at 300 K, after some relaxation."""
         atoms = self.crystal.copy()
+        if self.given:
+            atoms = self.given.repeat(math.ceil((ATOMS / len(self.given)) ** (1 / 3)))
         atoms.calc = self.calculator
         # A crystal by chance falls into another one, and gets hot: that is not what is asked here.
-        FIRE(atoms, logfile=None).run(fmax=0.01 * self.force, steps=self._evaluations(500))
-        MaxwellBoltzmannDistribution(atoms, temperature_K=TEMPERATURE, rng=self.rng)
+        FIRE(atoms, logfile=None).run(fmax=0.01 * self.force, steps=self._evaluations(500, atoms))
+        rng = np.random.default_rng(SEED)
+        MaxwellBoltzmannDistribution(atoms, temperature_K=TEMPERATURE, rng=rng)
         Stationary(atoms)
         dynamics = VelocityVerlet(atoms, TIME_STEP * units.fs)
         times, energies = [], []
@@ -375,7 +394,7 @@ class Verification:
             energies.append(atoms.get_total_energy() / len(atoms))
 
         dynamics.attach(note)
-        dynamics.run(self._evaluations(1000))
+        dynamics.run(self._evaluations(1000, atoms))
         self.curves.total_energy = (np.array(times), np.array(energies))
         slope = float(np.polyfit(times, energies, 1)[0])
         # Its standard error, for a fluctuation that is correlated over about ten samples.
@@ -444,6 +463,10 @@ class Verification:
 def has_forces(atoms: Atoms) -> bool:
     """Whether a structure brings forces along, as ase reads them."""
     return isinstance(atoms.calc, SinglePointCalculator) and "forces" in atoms.calc.results
+
+
+def _name(pair: Sequence[int]) -> str:
+    return "-".join(chemical_symbols[z] for z in pair)
 
 
 def _excess(changes: np.ndarray) -> np.ndarray:
