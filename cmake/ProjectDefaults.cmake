@@ -41,9 +41,9 @@ if(PWMLFF_COVERAGE)
   add_link_options($<$<LINK_LANGUAGE:CXX>:--coverage>)
 endif()
 
-# Reading torch's headers takes most of the time that a file with them compiles. Files that are compiled together read
-# them once, which halves the time of an installation; OFF compiles one by one, which is quicker after a change.
-option(PWMLFF_UNITY_BUILD "Compile files that read torch's headers together" ON)
+# Reading the headers of torch or LAMMPS takes most of the time that a file with them compiles. Files that are compiled
+# together read them once, which halves the time of an installation; OFF compiles one by one, quicker after a change.
+option(PWMLFF_UNITY_BUILD "Compile files that read the headers of torch or LAMMPS together" ON)
 function(pwmlff_compile_together target first)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${PWMLFF_UNITY_BUILD} UNITY_BUILD_MODE GROUP)
   string(MAKE_C_IDENTIFIER ${first} group)

@@ -20,7 +20,7 @@ namespace {
 using Vector = std::array<double, 3>;
 
 // Atoms of a piece: enough for a GPU that a larger one would take as long for each atom, or nearly.
-constexpr int MOST = 8000;
+constexpr int MOST_ATOMS = 8000;
 
 // Evaluations: the first ones load code and grow memory.
 constexpr int WARM_UP = 2, TIMED = 3;
@@ -189,7 +189,7 @@ Trial try_devices(MPI_Comm comm, Model &gpu, Model &cpu, Share share, double ski
     std::unique_ptr<Piece> piece;
     StepTime found;
     found.failure = first_failure(comm, [&] {
-      share.reduce(MOST);
+      share.reduce(MOST_ATOMS);
       piece = std::make_unique<Piece>(share, static_cast<int>(info.atom_type.size()),
                                       info.cutoff + skin, shell);
     });

@@ -24,7 +24,7 @@ using namespace pwmlff::models;
 namespace pair_pwmlff {
 namespace {
 
-constexpr int ONE_OF = 10, MOST = 1000;
+constexpr int ONE_OF = 10, MOST_CENTERS = 1000;
 constexpr int FEWEST_IN_PIECE = 24, MOST_IN_PIECE = 100;
 
 }    // namespace
@@ -121,7 +121,7 @@ void EngineCheck::draw(const Neighbors &neighbors, int nspecies)
   std::vector<int> centers(neighbors.ncenters());
   std::iota(centers.begin(), centers.end(), 0);
   std::shuffle(centers.begin(), centers.end(), random());
-  centers.resize(std::min((centers.size() + ONE_OF - 1) / ONE_OF, std::size_t{MOST}));
+  centers.resize(std::min((centers.size() + ONE_OF - 1) / ONE_OF, std::size_t{MOST_CENTERS}));
 
   std::vector<int> rows = centers, place(neighbors.nrows(), -1), first{0}, candidate;
   for (std::size_t k = 0; k < rows.size(); ++k) place[rows[k]] = static_cast<int>(k);
