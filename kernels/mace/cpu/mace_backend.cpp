@@ -45,6 +45,7 @@ template <class T> struct Layer {
   int columns;        // of radial functions
   bool density, residual;
   const MaceLayer *source;
+  std::vector<Buffer<double>> radial;    // weights of the net, aligned: four percent of `exact`
   std::vector<std::unique_ptr<const Path<T>>> paths;
   std::vector<std::unique_ptr<const Polynomial<T>>> polynomials;
   Mixing<T> up, product, skip;
@@ -62,8 +63,8 @@ template <class T> struct Scratch {
       directions(network.largest)
   {
     for (const auto &layer : layers)
-      functions.push_back(
-          std::make_unique<RadialFunctions>(network, *layer->source, stride, layer->columns));
+      functions.push_back(std::make_unique<RadialFunctions>(network, *layer->source, layer->radial,
+                                                            stride, layer->columns));
   }
   std::vector<std::unique_ptr<RadialFunctions>> functions;    // [layers]
   Directions<T> directions;
@@ -288,6 +289,11 @@ template <class T> class Mace : public MaceBackend {
       layer->ncomponents += 2 * path.degree + 1;
     }
     layer->columns = static_cast<int>(source.paths.size()) * stride + (layer->density ? width : 0);
+    for (const MaceMatrix &matrix : source.radial) {
+      layer->radial.emplace_back(matrix.values.size());
+      for (std::size_t k = 0; k < matrix.values.size(); ++k)
+        layer->radial.back()[k] = matrix.values[k];
+    }
     for (const MaceMatrix &matrix : source.up) layer->up.add(matrix);
     for (const MaceMatrix &matrix : source.product) layer->product.add(matrix);
     for (const MaceMatrix &matrix : source.skip) layer->skip.add(matrix);
@@ -316,7 +322,7 @@ template <class T> class Mace : public MaceBackend {
     const RadialTolerance tolerance =
         sizeof(T) == 8 ? RadialTolerance{1e-10, 1e-8} : RadialTolerance{1e-6, 1e-5};
     for (const auto &layer : layers) {
-      RadialFunctions functions(network, *layer->source, stride, layer->columns);
+      RadialFunctions functions(network, *layer->source, layer->radial, stride, layer->columns);
       layer->tables.resize(network.agnesi.empty() ? 1 : nspecies * nspecies);
       for (const int a : plan.species)
         for (const int b : plan.species) {

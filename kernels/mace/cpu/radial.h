@@ -15,6 +15,8 @@
 #include "../../dp/pair_terms.h"
 #include "../network.h"
 
+#include <vector>
+
 namespace pwmlff::PWMLFF_ISA::mace {
 
 /// The polynomial cutoff f with power p at u = r/cutoff, also beyond where it ends.
@@ -31,13 +33,16 @@ inline double polynomial_cutoff(double p, double u, double &df)
 /// where there is a density.
 class RadialFunctions {
  public:
+  /// @param weights  [layers of the net] those of layer.radial
   /// @param stride   at least K
   /// @param columns  of value and slope; those beyond what is evaluated are zero
-  RadialFunctions(const MaceNetwork &network, const MaceLayer &layer, int stride, int columns) :
+  RadialFunctions(const MaceNetwork &network, const MaceLayer &layer,
+                  const std::vector<Buffer<double>> &weights, int stride, int columns) :
       value(columns),
       slope(columns),
       network(network),
       layer(layer),
+      weights(weights),
       stride(stride),
       nbasis(static_cast<int>(network.frequency.size()))
   {
@@ -88,10 +93,9 @@ class RadialFunctions {
     const auto nlayers = static_cast<int>(layer.radial.size());
     const auto nchannels = network.channels;
     for (int n = 0; n < nlayers; ++n) {
-      const MaceMatrix &weights = layer.radial[n];
-      product(weights);
+      product(n);
       if (n + 1 < nlayers) {
-        for (int k = 0; k < weights.columns; ++k) {
+        for (int k = 0; k < layer.radial[n].columns; ++k) {
           const double s = 1.0 / (1.0 + __builtin_exp(-y[k]));
           x[k] = y[k] * s;
           dx[k] = s * (1.0 + y[k] * (1.0 - s)) * dy[k];
@@ -128,14 +132,14 @@ class RadialFunctions {
     dt = -t * t * slope;
   }
 
-  void product(const MaceMatrix &weights)
+  void product(int n)
   {
-    const int columns = weights.columns, rows = weights.rows;
+    const int columns = layer.radial[n].columns, rows = layer.radial[n].rows;
     double *const out = y.get(), *const dout = dy.get();
     for (int k = 0; k < columns; ++k) out[k] = dout[k] = 0.0;
     for (int i = 0; i < rows; ++i) {
       const double a = x[i], da = dx[i];
-      const double *const w = &weights.values[static_cast<std::size_t>(i) * columns];
+      const double *const w = weights[n].get() + static_cast<std::size_t>(i) * columns;
 #pragma GCC ivdep
       for (int k = 0; k < columns; ++k) {
         out[k] += a * w[k];
@@ -146,6 +150,7 @@ class RadialFunctions {
 
   const MaceNetwork &network;
   const MaceLayer &layer;
+  const std::vector<Buffer<double>> &weights;
   int stride, nbasis, widest;
   Buffer<double> x, dx, y, dy;
 };
