@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from pwmlff import cli
 
@@ -138,6 +139,43 @@ def test_numbers_that_are_defaults_are_told():
     for name, default in declared:
         option = name.replace("_", "-")
         assert re.search(rf"--{option} [A-Z_]+`(, `[^|]*`)? \| `{default}` \|", text), name
+
+
+WORDS_OF_A_SENTENCE = 25
+
+
+def sentences(page: str) -> Iterator[str]:
+    """Those of prose: code and formulas count as one word, tables and targets of links as none."""
+    in_table = False
+    for token in MarkdownIt("commonmark").enable("table").parse(page):
+        if token.type in {"table_open", "table_close"}:
+            in_table = token.type == "table_open"
+        if token.type == "inline" and not in_table:
+            parts = {"code_inline": "code", "softbreak": "\n"}
+            text = "".join(parts.get(part.type, part.content) for part in token.children or ())
+            text = re.sub(r"\$[^$]+\$", "formula", text)
+            yield from re.split(r"\n: |(?<=[.!?])[)\"]*\s+", text)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "examples").rglob("*.md")),
+    ],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_sentences_are_short(page):
+    long = [one for one in sentences(page.read_text()) if len(one.split()) > WORDS_OF_A_SENTENCE]
+    assert not long, f"sentences of more than {WORDS_OF_A_SENTENCE} words"
+
+
+def test_a_long_sentence_is_found():
+    of_25 = "[One](two.md) `code of words` $a + b$ " + "word " * 22
+    table = "\n\n| a |\n| --- |\n| " + "word " * 26 + "|\n"
+    found = [len(one.split()) for one in sentences(f"{of_25.strip()}. {of_25}word.{table}")]
+    assert found == [25, 26]
 
 
 PICTURE = runpy.run_path(str(ROOT / "docs" / "architecture_picture.py"))

@@ -46,9 +46,9 @@ def distill(
     """Make a fast model of what a slow one knows, and a card of both.
 
     First structures by rattling and straining, then dynamics of the student, labels of the teacher
-    where an ensemble doubts, and rounds of it. At the end the errors at a temperature that was
-    never explored, the speed of both on one core, and a run at the highest temperature. The same
-    command goes on, wherever it was ended or killed.
+    where an ensemble doubts, and rounds of it. The card has errors at a temperature that was never
+    explored, the speed of both on one core, and a run at the highest temperature. The same command
+    goes on, wherever it was ended or killed.
 
     Example: pwmlff distill --teacher ase.calculators.emt:EMT() --start cu.cif --max-time 10m
     """

@@ -48,9 +48,9 @@ def test(
 ) -> Report:
     """Tell the errors of models on labelled structures.
 
-    RMSE and MAE of energy, force and virial, also after a constant for each element is taken off
-    the energies, by element, group and magnitude of the force, and where the largest are. Of
-    several models, each and the mean of their predictions.
+    RMSE and MAE of energy, force and virial, by element, group and magnitude of the force, and
+    where the largest are. Those of the energy also after a constant for each element is taken off.
+    Of several models, each and the mean of their predictions.
 
     Example: pwmlff test model.pt --data valid.extxyz --plot parity.png
     """

@@ -182,11 +182,11 @@ class NepForm:
 class Loss:
     """Weights of the squared errors.
 
-    Of a frame of n atoms: energy ((E - E')/n)^2, in (eV/atom)^2; force, the mean over its 3n
-    components, in (eV/Å)^2; virial, the mean over the 9 components divided by n, in
-    (eV/atom)^2. The loss of a batch has, of each, the mean over the frames with that label, by the
-    weights of their groups. Weights go from the first number to the second as the rate of learning
-    falls, most of the way where it is below a tenth of the largest.
+    For a frame of n atoms, the energy gives ((E - E')/n)^2, in (eV/atom)^2. The force gives the
+    mean over its 3n components, in (eV/Å)^2. The virial gives the mean over the 9 components
+    divided by n, in (eV/atom)^2. The loss of a batch has, of each, the mean over the frames with
+    that label, by the weights of their groups. Weights go from the first number to the second as
+    the rate of learning falls. They go most of the way where it is below a tenth of the largest.
     """
 
     energy: Pair = key((0.02, 40.0), "weight at the start and at the end", least=0)
