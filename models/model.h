@@ -3,7 +3,8 @@
 // A model file: load it, check it against its contract, evaluate it.
 //
 // Energies are in eV and lengths in angstrom, or both in reduced units for a model that says
-// units = "lj". Loading a TorchScript file runs code that the file brings along.
+// units = "lj". Loading a TorchScript file runs code that the file brings along, but where a record
+// (record.h) stands for it.
 
 #pragma once
 
@@ -25,7 +26,7 @@ class Original;
 /// What evaluates a model.
 enum class Engine {
   automatic,     // fused or compiled where verified against the file's own code, else that code
-  fused,         // the fused engine, or an error; of kind DP only
+  fused,         // the fused engine, or an error
   torchscript    // the file's own code
 };
 
@@ -131,7 +132,8 @@ class Model {
   ModelInfo info_;
 };
 
-/// A kind of models: the attribute model_type of its files, and what makes a model of one.
+/// A kind of TorchScript models: the attribute model_type of its files, and what makes a model of
+/// one.
 struct Kind {
   std::string name;
   std::unique_ptr<Model> (*make)(const ModelFile &file, ModelInfo info,
@@ -141,7 +143,7 @@ struct Kind {
   bool of_other_programs = false;
 };
 
-/// Let load_model() know a kind besides those of this library.
+/// Let load_model() know a kind besides those of kinds.cpp. In libpwmlff_torch, as they are.
 void register_kind(const Kind &kind);
 
 /// Make a model of a file that the library with torch need not run: nep.txt, or TorchScript with a

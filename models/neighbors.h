@@ -3,12 +3,11 @@
 // From LAMMPS's atoms and, where there is one, its full neighbor list, or from a list of rows, to
 // what models take.
 //
-// Two index spaces:
+// Three index spaces:
 //   atom  index into LAMMPS's per-atom arrays, 0 .. nall-1 (nall = nlocal + nghost)
 //   row   index used in everything a model sees: first the centers, which are the local atoms with
-//         a list and a species (rows 0 .. ncenters-1), then all other atoms with a species
-//         (.. nknown-1), then the rest. The two differ where a hybrid style hands this one a part
-//         of the atoms only.
+//         a list and a species (rows 0 .. ncenters-1), then all other atoms with a species, then
+//         the rest. The two differ where a hybrid style hands this one a part of the atoms only.
 //   node  what edges lead from and to, one for all copies of an atom on this rank: the centers,
 //         then others that an edge leads to, those first that are fewer edges away from a center
 // A species is an index into the model's list of elements; -1 is an atom that takes no part.
@@ -109,7 +108,7 @@ class Neighbors {
   const std::vector<int> &species() const { return species_; }    // [nrows]
   const double *x() const { return x_; }                          // [nrows, 3]
 
-  /// Where there is a list of LAMMPS, the candidates of center i and species s are
+  /// Where no device makes the list, the candidates of center i and species s are
   /// candidate()[first()[i*nspecies+s]] up to candidate()[first()[i*nspecies+s+1]]; they are rows.
   const std::vector<int> &first() const { return first_; }    // [ncenters*nspecies + 1]
   const std::vector<int> &candidate() const { return candidate_; }

@@ -48,14 +48,14 @@ struct Input {
   const double *x = nullptr;       // [nrows, 3]
   const int *species = nullptr;    // [nrows] index into the model's elements, or -1: takes no part
   /// Rows of species s near center i are candidate[first[i*nspecies+s]] up to
-  /// candidate[first[i*nspecies+s+1]]: all within the cutoff, and any beyond it. Null where the
+  /// candidate[first[i*nspecies+s+1]]: all within the cutoff, and some beyond it. Null where the
   /// device has made the list.
   const int *first = nullptr, *candidate = nullptr;
   int nthreads = 1;
   double temperature = 0.0;    // K, for models that have it as a descriptor
   bool want_atom_virial = false, want_centroid_virial = false;
   bool want_grade = false;    // where FusedEngine::has_grade()
-  /// For models that pass messages between rows; null where all rows are centers.
+  /// For engines that pass messages between rows; null where all rows are centers.
   RowExchange *exchange = nullptr;
 
   /// The same atoms and candidates on the device of an engine, with x up to date; else null.
@@ -68,7 +68,7 @@ struct Input {
   double *slot_rij = nullptr;    // [ncenters, nslots, 4] r, dx, dy, dz
 
   // For models that take edges, those shorter than the cutoff in ascending order of their first
-  // node. A node is a row, or a center for all its periodic images; centers come first.
+  // node. A node stands for all copies of an atom on this rank; centers come first.
   std::int64_t nedges = 0, nnodes = 0;
   std::int64_t *edge_index = nullptr;    // [2, nedges] nodes of centers, of neighbors
   double *edge_vec = nullptr;            // [nedges, 3] x_j - x_i
@@ -77,7 +77,8 @@ struct Input {
 
 /// What an evaluation adds up for each row, in one block of memory. Another such quantity has its
 /// place here and in evaluation.cpp, and is added where forces are (dp/cpu/edges.h,
-/// dp/gpu/forces.h, nep/cpu/shell.h, nep/gpu/forces.h and nep/plain_nep.cpp).
+/// dp/gpu/forces.h, mace/cpu/mace_backend.cpp, nep/cpu/shell.h, nep/gpu/forces.h and
+/// nep/plain_nep.cpp).
 struct RowSums {
   double *force = nullptr;              // [nrows, 3]
   double *atom_virial = nullptr;        // [nrows, 6] or null

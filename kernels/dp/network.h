@@ -28,8 +28,8 @@
 
 namespace pwmlff {
 
-/// z = x weight + bias. A hidden layer gives step*tanh(z), and adds x to that where it has a
-/// residual: once where out == in, side by side with itself where out == 2*in.
+/// z = x weight + bias. A hidden layer gives tanh(z), or with a residual x + step*tanh(z): x once
+/// where out == in, side by side with itself where out == 2*in.
 struct DPLayer {
   int in, out;
   std::vector<double> weight;    // [in, out]
@@ -97,7 +97,7 @@ class EmbeddingJets {
  public:
   explicit EmbeddingJets(const DPNet &net);
 
-  /// @param x the input of the net, by what the derivatives are by
+  /// @param x the input of the net, with its derivatives by the variable of the curve
   void evaluate(const Jet &x);
 
   std::vector<double> f, d1, d2;    // [M and more] of the last evaluation

@@ -46,7 +46,7 @@ constexpr std::array<std::array<int, 3>, NEP_INVARIANTS> NEP_DEGREES = {
 
 /// Arrays are row by row, their last index is the fastest. Species are in the order of the file.
 struct NepNetwork {
-  int version = 0;               // 3, 4 or 5: what the file calls itself; nothing depends on it
+  int version = 0;               // 3, 4 or 5: what the file calls itself; no formula depends on it
   std::vector<int> atom_type;    // [nspecies] atomic numbers, distinct
 
   std::vector<double> cut_radial, cut_angular;    // [nspecies center, nspecies neighbor], symmetric
