@@ -196,7 +196,8 @@ def explain(error: BaseException) -> tuple[str, int]:
         return str(error), 2
     text = (
         f"this is a fault of pwmlff: {type(error).__name__}: {last_line(error)} "
-        f"({_place(error)}); please report it with the lines above and the command: {typed()}"
+        f"({_error_location(error)}); please report it with the lines above and the command: "
+        f"{typed()}"
     )
     return " ".join(text.split()), FAULT
 
@@ -237,7 +238,7 @@ def _is_ours(filename: str) -> bool:
     return Path(filename).is_relative_to(PACKAGE)
 
 
-def _place(error: BaseException) -> str:
+def _error_location(error: BaseException) -> str:
     """File and line of an error, and those in this package that led there."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:

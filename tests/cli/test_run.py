@@ -20,7 +20,7 @@ from harness import COMMAND, TIMEOUT, thorough
 from pwmlff import plugin
 from pwmlff.commands.options import seconds_of
 from pwmlff.launch import lmp, program, watcher
-from pwmlff.launch.causes import begins_input, explain, lammps_errors, of_input
+from pwmlff.launch.causes import begins_input, explain, lammps_errors, will_recur
 from pwmlff.launch.log import runs
 from pwmlff.launch.progress import LmpProgress
 from pwmlff.launch.run_state import Attempt, Simulation, clean
@@ -983,9 +983,9 @@ def test_errors_of_lammps(tmp_path: Path, text: str, expected: list[str]):
 
 def test_errors_of_machines_are_tried_again():
     of_gpu = "ERROR on proc 3: Pair style pwmlff: GPU 2 failed: an illegal memory access (CUDA)"
-    assert of_input(["ERROR: Unknown command: fxi"])
-    assert not of_input([of_gpu])
-    assert not of_input([])
+    assert will_recur(["ERROR: Unknown command: fxi"])
+    assert not will_recur([of_gpu])
+    assert not will_recur([])
 
 
 def test_dry_run(pwmlff, melt):

@@ -400,11 +400,11 @@ def test_the_window_stays_that_of_the_data_to_start_with(folder: Path, monkeypat
     sizes = np.concatenate([np.linalg.norm(one.get_forces(), axis=1) for one in frames])
     rms = np.sqrt((sizes**2).mean())
     assert rms > 0.5
-    loop.place(0).mkdir()
+    loop.round_folder(0).mkdir()
     for one in frames:
         results = {"energy": 0.0, "forces": 50.0 * one.get_forces()}
         one.calc = SinglePointCalculator(one, **results)
-    write(loop.place(0) / "labelled.extxyz", frames, format="extxyz")
+    write(loop.round_folder(0) / "labelled.extxyz", frames, format="extxyz")
     loop.state.rounds = [{"train": {"models": ["a.pt"], "seconds": 1.0}, "label": {"frames": 3}}]
     assert len(loop._data(1)) == 2
     assert loop._trained(1, last=True)["window"] == pytest.approx([0.1 * rms, rms], rel=1e-6)
@@ -425,7 +425,7 @@ def test_what_just_left_the_window_is_not_chosen(tmp_path: Path):
         (tmp_path / explore.DEVIATION).write_text("\n".join(lines) + "\n")
         (tmp_path / explore.LOG).write_text("ERROR: closer than the min_distance\n" * bool(code))
         ended = Ended(code, "")
-        one = explore._found("name", Task([], tmp_path, tmp_path / "o"), ended, 1.0)
+        one = explore._outcome("name", Task([], tmp_path, tmp_path / "o"), ended, 1.0)
         assert bool(one.died) is bool(code) and len(one.deviations) == 9
         return [atoms.info["step"] for atoms in one.candidates]
 

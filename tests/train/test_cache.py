@@ -245,7 +245,7 @@ def test_the_default_place(data, tmp_path, monkeypatch):
     assert len(list((tmp_path / "xdg" / "pwmlff").iterdir())) == 1
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.place() == tmp_path / ".cache" / "pwmlff"
+    assert cache.default_folder() == tmp_path / ".cache" / "pwmlff"
 
 
 def test_warnings_come_from_the_cache_too(data, tmp_path, caplog):

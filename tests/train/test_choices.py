@@ -69,7 +69,7 @@ def test_descriptors_do_not_see_frame_or_order():
     moved = atoms.copy()
     moved.positions[5] += 0.01
     frames = gathered([bare(one) for one in (atoms, turned, moved)], "a", "a")
-    one, same, other = descriptors.of_frames(frames, frames.elements, 5.0)
+    one, same, other = descriptors.describe_frames(frames, frames.elements, 5.0)
     assert np.abs(one - same).max() < 1e-10 * np.abs(one).max()
     assert np.abs(one - other).max() > 1e-4 * np.abs(one).max()
 
@@ -78,7 +78,7 @@ def test_moments_against_their_tensors():
     """The norms of moments of the third degree, written out."""
     atoms = crystals(1, spread=0.3)[0]
     edges = neighbors.find_edges(gathered([bare(atoms)], "a", "a"), [29, 79], 4.0)
-    found = descriptors.of_atoms(edges).reshape(len(atoms), 2, 4, 4)
+    found = descriptors.describe_atoms(edges).reshape(len(atoms), 2, 4, 4)
     center, r = edges.centers, edges.distances
     u = edges.rij / r[:, None]
     chosen = (center == 7) & (edges.types[edges.j] == 1)

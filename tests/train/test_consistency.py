@@ -215,9 +215,9 @@ def test_virials_of_clusters_are_those_of_their_forces(molecules):
     assert found.offset == pytest.approx(0.0, abs=1e-6)
     for k in (0, 6):  # EMT's stress is made of the derivatives of the energy by its pairs
         np.testing.assert_allclose(
-            virials._of_clusters(molecules, k), molecules.virials[k], atol=1e-8
+            virials._cluster_virial(molecules, k), molecules.virials[k], atol=1e-8
         )
-    assert virials._of_clusters(frames_of([bulk("Cu", cubic=True)]), 0) is None
+    assert virials._cluster_virial(frames_of([bulk("Cu", cubic=True)]), 0) is None
 
 
 @pytest.mark.parametrize(
@@ -444,12 +444,12 @@ def test_a_source_that_another_one_tells_of():
     hard = replace(soft, stiffness=wrong_units.Known(np.log(0.3 * KCAL), 0.5))
     assert wrong_units.explain(soft) is None and wrong_units.explain(hard) is None
     for first, second in ((soft, hard), (hard, soft)):
-        ((name, reference, found),) = wrong_units.of_sources({"a": first, "b": second})
+        ((name, reference, found),) = wrong_units.stiffness_mismatches({"a": first, "b": second})
         assert {name, reference} == {"a", "b"} and (name == "a") is (first is hard)
         assert found.units.keys() == {"energies", "forces"}
         assert found.units["energies"].name == "kcal/mol"
     far = replace(hard, length=wrong_units.Known(0.1, 0.13))
-    assert [*wrong_units.of_sources({"a": soft, "b": far})] == []
+    assert [*wrong_units.stiffness_mismatches({"a": soft, "b": far})] == []
 
 
 def test_valence_electrons():

@@ -15,7 +15,7 @@ from labelled_structures import frames_of, labelled, trajectory
 from pwmlff.cli import app
 from pwmlff.data import neighbors
 from pwmlff.report import Failure
-from pwmlff.train import comm, place
+from pwmlff.train import comm, hardware
 from pwmlff.train.config import Run
 from pwmlff.train.gradient import DPGradient
 from systems import SYSTEMS, TRICLINIC, System
@@ -166,18 +166,22 @@ def test_which_device(monkeypatch: pytest.MonkeyPatch) -> None:
     ranks.local_rank, ranks.local_size = 3, 4
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     for word, index in (("cuda", 1), ("auto", 1), ("cuda:0", 0)):
-        assert place.device_of(Run(device=word), ranks) == torch.device("cuda", index)
-    assert place.device_of(Run(device="cpu"), ranks) is None
-    assert place.threads_of(Run(device="cpu", threads=3), ranks) == 3
-    assert [place.device_of_member("cuda", k) for k in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+        assert hardware.device_of(Run(device=word), ranks) == torch.device("cuda", index)
+    assert hardware.device_of(Run(device="cpu"), ranks) is None
+    assert hardware.threads_of(Run(device="cpu", threads=3), ranks) == 3
+    assert [hardware.device_of_member("cuda", k) for k in range(3)] == [
+        "cuda:0",
+        "cuda:1",
+        "cuda:0",
+    ]
     for word, message in (
         ("cuda:2", r"sees 2 GPU\(s\)|without CUDA"),
         ("gpu", "expected cpu, cuda"),
     ):
         with pytest.raises(Failure, match=message):
-            place.device_of(Run(device=word), ranks)
+            hardware.device_of(Run(device=word), ranks)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert place.device_of(Run(device="auto"), ranks) is None
-    assert place.device_of_member("cuda", 1) == "cuda"
+    assert hardware.device_of(Run(device="auto"), ranks) is None
+    assert hardware.device_of_member("cuda", 1) == "cuda"
     with pytest.raises(Failure, match=r"nvidia-smi.*or leave out --device"):
-        place.device_of(Run(device="cuda"), ranks)
+        hardware.device_of(Run(device="cuda"), ranks)

@@ -23,7 +23,7 @@ from pwmlff.evaluation import reference
 from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
 from pwmlff.train import comm, config, errors
-from pwmlff.train.edge import EdgeModel, load_module
+from pwmlff.train.edge import TrainableModule, load_module
 from pwmlff.train.kalman import atom_groups
 from pwmlff.train.learner import Learner
 from pwmlff.train.loss import LossWeights, slopes
@@ -72,12 +72,12 @@ def taught(
     return frames, neighbors.find_edges(frames, ELEMENTS, CUTOFF)
 
 
-def model_of(data: tuple[Frames, neighbors.Edges], **options) -> EdgeModel:
+def model_of(data: tuple[Frames, neighbors.Edges], **options) -> TrainableModule:
     """A module that differs from the teacher in its parameters."""
     module = MessagePassing(ELEMENTS, CUTOFF, seed=7)
     with torch.no_grad():
         module.charge += torch.tensor([0.5, -0.3])
-    return EdgeModel(module, *data, **{"precision": "float64", **options})
+    return TrainableModule(module, *data, **{"precision": "float64", **options})
 
 
 def learner(data: tuple[Frames, neighbors.Edges], *settings: str, **options) -> Learner:
@@ -118,7 +118,7 @@ def test_many_frames_are_evaluated_in_parts(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13)
 
 
-def expected_loss(trained: EdgeModel, batch, weights: LossWeights, of_frame) -> float:
+def expected_loss(trained: TrainableModule, batch, weights: LossWeights, of_frame) -> float:
     """Of the configuration's documentation, frame by frame, in NumPy."""
     frames, edges = trained.frames, trained.edges
     energy, forces, virial = trained.predict(trained.parameters, frames, edges)

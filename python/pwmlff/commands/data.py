@@ -140,7 +140,7 @@ def outliers(
 
     outputs = choices.Outputs(output, rest, plot).checked()
     frames = choices.read(files or [], format, energy, keep_unconverged, kinds_of(map))
-    values = _of_models(frames, model) if model else choices.of_labels(frames)
+    values = _error_numbers(frames, model) if model else choices.label_numbers(frames)
     return choices.outliers(frames, values, outputs)
 
 
@@ -167,7 +167,7 @@ def dedupe(
     return choices.dedupe(frames, cutoff, choices.Outputs(output, rest))
 
 
-def _of_models(frames: Frames, models: list[Path]) -> dict[str, ndarray]:
+def _error_numbers(frames: Frames, models: list[Path]) -> dict[str, ndarray]:
     """What models make of frames, [nframes] each; NaN where there is no label."""
     import numpy as np
 
@@ -182,9 +182,9 @@ def _of_models(frames: Frames, models: list[Path]) -> dict[str, ndarray]:
     deviation, error = uncertainty.disagreement(frames, forces)
     difference = (energies - frames.energies) / np.maximum(frames.natoms, 1)
     values = {
-        "RMS error of forces, eV/Å": np.sqrt(frames.of_atoms(error**2, np.add) / frames.natoms),
+        "RMS error of forces, eV/Å": np.sqrt(frames.reduce_atoms(error**2, np.add) / frames.natoms),
         "error of the energy, eV/atom": choices.from_usual(frames, difference),
     }
     if len(models) > 1:
-        values["largest deviation, eV/Å"] = frames.of_atoms(deviation, np.maximum)
+        values["largest deviation, eV/Å"] = frames.reduce_atoms(deviation, np.maximum)
     return values

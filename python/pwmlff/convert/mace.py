@@ -176,7 +176,7 @@ def _takes(part: Any, argument: str) -> bool:
 
 def _parts(whole: MaceEdges) -> MaceRounds:
     model: Any = whole.model
-    energies, scaling = mace_network.of_atoms(model, int(whole.head))
+    energies, scaling = mace_network.atom_energies(model, int(whole.head))
     return MaceRounds(whole, energies.to(model.r_max.dtype), *scaling)
 
 

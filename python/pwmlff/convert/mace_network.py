@@ -56,7 +56,7 @@ def network(model: Any, elements: list[int], head: int) -> bytes:
         return written(_arrays(model, elements, head))
 
 
-def of_atoms(model: Any, head: int) -> tuple[Tensor, list[float]]:
+def atom_energies(model: Any, head: int) -> tuple[Tensor, list[float]]:
     """Energies of single atoms by types, and what the rest is multiplied by and added to."""
     energies = torch.atleast_2d(model.atomic_energies_fn.atomic_energies)[head]
     scaling = [1.0, 0.0]
@@ -86,7 +86,7 @@ def _arrays(model: Any, elements: list[int], head: int) -> dict[str, Array]:
             raise UnknownPartError(part)
     nspecies, layers = len(elements), _children(model.interactions)
     dtype = model.r_max.dtype
-    energies, scaling = of_atoms(model, head)
+    energies, scaling = atom_energies(model, head)
     embedding = model.node_embedding.linear(torch.eye(nspecies, dtype=dtype))
     channels = embedding.shape[1]
     arrays = {

@@ -138,7 +138,7 @@ def wrap(
         else:
             extra = None if compiled else foreign.extra
             save_model(foreign.module, draft, card, extra, record=False)
-        with _told_of(source, draft):
+        with _naming_source(source, draft):
             clusters, expected = _original(source, draft, foreign)
             told = {**foreign.told, **(_compile(source, draft) if compiled else {})}
             chosen = choose(draft, "auto", "exact")
@@ -273,7 +273,7 @@ def _speeds(source: str, chosen: Choice, scripted: Choice | None) -> dict[str, s
 
 
 @contextmanager
-def _told_of(source: str, draft: Path) -> Iterator[None]:
+def _naming_source(source: str, draft: Path) -> Iterator[None]:
     """Let a Failure name the file that was given, not the draft that is made of it."""
     try:
         yield

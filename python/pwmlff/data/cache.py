@@ -53,7 +53,7 @@ LIMIT, LIMIT_VARIABLE = 8 << 30, "PWMLFF_CACHE_LIMIT"
 ENTRY = re.compile(r"[0-9a-f]{40}")  # name of an entry
 
 
-def place() -> Path:
+def default_folder() -> Path:
     """Where entries are kept unless said otherwise: $XDG_CACHE_HOME/pwmlff or ~/.cache/pwmlff."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path("~/.cache").expanduser()) / "pwmlff"
@@ -61,7 +61,7 @@ def place() -> Path:
 
 def folder_of(cache: str | PathLike[str]) -> Path:
     """The folder that an option names."""
-    return place() if fspath(cache) == AUTO else Path(cache)
+    return default_folder() if fspath(cache) == AUTO else Path(cache)
 
 
 def load(

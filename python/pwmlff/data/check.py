@@ -271,7 +271,7 @@ def _labelled(frames: Frames) -> dict[str, np.ndarray]:
     missing = np.isnan(frames.forces).all(axis=1)
     return {
         "energy": ~np.isnan(frames.energies),
-        "forces": ~frames.of_atoms(missing, np.logical_and, True),
+        "forces": ~frames.reduce_atoms(missing, np.logical_and, True),
         "virial": ~np.isnan(frames.virials).all(axis=(1, 2)),
     }
 
@@ -411,7 +411,7 @@ def _far(values: np.ndarray) -> list[tuple[int, float, float]]:
 
 def _largest_force(frames: Frames) -> np.ndarray:
     """Largest force on an atom of each frame, [nframes]; NaN where there is none."""
-    return frames.of_atoms(frames.force_sizes, np.maximum)
+    return frames.reduce_atoms(frames.force_sizes, np.maximum)
 
 
 def _volumes(frames: Frames) -> np.ndarray:

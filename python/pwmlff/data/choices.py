@@ -126,7 +126,9 @@ def select(
     """
     outputs = outputs.checked()
     elements = sorted({*frames.elements, *(known.elements if known else ())})
-    described = [descriptors.of_frames(one, elements, cutoff) for one in (frames, known) if one]
+    described = [
+        descriptors.describe_frames(one, elements, cutoff) for one in (frames, known) if one
+    ]
     points, *rest = descriptors.scaled(*described)
     chosen, distances = descriptors.farthest(points, count, rest[0] if rest else None)
     if outputs.plot:
@@ -197,10 +199,10 @@ def outliers(frames: Frames, values: dict[str, np.ndarray], outputs: Outputs) ->
     )
 
 
-def of_labels(frames: Frames) -> dict[str, np.ndarray]:
+def label_numbers(frames: Frames) -> dict[str, np.ndarray]:
     """What labels tell of each frame, [nframes]."""
     return {
-        "largest force, eV/Å": frames.of_atoms(frames.force_sizes, np.maximum),
+        "largest force, eV/Å": frames.reduce_atoms(frames.force_sizes, np.maximum),
         "energy beside that of the composition, eV/atom": from_usual(
             frames, frames.energies_per_atom
         ),

@@ -71,56 +71,56 @@ class Steps:
 
 def findings(frames: Frames) -> list[Finding]:
     """What is odd about the labels, file by file."""
-    result, told, every = [], False, frames
+    result, stress_known, every = [], False, frames
     frames = sizes.without_largest(every)
     measured = {}
     for file, name in enumerate(frames.files):
         chosen = np.flatnonzero(frames.file == file)
         parts = list(_runs(frames, chosen))
-        of_forces, of_stress, known = [], None, None
+        force_findings, stress_findings, known = [], None, None
         if parts:
             arrays = zip(*(vars(part).values() for part in parts), strict=True)
             steps = Steps(*map(np.concatenate, arrays))
             known = _known(steps)
-            of_forces, of_stress = (
-                [*_of_forces(frames, steps, name)],
-                _of_strain(steps, chosen, name),
+            force_findings, stress_findings = (
+                [*_fixed_cell_findings(frames, steps, name)],
+                _strain_findings(steps, chosen, name),
             )
         judged = virials.judge(frames, chosen)
         measured[name] = units.measure(frames, chosen, known, judged)
         explained = units.explain(measured[name])
         if explained is not None and explained.units.keys() != {"stresses"}:
-            of_forces = [f for f in of_forces if f.frame is not None]
-            of_forces.append(_of_units(explained, measured[name], chosen, name))
-            of_stress = []
+            force_findings = [f for f in force_findings if f.frame is not None]
+            force_findings.append(_unit_finding(explained, measured[name], chosen, name))
+            stress_findings = []
         elif (
             # Energies along strains are closer, but what a constant does to them is no factor.
-            not any(finding.frame is None for finding in of_forces)
+            not any(finding.frame is None for finding in force_findings)
             and judged is not None
-            and judged.told
-            and (not of_stress or judged.apart)
+            and judged.conclusive
+            and (not stress_findings or judged.apart)
         ):
-            of_stress = [*_of_law(judged, chosen, name)]
-        zeros = [*_of_zeros(frames, chosen, name)]
-        told |= of_stress is not None or bool(zeros)
+            stress_findings = [*_virial_findings(judged, chosen, name)]
+        zeros = [*_zero_virial_findings(frames, chosen, name)]
+        stress_known |= stress_findings is not None or bool(zeros)
         if explained is None or "forces" not in explained.units:
-            of_forces += sizes.of_forces(frames, chosen, name)
-        result += [*of_forces, *(of_stress or []), *zeros]
+            force_findings += sizes.force_findings(frames, chosen, name)
+        result += [*force_findings, *(stress_findings or []), *zeros]
     wrong_units = {finding.source for finding in result}
     right = {name: one for name, one in measured.items() if name not in wrong_units}
-    for name, reference, explained in units.of_sources(right):
+    for name, reference, explained in units.stiffness_mismatches(right):
         chosen = np.flatnonzero(frames.file == frames.files.index(name))
-        result.append(_of_units(explained, measured[name], chosen, name, reference))
-    if not told:
-        result += _of_volumes(frames)
+        result.append(_unit_finding(explained, measured[name], chosen, name, reference))
+    if not stress_known:
+        result += _volume_findings(frames)
     wrong = [k for finding in result for k in finding.virials]
     for file, name in enumerate(frames.files):
         chosen = np.setdiff1d(np.flatnonzero(every.file == file), wrong)
-        result += sizes.of_pressures(every, chosen, name)
+        result += sizes.pressure_findings(every, chosen, name)
     return result
 
 
-def _of_units(
+def _unit_finding(
     explained: units.Explanation,
     measured: units.SourceNumbers,
     chosen: np.ndarray,
@@ -149,7 +149,7 @@ def _of_units(
     )
 
 
-def _of_law(judged: virials.Judgement, chosen: np.ndarray, file: str) -> Iterator[Finding]:
+def _virial_findings(judged: virials.Judgement, chosen: np.ndarray, file: str) -> Iterator[Finding]:
     """Sign, unit and offset of virials against forces."""
     law, correlation = judged.law, judged.correlation
     evidence = f"correlation {correlation:.2f}, {len(law.frames)} frames, by {law.name}"
@@ -172,7 +172,7 @@ def _of_law(judged: virials.Judgement, chosen: np.ndarray, file: str) -> Iterato
         )
 
 
-def _of_zeros(frames: Frames, chosen: np.ndarray, file: str) -> Iterator[Finding]:
+def _zero_virial_findings(frames: Frames, chosen: np.ndarray, file: str) -> Iterator[Finding]:
     """Virials that were never computed."""
     zero = chosen[(frames.virials[chosen] == 0.0).all(axis=(1, 2))]
     forces = [np.abs(frames.forces[frames.rows(k)]) for k in zero]
@@ -258,16 +258,16 @@ def _complete(cells: np.ndarray, pbc: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return result, usable
 
 
-def _of_forces(frames: Frames, steps: Steps, file: str) -> Iterator[Finding]:
+def _fixed_cell_findings(frames: Frames, steps: Steps, file: str) -> Iterator[Finding]:
     still = (steps.strain_work == 0.0) & np.isfinite(steps.energy + steps.work)
     energy, work, bound = steps.energy[still], steps.work[still], steps.bound[still]
     telling = bound < SMALL * np.abs(work)
     if telling.sum() < STEPS:
-        yield from _of_many(energy, work, bound, file)
+        yield from _correlation_findings(energy, work, bound, file)
         return
     ratio, scatter = _middle(energy[telling] / work[telling])
     if abs(ratio - 1.0) > RATIO_GATE:
-        yield _of_ratio(ratio, scatter, int(telling.sum()), file)
+        yield _ratio_finding(ratio, scatter, int(telling.sum()), file)
         return
     difference = np.abs(energy - work)
     rest = float(np.median(difference[telling]) / np.median(np.abs(work[telling])))
@@ -311,7 +311,7 @@ def _middle(ratios: np.ndarray) -> tuple[float, float]:
     return median, float(np.median(np.abs(ratios - median)))
 
 
-def _of_many(
+def _correlation_findings(
     energy: np.ndarray, work: np.ndarray, bound: np.ndarray, file: str
 ) -> Iterator[Finding]:
     """By the correlation of many steps that each tell little."""
@@ -323,10 +323,10 @@ def _of_many(
     slope = product / float(work @ work)
     correlation = product / float(np.linalg.norm(energy) * np.linalg.norm(work))
     if not (abs(correlation) < CORRELATION or abs(slope - 1.0) < FAR_OFF):
-        yield _of_ratio(slope, 0.0, len(work), file)
+        yield _ratio_finding(slope, 0.0, len(work), file)
 
 
-def _of_ratio(ratio: float, scatter: float, count: int, file: str) -> Finding:
+def _ratio_finding(ratio: float, scatter: float, count: int, file: str) -> Finding:
     return Finding(
         f"along '{file}' the energy changes by {ratio:.4g} times what the forces say ({count} "
         f"steps): {_reason(ratio, scatter, 'forces', 'dE = -F.dx')}",
@@ -334,7 +334,7 @@ def _of_ratio(ratio: float, scatter: float, count: int, file: str) -> Finding:
     )
 
 
-def _of_strain(steps: Steps, chosen: np.ndarray, file: str) -> list[Finding] | None:
+def _strain_findings(steps: Steps, chosen: np.ndarray, file: str) -> list[Finding] | None:
     """None where no step tells anything."""
     rest = steps.energy - steps.work
     bound = steps.bound + steps.strain_bound
@@ -374,7 +374,7 @@ def _reason(ratio: float, scatter: float, what: str, expected: str) -> str:
     return f"{' and '.join(filter(None, (sign, size)))}; expected {expected}"
 
 
-def _of_volumes(frames: Frames) -> Iterator[Finding]:
+def _volume_findings(frames: Frames) -> Iterator[Finding]:
     """The sign of the stress, by the trend of the pressure against the volume."""
     finite = np.isfinite(frames.cells).all(axis=(1, 2))
     volume = np.abs(np.linalg.det(np.where(finite[:, None, None], frames.cells, 0.0)))

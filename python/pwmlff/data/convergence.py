@@ -53,7 +53,7 @@ def outcomes(path: Path, kind: str) -> list[bool]:
     """
     name = kind.removeprefix("dpdata:")
     if name in {"vasp-xml", "vasp/xml", "xml"}:
-        return _of_vasprun(path)
+        return _vasprun_converged(path)
     read = next((how for names, how in FORMATS if re.fullmatch(names, name)), None)
     if read is None:
         return []
@@ -102,7 +102,7 @@ def _words(rule: re.Pattern[str], lines: Iterable[str]) -> Iterator[re.Match[str
     return (word for line in lines if (word := rule.search(line)))
 
 
-def _of_outcar(lines: Iterable[str]) -> list[bool]:
+def _outcar_converged(lines: Iterable[str]) -> list[bool]:
     """Of VASP: releases before 6 say 'EDIFF is reached' at the last allowed iteration, too."""
     result = []
     most, goal, step, bad = 60, 1e-4, 0, False
@@ -127,7 +127,7 @@ def _of_outcar(lines: Iterable[str]) -> list[bool]:
     return result
 
 
-def _of_vasprun(path: Path) -> list[bool]:
+def _vasprun_converged(path: Path) -> list[bool]:
     result = []
     most, goal = 60, 1e-4
     try:
@@ -162,7 +162,7 @@ def _number(text: str | None, otherwise: float = float("nan")) -> float:
 
 #: Names of formats, of ase and of dpdata, and what reads their words.
 FORMATS: tuple[tuple[str, Callable[[Iterable[str]], list[bool]]], ...] = (
-    ("vasp-out|vasp/outcar|outcar", _of_outcar),
+    ("vasp-out|vasp/outcar|outcar", _outcar_converged),
     (r"abacus/.*", _said(ABACUS)),
     ("aims-output|fhi_aims/.*", _said(AIMS)),
     ("castep-castep", _said(CASTEP)),

@@ -38,7 +38,7 @@ def _components(directions: np.ndarray) -> Iterator[tuple[int, float, np.ndarray
             yield degree, float(orders), values
 
 
-def of_atoms(edges: Edges) -> np.ndarray:
+def describe_atoms(edges: Edges) -> np.ndarray:
     """Describe all atoms, [natoms, ntypes * POWERS * DEGREES]."""
     n, ntypes = len(edges.types), edges.ntypes
     r = edges.distances
@@ -54,7 +54,7 @@ def of_atoms(edges: Edges) -> np.ndarray:
     return np.sqrt(squares).transpose(2, 0, 1).reshape(n, -1)
 
 
-def of_frames(frames: Frames, elements: Sequence[int], cutoff: float) -> np.ndarray:
+def describe_frames(frames: Frames, elements: Sequence[int], cutoff: float) -> np.ndarray:
     """Describe all frames, [nframes, numbers].
 
     Args:
@@ -69,7 +69,7 @@ def of_frames(frames: Frames, elements: Sequence[int], cutoff: float) -> np.ndar
     for begin in range(0, len(frames), BLOCK):
         part = frames.select(np.arange(begin, min(begin + BLOCK, len(frames))))
         edges = neighbors.find_edges(part, elements, cutoff)
-        atoms = of_atoms(edges)
+        atoms = describe_atoms(edges)
         frame = np.repeat(np.arange(len(part)), part.natoms)
         for k in range(len(part)):
             mine = frame == k

@@ -113,7 +113,9 @@ class Frames:
             sizes: np.ndarray = np.sqrt((self.forces**2).sum(axis=1))
         return sizes
 
-    def of_atoms(self, values: np.ndarray, combine: np.ufunc, empty: float = np.nan) -> np.ndarray:
+    def reduce_atoms(
+        self, values: np.ndarray, combine: np.ufunc, empty: float = np.nan
+    ) -> np.ndarray:
         """Values of atoms [natoms] combined over each frame, [nframes]; `empty` without atoms."""
         result = np.full(len(self), empty, dtype=values.dtype)
         filled = self.natoms > 0

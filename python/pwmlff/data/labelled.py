@@ -53,10 +53,10 @@ def element_numbers(species: np.ndarray, kinds: Mapping[str, str], where: str) -
     names, which = np.unique(species, return_inverse=True)
     numbers = [_number(kinds.get(name, name)) for name in names.tolist()]
     if unknown := [name for name, z in zip(names.tolist(), numbers, strict=True) if not z]:
-        told = " ".join(f"--map {shlex.quote(name)}={_likely(name)}" for name in unknown)
+        options = " ".join(f"--map {shlex.quote(name)}={_likely(name)}" for name in unknown)
         raise Failure(
             f"{where}: {', '.join(map(repr, unknown))} is no element, expected chemical symbols "
-            f"like Hf: say of which element it is, as in {told} ([data] map of run.toml)"
+            f"like Hf: say of which element it is, as in {options} ([data] map of run.toml)"
         )
     return np.array(numbers, dtype=np.int32)[which.ravel()]
 

@@ -329,17 +329,17 @@ def _frames(path: Path, kind: str) -> Iterator[Labelled]:
     drops = kind.startswith(DROPPING)
     if drops and converged and not any(converged):
         raise Failure(NONE.format(len(converged), path))
-    frames = _of_others(path, kind)
+    frames = _read_by_package(path, kind)
     return frames if all(converged) else _judged(list(frames), converged, path, drops)
 
 
-def _of_others(path: Path, kind: str) -> Iterator[Labelled]:
+def _read_by_package(path: Path, kind: str) -> Iterator[Labelled]:
     """Frames of a format that another package reads, of which few know a byte order mark."""
     with without_mark(path) as bare:
         if kind.startswith(DPDATA):
-            yield from _of_dpdata(path, bare, kind.removeprefix(DPDATA))
+            yield from _read_by_dpdata(path, bare, kind.removeprefix(DPDATA))
         else:
-            yield from _of_ase(path, bare, kind)
+            yield from _read_by_ase(path, bare, kind)
 
 
 def _judged(
@@ -370,7 +370,7 @@ def _judged(
     return iter(frames)
 
 
-def _of_ase(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
+def _read_by_ase(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
     """Frames of any other format that ase reads, with the results of its calculators."""
     index = 0
     frames: Iterator[Atoms] = iread(bare, index=":", format=kind, do_not_split_by_at_sign=True)
@@ -405,7 +405,7 @@ def _only(results: dict[str, Any], *labels: str) -> dict[str, Any]:
     return {label: value for label, value in values.items() if value is not None}
 
 
-def _of_dpdata(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
+def _read_by_dpdata(path: Path, bare: str, kind: str) -> Iterator[Labelled]:
     """Frames of a format that dpdata reads; its virials are in eV, positive when compressed."""
     try:
         import dpdata  # noqa: PLC0415  an optional dependency

@@ -30,9 +30,9 @@ BONDED = 1.25  # of the sum of covalent radii, within which a neighbor does pull
 UNEVEN = 0.02
 
 
-def of_forces(frames: Frames, chosen: np.ndarray, file: str) -> Iterator[Finding]:
+def force_findings(frames: Frames, chosen: np.ndarray, file: str) -> Iterator[Finding]:
     """Forces of a file that are all zero, or larger than any."""
-    largest = frames.of_atoms(frames.force_sizes, np.maximum)[chosen]
+    largest = frames.reduce_atoms(frames.force_sizes, np.maximum)[chosen]
     still: list[int] = []
     even: list[int] = []
     for k in chosen[(largest == 0.0) & (frames.natoms[chosen] > 1)].tolist():
@@ -88,7 +88,7 @@ def without_largest(frames: Frames) -> Frames:
     return replace(frames, virials=np.where(few, np.nan, frames.virials))
 
 
-def of_pressures(frames: Frames, chosen: np.ndarray, file: str) -> Iterator[Finding]:
+def pressure_findings(frames: Frames, chosen: np.ndarray, file: str) -> Iterator[Finding]:
     """Virials of a file that mean pressures larger than any."""
     pressure = pressures(frames)[chosen]
     wrong = np.flatnonzero(np.abs(pressure) > LARGEST_PRESSURE)

@@ -232,8 +232,8 @@ def _compared(
     here = middle(chosen)
     likest = sorted(clusters, key=lambda c: float(((middle(c.frames) - here) ** 2).sum()))
     compared = ((_compare(every, cluster.frames, chosen), cluster) for cluster in likest)
-    told = ((comparison, cluster) for comparison, cluster in compared if comparison)
-    return list(islice(told, CANDIDATES))
+    compared_pairs = ((comparison, cluster) for comparison, cluster in compared if comparison)
+    return list(islice(compared_pairs, CANDIDATES))
 
 
 def _sources(frames: Frames, known: np.ndarray) -> list[tuple[str, np.ndarray]]:

@@ -240,7 +240,7 @@ def _compositions(frames: Frames, edges: Edges) -> np.ndarray:
     return flat.reshape(len(frames), edges.ntypes).astype(np.float64)
 
 
-def of_isolated(frames: Frames, edges: Edges) -> np.ndarray:
+def isolated_energies(frames: Frames, edges: Edges) -> np.ndarray:
     """Energies of types that isolated atoms have, the mean of several; NaN without, [ntypes]."""
     chosen = np.flatnonzero(frames.isolated & np.isfinite(frames.energies))
     types = edges.types[frames.first[chosen]]
@@ -266,7 +266,7 @@ def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
     if not known.any():
         log.warning("no frame has an energy: the energy of an atom of each type is taken to be 0")
         return np.zeros(edges.ntypes), 0
-    alone = of_isolated(frames, edges)
+    alone = isolated_energies(frames, edges)
     if (known & ~frames.isolated).any():
         known &= ~frames.isolated
     share = shares(frames, edges)[known]

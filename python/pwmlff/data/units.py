@@ -216,11 +216,11 @@ def measure(
         judged: its virials.
     """
     virial = None
-    if judged is not None and judged.told and judged.slope > 0.0:  # otherwise a sign is wrong
+    if judged is not None and judged.conclusive and judged.slope > 0.0:  # otherwise a sign is wrong
         deviation = float(np.log(judged.law.tolerance)) / 3.0
         virial = Known(float(np.log(judged.slope)), deviation)
     atoms = np.isfinite(frames.forces).all(axis=1) & np.isfinite(frames.positions).all(axis=1)
-    usable = frames.of_atoms(atoms, np.logical_and, False)[chosen] & (frames.natoms[chosen] > 1)
+    usable = frames.reduce_atoms(atoms, np.logical_and, False)[chosen] & (frames.natoms[chosen] > 1)
     usable &= np.isfinite(frames.cells[chosen]).all(axis=(1, 2))
     chosen = chosen[usable]
     if len(chosen) < FEWEST:
@@ -240,16 +240,16 @@ def measure(
 def _measured(frames: Frames, energy: Known | None, virial: Known | None) -> SourceNumbers:
     edges = neighbors.find_edges(frames, frames.elements, virials.pair_cutoff(frames), closest=0.0)
     shares = np.bincount(frames.numbers, minlength=len(covalent_radii)) / len(frames.numbers)
-    told = SourceNumbers(
+    measured = SourceNumbers(
         energy, virial, composition=tuple(shares.tolist()), natoms=float(frames.natoms.mean())
     )
     if not len(edges):
-        return told
+        return measured
     nearest = np.full(len(frames.numbers), np.inf)
     np.minimum.at(nearest, edges.centers, edges.distances)
     fit = stiffness = None
     if frames.forces.any():
-        functions = virials.PairFunctions.of_pairs(frames, edges)
+        functions = virials.PairFunctions.for_pairs(frames, edges)
         fit = virials.fitted_pairs(frames, functions)
     if energy is None:
         ways = [_by_work(frames), _by_pairs(frames, fit) if fit else None]
@@ -257,7 +257,7 @@ def _measured(frames: Frames, energy: Known | None, virial: Known | None) -> Sou
     if fit:
         stiffness = _stiffness(frames, fit, float(np.median(nearest[np.isfinite(nearest)])))
     length = _length(frames, edges, nearest)
-    return replace(told, energy=energy, length=length, stiffness=stiffness)
+    return replace(measured, energy=energy, length=length, stiffness=stiffness)
 
 
 def _slope(expected: np.ndarray, found: np.ndarray, free: int) -> Known | None:
@@ -358,7 +358,9 @@ def _valence(z: int) -> int:
 # ---- sources beside each other
 
 
-def of_sources(measured: dict[str, SourceNumbers]) -> Iterator[tuple[str, str, Explanation]]:
+def stiffness_mismatches(
+    measured: dict[str, SourceNumbers],
+) -> Iterator[tuple[str, str, Explanation]]:
     """Sources whose pairs are stiffer, or softer, than those of another by a unit.
 
     Returns:
@@ -372,7 +374,7 @@ def of_sources(measured: dict[str, SourceNumbers]) -> Iterator[tuple[str, str, E
         if not alike or abs(a.length.value - b.length.value) > SAME_LENGTH:
             continue
         ratio = b.stiffness.value - a.stiffness.value
-        told = [
+        mismatches = [
             (explained.odds, wrong, right, explained)
             for wrong, right, sign in ((other, one, 1.0), (one, other, -1.0))
             if (
@@ -381,6 +383,6 @@ def of_sources(measured: dict[str, SourceNumbers]) -> Iterator[tuple[str, str, E
                 )
             )
         ]
-        if told:
-            _, wrong, right, explained = max(told, key=lambda one: one[0])
+        if mismatches:
+            _, wrong, right, explained = max(mismatches, key=lambda one: one[0])
             yield wrong, right, explained

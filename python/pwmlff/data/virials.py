@@ -83,14 +83,14 @@ class Judgement:
     volume: float  # of a frame, on average; likewise
 
     @property
-    def told(self) -> bool:
+    def conclusive(self) -> bool:
         """Whether sign and unit can be told."""
         return abs(self.correlation) >= CORRELATION
 
     @property
     def fits(self) -> bool:
         """Whether they are right."""
-        return self.told and self.law.allows(self.slope)
+        return self.conclusive and self.law.allows(self.slope)
 
     @property
     def apart(self) -> bool:
@@ -134,10 +134,10 @@ def judge(frames: Frames, chosen: np.ndarray) -> Judgement | None:
 
 def _law(frames: Frames) -> Law | None:
     """The law that tells most of the frames."""
-    of_clusters = [_of_clusters(frames, k) for k in range(len(frames))]
-    isolated = [k for k, virial in enumerate(of_clusters) if virial is not None]
+    by_clusters = [_cluster_virial(frames, k) for k in range(len(frames))]
+    isolated = [k for k, virial in enumerate(by_clusters) if virial is not None]
     if len(isolated) >= FEWEST:
-        virials = np.array([of_clusters[k] for k in isolated])
+        virials = np.array([by_clusters[k] for k in isolated])
         name = f"sum x (x) F of clusters that are more than {APART:g} apart"
         frames = frames.select(isolated)
         return Law(name, frames, virials, _mean(frames, virials), 1.2, CLOSE)
@@ -198,7 +198,7 @@ def likely_mistake(judged: Judgement) -> str:
 # ---- clusters
 
 
-def _of_clusters(frames: Frames, k: int) -> np.ndarray | None:
+def _cluster_virial(frames: Frames, k: int) -> np.ndarray | None:
     """sum x_i (x) F_i of frame k [3, 3], over clusters far from their images; None where none are.
 
     A cluster is what distances of less than `APART`, or of large atoms `FAR_APART`, hold together;
@@ -246,7 +246,7 @@ def pair_law(frames: Frames) -> Law | None:
     edges = neighbors.find_edges(frames, frames.elements, pair_cutoff(frames))
     if not len(edges) or not frames.forces.any():
         return None
-    functions = PairFunctions.of_pairs(frames, edges)
+    functions = PairFunctions.for_pairs(frames, edges)
     by_forces = fitted_pairs(frames, functions)
     if by_forces is None:
         return None
@@ -261,13 +261,13 @@ def pair_law(frames: Frames) -> Law | None:
         and np.ptp(volumes) > SPREAD * volumes.mean()
     ):
         best = fitted_pairs(frames, functions.with_volumes(frames), by_forces.left)
-    told = best or by_forces
-    means = [_mean(frames, virials) for virials in told.virials]
+    fit = best or by_forces
+    means = [_mean(frames, virials) for virials in fit.virials]
     doubt = ROUGH if best else OF_STIFFNESS * abs(by_forces.stiffnesses[0])
-    doubt += OF_LEFT * told.left + float(np.ptp(means))
+    doubt += OF_LEFT * fit.left + float(np.ptp(means))
     name = (
         f"the pair potential nearest to the forces{' and energies' if best else ''} (it leaves "
-        f"{100 * told.left:.0f} % of forces that it has not seen)"
+        f"{100 * fit.left:.0f} % of forces that it has not seen)"
     )
     return Law(name, frames, by_forces.virials[0], means[0], 2.5, doubt)
 
@@ -294,7 +294,7 @@ class PairFunctions:
     stiffness: np.ndarray  # [n] mean of 1/6 sum r^2 phi'' per atom
 
     @classmethod
-    def of_pairs(cls, frames: Frames, edges: Edges) -> PairFunctions:
+    def for_pairs(cls, frames: Frames, edges: Edges) -> PairFunctions:
         """Each function belongs to a pair of elements.
 
         f = -dphi/dr is a Gaussian times what ends it smoothly at the cutoff.

@@ -53,7 +53,7 @@ TAIL = 65536  # bytes at the end of a file, in which an error is looked for
 READS, READ = b"Reading restart file", b"  read_restart CPU ="
 BEFORE_INPUT = re.compile(r"LAMMPS \(|\s+using \d+ OpenMP thread|Loaded \d+ plugins|\s*$")
 #: Errors that a machine makes, not an input: these are worth another try.
-OF_MACHINES = re.compile(
+MACHINE_ERRORS = re.compile(
     r"CUDA|cuda|NCCL|GPU \d|out of memory|Input/output error|Stale file handle|No space left|"
     r"Connection (?:reset|refused|timed out)|No route to host|Transport endpoint|"
     r"did not come here within|another process writes to the |"
@@ -128,9 +128,9 @@ def died_reading(path: Path) -> bool:
     return b"\n" + READ not in text[text.rfind(b"\n" + READS) :] and b"\n" + READS in text
 
 
-def of_input(errors: list[str]) -> bool:
+def will_recur(errors: list[str]) -> bool:
     """Whether errors of LAMMPS would come again: none of them is of a machine."""
-    return bool(errors) and not any(OF_MACHINES.search(error) for error in errors)
+    return bool(errors) and not any(MACHINE_ERRORS.search(error) for error in errors)
 
 
 def explain(logs: Path) -> Cause:

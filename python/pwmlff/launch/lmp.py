@@ -135,7 +135,7 @@ def _section(lines: Sequence[str], name: str, ntypes: int) -> list[int]:
     return [k for k in range(begin, len(lines)) if lines[k]][: ntypes + 1]
 
 
-def _of_types(lines: Sequence[str], name: str, ntypes: int) -> dict[str, str]:
+def _words_by_type(lines: Sequence[str], name: str, ntypes: int) -> dict[str, str]:
     """First and second word of the lines of a section."""
     rows = [lines[k].split() for k in _section(lines, name, ntypes)[1:]]
     return {words[0]: words[1] for words in rows if len(words) > 1}
@@ -145,12 +145,12 @@ def _elements_of_types(
     path: str | PathLike[str], lines: Sequence[str], ntypes: int
 ) -> dict[int, int]:
     """Atomic numbers of the types, from their labels or their masses."""
-    labels = _of_types(lines, "Atom Type Labels", ntypes)
+    labels = _words_by_type(lines, "Atom Type Labels", ntypes)
     if len(labels) == ntypes and all(label in atomic_numbers for label in labels.values()):
         return {int(key): atomic_numbers[label] for key, label in labels.items()}
     types = {label: key for key, label in labels.items()}
     elements: dict[int, int] = {}
-    for key, word in _of_types(lines, "Masses", ntypes).items():
+    for key, word in _words_by_type(lines, "Masses", ntypes).items():
         mass = number(word)
         if mass is None:
             raise ValueError(f"'{path}' has the mass '{word}', expected a number")

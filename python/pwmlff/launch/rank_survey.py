@@ -93,11 +93,11 @@ def warnings_of(ranks: Sequence[Rank]) -> list[str]:
     nodes: dict[int, list[Rank]] = defaultdict(list)
     for r in ranks:
         nodes[r.node].append(r)
-    texts = [text for members in nodes.values() for text in _of_node(members)]
+    texts = [text for members in nodes.values() for text in _node_warnings(members)]
     return [*texts, *_unequal(list(nodes.values()))]
 
 
-def _of_node(members: Sequence[Rank]) -> Iterator[str]:
+def _node_warnings(members: Sequence[Rank]) -> Iterator[str]:
     where = f"host {members[0].host}"
     used: dict[str, list[int]] = defaultdict(list)
     for r in members:

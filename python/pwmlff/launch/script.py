@@ -348,7 +348,7 @@ class Script:
                 is_name = not re.fullmatch(r"[-+*.\d]*(?:[eE][-+]?\d+)?", path.name)
                 own = path in written or any(fnmatch.fnmatch(str(path), one) for one in patterns)
                 if is_name and not own:
-                    found.setdefault(str(path), _found(path))
+                    found.setdefault(str(path), _potential_file(path))
         return found
 
     def _writes(self) -> set[Path]:
@@ -459,7 +459,7 @@ def _inner(command: list[str]) -> list[list[str]]:
     return [words(text) for text in texts if text != "NULL"]
 
 
-def _found(path: Path) -> Path:
+def _potential_file(path: Path) -> Path:
     """Where LAMMPS finds a file of a potential: at its name, or by it in LAMMPS_POTENTIALS."""
     folders = os.environ.get("LAMMPS_POTENTIALS", "").split(":")
     others = (Path(folder, path.name) for folder in folders if folder)

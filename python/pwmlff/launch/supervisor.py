@@ -23,7 +23,7 @@ from rich.text import Text
 
 from pwmlff.files import try_lock, write_whole
 from pwmlff.launch import inputs, mpirun, outputs, run_state
-from pwmlff.launch.causes import PROXY, failing, of_input
+from pwmlff.launch.causes import PROXY, failing, will_recur
 from pwmlff.launch.program import Program
 from pwmlff.launch.restarts import (
     LOST,
@@ -387,7 +387,7 @@ class _Supervisor:
                 break
             if self._is_unreadable(attempt):
                 continue
-            if attempt.returncode == 0 or self.watcher.interrupted or of_input(attempt.errors):
+            if attempt.returncode == 0 or self.watcher.interrupted or will_recur(attempt.errors):
                 break
             if attempt.began:
                 deaths, launches = deaths + 1, 0

@@ -16,56 +16,55 @@ PICTURE = "round.png"  # in the folder of a round
 BINS = 60
 
 
-def of_training(told: dict[str, Any]) -> str:
+def training_line(results: dict[str, Any]) -> str:
     """The frames, the errors of all models on frames that validate, and the window."""
-    forces = ", ".join(f"{one['force']:.4g}" for one in told["valid"] if "force" in one)
-    low, high = told["window"]
+    forces = ", ".join(f"{one['force']:.4g}" for one in results["valid"] if "force" in one)
+    low, high = results["window"]
     return (
-        f"trained on {told['frames']} frames in {told['seconds']:.0f} s; RMSE of forces {forces} "
-        f"meV/Å; window {low:.3g} to {high:.3g} eV/Å"
+        f"trained on {results['frames']} frames in {results['seconds']:.0f} s; RMSE of forces "
+        f"{forces} meV/Å; window {low:.3g} to {high:.3g} eV/Å"
     )
 
 
-def of_exploration(told: dict[str, Any]) -> str:
+def exploration_line(results: dict[str, Any]) -> str:
     """How many structures were below, in and beyond the window, and what was chosen."""
-    died = sum(bool(one["died"]) for one in told["runs"])
+    died = sum(bool(one["died"]) for one in results["runs"])
     return (
-        f"explored {told['structures']} structures in {len(told['runs'])} runs and "
-        f"{told['seconds']:.0f} s: {percent(told, 'below')} below the window, "
-        f"{percent(told, 'beyond')} beyond it; {told['chosen']} of {told['candidates']} chosen"
-        + f"; {died} runs died"
-        * bool(died)
+        f"explored {results['structures']} structures in {len(results['runs'])} runs and "
+        f"{results['seconds']:.0f} s: {percent(results, 'below')} below the window, "
+        f"{percent(results, 'beyond')} beyond it; {results['chosen']} of {results['candidates']} "
+        "chosen" + f"; {died} runs died" * bool(died)
     )
 
 
-def of_labels(told: dict[str, Any]) -> str:
+def label_line(results: dict[str, Any]) -> str:
     """The error of the models on labels that are new to them."""
     return (
-        f"{told['frames']} labels; RMSE of forces there {1000 * told['rmse']:.4g} meV/Å, "
-        f"{100 * told['rmse'] / max(told['rms'], 1e-12):.3g} % of their RMS"
-        + f"; {len(told['failures'])} without labels"
-        * bool(told["failures"])
+        f"{results['frames']} labels; RMSE of forces there {1000 * results['rmse']:.4g} meV/Å, "
+        f"{100 * results['rmse'] / max(results['rms'], 1e-12):.3g} % of their RMS"
+        + f"; {len(results['failures'])} without labels"
+        * bool(results["failures"])
     )
 
 
-def percent(told: dict[str, Any], name: str) -> str:
+def percent(results: dict[str, Any], name: str) -> str:
     """A share of the structures that were explored."""
-    return f"{100.0 * told[name] / max(1, told['structures']):.3g} %"
+    return f"{100.0 * results[name] / max(1, results['structures']):.3g} %"
 
 
-def of_round(folder: Path, told: dict[str, Any]) -> Figure:
+def round_picture(folder: Path, results: dict[str, Any]) -> Figure:
     """Deviations, errors against fresh labels, and what came of each exploration.
 
     Args:
         folder: of the round, with what its stages have stored.
-        told: of its stages.
+        results: of its stages.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
     figure = Figure(figsize=(12.0, 3.8), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
-    low, high = told["train"]["window"]
-    explored = told["explore"]
+    low, high = results["train"]["window"]
+    explored = results["explore"]
     with np.load(folder / "deviations.npz") as stored:
         deviations = [stored[name] for name in stored.files]
     every = np.concatenate([np.empty(0), *deviations])

@@ -194,7 +194,7 @@ def explore(
         tasks.append(Task(command, place, place / "lmp.out", environment))
     ended = shop.run(tasks, jobs)
     return [
-        _found(one.name, task, end, window[1])
+        _outcome(one.name, task, end, window[1])
         for one, task, end in zip(wanted, tasks, ended, strict=True)
     ]
 
@@ -270,7 +270,7 @@ def _style_in(path: Path) -> re.Match[str]:
     return found[0]
 
 
-def _found(name: str, task: Task, ended: Ended, high: float) -> Explored:
+def _outcome(name: str, task: Task, ended: Ended, high: float) -> Explored:
     """Deviations and candidates of a run, whatever its end was.
 
     Of one that left the window, the first candidate stays, and those that are not on its way out.

@@ -117,7 +117,7 @@ def _by_calculator(
     ]
     ended = shop.run(tasks, jobs)
     return {
-        k: _told(one.code, one.text) for part, one in zip(parts, ended, strict=True) for k in part
+        k: _reason(one.code, one.text) for part, one in zip(parts, ended, strict=True) for k in part
     }
 
 
@@ -146,7 +146,7 @@ def _by_command(
     ended = cluster.run(tasks, how, shop.asked) if how.scheduler else shop.run(tasks, jobs)
     said = {}
     for k, one in zip(missing, ended, strict=True):
-        said[k] = _told(one.code, one.text)
+        said[k] = _reason(one.code, one.text)
         if one.code != 0:
             continue
         try:
@@ -173,7 +173,7 @@ def write_result(structure: Atoms, how: Label, place: Path) -> None:
     extxyz.write_whole(place.with_suffix(f".{RESULT}"), [labels])
 
 
-def _told(code: int | None, text: str) -> str:
+def _reason(code: int | None, text: str) -> str:
     if code is None:
         return "its time was up"
     said = last_line(RuntimeError(text)) if text.strip() else "it said nothing"

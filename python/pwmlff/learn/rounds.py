@@ -147,7 +147,7 @@ class Rounds:
             return train.last_minutes
         return max(train.minutes, *took) if took else train.minutes
 
-    def place(self, number: int) -> Path:
+    def round_folder(self, number: int) -> Path:
         """Folder of a round."""
         return self.folder / f"round-{number:03d}"
 
@@ -157,7 +157,7 @@ class Rounds:
         if self.state.first:
             files.append(str(self.folder / "first" / "labelled.extxyz"))
         files += [
-            str(self.place(k) / "labelled.extxyz")
+            str(self.round_folder(k) / "labelled.extxyz")
             for k in range(number)
             if self.state.rounds[k]["label"]["frames"]
         ]
@@ -209,7 +209,7 @@ class Rounds:
 
     def _round(self, number: int) -> None:
         """Do what is left of a round, or find that it is the last."""
-        place = self.place(number)
+        place = self.round_folder(number)
         place.mkdir(exist_ok=True)
         if len(self.state.rounds) == number:
             self.state.rounds.append({})
@@ -217,11 +217,11 @@ class Rounds:
         if "train" not in told:
             told["train"] = self._trained(number, last=False)
             self._keep(told["train"])
-            log.info("round %d: %s", number, account.of_training(told["train"]))
+            log.info("round %d: %s", number, account.training_line(told["train"]))
             self._note()
         if "explore" not in told:
             told["explore"] = self._explored(number, told["train"])
-            log.info("round %d: %s", number, account.of_exploration(told["explore"]))
+            log.info("round %d: %s", number, account.exploration_line(told["explore"]))
             self._note()
         found = told["explore"]
         share = found["below"] / max(1, found["structures"])
@@ -238,7 +238,7 @@ class Rounds:
             assert isinstance(chosen, list)  # as ase gives for a slice
             told["label"] = self._labelled(chosen, place, f"round-{number}")
             told["label"] |= self._judged(number)
-            log.info("round %d: %s", number, account.of_labels(told["label"]))
+            log.info("round %d: %s", number, account.label_line(told["label"]))
         self._draw(number)
         if not self.state.end and number + 1 >= self.config.loop.rounds:
             self.state.end = f"{self.config.loop.rounds} rounds"
@@ -255,11 +255,11 @@ class Rounds:
         if not (last["label"]["frames"] or train.last_epochs or train.last_minutes):
             return
         number = len(self.state.rounds)
-        self.place(number).mkdir(exist_ok=True)
+        self.round_folder(number).mkdir(exist_ok=True)
         told = self._trained(number, last=True)
         self._keep(told)
         self.state.rounds.append({"train": told})
-        log.info("at last: %s", account.of_training(told))
+        log.info("at last: %s", account.training_line(told))
 
     def _keep(self, told: dict[str, Any]) -> None:
         """Copy models to where users look for them."""
@@ -326,14 +326,16 @@ class Rounds:
         epochs = (train.last_epochs if last else 0) or train.epochs
         previous = self.state.rounds[number - 1]["train"]["models"][0] if number else None
         suffix = Path(previous).suffix if previous else ""
-        finetune = str(self.place(number - 1) / "train" / f"{MEMBER}{suffix}") if previous else None
+        finetune = (
+            str(self.round_folder(number - 1) / "train" / f"{MEMBER}{suffix}") if previous else None
+        )
         return from_command(
             toml=train.run or None,
             settings=train.set,
             data=self._data(number),
             valid=list(start.valid),
             elements=" ".join(start.elements),
-            output=str(self.place(number) / "train"),
+            output=str(self.round_folder(number) / "train"),
             models=train.models,
             epochs=epochs or None,
             max_time=max(0.1, min(minutes, self._left(last))) if minutes else None,
@@ -352,7 +354,7 @@ class Rounds:
         return [share * max(rms, LEAST_FORCE) for share in self.config.choose.relative]
 
     def _explored(self, number: int, trained: dict[str, Any]) -> dict[str, Any]:
-        began, place = time.monotonic(), self.place(number)
+        began, place = time.monotonic(), self.round_folder(number)
         wanted = explore.runs(self.config.explore, number)
         low, high = trained["window"]
         results = explore.explore(
@@ -406,7 +408,7 @@ class Rounds:
         found = gathered([_unlabelled(atoms) for atoms in some], "candidates", "candidates")
         known = readers.read(self._data(number))
         described = [
-            descriptors.of_frames(one, self.elements, self.config.choose.cutoff)
+            descriptors.describe_frames(one, self.elements, self.config.choose.cutoff)
             for one in (found, known)
         ]
         points, there = descriptors.scaled(*described)
@@ -426,7 +428,7 @@ class Rounds:
 
     def _judged(self, number: int) -> dict[str, Any]:
         """Errors of the models of a round on labels that they have not seen."""
-        path = self.place(number) / "labelled.extxyz"
+        path = self.round_folder(number) / "labelled.extxyz"
         frames = readers.read(path)
         structures = [frames.structure(k) for k in range(len(frames))]
         forces = [
@@ -434,7 +436,7 @@ class Rounds:
             for name in self.state.rounds[number]["train"]["models"]
         ]
         deviations, errors = uncertainty.disagreement(frames, forces)
-        path = self.place(number) / "errors.npz"
+        path = self.round_folder(number) / "errors.npz"
         with named(path):
             np.savez(path, deviations=deviations, errors=errors)
         return {
@@ -444,8 +446,8 @@ class Rounds:
 
     def _draw(self, number: int) -> None:
         """One picture of the round."""
-        figure = account.of_round(self.place(number), self.state.rounds[number])
-        path = self.place(number) / account.PICTURE
+        figure = account.round_picture(self.round_folder(number), self.state.rounds[number])
+        path = self.round_folder(number) / account.PICTURE
         try:
             picture.save(figure, path, dpi=120)
         except OSError as error:  # all else of the round is there

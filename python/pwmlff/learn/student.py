@@ -174,13 +174,13 @@ class DistillReport:
         student = "not timed, as its run has not come to its end"
         if np.isfinite(card.student_seconds):
             student = f"student {1.0 / card.student_seconds:.4g}: {card.faster:.0f} times"
-        lines = [f"RMSE of energies: {1000 * card.energy:.3g} meV/atom" + _of_stress(card.stress)]
+        lines = [f"RMSE of energies: {1000 * card.energy:.3g} meV/atom" + _stress_text(card.stress)]
         for name, one in card.others.items():
             part = 100 * one["rmse"] / max(one["rms"], 1e-12)
             lines.append(
                 f"{name}, {one['structures']:.0f} structures: forces {1000 * one['rmse']:.4g} "
                 f"meV/Å, {part:.3g} %; energies {1000 * one['energy']:.3g} meV/atom"
-                + _of_stress(one["stress"])
+                + _stress_text(one["stress"])
                 + f"; the teacher's pressure is {one['pressure']:+.3g} GPa from the student's"
                 * bool(np.isfinite(one["pressure"]))
             )
@@ -199,7 +199,7 @@ class DistillReport:
         return Group(table, *map(Text, lines), *faults, self.loop.show())
 
 
-def _of_stress(stress: float) -> str:
+def _stress_text(stress: float) -> str:
     return f"; stress {stress:.3g} GPa" if np.isfinite(stress) else ""
 
 

@@ -194,9 +194,9 @@ class _Torch:
             raise Failure(f"the ranks do not find each other at {where}: {error}") from error
         self._lent: list[weakref.ref[np.ndarray]] = []
         atexit.register(self._take_back)
-        self.local_rank, self.local_size = self._place()
+        self.local_rank, self.local_size = self._rank_on_node()
 
-    def _place(self) -> tuple[int, int]:
+    def _rank_on_node(self) -> tuple[int, int]:
         """Rank and number of ranks on this node, by the launcher or else by the host's name."""
         if "LOCAL_RANK" in os.environ and "LOCAL_WORLD_SIZE" in os.environ:
             return int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])

@@ -35,11 +35,11 @@ from pwmlff.train import (
     uncertainty,
 )
 from pwmlff.train.config import Config, MissingElements, from_command
+from pwmlff.train.hardware import threads_of
 from pwmlff.train.kalman import Kalman
 from pwmlff.train.learner import Learner
 from pwmlff.train.loop import BEST, LAST, Trainer
 from pwmlff.train.outcome import PARITY, Trained, TrainReport
-from pwmlff.train.place import threads_of
 from pwmlff.train.potential import Potential
 from pwmlff.train.prepare import Dataset
 from pwmlff.train.start import CONFIGURATION, Options, Stop, claimed, write_configuration
@@ -87,7 +87,7 @@ def train(
         if config.run.models > 1 and not options.dry_run:
             report = ensemble.train(config, options, ranks, stop or own, handles)
         else:
-            report = _one(config, options, ranks, stop or own)
+            report = _train_one(config, options, ranks, stop or own)
         ranks.barrier()
     if ranks.rank:
         raise SystemExit(0)
@@ -97,13 +97,15 @@ def train(
 def say_on_stderr(first: bool = True) -> None:
     """Show what the parts of this package have to say; errors alone where this is not rank 0."""
     logging.basicConfig(
-        level=logging.WARNING if first else logging.ERROR, format="%(message)s", handlers=[_Lines()]
+        level=logging.WARNING if first else logging.ERROR,
+        format="%(message)s",
+        handlers=[_StderrHandler()],
     )
     # Of other packages warnings alone: matplotlib has news of its fonts.
     logging.getLogger("pwmlff").setLevel(logging.INFO if first else logging.ERROR)
 
 
-class _Lines(logging.Handler):
+class _StderrHandler(logging.Handler):
     """What the parts of training have to say, on stderr."""
 
     def emit(self, entry: logging.LogRecord) -> None:
@@ -137,7 +139,9 @@ def _configured(toml: Path | None, given: dict[str, Any], options: Options) -> C
         ) from error
 
 
-def _one(config: Config, options: Options, ranks: comm.Communicator, stop: Stop) -> TrainReport:
+def _train_one(
+    config: Config, options: Options, ranks: comm.Communicator, stop: Stop
+) -> TrainReport:
     folder = Path(config.output.folder)
     config, learner, valid, constants = prepare.learner(config, ranks)
     elements = learner.model.edges.elements

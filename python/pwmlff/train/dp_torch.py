@@ -58,7 +58,7 @@ class _Batch(NamedTuple):
     pair: Tensor  # int64 [E] pairs of types, center first
     slot: Tensor  # int64 [natoms] places among all filled-up atoms, those of type 0 first
     most: list[int]  # [ntypes] atoms of a type that each frame is filled up to
-    there: Tensor  # [places] 1 for an atom, 0 for what fills up
+    is_atom: Tensor  # [places] 1 for an atom, 0 for what fills up
     empty: Tensor  # [natoms, ntypes] slots without a neighbor
 
 
@@ -156,13 +156,13 @@ class DPTraining:
         place[order] = torch.arange(len(order), device=self.device) - first[key[order]]
         begin = torch.tensor([0, *most], device=self.device).cumsum(0) * n
         slot = begin[types] + frame * torch.tensor(most, device=self.device)[types] + place
-        there = vectors.new_zeros(n * sum(most)).index_fill(0, slot, 1.0)
+        is_atom = vectors.new_zeros(n * sum(most)).index_fill(0, slot, 1.0)
         center, of_neighbor = edge_index[0], types[edge_index[1]]
         key = center * self.ntypes + of_neighbor
         counts = torch.bincount(key, minlength=self.ntypes * len(types))
         empty = self.shape.max_neighbor - counts.view(-1, self.ntypes).to(vectors.dtype)
         pair = types[center] * self.ntypes + of_neighbor
-        return _Batch(graph, pair, slot, most, there, empty)
+        return _Batch(graph, pair, slot, most, is_atom, empty)
 
     def _moments(self, r: Tensor) -> Tensor:
         """C of all places [places, 4, ntypes * ncoef], of the vectors r [E, 3] of the edges."""
@@ -191,7 +191,7 @@ class DPTraining:
         spread = (row * spread.unsqueeze(1) + spread).flatten()
         index = torch.cat((of_edge, of_slots.flatten())).unsqueeze(1) + spread
         values = torch.cat((of_edges.reshape(-1, 16), of_empty.reshape(-1, 16)))
-        flat = values.new_zeros(batch.there.numel() * 4 * row)
+        flat = values.new_zeros(batch.is_atom.numel() * 4 * row)
         return flat.index_add(0, index.flatten(), values.flatten()).view(-1, 4, row)
 
     def _splines(self, u: Tensor) -> Tensor:
@@ -218,8 +218,8 @@ class DPTraining:
         coefficients = [next(parts).view(n, row, shape.width) for _ in range(self.ntypes)]
         counts = [n * most for most in batch.most]
         moments = self._moments(r).to(self.dtype).split(counts)
-        there = batch.there.split(counts)
-        total = batch.there.new_zeros(n)
+        is_atom = batch.is_atom.split(counts)
+        total = batch.is_atom.new_zeros(n)
         for a, most in enumerate(batch.most):
             of_atoms = moments[a].reshape(n, most * 4, row)
             t = torch.bmm(of_atoms, coefficients[a]).view(n, most, 4, shape.width)
@@ -232,5 +232,5 @@ class DPTraining:
                 x = x + h if shape.residual[k] else h
             weight = next(parts).unsqueeze(2)
             energy = torch.baddbmm(next(parts).unsqueeze(1), x, weight)
-            total = total + (energy.view(n, most) * there[a].view(n, most)).sum(1)
+            total = total + (energy.view(n, most) * is_atom[a].view(n, most)).sum(1)
         return total

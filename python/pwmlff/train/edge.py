@@ -1,7 +1,7 @@
 """Training of a module of kind EDGE, whatever is in it: autograd, twice, through its forward.
 
     module, info = load_module("my_model.py:Model", {"width": 16})
-    model = EdgeModel(module, frames, edges)
+    model = TrainableModule(module, frames, edges)
     energies, forces, virials = model.evaluate(batch)
     gradient = model.pullback(a, v, w)
 
@@ -294,7 +294,7 @@ def predict(
 # ---- training
 
 
-class EdgeModel(Trainable):
+class TrainableModule(Trainable):
     """A module of kind EDGE, the frames that it learns from, and its parameters as one vector.
 
     The vector begins with the change of the energies of single atoms (`energy_shift`). Steps are
@@ -366,14 +366,14 @@ class EdgeModel(Trainable):
         empty = np.zeros(0), np.zeros((0, 3)), np.zeros((0, 3, 3))
         of_parts = [[x.detach().cpu().numpy() for x in tensors] for tensors in self._outputs]
         energy, forces, virials = map(np.concatenate, zip(empty, *of_parts, strict=True))
-        return energy + self._of_single_atoms(chosen), forces, virials
+        return energy + self._single_atom_energies(chosen), forces, virials
 
     def _evaluated(self, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
         graph = graph_of(self.frames, self.edges, chosen, self.dtype, self.device)
         energy, forces, virials = derivatives(self.module, graph, self.dtype, create_graph=True)
         return energy.double(), forces.double(), virials.double()
 
-    def _of_single_atoms(self, chosen: np.ndarray) -> np.ndarray:
+    def _single_atom_energies(self, chosen: np.ndarray) -> np.ndarray:
         """What the energies of single atoms are in those of frames, before they change."""
         atoms = rows_of(self.frames.first, chosen)
         frame = np.repeat(np.arange(len(chosen)), self.frames.natoms[chosen])

@@ -22,8 +22,8 @@ from pwmlff.report import INTERRUPTED, console, explain
 from pwmlff.threads import available
 from pwmlff.train import comm, evaluate, prepare, uncertainty
 from pwmlff.train.config import Config
+from pwmlff.train.hardware import device_of_member, threads_of
 from pwmlff.train.outcome import Trained, TrainReport
-from pwmlff.train.place import device_of_member, threads_of
 from pwmlff.train.start import Options, Stop, claimed, write_configuration
 
 LEAVING = 4.0  # seconds for what remains to be done when all models of an ensemble are there

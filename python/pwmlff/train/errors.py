@@ -163,7 +163,7 @@ def compute(
             chosen = among_others(frames, chosen & labelled[quantity])
         return Measure.from_errors(differences[quantity][labelled[quantity] & chosen])
 
-    def of_group(k: int) -> dict[str, Measure]:
+    def group_measures(k: int) -> dict[str, Measure]:
         chosen = frames.group == k
         atoms = np.repeat(chosen, frames.natoms)
         measures = {q: measured(q, atoms if q == "force" else chosen) for q in QUANTITIES}
@@ -180,7 +180,9 @@ def compute(
             if (measure := measured("force", frames.numbers == z))
         },
         by_group={
-            name: measures for k, name in enumerate(frames.group_names) if (measures := of_group(k))
+            name: measures
+            for k, name in enumerate(frames.group_names)
+            if (measures := group_measures(k))
         },
         by_magnitude=list(_bins(frames, differences["force"])),
     )

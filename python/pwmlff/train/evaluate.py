@@ -335,7 +335,7 @@ def test(
         predictions.append(predicted)
     judged, calibration, coverage, grade = tested[0], None, None, None
     if grades[0] is not None:
-        grade = uncertainty.of_grade(frames, predictions[0][1], grades[0], units)
+        grade = uncertainty.calibrate_grade(frames, predictions[0][1], grades[0], units)
         if grade and len(tested) == 1 and (stored := uncertainty.Bounds.stored(models)):
             error = np.linalg.norm(predictions[0][1] - frames.forces, axis=1)
             deviation = uncertainty.in_place_of_deviation(grades[0], frames.numbers, stored.errors)
@@ -344,7 +344,7 @@ def test(
         energies, forces, virials = zip(*predictions, strict=True)
         predicted = (np.mean(energies, axis=0), np.mean(forces, axis=0), np.mean(virials, axis=0))
         judged = _tested("mean", "", "", frames, predicted, units)
-        calibration = uncertainty.of_ensemble(frames, forces, units)
+        calibration = uncertainty.calibrate_ensemble(frames, forces, units)
         if calibration and (stored := uncertainty.Bounds.stored(models)):
             coverage = stored.coverage(*uncertainty.disagreement(frames, forces))
     if output:

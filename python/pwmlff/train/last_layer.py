@@ -91,14 +91,14 @@ class LastLayers:
         few = ROWS * len(self.places) > 3 * frames.natoms[of_forces].sum()
         if few or "force" not in wanted:
             return np.zeros(len(self.places))
-        given = self._of_forces(of_forces, seconds)
+        given = self._force_equations(of_forces, seconds)
         if not given:
             return np.zeros(len(self.places))
         if len(of_energies):
-            given["energy"] = self._of_energies(of_energies)
+            given["energy"] = self._energy_equations(of_energies)
         return solve({name: equations for name, equations in given.items() if name in wanted})
 
-    def _of_energies(self, chosen: np.ndarray) -> Equations:
+    def _energy_equations(self, chosen: np.ndarray) -> Equations:
         """Equations of energies per atom, by the gradients of the energies."""
         core, frames = self.core, self.core.frames
         core.prepare(self.parameters)
@@ -112,7 +112,7 @@ class LastLayers:
             lacks.append((frames.energies[part] - energy) / natoms)
         return Equations(np.array(rows), np.concatenate(lacks), of_frame)
 
-    def _of_forces(self, chosen: np.ndarray, seconds: float) -> dict[str, Equations]:
+    def _force_equations(self, chosen: np.ndarray, seconds: float) -> dict[str, Equations]:
         """Equations of components of forces, and of virials per atom where there are any.
 
         None at all where they would take longer than so many seconds.

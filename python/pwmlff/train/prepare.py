@@ -22,9 +22,9 @@ from pwmlff.evaluation import model_file
 from pwmlff.report import Failure
 from pwmlff.train import comm, errors, nep, potential, repulsion
 from pwmlff.train.config import Config
-from pwmlff.train.edge import EdgeModel, load_module
+from pwmlff.train.edge import TrainableModule, load_module
+from pwmlff.train.hardware import device_of, threads_of
 from pwmlff.train.learner import Learner
-from pwmlff.train.place import device_of, threads_of
 from pwmlff.train.trainable import Trainable
 
 log = logging.getLogger(__name__)
@@ -250,7 +250,9 @@ def _edge_model(config: Config, ranks: comm.Communicator, device: torch.device |
     learned, valid, constants = labelled(config, info.atom_type, info.cutoff, ranks)
     frames, edges, threads = learned.frames, learned.edges, threads_of(run, ranks)
     with _shared():
-        model = EdgeModel(module, frames, edges, run.precision, threads, ranks, device or "cpu")
+        model = TrainableModule(
+            module, frames, edges, run.precision, threads, ranks, device or "cpu"
+        )
     if settings.finetune:
         comm.agreed(ranks, lambda: model.start_from(settings.finetune))
     return config, model, valid, constants

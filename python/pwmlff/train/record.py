@@ -136,7 +136,7 @@ def read(path: Path) -> list[LogRow]:
     return [_row(path, number, line) for number, line in enumerate(lines[:-1], 1)]
 
 
-def _of_csv(path: Path) -> list[LogRow]:
+def _read_csv(path: Path) -> list[LogRow]:
     """Rows of a log.csv as long as they are whole; none where there is no file of this layout."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
@@ -221,10 +221,10 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             rows = read(self.folder / JSON)
             last = rows[-1].step if rows else -1
             # One of the files may have been cut.
-            rows += [row for row in _of_csv(self.folder / CSV) if row.step > last]
+            rows += [row for row in _read_csv(self.folder / CSV) if row.step > last]
             self.rows = [row for row in rows if row.step <= step]
-        self._json = _Lines(self.folder / JSON, [_json(row) for row in self.rows])
-        self._csv = _Lines(self.folder / CSV, [_head(), *map(_csv, self.rows)])
+        self._json = _LineFile(self.folder / JSON, [_json(row) for row in self.rows])
+        self._csv = _LineFile(self.folder / CSV, [_head(), *map(_csv, self.rows)])
         self._events = _events(self.folder / TENSORBOARD, step) if tensorboard else None
 
     def add(self, row: LogRow) -> None:
@@ -274,7 +274,7 @@ def _csv(row: LogRow) -> str:
     return ",".join("" if value is None else str(value) for value in astuple(row))
 
 
-class _Lines:
+class _LineFile:
     """A file that holds whole lines only, but for the last where the process was killed."""
 
     def __init__(self, path: Path, lines: Sequence[str]) -> None:

@@ -101,11 +101,11 @@ def _outer(
     outer = np.minimum(np.where(known, MARGIN * closest, _contact(elements)), reach)
     outer = np.where(old > 0.0, np.minimum(old, outer), outer)
     outer = np.where(wanted, outer, 0.0)
-    told = [
+    pairs = [
         f"{chemical_symbols[elements[i]]}-{chemical_symbols[elements[j]]} {outer[i, j]:.3g}"
         for i, j in combinations_with_replacement(range(len(elements)), 2)
         if wanted[i, j]
     ]
-    if told:
-        log.info("ZBL repels atoms below, in Å: %s", ", ".join(told))
+    if pairs:
+        log.info("ZBL repels atoms below, in Å: %s", ", ".join(pairs))
     return outer

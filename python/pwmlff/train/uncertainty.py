@@ -200,7 +200,7 @@ def disagreement(frames: Frames, forces: Sequence[np.ndarray]) -> tuple[np.ndarr
     return deviation, error
 
 
-def of_ensemble(
+def calibrate_ensemble(
     frames: Frames, forces: Sequence[np.ndarray], units: str = "metal"
 ) -> Calibration | None:
     """Calibrate the deviation of models on labelled structures.
@@ -217,7 +217,7 @@ def of_ensemble(
     return _calibrated(frames, UNITS[units].factor * deviation, error, units)
 
 
-def of_grade(
+def calibrate_grade(
     frames: Frames, forces: np.ndarray, gamma: np.ndarray, units: str = "metal"
 ) -> Calibration | None:
     """Calibrate the extrapolation grade of a model on labelled structures.
