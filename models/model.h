@@ -88,8 +88,8 @@ class Model {
   /// @throws std::runtime_error where the engine that was asked for cannot run this model
   virtual void select_species(const std::vector<bool> &present) = 0;
 
-  /// What evaluates the model: "fused", "compiled", "plain" or "torchscript"; complete after
-  /// select_species().
+  /// What evaluates the model: "fused", "compiled", "plain", "torchscript" or "torchscript in
+  /// rounds"; complete after select_species().
   virtual std::string name() const = 0;
 
   /// The same in one line with all that matters, for the log.
