@@ -3,12 +3,20 @@
 #include "neighbors.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
 
 namespace pwmlff::models {
 namespace {
+
+/// A number that no other list of this process has.
+std::uint64_t next_list()
+{
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
 
 /// Rows that are periodic images of centers.
 class Images : public pwmlff::RowExchange {
@@ -58,6 +66,7 @@ void Neighbors::rebuild(const LocalAtoms &atoms, const std::vector<int> &species
     atom_.push_back(i);
   }
   ncenters_ = static_cast<int>(atom_.size());
+  list = next_list();
   int nknown = 0;    // rows of atoms with a species
   for (const bool known : {true, false}) {
     for (int i = 0; i < nall; ++i) {
@@ -136,6 +145,7 @@ void Neighbors::rebuild(int nlocal, int nall, const int *type,
                         const std::vector<int> &species_of_type, int nspecies, double reach_)
 {
   ncenters_ = nlocal;
+  list = next_list();
   nspecies_ = nspecies;
   atom_.resize(nall);
   std::iota(atom_.begin(), atom_.end(), 0);
@@ -151,6 +161,7 @@ void Neighbors::assign(int ncenters, int nspecies, std::vector<int> species, std
                        std::vector<int> candidate, std::vector<int> home, int hops)
 {
   ncenters_ = ncenters;
+  list = next_list();
   nspecies_ = nspecies;
   atom_.resize(species.size());
   std::iota(atom_.begin(), atom_.end(), 0);
@@ -200,6 +211,7 @@ void Neighbors::update(const double *x)
 void Neighbors::take_over(const Neighbors &all, const std::vector<int> &order)
 {
   ncenters_ = all.ncenters_;
+  list = next_list();
   nspecies_ = all.nspecies_;
   atom_ = all.atom_;
   std::vector<int> place(nspecies_);
@@ -256,6 +268,7 @@ pwmlff::Input Neighbors::input(const Needs &needs, const std::vector<int> &order
   input.nrows = nrows();
   input.x = x_;
   input.species = species_.data();
+  input.list = list;
   if (reach == 0.0) {
     input.first = first_.data();
     input.candidate = candidate_.data();

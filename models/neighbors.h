@@ -127,6 +127,7 @@ class Neighbors {
 
  private:
   int ncenters_ = 0, nspecies_ = 0;
+  std::uint64_t list = 0;    // Input::list
   std::vector<int> atom_, species_;
   bool rows_are_atoms = true;
   std::vector<int> first_{0}, candidate_;

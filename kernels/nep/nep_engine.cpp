@@ -2,7 +2,7 @@
 
 #include "nep_engine.h"
 
-#include "../cpu/blocks.h"
+#include "../cpu/driver.h"
 #include "../cpu/instruction_set.h"
 #include "cpu/nep_backend.h"
 
@@ -10,23 +10,6 @@
 #include <string>
 
 namespace pwmlff {
-namespace {
-
-class NepCpuEngine : public FusedEngine {
- public:
-  NepCpuEngine(const NepModel &model, const std::vector<bool> &present) :
-      FusedEngine(nullptr),
-      blocks(std::unique_ptr<BlockBackend>(PWMLFF_IN_USE(make_nep_backend(model))), present,
-             std::vector<int>())
-  {
-  }
-  const Evaluation &evaluate(const Input &input) override { return blocks.evaluate(input); }
-
- private:
-  Blocks blocks;
-};
-
-}    // namespace
 
 std::unique_ptr<FusedEngine> make_nep_engine(const NepNetwork &network, bool single,
                                              const std::vector<bool> &present)
@@ -35,7 +18,9 @@ std::unique_ptr<FusedEngine> make_nep_engine(const NepNetwork &network, bool sin
     throw std::runtime_error("it has " + std::to_string(network.nangular) +
                              " functions of the angular part, the fused engine takes " +
                              std::to_string(nep_most_functions));
-  return std::make_unique<NepCpuEngine>(NepModel{&network, &present, single}, present);
+  const NepModel model{&network, &present, single};
+  return std::make_unique<CpuEngine>(
+      std::unique_ptr<Program>(PWMLFF_IN_USE(make_nep_program(model))), present);
 }
 
 }    // namespace pwmlff

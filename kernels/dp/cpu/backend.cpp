@@ -40,11 +40,11 @@ template <class T> struct Pair {
 };
 
 /// T: tables and moments, F: fitting nets, C: vectors of atoms in a block.
-template <class T, class F, int C> class Backend : public BlockBackend {
+template <class T, class F, int C> class DPProgram : public Program {
  public:
   using Fit = Fitting<F, C>;
 
-  explicit Backend(const DPModel &model) :
+  explicit DPProgram(const DPModel &model) :
       nspecies(model.network->nspecies()),
       width(model.network->width),
       rmax(model.network->rmax),
@@ -66,7 +66,7 @@ template <class T, class F, int C> class Backend : public BlockBackend {
     }
     scale = network.scale(*model.present);
   }
-  ~Backend() override
+  ~DPProgram() override
   {
     for (int i = 0; i < nspecies * nspecies; ++i) delete pairs[i];
     for (int a = 0; a < nspecies; ++a) delete fittings[a];
@@ -74,7 +74,7 @@ template <class T, class F, int C> class Backend : public BlockBackend {
     delete[] fittings;
   }
 
-  BlockWorker *make_worker() const override;
+  Worker *make_worker(int) override;
   int block_size() const override { return Fit::atoms; }
   std::size_t table_bytes() const override
   {
@@ -92,12 +92,12 @@ template <class T, class F, int C> class Backend : public BlockBackend {
   Fit **fittings;           // [nspecies]
 };
 
-template <class T, class F, int C> class Worker : public BlockWorker {
+template <class T, class F, int C> class DPWorker : public Worker {
  public:
   using Fit = Fitting<F, C>;
   static constexpr int atoms = Fit::atoms;
 
-  explicit Worker(const Backend<T, F, C> &model) :
+  explicit DPWorker(const DPProgram<T, F, C> &model) :
       model(model),
       nspecies(model.nspecies),
       width(model.width),
@@ -124,7 +124,7 @@ template <class T, class F, int C> class Worker : public BlockWorker {
     gradient.fill(0);
   }
 
-  void run(const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
+  void run(int, const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
            PartialSums &sums) override
   {
     const std::size_t most =
@@ -323,7 +323,7 @@ template <class T, class F, int C> class Worker : public BlockWorker {
     return repulsion;
   }
 
-  const Backend<T, F, C> &model;
+  const DPProgram<T, F, C> &model;
   const int nspecies, width, nvectors, padded;
   const CenterBlock *block = nullptr;
   Pair<T> *const *pairs = nullptr;    // [nspecies] of the block's species
@@ -346,17 +346,17 @@ template <class T, class F, int C> class Worker : public BlockWorker {
   Buffer<double> net_scratch;
 };
 
-template <class T, class F, int C> BlockWorker *Backend<T, F, C>::make_worker() const
+template <class T, class F, int C> Worker *DPProgram<T, F, C>::make_worker(int)
 {
-  return new Worker<T, F, C>(*this);
+  return new DPWorker<T, F, C>(*this);
 }
 
 }    // namespace
 
-BlockBackend *make_backend(const DPModel &model)
+Program *make_dp_program(const DPModel &model)
 {
-  if (model.single) return new Backend<float, float, 1>(model);
-  return new Backend<double, double, 2>(model);
+  if (model.single) return new DPProgram<float, float, 1>(model);
+  return new DPProgram<double, double, 2>(model);
 }
 
 }    // namespace pwmlff::PWMLFF_ISA

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "../../cpu/blocks.h"
+#include "../../cpu/program.h"
 #include "../network.h"
 #include "../spline.h"
 
@@ -19,13 +19,13 @@ struct DPModel {
   bool single;                               // tables, moments and large layers in float32
 };
 
-#define PWMLFF_DECLARE_BACKEND(isa)                 \
-  namespace isa {                                   \
-  BlockBackend *make_backend(const DPModel &model); \
+#define PWMLFF_DECLARE_PROGRAM(isa)               \
+  namespace isa {                                 \
+  Program *make_dp_program(const DPModel &model); \
   }
-PWMLFF_DECLARE_BACKEND(baseline)
-PWMLFF_DECLARE_BACKEND(avx2)
-PWMLFF_DECLARE_BACKEND(avx512)
-#undef PWMLFF_DECLARE_BACKEND
+PWMLFF_DECLARE_PROGRAM(baseline)
+PWMLFF_DECLARE_PROGRAM(avx2)
+PWMLFF_DECLARE_PROGRAM(avx512)
+#undef PWMLFF_DECLARE_PROGRAM
 
 }    // namespace pwmlff

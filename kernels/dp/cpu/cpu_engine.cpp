@@ -2,6 +2,7 @@
 
 #include "cpu_engine.h"
 
+#include "../../cpu/driver.h"
 #include "../../cpu/instruction_set.h"
 #include "backend.h"
 
@@ -10,22 +11,22 @@
 namespace pwmlff {
 namespace {
 
-class CpuEngine : public DPEngine {
+class DPCpuEngine : public DPEngine {
  public:
-  CpuEngine(DPNetwork network, DPPrecision precision, const std::vector<bool> &present) :
+  DPCpuEngine(DPNetwork network, DPPrecision precision, const std::vector<bool> &present) :
       DPEngine(std::move(network), precision, present, nullptr),
-      blocks(std::unique_ptr<BlockBackend>(PWMLFF_IN_USE(make_backend(
+      driver(std::unique_ptr<Program>(PWMLFF_IN_USE(make_dp_program(
                  {&network_, &splines.tables, &this->present, precision == DPPrecision::mixed}))),
              present, network_.sel)
   {
-    table_bytes_ = blocks.backend().table_bytes();
+    table_bytes_ = driver.program().table_bytes();
     splines.tables.clear();
   }
 
-  const Evaluation &evaluate(const Input &input) override { return blocks.evaluate(input); }
+  const Evaluation &evaluate(const Input &input) override { return driver.evaluate(input); }
 
  private:
-  Blocks blocks;
+  Driver driver;
 };
 
 }    // namespace
@@ -33,7 +34,7 @@ class CpuEngine : public DPEngine {
 std::unique_ptr<DPEngine> make_cpu_engine(DPNetwork network, DPPrecision precision,
                                           const std::vector<bool> &present)
 {
-  return std::make_unique<CpuEngine>(std::move(network), precision, present);
+  return std::make_unique<DPCpuEngine>(std::move(network), precision, present);
 }
 
 }    // namespace pwmlff

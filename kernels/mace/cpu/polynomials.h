@@ -7,7 +7,7 @@
 
 #include "../../cpu/simd.h"
 #include "../plan.h"
-#include "mace_backend.h"
+#include "mace_program.h"
 
 namespace pwmlff::PWMLFF_ISA::mace {
 

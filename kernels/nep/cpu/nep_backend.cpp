@@ -116,7 +116,7 @@ template <class T> struct Model {
 };
 
 /// NA: functions of the angular part, or more of which the last are zero.
-template <class T, int NA> class Worker : public BlockWorker {
+template <class T, int NA> class NepWorker : public Worker {
  public:
   static constexpr int block = nep_block;
   static constexpr int width = lanes<T>;
@@ -126,7 +126,7 @@ template <class T, int NA> class Worker : public BlockWorker {
                                   ? 8
                                   : (PWMLFF_REGISTERS - 2) / (NA + 1);
 
-  explicit Worker(const Model<T> &model) :
+  explicit NepWorker(const Model<T> &model) :
       model(model),
       nspecies(model.nspecies),
       npresent(static_cast<int>(model.present.size())),
@@ -164,7 +164,7 @@ template <class T, int NA> class Worker : public BlockWorker {
     }
   }
 
-  void run(const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
+  void run(int, const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
            PartialSums &sums) override
   {
     squares.reserve(plan.most_edges);
@@ -508,10 +508,10 @@ template <class T, int NA> class Worker : public BlockWorker {
   Buffer<double> squares;    // of the distances of candidates
 };
 
-template <class T, int NA> class Backend : public BlockBackend {
+template <class T, int NA> class NepProgram : public Program {
  public:
-  explicit Backend(const NepModel &model) : model(model, NA) {}
-  BlockWorker *make_worker() const override { return new Worker<T, NA>(model); }
+  explicit NepProgram(const NepModel &model) : model(model, NA) {}
+  Worker *make_worker(int) override { return new NepWorker<T, NA>(model); }
   int block_size() const override { return nep_block; }
   std::size_t table_bytes() const override { return 0; }
 
@@ -519,11 +519,11 @@ template <class T, int NA> class Backend : public BlockBackend {
   const Model<T> model;
 };
 
-template <class T> BlockBackend *make_backend_for(const NepModel &model)
+template <class T> Program *make_program_for(const NepModel &model)
 {
   const int n = model.network->angular() ? model.network->nangular : 1;
 #define PWMLFF_CASE(most) \
-  if (n <= (most)) return new Backend<T, (most)>(model);
+  if (n <= (most)) return new NepProgram<T, (most)>(model);
   PWMLFF_CASE(4)
   PWMLFF_CASE(5)
   PWMLFF_CASE(7)
@@ -537,9 +537,9 @@ template <class T> BlockBackend *make_backend_for(const NepModel &model)
 }    // namespace
 }    // namespace nep
 
-BlockBackend *make_nep_backend(const NepModel &model)
+Program *make_nep_program(const NepModel &model)
 {
-  return model.single ? nep::make_backend_for<float>(model) : nep::make_backend_for<double>(model);
+  return model.single ? nep::make_program_for<float>(model) : nep::make_program_for<double>(model);
 }
 
 }    // namespace pwmlff::PWMLFF_ISA

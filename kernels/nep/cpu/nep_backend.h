@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "../../cpu/blocks.h"
+#include "../../cpu/program.h"
 #include "../network.h"
 
 #include <vector>
@@ -22,13 +22,13 @@ struct NepModel {
   bool single;                         // all but positions and sums over atoms in float32
 };
 
-#define PWMLFF_DECLARE_BACKEND(isa)                      \
-  namespace isa {                                        \
-  BlockBackend *make_nep_backend(const NepModel &model); \
+#define PWMLFF_DECLARE_PROGRAM(isa)                 \
+  namespace isa {                                   \
+  Program *make_nep_program(const NepModel &model); \
   }
-PWMLFF_DECLARE_BACKEND(baseline)
-PWMLFF_DECLARE_BACKEND(avx2)
-PWMLFF_DECLARE_BACKEND(avx512)
-#undef PWMLFF_DECLARE_BACKEND
+PWMLFF_DECLARE_PROGRAM(baseline)
+PWMLFF_DECLARE_PROGRAM(avx2)
+PWMLFF_DECLARE_PROGRAM(avx512)
+#undef PWMLFF_DECLARE_PROGRAM
 
 }    // namespace pwmlff

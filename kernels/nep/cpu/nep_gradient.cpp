@@ -6,7 +6,7 @@
 
 #include "nep_gradient.h"
 
-#include "../../cpu/blocks.h"
+#include "../../cpu/program.h"
 #include "invariants.h"
 #include "nep_backend.h"
 #include "neurons.h"

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "../../common/team.h"
-#include "../../cpu/blocks.h"
+#include "../../cpu/program.h"
 #include "../../dp/pair_terms.h"
 #include "radial.h"
 
