@@ -51,8 +51,8 @@ struct Input {
   /// candidate[first[i*nspecies+s+1]]: all within the cutoff, and some beyond it. Null where the
   /// device has made the list.
   const int *first = nullptr, *candidate = nullptr;
-  /// Which list of species and candidates this is: the same number is given to the same arrays alone.
-  /// What is made of a list is kept for the next input with its number. 0: make it anew.
+  /// Which list of species and candidates this is; another one has another number. What is made of
+  /// a list is kept for the next input with its number. 0: make it anew.
   std::uint64_t list = 0;
   int nthreads = 1;
   double temperature = 0.0;    // K, for models that have it as a descriptor

@@ -3,8 +3,8 @@
 // The MACE engine for one instruction set; compiled once for each (simd.h, CMakeLists.txt).
 //
 // With n layers there are 2n-1 phases: forward through layers 0 to n-1, the last with its way back,
-// and back through layers n-2 to 0. Between them rows get what their centers send to the next layer,
-// and give back the derivatives by it.
+// and back through layers n-2 to 0. Between them rows get what their centers send to the next
+// layer, and give back the derivatives by it.
 
 #include "mace_program.h"
 
