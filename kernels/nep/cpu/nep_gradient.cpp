@@ -94,8 +94,8 @@ template <class T> struct Pair {
   double radial, angular;    // cutoffs
   Buffer<T> c_radial;        // [kradial, nradial padded]
   Buffer<T> by_c_radial;
-  Buffer<T> c_angular;       // [kangular, NA]
-  Buffer<T> by_c_angular;    // [kangular, NA, lanes]
+  Buffer<T> c_angular;       // [kangular, functions]
+  Buffer<T> by_c_angular;    // [kangular, functions, lanes]
 
   Pair(const NepNetwork &network, int index, int padded_functions) :
       radial(network.cut_radial[index]),
@@ -122,14 +122,33 @@ template <class T> struct Pair {
   }
 };
 
-/// NA: functions of the angular part, or more of which the last are zero.
-template <class T, int NA> class Gradient : public NepGradient {
+/// keep(k, f_k, rate of f_k) for k = 0 .. n-1.
+template <class T, class Keep>
+inline void basis(int n, Vec<T> fc, Vec<T> dfc, Vec<T> x, Vec<T> dx, Vec<T> along, const Keep &keep)
+{
+  const Vec<T> half = T(0.5) * fc, of_cutoff = T(0.5) * dfc * along, of_x = half * dx * along;
+  Vec<T> t = broadcast<T>(1), next = x, dt{}, dnext = broadcast<T>(1);
+  for (int k = 0; k < n; ++k) {
+    const Vec<T> g = t + T(1);
+    keep(k, half * g, of_cutoff * g + of_x * dt);
+    const Vec<T> after = T(2) * x * next - t, dafter = T(2) * (next + x * dnext) - dt;
+    t = next;
+    next = after;
+    dt = dnext;
+    dnext = dafter;
+  }
+}
+
+/// All but the loops over functions of the angular part, which AngularGradient adds.
+template <class T> class Gradient : public NepGradient {
+ public:
   static constexpr int width = lanes<T>;
 
- public:
-  Gradient(const NepNetwork &network, const std::vector<bool> &present) :
+  /// @param functions  of the angular part, or more of which the last are zero
+  Gradient(const NepNetwork &network, const std::vector<bool> &present, int functions) :
       network(network),
       present(present_of(present)),
+      functions(functions),
       nspecies(network.nspecies()),
       npresent(static_cast<int>(this->present.size())),
       nr_padded(round_up(network.nradial, width)),
@@ -139,6 +158,9 @@ template <class T, int NA> class Gradient : public NepGradient {
       padded(round_up(network.nangular, width)),
       moments_size((nharmonics + 1) * padded + width),
       nlayers(network.nhidden1 ? 2 : 1),
+      moments(2 * moments_size),
+      by_moment(2 * moments_size),
+      slopes(static_cast<std::size_t>(nharmonics) * 2 * functions + width),
       invariants(network, moments_size, nd_padded),
       layers(static_cast<std::size_t>(nspecies) * 2),
       by_last(static_cast<std::size_t>(nspecies) * network.nlast()),
@@ -147,15 +169,12 @@ template <class T, int NA> class Gradient : public NepGradient {
       reach(npresent),
       q(2 * nd_padded),
       by_q(2 * nd_padded),
-      moments(2 * moments_size),
-      by_moment(2 * moments_size),
-      slopes(static_cast<std::size_t>(nharmonics) * 2 * NA + width),
       radial_sums(static_cast<std::size_t>(2) * round_up(network.kradial, 4) * width),
       radial_totals(static_cast<std::size_t>(npresent) * 2 * round_up(network.kradial, 4))
   {
     for (auto *array : {&q, &by_q, &moments, &by_moment, &by_last}) array->fill(0);
     by_shift.fill(0);
-    around.set_stride(2 * (network.kangular + NA + nharmonics));
+    around.set_stride(2 * (network.kangular + functions + nharmonics));
   }
 
   void describe(const Input &input, const double *velocity_, double *to) override
@@ -176,6 +195,21 @@ template <class T, int NA> class Gradient : public NepGradient {
       if (input.species[i] >= 0) add_center(input, i);
     flush(gradient);
   }
+
+ protected:
+  virtual void evaluate_angular(const Pair<T> &pair, Shell<T> &shell, int v, Vec<T> along,
+                                const Vec<T> *across) = 0;
+  /// moments[(l, m), n] = sum over near neighbors of g_n R_lm, and its rate.
+  virtual void add_up_moments() = 0;
+  virtual void back_to_angular(Pair<T> &pair, int v) = 0;
+
+  const NepNetwork &network;
+  const Buffer<int> present;    // [npresent] species that occur
+  const int functions, nspecies, npresent, nr_padded, nharmonics, nd, nd_padded, padded,
+      moments_size, nlayers;
+  Surroundings<T> around;
+  Buffer<T> moments, by_moment;    // [2, (l, m), padded]
+  Buffer<T> slopes;                // [(l, m), 2, functions] of S by A, and by its rate
 
  private:
   /// Find q.
@@ -224,12 +258,12 @@ template <class T, int NA> class Gradient : public NepGradient {
     if (nharmonics) {
       invariants.backward(moments.get(), &by_q[network.nradial], by_moment.get());
       for (int k = 0; k < nharmonics; ++k)
-        for (int n = 0; n < NA; ++n) {
+        for (int n = 0; n < functions; ++n) {
           const bool there = n < network.nangular;
           const T value = there ? by_moment[k * padded + n] : T(0);
           const T rate = there ? by_moment[moments_size + k * padded + n] : T(0);
-          slopes[(2 * k) * NA + n] = a * value - rate;
-          slopes[(2 * k + 1) * NA + n] = -value;
+          slopes[(2 * k) * functions + n] = a * value - rate;
+          slopes[(2 * k + 1) * functions + n] = -value;
         }
     }
     for (int b = 0; b < npresent; ++b) {
@@ -264,7 +298,7 @@ template <class T, int NA> class Gradient : public NepGradient {
   Pair<T> &pair(int b)
   {
     const int index = species * nspecies + present[b];
-    if (!pairs[index]) pairs[index] = std::make_unique<Pair<T>>(network, index, NA);
+    if (!pairs[index]) pairs[index] = std::make_unique<Pair<T>>(network, index, functions);
     return *pairs[index];
   }
 
@@ -287,34 +321,16 @@ template <class T, int NA> class Gradient : public NepGradient {
     for (int c = 0; c < 3; ++c) across[c] = (load(t[c]) - along * load(p + c * width)) * inverse;
   }
 
-  /// keep(k, f_k, rate of f_k) for k = 0 .. n-1.
-  template <class Keep>
-  static void basis(int n, Vec<T> fc, Vec<T> dfc, Vec<T> x, Vec<T> dx, Vec<T> along,
-                    const Keep &keep)
-  {
-    const Vec<T> half = T(0.5) * fc, of_cutoff = T(0.5) * dfc * along, of_x = half * dx * along;
-    Vec<T> t = broadcast<T>(1), next = x, dt{}, dnext = broadcast<T>(1);
-    for (int k = 0; k < n; ++k) {
-      const Vec<T> g = t + T(1);
-      keep(k, half * g, of_cutoff * g + of_x * dt);
-      const Vec<T> after = T(2) * x * next - t, dafter = T(2) * (next + x * dnext) - dt;
-      t = next;
-      next = after;
-      dt = dnext;
-      dnext = dafter;
-    }
-  }
-
   void add_radial(Shell<T> &shell, int v, Vec<T> along)
   {
     T *const sums = radial_sums.get();
-    basis(network.kradial, load(shell.field(v, Shell<T>::fc)), load(shell.field(v, Shell<T>::dfc)),
-          load(shell.field(v, Shell<T>::x)), load(shell.field(v, Shell<T>::dx)), along,
-          [&](int k, Vec<T> f, Vec<T> df) {
-            T *const s = sums + 2 * k * width;
-            store(s, load(s) + f);
-            store(s + width, load(s + width) + df);
-          });
+    basis<T>(network.kradial, load(shell.field(v, Shell<T>::fc)),
+             load(shell.field(v, Shell<T>::dfc)), load(shell.field(v, Shell<T>::x)),
+             load(shell.field(v, Shell<T>::dx)), along, [&](int k, Vec<T> f, Vec<T> df) {
+               T *const s = sums + 2 * k * width;
+               store(s, load(s) + f);
+               store(s + width, load(s + width) + df);
+             });
   }
 
   /// Of species b: totals of f_k and their rates, [kradial, 2], and the part of q_n.
@@ -348,90 +364,6 @@ template <class T, int NA> class Gradient : public NepGradient {
         T *const to = &pair.by_c_radial[k * nr_padded + n];
         store(to, load(to) + both * totals[2 * k] - value * totals[2 * k + 1]);
       }
-    }
-  }
-
-  // Behind the fields of a near vector: f_k [kangular, 2], g_n and their rates [2, NA], harmonics
-  // and their rates [2, nharmonics].
-  T *functions(int v) { return around.near.vector(v) + Shell<T>::nfields * width; }
-
-  void evaluate_angular(const Pair<T> &pair, Shell<T> &shell, int v, Vec<T> along,
-                        const Vec<T> *across)
-  {
-    const T *const p = shell.vector(v);
-    const CutoffTerms<T> terms(T(1) / load(p + Shell<T>::inverse * width),
-                               static_cast<T>(1.0 / pair.angular));
-    T *const f = functions(v), *const g = f + 2 * network.kangular * width;
-    Vec<T> value[NA] = {}, rate[NA] = {};
-    const T *c = pair.c_angular.get();
-    basis(network.kangular, terms.fc, terms.dfc, terms.x, terms.dx, along,
-          [&](int k, Vec<T> f_k, Vec<T> df_k) {
-            store(f + 2 * k * width, f_k);
-            store(f + (2 * k + 1) * width, df_k);
-#pragma GCC unroll 32
-            for (int n = 0; n < NA; ++n) {
-              value[n] += c[n] * f_k;
-              rate[n] += c[n] * df_k;
-            }
-            c += NA;
-          });
-#pragma GCC unroll 32
-    for (int n = 0; n < NA; ++n) {
-      store(g + n * width, value[n]);
-      store(g + (NA + n) * width, rate[n]);
-    }
-    T *const y = g + 2 * NA * width;
-    const Vec<T> u[3] = {load(p), load(p + width), load(p + 2 * width)};
-    harmonics_along_of_degree<T>(network.largest_degree(), u, across, y, y + nharmonics * width);
-  }
-
-  /// moments[(l, m), n] = sum over near neighbors of g_n R_lm, and its rate.
-  void add_up_moments()
-  {
-    constexpr int sums_padded = (2 * NA + 3) / 4 * 4;
-    for (int k = 0; k < nharmonics; ++k) {
-      Vec<T> sum[sums_padded] = {};
-      for (int v = 0; v < around.near_vectors; ++v) {
-        const T *const g = functions(v) + 2 * network.kangular * width;
-        const T *const y = g + (2 * NA + k) * width;
-        const Vec<T> harmonic = load(y), rate = load(y + nharmonics * width);
-#pragma GCC unroll 32
-        for (int n = 0; n < NA; ++n) {
-          const Vec<T> value = load(g + n * width);
-          sum[n] += value * harmonic;
-          sum[NA + n] += value * rate + load(g + (NA + n) * width) * harmonic;
-        }
-      }
-      alignas(64) T total[sums_padded];
-#pragma GCC unroll 32
-      for (int j = 0; j < sums_padded; j += 4)
-        sum4<T>(sum[j], sum[j + 1], sum[j + 2], sum[j + 3], total + j);
-      for (int n = 0; n < network.nangular; ++n) {
-        moments[k * padded + n] = total[n];
-        moments[moments_size + k * padded + n] = total[NA + n];
-      }
-    }
-  }
-
-  void back_to_angular(Pair<T> &pair, int v)
-  {
-    const T *const f = functions(v), *const y = f + 2 * (network.kangular + NA) * width;
-    Vec<T> by_g[NA] = {}, by_rate[NA] = {};
-    const T *s = slopes.get();
-    for (int k = 0; k < nharmonics; ++k, s += 2 * NA) {
-      const Vec<T> harmonic = load(y + k * width), rate = load(y + (nharmonics + k) * width);
-#pragma GCC unroll 32
-      for (int n = 0; n < NA; ++n) {
-        by_g[n] += s[n] * harmonic + s[NA + n] * rate;
-        by_rate[n] += s[NA + n] * harmonic;
-      }
-    }
-    T *to = pair.by_c_angular.get();
-    for (int k = 0; k < network.kangular; ++k) {
-      const Vec<T> f_k = load(f + 2 * k * width), df_k = load(f + (2 * k + 1) * width);
-#pragma GCC unroll 32
-      for (int n = 0; n < NA; ++n, to += width)
-        store(to, load(to) + by_g[n] * f_k + by_rate[n] * df_k);
     }
   }
 
@@ -492,15 +424,12 @@ template <class T, int NA> class Gradient : public NepGradient {
       if (!nharmonics) continue;
       for (int n = 0; n < na; ++n)
         for (int k = 0; k < ka; ++k)
-          c_angular[(p * na + n) * ka + k] += static_cast<double>(
-              sum<T>(load(&pair.by_c_angular[static_cast<std::size_t>(k * NA + n) * width])));
+          c_angular[(p * na + n) * ka + k] += static_cast<double>(sum<T>(
+              load(&pair.by_c_angular[static_cast<std::size_t>(k * functions + n) * width])));
       pair.by_c_angular.fill(0);
     }
   }
 
-  const NepNetwork &network;
-  const Buffer<int> present;    // [npresent] species that occur
-  const int nspecies, npresent, nr_padded, nharmonics, nd, nd_padded, padded, moments_size, nlayers;
   const Invariants<T, true> invariants;
   std::vector<std::unique_ptr<Layer<T>>> layers;    // [nspecies, 2] null where not needed so far
   Buffer<T> by_last;                                // [nspecies, nlast]
@@ -512,13 +441,107 @@ template <class T, int NA> class Gradient : public NepGradient {
   const double *velocity = nullptr;
   int species = 0;
   Buffer<Reach> reach;    // [npresent]
-  Surroundings<T> around;
   Buffer<double> squares;
-  Buffer<T> q, by_q;               // [2, nd_padded] values and rates
-  Buffer<T> moments, by_moment;    // [2, (l, m), padded]
-  Buffer<T> slopes;                // [(l, m), 2, NA] of S by A, and by its rate
-  Buffer<T> radial_sums;           // [kradial, 2, width]
-  Buffer<T> radial_totals;         // [npresent, kradial, 2]
+  Buffer<T> q, by_q;          // [2, nd_padded] values and rates
+  Buffer<T> radial_sums;      // [kradial, 2, width]
+  Buffer<T> radial_totals;    // [npresent, kradial, 2]
+};
+
+/// NA: functions of the angular part, or more of which the last are zero.
+template <class T, int NA> class AngularGradient final : public Gradient<T> {
+  using Base = Gradient<T>;
+  using Base::around, Base::moments, Base::moments_size, Base::network, Base::nharmonics,
+      Base::padded, Base::slopes, Base::width;
+
+ public:
+  AngularGradient(const NepNetwork &network, const std::vector<bool> &present) :
+      Base(network, present, NA)
+  {
+  }
+
+ private:
+  // Behind the fields of a near vector: f_k [kangular, 2], g_n and their rates [2, NA], harmonics
+  // and their rates [2, nharmonics].
+  T *numbers(int v) { return around.near.vector(v) + Shell<T>::nfields * width; }
+
+  void evaluate_angular(const Pair<T> &pair, Shell<T> &shell, int v, Vec<T> along,
+                        const Vec<T> *across) override
+  {
+    const T *const p = shell.vector(v);
+    const CutoffTerms<T> terms(T(1) / load(p + Shell<T>::inverse * width),
+                               static_cast<T>(1.0 / pair.angular));
+    T *const f = numbers(v), *const g = f + 2 * network.kangular * width;
+    Vec<T> value[NA] = {}, rate[NA] = {};
+    const T *c = pair.c_angular.get();
+    basis<T>(network.kangular, terms.fc, terms.dfc, terms.x, terms.dx, along,
+             [&](int k, Vec<T> f_k, Vec<T> df_k) {
+               store(f + 2 * k * width, f_k);
+               store(f + (2 * k + 1) * width, df_k);
+#pragma GCC unroll 32
+               for (int n = 0; n < NA; ++n) {
+                 value[n] += c[n] * f_k;
+                 rate[n] += c[n] * df_k;
+               }
+               c += NA;
+             });
+#pragma GCC unroll 32
+    for (int n = 0; n < NA; ++n) {
+      store(g + n * width, value[n]);
+      store(g + (NA + n) * width, rate[n]);
+    }
+    T *const y = g + 2 * NA * width;
+    const Vec<T> u[3] = {load(p), load(p + width), load(p + 2 * width)};
+    harmonics_along_of_degree<T>(network.largest_degree(), u, across, y, y + nharmonics * width);
+  }
+
+  void add_up_moments() override
+  {
+    constexpr int sums_padded = (2 * NA + 3) / 4 * 4;
+    for (int k = 0; k < nharmonics; ++k) {
+      Vec<T> sum[sums_padded] = {};
+      for (int v = 0; v < around.near_vectors; ++v) {
+        const T *const g = numbers(v) + 2 * network.kangular * width;
+        const T *const y = g + (2 * NA + k) * width;
+        const Vec<T> harmonic = load(y), rate = load(y + nharmonics * width);
+#pragma GCC unroll 32
+        for (int n = 0; n < NA; ++n) {
+          const Vec<T> value = load(g + n * width);
+          sum[n] += value * harmonic;
+          sum[NA + n] += value * rate + load(g + (NA + n) * width) * harmonic;
+        }
+      }
+      alignas(64) T total[sums_padded];
+#pragma GCC unroll 32
+      for (int j = 0; j < sums_padded; j += 4)
+        sum4<T>(sum[j], sum[j + 1], sum[j + 2], sum[j + 3], total + j);
+      for (int n = 0; n < network.nangular; ++n) {
+        moments[k * padded + n] = total[n];
+        moments[moments_size + k * padded + n] = total[NA + n];
+      }
+    }
+  }
+
+  void back_to_angular(Pair<T> &pair, int v) override
+  {
+    const T *const f = numbers(v), *const y = f + 2 * (network.kangular + NA) * width;
+    Vec<T> by_g[NA] = {}, by_rate[NA] = {};
+    const T *s = slopes.get();
+    for (int k = 0; k < nharmonics; ++k, s += 2 * NA) {
+      const Vec<T> harmonic = load(y + k * width), rate = load(y + (nharmonics + k) * width);
+#pragma GCC unroll 32
+      for (int n = 0; n < NA; ++n) {
+        by_g[n] += s[n] * harmonic + s[NA + n] * rate;
+        by_rate[n] += s[NA + n] * harmonic;
+      }
+    }
+    T *to = pair.by_c_angular.get();
+    for (int k = 0; k < network.kangular; ++k) {
+      const Vec<T> f_k = load(f + 2 * k * width), df_k = load(f + (2 * k + 1) * width);
+#pragma GCC unroll 32
+      for (int n = 0; n < NA; ++n, to += width)
+        store(to, load(to) + by_g[n] * f_k + by_rate[n] * df_k);
+    }
+  }
 };
 
 template <class T>
@@ -526,7 +549,7 @@ NepGradient *make_gradient_for(const NepNetwork &network, const std::vector<bool
 {
   const int n = network.angular() ? network.nangular : 1;
 #define PWMLFF_CASE(most) \
-  if (n <= (most)) return new Gradient<T, (most)>(network, present);
+  if (n <= (most)) return new AngularGradient<T, (most)>(network, present);
   PWMLFF_CASE(5)
   PWMLFF_CASE(9)
   PWMLFF_CASE(20)
