@@ -29,13 +29,6 @@ constexpr std::size_t MOST_PICKLE_BYTES = 1 << 25;
 /// So many elements may tensors have, together, beyond those of their storages: expanded ones have.
 constexpr std::int64_t MOST_EXPANDED = 1 << 24;
 
-[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
-
-bool starts(std::string_view bytes, std::string_view prefix)
-{
-  return bytes.substr(0, prefix.size()) == prefix;
-}
-
 /* ---- tensors and storages ---- */
 
 /// Bytes of an element of a storage class like "DoubleStorage" or "Float8_e5m2Storage"; 0 for an
@@ -112,7 +105,7 @@ class TensorCheck {
     const Storage storage = storage_of(value);
     if (storage.numel == 0) return;
     const PickleValue &device = *value.items.front()->items[3];
-    if (device.tag == Tag::text && starts(device.text, "meta"))
+    if (device.tag == Tag::text && device.text.starts_with("meta"))
       throw Unusable(
           "its tensor '" + printable(storage.member) +
           "' has no contents (device meta); give the model its weights before it is saved");
@@ -174,7 +167,7 @@ std::string python_class(const std::string &name)
   for (std::size_t begin = 0; begin <= name.size();) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const std::string part = name.substr(begin, end - begin);
-    if (part != "__torch__" && !starts(part, "___torch_mangle_"))
+    if (part != "__torch__" && !part.starts_with("___torch_mangle_"))
       result += (result.empty() ? "" : ".") + part;
     begin = end + 1;
   }
@@ -185,7 +178,7 @@ std::string python_class(const std::string &name)
 
 void check_model_archive(std::string_view bytes)
 {
-  if (!starts(bytes, "PK\x03\x04")) fail(name_of_other(bytes));
+  if (!bytes.starts_with("PK\x03\x04")) fail(name_of_other(bytes));
   try {
     const Zip zip(bytes);
     if (zip.members().empty()) fail("it is empty");
@@ -235,7 +228,7 @@ std::map<std::string, std::string> extra_files(std::string_view bytes, std::stri
   const std::string folder = root_folder(zip) + "extra/";
   std::map<std::string, std::string> result;
   for (const ZipMember &member : zip.members())
-    if (starts(member.name, folder + std::string(prefix)))
+    if (member.name.starts_with(folder + std::string(prefix)))
       result.emplace(member.name.substr(folder.size()), contents(member));
   return result;
 }
@@ -247,7 +240,7 @@ std::string digest_without(std::string_view bytes, std::string_view extra_file)
   std::map<std::string_view, std::string> digests;
   for (const ZipMember &member : zip.members())
     if (member.name != left_out)
-      digests.emplace(member.name.substr(starts(member.name, root) ? root.size() : 0),
+      digests.emplace(member.name.substr(member.name.starts_with(root) ? root.size() : 0),
                       sha256(contents(member)));
   std::string all;
   for (const auto &[name, digest] : digests) all += digest + " " + std::string(name) + "\n";

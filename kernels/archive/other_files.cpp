@@ -32,11 +32,6 @@ const std::string DEEPMD_CONVERTS =
 /// Bytes of a text that is looked into.
 constexpr std::size_t MOST_TEXT = 1 << 22;
 
-bool starts(std::string_view bytes, std::string_view prefix)
-{
-  return bytes.substr(0, prefix.size()) == prefix;
-}
-
 std::string_view trimmed(std::string_view text)
 {
   constexpr std::string_view blanks = " \t\r";
@@ -98,7 +93,7 @@ std::vector<std::string_view> words(std::string_view text)
 
 bool has_line(const Lines &head, std::string_view prefix)
 {
-  return std::any_of(head.begin(), head.end(), [&](auto text) { return starts(text, prefix); });
+  return std::any_of(head.begin(), head.end(), [&](auto text) { return text.starts_with(prefix); });
 }
 
 bool is_number(std::string_view word, std::string_view characters)
@@ -128,7 +123,7 @@ const TextKind TEXTS[] = {
        return has_line(head, "deltaSplineBins:") && head[0] != "potential:";
      },
      "is an ACE potential (.yace); run it with pair_style pace of LAMMPS"},
-    {[](const Lines &head) { return starts(head[0], "nelements="); },
+    {[](const Lines &head) { return head[0].starts_with("nelements="); },
      "is an ACE potential (.ace); run it with pair_style pace of LAMMPS"},
     {[](const Lines &head) {
        return has_line(head, "DeltaSplineBins:") || has_line(head, "- speciesblock:");
@@ -194,7 +189,7 @@ const ClassKind CLASSES[] = {
 const ClassKind *kind_of(std::string_view class_name)
 {
   for (const ClassKind &kind : CLASSES)
-    if (starts(class_name, kind.begin)) return &kind;
+    if (class_name.starts_with(kind.begin)) return &kind;
   return nullptr;
 }
 
@@ -212,7 +207,7 @@ std::string class_of(const PickleValue &value)
 
 std::string name_of_other(std::string_view bytes)
 {
-  const auto is = [&](std::string_view signature) { return starts(bytes, signature); };
+  const auto is = [&](std::string_view signature) { return bytes.starts_with(signature); };
   if (bytes.empty()) return "is empty; copy it again";
   if (bytes.size() > 3 && is("nep") && bytes[3] >= '0' && bytes[3] <= '9')
     return "is a NEP potential (nep.txt of GPUMD or MatPL), and no TorchScript";
@@ -290,7 +285,7 @@ std::string name_of_saved(const std::function<std::string()> &table)
     const std::string made_by = class_of(root);
     const bool ordered = made_by == "collections.OrderedDict";
     if (const ClassKind *const kind = kind_of(made_by)) return head + kind->text;
-    if (starts(made_by, "mace."))
+    if (made_by.starts_with("mace."))
       return head + "a model of MACE (class " + made_by +
              "); make a model file of it with 'pwmlff convert FILE -o a.pt', with "
              "mace_create_lammps_model on the PATH";

@@ -17,8 +17,6 @@ using Tag = PickleValue::Tag;
 constexpr std::size_t MOST_VALUES = 1 << 22;
 constexpr int MOST_DEPTH = 1000;    // of values in each other
 
-[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
-
 constexpr unsigned char PROTO = 0x80, STOP = '.';
 
 /// The stack machine of a pickle; a marker is a null pointer on the stack.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 
 namespace pwmlff {
 
@@ -12,5 +13,8 @@ class Unusable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// Of a file that is damaged. @param what  where, for the message
+[[noreturn]] inline void fail(const std::string &what) { throw std::runtime_error(what); }
 
 }    // namespace pwmlff

@@ -28,8 +28,6 @@ constexpr std::uint64_t STORED = 0, DEFLATED = 8;                               
 /// Compressed members may not unfold to more than this, or to so many times their size.
 constexpr std::uint64_t SMALL = 1 << 24, MOST_TIMES = 64;
 
-[[noreturn]] void fail(const std::string &what) { throw std::runtime_error(what); }
-
 std::string quoted(std::string_view name)
 {
   std::string text = "'";
