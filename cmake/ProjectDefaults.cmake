@@ -41,13 +41,13 @@ if(PWMLFF_COVERAGE)
   add_link_options($<$<LINK_LANGUAGE:CXX>:--coverage>)
 endif()
 
-# Reading the headers of torch or LAMMPS takes most of the time that a file with them compiles. Files that are compiled
-# together read them once, which halves the time of an installation; OFF compiles one by one, quicker after a change.
-option(PWMLFF_UNITY_BUILD "Compile files that read the headers of torch or LAMMPS together" ON)
-function(pwmlff_compile_together target first)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PWMLFF_UNITY_BUILD} UNITY_BUILD_MODE GROUP)
-  string(MAKE_C_IDENTIFIER ${first} group)
-  set_source_files_properties(${first} ${ARGN} PROPERTIES UNITY_GROUP ${group})
+# Reading headers takes most of the time that most files compile. Sources of a library that are compiled together read them
+# once, which halves the time of an installation; OFF compiles one by one, quicker after a change.
+option(PWMLFF_UNITY_BUILD "Compile the sources of a library together" ON)
+# ARGN: sources that are compiled alone, as they take long themselves or have definitions of their own.
+function(pwmlff_compile_together target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PWMLFF_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # Messages name source files relative to the project, not to the machine that compiled them. (gcov looks for them.)
