@@ -6,8 +6,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <limits>
 #include <new>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
 
 namespace pwmlff {
 namespace {
@@ -60,6 +64,35 @@ class HostDevice : public Device {
 };
 
 }    // namespace
+
+void Device::run_team(int lanes, std::size_t scratch, const char *kernel,
+                      const std::function<void(const HostTeam &)> &work)
+{
+  // As on a GPU nothing is zero by itself.
+  std::vector<double> memory(scratch / sizeof(double) + 1,
+                             std::numeric_limits<double>::quiet_NaN());
+  if (lanes == 1) return work(HostTeam(memory.data()));
+  HostTeam::Common common(lanes);
+  // Lanes wait for each other, so none begins before all are there.
+  std::promise<bool> all_there;
+  const std::shared_future<bool> begin = all_there.get_future().share();
+  std::vector<std::jthread> threads;
+  try {
+    for (int lane = 0; lane < lanes; ++lane)
+      threads.emplace_back([&, begin, lane] {
+        if (begin.get()) work(HostTeam(lane, lanes, common, memory.data()));
+      });
+  } catch (const std::system_error &error) {
+    all_there.set_value(false);
+    throw std::runtime_error("cannot start " + std::to_string(lanes) + " threads for kernel " +
+                             kernel + ": " + error.what() +
+                             "; raise the limit of processes (ulimit -u)");
+  } catch (...) {
+    all_there.set_value(false);    // or those that are there would be waited for
+    throw;
+  }
+  all_there.set_value(true);
+}
 
 #ifndef PWMLFF_HAVE_CUDA
 std::shared_ptr<Device> make_cuda_device(int)

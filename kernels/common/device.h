@@ -13,14 +13,9 @@
 #include "team.h"
 
 #include <functional>
-#include <future>
-#include <limits>
 #include <map>
 #include <memory>
-#include <stdexcept>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 namespace pwmlff {
@@ -67,8 +62,7 @@ class PWMLFF_KERNELS_API Device {
   {
     if (nitems <= 0) return;
     if (measuring) mark_begin(Kernel::name);
-    if (mode_ == Mode::serial) run_serial(nitems, scratch, kernel);
-    else if (mode_ == Mode::threads) run_threads(nitems, scratch, kernel);
+    if (mode_ != Mode::cuda) run_on_host(nitems, scratch, kernel);
 #ifdef PWMLFF_HAVE_CUDA
     else
       launch([&](void *stream, const char **running) {
@@ -92,46 +86,19 @@ class PWMLFF_KERNELS_API Device {
   virtual void mark_end() = 0;
 
   template <class Kernel>
-  static void run_serial(std::int64_t nitems, std::size_t scratch, const Kernel &kernel)
+  void run_on_host(std::int64_t nitems, std::size_t scratch, const Kernel &kernel)
   {
-    std::vector<double> memory(scratch / sizeof(double) + 1, NOT_A_NUMBER);
-    const SerialTeam team(memory.data());
-    for (std::int64_t item = 0; item < nitems; ++item) kernel(team, item);
+    run_team(mode_ == Mode::serial ? 1 : Kernel::lanes, scratch, Kernel::name,
+             [&](const HostTeam &team) {
+               for (std::int64_t item = 0; item < nitems; ++item) {
+                 kernel(team, item);
+                 team.sync();
+               }
+             });
   }
-
-  template <class Kernel>
-  static void run_threads(std::int64_t nitems, std::size_t scratch, const Kernel &kernel)
-  {
-    std::vector<double> memory(scratch / sizeof(double) + 1, NOT_A_NUMBER);
-    ThreadTeam::Common common(Kernel::lanes);
-    // Lanes wait for each other, so none begins before all are there.
-    std::promise<bool> all_there;
-    const std::shared_future<bool> begin = all_there.get_future().share();
-    std::vector<std::jthread> threads;
-    try {
-      for (int lane = 0; lane < Kernel::lanes; ++lane)
-        threads.emplace_back([&, begin, lane] {
-          if (!begin.get()) return;
-          const ThreadTeam team(lane, Kernel::lanes, common, memory.data());
-          for (std::int64_t item = 0; item < nitems; ++item) {
-            kernel(team, item);
-            team.sync();
-          }
-        });
-    } catch (const std::system_error &error) {
-      all_there.set_value(false);
-      throw std::runtime_error(std::string("cannot start ") + std::to_string(Kernel::lanes) +
-                               " threads for kernel " + Kernel::name + ": " + error.what() +
-                               "; raise the limit of processes (ulimit -u)");
-    } catch (...) {
-      all_there.set_value(false);    // or those that are there would be waited for
-      throw;
-    }
-    all_there.set_value(true);
-  }
-
-  // What scratch holds on the CPU at first, as on a GPU nothing is zero by itself.
-  static constexpr double NOT_A_NUMBER = std::numeric_limits<double>::quiet_NaN();
+  /// Call work on each lane of a team, which is a thread where there are several.
+  static void run_team(int lanes, std::size_t scratch, const char *kernel,
+                       const std::function<void(const HostTeam &)> &work);
 
   Mode mode_;
   std::string name_;

@@ -19,8 +19,8 @@
 //   add(p, v)           *p += v where others add as well; returns what was there before
 //   raise(p, v)         *p = max(*p, v) in the same sense
 //
-// The same code runs with one lane (SerialTeam), with threads for lanes (ThreadTeam, which finds
-// what depends on the number of lanes or on a missing sync), and on a GPU (team_cuda.h).
+// The same code runs on the CPU with one lane, with threads for lanes, which finds what depends on
+// the number of lanes or on a missing sync (HostTeam), and on a GPU (team_cuda.h).
 
 #pragma once
 
@@ -62,36 +62,8 @@ template <int N, class T> PWMLFF_HOST_DEVICE void load_together(const T *source,
     for (int k = 0; k < N; ++k) target[k] = source[k];
 }
 
-class SerialTeam {
- public:
-  explicit SerialTeam(void *scratch) : scratch_(scratch) {}
-
-  int lane() const { return 0; }
-  int lanes() const { return 1; }
-  template <class T> T *scratch() const { return static_cast<T *>(scratch_); }
-  void sync() const {}
-  template <class T> T sum(T value) const { return value; }
-  int count_below(bool predicate, int &total) const
-  {
-    total = predicate;
-    return 0;
-  }
-  template <class T> T add(T *target, T value) const
-  {
-    const T before = *target;
-    *target = before + value;
-    return before;
-  }
-  template <class T> void raise(T *target, T value) const
-  {
-    *target = value > *target ? value : *target;
-  }
-
- private:
-  void *scratch_;
-};
-
-class ThreadTeam {
+/// On the CPU: one lane, or several that are threads.
+class HostTeam {
  public:
   /// What the lanes of a team share.
   struct Common {
@@ -101,39 +73,49 @@ class ThreadTeam {
     bool flags[32];
   };
 
-  ThreadTeam(int lane, int lanes, Common &common, void *scratch) :
-      lane_(lane), lanes_(lanes), common(common), scratch_(scratch)
+  /// One lane.
+  explicit HostTeam(void *scratch) : scratch_(scratch) {}
+  HostTeam(int lane, int lanes, Common &common, void *scratch) :
+      lane_(lane), lanes_(lanes), common(&common), scratch_(scratch)
   {
   }
 
   int lane() const { return lane_; }
   int lanes() const { return lanes_; }
   template <class T> T *scratch() const { return static_cast<T *>(scratch_); }
-  void sync() const { common.barrier.arrive_and_wait(); }
+  void sync() const
+  {
+    if (common) common->barrier.arrive_and_wait();
+  }
   template <class T> T sum(T value) const
   {
-    common.values[lane_] = value;
+    if (!common) return value;
+    common->values[lane_] = value;
     sync();
     double total = 0.0;
-    for (int k = 0; k < lanes_; ++k) total += common.values[k];
+    for (int k = 0; k < lanes_; ++k) total += common->values[k];
     sync();
     return static_cast<T>(total);
   }
   int count_below(bool predicate, int &total) const
   {
-    common.flags[lane_] = predicate;
+    if (!common) return total = predicate, 0;
+    common->flags[lane_] = predicate;
     sync();
     int count = total = 0;
     for (int k = 0; k < lanes_; ++k) {
       if (k == lane_) count = total;
-      total += common.flags[k];
+      total += common->flags[k];
     }
     sync();
     return count;
   }
   template <class T> T add(T *target, T value) const
   {
-    return std::atomic_ref<T>(*target).fetch_add(value);
+    if (common) return std::atomic_ref<T>(*target).fetch_add(value);
+    const T before = *target;
+    *target = before + value;
+    return before;
   }
   template <class T> void raise(T *target, T value) const
   {
@@ -144,8 +126,8 @@ class ThreadTeam {
   }
 
  private:
-  int lane_, lanes_;
-  Common &common;
+  int lane_ = 0, lanes_ = 1;
+  Common *common = nullptr;    // of several lanes
   void *scratch_;
 };
 
