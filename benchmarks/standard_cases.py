@@ -429,7 +429,7 @@ def kernel_times(
     x = atoms.positions[order] + rng.normal(scale=0.05, size=(len(atoms), 3))
     species = (atoms.numbers[order] == 72).astype(np.int32)
 
-    core = torch.classes.pwmlff.DPEngine(str(model), precision, [1, 1], device)
+    core = torch.classes.pwmlff.DPEngine(Path(model).read_bytes(), precision, [1, 1], device)
     core.find_neighbors(torch.from_numpy(x), torch.from_numpy(species), int(inner.sum()), reach)
     core.evaluate(torch.from_numpy(x), 1, False, False)
     core.measure(True)

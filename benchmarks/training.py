@@ -108,7 +108,7 @@ class Bench:
         rows = AtomsAndGhosts.find(atoms, self.numbers, self.model.Rmax)
 
         def work() -> int:
-            engine.compute(rows, False)
+            engine.compute(rows, False, False)
             return len(atoms)
 
         return work

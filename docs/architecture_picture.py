@@ -86,7 +86,11 @@ SOURCES = {
     "gpu": ["kernels/dp/gpu", "kernels/neighbors"],
     "script": ["models/edge"],
     "train": ["python/pwmlff/train", "python/pwmlff/data"],
-    "calculator": ["python/pwmlff/evaluation/calculator.py", "python/pwmlff/evaluation/engine.py"],
+    "calculator": [
+        "python/pwmlff/evaluation/calculator.py",
+        "python/pwmlff/evaluation/engine.py",
+        "python/pwmlff/native.py",
+    ],
     "gradients": ["kernels/training", "kernels/optimizer"],
     "reference": [
         "python/pwmlff/evaluation/reference.py",

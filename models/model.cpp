@@ -6,6 +6,7 @@
 #include "nep/nep_model.h"
 #include "nep/read_nep.h"
 #include "recorded_model.h"
+#include "torch_not_open.h"
 
 #include <malloc.h>
 
@@ -27,7 +28,7 @@ void register_torch(const TorchPart &part) { registered = part; }
 
 const TorchPart &torch_part()
 {
-  if (!registered.load) throw std::logic_error("the library that runs TorchScript is not open");
+  if (!registered.load) throw TorchNotOpen();
   return registered;
 }
 

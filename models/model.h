@@ -155,7 +155,7 @@ std::unique_ptr<Model> load_without_torch(const std::string &file, const std::st
 
 /// Make a model from the contents of a file.
 /// @throws std::runtime_error that says what is wrong with the file
-/// @throws std::logic_error where load_without_torch() makes none and no TorchPart is registered
+/// @throws TorchNotOpen where load_without_torch() makes none and no TorchPart is registered
 std::unique_ptr<Model> load_model(const std::string &file, const std::string &contents,
                                   const EngineOptions &options);
 
@@ -174,7 +174,7 @@ struct TorchPart {
 void register_torch(const TorchPart &part);
 
 /// That part.
-/// @throws std::logic_error where the library is not open
+/// @throws TorchNotOpen (torch_not_open.h) where the library is not open
 const TorchPart &torch_part();
 
 /// The environment variable PWMLFF_GPU_STAND_IN, which names a device of kernels/common/device.h to

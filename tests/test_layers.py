@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "python" / "pwmlff"
 #: one layer knows nothing of the others there.
 LAYERS = (
     ("plugin", "report", "threads"),
+    ("native",),
     ("devices", "files", "kernels", "picture", "toml_keys"),
     ("launch",),
     ("evaluation",),

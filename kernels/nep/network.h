@@ -70,7 +70,15 @@ struct NepNetwork {
   std::vector<double> last;       // [nspecies, width of the last hidden layer]
   std::vector<double> shift;      // [nspecies] eV, added
 
-  std::vector<ZblPair> zbl;    // [nspecies, nspecies], symmetric; empty without ZBL
+  // [nspecies, nspecies, 10] inner and outer radius, and a, b of four terms, for each pair,
+  // symmetric; empty without ZBL
+  std::vector<double> zbl_table;
+  std::vector<ZblPair> zbl;    // [nspecies, nspecies] the same, which make_zbl() sets
+
+  // What the file says besides, so that it can be written again.
+  std::array<double, 2> neighbors = {500, 200};    // radial and angular, at most
+  std::vector<double> zbl_line;    // values of its line zbl; 0 0 where zbl_table is at its end
+  std::vector<double> unused;      // c_angular where angular() is false
 
   /// What a user should know of the file, a sentence each.
   std::vector<std::string> warnings;
@@ -105,6 +113,24 @@ struct NepNetwork {
       largest = std::max(largest, *std::max_element(cut_angular.begin(), cut_angular.end()));
     for (const ZblPair &pair : zbl) largest = std::max(largest, pair.reach);
     return largest;
+  }
+
+  /// Set zbl.
+  void make_zbl()
+  {
+    const std::size_t pairs = zbl_table.size() / 10;
+    zbl.resize(pairs);
+    for (std::size_t pair = 0; pair < pairs; ++pair) {
+      const double *const row = &zbl_table[10 * pair];
+      double a[4], b[4];
+      for (int k = 0; k < 4; ++k) {
+        a[k] = row[2 + 2 * k];
+        b[k] = row[3 + 2 * k];
+      }
+      const std::size_t i = pair / atom_type.size(), j = pair % atom_type.size();
+      zbl[pair] = zbl_pair(atom_type[std::min(i, j)], atom_type[std::max(i, j)], row[0], row[1],
+                           cut_angular[pair], a, b);
+    }
   }
 
   /// The arrays that are learned, in the order of a vector of all parameters and of a gradient.

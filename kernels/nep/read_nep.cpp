@@ -247,14 +247,17 @@ struct ZblLine {
   double factor = 0.0;         // typewise: outer is at most this times the sum of two radii
   double inner_share = 0.0;    // typewise: inner as a share of outer
   int number = 0;              // of the line that says so
+  std::vector<double> values{};
 };
 
 ZblLine read_zbl_line(Lines &lines)
 {
   const HeadLine line = read_head_line(lines, "zbl", "'zbl INNER OUTER [FACTOR]'", {2, 3});
-  ZblLine result{ZblForm::universal, line.values[0], line.values[1], 0.0, 0.0, line.number};
+  ZblLine result{ZblForm::universal, line.values[0], line.values[1], 0.0, 0.0,
+                 line.number,        line.values};
   if (result.inner == 0.0 && result.outer == 0.0) {
     result.form = ZblForm::flexible;
+    result.values.resize(2);
     return result;
   }
   if (!(result.inner >= 0.0 && result.inner < result.outer && result.outer <= LARGEST_CUTOFF))
@@ -288,6 +291,8 @@ void read_cutoffs(Lines &lines, NepNetwork &network, ZblLine &zbl)
   const std::vector<double> &values = line.values;
   const bool each = values.size() == by_element;
   const bool factors = values.size() == 7;
+  if (values.size() > 2)
+    std::copy_n(factors ? &values[2] : &values.back() - 1, 2, network.neighbors.data());
   if (factors && (values[4] > 0.0) != (values[5] > 0.0))
     line.refuse("factors of both cutoffs above 0, or both 0 or below");
   network.cut_radial.resize(n * n);
@@ -308,25 +313,26 @@ void read_cutoffs(Lines &lines, NepNetwork &network, ZblLine &zbl)
     zbl.factor = values[6];
     zbl.inner_share = 0.5;
     zbl.number = line.number;
+    zbl.values = {0.0, 0.0};    // no line zbl can say it
   }
 }
 
-/// @param table [10] of a flexible ZBL: inner, outer, and a, b of four terms; else null
+/// A row of NepNetwork::zbl_table.
+/// @param table [10] of a flexible ZBL, which is that row; else null
 /// @throws as sum_of_radii
-ZblPair make_zbl(const ZblLine &line, int z1, int z2, double cut_angular, const double *table)
+std::array<double, 10> zbl_row(const ZblLine &line, int z1, int z2, const double *table)
 {
-  double inner = table ? table[0] : line.inner, outer = table ? table[1] : line.outer;
+  std::array<double, 10> row{line.inner, line.outer};
+  if (table) std::copy_n(table, row.size(), row.begin());
   if (line.form == ZblForm::typewise) {
-    outer = std::min(line.outer, line.factor * sum_of_radii(z1, z2, line.number));
-    inner = line.inner_share * outer;
+    row[1] = std::min(line.outer, line.factor * sum_of_radii(z1, z2, line.number));
+    row[0] = line.inner_share * row[1];
   }
-  if (!table) return zbl_pair(z1, z2, inner, outer, cut_angular);
-  double a[4], b[4];
-  for (int k = 0; k < 4; ++k) {
-    a[k] = table[2 + 2 * k];
-    b[k] = table[3 + 2 * k];
+  for (int k = 0; k < 4 && !table; ++k) {
+    row[2 + 2 * k] = UNIVERSAL_A[k];
+    row[3 + 2 * k] = UNIVERSAL_B[k];
   }
-  return zbl_pair(z1, z2, inner, outer, cut_angular, a, b);
+  return row;
 }
 
 std::string decimals(double value)
@@ -470,7 +476,7 @@ void take_networks(Numbers &numbers, NepNetwork &network, bool bias_of_each)
       numbers.append(network.bias1, h1, -1.0);
     }
     numbers.append(network.last, network.nlast());
-    if (network.version == 5) network.shift[s] -= *numbers.next++;
+    if (network.version == 5) network.shift[s] = -*numbers.next++;
   }
   for (int s = 0; s < n; ++s) network.shift[s] -= bias_of_each ? *numbers.next++ : *numbers.next;
   if (!bias_of_each) ++numbers.next;
@@ -494,6 +500,7 @@ NepNetwork read_nep(std::string_view text)
   network.temperature = first.temperature;
   ZblLine zbl = first.zbl ? read_zbl_line(lines) : ZblLine{};
   read_cutoffs(lines, network, zbl);
+  network.zbl_line = zbl.values;
 
   const HeadLine functions = read_head_line(lines, "n_max", "'n_max RADIAL ANGULAR'", {2});
   network.nradial = functions.integer(0, 0, MOST_FUNCTIONS) + 1;
@@ -529,11 +536,11 @@ NepNetwork read_nep(std::string_view text)
   network.c_radial = numbers.coefficients(n, network.nradial * network.kradial);
   if (counts.angular)
     network.c_angular = numbers.coefficients(n, network.nangular * network.kangular);
-  if (!network.angular()) network.c_angular.clear();
+  if (!network.angular()) network.unused.swap(network.c_angular);
   numbers.append(network.q_scaler, counts.scaler);
 
   if (zbl.form == ZblForm::none) return network;
-  network.zbl.resize(static_cast<std::size_t>(n) * n);
+  network.zbl_table.resize(static_cast<std::size_t>(n) * n * 10);
   for (int a = 0; a < n; ++a)
     for (int b = a; b < n; ++b) {
       const int z1 = network.atom_type[a], z2 = network.atom_type[b];
@@ -544,10 +551,12 @@ NepNetwork read_nep(std::string_view text)
              "ZBL from " + decimals(table[0]) + " to " + decimals(table[1]) + " for " + symbol(z1) +
                  "-" + symbol(z2) + " in the table at the end",
              "0 <= inner < outer <= 100 angstrom, or 0 and 0");
-      const ZblPair pair = make_zbl(zbl, z1, z2, network.cut_angular[a * n + b], table);
-      network.zbl[a * n + b] = network.zbl[b * n + a] = pair;
+      const std::array<double, 10> row = zbl_row(zbl, z1, z2, table);
+      for (const int pair : {a * n + b, b * n + a})
+        std::ranges::copy(row, network.zbl_table.begin() + 10 * pair);
       if (table) numbers.next += 10;
     }
+  network.make_zbl();
   warn_of_jump(network);
   return network;
 }

@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// What the classes for Python share: files and tensors in, tensors out.
+// What the classes for Python share: tensors in, tensors out.
 
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
-#include <string>
 
 namespace pwmlff::models {
-
-/// What is checked is what is loaded: a file is read once.
-/// @throws c10::ValueError where it cannot be read
-inline std::string contents_of(const std::string &model_file)
-{
-  std::ifstream file(model_file, std::ios::binary);
-  std::ostringstream contents;
-  contents << file.rdbuf();
-  TORCH_CHECK_VALUE(file && contents, "cannot read model file '", model_file, "'");
-  return contents.str();
-}
 
 /// A copy as a float64 tensor.
 inline at::Tensor tensor(const double *values, at::IntArrayRef shape)

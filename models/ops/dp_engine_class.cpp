@@ -3,9 +3,9 @@
 // torch.classes.pwmlff.DPEngine: a fused engine for Deep Potentials (dp/cpu/cpu_engine.h,
 // dp/gpu/gpu_engine.h) by itself, for training, tests and benchmarks.
 //
-//   DPEngine(str model_file, str precision, int[] present, str device = "",
+//   DPEngine(bytes contents, str precision, int[] present, str device = "",
 //            int chunk_bytes = 2**29)
-//       model_file   a TorchScript DP
+//       contents     of a TorchScript DP
 //       precision    exact, double or mixed
 //       present      [nspecies] 1 for the species that take part, 0 for the others
 //       device       empty for the engine for CPUs; else of the one for GPUs: cuda:N, or cpu and
@@ -56,10 +56,9 @@ namespace {
 using torch::Tensor;
 using Values = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-DPNetwork network_of(const std::string &model_file)
+DPNetwork network_of(const std::string &contents)
 {
-  const std::string contents = contents_of(model_file);
-  const ModelFile file(model_file, contents);
+  const ModelFile file("in training", contents);
   ModelInfo info;
   describe_dp(file, info);
   return read_network(file, info);
@@ -67,10 +66,10 @@ DPNetwork network_of(const std::string &model_file)
 
 class DPEngineClass : public torch::CustomClassHolder {
  public:
-  DPEngineClass(const std::string &model_file, const std::string &precision,
+  DPEngineClass(const std::string &contents, const std::string &precision,
                 const std::vector<std::int64_t> &flags, const std::string &device,
                 std::int64_t chunk_bytes) :
-      engine(make(model_file, dp_precision(precision), {flags.begin(), flags.end()}, device,
+      engine(make(contents, dp_precision(precision), {flags.begin(), flags.end()}, device,
                   static_cast<std::size_t>(chunk_bytes)))
   {
     if (engine->device()) on_device = std::make_unique<GpuNeighbors>(engine->device());
@@ -173,11 +172,11 @@ class DPEngineClass : public torch::CustomClassHolder {
   }
 
  private:
-  static std::unique_ptr<DPEngine> make(const std::string &model_file, DPPrecision precision,
+  static std::unique_ptr<DPEngine> make(const std::string &contents, DPPrecision precision,
                                         const std::vector<bool> &present, const std::string &device,
                                         std::size_t chunk_bytes)
   {
-    const DPNetwork network = network_of(model_file);
+    const DPNetwork network = network_of(contents);
     if (device.empty()) return make_cpu_engine(network, precision, present);
     return make_gpu_engine(Device::make(device), network, precision, present, chunk_bytes);
   }
@@ -205,7 +204,7 @@ TORCH_LIBRARY_FRAGMENT(pwmlff, library)
       .def(torch::init<std::string, std::string, std::vector<std::int64_t>, std::string,
                        std::int64_t>(),
            "",
-           {torch::arg("model_file"), torch::arg("precision"), torch::arg("present"),
+           {torch::arg("contents"), torch::arg("precision"), torch::arg("present"),
             torch::arg("device") = "",
             torch::arg("chunk_bytes") = static_cast<std::int64_t>(CHUNK_BYTES)})
       .def("set_neighbors", &DPEngineClass::set_neighbors)

@@ -13,10 +13,10 @@ row 1 the neighbor j), differentiable to any order, float32 and float64:
 - ``edge_atom_virial(edge_vec, edge_grad, edge_index, nall, centroid) -> [nall, 3, 3]``: each term
   half to both ends, or (centroid) all to the neighbor
 
-``torch.classes.pwmlff.Model`` is a model file with the engine that pair_style pwmlff would choose,
-``DPEngine`` a fused engine for Deep Potentials by itself, and ``DPTraining`` has gradients of
-energies, forces and virials by the parameters. Their methods are described in models/ops/, and one
-thread may call them at a time.
+``torch.classes.pwmlff.DPEngine`` is a fused engine for Deep Potentials by itself, and
+``DPTraining`` has gradients of energies, forces and virials by the parameters. Their methods are
+described in models/ops/, and one thread may call them at a time. What opens any model file is
+:mod:`pwmlff.native`.
 """
 
 from __future__ import annotations
@@ -26,37 +26,10 @@ import os
 
 import torch
 
-from pwmlff import plugin
-
-
-def _find() -> str:
-    plugin_path = plugin.library()
-    default = plugin_path and plugin.sister(plugin_path, "pwmlff_torch")
-    path = os.environ.get("PWMLFF_MODELS_LIB", default)
-    if path is None:
-        raise ImportError("found no compiled pair-pwmlff: install it with pip to have its kernels")
-    # torch takes the operators of one library, which registers itself with one library of models.
-    # Those of a plugin may serve us, if they are the same.
-    for name in ("pwmlff_torch", "pwmlff_models"):
-        loaded = plugin.in_process(name)
-        if loaded is None:
-            continue
-        found = plugin.sister(loaded, "pwmlff_torch")
-        if os.path.realpath(found) == os.path.realpath(path):
-            return path
-        ours, theirs = plugin.origin(path), plugin.origin(loaded)
-        if not ours or ours != theirs:
-            raise ImportError(
-                f"this process has '{loaded}' of {theirs or 'another release'} already, and "
-                f"'{path}' is {ours or 'of another release'}: use one of them here (import pwmlff "
-                "and plugin load would have to be of one installation), or two processes"
-            )
-        return found
-    return path
-
+from pwmlff import native
 
 #: Path of the library with all that; the environment variable PWMLFF_MODELS_LIB names another.
-LIBRARY = _find()
+LIBRARY = native.torch_library()
 torch.ops.load_library(LIBRARY)
 # Threads of torch stay behind in the parent, and would be waited for for ever. The kernels keep to
 # one thread there by themselves (kernels/common/threads.h).

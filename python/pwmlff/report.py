@@ -37,7 +37,6 @@ from typing import (
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import track
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -115,6 +114,8 @@ def facts(*columns: Mapping[str, str]) -> Table:
 
 def tracked(items: Sequence[T], title: str) -> Iterable[T]:
     """The items, with a bar on a terminal that tells how many are done."""
+    from rich.progress import track  # noqa: PLC0415  slow to import
+
     screen = console(stderr=True)
     return track(
         items, escape(title), console=screen, transient=True, disable=not screen.is_terminal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,12 @@ def allowed_threads(local_size: int = 1) -> int:
         value = None
     given = openmp_threads(value) if value is not None else None
     return given or max(1, available() // local_size)
+
+
+def default_threads() -> int:
+    """As many as torch uses; where that is not loaded, :func:`allowed_threads`."""
+    torch = sys.modules.get("torch")
+    return int(torch.get_num_threads()) if torch else allowed_threads()
 
 
 def openmp_threads(value: str) -> int | None:

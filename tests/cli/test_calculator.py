@@ -321,8 +321,8 @@ def test_virials_of_atoms_are_computed_when_asked_for(calculator, engine, monkey
     def compute(rows, atom_virial, grade):
         result = type(core).compute(core, rows, atom_virial, grade)
         asked.append(atom_virial)
-        assert result[4].shape == (len(rows.x) if atom_virial else 0, 6)
-        assert result[5].shape == (len(atoms) if grade else 0,)
+        assert np.shape(result[4]) == ((len(rows.x), 6) if atom_virial else ())
+        assert np.shape(result[5]) == ((len(atoms),) if grade else ())
         graded_for.append(grade)
         return result
 

@@ -80,8 +80,34 @@ def test_help_is_light(arguments):
 
 
 def test_light_is_not_empty():
-    """The test above would see a heavy import."""
-    assert "torch" in modules("from pwmlff import Calculator")
+    """The tests here would see a heavy import."""
+    assert "torch" in modules("import pwmlff.kernels")
+
+
+LOG = """units metal
+Per MPI rank memory allocation (min/avg/max) = 3 | 3 | 3 Mbytes
+   Step          Temp
+         0   300
+        10   310.5
+"""
+CALCULATOR = """
+from ase.build import bulk
+from pwmlff import Calculator
+atoms = bulk("HfO2", "fluorite", a=5.08, cubic=True)
+atoms.calc = Calculator({model!r})
+assert atoms.calc.engine == "fused"
+atoms.get_forces(), atoms.get_stress()
+"""
+
+
+def test_what_needs_no_torch(binary: Path):
+    """Models without code of their own, or with a record of what it gives; tables."""
+    log, nep = binary.parent / "log", Path(__file__).parents[2] / "examples" / "hfo2" / "nep.txt"
+    log.write_text(LOG)
+    for words in (["info", nep], ["info", binary], ["plot", log, "-o", log.with_name("run.png")]):
+        assert "torch" not in modules(HELP.format(arguments=[*map(str, words)])), words
+    for model in (nep, binary):
+        assert "torch" not in modules(CALCULATOR.format(model=str(model))), model
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -20,7 +20,7 @@ from pwmlff.convert import wrap, wrapping
 from pwmlff.evaluation import model_file, reference, self_test
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.nep_file import parse_nep, read_nep
-from pwmlff.evaluation.trial import random_cluster
+from pwmlff.evaluation.structures import random_cluster
 from pwmlff.models import save_model
 from pwmlff.report import Failure
 

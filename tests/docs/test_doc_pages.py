@@ -197,9 +197,11 @@ def named(path: Path) -> Iterator[Path]:
     for name in re.findall(r'^#include "(.*)"', text, re.MULTILINE):
         folders = (path.parent, ROOT, ROOT / "kernels", ROOT / "models")
         yield from ((folder / name).resolve() for folder in folders if (folder / name).is_file())
-    for name in re.findall(r"torch\.classes\.pwmlff\.(\w+)\(", text):
+    asked = [rf'class_<.*>\("{n}"\)' for n in re.findall(r"torch\.classes\.pwmlff\.(\w+)\(", text)]
+    asked += [rf"^int {name}\(" for name in re.findall(r"library\.(pwmlff_\w+)\(", text)]
+    for pattern in asked:
         code = (code for part in ("kernels", "models") for code in (ROOT / part).rglob("*.cpp"))
-        yield from (one for one in code if re.search(rf'class_<.*>\("{name}"\)', one.read_text()))
+        yield from (one for one in code if re.search(pattern, one.read_text(), re.MULTILINE))
     for name in re.findall(r'open_library\("pwmlff_(\w+)"', text):
         yield from (ROOT / "kernels" / name).rglob("*.cpp")
 

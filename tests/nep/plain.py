@@ -8,30 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from ase import Atoms
 
+from pwmlff.evaluation.nep_file import parse_nep
 from pwmlff.evaluation.structures import neighbor_list
 from pwmlff.plugin import open_library
 
 #: Where component k of xx yy zz xy xz yz yx zx zy is in a 3x3 matrix, row by row.
 ORDER = [0, 4, 8, 1, 2, 5, 3, 6, 7]
-_TEXT = 2048  # bytes for a message
 
 
 def _library() -> ctypes.CDLL:
     library = open_library("pwmlff_kernels", "evaluate a NEP")
-    library.pwmlff_read_nep.restype = library.pwmlff_nep_warnings.restype = ctypes.c_void_p
-    library.pwmlff_nep_warnings.restype = ctypes.c_char_p
-    library.pwmlff_nep_cutoff.restype = ctypes.c_double
-    library.pwmlff_read_nep.argtypes = (
-        ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int,
-    )  # fmt: skip
-    library.pwmlff_looks_like_nep.argtypes = (ctypes.c_char_p, ctypes.c_uint64)
-    for name in ("species", "descriptors", "cutoff", "warnings"):
-        getattr(library, f"pwmlff_nep_{name}").argtypes = (ctypes.c_void_p,)
+    library.pwmlff_read_nep.restype = ctypes.c_void_p
+    library.pwmlff_nep_warnings.restype = library.pwmlff_error.restype = ctypes.c_char_p
     return library
-
-
-def looks_like_nep(contents: bytes) -> bool:
-    return bool(_library().pwmlff_looks_like_nep(contents, len(contents)))
 
 
 @dataclass(frozen=True)
@@ -55,22 +44,18 @@ class PlainNep:
 
     def __init__(self, text: bytes) -> None:
         self._library = _library()
-        message = ctypes.create_string_buffer(_TEXT)
-        self._model = self._library.pwmlff_read_nep(text, len(text), message, _TEXT)
-        if not self._model:
-            raise ValueError(message.value.decode())
-        nspecies = self._library.pwmlff_nep_species(self._model)
-        elements = (ctypes.c_int * nspecies)()
-        self._library.pwmlff_nep_elements(ctypes.c_void_p(self._model), elements)
-        self.elements = list(elements)
-        self.ndescriptors = self._library.pwmlff_nep_descriptors(self._model)
-        self.cutoff = self._library.pwmlff_nep_cutoff(self._model)
-        warnings = self._library.pwmlff_nep_warnings(self._model)
-        self.warnings = warnings.decode().splitlines()
+        model = self._library.pwmlff_read_nep(text, ctypes.c_uint64(len(text)))
+        if not model:
+            raise ValueError(self._library.pwmlff_error().decode())
+        self._model = ctypes.c_void_p(model)
+        self.warnings = self._library.pwmlff_nep_warnings(self._model).decode().splitlines()
+        parsed = parse_nep(text)
+        self.elements, self.ndescriptors = list(parsed.elements), len(parsed.q_scaler)
+        self.cutoff = parsed.cutoff
 
     def __del__(self) -> None:
-        if getattr(self, "_model", None):
-            self._library.pwmlff_free_nep(ctypes.c_void_p(self._model))
+        if hasattr(self, "_model"):
+            self._library.pwmlff_free_nep(self._model)
 
     def evaluate(self, atoms: Atoms, temperature: float = 0.0, listed: float = 0.0) -> Found:
         """Evaluate a structure; elements that the model does not have take no part.
@@ -99,16 +84,15 @@ class PlainNep:
         energies, descriptors = np.zeros(n), np.zeros((n, self.ndescriptors))
         forces, virial = np.zeros((len(x), 3)), np.zeros(9)
         atom_virials, centroid = np.zeros((len(x), 6)), np.zeros((len(x), 9))
-        message = ctypes.create_string_buffer(_TEXT)
         given = [np.ascontiguousarray(a) for a in (x, species, first, candidate)]
         taken = (energy, energies, descriptors, forces, virial, atom_virials, centroid)
         failed = self._library.pwmlff_evaluate_nep(
-            ctypes.c_void_p(self._model), n, len(x),
+            self._model, n, len(x),
             *(ctypes.c_void_p(a.ctypes.data) for a in given), ctypes.c_double(temperature),
-            *(ctypes.c_void_p(a.ctypes.data) for a in taken), message, _TEXT,
+            *(ctypes.c_void_p(a.ctypes.data) for a in taken),
         )  # fmt: skip
         if failed:
-            raise ValueError(message.value.decode())
+            raise ValueError(self._library.pwmlff_error().decode())
         assert np.isclose(energy[0], energies.sum(), rtol=1e-13, equal_nan=True)
 
         def folded(rows: np.ndarray) -> np.ndarray:

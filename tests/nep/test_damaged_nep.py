@@ -34,7 +34,7 @@ import json, re, sys
 from pathlib import Path
 import numpy as np
 from plain import PlainNep
-from pwmlff.evaluation.nep_file import parse_nep
+from nep_parser import parse_nep
 from pwmlff.evaluation.nep_reference import evaluate_nep
 from test_damaged_nep import cluster, mutants
 

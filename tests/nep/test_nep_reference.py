@@ -9,7 +9,8 @@ import pytest
 from plain import PlainNep
 
 from nep_files import FORCE, HEADS, REFERENCES, random_structure, random_text, reference
-from pwmlff.evaluation.nep_file import Nep, nep_text, parse_nep, read_nep, write_nep
+from nep_parser import parse_nep
+from pwmlff.evaluation.nep_file import Nep, nep_text, read_nep, write_nep
 from pwmlff.evaluation.nep_reference import evaluate_nep, wigner_3j
 
 TEMPERATURE = 300.0  # K

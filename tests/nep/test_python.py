@@ -12,11 +12,11 @@ from ase.io import write
 from typer.testing import CliRunner
 
 from nep_files import HEADS, random_text
+from nep_parser import parse_nep
 from pwmlff import Calculator
 from pwmlff.cli import app
 from pwmlff.convert import wrap
 from pwmlff.evaluation import model_file, reference
-from pwmlff.evaluation.nep_file import parse_nep
 from pwmlff.evaluation.nep_reference import evaluate_nep
 from pwmlff.report import Failure
 from pwmlff.train.nep import of_file

@@ -9,10 +9,12 @@ import time
 import numpy as np
 import pytest
 from ase.data import chemical_symbols
-from plain import PlainNep, looks_like_nep
+from plain import PlainNep
 
 from genuine import GENUINE, requires_genuine
 from nep_files import HEADS, random_structure, random_text
+from nep_parser import parse_nep
+from pwmlff import native
 from pwmlff.evaluation import nep_file
 
 
@@ -25,12 +27,21 @@ def changed(head: str, old: str, new: str) -> bytes:
 @pytest.mark.parametrize("name", HEADS)
 def test_forms(name: str):
     text = random_text(HEADS[name])
-    assert looks_like_nep(text)
+    assert native.looks_like_nep(text)
     model = PlainNep(text)
     elements = HEADS[name].split("|", maxsplit=1)[0].split()[2:]
     assert [chemical_symbols[z] for z in model.elements] == elements
     assert model.cutoff == 5.0
     assert model.warnings == []
+    assert_same(nep_file.parse_nep(text), parse_nep(text))
+
+
+def assert_same(found: nep_file.Nep, wanted: nep_file.Nep):
+    """All of a model, to the bit."""
+    one, two = ({**vars(model), **model.learned()} for model in (found, wanted))
+    assert one.keys() == two.keys()
+    for name in one.keys() - {"layers"}:
+        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
 
 
 def test_what_does_not_matter():
@@ -39,7 +50,7 @@ def test_what_does_not_matter():
     other = text.replace(b"\n", b" \r\n").replace(b"nep3 2", b"\n nep3   2").rstrip()
     other = other.replace(b"  1.", b" +1.").replace(b"cutoff 5 4", b"\tcutoff 5.0   4e0")
     for one in (other, b"\xef\xbb\xbf" + other):
-        assert looks_like_nep(one) and nep_file.looks_like_nep(one)
+        assert native.looks_like_nep(one)
         assert PlainNep(one).cutoff == PlainNep(text).cutoff
         read = nep_file.parse_nep(one)
         np.testing.assert_array_equal(read.c_radial, nep_file.parse_nep(text).c_radial)
@@ -52,7 +63,7 @@ def test_what_does_not_matter():
 )  # fmt: skip
 def test_kinds_that_are_refused(word: str):
     text = changed("nep5", "nep5", word)
-    assert looks_like_nep(text)
+    assert native.looks_like_nep(text)
     with pytest.raises(ValueError, match=rf"^is a NEP .*line 1 says '{word}', which .*; run it"):
         PlainNep(text)
 
@@ -151,7 +162,7 @@ def test_table_of_zbl():
 
 def test_other_files():
     for contents in (b"", b"nep", b"neptune 4", b"PK\x03\x04", b"1\n\n0.5"):
-        assert not looks_like_nep(contents)
+        assert not native.looks_like_nep(contents)
     with pytest.raises(ValueError, match="found no text"):
         PlainNep(b" \n")
 
@@ -168,11 +179,10 @@ def test_many_elements():
 
 
 def test_no_torch():
-    """Neither the compiled reader nor the one in Python needs it."""
+    """The compiled reader does not need it."""
     program = """
-import pwmlff.evaluation.nep_file
-from pwmlff.plugin import open_library
-assert open_library("pwmlff_kernels", "read a NEP").pwmlff_looks_like_nep(b"nep4", 4)
+from pwmlff import native
+assert native.looks_like_nep(b"nep4")
 assert "libtorch" not in open("/proc/self/maps").read()
 """
     subprocess.run([sys.executable, "-c", program], check=True)

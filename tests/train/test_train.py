@@ -1242,6 +1242,6 @@ def test_a_full_disk_is_one_error_and_the_checkpoint_stays(data: Path, tmp_path:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14)),
     )
     assert done.returncode == 2 and done.stderr.count("error: ") == 1
-    assert re.search(r"cannot write the temporary file '.*': File too large; .*TMPDIR", done.stderr)
+    assert "best.pt': File too large" in done.stderr
     after = {path.name: path.read_bytes() for path in folder.glob("*.[np]*")}
     assert after == before

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rich.console import Group, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 from typer import Option
 
@@ -286,6 +285,8 @@ def _watch(
     command: list[str], path: str, title: str, share: Callable[[str], float | None] | None = None
 ) -> None:
     """Run a command, and say how far it is: a bar on a terminal, else a line for each file."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
     screen = console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pwmlff.evaluation import model_file
     from pwmlff.evaluation.nep_file import Nep
-    from pwmlff.evaluation.reference import Result
+    from pwmlff.evaluation.structures import Result
 
 TIMEOUT = 600  # seconds for one combination
 QUANTITIES = ("energy", "atom_energy", "force", "force_rms", "virial")
@@ -301,7 +301,8 @@ def ways(
     Raises:
         Failure: there is no such engine or precision.
     """
-    from pwmlff.evaluation.engine import PRECISIONS, choose
+    from pwmlff.evaluation.engine import choose
+    from pwmlff.evaluation.model_file import PRECISIONS
 
     if not engines:
         choice = choose(model)
@@ -362,7 +363,7 @@ def run_in_lmp(
 
     Structures with the same elements are in one run.
     """
-    from pwmlff.evaluation.reference import Result
+    from pwmlff.evaluation.structures import Result
     from pwmlff.launch import lmp
 
     results: dict[int, Result] = {}

@@ -181,10 +181,9 @@ def info(
     Example: pwmlff info a.pt b.pt --trust
     """
     from pwmlff.evaluation import model_file
-    from pwmlff.evaluation.engine import PRECISIONS
 
-    if precision is not None and precision not in PRECISIONS:
-        raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
+    if precision is not None and precision not in (known := model_file.PRECISIONS):
+        raise Failure(f"precision is '{precision}', expected one of {', '.join(known)}")
     if precision is not None and not trust:
         raise Failure(
             f"--precision {precision} is that of the engine, which is {NOT_RUN}; give both or none"
@@ -212,14 +211,17 @@ def info(
 def _run(path: Path, precision: str) -> tuple[Described, str]:
     """Describe a file by running its code, and what is wrong with it."""
     from pwmlff.evaluation import model_file, self_test
-    from pwmlff.models.saving import fault_of_record
 
     module, model = model_file.open_any(path)
     described, wrong = _tried(path, precision, module, model)
     if wrong:
         return described, f"does not run: {wrong}"
-    if model.kind != "NEP" and (fault := fault_of_record(path, model)):
-        return described, f"has a record that is not of its own code: {fault}; get the file again"
+    if model.kind != "NEP":  # which has no record
+        from pwmlff.models.saving import fault_of_record
+
+        if fault := fault_of_record(path, model):
+            told = f"has a record that is not of its own code: {fault}; get the file again"
+            return described, told
     try:
         change = self_test.change_of(path, model)
     except ValueError as error:
@@ -231,15 +233,18 @@ def _tried(
     path: Path, precision: str, module: torch.jit.ScriptModule | Nep, model: model_file.ModelInfo
 ) -> tuple[Described, str]:
     """Describe a file by trying it, and what keeps it from running."""
-    from pwmlff.evaluation import trial
     from pwmlff.evaluation.engine import choose
 
     if model.kind != "EDGE":
         choice = choose(path, precision=precision)
         if choice.engine.name in {"fused", "plain"}:
             return Described(model, choice.engine.description, choice.reason), ""
+        from pwmlff.evaluation import trial
+
         wrong = trial.padded(choice.engine, model)
         return Described(model, choice.engine.name, choice.reason), wrong
+    from pwmlff.evaluation import trial
+
     if not (wrong := trial.edges(cast("torch.jit.ScriptModule", module), model)):
         try:
             choice = choose(path)

@@ -190,7 +190,7 @@ def _ranks(
     """lmp on these numbers of ranks against the calculator: energy, forces and virial."""
     from ase.stress import voigt_6_to_full_3x3_stress
 
-    from pwmlff.evaluation.reference import Result
+    from pwmlff.evaluation.structures import Result
     from pwmlff.evaluation.verification import Graded
     from pwmlff.launch.lmp import enclosed
 

@@ -21,8 +21,8 @@ from pwmlff.convert import chgnet, deepmd, mace, matpl, nequip, programs, sevenn
 from pwmlff.convert.foreign import UNEXPECTED, Foreign, Numbers, Saved, Source, saved, taken_for
 from pwmlff.evaluation import archive, model_file, reference, self_test
 from pwmlff.evaluation.engine import Choice, Evaluation, choose
-from pwmlff.evaluation.nep_file import Nep, looks_like_nep, write_nep
-from pwmlff.evaluation.trial import crystal
+from pwmlff.evaluation.nep_file import Nep, write_nep
+from pwmlff.evaluation.structures import Result, crystal
 from pwmlff.files import drafted
 from pwmlff.launch.script import quoted
 from pwmlff.models import save_model
@@ -34,6 +34,7 @@ from pwmlff.models.saving import (
     with_record,
     without_source_paths,
 )
+from pwmlff.native import looks_like_nep
 from pwmlff.report import Failure, Report, facts, last_line
 from pwmlff.threads import torch_threads
 
@@ -284,7 +285,7 @@ def _naming_source(source: str, draft: Path) -> Iterator[None]:
 def _original(source: str, draft: Path, foreign: Foreign) -> tuple[list[Atoms], list[Numbers]]:
     """Random clusters for the model, and what its original says of them."""
     clusters = self_test.clusters(model_file.describe_unopened(draft))
-    evaluate: Callable[[Atoms], Numbers | reference.Result] = foreign.evaluate or partial(
+    evaluate: Callable[[Atoms], Numbers | Result] = foreign.evaluate or partial(
         reference.evaluate, draft
     )
     try:

@@ -142,6 +142,14 @@ def time_limit(what: str) -> Iterator[None]:
         _compiled().pwmlff_end_time_limit(limit)
 
 
+#: Types of elements by what their storages are called, where that is another name.
+_DTYPES = {
+    "Double": "float64", "Float": "float32", "Half": "float16", "Long": "int64", "Int": "int32",
+    "Short": "int16", "Char": "int8", "Byte": "uint8", "ComplexDouble": "complex128",
+    "ComplexFloat": "complex64",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class StoredTensor:
     """A tensor as the tables of an archive describe it.
@@ -159,13 +167,18 @@ class StoredTensor:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
+    @property
+    def dtype(self) -> str:
+        """Name of the type of its elements, as torch has it."""
+        name = self.storage.removesuffix("Storage")
+        return _DTYPES.get(name, name.lower())
+
     def integers(self) -> list[int]:
         """Elements of a tensor of integers, row by row."""
-        dtype = {"LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2",
-                 "CharStorage": "i1", "ByteStorage": "u1"}.get(self.storage)  # fmt: skip
-        if dtype is None:
+        if not re.fullmatch(r"u?int\d+", self.dtype):
             raise ValueError(f"found a tensor of {self.storage}, expected one of integers")
-        stored = np.frombuffer(self.archive.read(self.member), dtype)[self.offset :]
+        kind = np.dtype(self.dtype).newbyteorder("<")
+        stored = np.frombuffer(self.archive.read(self.member), kind)[self.offset :]
         steps = [step * stored.itemsize for step in self.stride]
         # check() has seen that it lies within its storage.
         values = np.lib.stride_tricks.as_strided(stored, self.shape, steps, writeable=False)

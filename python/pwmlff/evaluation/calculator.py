@@ -19,7 +19,6 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
-import torch
 from ase import Atoms
 from ase.calculators.calculator import Calculator as AseCalculator
 from ase.calculators.calculator import Parameters, all_changes, register_calculator_class
@@ -27,6 +26,7 @@ from ase.stress import full_3x3_to_voigt_6_stress
 
 from pwmlff.evaluation.engine import OneAtATime, choose
 from pwmlff.evaluation.structures import require_unmasked
+from pwmlff.threads import default_threads
 
 VOIGT_OF_LAMMPS = [0, 1, 2, 5, 4, 3]  # xx yy zz xy xz yz -> xx yy zz yz xz xy
 
@@ -46,7 +46,8 @@ class Calculator(AseCalculator):
         elements: atomic numbers that take part; all of the model's when None. Their number divides
             the descriptor of a DP of PWMLFF or MatPL, as the elements of pair_coeff do in LAMMPS;
             when None that of the elements of each structure does, as in training.
-        nthreads: threads of the fused engine; as many as torch uses when None.
+        nthreads: threads of the CPU; as many as torch uses when None, and where that is not
+            loaded OMP_NUM_THREADS or as many as there are cores.
         skin: distance beyond the cutoff within which neighbors are kept, 0.5 angstrom by default.
         device: "cpu" (the default), "cuda" or "cuda:N"; the reference runs on the CPU.
 
@@ -113,7 +114,7 @@ class Calculator(AseCalculator):
             )
         asked = dict(self.parameters)
         if asked["nthreads"] is None:
-            asked["nthreads"] = torch.get_num_threads()
+            asked["nthreads"] = default_threads()
         self._choice = choose(asked.pop("model"), **asked)
         self.reset()  # type: ignore[no-untyped-call]  # of ase
         engine = self._choice.engine

@@ -1,8 +1,8 @@
 """What evaluates a model file outside LAMMPS, and the choice between them.
 
-- native: what pair_style pwmlff runs, `torch.classes.pwmlff.Model` (models/ops/model_class.cpp):
-  the fused engine for Deep Potentials, on the CPU or on a GPU, where it is verified to give the
-  same as the file's own code; else that code
+- native: what pair_style pwmlff runs (:mod:`pwmlff.native`): the fused engine, on the CPU or on a
+  GPU, where it is verified to give the same as the file's own code; else that code. Only that code
+  needs torch, and where a file has no record of what it gives (models/record.h), the comparison
 - reference: the plain float64 reference (:mod:`pwmlff.evaluation.reference`)
 """
 
@@ -16,16 +16,16 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
 from ase import Atoms
 
-from pwmlff import devices
-from pwmlff.evaluation import model_file, reference
+from pwmlff import devices, native
+from pwmlff.evaluation import model_file
 from pwmlff.evaluation.nep_file import Nep
 from pwmlff.evaluation.structures import (
+    Result,
     cells_away,
     neighbor_list,
     require_elements,
@@ -36,14 +36,16 @@ from pwmlff.evaluation.structures import (
 )
 from pwmlff.report import Failure, last_line
 
+if TYPE_CHECKING:
+    import torch
+
 #: Where the components of a tensor stand among xx yy zz xy xz yz yx zx zy.
 TENSOR = np.array([[0, 3, 4], [6, 1, 5], [7, 8, 2]])
 ENGINES = ("auto", "fused", "torchscript", "reference")
-PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
 
 
 @dataclass(frozen=True)
-class Evaluation(reference.Result):
+class Evaluation(Result):
     """What an engine gives: a result with all numbers finite, and perhaps virials of atoms."""
 
     #: [n, 6] xx yy zz xy xz yz, half to each end of a pair; None where not wanted or not known
@@ -90,12 +92,11 @@ class AtomsAndGhosts:
     All stand inside the cell or near it, wherever the structure has its atoms.
     """
 
-    x: torch.Tensor  # [nrows, 3]
-    species: torch.Tensor  # int32 [nrows] index into the model's elements, or -1
-    first: torch.Tensor  # int32 [n*nspecies + 1]
-    candidate: torch.Tensor  # int32
-    home: torch.Tensor  # int32 [nrows] the atom that a row is, or is an image of
-    atom: np.ndarray  # [nrows] the same; the first n are the atoms
+    x: np.ndarray  # [nrows, 3]
+    species: np.ndarray  # int32 [nrows] index into the model's elements, or -1
+    first: np.ndarray  # int32 [n*nspecies + 1]
+    candidate: np.ndarray  # int32
+    atom: np.ndarray  # [nrows] the atom that a row is, or is an image of; the first n are the atoms
     image: np.ndarray  # [nrows, 3] from where the structure has that atom, in cell vectors
     natoms: int
 
@@ -138,11 +139,10 @@ class AtomsAndGhosts:
         atom = np.r_[np.arange(natoms), distinct[:, 0]].astype(int)
         image = np.r_[np.zeros((natoms, 3)), distinct[:, 1:]] - cells[atom]
         return cls(
-            torch.from_numpy(atoms.positions[atom] + image @ np.asarray(atoms.cell)),
-            torch.from_numpy(species[atom].astype(np.int32)),
-            torch.from_numpy(first.astype(np.int32)),
-            torch.from_numpy(candidate),
-            torch.from_numpy(atom.astype(np.int32)),
+            atoms.positions[atom] + image @ np.asarray(atoms.cell),
+            species[atom].astype(np.int32),
+            first.astype(np.int32),
+            candidate,
             atom,
             image,
             natoms,
@@ -151,12 +151,12 @@ class AtomsAndGhosts:
     def moved(self, atoms: Atoms) -> AtomsAndGhosts:
         """The same rows where the atoms are now, in the same cell."""
         x = atoms.positions[self.atom] + self.image @ np.asarray(atoms.cell)
-        return replace(self, x=torch.from_numpy(x))
+        return replace(self, x=x)
 
-    def fold(self, values: torch.Tensor) -> np.ndarray:
+    def fold(self, values: np.ndarray) -> np.ndarray:
         """Sum over the images of each atom, [nrows, k] -> [n, k]."""
         folded = np.zeros((self.natoms, values.shape[1]))
-        np.add.at(folded, self.atom, values.numpy())
+        np.add.at(folded, self.atom, values)
         return folded
 
 
@@ -230,14 +230,18 @@ class OpenModel:
         self._others: dict[tuple[int, ...], OpenModel] = {}
         self.device, (gpu, demanded) = device, usable_gpu(device)
         self.on_gpu = gpu >= 0
+        asked = path, model_file.read_any(path), engine, precision, present, gpu, demanded
         try:
-            import pwmlff.kernels  # noqa: F401, PLC0415 (loads the compiled models)
+            try:
+                self.core = native.ModelHandle(*asked)
+            except native.TorchNeeded:
+                import pwmlff.kernels  # noqa: F401, PLC0415 (loads what runs TorchScript)
 
-            self.core = torch.classes.pwmlff.Model(path, engine, precision, present, gpu, demanded)
-        except (ImportError, OSError, RuntimeError, ValueError) as error:
+                self.core = native.ModelHandle(*asked)
+        except (ImportError, OSError, ValueError) as error:
             raise Failure(last_line(error)) from error
         self.lock = OneAtATime()
-        self._sent: tuple[torch.Tensor, int] | None = None  # the candidates that the model has
+        self._sent: tuple[np.ndarray, int] | None = None  # the candidates that the model has
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Open the file once more, in another process."""
@@ -280,11 +284,11 @@ class OpenModel:
             candidate, forks = self._sent or (None, 0)
             if candidate is not rows.candidate or forks != self.lock.forks:  # moved() keeps it
                 self._sent = None
-                self.core.set_neighbors(rows.species, rows.first, rows.candidate, rows.home)
+                self.core.set_neighbors(
+                    rows.species, rows.first, rows.candidate, rows.atom, rows.natoms
+                )
                 self._sent = rows.candidate, self.lock.forks
-            wanted = atom_virial, False, grade
-            results: tuple[Any, ...] = self.core.evaluate(rows.x, nthreads, *wanted)
-            return *results[:5], results[6]
+            return self.core.evaluate(rows.x, nthreads, atom_virial, grade)
 
 
 class NativeModel:
@@ -307,12 +311,12 @@ class NativeModel:
         nthreads: int,
         skin: float,
     ) -> None:
-        self._model, core = model, model.core
-        self.name: str = core.name()
-        self.passed_over: str = core.passed_over()
-        self.description: str = core.description().removesuffix(f" ({self.passed_over})")
-        self.has_atom_virial: bool = core.has_atom_virial()
-        self.has_grade: bool = core.has_grade()
+        self._model, told = model, model.core.told
+        self.name: str = told["name"]
+        self.passed_over: str = told["passed_over"]
+        self.description: str = told["description"].removesuffix(f" ({self.passed_over})")
+        self.has_atom_virial: bool = told["has_atom_virial"]
+        self.has_grade: bool = told["has_grade"]
         self.cutoff, self.atom_type = info.cutoff, info.atom_type
         self.elements = info.atom_type if elements is None else elements
         self.selects_present = elements is None and info.counts_present
@@ -366,11 +370,11 @@ class NativeModel:
             )
         return Evaluation(
             energy,
-            atom_energy.numpy(),
+            atom_energy,
             rows.fold(force),
-            virial.numpy()[TENSOR],
+            virial[TENSOR],
             rows.fold(virials) if atom_virial else None,
-            gamma.numpy() if grade else None,
+            gamma,
         )
 
 
@@ -403,6 +407,8 @@ class Reference:
 
     def __call__(self, atoms: Atoms, atom_virial: bool = False, grade: bool = False) -> Evaluation:
         """Evaluate a structure."""
+        from pwmlff.evaluation import reference  # noqa: PLC0415  imports torch
+
         return Evaluation(**vars(reference.evaluate(self.module, atoms, self.elements)))
 
 
@@ -429,7 +435,7 @@ def choose(
     Args:
         path: a model file.
         engine: one of ENGINES; "auto" is fused where its verification passes.
-        precision: of the fused engine, one of PRECISIONS.
+        precision: of the fused engine, one of `model_file.PRECISIONS`.
         elements: atomic numbers that take part; when None all of the model's, or those of each
             structure where the model counts them (`ModelInfo.counts_present`).
         nthreads: threads of the fused engine.
@@ -442,8 +448,8 @@ def choose(
     """
     if engine not in ENGINES:
         raise Failure(f"engine is '{engine}', expected one of {', '.join(ENGINES)}")
-    if precision not in PRECISIONS:
-        raise Failure(f"precision is '{precision}', expected one of {', '.join(PRECISIONS)}")
+    if precision not in (known := model_file.PRECISIONS):
+        raise Failure(f"precision is '{precision}', expected one of {', '.join(known)}")
     if not (math.isfinite(skin) and skin >= 0.0):
         raise Failure(f"skin is {skin}, expected a distance of at least 0")
     if nthreads < 1:

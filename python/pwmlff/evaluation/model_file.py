@@ -6,19 +6,23 @@ import contextlib
 import hashlib
 import io
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import torch
 from ase.data import atomic_numbers, chemical_symbols
 
 from pwmlff.evaluation import archive
-from pwmlff.evaluation.nep_file import Nep, checked_nep, looks_like_nep
+from pwmlff.evaluation.nep_file import Nep, parse_nep
+from pwmlff.native import looks_like_nep
 from pwmlff.report import Failure
+
+if TYPE_CHECKING:
+    import torch
 
 #: Attributes that hold the cutoff and the largest number of neighbors of one element, by kind.
 LIMITS = {"DP": ("Rmax", "maxNeighborNum"), "EDGE": ("cutoff", None)}
@@ -26,10 +30,11 @@ LIMITS = {"DP": ("Rmax", "maxNeighborNum"), "EDGE": ("cutoff", None)}
 #: has another type is theirs and passed over, and so is `dtype`.
 OF_OTHER_PROGRAMS = ("DP",)
 UNITS = ("metal", "lj")
-#: What the attribute `dtype` of a model can be: scripting makes a number of a torch.dtype.
-DTYPES: dict[Any, torch.dtype] = {
-    "float64": torch.float64, 7: torch.float64, torch.float64: torch.float64, None: torch.float64,
-    "float32": torch.float32, 6: torch.float32, torch.float32: torch.float32,
+PRECISIONS = ("exact", "double", "mixed")  # of the fused engine
+#: What the attribute `dtype` of a model can be, but for a torch.dtype, of which scripting makes a
+#: number.
+DTYPES = {
+    "float64": "float64", 7: "float64", None: "float64", "float32": "float32", 6: "float32",
 }  # fmt: skip
 
 
@@ -164,6 +169,8 @@ def load_contents(path: str | PathLike[str], contents: bytes) -> torch.jit.Scrip
     Raises:
         Failure: torch cannot load it.
     """
+    import torch  # noqa: PLC0415  slow to import
+
     with contextlib.suppress(ImportError):
         import pwmlff.kernels  # noqa: F401, PLC0415  older exports call ops that it brings
     try:
@@ -209,14 +216,17 @@ def dtype_of(module: torch.nn.Module) -> torch.dtype:
     It is an attribute of the kinds that are written for this project alone; what else may be in it
     is for :func:`open_model` to refuse.
     """
-    if kind_of(module) in OF_OTHER_PROGRAMS:
-        return torch.float64
-    declared: Any = getattr(module, "dtype", None)
-    return _known_dtype(declared) or torch.float64
+    import torch  # noqa: PLC0415  slow to import
+
+    ours = kind_of(module) not in OF_OTHER_PROGRAMS
+    known = _known_dtype(getattr(module, "dtype", None)) if ours else None
+    return torch.float32 if known == "float32" else torch.float64
 
 
-def _known_dtype(declared: Any) -> torch.dtype | None:
-    known = declared is None or type(declared) in (str, int, torch.dtype)
+def _known_dtype(declared: Any) -> str | None:
+    if type(declared).__module__ == "torch":  # torch.float32
+        declared = str(declared).removeprefix("torch.")
+    known = declared is None or type(declared) in (str, int)
     return DTYPES.get(declared) if known else None
 
 
@@ -226,13 +236,18 @@ def slots_by_type(value: Any, ntypes: int, max_neighbor: int) -> tuple[int, ...]
     Empty where that holds something else than ntypes numbers from 1 to max_neighbor: files of other
     programs may, and all types have max_neighbor then.
     """
-    if isinstance(value, torch.Tensor) and not value.is_floating_point():
+    if _is_tensor(value) and not value.is_floating_point():
         value = value.flatten().tolist()
     if not isinstance(value, list | tuple) or len(value) != ntypes:
         return ()
     if any(type(slots) is not int or not 1 <= slots <= max_neighbor for slots in value):
         return ()
     return tuple(value)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # without it, there is none
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def type_vectors(module: torch.nn.Module) -> dict[int, list[float]]:
@@ -258,6 +273,8 @@ def to_its_dtype(module: torch.nn.Module) -> torch.dtype:
 
     What computes in float64 does so whatever the file holds, as in the pair style; float32 stays.
     """
+    import torch  # noqa: PLC0415  slow to import
+
     dtype = dtype_of(module)
     if dtype == torch.float64:
         module.to(dtype)
@@ -309,7 +326,7 @@ class _Attributes:
         value = self._get(name, default)
         if value is default:
             return value
-        if isinstance(value, torch.Tensor):
+        if _is_tensor(value):
             if not (value.is_floating_point() or value.is_complex()):
                 return [int(entry) for entry in value.flatten().tolist()]
         elif isinstance(value, archive.StoredTensor):
@@ -382,13 +399,13 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
         attributes, tensors = archive.read(contents)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    parameters = {name: (tensor.shape, _dtype(tensor.storage)) for name, tensor in tensors.items()}
+    parameters = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
     return _describe(path, contents, _Attributes(path, attributes.get), parameters)
 
 
 def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
     try:
-        nep = checked_nep(contents)
+        nep = parse_nep(contents)
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
     return nep, ModelInfo(
@@ -408,14 +425,6 @@ def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
         takes_temperature=nep.temperature,
         without_data=nep.without_data,
     )
-
-
-def _dtype(storage: str) -> str:
-    """Name of the type of the elements of a storage class like DoubleStorage."""
-    known = getattr(torch, storage, None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the classes are deprecated; files name them
-        return str(known.dtype).removeprefix("torch.") if known else storage
 
 
 def _describe(

@@ -5,21 +5,18 @@ All forms that are local potentials are read into one. docs/nep.md has them, and
 
 from __future__ import annotations
 
-import codecs
-import ctypes
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, pairwise
-from math import prod
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from ase.data import atomic_numbers, chemical_symbols
+from ase.data import chemical_symbols
 
+from pwmlff import native
 from pwmlff.files import write_whole
-from pwmlff.plugin import open_library
 
 Array = np.ndarray
 
@@ -31,17 +28,6 @@ INVARIANTS = {
 #: a and b of the screening function of Ziegler, Biersack and Littmark 1985.
 UNIVERSAL = ((0.18175, 3.1998), (0.50986, 0.94229), (0.28022, 0.4029), (0.02817, 0.20162))
 
-#: Covalent radii of H to Pu in 0.01 angstrom: Pyykko and Atsumi 2009, doi:10.1002/chem.200800987,
-#: metals less 10 %, as Grimme et al. 2010, doi:10.1063/1.3382344, have them.
-_RADII = (
-    32, 46, 120, 94, 77, 75, 71, 63, 64, 67, 140, 125, 113, 104, 110, 102, 99, 96, 176, 154, 133,
-    122, 121, 110, 107, 104, 100, 99, 101, 109, 112, 109, 115, 110, 114, 117, 189, 167, 147, 139,
-    132, 124, 115, 113, 113, 108, 115, 123, 128, 126, 126, 123, 132, 131, 209, 176, 162, 147, 158,
-    157, 156, 155, 151, 152, 151, 150, 149, 149, 148, 153, 146, 137, 131, 123, 118, 116, 111, 112,
-    113, 132, 130, 130, 136, 131, 138, 142, 201, 181, 167, 158, 152, 153, 154, 155,
-)  # fmt: skip
-_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_TEXT = 2048  # bytes for a message
 ZBL_TABLE = (0.0, 0.0)  # the values of the line zbl where a table is at the end
 
 
@@ -93,7 +79,7 @@ class Nep:
         return max([self.l_max, *(max(INVARIANTS[name]) for name in self.invariants)])
 
     def learned(self) -> dict[str, Array]:
-        """The arrays that training changes, in the order of kernels/nep/nep_training.h."""
+        """The arrays that training changes, by the names of kernels/nep/network.h, in its order."""
         layers = {
             f"{name}{k}": array
             for k, layer in enumerate(self.layers)
@@ -103,6 +89,28 @@ class Nep:
         if not self.largest_degree:
             del others["c_angular"]
         return {**layers, **others}
+
+    def parts(self) -> dict[str, Any]:
+        """What :class:`pwmlff.native.NepTraining` takes."""
+        nradial, kradial = self.c_radial.shape[2:]
+        nangular, kangular = self.c_angular.shape[2:]
+        absent = ("weight1", "bias1", "c_angular", "unused")
+        return {
+            **{name: getattr(self, name) for name in ("l_max", "temperature", "neighbors")},
+            **{name: getattr(self, name) for name in ("cut_radial", "cut_angular", "q_scaler")},
+            "nradial": nradial,
+            "kradial": kradial,
+            "nangular": nangular,
+            "kangular": kangular,
+            "nhidden0": len(self.layers[0][1][0]),
+            "nhidden1": len(self.layers[1][1][0]) if len(self.layers) > 1 else 0,
+            "invariant": [name in self.invariants for name in INVARIANTS],
+            "atom_type": self.elements,
+            "zbl_line": self.zbl_line,
+            "zbl_table": () if self.zbl is None else self.zbl,
+            **dict.fromkeys(absent, ()),
+            **self.learned(),
+        }
 
     @property
     def cutoff(self) -> float:
@@ -132,55 +140,6 @@ class Nep:
         )
 
 
-class _Lines:
-    """The lines of a file that are not blank, one after the other."""
-
-    def __init__(self, text: bytes) -> None:
-        self.rows = [(n, line) for n, line in enumerate(text.split(b"\n"), 1) if line.split()]
-        self.rows.append((self.rows[-1][0] if self.rows else 1, b""))  # the end
-        self.current = -1
-
-    def words(self) -> list[bytes]:
-        """Those of the next line, which is then the current one; none at the end."""
-        self.current = min(self.current + 1, len(self.rows) - 1)
-        return self.rows[self.current][1].split()
-
-    def error(self, expected: str) -> ValueError:
-        """An error in the current line."""
-        number, line = self.rows[self.current]
-        found = ascii(line.decode("latin-1").strip()) if line else "the end of the file"
-        return ValueError(f"line {number}: found {found}, expected {expected}")
-
-    def number(self, word: bytes) -> float:
-        """A word as a number; floats of Python may be written in more ways."""
-        value = float(word) if _NUMBER.fullmatch(word) else np.nan
-        if not np.isfinite(value):
-            raise self.error("finite numbers")
-        return value
-
-    def values(self, keyword: str, form: str, counts: Collection[int]) -> list[float]:
-        """Values of the next line, which begins with the keyword."""
-        found = self.words()
-        if found[:1] != [keyword.encode()] or len(found) - 1 not in counts:
-            raise self.error(f"'{keyword} {form}'")
-        return [self.number(word) for word in found[1:]]
-
-    def integers(self, values: Sequence[float], least: int, most: int) -> list[int]:
-        """Values of the current line that have to be whole numbers."""
-        if not all(least <= value <= most and value == int(value) for value in values):
-            raise self.error(f"whole numbers from {least} to {most}")
-        return [int(value) for value in values]
-
-    def numbers(self) -> Array:
-        """All that is left, one to a line."""
-        found = []
-        while words := self.words():
-            if len(words) > 1:
-                raise self.error("one number")
-            found.append(self.number(words[0]))
-        return np.array(found)
-
-
 def read_nep(path: str | PathLike[str]) -> Nep:
     """Read nep.txt of GPUMD, NEP_CPU or MatPL.
 
@@ -191,203 +150,61 @@ def read_nep(path: str | PathLike[str]) -> Nep:
     return parse_nep(Path(path).read_bytes())
 
 
-def looks_like_nep(contents: bytes) -> bool:
-    """As kernels/nep/read_nep.h has it."""
-    return re.match(rb"(\xef\xbb\xbf)?[ \t\r\n]*nep[0-9_]", contents[:256]) is not None
-
-
 def is_nep(path: str | PathLike[str]) -> bool:
     """Whether there is such a file, and it looks like a NEP."""
     try:
         with Path(path).open("rb") as file:
-            return looks_like_nep(file.read(256))
+            return native.looks_like_nep(file.read(256))
     except OSError:
         return False
 
 
-def checked_nep(text: bytes) -> Nep:
+def parse_nep(text: bytes) -> Nep:
     """The same for the contents of a file; what is wrong is said as pair_style pwmlff says it.
 
     Raises:
         ValueError: as of read_nep; the text goes on after the name of the file.
         ImportError: pair-pwmlff is not compiled.
     """
-    library = open_library("pwmlff_kernels", "read a NEP")
-    message = ctypes.create_string_buffer(_TEXT)
-    library.pwmlff_read_nep.restype = ctypes.c_void_p
-    read = library.pwmlff_read_nep(text, ctypes.c_uint64(len(text)), message, ctypes.c_int(_TEXT))
-    if not read:
-        raise ValueError(message.value.decode(errors="replace"))
-    library.pwmlff_free_nep(ctypes.c_void_p(read))
-    return parse_nep(text)
-
-
-def parse_nep(text: bytes) -> Nep:
-    """The same by this module alone."""
-    lines = _Lines(text.removeprefix(codecs.BOM_UTF8))
-    version, has_zbl, temperature, elements = _first_line(lines)
-    s = len(elements)
-    zbl_line = _zbl_line(lines) if has_zbl else ()
-    values = lines.values("cutoff", "RADIAL ANGULAR ..", (2, 4, 7, 2 * s + 2))
-    cut_radial, cut_angular = _cutoffs(values, elements, lines)
-    zbl = None
-    if has_zbl and zbl_line != ZBL_TABLE:
-        typewise = max(0.0, values[6]) if len(values) == 7 else 0.0
-        zbl = universal_zbl(zbl_line, elements, typewise, lines)
-        zbl_line = ZBL_TABLE if typewise else zbl_line
-    of_zbl = 5 * s * (s + 1) if has_zbl and zbl is None else 0
-    neighbors = Nep.neighbors
-    if len(values) > 2:
-        radial, angular = values[2:4] if len(values) == 7 else values[-2:]
-        neighbors = (int(radial), int(angular))
-
-    nradial, nangular = (
-        value + 1 for value in lines.integers(lines.values("n_max", "R A", (2,)), 0, 100)
-    )
-    kradial, kangular = (
-        value + 1 for value in lines.integers(lines.values("basis_size", "R A", (2,)), 0, 100)
-    )
-    degrees = lines.values("l_max", "L and 2 to 6 flags", range(3, 8))
-    (l_max,) = lines.integers(degrees[:1], 0, 8)
-    invariants = tuple(
-        name for name, flag in zip(INVARIANTS, degrees[1:], strict=False) if flag != 0
-    )
-    neurons = lines.values("ANN", "NEURONS NEURONS", (2,))
-    hidden = lines.integers(neurons[:1], 1, 10000) + lines.integers(neurons[1:], 0, 10000)
-
-    width = nradial + nangular * (l_max + len(invariants)) + temperature
-    shapes: list[tuple[int, ...]] = []
-    for n, m in pairwise([width, *(h for h in hidden if h)]):
-        shapes += [(m, n), (m,)]
-    shapes += [shapes[-1], *[()] * (version == 5)]
-    networks = 1 if version == 3 else s
-    angular_shape = (nangular, kangular, s, s)
-
-    # MatPL wrote a bias of each element where nep4 has one for all, and leaves c of the angular
-    # part away where nothing depends on it.
-    begin = lines.current + 1
-    numbers = lines.numbers()
-    most = networks * sum(map(prod, shapes)) + 1 + nradial * kradial * s * s + prod(angular_shape)
-    most += width + of_zbl
-    allowed = {most: (1, angular_shape)}
-    if not l_max and not invariants:
-        allowed[most - prod(angular_shape)] = (1, (0, kangular, s, s))
-    if version == 4:
-        allowed |= {size + s - 1: (s, shape) for size, (_, shape) in allowed.items()}
-    if len(numbers) not in allowed:
-        raise lines.error(f"{most} numbers, not {len(numbers)}")
-    biases, angular_shape = allowed[len(numbers)]
-
-    place = 0
-
-    def take(*shape: int) -> Array:
-        nonlocal place
-        place += prod(shape)
-        return numbers[place - prod(shape) : place].reshape(shape)
-
-    parts = [[take(*shape) for shape in shapes] for _ in range(networks)] * (s // networks)
-    stacked = [np.stack(arrays) for arrays in zip(*parts, strict=True)]
-    shift = -stacked.pop() if version == 5 else np.zeros(s)
-    last = stacked.pop()
-    layers = tuple((w, -b) for w, b in zip(stacked[::2], stacked[1::2], strict=True))
-    shift = shift - take(biases)
-    c_radial = take(nradial, kradial, s, s).transpose(2, 3, 0, 1)
-    c_angular = np.zeros((s, s, nangular, kangular))
-    c_angular[:, :, : angular_shape[0]] = take(*angular_shape).transpose(2, 3, 0, 1)
-    q_scaler = take(width)
-    if of_zbl:
-        zbl = np.zeros((s, s, 10))
-        for a, b in combinations_with_replacement(range(s), 2):
-            lines.current = begin + place
-            zbl[a, b] = zbl[b, a] = row = take(10)
-            if not (row[0] >= 0 and row[1] <= 100 and (row[0] < row[1] or row[1] == 0)):
-                raise lines.error("0 <= inner < outer <= 100 in the table of ZBL, or 0 and 0")
+    p = native.nep_parts(text)
+    s, width = len(p["atom_type"]), len(p["q_scaler"])
+    hidden = [h for h in (p["nhidden0"], p["nhidden1"]) if h]
+    c_angular = np.zeros((s, s, p["nangular"], p["kangular"]))
+    for given in (p["c_angular"], p["unused"]):
+        if len(given):
+            c_angular.ravel()[:] = given
     return Nep(
-        elements, cut_radial, cut_angular, l_max, invariants, temperature, layers, last, shift,
-        c_radial, c_angular, q_scaler, zbl, zbl_line, neighbors,
-    )  # fmt: skip
+        elements=tuple(p["atom_type"].tolist()),
+        cut_radial=p["cut_radial"].reshape(s, s),
+        cut_angular=p["cut_angular"].reshape(s, s),
+        l_max=p["l_max"],
+        invariants=tuple(
+            name for name, flag in zip(INVARIANTS, p["invariant"], strict=True) if flag
+        ),
+        temperature=bool(p["temperature"]),
+        layers=tuple(
+            (p[f"weight{k}"].reshape(s, m, n), p[f"bias{k}"].reshape(s, m))
+            for k, (n, m) in enumerate(pairwise([width, *hidden]))
+        ),
+        last=p["last"].reshape(s, -1),
+        shift=p["shift"],
+        c_radial=p["c_radial"].reshape(s, s, p["nradial"], p["kradial"]),
+        c_angular=c_angular,
+        q_scaler=p["q_scaler"],
+        zbl=p["zbl_table"].reshape(s, s, 10) if len(p["zbl_table"]) else None,
+        zbl_line=tuple(p["zbl_line"].tolist()),
+        neighbors=(int(p["neighbors"][0]), int(p["neighbors"][1])),
+    )
 
 
-def _first_line(lines: _Lines) -> tuple[int, bool, bool, tuple[int, ...]]:
-    """The version, whether there is ZBL and a temperature, and atomic numbers."""
-    first, count, *symbols = [*lines.words(), b"", b""]
-    form = re.fullmatch(rb"nep([345])(_zbl)?(_temperature)?(_zbl)?", first)
-    if form is None or (form[2] and form[4]):
-        raise lines.error(
-            "nep3, nep4 or nep5, with _zbl or _temperature: other kinds of NEP are no local "
-            "potentials"
-        )
-    symbols = [symbol for symbol in symbols if symbol]
-    elements = tuple(atomic_numbers.get(symbol.decode("latin-1"), 0) for symbol in symbols)
-    n = int(count) if re.fullmatch(rb"[+-]?\d+", count) else 0
-    if not n or n != len(elements) or 0 in elements or len(set(elements)) != n:
-        raise lines.error("the number of elements and as many different symbols")
-    return int(form[1]), bool(form[2] or form[4]), bool(form[3]), elements
-
-
-def _zbl_line(lines: _Lines) -> tuple[float, ...]:
-    values = tuple(lines.values("zbl", "INNER OUTER [FACTOR]", (2, 3)))
-    if values[:2] == ZBL_TABLE:
-        return ZBL_TABLE
-    if not 0 <= values[0] < values[1] <= 100 or (values[2:] and not values[2] > 0):
-        raise lines.error("0 <= INNER < OUTER <= 100 and a factor above 0")
-    return values
-
-
-def _sums_of_radii(elements: Sequence[int], lines: _Lines | None) -> Array:
-    """[S, S] of 4/3 of the covalent radii, which have six digits."""
-    if max(elements) > len(_RADII):
-        error = "elements up to Pu where cutoffs are by covalent radii"
-        raise lines.error(error) if lines else ValueError(f"expected {error}")
-    radii = np.array([float(f"{_RADII[z - 1] / 75:.6g}") for z in elements])
-    sums: Array = radii[:, None] + radii
-    return sums
-
-
-def _cutoffs(
-    values: Sequence[float], elements: Sequence[int], lines: _Lines
-) -> tuple[Array, Array]:
-    """Radial and angular cutoffs, [S, S]."""
-    s = len(elements)
-    cuts = np.full((s, s, 2), values[:2])
-    if len(values) == 2 * s + 2:
-        of_each = np.array(values[:-2]).reshape(s, 2)
-        cuts = (of_each[:, None] + of_each) / 2
-    if len(values) == 7:
-        if (values[4] > 0) != (values[5] > 0):
-            raise lines.error("factors of both cutoffs above 0, or none")
-        if values[4] > 0:
-            sums = _sums_of_radii(elements, lines)
-            cuts = np.minimum(cuts, sums[..., None] * values[4:6])
-    if not ((cuts >= 0.01) & (cuts <= 100)).all():
-        raise lines.error("cutoffs from 0.01 to 100 angstrom")
-    return cuts[..., 0], cuts[..., 1]
-
-
-def universal_zbl(
-    line: Sequence[float],
-    elements: Sequence[int],
-    typewise: float = 0.0,
-    lines: _Lines | None = None,
-) -> Array:
+def universal_zbl(line: Sequence[float], elements: Sequence[int]) -> Array:
     """Universal ZBL as [S, S, 10].
 
     Args:
-        line: inner and outer radius, angstrom, and a factor for sums of radii.
+        line: inner and outer radius, angstrom.
         elements: atomic numbers of the species.
-        typewise: the factor of the line cutoff, which goes first and has inner = outer/2.
-        lines: that an error is of.
-
-    Raises:
-        ValueError: an element has no radius.
     """
-    s = len(elements)
-    table = np.tile(np.r_[line[:2], np.ravel(UNIVERSAL)], (s, s, 1))
-    factor = typewise or sum(line[2:])
-    if factor:
-        table[..., 1] = np.minimum(line[1], factor * _sums_of_radii(elements, lines))
-        table[..., 0] = table[..., 1] / 2 if typewise else 0.0
-    return table
+    return np.tile(np.r_[line, np.ravel(UNIVERSAL)], (len(elements), len(elements), 1))
 
 
 def _shifted_by_neurons(model: Nep) -> Nep:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Protocol
 
@@ -23,25 +22,7 @@ from pwmlff.evaluation.dp_reference import DPReference
 from pwmlff.evaluation.edge_graph import further_inputs
 from pwmlff.evaluation.nep_file import Nep
 from pwmlff.evaluation.nep_reference import evaluate_nep
-from pwmlff.evaluation.structures import neighbor_list, require_elements, require_finite
-
-
-@dataclass(frozen=True)
-class Result:
-    """Energies and derivatives of one structure, float64, in the units of the model.
-
-    Attributes:
-        energy: total energy.
-        atom_energy: [n] energies in atom order.
-        forces: [n, 3] -dE/dx.
-        virial: [3, 3] -dE/dstrain = -sum over edges of r_ij (x) dE/dr_ij, the sign of LAMMPS's
-            `virial`: positive for a structure that wants to expand.
-    """
-
-    energy: float
-    atom_energy: np.ndarray
-    forces: np.ndarray
-    virial: np.ndarray
+from pwmlff.evaluation.structures import Result, neighbor_list, require_elements, require_finite
 
 
 class Kind(Protocol):

@@ -16,7 +16,7 @@ from ase import Atoms
 
 from pwmlff.evaluation import archive, model_file
 from pwmlff.evaluation.engine import choose
-from pwmlff.evaluation.trial import random_cluster
+from pwmlff.evaluation.structures import random_cluster
 
 SELF_TEST = "self-test.json"
 #: Of each cluster: the seed, and the shortest distance in cutoffs.

@@ -2,18 +2,71 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import vesin
 from ase import Atoms
 from ase.geometry import complete_cell
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 MOST_IMAGES = 1_000_000  # of one atom inside the cutoff
 MOST_PAIRS = 1e7  # that are looked for at a time, about
 MOST_BINS = 1e5  # of vesin 0.6
 LONGEST = 1e12  # cutoffs; rounding leaves too few digits of distances beyond
+
+
+class _NoTorch:
+    """Keeps this thread from importing torch: that takes seconds, and vesin does it if it can."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """As importlib asks it; other modules are found by others."""
+        if fullname == "torch" and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(fullname)
+
+
+def _vesin() -> ModuleType:
+    """vesin, with torch only if that is loaded already; what others import stays as it is."""
+    if "torch" in sys.modules or "vesin" in sys.modules:
+        return importlib.import_module("vesin")
+    finder = _NoTorch()
+    sys.meta_path.insert(0, finder)
+    try:
+        return importlib.import_module("vesin")
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "vesin"]:
+            del sys.modules[name]  # its own import is to take tensors
+
+
+vesin = _vesin()
+
+
+@dataclass(frozen=True)
+class Result:
+    """Energies and derivatives of one structure, float64, in the units of the model.
+
+    Attributes:
+        energy: total energy.
+        atom_energy: [n] energies in atom order.
+        forces: [n, 3] -dE/dx.
+        virial: [3, 3] -dE/dstrain = -sum over edges of r_ij (x) dE/dr_ij, the sign of LAMMPS's
+            `virial`: positive for a structure that wants to expand.
+    """
+
+    energy: float
+    atom_energy: np.ndarray
+    forces: np.ndarray
+    virial: np.ndarray
 
 
 def require_usable(atoms: Atoms, cutoff: float) -> None:
@@ -277,3 +330,48 @@ def require_finite(atom_energy: np.ndarray, forces: np.ndarray) -> None:
             f"the model gives a non-finite energy or force for atom {bad[0]}; look for overlapping "
             "atoms or a time step that is too long"
         )
+
+
+def random_cluster(
+    cutoff: float,
+    elements: Sequence[int],
+    limit: int | None,
+    seed: int = 20250722,
+    apart: float = 0.4,
+) -> Atoms:
+    """A cluster of these elements, and an isolated atom; no more than `limit` of one element.
+
+    Args:
+        cutoff: of the model.
+        elements: atomic numbers, which atoms have in turn.
+        limit: of atoms of one element; None for any.
+        seed: of the positions.
+        apart: shortest distance of two atoms, in cutoffs.
+    """
+    rng = np.random.default_rng(seed)
+    wanted = max(24, len(elements))
+    natoms = wanted if limit is None else min(wanted, limit * len(elements))
+    edge = 1.5 * cutoff * (wanted / 24) ** (1 / 3)
+    positions = np.empty((0, 3))
+    while len(positions) < natoms:
+        trial = edge * rng.random(3)
+        if (np.linalg.norm(positions - trial, axis=1) > apart * cutoff).all():
+            positions = np.vstack((positions, trial))
+    positions = np.vstack((positions, np.full(3, 10.0 * cutoff)))
+    return Atoms([elements[i % len(elements)] for i in range(len(positions))], positions)
+
+
+def crystal(cutoff: float, elements: Sequence[int], limit: int | None) -> tuple[Atoms, int]:
+    """A face-centered cubic crystal of 108 atoms, and how many neighbors each has.
+
+    There are as many shells of neighbors as the cutoff and `limit` neighbors of one element leave
+    room for; no atoms where not even the first does.
+    """
+    from ase.build import bulk  # noqa: PLC0415  slow to import
+
+    for squared, neighbors in ((4.5, 54), (3.5, 42), (1.5, 12)):  # between two shells
+        if limit is None or neighbors <= limit:
+            atoms = bulk("X", "fcc", a=cutoff * np.sqrt(2.0 / squared), cubic=True).repeat(3)
+            atoms.numbers = [elements[i % len(elements)] for i in range(len(atoms))]
+            return atoms, neighbors
+    return Atoms(), 0

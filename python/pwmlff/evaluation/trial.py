@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from ase import Atoms
-from ase.build import bulk
 
 from pwmlff.evaluation import archive
 from pwmlff.evaluation.edge_graph import further_inputs
 from pwmlff.evaluation.engine import Engine
 from pwmlff.evaluation.model_file import ModelInfo, to_its_dtype
-from pwmlff.evaluation.structures import neighbor_list
+from pwmlff.evaluation.structures import neighbor_list, random_cluster
 from pwmlff.report import last_line
 
 #: Largest difference of the derivative and of differences of the energy, as a share of the former.
@@ -27,49 +25,6 @@ ORDER_GATES = {torch.float64: 1e-10, torch.float32: 5e-6}
 ROUNDED = 8  # roundings of an energy that its difference may hold
 STEP = 1e-5  # of a difference of the energy, in cutoffs
 ROUNDING = 1e-9  # of a range that is a multiple of the cutoff
-
-
-def random_cluster(
-    cutoff: float,
-    elements: Sequence[int],
-    limit: int | None,
-    seed: int = 20250722,
-    apart: float = 0.4,
-) -> Atoms:
-    """A cluster of these elements, and an isolated atom; no more than `limit` of one element.
-
-    Args:
-        cutoff: of the model.
-        elements: atomic numbers, which atoms have in turn.
-        limit: of atoms of one element; None for any.
-        seed: of the positions.
-        apart: shortest distance of two atoms, in cutoffs.
-    """
-    rng = np.random.default_rng(seed)
-    wanted = max(24, len(elements))
-    natoms = wanted if limit is None else min(wanted, limit * len(elements))
-    edge = 1.5 * cutoff * (wanted / 24) ** (1 / 3)
-    positions = np.empty((0, 3))
-    while len(positions) < natoms:
-        trial = edge * rng.random(3)
-        if (np.linalg.norm(positions - trial, axis=1) > apart * cutoff).all():
-            positions = np.vstack((positions, trial))
-    positions = np.vstack((positions, np.full(3, 10.0 * cutoff)))
-    return Atoms([elements[i % len(elements)] for i in range(len(positions))], positions)
-
-
-def crystal(cutoff: float, elements: Sequence[int], limit: int | None) -> tuple[Atoms, int]:
-    """A face-centered cubic crystal of 108 atoms, and how many neighbors each has.
-
-    There are as many shells of neighbors as the cutoff and `limit` neighbors of one element leave
-    room for; no atoms where not even the first does.
-    """
-    for squared, neighbors in ((4.5, 54), (3.5, 42), (1.5, 12)):  # between two shells
-        if limit is None or neighbors <= limit:
-            atoms = bulk("X", "fcc", a=cutoff * np.sqrt(2.0 / squared), cubic=True).repeat(3)
-            atoms.numbers = [elements[i % len(elements)] for i in range(len(atoms))]
-            return atoms, neighbors
-    return Atoms(), 0
 
 
 def padded(engine: Engine, info: ModelInfo) -> str:

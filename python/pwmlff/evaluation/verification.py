@@ -28,9 +28,9 @@ from ase.neighborlist import neighbor_list
 from ase.optimize import FIRE
 from ase.stress import voigt_6_to_full_3x3_stress
 
-from pwmlff.evaluation import trial
 from pwmlff.evaluation.calculator import Calculator
 from pwmlff.evaluation.model_file import ModelInfo
+from pwmlff.evaluation.structures import crystal, random_cluster
 
 #: The largest error that has each letter, as a share of the RMS force (of an energy: of that force
 #: over one angstrom).
@@ -95,7 +95,7 @@ class Verification:
         self.calculator = make()
         self.curves = Curves()
         self.rng = np.random.default_rng(SEED_OF_CRYSTAL)
-        perfect, _ = trial.crystal(info.cutoff, self.elements, info.limit)
+        perfect, _ = crystal(info.cutoff, self.elements, info.limit)
         self.crystal = self._rattled(perfect) if len(perfect) else self.cluster()
         forces = self.evaluate(self.crystal)[1]
         began = time.perf_counter()
@@ -134,7 +134,7 @@ class Verification:
 
     def cluster(self) -> Atoms:
         """Atoms by chance, and an isolated one."""
-        return trial.random_cluster(self.info.cutoff, self.elements, self.info.limit)
+        return random_cluster(self.info.cutoff, self.elements, self.info.limit)
 
     def evaluate(self, atoms: Atoms) -> tuple[float, np.ndarray]:
         """Energy, and forces [n, 3]."""
@@ -161,9 +161,9 @@ class Verification:
         """Each element alone, and all of them together, have finite energies and forces."""
         bad = []
         for group in [[z] for z in self.elements] + [self.elements]:
-            atoms, _ = trial.crystal(self.info.cutoff, group, self.info.limit)
+            atoms, _ = crystal(self.info.cutoff, group, self.info.limit)
             structures = [self._rattled(atoms)] if len(atoms) else []
-            structures.append(trial.random_cluster(self.info.cutoff, group, self.info.limit))
+            structures.append(random_cluster(self.info.cutoff, group, self.info.limit))
             try:
                 results = [self.evaluate(one) for one in structures]
             except ValueError:  # refused, or not finite
@@ -355,7 +355,7 @@ class Verification:
             k = int(np.argmin(r))
             nearest, contact = float(r[k]), self._contact(perfect.numbers[[i[k], j[k]]])
         else:
-            perfect, _ = trial.crystal(self.info.cutoff, self.elements, self.info.limit)
+            perfect, _ = crystal(self.info.cutoff, self.elements, self.info.limit)
             if not len(perfect):
                 return Graded("", "no crystal that the model takes")
             nearest = perfect.get_distance(0, 1, mic=True)

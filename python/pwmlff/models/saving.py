@@ -25,7 +25,7 @@ from torch import nn
 from pwmlff.evaluation import model_file, reference, self_test
 from pwmlff.evaluation.archive import CARD, companion
 from pwmlff.evaluation.engine import choose
-from pwmlff.evaluation.trial import random_cluster
+from pwmlff.evaluation.structures import random_cluster
 from pwmlff.files import write_whole
 from pwmlff.report import plain
 from pwmlff.threads import torch_threads

@@ -5,13 +5,12 @@
     gradient = model.pullback(a, v, w)
     model.save("nep.txt", model.parameters, None)
 
-Energies, forces and gradients are those of kernels/nep (c_interface.h), without torch. What learns:
+Energies, forces and gradients are those of kernels/nep, without torch. What learns:
 the networks, the shifts and the coefficients c. q_scaler and ZBL stay.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -30,20 +29,19 @@ from pwmlff.evaluation.archive import companion
 from pwmlff.evaluation.nep_file import (
     INVARIANTS,
     Nep,
-    checked_nep,
     nep_text,
+    parse_nep,
     universal_zbl,
     write_nep,
 )
 from pwmlff.models.saving import write_companion
-from pwmlff.plugin import open_library
+from pwmlff.native import NepFrame, NepTraining
 from pwmlff.report import Failure
 from pwmlff.train import comm
 from pwmlff.train.config import NepForm
 from pwmlff.train.trainable import Predictions, Trainable
 
 _T = TypeVar("_T")
-_TEXT = 2048  # bytes for a message
 #: Standard deviation of the weights of the first layer at first: y is about 1 wide.
 _FIRST_WEIGHTS = 0.5
 
@@ -58,7 +56,7 @@ def of_file(path: str | PathLike[str], elements: Sequence[int]) -> Nep:
         Failure: it cannot be read, is not for an element, or of a form that is not trained.
     """
     try:
-        model = checked_nep(Path(path).read_bytes())
+        model = parse_nep(Path(path).read_bytes())
     except OSError as error:
         raise Failure(f"cannot read '{path}': {error.strerror}") from error
     except ValueError as error:
@@ -83,89 +81,19 @@ def of_file(path: str | PathLike[str], elements: Sequence[int]) -> Nep:
     return model
 
 
-class _Compiled:
-    """A model in the kernels; not for two threads at once.
-
-    Args:
-        model: without temperature.
-        single: whether in float32.
-        present: [S] the species that occur in structures.
-    """
-
-    def __init__(self, model: Nep, single: bool, present: np.ndarray) -> None:
-        self._library = open_library("pwmlff_kernels", "train a NEP")
-        self._library.pwmlff_read_nep.restype = ctypes.c_void_p
-        self._library.pwmlff_make_nep_training.restype = ctypes.c_void_p
-        self._library.pwmlff_nep_training_size.restype = ctypes.c_uint64
-        text = nep_text(model)
-        self._message = ctypes.create_string_buffer(_TEXT)
-        said = self._message, ctypes.c_int(_TEXT)
-        read = self._library.pwmlff_read_nep(text, ctypes.c_uint64(len(text)), *said)
-        species = np.asarray(present, dtype=np.int32)
-        made = None
-        if read:
-            made = self._library.pwmlff_make_nep_training(
-                ctypes.c_void_p(read), ctypes.c_int(single), _address(species), *said
-            )
-            self._library.pwmlff_free_nep(ctypes.c_void_p(read))
-        if not made:
-            raise Failure(f"cannot train this NEP: {self._message.value.decode()}")
-        self._training = ctypes.c_void_p(made)
-        self.nparameters = int(self._library.pwmlff_nep_training_size(self._training))
-
-    def __del__(self) -> None:
-        if hasattr(self, "_training"):
-            self._library.pwmlff_free_nep_training(self._training)
-
-    def set_parameters(self, parameters: np.ndarray) -> None:
-        self._call("set", _address(np.ascontiguousarray(parameters, dtype=np.float64)))
-
-    def describe(self, frame: _Frame, width: int) -> np.ndarray:
-        """Descriptors before scaling, [n, width]."""
-        q = np.zeros((len(frame), width))
-        self._call("describe", *frame.arguments, _address(q))
-        return q
-
-    def evaluate(self, frame: _Frame) -> tuple[float, np.ndarray, np.ndarray]:
-        """Energy, forces [n, 3] and virial [3, 3]."""
-        energy, forces, virial = np.zeros(1), np.zeros((len(frame), 3)), np.zeros((3, 3))
-        self._call("evaluate", *frame.arguments, *map(_address, (energy, forces, virial)))
-        return float(energy[0]), forces, virial
-
-    def gradient(self, frame: _Frame, a: float, v: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """The gradient of a E + v . F + w : W by the parameters."""
-        result, of_forces, strain = np.zeros(self.nparameters), *map(np.ascontiguousarray, (v, w))
-        arrays = map(_address, (of_forces, strain, result))
-        self._call("add_gradient", *frame.arguments, ctypes.c_double(a), *arrays)
-        return result
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        function = getattr(self._library, f"pwmlff_nep_training_{name}")
-        if function(self._training, *arguments, self._message, ctypes.c_int(_TEXT)):
-            raise ValueError(self._message.value.decode())
+def _compiled(model: Nep, single: bool, present: np.ndarray) -> NepTraining:
+    """A model without temperature in the kernels, for [S] the species that occur in structures."""
+    try:
+        return NepTraining(model.parts(), single, present)
+    except ValueError as error:
+        raise Failure(f"cannot train this NEP: {error}") from error
 
 
-def _address(array: Any) -> ctypes.c_void_p:
-    return ctypes.c_void_p(array.ctypes.data)
-
-
-class _Frame:
+def _frame(frames: Frames, edges: Edges, k: int) -> NepFrame:
     """A frame as the kernels take it."""
-
-    def __init__(self, frames: Frames, edges: Edges, k: int) -> None:
-        atoms = slice(int(frames.first[k]), int(frames.first[k + 1]))
-        rows = slice(int(edges.first[k]), int(edges.first[k + 1]))
-        whole = np.int32
-        self._arrays = (
-            np.ascontiguousarray(edges.types[atoms], dtype=whole),
-            np.ascontiguousarray(edges.rij[rows], dtype=np.float64),
-            np.ascontiguousarray(edges.j[rows], dtype=whole),
-            np.ascontiguousarray(edges.count[atoms], dtype=whole),
-        )
-        self.arguments = (ctypes.c_int(len(self)), *map(_address, self._arrays))
-
-    def __len__(self) -> int:
-        return len(self._arrays[0])
+    atoms = slice(int(frames.first[k]), int(frames.first[k + 1]))
+    rows = slice(int(edges.first[k]), int(edges.first[k + 1]))
+    return NepFrame(edges.types[atoms], edges.rij[rows], edges.j[rows], edges.count[atoms])
 
 
 def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
@@ -212,8 +140,8 @@ def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
         zbl=universal_zbl(zbl, elements) if zbl else None,
         zbl_line=zbl,
     )
-    compiled = _Compiled(model, False, np.ones(s))
-    every = (compiled.describe(_Frame(frames, edges, k), width) for k in range(len(frames)))
+    compiled = _compiled(model, False, np.ones(s))
+    every = (compiled.describe(_frame(frames, edges, k), width) for k in range(len(frames)))
     extremes = np.array([[q.min(axis=0), q.max(axis=0)] for q in every if len(q)])
     spread = extremes[:, 1].max(axis=0) - extremes[:, 0].min(axis=0)
     return replace(model, q_scaler=1 / np.where(spread > 0, spread, 1.0))
@@ -265,11 +193,11 @@ class NepModel(Trainable):
         self._batch = np.zeros(0, int)
         self._nbatch = 0
 
-    def _compiled(self, single: bool, present: np.ndarray) -> list[_Compiled]:
+    def _compiled(self, single: bool, present: np.ndarray) -> list[NepTraining]:
         """The kernels of each thread, for species that occur."""
-        return [_Compiled(self.model, single, present) for _ in range(self.threads)]
+        return [_compiled(self.model, single, present) for _ in range(self.threads)]
 
-    def _of_steps(self) -> list[_Compiled]:
+    def _of_steps(self) -> list[NepTraining]:
         present = np.bincount(self.edges.types, minlength=self.edges.ntypes) > 0
         return self._compiled(self.precision == "float32", present)
 
@@ -284,8 +212,8 @@ class NepModel(Trainable):
         of_frames = np.split(v, np.cumsum(self.frames.natoms[self._batch])[:-1])
         strains = np.zeros((len(self._batch), 3, 3)) if w is None else w
 
-        def row(compiled: _Compiled, place: int) -> np.ndarray:
-            frame = _Frame(self.frames, self.edges, self._batch[place])
+        def row(compiled: NepTraining, place: int) -> np.ndarray:
+            frame = _frame(self.frames, self.edges, self._batch[place])
             return compiled.gradient(frame, a[place], of_frames[place], strains[place])
 
         rows = self._shared_out(self._steps, row, len(self._batch))
@@ -299,7 +227,7 @@ class NepModel(Trainable):
 
     def _evaluated(
         self,
-        compiled: list[_Compiled],
+        compiled: list[NepTraining],
         parameters: np.ndarray,
         frames: Frames,
         edges: Edges,
@@ -308,8 +236,8 @@ class NepModel(Trainable):
         for one in compiled:
             one.set_parameters(parameters)
 
-        def evaluated(one: _Compiled, place: int) -> tuple[float, np.ndarray, np.ndarray]:
-            return one.evaluate(_Frame(frames, edges, chosen[place]))
+        def evaluated(one: NepTraining, place: int) -> tuple[float, np.ndarray, np.ndarray]:
+            return one.evaluate(_frame(frames, edges, chosen[place]))
 
         results = self._shared_out(compiled, evaluated, len(chosen))
         forces = np.concatenate([np.zeros((0, 3)), *(forces for _, forces, _ in results)])
@@ -317,10 +245,10 @@ class NepModel(Trainable):
         return np.array([energy for energy, *_ in results]), forces, virials
 
     def _shared_out(
-        self, compiled: list[_Compiled], work: Callable[[_Compiled, int], _T], n: int
+        self, compiled: list[NepTraining], work: Callable[[NepTraining, int], _T], n: int
     ) -> list[_T]:
         """Results of n frames, each by a thread that has the next kernels for itself."""
-        free: SimpleQueue[_Compiled] = SimpleQueue()
+        free: SimpleQueue[NepTraining] = SimpleQueue()
         for one in compiled:
             free.put(one)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 import math
-import tempfile
 from collections.abc import Collection, Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -247,24 +245,11 @@ class Potential(Trainable):
         A row of its input is the neighbor at the end of an edge, as seen from the center.
 
         Raises:
-            Failure: an atom has more neighbors than the model has slots, or there is no room for a
-                temporary file.
+            Failure: an atom has more neighbors than the model has slots.
         """
         self.judged(parameters)
         present = [1] * self.model.ntypes
-        # In memory first: where torch itself finds a disk full, it ends the process.
-        contents = self._scripted.save_to_buffer()
-        with tempfile.TemporaryDirectory(prefix="pwmlff-") as folder:
-            path = Path(folder, "model.pt")
-            try:
-                path.write_bytes(contents)
-            except OSError as error:
-                raise Failure(
-                    f"cannot write the temporary file '{path}': {error.strerror}; the last "
-                    "checkpoint is kept: make room or name another folder by TMPDIR, and go on "
-                    "with --resume"
-                ) from error
-            engine = torch.classes.pwmlff.DPEngine(str(path), "exact", present)
+        engine = torch.classes.pwmlff.DPEngine(self._scripted.save_to_buffer(), "exact", present)
         energy, forces = np.zeros(len(frames)), np.zeros((len(frames.numbers), 3))
         virial = np.zeros((len(frames), 3, 3))
         for some in edges.chunks(CHUNK_EDGES):
