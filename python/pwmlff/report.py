@@ -302,7 +302,8 @@ def restored(kind: type[T], value: Any) -> T:
     elif origin is list and kinds:
         result = [restored(kinds[0], entry) for entry in value]
     elif origin is tuple:
-        result = tuple(restored(one, entry) for one, entry in zip(kinds, value, strict=True))
+        each = kinds[:1] * len(value) if kinds[-1] is Ellipsis else kinds
+        result = tuple(restored(one, entry) for one, entry in zip(each, value, strict=True))
     elif origin is float:
         result = float(value)
     return cast(T, result)

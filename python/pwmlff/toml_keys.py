@@ -109,8 +109,18 @@ class Sections:
         """All sections of a file, with `section.key=value` of a command laid over it."""
         return self.laid_over(lambda: self.given(path), settings)
 
-    def laid_over(self, given: Callable[[], Given], settings: Sequence[str]) -> dict[str, Any]:
+    def laid_over(
+        self,
+        given: Callable[[], Given],
+        settings: Sequence[str],
+        prepare: Callable[[Given], object] = lambda _: None,
+    ) -> dict[str, Any]:
         """All sections, checked, with `section.key=value` of a command laid over what is given.
+
+        Args:
+            given: what a file says, or a command.
+            settings: what is laid over it.
+            prepare: changes or refuses the sum of both, before it is checked.
 
         Raises:
             Failure: of all that is wrong with them.
@@ -124,6 +134,7 @@ class Sections:
                 self.set(told, text)
         values = {}
         with faults.kept():
+            prepare(told)
             values = self.values(told)
         faults.say()
         return values
@@ -228,7 +239,7 @@ class Sections:
                 default = metadata["shown"] or f"`{_toml(getattr(kind(), name))}`"
                 bounds = _range(metadata).strip(" ,")
                 words = metadata["meaning"] + (f" ({bounds})" if bounds else "")
-                lines += [f"| `{_name(name)}` | {_type(hints[name])} | {default} | {words} |"]
+                lines += [f"| `{name}` | {_type(hints[name])} | {default} | {words} |"]
             lines += [""]
         return "\n".join(lines)
 
@@ -241,7 +252,7 @@ class Sections:
             for one in several if section in self.repeated else [several]:
                 lines += [head]
                 for entry in fields(one):
-                    text = f"{_name(entry.name)} = {_toml(getattr(one, entry.name))}"
+                    text = f"{entry.name} = {_toml(getattr(one, entry.name))}"
                     lines += [f"{text}  # {entry.metadata['meaning']}"]
                 lines += [""]
         return "\n".join(lines)
@@ -257,7 +268,7 @@ class Sections:
     def _section(self, name: str, given: Mapping[str, tuple[Any, str]], faults: Faults) -> Any:
         """The values of a section, checked one by one."""
         kind = self.kinds[name]
-        known = {_name(entry.name): entry for entry in fields(kind)}
+        known = {entry.name: entry for entry in fields(kind)}
         hints = get_type_hints(kind)
         values = {}
         for word, (value, source) in given.items():
@@ -274,7 +285,7 @@ class Sections:
     def _hint(self, section: str, word: str, known: Iterable[str]) -> str:
         """What may have been meant, in this section or another."""
         for name, kind in self.kinds.items():
-            if name != section and word in {_name(entry.name) for entry in fields(kind)}:
+            if name != section and word in {entry.name for entry in fields(kind)}:
                 return f"; did you mean '{word}' of [{name}]?"
         return did_you_mean(word, known) or f", expected one of {', '.join(known)}"
 
@@ -303,11 +314,6 @@ def _setting(text: str) -> tuple[tuple[str, ...], Any]:
             "like [25,25]"
         )
     return path, value
-
-
-def _name(attribute: str) -> str:
-    """Key of an attribute; those that are words of Python have an underscore behind them."""
-    return attribute.rstrip("_")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

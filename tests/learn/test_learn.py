@@ -445,7 +445,7 @@ def test_explorations_end_where_atoms_come_too_close(folder: Path):
 
     wanted = explore.runs([Explore(structures=(str(folder / "start.xyz"),), strain=(0, 1, 2))], 0)
     found = explore.explore(
-        wanted, [Path("a.pt"), Path("b.pt")], [29, 79], ["Cu", "Au"], (0.1, 1.0), 1,
+        wanted, [Path("a.pt"), Path("b.pt")], [29, 79], (0.1, 1.0), 1,
         folder / "explore", Idle(), 2, 0.6, 100.0,
     )  # fmt: skip
     assert [one.pace for one in found] == [pytest.approx(0.002)] * 3

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
 
+from pwmlff.report import Failure
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
 
 N = 500
@@ -116,51 +115,16 @@ def test_schedule():
     assert [Schedule(decay=0, warmup=0).learning_rate(f) for f in (0, 0.5, 1)] == [2e-3] * 3
 
 
-@pytest.mark.parametrize(
-    "wrong,text",
-    [
-        ({"peak": 0.0}, "peak = 0.0, expected a positive"),
-        ({"peak": math.nan}, "peak = nan"),
-        ({"decay": 1.5}, "decay = 1.5, expected 0 to 1"),
-        ({"warmup": 0.7}, "warmup = 0.7 and decay = 0.6"),
-        ({"final": -0.1}, "final = -0.1, expected 0 to 1"),
-    ],
-)
-def test_schedules_that_are_none(wrong: dict, text: str):
-    with pytest.raises(ValueError, match=text):
-        Schedule(**wrong)
-
-
-@pytest.mark.parametrize(
-    "wrong,text",
-    [
-        ({"beta1": 1.0}, "beta1 = 1.0, expected 0 or more, and less than 1"),
-        ({"beta2": -0.1}, "beta2 = -0.1"),
-        ({"clip": 0.0}, "clip = 0.0, expected a positive number"),
-        ({"weight_decay": math.inf}, "weight_decay = inf, expected a number that is not negative"),
-    ],
-)
-def test_options_that_are_none(wrong: dict, text: str):
-    with pytest.raises(ValueError, match=text):
-        AdamOptions(**wrong)
-
-
 def test_what_does_not_fit_changes_nothing():
     a, b, x = problem()
     adam = Adam(N)
     adam.step(x, a.T @ (a @ x - b), 1e-2)
     before, kept = adam.state(), x.copy()
-    with pytest.raises(ValueError, match=r"norm nan in step 2, expected a finite one"):
+    with pytest.raises(Failure, match=r"norm nan in step 2, expected a finite one"):
         adam.step(x, np.where(np.arange(N) == 7, np.nan, 1.0), 1e-2)
-    with pytest.raises(ValueError, match=r"a gradient \[3\], expected \[500\]"):
-        adam.step(x, np.ones(3), 1e-2)
-    with pytest.raises(ValueError, match=r"of another model, or was written without an average"):
+    with pytest.raises(Failure, match=r"of another model, or was written without an average"):
         Average(N, 0.9).restore(Average(2, 0.9).state())
-    with pytest.raises(ValueError, match=r"average = 1\.0, expected 0 or more, and less than 1"):
-        Average(N, 1.0)
-    with pytest.raises(ValueError, match=r"with \{'m': \[2\].* of another model or optimizer"):
+    with pytest.raises(Failure, match=r"with \{'m': \[2\].* of another model or optimizer"):
         adam.restore(Adam(2).state())
-    with pytest.raises(ValueError, match=r"free float64 \[2\], expected bool \[500\]"):
-        Adam(N, free=np.zeros(2))
     assert np.array_equal(x, kept)
     assert all(np.array_equal(before[k], v) for k, v in adam.state().items())

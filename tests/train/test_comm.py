@@ -129,9 +129,9 @@ def test_ranks_that_differ_are_named():
 
     def shapes(comm: Thread) -> str:
         numbers = np.zeros(6).reshape((2, 3) if comm.rank else (6,))
-        return failure(lambda: communication.same_everywhere(comm, numbers, "weights"))
+        return failure(lambda: communication.same_everywhere(comm, numbers))
 
-    assert "the weights of rank 0 differ" in on_ranks(3, shapes)[2]
+    assert "the parameters of rank 0 differ" in on_ranks(3, shapes)[2]
 
 
 @pytest.mark.parametrize(

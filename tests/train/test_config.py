@@ -10,8 +10,7 @@ import pytest
 from pwmlff.files import read_text
 from pwmlff.report import Failure
 from pwmlff.train.adam import AdamOptions, Schedule
-from pwmlff.train.config import Config, from_command, reference_page
-from pwmlff.train.kalman import GroupOptions, KalmanOptions
+from pwmlff.train.config import FILTER, Config, from_command, reference_page
 from pwmlff.train.learner import adam_of, schedule_of
 from pwmlff.train.muon import MOMENTUM, PEAK
 
@@ -25,15 +24,12 @@ def made(*settings: str) -> Config:
 
 def test_defaults_are_those_of_the_optimizers():
     config = made("optimizer.name=adam")
-    o = config.optimizer
     assert schedule_of(config) == Schedule()
     assert schedule_of(made()) == Schedule(peak=PEAK)
     assert adam_of(made()) == AdamOptions(beta1=MOMENTUM)
     slow = made("optimizer.learning_rate=1e-4")
     assert slow.optimizer.final_learning_rate == pytest.approx(Schedule.final * 1e-4)
     assert adam_of(config) == AdamOptions()
-    assert KalmanOptions(o.block, o.p0, o.lambda_, o.nu, o.matpl) == KalmanOptions()
-    assert GroupOptions(groups=o.groups) == GroupOptions()
 
 
 def test_defaults_and_options():
@@ -48,30 +44,20 @@ def test_defaults_and_options():
     # Without epochs and time it ends all the same.
     assert made().run.max_time > 0.0
     assert made("run.epochs=3").run.max_time == 0.0
-    # What fits the optimizer.
-    for name, expected in {
-        "adam": (320, 1.0, 0.999),
-        "muon": (320, 1.0, 0.999),
-        "kalman": (320, 1.0, 0.0),
-    }.items():
-        o = made(f"optimizer.name={name}").optimizer
-        assert (o.block, o.lambda_, o.ema) == expected
-    o = made("optimizer.name=kalman", "optimizer.matpl=true", "optimizer.ema=0.5").optimizer
-    assert (o.block, o.lambda_, o.ema) == (5120, 0.98, 0.5)
 
 
 def test_file(tmp_path: Path):
     path = tmp_path / "run.toml"
     path.write_text(
         'data.train = "a.xyz"\ndata.valid = ["v.xyz"]\n[data.group_weights]\nslab = 2\n'
-        '[model]\nelements = ["O"]\n[optimizer]\nlambda = 0.97\n[loss]\nforce = 3\n'
+        '[model]\nelements = ["O"]\n[optimizer]\nclip = 0.97\n[loss]\nforce = 3\n'
     )
     settings = ["run.epochs=7", "loss.energy=[0, 2]", "data.group_weights.bulk=0.5"]
     config = Config.read(path, settings)
     assert config.data.train == ("a.xyz",)
     assert config.data.valid_fraction == 0.0
     assert config.data.group_weights == {"slab": 2.0, "bulk": 0.5}
-    assert config.optimizer.lambda_ == 0.97
+    assert config.optimizer.clip == 0.97
     assert config.loss.force == (3.0, 3.0)
     assert config.loss.energy == (0.0, 2.0)
     assert config.run.epochs == 7
@@ -83,7 +69,7 @@ def test_file(tmp_path: Path):
     "settings",
     [
         (),
-        ("data.valid=v.xyz", "run.epochs=2", "optimizer.name=kalman", "optimizer.lambda=1"),
+        ("data.valid=v.xyz", "run.epochs=2", "optimizer.name=adam", "optimizer.clip=1"),
         ("model.arguments={ width = 3, 'a key' = [1, 2.5, true, { deep = 'x' }] }",),
         ("data.group_weights={ 'a \"b\"' = 1, c = 1e-300 }", "model.freeze=['embedding']"),
     ],
@@ -99,10 +85,10 @@ def test_what_is_written_is_read_again(tmp_path: Path, settings):
     # Complete: every key of every section is there, by TOML's own reader.
     tables = tomllib.loads(config.as_toml())
     for section, values in asdict(config).items():
-        assert {key.rstrip("_") for key in values} == tables[section].keys()
+        assert values.keys() == tables[section].keys()
         for key, value in values.items():
             plain = list(value) if isinstance(value, tuple) else value
-            assert tables[section][key.rstrip("_")] == plain
+            assert tables[section][key] == plain
 
 
 @pytest.mark.parametrize(
@@ -122,7 +108,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, settings):
         ("run.max_time=1" + "0" * 400, ["max_time", "finite"]),
         ("optimizer.betas=[0.9, 1.0]", ["betas[1] is 1.0", "below 1"]),
         ("optimizer.learning_rate=0", ["learning_rate is 0.0", "above 0"]),
-        ("optimizer.name=adm", ["'adm'", "one of muon, adam, kalman", "did you mean 'adam'?"]),
+        ("optimizer.name=adm", ["'adm'", "one of muon, adam", "did you mean 'adam'?"]),
         ("optimizer.warmup=0.7", ["warmup is 0.7 and decay 0.6", "at most 1"]),
         ("loss.energy=[1]", ["energy has 1 entries, expected 2"]),
         ("model.embedding=[25, 'a']", ["embedding[1] is 'a' (a string)", "an integer"]),
@@ -173,7 +159,7 @@ def test_keys_that_do_not_go_together(tmp_path: Path):
     for settings, words in (
         (("data.valid=v.xyz", "data.valid_fraction=0.2"), "expected one of them"),
         (("loss.energy=0", "loss.force=0", "loss.virial=0"), "no weight above 0"),
-        (("model.module=m.py:M", "optimizer.name=muon"), "'muon'.*trains with adam or kalman"),
+        (("model.module=m.py:M", "optimizer.name=muon"), "'muon'.*trains with adam"),
     ):
         with pytest.raises(Failure, match=words):
             made(*settings)
@@ -183,6 +169,38 @@ def test_keys_that_do_not_go_together(tmp_path: Path):
     of_module = from_command(data=["a.xyz"], module="m.py:M")
     assert of_module.model.elements == ()
     assert (of_module.optimizer.name, made().optimizer.name) == ("adam", "muon")
+
+
+@pytest.mark.parametrize(
+    "written,settings,found",
+    [
+        (
+            "name = 'kalman'\nblock = 5120\n",
+            (),
+            r"run\.toml': \[optimizer\] has name, block of the Kalman filter",
+        ),
+        ("", ("optimizer.name=kalman",), r"^--set optimizer\.name=kalman: .* has name of the"),
+        ("matpl = true\nlambda = 0.98\n", (), r"run\.toml': \[optimizer\] has matpl, lambda of"),
+        ("p0 = 2\n", ("optimizer.nu=0.9",), r"run\.toml', --set .*: \[optimizer\] has p0, nu of"),
+    ],
+)
+def test_the_kalman_filter_is_gone(tmp_path: Path, written: str, settings: tuple, found: str):
+    """One error says what asks for it, and what to take; it is beside no other key's."""
+    path = tmp_path / "run.toml"
+    path.write_text(f"[data]\ntrain = 'a.xyz'\n[model]\nelements = ['O']\n[optimizer]\n{written}")
+    with pytest.raises(Failure, match=found) as failure:
+        Config.read(path, settings)
+    assert "expected name muon or adam and no key of the filter" in str(failure.value)
+    assert "; " not in str(failure.value)
+
+
+def test_other_trainings_of_releases_with_the_filter_go_on(tmp_path: Path):
+    """Their run.toml has its keys, which meant nothing."""
+    path = tmp_path / "run.toml"
+    config = made("optimizer.clip=2")
+    keys = "".join(f"{key} = 1\n" for key in FILTER)
+    path.write_text(config.as_toml().replace("[optimizer]\n", f"[optimizer]\n{keys}"))
+    assert Config.read(path) == config
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path):

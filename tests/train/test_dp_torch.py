@@ -132,15 +132,14 @@ def test_other_nodes_and_parameters() -> None:
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * np.abs(other).max())
 
 
-@pytest.mark.parametrize("name", ["muon", "kalman"])
-def test_the_command(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six steps, with validations and last layers, on a GPU's stand-in and by the kernels."""
     monkeypatch.setenv("PWMLFF_GPU_STAND_IN", "cpu")
     write(tmp_path / "frames.xyz", [labelled(a) for a in trajectory(6)], format="extxyz")
     settings = [
         *("model.rmax=4.0", "model.rmin=1.5", "model.embedding=[3, 6]", "model.fitting=[5, 5]"),
         *("model.m2=3", "run.batch=2", "run.precision=float64", "data.cache=none"),
-        *("loss.virial=[1, 1]", f"optimizer.name={name}", "data.valid_fraction=0.3"),
+        *("loss.virial=[1, 1]", "data.valid_fraction=0.3"),
         *("model.elements=Ne Ar", "run.epochs=3", "model.max_neighbor=17"),
     ]
     words = [word for setting in settings for word in ("--set", setting)]

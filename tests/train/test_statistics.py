@@ -44,20 +44,12 @@ def test_moments_are_those_of_the_dense_matrix(monkeypatch, chunk):
     edges = neighbors.find_edges(frames, ELEMENTS, RMAX + 1.0, closest=0.0)  # farther than needed
     found = statistics.compute(frames, edges, RMIN, RMAX)
     counts = []
-    pairs = {}
     for atoms in structures:
         i, j, r = neighbor_list("ijd", atoms, RMAX + 1.0)
-        for a, b, d in zip(atoms.numbers[i], atoms.numbers[j], r, strict=True):
-            pairs[a, b] = min(d, pairs.get((a, b), np.inf))
         for atom in range(len(atoms)):
             near = atoms.numbers[j[(i == atom) & (r < RMAX)]]
             counts += [(near == 8).sum(), (near == 72).sum()]
-    assert found.most_neighbors == max(counts)
     assert found.max_neighbor == np.ceil(1.5 * max(counts) - 1e-9)
-    for (a, b), d in pairs.items():
-        shortest = found.shortest[ELEMENTS.index(a), ELEMENTS.index(b)]
-        assert shortest == pytest.approx(d, rel=1e-12)
-    assert np.isinf(found.shortest[2]).all()  # no hydrogen
     for species, matrix in enumerate(dense(structures, ELEMENTS, found.max_neighbor)):
         np.testing.assert_allclose(
             found.davg[species, 0], matrix[:, 0].mean(), rtol=1e-10, atol=1e-15
@@ -71,7 +63,7 @@ def test_moments_are_those_of_the_dense_matrix(monkeypatch, chunk):
 def test_too_few_slots_name_the_atom():
     frames = frames_of(random_structures(25))
     edges = neighbors.find_edges(frames, ELEMENTS, RMAX, closest=0.0)
-    most = statistics.compute(frames, edges, RMIN, RMAX).most_neighbors
+    most = int(edges.count.max())
     assert statistics.compute(frames, edges, RMIN, RMAX, max_neighbor=most).max_neighbor == most
     with pytest.raises(Failure, match=rf"frame \d+ .*has {most} neighbors of (O|Hf) within 4"):
         statistics.compute(frames, edges, RMIN, RMAX, max_neighbor=most - 1)
@@ -94,7 +86,7 @@ def test_shifts_are_the_energies_of_single_atoms(caplog):
     edges = neighbors.find_edges(frames, ELEMENTS, RMAX, closest=0.0)
     found = statistics.compute(frames, edges, RMIN, RMAX)
     np.testing.assert_allclose(found.energy_shift, [-7.5, -432.1, 0.0], atol=1e-8)
-    assert found.rank == 2 and found.energy_std < 1e-9 and np.isnan(found.force_rms)
+    assert found.energy_std < 1e-9
     assert not caplog.text  # hydrogen does not occur and is no matter of rank
 
 
@@ -105,7 +97,7 @@ def test_one_composition_spreads_the_energy_and_says_so(caplog):
     found = statistics.compute(frames, edges, RMIN, RMAX)
     per_atom = frames.energies[0] / len(structures[0])
     np.testing.assert_allclose(found.energy_shift, [per_atom, per_atom, 0.0], rtol=1e-9)
-    assert "spread evenly" in caplog.text and found.rank == 1
+    assert "tell 1 of the energies" in caplog.text and "spread evenly" in caplog.text
 
 
 def test_isolated_atoms_tell_elements_apart_and_do_not_pull(caplog):
@@ -142,11 +134,9 @@ def test_labels_that_are_missing_do_not_count(caplog):
     frames = frames_of([a for a in random_structures(25) if len(a)])
     frames = energies_of(frames, {8: -4.0, 72: -7.5})
     frames.energies[::3] = np.nan
-    frames.forces[:4] = [3.0, 0.0, 4.0]
     edges = neighbors.find_edges(frames, ELEMENTS, RMAX, closest=0.0)
     found = statistics.compute(frames, edges, RMIN, RMAX)
     np.testing.assert_allclose(found.energy_shift, [-7.5, -4.0, 0.0], atol=1e-9)
-    assert found.force_rms == pytest.approx(np.sqrt(25 / 3))
     frames.energies[:] = np.nan
     found = statistics.compute(frames, edges, RMIN, RMAX)
     assert not found.energy_shift.any() and np.isnan(found.energy_std)

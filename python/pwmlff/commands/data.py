@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from pwmlff.commands.base import Energy, Format, KeepUnconverged, Map
 from pwmlff.commands.options import elements_of, kinds_of
-from pwmlff.report import Failure, Report
+from pwmlff.report import Report
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -52,11 +52,10 @@ def check(
     """
     from pwmlff.data import check as work
 
-    if not (named := [*(files or ()), *(data or ())]):
-        raise Failure("found no DATA, expected files or folders with labelled structures")
     return work.check(
-        named, elements=elements_of(elements), format=format, cutoff=cutoff, closest=closest,
-        plot=plot, energy=energy, keep_unconverged=keep_unconverged, kinds=kinds_of(map),
+        [*(files or ()), *(data or ())], elements=elements_of(elements), format=format,
+        cutoff=cutoff, closest=closest, plot=plot, energy=energy,
+        keep_unconverged=keep_unconverged, kinds=kinds_of(map),
     )  # fmt: skip
 
 
@@ -104,8 +103,8 @@ def select(
     """
     from pwmlff.data import choices
 
-    frames = choices.read(files or [], format, energy, keep_unconverged, kinds_of(map))
-    others = choices.read(known, format, energy, keep_unconverged, kinds_of(map)) if known else None
+    frames = _read(files, format, energy, keep_unconverged, map)
+    others = _read(known, format, energy, keep_unconverged, map) if known else None
     return choices.select(frames, others, count, cutoff, choices.Outputs(output, rest, plot))
 
 
@@ -139,7 +138,7 @@ def outliers(
     from pwmlff.data import choices
 
     outputs = choices.Outputs(output, rest, plot).checked()
-    frames = choices.read(files or [], format, energy, keep_unconverged, kinds_of(map))
+    frames = _read(files, format, energy, keep_unconverged, map)
     values = _error_numbers(frames, model) if model else choices.label_numbers(frames)
     return choices.outliers(frames, values, outputs)
 
@@ -163,8 +162,17 @@ def dedupe(
     """
     from pwmlff.data import choices
 
-    frames = choices.read(files or [], format, energy, keep_unconverged, kinds_of(map))
+    frames = _read(files, format, energy, keep_unconverged, map)
     return choices.dedupe(frames, cutoff, choices.Outputs(output, rest))
+
+
+def _read(
+    files: list[str] | None, format: Format, energy: str, keep_unconverged: bool, map: Map
+) -> Frames:
+    from pwmlff.data import readers
+
+    kinds = kinds_of(map)
+    return readers.read(files or [], format, energy, keep_unconverged=keep_unconverged, kinds=kinds)
 
 
 def _error_numbers(frames: Frames, models: list[Path]) -> dict[str, ndarray]:

@@ -73,7 +73,7 @@ def train(
     ] = "",
     set: Annotated[
         list[str] | None,
-        Option("--set", help="Key of run.toml, like optimizer.name=kalman; may be given again."),
+        Option("--set", help="Key of run.toml, like optimizer.name=adam; may be given again."),
     ] = None,
     resume: Annotated[
         bool, Option("--resume", help="Go on from the checkpoint in the folder, if any.")

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from os import PathLike, fspath
 from pathlib import Path
@@ -36,7 +36,7 @@ from rich.text import Text
 from pwmlff.data import consistency, neighbors, readers, sources
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
-from pwmlff.report import Failure
+from pwmlff.report import Failure, Report
 from pwmlff.threads import allowed_threads
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,6 @@ def load(
     energy: str = readers.FREE,
     keep_unconverged: bool = False,
     kinds: Mapping[str, str] = readers.NO_KINDS,
-    closest: float = neighbors.CLOSEST,
     cache: str | PathLike[str] | None = AUTO,
     threads: int | None = None,
 ) -> tuple[Frames, Edges]:
@@ -85,7 +84,7 @@ def load(
     Args:
         files, format, energy, keep_unconverged, kinds: as
             :func:`pwmlff.data.readers.read` takes them.
-        elements, cutoff, closest, threads: as :func:`pwmlff.data.neighbors.find_edges` takes them.
+        elements, cutoff, threads: as :func:`pwmlff.data.neighbors.find_edges` takes them.
         cache: folder of the cache, "auto" for the default one, None or "none" for none.
 
     Returns:
@@ -100,7 +99,6 @@ def load(
         "version": version("pair-pwmlff"),
         "elements": [int(z) for z in elements],
         "cutoff": float(cutoff),
-        "closest": float(closest),
         "format": format,
         "energy": energy,
         "keep_unconverged": keep_unconverged,
@@ -119,7 +117,7 @@ def load(
     if kept is None:
         texts: list[str] = []
         frames = readers.read(specs, format, energy, texts.append, keep_unconverged, kinds)
-        edges = neighbors.find_edges(frames, elements, cutoff, closest, threads)
+        edges = neighbors.find_edges(frames, elements, cutoff, threads=threads)
         remarks = [(True, text) for text in texts]
         found = consistency.findings(frames)
         offsets = sources.offsets(frames, sources.describe(frames, edges))
@@ -344,19 +342,13 @@ def _shrink(newest: Path) -> None:
 
 
 @dataclass(frozen=True)
-class CacheReport:
+class CacheReport(Report):
     """What is in the cache, or what was removed from it."""
 
     folder: str
     limit: int
     cleared: bool
     entries: list[Entry]
-
-    ok = True
-
-    def data(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
     def show(self) -> RenderableType:
         """A row for each entry."""

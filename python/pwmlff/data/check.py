@@ -396,17 +396,23 @@ def _outliers(frames: Frames) -> list[Problem]:
     return result
 
 
-def _far(values: np.ndarray) -> list[tuple[int, float, float]]:
-    """Outliers: index, robust deviations, and the median of all."""
-    known = np.isfinite(values)
+def deviations(values: np.ndarray) -> tuple[np.ndarray, float]:
+    """Robust deviations of values [n] from their median, zeros where too few tell; and that."""
+    known, scores = np.isfinite(values), np.zeros(len(values))
     if known.sum() < USUAL:
-        return []
+        return scores, np.nan
     middle = float(np.median(values[known]))
     spread = 1.4826 * float(np.median(np.abs(values[known] - middle)))
-    if spread == 0.0:
-        return []
-    scores = np.abs(values - middle) / spread
-    return [(int(k), float(scores[k]), middle) for k in np.flatnonzero(known & (scores > OUTLIER))]
+    if spread > 0.0:
+        scores[known] = (values[known] - middle) / spread
+    return scores, middle
+
+
+def _far(values: np.ndarray) -> list[tuple[int, float, float]]:
+    """Outliers: index, robust deviations, and the median of all."""
+    scores, middle = deviations(values)
+    sizes = np.abs(scores)
+    return [(int(k), float(sizes[k]), middle) for k in np.flatnonzero(sizes > OUTLIER)]
 
 
 def _largest_force(frames: Frames) -> np.ndarray:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from pwmlff import picture
-from pwmlff.data import consistency, descriptors, duplicates, extxyz, neighbors, readers
+from pwmlff.data import check, consistency, descriptors, duplicates, extxyz, neighbors
 from pwmlff.data.frames import Frames
-from pwmlff.report import Failure
+from pwmlff.report import Failure, Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OUTLIER, USUAL = 5.0, 10  # robust deviations, and how many frames tell what is usual
+OUTLIER = 5.0  # robust deviations
 SHOWN = 20  # rows of a table
 
 
@@ -35,7 +35,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class ChoiceReport:
+class ChoiceReport(Report):
     """What was chosen of how many frames."""
 
     title: str
@@ -44,15 +44,6 @@ class ChoiceReport:
     value: str  # what the number of a frame is
     written: dict[str, int] = field(default_factory=dict)  # frames by file
     picture: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Nothing can be wrong."""
-        return True
-
-    def data(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**vars(self), "chosen": [asdict(one) for one in self.chosen]}
 
     def show(self) -> RenderableType:
         """The first of them, and where all are."""
@@ -223,39 +214,15 @@ def from_usual(frames: Frames, values: np.ndarray) -> np.ndarray:
     return result
 
 
-def read(
-    files: Sequence[str],
-    format: str | None,
-    energy: str,
-    keep_unconverged: bool = False,
-    kinds: Mapping[str, str] = readers.NO_KINDS,
-) -> Frames:
-    """Read structures for a command, with or without labels.
-
-    Raises:
-        Failure: no file is named, or one cannot be read.
-    """
-    if not files:
-        raise Failure("found no DATA, expected files or folders with structures")
-    return readers.read(list(files), format, energy, keep_unconverged=keep_unconverged, kinds=kinds)
-
-
 def _scores(values: np.ndarray) -> np.ndarray:
     """Robust deviations from the median, [n]; 0 where nothing can be said.
 
     Of sizes, which are positive, those of the logarithm, above the median alone.
     """
-    known = np.isfinite(values)
-    result = np.zeros(len(values))
-    if known.sum() < USUAL:
-        return result
-    sizes = bool((values[known] > 0.0).all())
-    numbers = np.log(values[known]) if sizes else values[known]
-    distance = numbers - np.median(numbers)
-    spread = 1.4826 * np.median(np.abs(distance))
-    if spread > 0.0:
-        result[known] = (distance if sizes else np.abs(distance)) / spread
-    return result
+    sizes = (values[np.isfinite(values)] > 0.0).all()
+    with np.errstate(invalid="ignore"):
+        scores, _ = check.deviations(np.log(values) if sizes else values)
+    return scores if sizes else np.abs(scores)
 
 
 def _entries(

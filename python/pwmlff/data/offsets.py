@@ -61,13 +61,19 @@ class Offsets:
         """
         result: dict[str, float] = {}
         for frames, predicted in predictions:
-            left = np.trace(frames.virials - predicted, axis1=1, axis2=2) / 3.0
-            left /= np.maximum(frames.natoms, 1)
+            left = left_of(frames, predicted)
             for file, name in enumerate(frames.files):
                 chosen = left[(frames.file == file) & np.isfinite(left)]
                 if name in self.values and name not in result and len(chosen):
                     result[name] = self.values[name] + SHARE * float(chosen.mean())
         return self.values | result
+
+
+def left_of(frames: Frames, predicted: np.ndarray) -> np.ndarray:
+    """What virials of a model [nframes, 3, 3] leave of labels: isotropic, per atom, [nframes]."""
+    left: np.ndarray = np.trace(frames.virials - predicted, axis1=1, axis2=2) / 3.0
+    left /= np.maximum(frames.natoms, 1)
+    return left
 
 
 def decide(

@@ -97,7 +97,7 @@ def read(
     require_elements(kinds)
     specs = [files] if isinstance(files, str | PathLike) else list(files)
     if not specs:
-        raise Failure("found no name of a file with training data, expected one or more")
+        raise Failure("found no DATA, expected files or folders with labelled structures")
     parts = []
     odd: dict[str, list[str]] = defaultdict(list)  # where, by the rest of the sentence
     differing: list[tuple[float, str]] = []

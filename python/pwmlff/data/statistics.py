@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from ase.data import chemical_symbols
@@ -42,20 +41,9 @@ class Statistics:
 
     davg: np.ndarray  # [ntypes, 4]
     dstd: np.ndarray  # [ntypes, 4]
-    most_neighbors: int  # of one type around an atom
-    max_neighbor: int  # slots for them, with a margin
-    shortest: np.ndarray  # [ntypes, ntypes] distance, infinite where no such pair is near
+    max_neighbor: int  # slots for neighbors of one type, with a margin
     energy_shift: np.ndarray  # [ntypes] energy of an atom of each type
-    rank: int  # of the compositions; shifts are not unique where it is below the types present
-    force_rms: float  # of components; NaN without forces
     energy_std: float  # of (energy - sum of shifts) / atom; NaN without energies
-
-    def data(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in vars(self).items()
-        }
 
 
 def compute(
@@ -64,7 +52,6 @@ def compute(
     rmin: float,
     rmax: float,
     max_neighbor: int | None = None,
-    margin: float = MARGIN,
     others: Edges | None = None,
 ) -> Statistics:
     """Statistics over all frames.
@@ -75,7 +62,6 @@ def compute(
         rmin: radius at which the switch of the environment matrix begins.
         rmax: radius where it ends.
         max_neighbor: slots per neighbor type; the fullest atom times the margin when None.
-        margin: at least 1.
         others: neighbors, within rmax, of frames that the slots have to hold too.
 
     Raises:
@@ -88,12 +74,12 @@ def compute(
             f"rmin is {rmin:g} and rmax {rmax:g}, expected 0 <= rmin < rmax and rmax at most "
             f"{edges.cutoff:g}, within which neighbors are known"
         )
-    count, total, squares, shortest = _moments(edges, rmin, rmax)
+    count, total, squares = _moments(edges, rmin, rmax)
     most = int(count.max(initial=0))
     if max_neighbor is None:
         fullest = max(most, 0 if others is None else int(others.count.max(initial=0)))
-        max_neighbor = max(1, int(np.ceil(margin * fullest - 1e-9)))
-    require_slots(frames, edges, count, max_neighbor, rmax, margin)
+        max_neighbor = max(1, int(np.ceil(MARGIN * fullest - 1e-9)))
+    require_slots(frames, edges, count, max_neighbor, rmax)
     slots = np.bincount(edges.types, minlength=edges.ntypes) * edges.ntypes * max_neighbor
     slots = np.maximum(slots, 1)
     mean, square = total / slots, squares / slots
@@ -103,21 +89,16 @@ def compute(
     dstd = np.stack([radial, angular, angular, angular], axis=1)
     # A type with hardly any neighbors would have its noise blown up.
     dstd[dstd < SMALLEST] = SMALLEST
-    shift, rank = shifts(frames, edges)
+    shift = shifts(frames, edges)
     natoms = frames.natoms
     residual = (frames.energies - _compositions(frames, edges) @ shift) / np.maximum(natoms, 1)
     counted = (natoms > 0) & (~frames.isolated | frames.isolated.all())
     residual = residual[np.isfinite(residual) & counted]
-    forces = frames.forces[np.isfinite(frames.forces)]
     return Statistics(
         davg=np.stack([mean, zero, zero, zero], axis=1),
         dstd=dstd,
-        most_neighbors=most,
         max_neighbor=max_neighbor,
-        shortest=shortest,
         energy_shift=shift,
-        rank=rank,
-        force_rms=float(np.sqrt(np.mean(forces**2))) if len(forces) else float("nan"),
         energy_std=float(residual.std()) if len(residual) else float("nan"),
     )
 
@@ -128,7 +109,6 @@ def require_slots(
     count: np.ndarray,
     max_neighbor: int,
     rmax: float,
-    margin: float = MARGIN,
 ) -> None:
     """Refuse frames with more neighbors than there are slots for.
 
@@ -137,7 +117,6 @@ def require_slots(
         count: [natoms, ntypes] those of them within rmax.
         max_neighbor: slots per neighbor type.
         rmax: cutoff, for the message.
-        margin: of the number that the message recommends.
 
     Raises:
         Failure: an atom has too many; the text names the frame.
@@ -150,7 +129,7 @@ def require_slots(
             f"{frames.where(k)}: atom {atom - frames.first[k]} has {most} neighbors of "
             f"{chemical_symbols[edges.elements[species]]} within {rmax:g}, and the model has "
             f"{max_neighbor} slots for them; make [model] max_neighbor "
-            f"{int(np.ceil(margin * most))}, leave the frame out, or take another model to go on "
+            f"{int(np.ceil(MARGIN * most))}, leave the frame out, or take another model to go on "
             "from"
         )
 
@@ -162,27 +141,19 @@ def switched(r: np.ndarray, rmin: float, rmax: float) -> np.ndarray:
     return s
 
 
-def shortest(edges: Edges, rmax: float) -> np.ndarray:
-    """Shortest distance of each pair of types [ntypes, ntypes], infinite where there is none."""
-    return _moments(edges, 0.0, rmax)[3]
-
-
-def _moments(
-    edges: Edges, rmin: float, rmax: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Over edges within rmax: how many of each center and type, sums of s and s^2, nearest pairs.
+def _moments(edges: Edges, rmin: float, rmax: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Over edges within rmax: how many of each center and type, sums of s and s^2.
 
     Returns:
-        int64 [natoms, ntypes], [ntypes], [ntypes], [ntypes, ntypes]
+        int64 [natoms, ntypes], [ntypes], [ntypes]
     """
     ntypes = edges.ntypes
     total, squares = np.zeros(ntypes), np.zeros(ntypes)
-    shortest = np.full((ntypes, ntypes), np.inf)
     count = edges.count.astype(np.int64)
     # The edges of one center and type of neighbor are together.
     block = np.flatnonzero(count)
     begin = np.r_[0, np.cumsum(count.ravel()[block])]
-    center, neighbor = edges.types[block // ntypes], block % ntypes
+    center = edges.types[block // ntypes]
     nearby = np.zeros(len(block), dtype=np.int64)
     chunks, start = [], 0
     while start < len(block):
@@ -190,7 +161,7 @@ def _moments(
         chunks.append(slice(start, stop))
         start = stop
 
-    def sums(chunk: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def sums(chunk: slice) -> tuple[np.ndarray, np.ndarray]:
         rij = edges.rij[begin[chunk.start] : begin[chunk.stop]]
         r = np.sqrt(np.einsum("ek,ek->e", rij, rij))
         s = switched(r, rmin, rmax)
@@ -199,16 +170,14 @@ def _moments(
         return (
             np.bincount(center[chunk], np.add.reduceat(s, here), ntypes),
             np.bincount(center[chunk], np.add.reduceat(s * s, here), ntypes),
-            np.minimum.reduceat(r, here),
         )
 
     with ThreadPoolExecutor(allowed_threads()) as pool:
-        for chunk, (s, square, nearest) in zip(chunks, pool.map(sums, chunks), strict=True):
+        for s, square in pool.map(sums, chunks):
             total += s
             squares += square
-            np.minimum.at(shortest, (center[chunk], neighbor[chunk]), nearest)
     count.ravel()[block] = nearby
-    return count, total, squares, shortest
+    return count, total, squares
 
 
 def shares(frames: Frames, edges: Edges) -> np.ndarray:
@@ -250,7 +219,7 @@ def isolated_energies(frames: Frames, edges: Edges) -> np.ndarray:
     return result
 
 
-def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
+def shifts(frames: Frames, edges: Edges) -> np.ndarray:
     """Energies of single atoms that come nearest to the energies of all frames.
 
     Least squares of energies per atom on shares of types, with a ridge so small that it decides
@@ -260,12 +229,12 @@ def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
     frame holds has the energy of its isolated atom, or 0.
 
     Returns:
-        [ntypes], and the rank of the compositions.
+        [ntypes]
     """
     known = np.isfinite(frames.energies) & (frames.natoms > 0)
     if not known.any():
         log.warning("no frame has an energy: the energy of an atom of each type is taken to be 0")
-        return np.zeros(edges.ntypes), 0
+        return np.zeros(edges.ntypes)
     alone = isolated_energies(frames, edges)
     if (known & ~frames.isolated).any():
         known &= ~frames.isolated
@@ -289,4 +258,4 @@ def shifts(frames: Frames, edges: Edges) -> tuple[np.ndarray, int]:
         # All types get the mean first, so that what is left open is shared by all alike.
         mean = np.full(edges.ntypes, energy.mean()) * present
     result = mean + fitted(share, energy - share @ mean)
-    return np.where(present | np.isnan(alone), result, alone), rank
+    return np.where(present | np.isnan(alone), result, alone)

@@ -333,7 +333,7 @@ def _stiffness(frames: Frames, fit: virials.PairFit, distance: float) -> Known |
     low, high = min(fit.stiffnesses), max(fit.stiffnesses)
     if np.isin(frames.numbers, NOBLE).any() or not 0.0 < high < 1.5 * low:
         return None
-    if fit.doubt > DOUBTFUL * low:
+    if fit.doubt() > DOUBTFUL * low:
         return None
     electrons = float(np.mean([_valence(z) for z in frames.numbers.tolist()]))
     usual = STIFFNESS * electrons * Hartree * Bohr / distance

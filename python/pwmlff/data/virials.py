@@ -18,6 +18,7 @@ has to be large there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -250,7 +251,7 @@ def pair_law(frames: Frames) -> Law | None:
     by_forces = fitted_pairs(frames, functions)
     if by_forces is None:
         return None
-    if len(frames) < FEW and by_forces.doubt_of_virials > DOUBTFUL:
+    if len(frames) < FEW and by_forces.doubt_of_virials() > DOUBTFUL:
         return None
     volumes = frames.volumes / frames.natoms
     best = None
@@ -280,8 +281,19 @@ class PairFit:
     left: float  # of forces that were not fitted to, over their rms
     energies: np.ndarray  # [nframes]
     stiffnesses: list[float]  # 1/6 sum r^2 phi'' per atom, three times bulk modulus times volume
-    doubt: float  # of a stiffness, by what the forces leave
-    doubt_of_virials: float  # over their size, without the mean of the traces
+    _doubt: Callable[[np.ndarray], float]  # of the sum of such rows [k, n] of the functions
+    _of_stiffness: np.ndarray  # [1, n]
+    _of_virials: np.ndarray  # [k, n] without the mean of the traces
+    _solution: np.ndarray  # [n]
+
+    def doubt(self) -> float:
+        """Of a stiffness, by what the forces leave."""
+        return self._doubt(self._of_stiffness)
+
+    def doubt_of_virials(self) -> float:
+        """Likewise, over their size."""
+        size = float(np.linalg.norm(self._of_virials @ self._solution))
+        return self._doubt(self._of_virials) / size
 
 
 @dataclass(frozen=True)
@@ -413,21 +425,23 @@ def fitted_pairs(
     if alone is not None and np.std(energies - rows @ solutions[0]) > EXPLAINED * np.std(energies):
         return None
     of_stiffness = functions.stiffness / scale
+
+    def doubt(rows: np.ndarray) -> float:
+        spread = _solved(matrix, rows.T, RIDGES[-1]).T
+        return float(least * size * np.sqrt(np.sum(rows * spread)))
+
     labels = functions.virial / frames.natoms[:, None, None, None] / scale
     mean = np.einsum("kaan->n", labels) / (3.0 * len(frames))
     labels = (labels - np.eye(3)[:, :, None] * mean).reshape(-1, len(scale))
-    spreads = _solved(matrix, np.vstack([of_stiffness, labels]).T, RIDGES[-1]).T
-    doubts = [
-        least * size * float(np.sqrt(np.sum(one * other)))
-        for one, other in ((of_stiffness, spreads[0]), (labels, spreads[1:]))
-    ]
     return PairFit(
         [functions.virial @ (one / scale) for one in solutions],
         least,
         functions.energy @ (solutions[0] / scale),
         [float(of_stiffness @ one) for one in solutions],
-        doubts[0],
-        doubts[1] / float(np.linalg.norm(labels @ solutions[0])),
+        doubt,
+        of_stiffness[None],
+        labels,
+        solutions[0],
     )
 
 

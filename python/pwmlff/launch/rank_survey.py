@@ -19,11 +19,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from pwmlff import devices, plugin
 from pwmlff.launch import interpreter, mpirun
-from pwmlff.report import Failure
+from pwmlff.report import Failure, restored
 
 #: The number of a rank on its node, as launchers say it.
 LOCAL_RANK = (
@@ -266,23 +265,13 @@ def survey(
     if process.returncode != 0 or not marked:
         said = (errors + output).strip().splitlines()[-8:]
         raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}", *said]))
-    ranks = [_from_json(rank) for rank in json.loads(marked[0].removeprefix(MARK))]
+    ranks = restored(list[Rank], json.loads(marked[0].removeprefix(MARK)))
     if len(ranks) != nranks:
         raise Failure(
             f"{launcher.description} started {nranks} ranks, but mpi4py sees {len(ranks)} of them: "
             "they are of different MPI families; see pwmlff doctor"
         )
     return ranks
-
-
-def _from_json(values: dict[str, Any]) -> Rank:
-    visible = tuple(_gpu(gpu) for gpu in values.pop("visible"))
-    cpus, sockets = tuple(values.pop("cpus")), tuple(values.pop("sockets"))
-    return Rank(**values, visible=visible, cpus=cpus, sockets=sockets)
-
-
-def _gpu(values: dict[str, Any]) -> devices.GPU:
-    return devices.GPU(**{**values, "capability": tuple(values["capability"])})
 
 
 #: What each rank runs, with the words POLICY [INVENTORY].
@@ -296,7 +285,7 @@ def _look(inventory: Path | None) -> tuple[tuple[devices.GPU, ...], str]:
         detected = devices.inventory()
         return detected.gpus, detected.reason
     try:
-        gpus = [_gpu(gpu) for gpu in json.loads(inventory.read_bytes())]
+        gpus = restored(list[devices.GPU], json.loads(inventory.read_bytes()))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Failure(f"'{inventory}' is no inventory of GPUs: {error}") from error
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")

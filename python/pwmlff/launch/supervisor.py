@@ -13,10 +13,9 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -39,7 +38,7 @@ from pwmlff.launch.restarts import (
 from pwmlff.launch.run_state import Attempt, Simulation, clean, require_free
 from pwmlff.launch.script import LOG, PARTITION_LOG, Dump, Script, quoted
 from pwmlff.launch.watcher import GRACE, POLL, Watcher
-from pwmlff.report import CONTINUE, Failure, console
+from pwmlff.report import CONTINUE, Failure, Report, console
 
 LAUNCHES = 10  # starts in a row in which lmp never began
 LINGERS = 120.0  # seconds for which file systems keep the locks of a node that is lost
@@ -95,7 +94,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class RunReport:
+class RunReport(Report):
     """What became of a simulation."""
 
     attempts: list[Attempt]
@@ -115,10 +114,6 @@ class RunReport:
         if self.ok:
             return 0
         return CONTINUE if self.interrupted and self.newest is not None else 1
-
-    def data(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
     def show(self) -> RenderableType:
         """How each start ended."""
@@ -309,11 +304,12 @@ class _Supervisor:
         written, starts = record.timeline(alone=not self.plan.script.partitions)
         while True:
             unreadable = (*record.unreadable, *self.unreadable, *self.damaged)
-            files = newest_restart(patterns, record.began, starts, unreadable, written)
+            files = newest_restart(patterns, written, starts, unreadable)
             damaged = [name for name in files if _is_another(name, record)]
             if not damaged:
                 break
             self.damaged += [(name, base_file(name).stat().st_mtime_ns) for name in damaged]
+        known = {name for name, _ in self.damaged}
         for k, of_partition in enumerate(patterns):
             taken, its_time = None, math.inf
             if files:
@@ -325,7 +321,7 @@ class _Supervisor:
                     later = taken is None or written[name] > written[taken]
                 if later and not complete:
                     self._pass_over(name, "complete", taken)
-                elif later and _is_another(name, record):
+                elif later and (name in known or _is_another(name, record)):
                     self._pass_over(name, "as it was written", taken)
         if not files or not self.plan.script.partitions:
             return files[0] if files else None

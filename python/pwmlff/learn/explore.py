@@ -137,7 +137,6 @@ def explore(
     wanted: Sequence[Exploration],
     models: Sequence[Path],
     elements: Sequence[int],
-    symbols: Sequence[str],
     window: tuple[float, float],
     seed: int,
     folder: Path,
@@ -151,7 +150,7 @@ def explore(
     Args:
         wanted: of this round.
         models: of the ensemble.
-        elements, symbols: atomic numbers and symbols in the order of types.
+        elements: atomic numbers in the order of types.
         window: of the largest force deviation, eV/angstrom; beyond it a run ends.
         seed: of the first one's velocities.
         folder: made anew.
@@ -188,7 +187,7 @@ def explore(
             for name, value in {**variables, "seed": seed + k}.items():
                 command += ["-var", name, f"{value:.12g}"]
         else:
-            text = input_of(one, one.structure, place, style, elements, symbols, seed + k)
+            text = input_of(one, one.structure, place, style, elements, seed + k)
         write_whole(place / "in.lmp", text.encode())
         environment = {"OMP_NUM_THREADS": "1", **found.environment}
         tasks.append(Task(command, place, place / "lmp.out", environment))
@@ -218,7 +217,6 @@ def input_of(
     place: Path,
     style: str,
     elements: Sequence[int],
-    symbols: Sequence[str],
     seed: int,
 ) -> str:
     """Dynamics of a structure at one temperature, and pressure if any; writes its data file.
@@ -228,10 +226,10 @@ def input_of(
         atoms: the structure.
         place: folder for the data file.
         style: the command pair_style.
-        elements, symbols: atomic numbers and symbols in the order of types.
+        elements: atomic numbers in the order of types.
         seed: of the velocities.
     """
-    box = lmp.enclosed(atoms)
+    box, symbols = lmp.enclosed(atoms), [chemical_symbols[z] for z in elements]
     lmp.write_data(place / "structure.data", box, elements)
     t, p = one.temperature, one.pressure
     ensemble, triclinic = f"nvt temp {t:g} {t:g} 0.1", ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -310,11 +310,11 @@ class Rounds:
 
     def _report(self, config: Config) -> tuple[Path, list[dict[str, Any]]]:
         """The folder of a training, or of what is left of it, and what it tells of each model."""
-        path = write_configuration_at(config)
+        path = write_configuration(config)
         words = ["train", "--resume", "--json", "--communication", "serial", str(path)]
         output = path.parents[1] / "train.json"
         (end,) = self.shop.run([Task(interpreter.pwmlff(*words), self.folder, output)], 1)
-        report = _json_in(end.text)
+        report = json_in(end.text)
         if end.code != 0 or not report.get("models"):
             said = report.get("failures") or [report.get("error") or end.text.strip()[-300:]]
             raise Failure(f"the training in '{path.parent}' failed: {'; '.join(map(str, said))}")
@@ -361,7 +361,6 @@ class Rounds:
             wanted,
             [Path(name) for name in trained["models"]],
             self.elements,
-            self.config.start.elements,
             (low, high),
             self.config.loop.seed + 1000 * number,
             place / "explore",
@@ -370,9 +369,8 @@ class Rounds:
             self.config.choose.closest,
             60.0 * self._left(last=False) / 2.0,  # the other half is for labels
         )
-        path = place / "deviations.npz"
-        with named(path):
-            np.savez(path, *(one.deviations for one in results))
+        deviations = {f"{k}": one.deviations for k, one in enumerate(results)}
+        _save(place / "deviations.npz", deviations)
         candidates = [atoms for one in results for atoms in one.candidates]
         closest = self.config.choose.closest
         sound = [atoms for atoms in candidates if explore.apart(atoms, closest)]
@@ -436,9 +434,8 @@ class Rounds:
             for name in self.state.rounds[number]["train"]["models"]
         ]
         deviations, errors = uncertainty.disagreement(frames, forces)
-        path = self.round_folder(number) / "errors.npz"
-        with named(path):
-            np.savez(path, deviations=deviations, errors=errors)
+        both = {"deviations": deviations, "errors": errors}
+        _save(self.round_folder(number) / "errors.npz", both)
         return {
             "rmse": float(np.sqrt(np.square(errors).mean() / 3)),
             "rms": float(np.sqrt(np.square(frames.force_sizes).mean() / 3)),
@@ -477,17 +474,16 @@ def _require_trainable(config: Learning) -> None:
         )
 
 
-def write_configuration_at(config: Config) -> Path:
-    """Write run.toml into the folder of a training, which is made."""
-    Path(config.output.folder).mkdir(parents=True, exist_ok=True)
-    return write_configuration(config)
+def _save(path: Path, arrays: Mapping[str, Any]) -> None:
+    with named(path):
+        np.savez(path, **arrays)
 
 
 def _unlabelled(atoms: Atoms) -> Labelled:
     return Labelled(atoms.numbers, atoms.positions, np.array(atoms.cell), atoms.pbc, 0)
 
 
-def _json_in(text: str) -> dict[str, Any]:
+def json_in(text: str) -> dict[str, Any]:
     """The report that stands behind what else was said; nothing where there is none."""
     begin = text.find("{\n")
     try:

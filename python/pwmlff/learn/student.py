@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ase import Atoms, units
-from ase.data import chemical_symbols
+from ase.data import atomic_numbers, chemical_symbols
 from ase.eos import EquationOfState
 from ase.io import read
 from rich.console import Group, RenderableType
@@ -27,7 +27,7 @@ from pwmlff.files import write_whole
 from pwmlff.launch import interpreter, lmp, program
 from pwmlff.learn import explore, labelling
 from pwmlff.learn.processes import Task, Workshop
-from pwmlff.learn.rounds import Rounds
+from pwmlff.learn.rounds import Rounds, json_in
 from pwmlff.learn.settings import Choose, Explore, Label, Learning, Loop, Start, Train
 from pwmlff.learn.state import State
 from pwmlff.learn.verdict import LearnReport
@@ -259,11 +259,8 @@ def distill(teaching: Teaching, asked: Callable[[], bool]) -> DistillReport:
         Failure: as of a loop.
         Stopped: the end was asked for.
     """
-    shop = Workshop(teaching.folder, asked)
-    try:
+    with closing(Workshop(teaching.folder, asked)) as shop:
         return _distilled(teaching, shop)
-    finally:
-        shop.close()
 
 
 def _distilled(teaching: Teaching, shop: Workshop) -> DistillReport:
@@ -350,9 +347,7 @@ class _Judge:
         which = {"all": np.ones(len(z), bool)}
         which |= {chemical_symbols[k]: z == k for k in numbers if (z == k).any()}
         density = self._density(first) if periodic else {}
-        student, steps, event = _last_run(
-            teaching, self.config, self.models[0], self.shop, self.left() - 60.0 * VERIFYING
-        )
+        student, steps, event = self._last_run(self.left() - 60.0 * VERIFYING)
         return Card(
             temperature=teaching.held_out,
             structures=len(test),
@@ -374,7 +369,7 @@ class _Judge:
     @property
     def numbers(self) -> list[int]:
         """Of the elements, in the order of types."""
-        return _numbers(self.config.start.elements)
+        return [atomic_numbers[symbol] for symbol in self.config.start.elements]
 
     def _explored(self, others: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Atoms]]:
         """Structures of the student's dynamics at the temperature that is held out, by set.
@@ -397,7 +392,6 @@ class _Judge:
                 wanted,
                 self.models,
                 self.numbers,
-                self.config.start.elements,
                 (0.0, 1e9),
                 SEED,
                 path.parent / "explore",
@@ -492,6 +486,46 @@ class _Judge:
                 result[name] = np.nan
         return result
 
+    def _last_run(self, limit: float) -> tuple[float, int, str]:
+        """Dynamics at the highest temperature: seconds for an atom and step, steps, its end."""
+        teaching, model = self.teaching, self.models[0]
+        folder = teaching.folder / "last"
+        folder.mkdir(exist_ok=True)
+        kind = Explore(
+            structures=self.config.start.structures,
+            temperature=(teaching.temperatures[1],),
+            steps=teaching.steps,
+        )
+        one = explore.runs([kind], 0)[0]
+        assert one.structure is not None  # it has no input of its own
+        link = folder / model.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(model)
+        style = f"{explore.limited(max(limit, 5.0))}pair_style pwmlff 1 {model.name}"
+        text = explore.input_of(one, one.structure, folder, style, self.numbers, SEED)
+        names = " ".join(self.config.start.elements)
+        text += f"write_dump all custom last.dump id element x y z modify sort id element {names}\n"
+        write_whole(folder / "in.lmp", text.encode())
+        found = program.find()
+        command = [found.path, "-in", "in.lmp", "-log", "log.lammps"]
+        environment = {"OMP_NUM_THREADS": "1", **found.environment}
+        (end,) = self.shop.run([Task(command, folder, folder / "lmp.out", environment)], 1)
+        if end.code != 0:
+            errors = [line for line in end.text.splitlines() if "ERROR" in line]
+            steps = [0.0]
+            with suppress(IndexError, KeyError, OSError):  # before the first line of thermo output
+                steps = lmp.Thermo(folder / "log.lammps").columns()["Step"]
+            return np.nan, int(steps[-1]), (errors or [f"lmp ended with {end.code}"])[-1]
+        match = explore.LOOP_TIME.search(end.text)
+        assert match is not None  # of a run that has ended
+        (last,) = _all(folder / "last.dump", "lammps-dump-text")
+        event = ""
+        if not explore.apart(last, self.config.choose.closest):
+            event = "atoms came too close"
+        elif _nearest(last) > GONE * _nearest(one.structure):
+            event = "an atom has left the others"
+        return explore.pace(end.text), int(match[2]), event
+
     def _grades(self) -> dict[str, str]:
         """What `pwmlff verify` says of the first model, with the labels that were held out."""
         data = self.teaching.folder / "held-out" / "labelled.extxyz"
@@ -503,61 +537,16 @@ class _Judge:
         (end,) = self.shop.run([task], 1)
         if end.code is None:
             return {}
-        begin = end.text.find("{\n")
-        try:
-            checks = json.loads(end.text[begin:])["checks"]
-        except (ValueError, KeyError) as error:
-            raise Failure(f"pwmlff verify failed, see '{output}': {end.text[-200:]}") from error
-        return {one["name"]: one["grade"] for one in checks if one["grade"]}
+        report = json_in(end.text)
+        if "checks" not in report:
+            raise Failure(f"pwmlff verify failed, see '{output}': {end.text[-200:]}")
+        return {one["name"]: one["grade"] for one in report["checks"] if one["grade"]}
 
 
 class NoStudent(Failure):
     """It is so bad that there is no card."""
 
     exit_code = 1
-
-
-def _last_run(
-    teaching: Teaching, config: Learning, model: Path, shop: Workshop, limit: float
-) -> tuple[float, int, str]:
-    """Dynamics at the highest temperature: seconds for an atom and step, steps, what happened."""
-    folder = teaching.folder / "last"
-    folder.mkdir(exist_ok=True)
-    kind = Explore(
-        structures=config.start.structures,
-        temperature=(teaching.temperatures[1],),
-        steps=teaching.steps,
-    )
-    one = explore.runs([kind], 0)[0]
-    assert one.structure is not None  # it has no input of its own
-    link = folder / model.name
-    link.unlink(missing_ok=True)
-    link.symlink_to(model)
-    symbols = config.start.elements
-    style = f"{explore.limited(max(limit, 5.0))}pair_style pwmlff 1 {model.name}"
-    text = explore.input_of(one, one.structure, folder, style, _numbers(symbols), symbols, SEED)
-    names = " ".join(symbols)
-    text += f"write_dump all custom last.dump id element x y z modify sort id element {names}\n"
-    write_whole(folder / "in.lmp", text.encode())
-    found = program.find()
-    command = [found.path, "-in", "in.lmp", "-log", "log.lammps"]
-    environment = {"OMP_NUM_THREADS": "1", **found.environment}
-    (end,) = shop.run([Task(command, folder, folder / "lmp.out", environment)], 1)
-    if end.code != 0:
-        errors = [line for line in end.text.splitlines() if "ERROR" in line]
-        steps = [0.0]
-        with suppress(IndexError, KeyError, OSError):  # before the first line of thermo output
-            steps = lmp.Thermo(folder / "log.lammps").columns()["Step"]
-        return np.nan, int(steps[-1]), (errors or [f"lmp ended with {end.code}"])[-1]
-    match = explore.LOOP_TIME.search(end.text)
-    assert match is not None  # of a run that has ended
-    (last,) = _all(folder / "last.dump", "lammps-dump-text")
-    event = ""
-    if not explore.apart(last, config.choose.closest):
-        event = "atoms came too close"
-    elif _nearest(last) > GONE * _nearest(one.structure):
-        event = "an atom has left the others"
-    return explore.pace(end.text), int(match[2]), event
 
 
 def _nearest(atoms: Atoms) -> float:
@@ -569,10 +558,6 @@ def _nearest(atoms: Atoms) -> float:
         if np.isfinite(nearest).all():
             break
     return float(nearest.max())
-
-
-def _numbers(symbols: Sequence[str]) -> list[int]:
-    return [chemical_symbols.index(symbol) for symbol in symbols]
 
 
 def _all(path: Path, kind: str = "extxyz") -> list[Atoms]:

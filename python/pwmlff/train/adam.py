@@ -13,22 +13,15 @@ Per step t = 1, 2, ... with gradient g and rate r, element by element
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from pwmlff.report import Failure
 from pwmlff.train import steps
 
 WINDOW = 9.0  # steps so far over those that an average remembers at most
-
-
-def require(options: object, name: str, holds: Callable[[Any], bool], expected: str) -> None:
-    """Raise ValueError where an option has a value that it cannot have."""
-    value = getattr(options, name)
-    if not holds(value):
-        raise ValueError(f"found {name} = {value}, expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -40,9 +33,6 @@ class Schedule:
     - f < warmup: peak (start + (1 - start) f / warmup);
     - f <= 1 - decay: peak;
     - beyond, with u = (f - 1 + decay) / decay from 0 to 1: peak (final + (1 - final) (1 - u)).
-
-    Raises:
-        ValueError: a value is out of its range.
     """
 
     peak: float = 2e-3
@@ -50,17 +40,6 @@ class Schedule:
     decay: float = 0.6  # part of the run, at its end
     start: float = 0.1  # first rate over the peak
     final: float = 0.005  # last rate over the peak
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        require(self, "peak", lambda rate: 0 < rate < math.inf, "a positive number")
-        for name in ("warmup", "decay", "start", "final"):
-            require(self, name, lambda part: 0 <= part <= 1, "0 to 1")
-        if self.warmup + self.decay > 1:
-            raise ValueError(
-                f"found warmup = {self.warmup} and decay = {self.decay}, parts of a run, expected "
-                "at most 1 together"
-            )
 
     def learning_rate(self, done: float) -> float:
         """Rate of the next step, where a part of the run is done; beyond 1 as at 1.
@@ -79,41 +58,13 @@ class Schedule:
 
 @dataclass(frozen=True)
 class AdamOptions:
-    """Constants of Adam.
-
-    Raises:
-        ValueError: a value is out of its range.
-    """
+    """Constants of Adam."""
 
     beta1: float = 0.9
     beta2: float = 0.99
     eps: float = 1e-8
     weight_decay: float = 0.0  # of a step, over its rate
     clip: float | None = None  # largest norm of the whole gradient; None: any
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        for name in ("beta1", "beta2"):
-            require(self, name, lambda beta: 0 <= beta < 1, "0 or more, and less than 1")
-        for name in ("eps", "clip"):
-            require(self, name, lambda x: x is None or 0 < x < math.inf, "a positive number")
-        require(self, "weight_decay", lambda x: 0 <= x < math.inf, "a number that is not negative")
-
-
-def free_mask(free: np.ndarray | None, n: int) -> np.ndarray:
-    """Which of n parameters may change, bool [n], a copy; all when None.
-
-    Raises:
-        ValueError: it has another shape or type.
-    """
-    if free is None:
-        return np.ones(n, bool)
-    if free.shape != (n,) or free.dtype != bool:
-        raise ValueError(
-            f"found free {free.dtype} {list(free.shape)}, expected bool [{n}], one for each "
-            "parameter"
-        )
-    return free.copy()
 
 
 class _Path:
@@ -139,11 +90,11 @@ class _Path:
         """Go on from :meth:`state`, to the last bit.
 
         Raises:
-            ValueError: it is of another number of parameters, or lacks something.
+            Failure: it is of another number of parameters, or lacks something.
         """
         shapes = {name: list(state[name].shape) for name in self._arrays if name in state}
         if "steps" not in state or shapes != {name: [self.n] for name in self._arrays}:
-            raise ValueError(
+            raise Failure(
                 f"found a state with {shapes or 'no arrays'}, expected {', '.join(self._arrays)} "
                 f"[{self.n}]: the checkpoint is {self._other}"
             )
@@ -160,16 +111,11 @@ class Average(_Path):
 
     Args:
         n: how many parameters.
-        decay: of the weight of a step with each later one, like 0.999.
-
-    Raises:
-        ValueError: the decay is not in [0, 1).
+        decay: of the weight of a step with each later one, 0 to below 1, like 0.999.
     """
 
     def __init__(self, n: int, decay: float) -> None:
         super().__init__(n, ["path"], "of another model, or was written without an average")
-        if not 0 <= decay < 1:
-            raise ValueError(f"found average = {decay}, expected 0 or more, and less than 1")
         self.decay = decay
 
     def add(self, parameters: np.ndarray) -> None:
@@ -198,7 +144,7 @@ class Adam(_Path):
     ) -> None:
         super().__init__(n, ["m", "v"], "of another model or optimizer")
         self.options = options or AdamOptions()
-        self._frozen = np.flatnonzero(~free_mask(free, n))
+        self._frozen = np.flatnonzero(~free) if free is not None else np.zeros(0, int)
 
     def step(self, parameters: np.ndarray, gradient: np.ndarray, rate: float) -> float:
         """Change the parameters in place.
@@ -212,21 +158,16 @@ class Adam(_Path):
             Norm of the gradient before it is clipped.
 
         Raises:
-            ValueError: an array has another shape, or the gradient is not finite; nothing has
-                changed then.
+            Failure: the gradient is not finite; nothing has changed then.
         """
+        assert gradient.shape == parameters.shape == (self.n,)
         o, g = self.options, np.ascontiguousarray(gradient, dtype=float)
-        if gradient.shape != (self.n,) or parameters.shape != (self.n,):
-            raise ValueError(
-                f"found parameters {list(parameters.shape)} and a gradient {list(gradient.shape)}, "
-                f"expected [{self.n}]"
-            )
         if len(self._frozen):
             g = g.copy()
             g[self._frozen] = 0.0
         norm = math.sqrt(steps.square(g))
         if not math.isfinite(norm):
-            raise ValueError(
+            raise Failure(
                 f"found a gradient of norm {norm} in step {self.steps + 1}, expected a finite one: "
                 "lower the rate, clip the norm, or look for bad labels with pwmlff data check"
             )

@@ -42,10 +42,7 @@ def make(
             "train": _measures(train_errors),
             "valid": _measures(valid_errors),
         },
-        "configuration": {
-            section: {key.rstrip("_"): value for key, value in values.items()}
-            for section, values in asdict(config).items()
-        },
+        "configuration": asdict(config),
         **more,
     }
 

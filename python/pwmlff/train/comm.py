@@ -453,13 +453,12 @@ def share(comm: Communicator, places: Sequence[np.ndarray], array: np.ndarray) -
         array[where] = numbers[: len(where)]
 
 
-def same_everywhere(comm: Communicator, array: np.ndarray, what: str = "parameters") -> None:
+def same_everywhere(comm: Communicator, array: np.ndarray) -> None:
     """Check that all ranks hold the same bits. Collective.
 
     Args:
         comm: the ranks.
-        array: of any shape and type.
-        what: what they are, for the message.
+        array: the parameters, of any shape and type.
 
     Raises:
         SharedFailure: some rank holds others; the text names those that differ from most.
@@ -472,9 +471,10 @@ def same_everywhere(comm: Communicator, array: np.ndarray, what: str = "paramete
     if others:
         differ = [str(rank) for rank, rank_digest in enumerate(digests) if rank_digest != usual]
         raise SharedFailure(
-            f"the {what} of rank{'s' * (len(differ) > 1)} {', '.join(differ)} differ from those of "
-            f"the other {comm.size - len(differ)} of {comm.size} ranks, expected the same bits: "
-            "go on from the last checkpoint, on nodes with one kind of CPU and one installation"
+            f"the parameters of rank{'s' * (len(differ) > 1)} {', '.join(differ)} differ from "
+            f"those of the other {comm.size - len(differ)} of {comm.size} ranks, expected the same "
+            "bits: go on from the last checkpoint, on nodes with one kind of CPU and one "
+            "installation"
         )
 
 

@@ -36,7 +36,6 @@ from pwmlff.train import (
 )
 from pwmlff.train.config import Config, MissingElements, from_command
 from pwmlff.train.hardware import threads_of
-from pwmlff.train.kalman import Kalman
 from pwmlff.train.learner import Learner
 from pwmlff.train.loop import BEST, LAST, Trainer
 from pwmlff.train.outcome import PARITY, Trained, TrainReport
@@ -322,7 +321,7 @@ def _plan(
     limits += [f"{config.run.max_time:.4g} minutes"] if config.run.max_time else []
     names = frames.group_names
     groups = f"groups {', '.join(names)}" if len(names) <= 5 else f"{len(names)} groups"
-    plan = {
+    return {
         "learns from": f"{len(frames)} frames, {len(frames.numbers)} atoms, "
         f"{len(learner.model.edges)} neighbors, {groups}",
         "validates with": f"{len(valid.frames)} frames" if valid else "nothing",
@@ -337,7 +336,3 @@ def _plan(
         else "1",
         "results": f"in {config.output.folder}",
     }
-    if isinstance(learner.optimizer, Kalman):
-        needed, blocks = max(learner.optimizer.memory()), len(learner.optimizer.sizes)
-        plan["memory of the filter"] = f"{needed / 2**20:.0f} MiB on a rank, {blocks} blocks"
-    return plan

@@ -25,7 +25,6 @@ from pwmlff.evaluation.nep_file import is_nep
 from pwmlff.report import Failure
 from pwmlff.toml_keys import Faults, Given, Sections, did_you_mean, key, plain
 from pwmlff.train.adam import AdamOptions, Schedule
-from pwmlff.train.kalman import MATPL_BLOCK, MATPL_LAMBDA0, GroupOptions, KalmanOptions
 from pwmlff.train.muon import MOMENTUM, PEAK
 
 #: Minutes of a training that is told neither epochs nor a time.
@@ -201,77 +200,50 @@ class Loss:
 class Optimizer:
     """How the parameters are moved."""
 
-    name: str = key(
-        "", "the method", choices=("muon", "adam", "kalman"), shown="muon, or adam with `module`"
-    )
+    name: str = key("", "the method", choices=("muon", "adam"), shown="muon, or adam with `module`")
     learning_rate: float = key(
         -1.0,
-        "muon, adam: after the warm-up",
+        "after the warm-up",
         above=0,
         most=1,
         shown=f"{PEAK:g}, or {Schedule.peak:g} with `adam`",
     )
     final_learning_rate: float = key(
         -1.0,
-        "muon, adam: at the end",
+        "at the end",
         least=0,
         most=1,
         shown=f"{Schedule.final:g} times `learning_rate`",
     )
     warmup: float = key(
         Schedule.warmup,
-        "muon, adam: share of the run in which the rate rises from a tenth",
+        "share of the run in which the rate rises from a tenth",
         least=0,
         most=1,
     )
     decay: float = key(
         Schedule.decay,
-        "muon, adam: share of the run, at its end, in which the rate falls",
+        "share of the run, at its end, in which the rate falls",
         least=0,
         most=1,
     )
     ema: float = key(
-        -1.0,
+        0.999,
         "decay per step of the average of the parameters that is validated and saved, of the last "
         "ninth of the steps at most; 0: none",
         least=0,
         below=1,
-        shown="0.999, or 0 with `kalman`",
     )
-    clip: float = key(0.0, "muon, adam: largest norm of the gradient; 0: any", least=0)
+    clip: float = key(0.0, "largest norm of the gradient; 0: any", least=0)
     betas: Pair = key(
         (-1.0, -1.0),
-        "muon, adam: decay of the moments",
+        "decay of the moments",
         least=0,
         below=1,
         shown=f"[{MOMENTUM}, {AdamOptions.beta2}], or [{AdamOptions.beta1}, {AdamOptions.beta2}] "
         "with `adam`",
     )
-    weight_decay: float = key(
-        AdamOptions.weight_decay, "muon, adam: of the parameters, decoupled", least=0
-    )
-    block: int = key(
-        0,
-        "kalman: largest block of the covariance",
-        least=0,
-        shown=f"{KalmanOptions.block}, or {MATPL_BLOCK} with `matpl`",
-    )
-    p0: float = key(KalmanOptions.p0, "kalman: covariance at the start", above=0)
-    lambda_: float = key(
-        0.0,
-        "kalman: memory at the start; 1 forgets nothing",
-        least=0,
-        most=1,
-        shown=f"{KalmanOptions.lambda0:g}, or {MATPL_LAMBDA0} with `matpl`",
-    )
-    nu: float = key(KalmanOptions.nu, "kalman: how the memory grows to 1", above=0, most=1)
-    noise_energy: float = key(
-        0.003, "kalman: variance of the noise of energies, in the square of their unit", least=0
-    )
-    noise_force: float = key(0.1, "kalman: likewise of forces", least=0)
-    noise_virial: float = key(0.003, "kalman: likewise of virials", least=0)
-    groups: int = key(GroupOptions.groups, "kalman: updates by forces per frame", least=1)
-    matpl: bool = key(False, "kalman: scale as MatPL does")
+    weight_decay: float = key(AdamOptions.weight_decay, "of the parameters, decoupled", least=0)
 
 
 @dataclass(frozen=True)
@@ -339,6 +311,11 @@ class Config:
 
 
 SECTIONS = Sections(get_type_hints(Config))
+#: Keys of [optimizer] that were those of the Kalman filter alone.
+FILTER = (
+    *("block", "p0", "lambda", "nu", "noise_energy", "noise_force", "noise_virial", "groups"),
+    "matpl",
+)
 INTRODUCTION = """\
 # Keys of run.toml
 
@@ -387,7 +364,27 @@ def from_command(
                 SECTIONS.put(result, OPTIONS[name].split("."), plain(value), "the command")
         return result
 
-    return _resolved(Config(**SECTIONS.laid_over(given, settings)))
+    return _resolved(Config(**SECTIONS.laid_over(given, settings, _without_filter)))
+
+
+def _without_filter(given: Given) -> None:
+    """Leave out keys of the Kalman filter, which run.toml of other trainings of old releases has.
+
+    Raises:
+        Failure: the filter is asked for.
+    """
+    table = given.get("optimizer", {})
+    name, _ = table.get("name", ("", ""))
+    found = ["name"] * (name == "kalman") + [word for word in table if word in FILTER]
+    if name == "kalman" or (found and not name):
+        sources = ", ".join(dict.fromkeys(table[word][1] for word in found))
+        raise Failure(
+            f"{sources}: [optimizer] has {', '.join(found)} of the Kalman filter, which this "
+            "release does not have, expected name muon or adam and no key of the filter. Muon, "
+            "the default, takes its place (docs/coming_from_matpl.md)"
+        )
+    for word in found:
+        del table[word]
 
 
 def _resolved(config: Config) -> Config:
@@ -427,23 +424,15 @@ def _resolved(config: Config) -> Config:
         betas = MOMENTUM if name == "muon" else AdamOptions.beta1, AdamOptions.beta2
     optimizer = replace(
         optimizer,
-        block=optimizer.block or (MATPL_BLOCK if optimizer.matpl else KalmanOptions.block),
-        lambda_=optimizer.lambda_ or (MATPL_LAMBDA0 if optimizer.matpl else KalmanOptions.lambda0),
         name=name,
         learning_rate=rate,
         betas=betas,
         final_learning_rate=final if final >= 0.0 else Schedule.final * rate,
-        ema=optimizer.ema if optimizer.ema >= 0.0 else 0.999 * (name != "kalman"),
     )
-    if name == "kalman" and (loss.huber or data.group_weights):
-        faults.add(
-            "[optimizer] name is 'kalman', and [loss] huber or [data] group_weights is given: the "
-            "filter weighs by its noises alone; leave them out, or choose muon"
-        )
     if model.module and name == "muon":
         faults.add(
             "[optimizer] name is 'muon' and [model] module is given: a module of kind EDGE trains "
-            "with adam or kalman"
+            "with adam"
         )
     faults.say()
     return replace(config, data=data, model=model, run=run, optimizer=optimizer)

@@ -334,7 +334,7 @@ class TrainableModule(Trainable):
         self.ranks, self.device = ranks or comm.Serial(), torch.device(device)
         self.dtype = getattr(torch, precision)
         self.energy_biases = np.zeros(0, int)
-        self.energy_shift = statistics.shifts(frames, edges)[0]  # [ntypes] of single atoms
+        self.energy_shift = statistics.shifts(frames, edges)  # [ntypes] of single atoms
         self._pool = ThreadPoolExecutor(threads)
         # Whatever the steps are computed in, the model that is judged is this one.
         self._judged = WithEnergyShift(copy.deepcopy(module), self.info).to(torch.float64).eval()

@@ -21,7 +21,7 @@ from pwmlff import picture
 from pwmlff.data import neighbors, readers
 from pwmlff.data.baseline import Baseline
 from pwmlff.data.frames import Frames
-from pwmlff.data.offsets import Offsets
+from pwmlff.data.offsets import Offsets, left_of
 from pwmlff.data.readers import read
 from pwmlff.evaluation import model_file
 from pwmlff.evaluation.engine import Engine, choose
@@ -387,8 +387,7 @@ def _offsets_of(
         if type(value) is float and np.isfinite(value)
     }
     fitted = info.of_card(str, "configuration", "data", "virial_offset") == "fit"
-    left = np.trace(frames.virials - predicted, axis1=1, axis2=2) / 3.0
-    left /= np.maximum(frames.natoms, 1)
+    left = left_of(frames, predicted)
     result: dict[str, float] = {}
     for k, name in enumerate(frames.files if known else ()):
         chosen = left[(frames.file == k) & np.isfinite(left)]

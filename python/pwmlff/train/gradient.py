@@ -97,7 +97,7 @@ class DPGradient:
         self.precision, self.threads, self.device = precision, threads, device
         self.names = [name for name, _ in model.named_parameters()]
         self.shapes = [tuple(p.shape) for p in model.parameters()]
-        shortest = np.minimum(statistics.shortest(edges, model.Rmax), model.Rmax)
+        shortest = np.minimum(edges.closest, model.Rmax)
         self.low = FIRST_NODE * np.minimum(shortest, shortest.T)
         self.set_nodes(nodes)
 

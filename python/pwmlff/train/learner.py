@@ -7,9 +7,7 @@ one of :class:`Learner`. The training itself is in :mod:`pwmlff.train.loop`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
@@ -23,15 +21,12 @@ from pwmlff.train import comm, errors
 from pwmlff.train.adam import Adam, AdamOptions, Average, Schedule
 from pwmlff.train.checkpoint import subset
 from pwmlff.train.config import Config
-from pwmlff.train.kalman import GroupOptions, Kalman, KalmanOptions, Measurement, group_updates
 from pwmlff.train.loss import LossWeights, slopes
 from pwmlff.train.muon import Muon
 from pwmlff.train.trainable import Predictions, Trainable
 
 log = logging.getLogger(__name__)
 
-#: What moves parameters; Muon is one of Adam's kind.
-Optimizer = Adam | Kalman
 #: Part of what energies of single atoms have too much that a step takes at the largest rate.
 GAIN = 0.2
 #: Times the usual error of an energy beyond which a frame does not count there.
@@ -56,19 +51,6 @@ def adam_of(config: Config) -> AdamOptions:
     o = config.optimizer
     return AdamOptions(
         beta1=o.betas[0], beta2=o.betas[1], weight_decay=o.weight_decay, clip=o.clip or None
-    )
-
-
-def measurements_of(config: Config) -> GroupOptions:
-    """How the Kalman filter measures a batch, as [optimizer] and [loss] have it."""
-    o = config.optimizer
-    kinds = tuple(kind for kind in errors.QUANTITIES if max(getattr(config.loss, kind)))
-    return GroupOptions(
-        kinds=kinds,
-        groups=o.groups,
-        group_size=6 if o.matpl else None,
-        noises={} if o.matpl else {kind: getattr(o, f"noise_{kind}") for kind in kinds},
-        matpl=o.matpl,
     )
 
 
@@ -111,15 +93,6 @@ def _alignment(shares: np.ndarray, lacks: np.ndarray) -> tuple[np.ndarray, float
     return change, float(np.median(np.abs(lacks - shares @ change)))
 
 
-@contextmanager
-def _explained() -> Iterator[None]:
-    """What an optimizer refuses, as a failure."""
-    try:
-        yield
-    except ValueError as error:
-        raise Failure(str(error)) from error
-
-
 class Learner:
     """A model, its optimizer, learning rates and moving average. All but `predict` is collective.
 
@@ -158,26 +131,14 @@ class Learner:
         """Say whether weights that files give count; those of 0 have left the labels out."""
         weights = self.model.frames.weights
         count = int(((weights != 1.0) & (weights != 0.0)).any(axis=1).sum())
-        if not count or self.ranks.rank:
-            return
-        if self.config.optimizer.name == "kalman":
-            log.warning(
-                "%d of %d frames have weights, which do not count: the Kalman filter weighs by its "
-                "noises alone; choose muon",
-                *(count, len(weights)),
-            )
-        else:
+        if count and not self.ranks.rank:
             log.info("%d of %d frames have weights of their own, which count", count, len(weights))
 
-    def _optimizer(self) -> Optimizer:
-        model, o, shared = self.model, self.config.optimizer, (self.ranks, self.model.threads)
-        if o.name == "kalman":
-            layers = list(zip(model.names, model.shapes, strict=True))
-            options = KalmanOptions(o.block, o.p0, o.lambda_, o.nu, o.matpl)
-            return Kalman(layers, options, shared[0], self.free, shared[1])
-        if o.name == "muon":
-            return Muon(model.shapes, adam_of(self.config), self.free, *shared)
-        return Adam(len(model.parameters), adam_of(self.config), self.free)
+    def _optimizer(self) -> Adam:
+        model, options = self.model, adam_of(self.config)
+        if self.config.optimizer.name == "muon":
+            return Muon(model.shapes, options, self.free, self.ranks, model.threads)
+        return Adam(len(model.parameters), options, self.free)
 
     @property
     def frames(self) -> Frames:
@@ -205,18 +166,6 @@ class Learner:
             Failure: a gradient is no number; on all ranks.
         """
         self.refitted[:] = 0.0
-        with _explained():
-            if isinstance(self.optimizer, Kalman):
-                loss, move = self._measure(batch, self.optimizer), np.zeros_like(self.shift)
-            else:
-                loss, move = self._descend(batch, done, self.optimizer)
-        if self.average is not None:
-            self.average.add(self.parameters)
-        self.parameters[self.model.energy_biases] += move
-        return loss
-
-    def _descend(self, batch: np.ndarray, done: float, adam: Adam) -> tuple[float, np.ndarray]:
-        """Move against the gradient of the loss; the loss, and what energies are to move by."""
         model, mine = self.model, comm.owned(self.ranks, len(batch))
         self.learning_rate = self.schedule.learning_rate(done)
         weights = LossWeights.scheduled(self.config.loss, self.schedule, done)
@@ -226,8 +175,11 @@ class Learner:
         gradient = model.pullback(batch_slopes.a, batch_slopes.v, batch_slopes.w)
         each = np.c_[batch_slopes.loss, self._moves(batch, batch_slopes.excess, mine)]
         loss, *move = comm.ordered_sum(self.ranks, len(batch), each)
-        adam.step(model.parameters, gradient, self.learning_rate)
-        return float(loss), np.array(move)
+        self.optimizer.step(self.parameters, gradient, self.learning_rate)
+        if self.average is not None:
+            self.average.add(self.parameters)
+        self.parameters[model.energy_biases] += move
+        return float(loss)
 
     def _moves(self, batch: np.ndarray, excess: np.ndarray, mine: slice) -> np.ndarray:
         """What the frames of a batch here move energies of single atoms by, [n, ntypes].
@@ -245,29 +197,6 @@ class Learner:
         moves: np.ndarray = -step[:, None] * shares
         moves /= np.maximum(np.square(shares).sum(axis=1, keepdims=True), 1e-300)
         return moves
-
-    def _measure(self, batch: np.ndarray, kalman: Kalman) -> float:
-        """Update by the energies, groups of forces and, if wanted, virials of a batch.
-
-        Returns:
-            The mean square of the errors of these measurements.
-        """
-        model, frames = self.model, self.frames.select(batch)
-        mine = comm.owned(self.ranks, len(batch))
-        atoms = slice(int(frames.first[mine.start]), int(frames.first[mine.stop]))
-
-        def predict(kind: str) -> np.ndarray:
-            predicted = model.evaluate(batch)[errors.QUANTITIES.index(kind)]
-            return np.concatenate(self.ranks.allgather(predicted))
-
-        def gradient(measured: Measurement) -> np.ndarray:
-            return model.pullback(measured.a[mine], measured.v[atoms], measured.w[mine])
-
-        update = partial(kalman.update, model.parameters)
-        rng = np.random.default_rng((self.config.run.seed, kalman.updates))
-        made = group_updates(frames, predict, gradient, update, rng, measurements_of(self.config))
-        self.learning_rate = kalman.forgetting
-        return float(sum(m.error**2 for m in made) / max(1, len(made)))
 
     # ---- what is judged and saved
 
@@ -338,18 +267,9 @@ class Learner:
 
     # ---- checkpoints
 
-    def wants(self, name: str) -> bool:
-        """Whether this rank needs an array of a state to go on: no blocks of a filter of others."""
-        kind, _, rest = name.partition("/")
-        if kind == "optimizer" and isinstance(self.optimizer, Kalman):
-            return self.optimizer.wants(rest)
-        return True
-
     def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint needs of this rank."""
+        """What a checkpoint needs; the same on all ranks."""
         arrays = {f"optimizer/{k}": v for k, v in self.optimizer.state().items()}
-        if self.ranks.rank:
-            return arrays if isinstance(self.optimizer, Kalman) else {}
         average = {} if self.average is None else self.average.state()
         arrays |= {f"average/{k}": v for k, v in average.items()}
         arrays |= {f"model/{k}": v for k, v in self.model.state().items()}
@@ -362,16 +282,21 @@ class Learner:
         Raises:
             Failure: it is of another model or optimizer.
         """
+        if "optimizer/forgetting" in arrays:
+            raise Failure(
+                "the checkpoint is of a training with the Kalman filter, which this release does "
+                "not have, expected one with muon or adam: start from its best.pt with --finetune "
+                "in another folder (docs/coming_from_matpl.md)"
+            )
         shape = arrays["parameters"].shape if "parameters" in arrays else None
         if shape != self.parameters.shape:
             raise Failure(
                 f"the checkpoint holds parameters {shape}, expected {self.parameters.shape}: it is "
                 "of a model of other widths or elements"
             )
-        with _explained():
-            self.optimizer.restore(subset("optimizer/", arrays))
-            if self.average is not None:
-                self.average.restore(subset("average/", arrays))
+        self.optimizer.restore(subset("optimizer/", arrays))
+        if self.average is not None:
+            self.average.restore(subset("average/", arrays))
         self.model.restore(subset("model/", arrays))
         self.parameters[:] = arrays["parameters"]
         self.shift, self.usual = arrays["shift"].copy(), float(arrays["usual"])

@@ -454,8 +454,12 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint. Collective."""
-        arrays, meta = self.learner.state(), self._meta()
-        checkpoint.save(self.folder, self.progress.step, arrays, meta, self.ranks)
+        comm.by_rank_0(
+            self.ranks,
+            lambda: checkpoint.save(
+                self.folder, self.progress.step, self.learner.state(), self._meta()
+            ),
+        )
 
     def resume(self) -> bool:
         """Go on from the newest sound checkpoint; whether there is one. Collective.
@@ -463,7 +467,7 @@ class Trainer:
         Raises:
             Failure: it is of another model, or none can be used.
         """
-        saved = checkpoint.latest(self.folder, self.ranks, self.learner.wants)
+        saved = comm.by_rank_0(self.ranks, lambda: checkpoint.latest(self.folder))
         if saved is None:
             return False
         if self.ranks.rank == 0:

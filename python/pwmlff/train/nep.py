@@ -133,7 +133,7 @@ def initial(shape: NepForm, frames: Frames, edges: Edges, seed: int) -> Nep:
         ),
         last=rng.normal(0, 1 / np.sqrt(shape.neuron), (s, shape.neuron))
         * np.isin(edges.elements, frames.elements)[:, None],
-        shift=statistics.shifts(frames, edges)[0],
+        shift=statistics.shifts(frames, edges),
         c_radial=rng.normal(0, 1 / np.sqrt(kradial), (s, s, nradial, kradial)),
         c_angular=rng.normal(0, 1 / np.sqrt(kangular), (s, s, nangular, kangular)),
         q_scaler=np.ones(width),

@@ -92,7 +92,8 @@ def claimed(folder: Path, options: Options) -> Iterator[int]:
 
 
 def write_configuration(config: Config) -> Path:
-    """Write run.toml with every default."""
+    """Write run.toml with every default into the folder of a training, made if need be."""
     path = Path(config.output.folder, CONFIGURATION)
+    path.parent.mkdir(parents=True, exist_ok=True)
     files.write_whole(path, config.as_toml().encode())
     return path

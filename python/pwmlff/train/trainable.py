@@ -98,7 +98,7 @@ class Trainable(Protocol):
         left = frames.energies - self.predict(self.parameters, frames, edges)[0]
         if not frames.isolated.all():
             left[frames.isolated] = np.nan  # of which the model may know nothing
-        return statistics.shifts(replace(frames, energies=left), edges)[0]
+        return statistics.shifts(replace(frames, energies=left), edges)
 
     def take_energies(self) -> None:
         """Move the energies of single atoms to those of the data, before a fine-tuning."""

@@ -72,7 +72,7 @@ class Bounds:
     def limits(self, deviation: np.ndarray) -> np.ndarray:
         """The bound of the error of each atom [n]."""
         edges, bounds = np.array(self.edges), np.array(self.bounds)
-        place = np.clip(np.searchsorted(edges, deviation, side="right") - 1, 0, len(bounds) - 1)
+        place = _bins_of(deviation, edges)
         growth = np.maximum(1.0, deviation / max(edges[-1], 1e-300))
         result: np.ndarray = bounds[place] * growth
         return result
@@ -135,6 +135,12 @@ def in_place_of_deviation(
     return result
 
 
+def _bins_of(deviation: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """The bin of each deviation; what is beyond all is in the first or the last one."""
+    places: np.ndarray = np.searchsorted(edges, deviation, side="right") - 1
+    return places.clip(0, len(edges) - 2)
+
+
 def bounded(
     models: Sequence[Path], deviation: np.ndarray, error: np.ndarray, frame: np.ndarray
 ) -> Bounds:
@@ -147,7 +153,7 @@ def bounded(
     """
     nframes = int(frame[-1]) + 1
     edges = np.quantile(deviation, np.linspace(0, 1, BINS + 1))
-    place = np.clip(np.searchsorted(edges, deviation, side="right") - 1, 0, BINS - 1)
+    place = _bins_of(deviation, edges)
     block = frame * min(BLOCKS, nframes) // nframes
     nblocks = int(block[-1]) + 1
     bounds = np.zeros(BINS)
@@ -265,7 +271,7 @@ def calibrate(deviation: np.ndarray, error: np.ndarray, test: np.ndarray) -> Cal
     outlier = error > OUTLIER * np.sqrt(np.square(error).mean())
     teaching = ~test if not test.all() else test
     edges = np.quantile(deviation[teaching], np.linspace(0, 1, BINS + 1))
-    place = np.clip(np.searchsorted(edges, deviation, side="right") - 1, 0, BINS - 1)
+    place = _bins_of(deviation, edges)
     bins, bounds = [], np.zeros(BINS)
     for k in range(BINS):
         chosen = teaching & (place == k)
