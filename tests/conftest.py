@@ -17,6 +17,8 @@ from ase import Atoms
 
 import dp_oracle
 from genuine import DATA, DATA_VARIABLE, hfo2_frames
+from harness import forked
+from pwmlff.launch import interpreter
 
 #: Few tests that take a minute each (a compiler reads torch's headers, hundreds of runs).
 LONG = (
@@ -51,6 +53,22 @@ def parsing_in_turns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ast, "parse", locked)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def members_by_forks() -> Iterator[None]:
+    """Let what a command of this process starts of the command come of the server, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "pwmlff", forked)
+        yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch) -> None:
+    """Let pictures be empty files: drawing them takes longer than a small training."""
+    from matplotlib.figure import Figure
+
+    monkeypatch.setattr(Figure, "savefig", lambda _, path, **__: path.touch())
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +32,30 @@ COMMAND = [sys.executable, "-m", "pwmlff"]  # the pwmlff command
 TIMEOUT = 300  # seconds; a run that takes longer hangs
 
 
+@functools.cache
+def _server() -> list[str]:
+    """Words that start Python by a server, which ends with this process."""
+    folder, script = Path(tempfile.mkdtemp()), Path(__file__).with_name("fork_server.py")
+    path = folder / "socket"
+    server = subprocess.Popen(
+        [sys.executable, script, path], stdin=subprocess.PIPE, start_new_session=True
+    )
+    atexit.register(lambda: (server.communicate(), shutil.rmtree(folder)))
+    while not path.exists():
+        time.sleep(0.01)
+    return [sys.executable, "-I", "-S", str(script), str(path)]
+
+
+def python(*words: object) -> list[str]:
+    """Words that run Python with others, where nothing hangs on how a process begins."""
+    return [*_server(), *map(str, words)]
+
+
+def forked(*words: object) -> list[str]:
+    """The pwmlff command as COMMAND starts it, likewise."""
+    return python("-m", "pwmlff", *words)
+
+
 def find_lmp() -> Program:
     """The lmp of this Python; a search takes a process of its own, so the same one is made once."""
     return _found(tuple(os.environ.get(name) for name in PACKAGE_VARIABLES))
@@ -45,6 +73,7 @@ class Run:
     folder: Path
     returncode: int
     output: str
+    log: str = "log.lammps"
 
     def thermo(self, run: int = -1) -> dict[str, list[float]]:
         """Columns of the thermo output of one run command."""
@@ -64,7 +93,7 @@ class Run:
 
     @property
     def _log(self) -> Thermo:
-        return Thermo(self.folder / "log.lammps")
+        return Thermo(self.folder / self.log)
 
 
 @dataclass(frozen=True)

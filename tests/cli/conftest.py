@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness import COMMAND, TIMEOUT
+from harness import TIMEOUT, forked
 from pwmlff.cli import app
 from pwmlff.launch import program
 from systems import SYSTEMS
@@ -59,7 +59,7 @@ def process(tmp_path: Path):
 
     def run(*arguments: object, **environment: str) -> Finished:
         done = subprocess.run(
-            [*COMMAND, *map(str, arguments)],
+            forked(*arguments),
             cwd=tmp_path,
             env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
             stdin=subprocess.DEVNULL,

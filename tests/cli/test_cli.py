@@ -17,7 +17,7 @@ import typer.main
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 
-from harness import COMMAND, PROGRAMS, TIMEOUT
+from harness import PROGRAMS, TIMEOUT, forked
 from pwmlff.cli import app
 from pwmlff.commands.build import new_enough_cmake
 from pwmlff.commands.options import kinds_of
@@ -133,7 +133,7 @@ def test_output_that_cannot_be_written(tmp_path, binary, model, options):
     (tmp_path / "text.pt").write_text("no model\n")
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [*COMMAND, "info", model, *options],
+            forked("info", model, *options),
             cwd=tmp_path,
             stdout=full,
             stderr=subprocess.PIPE,

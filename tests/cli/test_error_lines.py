@@ -19,7 +19,7 @@ import typer.main
 from ase.io import write
 
 from genuine import GENUINE
-from harness import COMMAND, PROGRAMS, TIMEOUT, thorough
+from harness import PROGRAMS, TIMEOUT, forked, thorough
 from labelled_structures import labelled
 from pwmlff import devices, plugin
 from pwmlff.cli import app
@@ -274,7 +274,7 @@ def test_interrupted_while_modules_are_loaded(pwmlff, monkeypatch):
 
 def started(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *words], stderr=subprocess.PIPE, text=True, check=False, timeout=TIMEOUT,
+        forked(*words), stderr=subprocess.PIPE, text=True, check=False, timeout=TIMEOUT,
         **options,
     )  # fmt: skip
 

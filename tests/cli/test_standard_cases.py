@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from harness import TIMEOUT
+from harness import TIMEOUT, python
 from pwmlff import devices
 from standard_cases import Case, Choice, cases, gpu_ratios, kernel_times, prepare
 
@@ -18,7 +17,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "standard_cases.py"
 
 def timed(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, SCRIPT, *map(str, words)],
+        python(SCRIPT, *words),
         capture_output=True,
         text=True,
         timeout=TIMEOUT,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import foreign_models
 from edge_models import LennardJones, MessagePassing
-from harness import COMMAND, thorough
+from harness import forked, thorough
 from labelled_structures import trajectory
 from nep_files import HEADS, random_text
 from pwmlff import Calculator
@@ -35,7 +35,7 @@ BINARY = SYSTEMS["two elements, triclinic"]
 
 def verify(*words: object, code: int | None = 0, check: str = "") -> dict[str, dict[str, Any]]:
     """Checks by name, all or some; any exit code where it is None."""
-    command = [*COMMAND, "verify", *map(str, words), "--np", "1,2", "--json", "--check", check]
+    command = forked("verify", *words, "--np", "1,2", "--json", "--check", check)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return {check["name"]: check for check in json.loads(done.stdout)["checks"]}
@@ -339,7 +339,7 @@ def test_errors(tmp_path: Path, words: list[str], text: str):
     path = save_model(Smooth(), tmp_path / "model.pt")
     write(tmp_path / "bare.xyz", BINARY.atoms(), format="extxyz")
     done = subprocess.run(
-        [*COMMAND, "verify", path, *words], cwd=tmp_path, capture_output=True, text=True,
+        forked("verify", path, *words), cwd=tmp_path, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert done.returncode == 2 and text in done.stderr

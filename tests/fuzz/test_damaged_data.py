@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ import pytest
 from ase import Atoms
 from ase.io import write
 
+from harness import python
 from labelled_structures import movement, trajectory
 from pwmlff.data import readers
 from pwmlff.data.frames import Frames
@@ -88,7 +88,7 @@ def test_damaged_data_is_named_or_read(tmp_path: Path):
         system.append(dpdata.LabeledSystem(atoms, fmt="ase/structure"))
     system.to("deepmd/npy", str(tmp_path / "system"))
     done = subprocess.run(
-        [sys.executable, "-c", WORKER, str(tmp_path), str(COUNT), str(SEED)],
+        python("-c", WORKER, tmp_path, COUNT, SEED),
         capture_output=True,
         text=True,
         check=False,

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import dp_oracle
 import foreign_models
 from foreign_models import matpl_checkpoint
 from genuine import GENUINE, requires_genuine
+from harness import python
 from systems import SYSTEMS
 
 #: How many, and of which series: PWMLFF_MUTANTS=10000 PWMLFF_SEED=1 pytest tests/fuzz
@@ -173,7 +173,7 @@ def survived(program: str, path: Path, count: int) -> dict[str, int]:
     output = path.with_name("output")
     with output.open("w") as stream:
         worker = subprocess.Popen(
-            [sys.executable, "-c", program, path, str(count), str(SEED)],
+            python("-c", program, path, count, SEED),
             env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=stream,

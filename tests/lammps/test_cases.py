@@ -6,13 +6,15 @@ gives for the positions and the cell that LAMMPS writes out.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from ase import Atoms
 
 from edge_models import MessagePassing
-from harness import Lammps, thorough
+from harness import Engine, Lammps, Run, thorough
 from pwmlff.evaluation.reference import evaluate
 from pwmlff.launch.lmp import DUMP, MEASURE, PRESSURE_VOLUME, forces
 from systems import SYSTEMS, crystal
@@ -118,12 +120,27 @@ def model(lammps: Lammps, engine: str):
     return model
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_case(lammps: Lammps, model, case):
-    text, ranks, elements = CASES[case]
+@pytest.mark.parametrize("ranks", sorted({ranks for _, ranks, _ in CASES.values()}))
+def test_cases(lammps: Lammps, model, ranks: int):
+    """Those of so many ranks, one after the other in one lmp."""
     measure = MEASURE.replace("vol c_press", "vol lx ly lz xy xz yz c_press")
-    run = lammps.run(f"{text}{measure}run 0\n{DUMP}", ranks)
-    thermo, atoms = {k: v[-1] for k, v in run.thermo().items()}, run.atoms()
+    names = [name for name, (_, its, _) in CASES.items() if its == ranks]
+    run = lammps.run(
+        "".join(
+            f"clear\nlog {k}.log\n{CASES[name][0]}{measure}run 0\n{DUMP.replace('atoms', str(k))}"
+            for k, name in enumerate(names)
+        ),
+        ranks,
+    )
+    for k, name in enumerate(names):
+        print(name)
+        assert_reference(replace(run, log=f"{k}.log"), f"{k}.dump", model, name, lammps.engine)
+
+
+def assert_reference(run: Run, dump: str, model, case: str, gate: Engine) -> None:
+    """Compare the end of a case with the reference of its structure."""
+    thermo, atoms = {k: v[-1] for k, v in run.thermo().items()}, run.atoms(dump)
+    elements = CASES[case][2]
     cell = [
         [thermo["Lx"], 0, 0],
         [thermo["Xy"], thermo["Ly"], 0],
@@ -136,7 +153,6 @@ def test_case(lammps: Lammps, model, case):
     used = sorted(set(elements.values()))
     expected = evaluate(model, structure, elements=used)
     energy, pressure = UNITS["real" if case == "units real" else "metal"]
-    gate = lammps.engine
     assert thermo["PotEng"] / energy == pytest.approx(expected.energy, abs=len(atoms) * gate.energy)
     np.testing.assert_allclose(
         atoms.c_peatom / energy, expected.atom_energy, rtol=0, atol=gate.atom_energy

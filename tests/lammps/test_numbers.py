@@ -68,18 +68,21 @@ def test_oracle(lammps: Lammps, oracle, ranks):
 
 
 @every_engine
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_reference(lammps: Lammps, name):
+def test_reference(lammps: Lammps):
     """Random models: triclinic, slabs, boxes smaller than the cutoff, atoms without neighbors."""
-    system = SYSTEMS[name]
-    model, atoms = system.model(), system.atoms()
-    lammps.save(model)
-    prism = lammps.data(atoms, list(system.elements))
-    run = lammps.run(
-        f"{read(atoms)}pair_style pwmlff 1 model.pt\npair_coeff * * {symbols(system.elements)}\n"
-        f"{MEASURE}run 0\n{DUMP}"
-    )
-    assert_equal(lammps, run, evaluate(model, atoms, elements=system.elements), prism)
+    text, prisms = "", []
+    for k, system in enumerate(SYSTEMS.values()):
+        atoms = system.atoms()
+        lammps.save(system.model(), f"{k}.pt")
+        prisms.append(lammps.data(atoms, list(system.elements), f"{k}.data"))
+        text += f"clear\n{read(atoms, f'{k}.data')}pair_style pwmlff 1 {k}.pt\n"
+        text += f"pair_coeff * * {symbols(system.elements)}\n{MEASURE}run 0\n"
+        text += DUMP.replace("atoms", str(k))
+    run = lammps.run(text)
+    for k, (name, system) in enumerate(SYSTEMS.items()):
+        expected = evaluate(system.model(), system.atoms(), elements=system.elements)
+        print(name, end=" ")
+        assert_equal(lammps, run, expected, prisms[k], f"{k}.dump", k)
 
 
 def test_subset_of_elements_in_other_order(lammps: Lammps):

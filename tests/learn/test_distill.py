@@ -14,7 +14,7 @@ from ase.build import bulk
 from ase.calculators.emt import EMT
 from ase.io import read, write
 
-from harness import COMMAND, thorough
+from harness import forked, thorough
 from labelled_structures import copper_gold
 from pwmlff import Calculator, files
 from pwmlff.learn import student
@@ -45,7 +45,7 @@ def test_distillation(tmp_path: Path, monkeypatch, settings: list[str], model: s
     )  # fmt: skip
     report = student.distill(teaching, lambda: False)
     assert report.ok is not bool(report.card.faults())
-    words = [*COMMAND, "distill", "--teacher", teacher, "--start", start, "-o", "run", "--json"]
+    words = forked("distill", "--teacher", teacher, "--start", start, "-o", "run", "--json")
     words += ["--temperature", "100:300", "--max-time", "20m", "--frames", "6", "--check", "0.05"]
     words += [word for setting in teaching.settings for word in ("--set", setting)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -29,7 +29,7 @@ from ase.data import covalent_radii
 from ase.io import read, write
 from rich.console import Console
 
-from harness import COMMAND
+from harness import forked
 from labelled_structures import copper_gold
 from pwmlff.learn import explore, labelling, learn
 from pwmlff.learn.processes import Ended, Task, Workshop
@@ -71,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
 def command(folder: Path, *settings: str) -> subprocess.Popen[str]:
     words = [word for setting in settings for word in ("--set", setting)]
     return subprocess.Popen(
-        [*COMMAND, "learn", "learn.toml", "--json", *words],
+        forked("learn", "learn.toml", "--json", *words),
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

@@ -253,9 +253,9 @@ def test_ghosts_take_the_force_of_their_own(binary):
 
 
 def test_batch_equals_single_frames(system):
-    script = scripted(system.model())
-    a, b = (inputs_of(script, system.atoms(seed)) for seed in (0, 1))
-    batch = script(
+    model = system.model()
+    a, b = (inputs_of(model, system.atoms(seed)) for seed in (0, 1))
+    batch = model(
         torch.cat((a.list_neigh, b.list_neigh)),
         a.Imagetype_map,
         a.atom_type,
@@ -264,7 +264,7 @@ def test_batch_equals_single_frames(system):
     )
     for index, inputs in enumerate((a, b)):
         frame = [None if values is None else values[index : index + 1] for values in batch]
-        assert_same(frame, script(*inputs))
+        assert_same(frame, model(*inputs))
 
 
 def test_no_local_atoms(binary):

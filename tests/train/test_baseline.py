@@ -25,6 +25,8 @@ from pwmlff.report import Failure
 from pwmlff.train import train
 from systems import SYSTEMS
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ZBL = Baseline("zbl 3.0 4.0", ("1 1 10 10", "1 2 10 18", "2 2 18 18"))
 SETTINGS = ["model.embedding=[4]", "model.fitting=[4]", "model.m2=2", "model.rmax=5.0"]
 

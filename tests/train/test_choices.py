@@ -17,7 +17,7 @@ from ase.io import read, write
 from typer.testing import CliRunner
 
 import pwmlff.train
-from harness import COMMAND
+from harness import forked
 from labelled_structures import frames_of
 from pwmlff.cli import app
 from pwmlff.data import choices, descriptors, neighbors
@@ -53,7 +53,7 @@ def bare(atoms: Atoms) -> Labelled:
 
 def run(*words: object) -> dict:
     done = subprocess.run(
-        [*COMMAND, "data", *map(str, words), "--json"], capture_output=True, text=True, check=False
+        forked("data", *words, "--json"), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)

@@ -20,6 +20,8 @@ from pwmlff.train.config import Run
 from pwmlff.train.gradient import DPGradient
 from systems import SYSTEMS, TRICLINIC, System
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 #: Those of the kinds that are trained: biases, nets for pairs, steps in the fitting nets alone.
 NETWORKS = {
     name: SYSTEMS[name]

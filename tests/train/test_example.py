@@ -19,6 +19,8 @@ from pwmlff.cli import app
 from pwmlff.launch import lmp
 from pwmlff.report import Failure
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TINY = (
     "run.epochs=1", "model.embedding=[4]", "model.fitting=[4]", "model.m2=2",

@@ -17,6 +17,8 @@ from pwmlff.train import train
 from pwmlff.train.extrapolation import FLOOR, QUANTILE, grade
 from systems import SYSTEMS, gamma_alone, grade_alone, graded, save
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SETTINGS = ["model.embedding=[6,6]", "model.fitting=[8]", "model.m2=2", "model.rmax=5.0",
             "model.max_neighbor=70", "run.validate_every=1", "data.valid_fraction=0.2"]  # fmt: skip
 

@@ -19,6 +19,8 @@ from pwmlff.train.config import NepForm
 from pwmlff.train.nep import NepModel, initial
 from thread_ranks import on_ranks
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 ELEMENTS = [10, 18]
 FORM = NepForm((5.0, 4.0), (2, 2), (4, 4), (3, 1, 1), 8)
 BATCH = np.array([3, 0, 2])

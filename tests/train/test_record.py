@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import resource
 import subprocess
 import sys
 from dataclasses import fields
@@ -18,10 +19,11 @@ import numpy as np
 import pytest
 from ase import Atoms
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from labelled_structures import frames_of
-from pwmlff import files, report
+from pwmlff import files, picture, report
 from pwmlff.report import Failure
 from pwmlff.train import record
 from pwmlff.train.errors import QUANTITIES, compute
@@ -364,3 +366,18 @@ def test_a_training_that_could_not_begin_is_none(tmp_path: Path):
         log.add(row(1))
     with pytest.raises(Failure, match="is the log of another training"):
         record.require_unused(tmp_path)
+
+
+def test_no_half_of_a_picture_stays(tmp_path: Path) -> None:
+    """Where the system stops it halfway."""
+    path = tmp_path / "a.png"
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, usual[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*/a\.png'"):
+            picture.save(Figure(), path, dpi=120)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert not list(tmp_path.iterdir())
+    picture.save(Figure(), path, dpi=120)
+    assert path.read_bytes()[:4] == b"\x89PNG"

@@ -22,6 +22,8 @@ from pwmlff.models import DP, DPConfig
 from pwmlff.report import Failure
 from pwmlff.train import train
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SETTINGS = ["model.embedding=[6,6]", "model.fitting=[8]", "model.m2=2", "model.rmax=5.0",
             "model.max_neighbor=70", "run.validate_every=1", "data.valid_fraction=0.2"]  # fmt: skip
 NEON, ARGON = 10, 18

@@ -19,6 +19,8 @@ from pwmlff.train import train
 from pwmlff.train.uncertainty import Bounds, bounded, calibrate
 from systems import SYSTEMS
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 BINARY = SYSTEMS["two elements, triclinic"]
 
 
