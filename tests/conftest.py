@@ -27,6 +27,15 @@ LONG = (
 )  # fmt: skip
 
 
+#: Ranks that wait for others sleep: they are more than there are cores here, and four that look for
+#: messages all the time take twenty times as long as one.
+os.environ |= {
+    "MPIR_CVAR_DEVICE_COLLECTIVES": "none",  # those in shared memory never let go of a core
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+    "MPIR_CVAR_POLLS_BEFORE_YIELD": "50",
+}
+
+
 def pytest_collection_modifyitems(items):
     """Files with the most tests come first, as pytest-xdist would have it, but after the long ones.
 

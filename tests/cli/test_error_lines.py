@@ -89,6 +89,8 @@ class Entry:
 def entries(group: Any, *words: str) -> Iterator[Entry]:
     """Of all commands, those that a later release adds among them."""
     for word, command in sorted(group.commands.items()):
+        if command.hidden:  # the earlier name of another one
+            continue
         if hasattr(command, "commands"):
             yield from entries(command, *words, word)
             continue

@@ -99,48 +99,6 @@ def test_subset_of_elements_in_other_order(lammps: Lammps):
     assert abs(expected.energy - evaluate(model, atoms, elements=system.elements).energy) > 1e-3
 
 
-def test_two_types_of_one_element(lammps: Lammps):
-    system = SYSTEMS["two elements, triclinic"]
-    model, atoms = system.model(), system.atoms()
-    lammps.save(model)
-    prism = lammps.data(atoms, [8, 72, 1])
-    run = lammps.run(
-        f"{read(atoms)}set atom 2 type 3\npair_style pwmlff model.pt\npair_coeff * * O Hf O\n"
-        f"{MEASURE}run 0\n{DUMP}"
-    )
-    assert_equal(lammps, run, evaluate(model, atoms), prism)
-
-
-def test_gaps_in_atom_ids(lammps: Lammps):
-    system = SYSTEMS["two elements, triclinic"]
-    model, atoms = system.model(), system.atoms()
-    lammps.save(model)
-    prism = lammps.data(atoms, [8, 72])
-    run = lammps.run(
-        f"{read(atoms)}group gone id 3 5\ndelete_atoms group gone compress no\n"
-        f"pair_style pwmlff model.pt\npair_coeff * * O Hf\n{MEASURE}run 0\n{DUMP}"
-    )
-    assert list(run.atoms().id) == [1, 2, 4, 6]
-    assert_equal(lammps, run, evaluate(model, atoms[[0, 1, 3, 5]]), prism)
-
-
-def test_units_real(lammps: Lammps):
-    system = SYSTEMS["two elements, triclinic"]
-    atoms = system.atoms()
-    lammps.save(system.model())
-    lammps.data(atoms, [8, 72])
-    text = f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n{MEASURE}run 0\n{DUMP}"
-    metal = lammps.run(text)
-    energy, force = metal.thermo()["PotEng"][0], forces(metal.atoms())
-    pressure = metal.vector("c_press")
-    real = lammps.run(text.replace("units metal", "units real"))
-    kcal_per_mol = 23.060549  # per eV, as LAMMPS converts potential files
-    assert real.thermo()["PotEng"][0] == pytest.approx(energy * kcal_per_mol, rel=1e-12)
-    np.testing.assert_allclose(forces(real.atoms()), force * kcal_per_mol, rtol=1e-12)
-    bar_per_atm = 1.01325
-    np.testing.assert_allclose(real.vector("c_press") * bar_per_atm, pressure, rtol=1e-5)
-
-
 # A slab: with four ranks along z, two of them own no atom.
 SLAB = """
 units metal
@@ -163,18 +121,22 @@ def assert_same_on_any_number_of_ranks(lammps: Lammps, share: float = 0.0) -> No
     atoms = crystal()
     lammps.data(atoms, [8, 72])
     periodic = f"{read(atoms)}pair_style pwmlff model.pt\npair_coeff * * O Hf\n"
-    for text in (periodic, SLAB):
-        expected = None
-        for ranks in (1, 2, 4):
-            run = lammps.run(f"{text.format(ranks=ranks)}{MEASURE}run 0\n{DUMP}", ranks)
-            found = (run.thermo()["PotEng"][0], forces(run.atoms()), run.vector("c_press"))
-            expected = expected or found
-            assert found[0] == pytest.approx(expected[0], rel=1e-12, abs=0)
-            np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-10)
-            atol = share * np.abs(expected[2]).max()
-            np.testing.assert_allclose(found[2], expected[2], rtol=1e-10, atol=atol)
-            if ranks == 4 and text is SLAB:
-                assert re.search(r"Nlocal: +54 ave +\d+ max +0 min", run.output)
+    measure = f"{MEASURE}run 0\n{DUMP}"
+    text = f"{periodic}{measure}clear\n{SLAB}{measure.replace('atoms.', 'slab.')}"
+    expected: list[tuple] = []
+    for ranks in (1, 2, 4):
+        run = lammps.run(text.replace("{ranks}", str(ranks)), ranks)
+        for which, dump in enumerate(("atoms.dump", "slab.dump")):
+            energy, pressure = run.thermo(which)["PotEng"][0], run.vector("c_press", which)
+            found = (energy, forces(run.atoms(dump)), pressure)
+            if ranks == 1:
+                expected.append(found)
+            wanted = expected[which]
+            assert energy == pytest.approx(wanted[0], rel=1e-12, abs=0)
+            np.testing.assert_allclose(found[1], wanted[1], rtol=0, atol=1e-10)
+            atol = share * np.abs(wanted[2]).max()
+            np.testing.assert_allclose(pressure, wanted[2], rtol=1e-10, atol=atol)
+    assert re.search(r"Nlocal: +54 ave +\d+ max +0 min", run.output)
 
 
 @same_numbers

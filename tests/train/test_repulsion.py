@@ -44,7 +44,7 @@ def trained(folder: Path, structures: list[Atoms], **settings: str) -> list[list
     """The radii in the file folder/best.pt."""
     more = [f"model.{name}={value}" for name, value in settings.items()]
     elements = () if "finetune" in settings else ("Ne", "Ar")
-    train(structures, elements, folder, epochs=2, settings=[*SETTINGS, *more])
+    train(structures, elements, folder, epochs=1, settings=[*SETTINGS, *more])
     return open_model(folder / "best.pt")[1].zbl_radii
 
 
@@ -65,8 +65,9 @@ def assert_below_the_data(
         r = np.arange(begin, 0.3, -0.02)
         energies = [calculator.get_potential_energy(Atoms(pair, [(0, 0, 0), (0, 0, x)])) for x in r]
         assert np.diff(energies).min() > 0.0, pair
+    both = [Calculator(name) for name in (path, bare)]
     for atoms in structures:
-        forces = [Calculator(name).get_property("forces", atoms) for name in (path, bare)]
+        forces = [one.get_property("forces", atoms) for one in both]
         np.testing.assert_allclose(*forces, rtol=0, atol=1e-12)
 
 
@@ -98,7 +99,7 @@ def test_in_a_nep(tmp_path: Path):
     settings = ["nep.n_max=[2,2]", "nep.basis_size=[4,4]", "nep.neuron=4", "nep.cutoff=[5.0,4.0]",
                 "model.kind=nep", "model.repulsion=zbl"]  # fmt: skip
     elements = ("Ne", "Ar")
-    train(structures, elements, tmp_path / "first", epochs=2, settings=settings)
+    train(structures, elements, tmp_path / "first", epochs=1, settings=settings)
     path = tmp_path / "first" / "best.txt"
     found = read_nep(path)
     structures = read(tmp_path / "first" / "train.extxyz", index=":")
@@ -115,11 +116,11 @@ def test_in_a_nep(tmp_path: Path):
     settings_on = [*settings, f"model.finetune={path}"]
     for factor, shrunk in ((0.9, 0.9), (1.1, 1.0)):
         folder = tmp_path / f"{factor}"
-        train(scaled(structures, factor), (), folder, epochs=2, settings=settings_on)
+        train(scaled(structures, factor), (), folder, epochs=1, settings=settings_on)
         radii = read_nep(folder / "best.txt").zbl[..., 1]
         np.testing.assert_allclose(radii, shrunk * found.zbl[..., 1], rtol=1e-7)
     without = [*settings_on, "model.repulsion=none"]
-    train(structures, (), tmp_path / "none", epochs=2, settings=without)
+    train(structures, (), tmp_path / "none", epochs=1, settings=without)
     assert read_nep(tmp_path / "none" / "best.txt").zbl is None
     for value in ("zbl", "none"):
         both = [*settings, "nep.zbl=2", f"model.repulsion={value}"]
