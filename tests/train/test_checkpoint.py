@@ -205,7 +205,7 @@ for k in range(20):
     assert (found.arrays["x"] == found.step).all()
     before = found.step
 save(folder, before + 1, {}, {})
-print(before, killed_meanwhile, *sorted(n for n in os.listdir(folder) if n[0] != "."))
+print(before, killed_meanwhile, *sorted(os.listdir(folder)))
 """
 
 

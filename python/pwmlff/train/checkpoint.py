@@ -93,9 +93,10 @@ def save(
             f"cannot write the checkpoint '{path}': {error.strerror or error}; earlier checkpoints "
             "are kept. Make room or choose another folder, and resume"
         ) from error
-    for old in sorted(numbers)[: len(numbers) + 1 - keep]:
+    old = [numbers[n] for n in sorted(numbers)[: len(numbers) + 1 - keep]]
+    for left in (*old, *path.parent.glob(".checkpoint-*")):  # those of a process that was killed
         with contextlib.suppress(OSError):  # no reason to stop a training
-            numbers[old].unlink()
+            left.unlink()
     return path
 
 
