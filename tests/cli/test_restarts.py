@@ -10,16 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pwmlff.launch.restarts import MAGIC, newest_restart, restart_files, step_of, step_of_name
+from pwmlff.launch.restarts import MAGIC, newest_restart, step_of
 from pwmlff.launch.script import Script
 
 
-def newest(patterns: list[str], began: float = 0.0) -> str | None:
-    """Of one partition, whose complete files since a time were written in the order of times."""
-    files = restart_files(patterns, began)
-    order = sorted((when, name) for name, (when, complete) in files.items() if complete)
-    written = {name: (k, step_of_name(name, patterns)) for k, (_, name) in enumerate(order)}
-    return next(iter(newest_restart([patterns], written)), None)
+def newest(patterns: list[str], began: float) -> str | None:
+    """Of one partition."""
+    return next(iter(newest_restart([patterns], began)), None)
 
 
 def test_restart_files(tmp_path: Path, monkeypatch):
@@ -36,8 +33,8 @@ def test_restart_files(tmp_path: Path, monkeypatch):
         os.utime(name, (now - age, now - age))
     assert newest(["r.*"], now - 100) == "r.200"
     assert newest(["r.*"], now - 2) is None
-    assert newest(["empty.*", "absent/r.*"]) is None
-    assert newest(["r.100", "r.900"]) == "r.100"
+    assert newest(["empty.*", "absent/r.*"], 0.0) is None
+    assert newest(["r.100", "r.900"], 0.0) == "r.100"
 
 
 def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
@@ -51,19 +48,19 @@ def test_restart_files_of_each_rank(process, tmp_path: Path, monkeypatch):
     found = process("run", "-np", 3, "--no-preflight", "-in", "in.r")
     assert found.returncode == 0, found.words
     assert len(list(tmp_path.glob("a.*.30.r"))) == 3  # base, 0 and 1
-    assert newest(["a.%.*.r"]) == "a.%.30.r"
+    assert newest(["a.%.*.r"], 0.0) == "a.%.30.r"
     assert newest(["a.%.*.r"], time.time() + 100) is None
-    assert newest(["?.%.*.r"]) is None  # LAMMPS takes a ? as it is
+    assert newest(["?.%.*.r"], 0.0) is None  # LAMMPS takes a ? as it is
     Path("a.1.30.r").unlink()
-    assert newest(["a.%.*.r"]) == "a.%.20.r"
+    assert newest(["a.%.*.r"], 0.0) == "a.%.20.r"
     whole = Path("a.0.20.r").read_bytes()
     Path("a.0.20.r").write_bytes(whole[:-1])
-    assert newest(["a.%.*.r"]) == "a.%.10.r"
+    assert newest(["a.%.*.r"], 0.0) == "a.%.10.r"
     turns = ["turn.%.a", "turn.%.b"]
-    assert newest(turns) == "turn.%.b"
+    assert newest(turns, 0.0) == "turn.%.b"
     assert [step_of(name) for name in ("a.%.10.r", *turns)] == [10, 40, 50]
     os.utime("turn.2.b", (1e9, 1e9))  # died before rank 2 wrote anew
-    assert newest(turns) == "turn.%.a"
+    assert newest(turns, 0.0) == "turn.%.a"
     (tmp_path / "in.r").write_text("read_restart turn.%.a\nfix 1 all nve\nrun 0\n")
     found = process("run", "-np", 1, "--no-preflight", "--json", "-in", "in.r")
     assert found.json["attempts"][0]["step"] == 40
@@ -73,17 +70,16 @@ def test_restart_files_of_partitions(tmp_path: Path, monkeypatch):
     """Of one step, and not of a later one than partitions have gone back to since."""
     monkeypatch.chdir(tmp_path)
     revision, step = struct.pack("=2i", 1, 3), "=iq"
-    written = {}
     for k, found, when in ((0, 20, 2), (0, 40, 4), (1, 20, 3), (1, 40, 7)):
         header = MAGIC + revision + struct.pack(step, 5, found)
         Path(f"r.{k}.{found}").write_bytes(header + MAGIC)
-        written[f"r.{k}.{found}"] = when, found
+        os.utime(f"r.{k}.{found}", (when, when))
     patterns = [["r.0.*"], ["r.1.*"]]
-    assert newest_restart(patterns, written) == ("r.0.40", "r.1.40")
-    assert newest_restart(patterns, written, [(1, 0), (5, 20)]) == ("r.0.20", "r.1.20")
-    written["r.0.40"] = 6, 40
-    assert newest_restart(patterns, written, [(1, 0), (5, 20)]) == ("r.0.40", "r.1.40")
-    assert newest_restart(patterns, written, [(1, 0), (8, 0)]) == ()
+    assert newest_restart(patterns, 0.0) == ("r.0.40", "r.1.40")
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.20", "r.1.20")
+    os.utime("r.0.40", (6, 6))
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (5.0, 20)]) == ("r.0.40", "r.1.40")
+    assert newest_restart(patterns, 0.0, [(1.0, 0), (8.0, 0)]) == ()
 
 
 BOX = """
@@ -142,7 +138,7 @@ def test_restart_command_in_an_input(tmp_path, monkeypatch):
     for _, pattern in LAYOUTS:
         file = Path(pattern.replace("*", "7").replace("%", "base"))
         file.write_bytes(MAGIC + struct.pack("=3i", 44, 0, -1) + MAGIC)
-        assert newest(known) == pattern.replace("*", "7")
+        assert newest(known, 0.0) == pattern.replace("*", "7")
         file.unlink()
     assert not any("printed" in pattern for pattern in known)
 
@@ -158,9 +154,9 @@ def test_highest_step_counts(tmp_path: Path, monkeypatch):
     ):  # fmt: skip
         Path(name).write_bytes(text + MAGIC)
         os.utime(name, (when, when))
-    assert newest(["r.*"]) == "r.200"
-    assert newest(["turn.a", "turn.b"]) == "turn.a"
-    assert newest(["r.*", "turn.a"]) == "turn.a"
+    assert newest(["r.*"], 0.0) == "r.200"
+    assert newest(["turn.a", "turn.b"], 0.0) == "turn.a"
+    assert newest(["r.*", "turn.a"], 0.0) == "turn.a"
 
 
 def test_copied_parts(tmp_path: Path, monkeypatch):
@@ -170,6 +166,6 @@ def test_copied_parts(tmp_path: Path, monkeypatch):
     Path("r.base.300").write_bytes(header + struct.pack("=3i", 44, 1, -1) + MAGIC)
     Path("r.0.300").write_bytes(b"atoms" + MAGIC)
     os.utime("r.0.300", (5, 5))
-    assert newest(["r.%.*"]) is None
-    assert newest_restart([["r.%.*"]], {"r.%.300": (0, 300)}) == ("r.%.300",)
-    assert newest_restart([["r.%.*"]], {"r.%.300": (0, 200)}) == ()
+    assert newest(["r.%.*"], 0.0) is None
+    assert newest_restart([["r.%.*"]], 0.0, written={"r.%.300": (0, 300)}) == ("r.%.300",)
+    assert newest_restart([["r.%.*"]], 0.0, written={"r.%.300": (0, 200)}) == ()

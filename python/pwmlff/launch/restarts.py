@@ -68,9 +68,10 @@ class Written:
 
 def newest_restart(
     partitions: Sequence[Sequence[str]],
-    written: Mapping[str, tuple[int, int]],
-    starts: Sequence[tuple[int, int]] = (),
+    began: float,
+    starts: Sequence[tuple[float, int]] = (),
     unreadable: Collection[tuple[str, int]] = (),
+    written: Mapping[str, tuple[int, int]] | None = None,
 ) -> tuple[str, ...]:
     """The complete restart files of the highest step, as read_restart wants them.
 
@@ -80,20 +81,23 @@ def newest_restart(
     Args:
         partitions: patterns of the restart command of each: a name with * for the step, or two
             names used in turn. With % there is a file for each writing rank and one called base.
-        written: what the starts wrote: when each file was written, and its step. No other files
-            count, and no times of files, as copies have new ones.
-        starts: when each start was, in the unit of `written`, and from which step. Files of later
-            steps from before it don't count: the simulation went back to that step.
-        unreadable: files that don't count, as they cannot be read, and when each was written, ns.
+        began: seconds since the epoch; what is older is of another run.
+        starts: when each start was and from which step. Files of later steps from before it don't
+            count: the simulation went back to that step.
+        unreadable: files that don't count, as they cannot be read, and when each was written.
+        written: where it is known what the starts wrote: when each file was written, in the unit
+            of `starts`, and its step. No other files count then, and no times of files.
     """
+    by_time = written is None
     of_step: list[dict[int, str]] = []  # the newest files, of each partition
     for patterns in partitions:
+        there = restart_files(patterns, began if by_time else 0.0, by_time)
         found = []
-        for name, (time_ns, complete) in restart_files(patterns, by_time=False).items():
-            when, step = written.get(name, NEVER)
+        for name, (time_ns, complete) in there.items():
+            step = step_of_name(name, patterns)
+            when, known = (1e-9 * time_ns, step) if written is None else written.get(name, NEVER)
             gone_back = any(step > first and when < time for time, first in starts)
-            same = complete and step == step_of_name(name, patterns)
-            if same and not gone_back and (name, time_ns) not in unreadable:
+            if complete and step == known and not gone_back and (name, time_ns) not in unreadable:
                 found.append((when, step, name))
         of_step.append({step: name for _, step, name in sorted(found)})
     common = set.intersection(*map(set, of_step)) if of_step else set()

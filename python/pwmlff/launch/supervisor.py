@@ -304,7 +304,7 @@ class _Supervisor:
         written, starts = record.timeline(alone=not self.plan.script.partitions)
         while True:
             unreadable = (*record.unreadable, *self.unreadable, *self.damaged)
-            files = newest_restart(patterns, written, starts, unreadable)
+            files = newest_restart(patterns, record.began, starts, unreadable, written)
             damaged = [name for name in files if _is_another(name, record)]
             if not damaged:
                 break
