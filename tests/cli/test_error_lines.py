@@ -324,7 +324,7 @@ def one(config, options, ranks, stop):
         return {}["head"]
     ranks.barrier()
 
-command._one = one
+command._train_one = one
 app(sys.argv[1:])
 """
 

@@ -505,7 +505,7 @@ def carded(tmp_path: Path, card: str | None) -> Path:
 
 def test_card(pwmlff, tmp_path: Path):
     """Written, shown, and without effect on what the file computes."""
-    config = from_command(data=["a.xyz"], elements="O Hf", settings=["optimizer.lambda=0.97"])
+    config = from_command(data=["a.xyz"], elements="O Hf", settings=["optimizer.ema=0.97"])
     structures = [BINARY.atoms(1), BINARY.atoms(2), BINARY.atoms(3)]
     train = frames_of(structures, [1.0, 2.0, 3.0], groups=["x", "y", "x"], file="a.xyz")
     valid = frames_of(structures[:1], [1.0])
@@ -520,7 +520,7 @@ def test_card(pwmlff, tmp_path: Path):
     data = model["card"]["data"]
     assert data["train"]["frames"] == 3 and data["train"]["groups"] == {"x": 2, "y": 1}
     assert data["train"]["elements"] == ["O", "Hf"] and data["valid"]["frames"] == 1
-    assert model["card"]["configuration"]["optimizer"]["lambda"] == 0.97
+    assert model["card"]["configuration"]["optimizer"]["ema"] == 0.97
     assert model["card"]["versions"]["torch"] == torch.__version__
     assert model["card"]["errors"]["valid"]["energy"]["rmse"] == pytest.approx(1000.0 / 6)
     assert model["card"]["errors"]["train"] is None

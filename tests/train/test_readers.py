@@ -600,7 +600,7 @@ def test_damaged_deepmd_is_named_by_file(tmp_path, damage, message):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(Failure, match="found no file"):
         readers.read(tmp_path / "none.xyz")
-    with pytest.raises(Failure, match="found no name"):
+    with pytest.raises(Failure, match="found no DATA"):
         readers.read([])
     (tmp_path / "notes").write_text("nothing\n")
     with pytest.raises(Failure, match=r"format of .* is not known.*extxyz, movement"):
