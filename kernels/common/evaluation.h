@@ -80,7 +80,7 @@ struct Input {
 
 /// What an evaluation adds up for each row, in one block of memory. Another such quantity has its
 /// place here and in evaluation.cpp, and is added where forces are (dp/cpu/edges.h,
-/// dp/gpu/forces.h, mace/cpu/mace_backend.cpp, nep/cpu/shell.h, nep/gpu/forces.h and
+/// dp/gpu/forces.h, mace/cpu/mace_program.cpp, nep/cpu/shell.h, nep/gpu/forces.h and
 /// nep/plain_nep.cpp).
 struct RowSums {
   double *force = nullptr;              // [nrows, 3]

@@ -15,7 +15,7 @@ from harness import ENGINES, PROGRAMS
 from pwmlff.launch.program import find as find_lmp
 
 #: How many, and from which number on: PWMLFF_SEQUENCES=10000 PWMLFF_SEED=1000 pytest tests/fuzz
-COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "20"))
+COUNT = int(os.environ.get("PWMLFF_SEQUENCES", "30"))
 SEED = int(os.environ.get("PWMLFF_SEED", "0"))
 SECONDS = 60  # that a sequence may take before it counts as hanging
 #: First number and how many, by engine and ranks: two halves, and fewer on several ranks.
@@ -23,9 +23,9 @@ SHARE = {
     ("automatic", 1): (SEED, COUNT - COUNT // 2),
     ("device", 1): (SEED + COUNT - COUNT // 2, COUNT // 2),
     ("automatic", 2): (SEED, COUNT // 10),
-    ("automatic", 5): (SEED, COUNT // 20),
+    ("automatic", 5): (SEED, COUNT // 30),
 }
-ENOUGH = 20  # sequences among which those without a run do not count
+ENOUGH = 30  # sequences among which those without a run do not count
 
 
 def run(folder: Path, engine: str, ranks: int, first: int, count: int) -> tuple[int, str]:
