@@ -14,7 +14,7 @@ namespace pwmlff {
 Worker::~Worker() = default;
 Program::~Program() = default;
 int Program::nphases() const { return 1; }
-void Program::begin(const BlockPlan &, int) {}
+void Program::begin(const BlockPlan &) {}
 Exchange Program::before(int) { return {}; }
 int Program::exchange_width() const { return 0; }
 
@@ -102,8 +102,7 @@ void Driver::make_blocks(const Input &input)
 
 void Driver::make_sums(const Input &input, int nworkers)
 {
-  while (static_cast<int>(workers.size()) < nworkers)
-    workers.emplace_back(program_->make_worker(static_cast<int>(workers.size())));
+  while (static_cast<int>(workers.size()) < nworkers) workers.emplace_back(program_->make_worker());
   row_sums.resize(nworkers);
   partial_sums.clear();
   for (std::vector<double> &memory : row_sums) {
@@ -149,7 +148,7 @@ const Evaluation &Driver::evaluate(const Input &input)
   const auto nblocks = static_cast<std::ptrdiff_t>(blocks.size());
   const int nworkers = std::max(1, std::min(input.nthreads, static_cast<int>(nblocks)));
   make_sums(input, nworkers);
-  program_->begin(plan, nworkers);
+  program_->begin(plan);
   for (int phase = 0; phase < program_->nphases(); ++phase) {
     exchange(program_->before(phase), input, nworkers);
     in_shares(nworkers, [&](int share) {

@@ -64,8 +64,8 @@ class PWMLFF_KERNELS_API Program {
  public:
   virtual ~Program();
 
-  /// @param part  its number among the workers; the program outlives it, and does not own it
-  virtual Worker *make_worker(int part) = 0;
+  /// The program outlives it, and does not own it.
+  virtual Worker *make_worker() = 0;
 
   /// The most centers of a block.
   virtual int block_size() const = 0;
@@ -74,7 +74,7 @@ class PWMLFF_KERNELS_API Program {
   /// All workers end a phase before the next one begins. One phase unless said otherwise.
   virtual int nphases() const;
   /// Called by one thread before an evaluation, to make room.
-  virtual void begin(const BlockPlan &plan, int nworkers);
+  virtual void begin(const BlockPlan &plan);
   /// Called by one thread. Rows are valid until the phase begins.
   virtual Exchange before(int phase);
   /// The largest width of an exchange; 0 where there is none.

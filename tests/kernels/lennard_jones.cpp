@@ -76,7 +76,7 @@ class LennardJonesWorker : public Worker {
 class LennardJonesProgram : public Program {
  public:
   LennardJonesProgram(const LennardJones &model, int nspecies) : model(model), nspecies(nspecies) {}
-  Worker *make_worker(int) override { return new LennardJonesWorker(model, nspecies); }
+  Worker *make_worker() override { return new LennardJonesWorker(model, nspecies); }
   int block_size() const override { return 1; }
   std::size_t table_bytes() const override { return 0; }
 

@@ -74,7 +74,7 @@ template <class T, class F, int C> class DPProgram : public Program {
     delete[] fittings;
   }
 
-  Worker *make_worker(int) override;
+  Worker *make_worker() override;
   int block_size() const override { return Fit::atoms; }
   std::size_t table_bytes() const override
   {
@@ -346,7 +346,7 @@ template <class T, class F, int C> class DPWorker : public Worker {
   Buffer<double> net_scratch;
 };
 
-template <class T, class F, int C> Worker *DPProgram<T, F, C>::make_worker(int)
+template <class T, class F, int C> Worker *DPProgram<T, F, C>::make_worker()
 {
   return new DPWorker<T, F, C>(*this);
 }

@@ -35,7 +35,7 @@ template <class T> class Mace : public Program {
   {
   }
 
-  Worker *make_worker(int) override
+  Worker *make_worker() override
   {
     auto *const worker = new MaceWorker<T>(*this);
     workers.push_back(worker);
@@ -52,7 +52,7 @@ template <class T> class Mace : public Program {
     return most;
   }
 
-  void begin(const BlockPlan &plan, int) override
+  void begin(const BlockPlan &plan) override
   {
     for (int t = 1; t < nlayers(); ++t)
       sent[t].reserve(static_cast<std::size_t>(plan.input->nrows) * width_of(t));

@@ -511,7 +511,7 @@ template <class T, int NA> class NepWorker : public Worker {
 template <class T, int NA> class NepProgram : public Program {
  public:
   explicit NepProgram(const NepModel &model) : model(model, NA) {}
-  Worker *make_worker(int) override { return new NepWorker<T, NA>(model); }
+  Worker *make_worker() override { return new NepWorker<T, NA>(model); }
   int block_size() const override { return nep_block; }
   std::size_t table_bytes() const override { return 0; }
 
