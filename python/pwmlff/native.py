@@ -132,7 +132,7 @@ class ModelHandle:
         gpu_demanded: an error rather than the CPU instead.
 
     Attributes:
-        told: of what evaluates it `name`, `description`, `passed_over`, `has_atom_virial` and
+        facts: of what evaluates it `name`, `description`, `passed_over`, `has_atom_virial` and
             `has_grade`.
 
     Raises:
@@ -163,7 +163,7 @@ class ModelHandle:
         if failed:
             raise TorchNeeded if failed > 0 else _error()
         described = self._library.pwmlff_describe_model(self._handle)
-        self.told: dict[str, Any] = json.loads(described.decode(errors="surrogateescape"))
+        self.facts: dict[str, Any] = json.loads(described.decode(errors="surrogateescape"))
         self._ncenters = self._nrows = 0
 
     def __del__(self) -> None:

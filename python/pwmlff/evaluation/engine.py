@@ -311,12 +311,12 @@ class NativeModel:
         nthreads: int,
         skin: float,
     ) -> None:
-        self._model, told = model, model.core.told
-        self.name: str = told["name"]
-        self.passed_over: str = told["passed_over"]
-        self.description: str = told["description"].removesuffix(f" ({self.passed_over})")
-        self.has_atom_virial: bool = told["has_atom_virial"]
-        self.has_grade: bool = told["has_grade"]
+        self._model, facts = model, model.core.facts
+        self.name: str = facts["name"]
+        self.passed_over: str = facts["passed_over"]
+        self.description: str = facts["description"].removesuffix(f" ({self.passed_over})")
+        self.has_atom_virial: bool = facts["has_atom_virial"]
+        self.has_grade: bool = facts["has_grade"]
         self.cutoff, self.atom_type = info.cutoff, info.atom_type
         self.elements = info.atom_type if elements is None else elements
         self.selects_present = elements is None and info.counts_present
