@@ -44,11 +44,14 @@ from rich.text import Text
 from torch import Tensor
 
 from pwmlff import devices
+from pwmlff.arrays import written
 from pwmlff.commands.bench import loop_times
 from pwmlff.commands.options import names, positive_integers
 from pwmlff.launch import mpirun, program
 from pwmlff.models import DP, DPConfig
+from pwmlff.native import Network, NetworkEngine
 from pwmlff.report import Failure, console
+from pwmlff.train.potential import of_file
 
 LJ = Path(__file__).resolve().parents[1] / "examples" / "lj"
 DOUBLE = "engine fused precision double"
@@ -414,11 +417,9 @@ def kernel_times(
         model: a DP file of elements O, Hf.
         precision: exact, double or mixed.
         cells: inner cells along each side; a shell of ghosts as wide as cutoff and skin is added.
-        device: as in kernels/common/device.h.
+        device: as in kernels/core/device.h.
         rounds: evaluations; one more comes first and is not counted.
     """
-    import pwmlff.kernels  # noqa: F401, PLC0415 (loads the compiled kernels)
-
     cell, reach = bulk("HfO2", "fluorite", a=5.08, cubic=True), 8.0
     shell = int(np.ceil(reach / cell.cell[0, 0]))
     atoms = cell.repeat(cells + 2 * shell)
@@ -429,13 +430,15 @@ def kernel_times(
     x = atoms.positions[order] + rng.normal(scale=0.05, size=(len(atoms), 3))
     species = (atoms.numbers[order] == 72).astype(np.int32)
 
-    core = torch.classes.pwmlff.DPEngine(Path(model).read_bytes(), precision, [1, 1], device)
-    core.find_neighbors(torch.from_numpy(x), torch.from_numpy(species), int(inner.sum()), reach)
-    core.evaluate(torch.from_numpy(x), 1, False, False)
-    core.measure(True)
+    network = Network(written("dp", of_file(model).arrays()))
+    engine = NetworkEngine(network, precision, [1, 1], device)
+    engine.find_neighbors(x, species, int(inner.sum()), reach)
+    engine.evaluate(x)
+    engine.measure(True)
     for _ in range(rounds):
-        core.evaluate(torch.from_numpy(x), 1, False, False)
-    return {name: 1e9 * t / rounds / int(inner.sum()) for name, t in core.seconds().items()}
+        engine.evaluate(x)
+    seconds = engine.facts["seconds"]
+    return {name: 1e9 * t / rounds / int(inner.sum()) for name, t in seconds.items()}
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ BOXES = {
         "TorchScript, with a card;",
         "checked by kernels/archive",
     ),
-    "cpu": (220, 430, 150, "kernels/dp", "fused, on the CPU:", "AVX-512, AVX2, any"),
-    "gpu": (385, 430, 150, "kernels/dp", "fused, on a GPU,", "kernels/neighbors"),
+    "cpu": (220, 430, 150, "kernels/families", "fused, on the CPU:", "AVX-512, AVX2, any"),
+    "gpu": (385, 430, 150, "kernels/families", "fused, on a GPU,", "core/gpu"),
     "script": (550, 430, 150, "TorchScript", "the file's code,", "models/edge"),
     "train": (690, 40, 230, "pwmlff train", "frames, statistics, loop,", "optimizers, ranks"),
     "calculator": (
@@ -82,8 +82,8 @@ SOURCES = {
     "style": ["pair_pwmlff"],
     "neighbors": ["models/neighbors.h", "models/neighbors.cpp"],
     "model": ["models"],
-    "cpu": ["kernels/dp/cpu"],
-    "gpu": ["kernels/dp/gpu", "kernels/neighbors"],
+    "cpu": ["kernels/core/family.h", "kernels/core/cpu", "kernels/families"],
+    "gpu": ["kernels/core/family.h", "kernels/core/gpu", "kernels/families"],
     "script": ["models/edge"],
     "train": ["python/pwmlff/train", "python/pwmlff/data"],
     "calculator": [

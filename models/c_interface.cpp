@@ -6,7 +6,8 @@
 #include "model.h"
 #include "torch_not_open.h"
 
-#include "common/c_error.h"
+#include "core/c_error.h"
+#include "core/json.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -22,21 +23,12 @@ struct pwmlff_model {
 
 namespace {
 
-std::string json(std::string_view text)
-{
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += static_cast<unsigned char>(c) < ' ' ? ' ' : c;    // a line
-  }
-  return result + '"';
-}
-
 std::string described(const Model &model)
 {
   const auto truth = [](bool value) { return value ? "true" : "false"; };
-  return "{\"name\": " + json(model.name()) + ", \"description\": " + json(model.engine()) +
-         ", \"passed_over\": " + json(model.passed_over()) +
+  return "{\"name\": " + pwmlff::json_text(model.name()) +
+         ", \"description\": " + pwmlff::json_text(model.engine()) +
+         ", \"passed_over\": " + pwmlff::json_text(model.passed_over()) +
          ", \"has_atom_virial\": " + truth(model.has_atom_virial()) +
          ", \"has_grade\": " + truth(model.has_grade()) + "}";
 }

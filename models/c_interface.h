@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // Model files for other languages, with what pair_style pwmlff would evaluate them by: Python opens
-// this by ctypes. What fails leaves its text to pwmlff_error() (kernels/common/c_error.h). One
+// this by ctypes. What fails leaves its text to pwmlff_error() (kernels/core/c_error.h). One
 // thread may use a model at a time.
 
 #pragma once
@@ -45,7 +45,7 @@ const char *pwmlff_describe_model(const pwmlff_model *model);
 int pwmlff_set_neighbors(pwmlff_model *model, int ncenters, int nrows, const int32_t *species,
                          const int32_t *first, const int32_t *candidate, const int32_t *home);
 
-/// Shapes, units and signs as in kernels/common/evaluation.h. Those that are null are not wanted.
+/// Shapes, units and signs as in kernels/core/evaluation.h. Those that are null are not wanted.
 struct pwmlff_results {
   double *energy;         // [1] of all centers
   double *atom_energy;    // [ncenters]

@@ -33,19 +33,24 @@ void EngineChoice::pass_over(const std::string &name, const std::string &why_not
   reasons += (reasons.empty() ? "not " : "; not ") + name + ": " + why_not;
 }
 
-std::vector<EngineChoice::Candidate> EngineChoice::fused_candidates(const MakeEngine &make,
-                                                                    bool tables) const
+std::vector<EngineChoice::Candidate> EngineChoice::fused_candidates(
+    const pwmlff::Network *network, const std::string &unreadable,
+    const std::vector<bool> &present) const
 {
   std::vector<Candidate> result;
   std::vector<std::string> precisions = {options.precision};
   if (options.precision == "mixed") precisions.emplace_back("double");
   const bool gpu = options.gpu != pwmlff::CPU || !gpu_stand_in().empty();
+  const bool tables = !network || network->info().has_tables;
   for (const std::string &precision : precisions) {
     const std::string suffix = precisions.size() > 1 ? ", precision " + precision : "";
     Gate gate = gate_of(precision == "double" && !tables ? "exact" : precision);
     if (original->gate().force > gate.force) gate = original->gate();    // its own rounding
     const auto fused = [=, this](std::shared_ptr<pwmlff::Device> device) {
-      return std::make_unique<FusedModel>(info_, precision, make(precision, std::move(device)));
+      if (!network) throw std::runtime_error(unreadable);
+      return std::make_unique<FusedModel>(
+          info_, precision,
+          network->engine({pwmlff::precision_of(precision), present, std::move(device)}));
     };
     if (gpu)
       result.push_back({"fused on the GPU" + suffix, true, true, gate,

@@ -9,6 +9,8 @@
 #include "model.h"
 #include "verification.h"
 
+#include "core/family.h"
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -85,12 +87,11 @@ class EngineChoice : public Model {
   /// Candidates with this project's own engine: on the GPU, where there is one, and on the CPU; in
   /// the precision of the options and, after mixed, in double, which is still the faster way where
   /// single precision is not enough for a model.
-  /// @param make    an engine of a precision on a device, or on the CPU where that is null; or
-  ///                throws the reason why not
-  /// @param tables  whether precision double reads tables, which exact does not
-  using MakeEngine = std::function<std::unique_ptr<pwmlff::FusedEngine>(
-      const std::string &precision, std::shared_ptr<pwmlff::Device> device)>;
-  std::vector<Candidate> fused_candidates(const MakeEngine &make, bool tables) const;
+  /// @param network     that they evaluate, as long as this; null where there is none
+  /// @param unreadable  why
+  std::vector<Candidate> fused_candidates(const pwmlff::Network *network,
+                                          const std::string &unreadable,
+                                          const std::vector<bool> &present) const;
 
   /// In the order of preference.
   virtual std::vector<Candidate> candidates(const std::vector<bool> &present) const = 0;

@@ -2,10 +2,7 @@
 
 #include "fused_model.h"
 
-#include "common/device.h"
-#include "dp/cpu/cpu_engine.h"
-#include "dp/gpu/gpu_engine.h"
-#include "mace/mace_engine.h"
+#include "core/device.h"
 
 #include <map>
 #include <mutex>
@@ -30,25 +27,6 @@ std::string FusedModel::engine() const
 bool FusedModel::on_gpu() const
 {
   return fused->device() && fused->device()->mode() == pwmlff::Device::Mode::cuda;
-}
-
-std::unique_ptr<pwmlff::FusedEngine> make_engine(const pwmlff::DPNetwork &network,
-                                                 const std::string &precision,
-                                                 std::shared_ptr<pwmlff::Device> device,
-                                                 const std::vector<bool> &present)
-{
-  const pwmlff::DPPrecision as = pwmlff::dp_precision(precision);
-  if (device) return pwmlff::make_gpu_engine(std::move(device), network, as, present);
-  return pwmlff::make_cpu_engine(network, as, present);
-}
-
-std::unique_ptr<pwmlff::FusedEngine> make_engine(const pwmlff::MaceNetwork &network,
-                                                 const std::string &precision,
-                                                 const std::shared_ptr<pwmlff::Device> &device,
-                                                 const std::vector<bool> &present)
-{
-  if (device) throw std::runtime_error("there is no code of it for GPUs");
-  return pwmlff::make_mace_engine(network, precision, present);
 }
 
 std::shared_ptr<pwmlff::Device> shared_device(int gpu)

@@ -6,9 +6,6 @@
 
 #include "model.h"
 
-#include "dp/network.h"
-#include "mace/network.h"
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,19 +35,6 @@ class FusedModel : public Model {
   std::string precision;
   std::unique_ptr<pwmlff::FusedEngine> fused;
 };
-
-/// An engine for a network, for the species that take part.
-/// @param precision  exact, double or mixed
-/// @param device     null for the CPU
-/// @throws std::exception that says why there is none
-std::unique_ptr<pwmlff::FusedEngine> make_engine(const pwmlff::DPNetwork &network,
-                                                 const std::string &precision,
-                                                 std::shared_ptr<pwmlff::Device> device,
-                                                 const std::vector<bool> &present);
-std::unique_ptr<pwmlff::FusedEngine> make_engine(const pwmlff::MaceNetwork &network,
-                                                 const std::string &precision,
-                                                 const std::shared_ptr<pwmlff::Device> &device,
-                                                 const std::vector<bool> &present);
 
 /// The device of the GPU with this index among the visible ones; the same one for all models, so
 /// that they share a list of neighbors. Where there is a gpu_stand_in(), that.

@@ -3,7 +3,7 @@
 // The kinds of models that are TorchScript, and what else the library without torch takes from this
 // one.
 
-#include "common/threads.h"
+#include "core/threads.h"
 #include "dp/dp_model.h"
 #include "edge/edge_model.h"
 #include "model_file.h"

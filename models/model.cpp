@@ -2,9 +2,8 @@
 
 #include "model.h"
 
-#include "dp/tables.h"
-#include "nep/nep_model.h"
-#include "nep/read_nep.h"
+#include "core/family.h"
+#include "imported_model.h"
 #include "recorded_model.h"
 #include "torch_not_open.h"
 
@@ -35,7 +34,8 @@ const TorchPart &torch_part()
 std::unique_ptr<Model> load_without_torch(const std::string &file, const std::string &contents,
                                           const EngineOptions &options)
 {
-  if (pwmlff::looks_like_nep(contents)) return make_nep_model(file, contents, options);
+  if (const pwmlff::Family *const family = pwmlff::family_of_file(contents))
+    return make_imported_model(file, contents, *family, options);
   if (options.engine == Engine::torchscript) return nullptr;
   std::optional<Record> record = read_record(contents);
   return record ? make_recorded_model(file, contents, std::move(*record), options) : nullptr;
@@ -65,7 +65,7 @@ Engine parse_engine(const std::string &name)
 
 std::string checked_precision(const std::string &name)
 {
-  pwmlff::dp_precision(name);
+  pwmlff::precision_of(name);
   return name;
 }
 

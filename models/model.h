@@ -34,7 +34,7 @@ enum class Engine {
 /// @throws std::invalid_argument for another name
 Engine parse_engine(const std::string &name);
 
-/// The name of a precision of the fused engine, which pwmlff::dp_precision() reads, if it is one.
+/// The name of a precision of the fused engine, which pwmlff::precision_of() reads, if it is one.
 /// @throws std::invalid_argument for another name
 std::string checked_precision(const std::string &name);
 
@@ -177,7 +177,7 @@ void register_torch(const TorchPart &part);
 /// @throws TorchNotOpen (torch_not_open.h) where the library is not open
 const TorchPart &torch_part();
 
-/// The environment variable PWMLFF_GPU_STAND_IN, which names a device of kernels/common/device.h to
+/// The environment variable PWMLFF_GPU_STAND_IN, which names a device of kernels/core/device.h to
 /// use in the place of a GPU: `cpu` runs the code for GPUs on the CPU, for tests. Empty without.
 std::string gpu_stand_in();
 

@@ -15,8 +15,8 @@
 
 #pragma once
 
-#include "common/evaluation.h"
-#include "neighbors/gpu_neighbors.h"
+#include "core/evaluation.h"
+#include "core/gpu/gpu_neighbors.h"
 
 #include <cstddef>
 #include <cstdint>

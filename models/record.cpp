@@ -4,188 +4,104 @@
 
 #include "archive/model_archive.h"
 #include "archive/sha256.h"
-#include "mace/read_mace.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
-#include <type_traits>
 
 namespace pwmlff::models {
 namespace {
 
+using pwmlff::Arrays;
+
 constexpr const char *RECORD = "engine-record";
 constexpr const char *CARD = "pwmlff.json";    // as pwmlff.evaluation.archive names it
 constexpr const char *WITHOUT_DATA = "elements_without_data";    // as pwmlff.models.saving does
-constexpr std::string_view MAGIC = "pwmlff-record 1\n";
+constexpr std::string_view MAGIC = "pwmlff-record 2\n";
 constexpr std::size_t DIGEST_LINE = 65;
+constexpr int MOST = 1 << 30;
+constexpr const char *NETWORK = "network.";
 
-static_assert(std::endian::native == std::endian::little);
+std::vector<double> numbers(const std::vector<bool> &flags) { return {flags.begin(), flags.end()}; }
 
-template <class T>
-concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+std::vector<bool> flags(const Arrays &arrays, const std::string &name)
+{
+  const std::vector<int> values = arrays.integers(name, 0, 1);
+  return {values.begin(), values.end()};
+}
 
-/// Appends what it is given.
-struct Writer {
-  std::string bytes;
+void add(Arrays &arrays, const ModelInfo &info)
+{
+  arrays.set_text("kind", info.kind);
+  arrays.set_text("units", info.units);
+  arrays.set_text("dtype", info.dtype);
+  for (std::size_t k = 0; k < info.warnings.size(); ++k)
+    arrays.set_text("warning." + std::to_string(k), info.warnings[k]);
+  arrays.set("cutoff", info.cutoff);
+  arrays.set("interaction_range", info.interaction_range);
+  arrays.set("atom_type", info.atom_type);
+  arrays.set("takes_edges", info.takes_edges);
+  arrays.set("max_neighbor", info.max_neighbor);
+  arrays.set("sel", info.sel);
+  arrays.set("closest", {info.closest.size()}, info.closest);
+  arrays.set("takes_temperature", info.takes_temperature);
+  arrays.set("nparameters", static_cast<double>(info.nparameters));
+}
 
-  template <Number T> void operator()(T &value)
-  {
-    bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+ModelInfo info_of(const Arrays &arrays)
+{
+  ModelInfo info{};
+  info.kind = arrays.text("kind");
+  info.units = arrays.text("units");
+  info.dtype = arrays.text("dtype");
+  const auto next = [&] { return "warning." + std::to_string(info.warnings.size()); };
+  while (arrays.has_text(next())) info.warnings.push_back(arrays.text(next()));
+  info.cutoff = arrays.number("cutoff");
+  info.interaction_range = arrays.number("interaction_range");
+  info.atom_type = arrays.integers("atom_type", 0, MOST);
+  info.takes_edges = arrays.integer("takes_edges", 0, 1) == 1;
+  info.max_neighbor = arrays.integer("max_neighbor", 0, MOST);
+  info.sel = arrays.integers("sel", 0, MOST);
+  info.closest = arrays.get("closest", {-1}).values;
+  info.takes_temperature = arrays.integer("takes_temperature", 0, 1) == 1;
+  info.nparameters = static_cast<std::int64_t>(arrays.number("nparameters"));
+  return info;
+}
+
+std::string name_of(std::size_t trial) { return "trial." + std::to_string(trial) + "."; }
+
+void add(Arrays &arrays, const std::string &name, const Record::Trial &trial)
+{
+  arrays.set(name + "present", {trial.present.size()}, numbers(trial.present));
+  arrays.set_text(name + "identity", trial.identity);
+  for (std::size_t k = 0; k < trial.clusters.size(); ++k) {
+    const ClusterValues &values = trial.clusters[k];
+    const std::size_t natoms = values.atom_energy.size();
+    const std::string cluster = name + std::to_string(k) + ".";
+    arrays.set(cluster + "energy", values.energy);
+    arrays.set(cluster + "atom_energy", {natoms}, values.atom_energy);
+    arrays.set(cluster + "force", {natoms, 3}, values.force);
+    arrays.set(cluster + "virial", {9}, {values.virial.begin(), values.virial.end()});
   }
-  void operator()(bool &value) { bytes.push_back(value ? 1 : 0); }
-  void operator()(std::vector<bool> &values)
-  {
-    size(values);
-    for (const bool value : values) bytes.push_back(value ? 1 : 0);
+}
+
+Record::Trial trial_of(const Arrays &arrays, const std::string &name)
+{
+  Record::Trial trial{flags(arrays, name + "present"), arrays.text(name + "identity"), {}};
+  for (std::size_t k = 0;; ++k) {
+    const std::string cluster = name + std::to_string(k) + ".";
+    if (!arrays.has(cluster + "energy")) return trial;
+    ClusterValues values;
+    values.energy = arrays.number(cluster + "energy");
+    values.atom_energy = arrays.get(cluster + "atom_energy", {-1}).values;
+    const auto natoms = static_cast<std::ptrdiff_t>(values.atom_energy.size());
+    values.force = arrays.get(cluster + "force", {natoms, 3}).values;
+    std::ranges::copy(arrays.get(cluster + "virial", {9}).values, values.virial.begin());
+    trial.clusters.push_back(std::move(values));
   }
-  template <class T> void size(T &values)
-  {
-    auto n = static_cast<std::uint64_t>(values.size());
-    (*this)(n);
-  }
-};
-
-/// Takes it again in the same order.
-struct Reader {
-  std::string_view bytes;
-
-  std::string_view take(std::size_t n)
-  {
-    if (n > bytes.size()) throw std::runtime_error("the record is cut off");
-    const std::string_view taken = bytes.substr(0, n);
-    bytes.remove_prefix(n);
-    return taken;
-  }
-  template <Number T> void operator()(T &value)
-  {
-    const std::string_view taken = take(sizeof value);
-    std::memcpy(&value, taken.data(), taken.size());
-  }
-  void operator()(bool &value) { value = take(1)[0] != 0; }
-  void operator()(std::vector<bool> &values)
-  {
-    size(values);
-    for (std::size_t k = 0; k < values.size(); ++k) values[k] = take(1)[0] != 0;
-  }
-  template <class T> void size(T &values)
-  {
-    std::uint64_t n = 0;
-    (*this)(n);
-    if (n > bytes.size())
-      throw std::runtime_error("the record is cut off");    // a byte each at least
-    values.resize(n);
-  }
-};
-
-template <class Stream> void transfer(Stream &stream, std::string &text)
-{
-  stream.size(text);
-  for (char &letter : text) stream(letter);
-}
-
-template <class Stream, Number T> void transfer(Stream &stream, T &value) { stream(value); }
-
-template <class Stream, class T> void transfer(Stream &stream, std::vector<T> &values)
-{
-  stream.size(values);
-  for (T &value : values) transfer(stream, value);
-}
-
-template <class Stream> void transfer(Stream &stream, DPLayer &layer)
-{
-  stream(layer.in);
-  stream(layer.out);
-  transfer(stream, layer.weight);
-  transfer(stream, layer.bias);
-  transfer(stream, layer.step);
-  stream(layer.residual);
-}
-
-template <class Stream> void transfer(Stream &stream, DPNet &net) { transfer(stream, net.layers); }
-
-template <class Stream> void transfer(Stream &stream, DPGrade &grade)
-{
-  transfer(stream, grade.mean);
-  transfer(stream, grade.factor);
-}
-
-template <class Stream> void transfer(Stream &stream, ZblPair &zbl)
-{
-  stream(zbl.inner);
-  stream(zbl.outer);
-  stream(zbl.reach);
-  for (double &value : zbl.amplitude) stream(value);
-  for (double &value : zbl.decay) stream(value);
-}
-
-template <class Stream> void transfer(Stream &stream, DPNetwork &network)
-{
-  stream(network.rmin);
-  stream(network.rmax);
-  transfer(stream, network.sel);
-  stream(network.all_species);
-  stream(network.width);
-  stream(network.m2);
-  transfer(stream, network.atom_type);
-  transfer(stream, network.davg);
-  transfer(stream, network.dstd);
-  transfer(stream, network.embedding);
-  transfer(stream, network.fitting);
-  transfer(stream, network.zbl);
-  transfer(stream, network.grades);
-  stream(network.ambiguous);
-}
-
-template <class Stream> void transfer(Stream &stream, ModelInfo &info)
-{
-  transfer(stream, info.kind);
-  transfer(stream, info.units);
-  stream(info.cutoff);
-  stream(info.interaction_range);
-  transfer(stream, info.atom_type);
-  stream(info.takes_edges);
-  stream(info.max_neighbor);
-  transfer(stream, info.sel);
-  transfer(stream, info.closest);
-  stream(info.takes_temperature);
-  stream(info.nparameters);
-  transfer(stream, info.dtype);
-  transfer(stream, info.warnings);
-}
-
-template <class Stream> void transfer(Stream &stream, ClusterValues &values)
-{
-  stream(values.energy);
-  transfer(stream, values.atom_energy);
-  transfer(stream, values.force);
-  for (double &component : values.virial) stream(component);
-}
-
-template <class Stream> void transfer(Stream &stream, Record::Trial &trial)
-{
-  stream(trial.present);
-  transfer(stream, trial.identity);
-  transfer(stream, trial.clusters);
-}
-
-template <class Stream> void transfer(Stream &stream, Record &record)
-{
-  transfer(stream, record.info);
-  stream(record.gate.energy);
-  stream(record.gate.atom_energy);
-  stream(record.gate.force);
-  if (record.info.kind == "DP") {
-    if (!record.dp) record.dp.emplace();
-    transfer(stream, *record.dp);
-  }
-  transfer(stream, record.trials);
 }
 
 /// The second line: of the other members and of what stands behind it.
@@ -204,15 +120,11 @@ void check(const Record &record)
   limits.atom_type.assign(info.atom_type.begin(), info.atom_type.end());
   pwmlff::check_limits(limits);
   const std::size_t n = info.atom_type.size();
-  bool fits = info.closest.empty() || info.closest.size() == n * n;
-  if (record.dp) {
-    pwmlff::check_network(*record.dp);
-    fits &= record.dp->atom_type == info.atom_type && record.dp->rmax == info.cutoff &&
-            (info.sel.empty() || info.sel == record.dp->sel) && info.max_neighbor >= 1;
-  } else {
-    fits &= record.mace && record.mace->atom_type == info.atom_type &&
-            record.mace->cutoff == info.cutoff;
-  }
+  const pwmlff::NetworkInfo network = record.network->info();
+  bool fits = (info.closest.empty() || info.closest.size() == n * n) &&
+              network.atom_type == info.atom_type && network.cutoff == info.cutoff &&
+              (info.sel.empty() || info.sel == network.slots) &&
+              (network.slots.empty() || info.max_neighbor >= 1);
   for (const Record::Trial &trial : record.trials) fits &= trial.present.size() == n;
   if (!fits) throw std::runtime_error("parts of the record are of different models");
 }
@@ -225,12 +137,27 @@ const Record::Trial *Record::trial(const std::vector<bool> &present) const
   return found == trials.end() ? nullptr : &*found;
 }
 
-std::string written(const Record &record, const std::string &archive)
+std::optional<Arrays> arrays_in(std::string_view archive)
 {
-  Writer writer;
-  Record copy = record;
-  transfer(writer, copy);
-  return std::string(MAGIC) + digest(archive, writer.bytes) + writer.bytes;
+  for (const pwmlff::Family *const family : pwmlff::families()) {
+    const auto members = pwmlff::extra_files(archive, std::string(family->name) + "-arrays");
+    if (!members.empty()) return Arrays::read(members.begin()->second);
+  }
+  return {};
+}
+
+std::string written(const Record &record, const Arrays *network, const std::string &archive)
+{
+  Arrays arrays("record");
+  add(arrays, record.info);
+  arrays.set("gate", {3}, {record.gate.energy, record.gate.atom_energy, record.gate.force});
+  for (std::size_t k = 0; k < record.trials.size(); ++k) add(arrays, name_of(k), record.trials[k]);
+  if (network) {
+    arrays.set_text("family", network->family());
+    arrays.add(NETWORK, *network);
+  }
+  const std::string contents = arrays.written();
+  return std::string(MAGIC) + digest(archive, contents) + contents;
 }
 
 bool trained_here(std::string_view archive)
@@ -252,30 +179,27 @@ std::vector<int> elements_without_data(std::string_view archive)
 std::optional<Record> read_record(const std::string &archive)
 try {
   pwmlff::check_model_archive(archive);
-  const auto found = pwmlff::extra_files(archive, RECORD);
-  const auto text = found.find(RECORD);
-  if (text == found.end()) return {};
-  Reader reader{text->second};
-  if (reader.take(MAGIC.size()) != MAGIC) return {};
-  const std::string_view line = reader.take(DIGEST_LINE);
-  if (line != digest(archive, reader.bytes)) return {};
+  const auto members = pwmlff::extra_files(archive, RECORD);
+  const auto member = members.find(RECORD);
+  if (member == members.end()) return {};
+  std::string_view rest = member->second;
+  if (!rest.starts_with(MAGIC) || rest.size() < MAGIC.size() + DIGEST_LINE) return {};
+  rest.remove_prefix(MAGIC.size());
+  const std::string_view line = rest.substr(0, DIGEST_LINE);
+  rest.remove_prefix(DIGEST_LINE);
+  if (line != digest(archive, rest)) return {};
+  const Arrays arrays = Arrays::read(rest);
   Record record;
-  transfer(reader, record);
-  if (!record.dp) {
-    const auto arrays = pwmlff::extra_files(archive, MACE_ARRAYS);
-    if (arrays.empty()) return {};
-    record.mace = pwmlff::read_mace(arrays.begin()->second);
-  }
+  record.info = info_of(arrays);
+  const std::vector<double> &gate = arrays.get("gate", {3}).values;
+  record.gate = {gate[0], gate[1], gate[2]};
+  while (arrays.has(name_of(record.trials.size()) + "present"))
+    record.trials.push_back(trial_of(arrays, name_of(record.trials.size())));
+  std::optional<Arrays> network = arrays_in(archive);
+  if (!network) network = arrays.part(NETWORK, arrays.text("family"));
+  record.network = pwmlff::read_network(*network);
   check(record);
   record.info.without_data = elements_without_data(archive);
-  if (record.dp && record.info.sel.empty() && trained_here(archive)) {
-    // Of an older release: what it expects of some elements is by another divisor.
-    record.info.sel = record.dp->sel;
-    record.dp->all_species = true;
-    std::erase_if(record.trials, [](const Record::Trial &trial) {
-      return std::ranges::find(trial.present, false) != trial.present.end();
-    });
-  }
   return record;
 } catch (const std::exception &) {
   return {};

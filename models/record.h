@@ -4,19 +4,19 @@
 // what the file says of itself, the arrays that the engine takes, and what the file's own code gave
 // on the test clusters when the file was written. That is what the engine is verified against.
 //
-// The extra file "engine-record" holds a line "pwmlff-record 1", a line with the digest of the rest
+// The extra file "engine-record" holds a line "pwmlff-record 2", a line with the digest of the rest
 // of it and of all other members of the archive (archive/model_archive.h), which tells a record of
-// another model, and numbers with the low byte first, in the order of record.cpp. Another order has
-// another number in the first line.
+// another model, and arrays (core/arrays.h) by the names in record.cpp. A record of another number
+// counts for nothing.
 
 #pragma once
 
 #include "model.h"
 #include "verification.h"
 
-#include "dp/network.h"
-#include "mace/network.h"
+#include "core/family.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,8 +25,10 @@
 
 namespace pwmlff::models {
 
-/// An extra file with the arrays of a MACE model; python/pwmlff/convert/mace_network.py writes it.
-constexpr const char *MACE_ARRAYS = "mace-arrays";
+/// Arrays of a network in an archive, in an extra file NAME-arrays for the name of its family; of a
+/// MACE python/pwmlff/convert/mace_network.py writes them. Nothing where there are none.
+/// @throws std::runtime_error where they are damaged
+std::optional<pwmlff::Arrays> arrays_in(std::string_view archive);
 
 struct Record {
   /// What was expected of some species: which take part, and what the file's own code gave.
@@ -36,10 +38,9 @@ struct Record {
     std::vector<ClusterValues> clusters;
   };
 
-  ModelInfo info;                             // but for the name of the file
-  Gate gate;                                  // of the file's own code
-  std::optional<pwmlff::DPNetwork> dp;        // of kind DP
-  std::optional<pwmlff::MaceNetwork> mace;    // of kind EDGE; it stands in MACE_ARRAYS
+  ModelInfo info;    // but for the name of the file
+  Gate gate;         // of the file's own code
+  std::shared_ptr<const pwmlff::Network> network;
   std::vector<Trial> trials;
 
   /// The one for these species, or null.
@@ -47,8 +48,10 @@ struct Record {
 };
 
 /// The contents of the extra file.
+/// @param network  its arrays, where arrays_in() the archive finds none
 /// @param archive  that it is to be a part of
-std::string written(const Record &record, const std::string &archive);
+std::string written(const Record &record, const pwmlff::Arrays *network,
+                    const std::string &archive);
 
 /// Whether a training of pwmlff has written an archive, as its card tells.
 bool trained_here(std::string_view archive);

@@ -2,9 +2,8 @@
 
 #include "recorded_model.h"
 
-#include "cpu/instruction_set.h"
+#include "core/cpu/instruction_set.h"
 #include "engine_choice.h"
-#include "fused_model.h"
 #include "placement/device_mapping.h"
 
 #include <stdexcept>
@@ -99,13 +98,8 @@ class RecordedModel : public EngineChoice {
  private:
   std::vector<Candidate> candidates(const std::vector<bool> &present) const override
   {
-    const auto make = [=, this](const std::string &precision,
-                                const std::shared_ptr<pwmlff::Device> &device) {
-      const Record &record = static_cast<const RecordedCode &>(*original).record();
-      return record.dp ? make_engine(*record.dp, precision, device, present)
-                       : make_engine(*record.mace, precision, device, present);
-    };
-    return fused_candidates(make, true);
+    const Record &record = static_cast<const RecordedCode &>(*original).record();
+    return fused_candidates(record.network.get(), {}, present);
   }
 };
 

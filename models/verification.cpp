@@ -4,7 +4,7 @@
 
 #include "archive/sha256.h"
 #include "archive/time_limit.h"
-#include "dp/tables.h"
+#include "core/precision.h"
 #include "messages.h"
 
 #include <algorithm>
@@ -208,13 +208,13 @@ bool ClusterValues::finite() const
 }
 
 // exact: sums of float64 in another order; double: ten times what the tables were seen to change
-// (kernels/dp/tables.cpp); mixed: rounding to float32.
+// (kernels/families/dp/tables.cpp); mixed: rounding to float32.
 Gate gate_of(const std::string &precision)
 {
-  switch (pwmlff::dp_precision(precision)) {
-    case pwmlff::DPPrecision::exact:
+  switch (pwmlff::precision_of(precision)) {
+    case pwmlff::Precision::exact:
       return {1e-10, 1e-10, 1e-10};
-    case pwmlff::DPPrecision::double_table:
+    case pwmlff::Precision::tables:
       return {1e-8, 1e-8, 1e-6};
     default:
       return {1e-6, 5e-6, 1e-4};    // one atom: float32 fitting nets

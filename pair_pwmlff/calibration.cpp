@@ -3,7 +3,7 @@
 #include "calibration.h"
 
 #include "collective.h"
-#include "common/periodic_table.h"
+#include "core/periodic_table.h"
 
 #include "comm.h"
 #include "error.h"

@@ -4,7 +4,7 @@
 
 #include "archive/other_files.h"
 #include "collective.h"
-#include "common/periodic_table.h"
+#include "core/periodic_table.h"
 #include "device_trial.h"
 #include "models/engine_choice.h"
 #include "neighbor_source.h"

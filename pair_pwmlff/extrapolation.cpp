@@ -2,7 +2,7 @@
 
 #include "extrapolation.h"
 
-#include "common/periodic_table.h"
+#include "core/periodic_table.h"
 
 #include "atom.h"
 #include "error.h"

@@ -16,7 +16,7 @@
 namespace pair_pwmlff {
 
 /// The extrapolation grade gamma of the atoms of this rank, and what becomes of those beyond a
-/// limit (Neighbors::gamma(), DPGrade in kernels/dp/network.h).
+/// limit (Neighbors::gamma(), DPGrade in kernels/families/dp/network.h).
 class Extrapolation : private LAMMPS_NS::Pointers {
  public:
   /// @param limit  to look for at each step, if any

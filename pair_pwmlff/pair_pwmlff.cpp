@@ -4,7 +4,7 @@
 
 #include "archive/sha256.h"
 #include "collective.h"
-#include "common/periodic_table.h"
+#include "core/periodic_table.h"
 
 #include "atom.h"
 #include "comm.h"

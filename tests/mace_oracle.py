@@ -1,4 +1,4 @@
-"""MACE models in plain PyTorch, from the formulas of kernels/mace/network.h and random arrays.
+"""MACE models in plain PyTorch, from the formulas of families/mace/network.h and random arrays.
 
 Any arrays will do: nothing in them has to be so that a rotation changes no energy.
 """
@@ -15,7 +15,8 @@ import torch
 from numpy.polynomial import Legendre, Polynomial
 from torch import Tensor, nn
 
-from pwmlff.convert.mace_network import Array, written
+from pwmlff.arrays import written
+from pwmlff.convert.mace_network import Array
 from pwmlff.models.saving import MACE_ARRAYS, save_model
 
 
@@ -326,5 +327,5 @@ def save(path: Path, shape: Shape, seed: int = 0, text: bytes = b"") -> PlainMac
     """A file with the code above and its arrays for the fused engine, or a text for them."""
     arrays = random_arrays(shape, seed)
     model = PlainMace(shape, arrays)
-    save_model(model, path, added={MACE_ARRAYS: text or written(arrays)})
+    save_model(model, path, added={MACE_ARRAYS: text or written("mace", arrays)})
     return model

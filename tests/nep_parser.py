@@ -1,4 +1,4 @@
-"""A parser of nep.txt of its own, for tests of the compiled one (kernels/nep/read_nep.cpp)."""
+"""A parser of nep.txt of its own, for tests of the compiled one (families/nep/read_nep.cpp)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "python" / "pwmlff"
 #: From below: a module imports from layers below its own, and from its own folder. What stands in
 #: one layer knows nothing of the others there.
 LAYERS = (
-    ("plugin", "report", "threads"),
+    ("arrays", "plugin", "report", "threads"),
     ("native",),
     ("devices", "files", "kernels", "picture", "toml_keys"),
     ("launch",),

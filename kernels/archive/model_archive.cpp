@@ -2,7 +2,7 @@
 
 #include "model_archive.h"
 
-#include "../common/printable.h"
+#include "../core/printable.h"
 #include "other_files.h"
 #include "pickle.h"
 #include "sha256.h"

@@ -2,7 +2,7 @@
 
 #include "other_files.h"
 
-#include "../common/printable.h"
+#include "../core/printable.h"
 #include "pickle.h"
 #include "zip.h"
 

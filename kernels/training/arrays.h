@@ -4,14 +4,12 @@
 
 #pragma once
 
-#include "../common/threads.h"
+#include "../core/buffer.h"
+#include "../core/threads.h"
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
-#include <memory>
-#include <new>
 
 namespace pwmlff {
 
@@ -39,29 +37,6 @@ template <class T> struct Product {
   {
     multiply(out, a, b, add);
   }
-};
-
-/// Numbers at an address that is aligned for the widest vectors.
-template <class T> class Array {
- public:
-  void resize(std::int64_t n)
-  {
-    if (n <= size) return;
-    static constexpr std::size_t alignment = 64;
-    const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
-    void *const fresh = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment);
-    if (!fresh) throw std::bad_alloc();
-    memory.reset(static_cast<T *>(fresh));
-    size = n;
-  }
-  T *get() { return memory.get(); }
-
- private:
-  struct Free {
-    void operator()(T *numbers) const { std::free(numbers); }
-  };
-  std::unique_ptr<T, Free> memory;
-  std::int64_t size = 0;
 };
 
 /// Run work(k) for k < n on threads; the first error is thrown.

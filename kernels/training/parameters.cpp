@@ -2,7 +2,7 @@
 
 #include "parameters.h"
 
-#include "../dp/pair_terms.h"
+#include "../families/dp/pair_terms.h"
 
 #include <algorithm>
 
@@ -77,17 +77,17 @@ TrainingParameters::TrainingParameters(const TrainingModel &model_,
     pair.y.resize(layers.size() + 1);
     pair.h.resize(layers.size());
     pair.weight.resize(layers.size());
-    pair.y[0].resize(n);
+    pair.y[0].reserve(n);
     std::fill_n(pair.y[0].get(), n, 0.0);
     std::copy_n(x + p * model.nodes, model.nodes, pair.y[0].get());
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      pair.y[l + 1].resize(layers[l].out * n);
-      pair.h[l].resize(layers[l].out * n);
-      pair.weight[l].resize(static_cast<std::int64_t>(layers[l].in) * layers[l].out);
+      pair.y[l + 1].reserve(layers[l].out * n);
+      pair.h[l].reserve(layers[l].out * n);
+      pair.weight[l].reserve(static_cast<std::int64_t>(layers[l].in) * layers[l].out);
       widest = std::max(widest, layers[l].out);
     }
-    for (Array<double> *const array : {&pair.dy, &pair.dx, &pair.dz}) array->resize(widest * n);
-    pair.coefficients.resize(static_cast<std::int64_t>(model.ncoef()) * model.width);
+    for (Buffer<double> *const array : {&pair.dy, &pair.dx, &pair.dz}) array->reserve(widest * n);
+    pair.coefficients.reserve(static_cast<std::int64_t>(model.ncoef()) * model.width);
   }
   const auto end = [this](std::int64_t model_offset, std::int64_t, std::int64_t count) {
     total = std::max(total, model_offset + count);

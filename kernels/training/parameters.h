@@ -51,8 +51,8 @@ class PWMLFF_KERNELS_API TrainingParameters {
     std::int64_t weight, bias;    // in the numbers of a net
   };
   struct Pair {
-    std::vector<Array<double>> y, h, weight;    // inputs of the layers [in, n], tanh [out, n], W
-    Array<double> dy, dx, dz, coefficients;
+    std::vector<Buffer<double>> y, h, weight;    // inputs of the layers [in, n], tanh [out, n], W
+    Buffer<double> dy, dx, dz, coefficients;
   };
 
   std::int64_t place_of_coefficients(std::size_t pair) const;    // in what Training takes

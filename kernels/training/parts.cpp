@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// Compiled once per instruction set; see parts.h and cpu/simd.h.
+// Compiled once per instruction set; see parts.h and core/cpu/simd.h.
 
 #include "parts.h"
 
-#include "../cpu/simd.h"
-#include "../dp/cpu/layers.h"
-#include "../dp/pair_terms.h"
+#include "../core/cpu/simd.h"
+#include "../families/dp/cpu/layers.h"
+#include "../families/dp/pair_terms.h"
 
 namespace pwmlff::PWMLFF_ISA {
 namespace {

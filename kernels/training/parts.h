@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 // The parts of a training step that are loops over edges or atoms, compiled once per instruction
-// set (cpu/simd.h). Products of matrices lie between them (training.cpp).
+// set (core/cpu/simd.h). Products of matrices lie between them (training.cpp).
 //
 // Arrays of a species hold features in rows and atoms in columns, so that atoms are the lanes. N is
 // the number of atoms of that species in a frame, rounded up to COLUMNS; the columns beyond the

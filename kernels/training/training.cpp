@@ -2,7 +2,7 @@
 
 #include "training.h"
 
-#include "../cpu/instruction_set.h"
+#include "../core/cpu/instruction_set.h"
 
 #include <algorithm>
 
@@ -29,17 +29,17 @@ template <class T> struct Training<T>::Species {
   std::int64_t lt() const { return 8 * n + TrainingParts<T>::COLUMNS; }
 
   int natoms = 0;
-  std::int64_t n = 0;                 // N
-  Array<T> c;                         // [2, 4*N, nspecies*ncoef] C, C'
-  Array<T> t;                         // [width, lt] T, T'
-  Array<T> t_adjoint;                 // [width, lt] dS/dT, dS/dT' = dE/dT
-  Array<T> c_adjoint;                 // [4*N, nspecies*ncoef] dE/dC
-  std::vector<Array<T>> x;            // inputs of the layers [in, lx]: x, x'
-  std::vector<Array<T>> h;            // tanh of the hidden layers [out, N]
-  std::vector<Array<T>> y_adjoint;    // dE/dy of the hidden layers [out, N]
-  std::vector<Array<T>> z_adjoint;    // dS/dz, dS/dz' = dE/dz [out, lx]
-  Array<T> d_adjoint, d_total;        // [ndescriptor, N] dE/dD = dS/dD', dS/dD
-  Array<T> z, y;                      // [widest, N] dS/dy of a layer and of the one before it
+  std::int64_t n = 0;                  // N
+  Buffer<T> c;                         // [2, 4*N, nspecies*ncoef] C, C'
+  Buffer<T> t;                         // [width, lt] T, T'
+  Buffer<T> t_adjoint;                 // [width, lt] dS/dT, dS/dT' = dE/dT
+  Buffer<T> c_adjoint;                 // [4*N, nspecies*ncoef] dE/dC
+  std::vector<Buffer<T>> x;            // inputs of the layers [in, lx]: x, x'
+  std::vector<Buffer<T>> h;            // tanh of the hidden layers [out, N]
+  std::vector<Buffer<T>> y_adjoint;    // dE/dy of the hidden layers [out, N]
+  std::vector<Buffer<T>> z_adjoint;    // dS/dz, dS/dz' = dE/dz [out, lx]
+  Buffer<T> d_adjoint, d_total;        // [ndescriptor, N] dE/dD = dS/dD', dS/dD
+  Buffer<T> z, y;                      // [widest, N] dS/dy of a layer and of the one before it
 };
 
 template <class T> struct Training<T>::FrameState {
@@ -47,16 +47,16 @@ template <class T> struct Training<T>::FrameState {
   std::vector<Species> species;
   std::vector<T *> c;          // [nspecies] C of each species, or C'
   std::vector<const T *> g;    // [nspecies] dE/dC
-  Array<T> numbers;            // scratch over edges
-  Array<double> more;
+  Buffer<T> numbers;           // scratch over edges
+  Buffer<double> more;
   std::vector<std::int32_t> intervals;
   TrainingScratch<T> scratch;
 
   void reserve(int edges)
   {
     const std::int64_t n = edges + 16;
-    numbers.resize(13 * n);
-    more.resize(3 * n);
+    numbers.reserve(13 * n);
+    more.reserve(3 * n);
     if (static_cast<std::int64_t>(intervals.size()) < n) intervals.resize(n);
     T *p = numbers.get();
     for (T **const field : {&scratch.inverse_r, &scratch.s, &scratch.slope, &scratch.place,
@@ -153,7 +153,7 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
   for (int a = 0; a < nspecies; ++a) {
     Species &species = state.species[a];
     species.n = frame.width[a];
-    species.c.resize(8 * species.n * row);
+    species.c.reserve(8 * species.n * row);
     state.c[a] = species.c.get();
     std::fill_n(state.c[a], 4 * species.n * row, T(0));
     species.natoms = 0;
@@ -174,7 +174,7 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
     const std::int64_t n = species.n, lx = species.lx(), lt = species.lt(),
                        ndescriptor = model.ndescriptor();
     const T *const own = parameters + a * per_species;
-    species.t.resize(lt * width);
+    species.t.reserve(lt * width);
     const Matrix<T> coefficient = matrix(own + coefficients, row, width, width);
     multiply(matrix(species.t.get(), width, 4 * n, lt), coefficient.t(),
              matrix(species.c.get(), 4 * n, row, row).t());
@@ -184,18 +184,18 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
     species.h.resize(depth);
     species.y_adjoint.resize(depth);
     species.z_adjoint.resize(depth);
-    species.x[0].resize(lx * ndescriptor);
+    species.x[0].reserve(lx * ndescriptor);
     parts->describe(width, model.m2, n, lt, species.t.get(), lx, species.x[0].get());
     std::int64_t widest = 1;
     for (const TrainingLayer &layer : layers) widest = std::max<std::int64_t>(widest, layer.out);
-    species.z.resize(widest * n);
-    species.y.resize(widest * n);
+    species.z.reserve(widest * n);
+    species.y.reserve(widest * n);
     for (std::size_t l = 0; l < depth; ++l) {
       const TrainingLayer &layer = layers[l];
-      species.x[l + 1].resize(lx * layer.out);
-      species.h[l].resize(n * layer.out);
-      species.y_adjoint[l].resize(n * layer.out);
-      species.z_adjoint[l].resize(lx * layer.out);
+      species.x[l + 1].reserve(lx * layer.out);
+      species.h[l].reserve(n * layer.out);
+      species.y_adjoint[l].reserve(n * layer.out);
+      species.z_adjoint[l].reserve(lx * layer.out);
       T *const z = species.x[l + 1].get();    // rows at the distance that y has
       const T *const bias = own + layer.bias;
       for (int o = 0; o < layer.out; ++o) std::fill_n(z + o * lx, n, bias[o]);
@@ -218,8 +218,8 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
     }
 
     // dE/dy and dE/dz of the layers, dE/dD, dE/dT, dE/dC
-    species.d_adjoint.resize(ndescriptor * n);
-    species.d_total.resize(ndescriptor * n);
+    species.d_adjoint.reserve(ndescriptor * n);
+    species.d_total.reserve(ndescriptor * n);
     T *dx = species.y_adjoint[depth - 1].get();
     for (std::int64_t i = 0; i < nlast; ++i) std::fill_n(dx + i * n, n, last[i]);
     for (std::size_t l = depth; l-- > 0;) {
@@ -234,12 +234,12 @@ void Training<T>::evaluate(FrameState &state, const T *parameters, double *energ
                matrix(own + layer.weight, layer.in, layer.out, layer.out),
                matrix(dz, layer.out, n, lx), layer.residual);
     }
-    species.t_adjoint.resize(lt * width);
+    species.t_adjoint.reserve(lt * width);
     for (int m = 0; m < width; ++m)
       std::fill_n(species.t_adjoint.get() + m * lt + 4 * n, 4 * n, T(0));
     parts->describe_backward(width, model.m2, n, lt, species.t.get(), n, species.d_adjoint.get(),
                              species.t_adjoint.get() + 4 * n);
-    species.c_adjoint.resize(4 * n * row);
+    species.c_adjoint.reserve(4 * n * row);
     multiply(matrix(species.c_adjoint.get(), 4 * n, row, row),
              matrix(species.t_adjoint.get() + 4 * n, width, 4 * n, lt).t(), coefficient.t());
     state.g[a] = species.c_adjoint.get();

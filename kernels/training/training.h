@@ -2,9 +2,9 @@
 
 // Gradients of a Deep Potential by its parameters, for training.
 //
-// Formulas and signs of the model are in dp/network.h. Positions of a frame never change while a
-// model is trained, so an embedding net is a function of one number per edge, its distance, that is
-// wanted at the same places again and again. Here it is a cubic spline of the distance,
+// Formulas and signs of the model are in families/dp/network.h. Positions of a frame never change
+// while a model is trained, so an embedding net is a function of one number per edge, its distance,
+// that is wanted at the same places again and again. Here it is a cubic spline of the distance,
 //
 //   G_ab(r) = sum over k of c_ab[k] B_k(r),    c_ab linear in the values of the net at the nodes,
 //
@@ -25,8 +25,8 @@
 
 #pragma once
 
-#include "../common/export.h"
-#include "../dp/pair_terms.h"
+#include "../core/export.h"
+#include "../families/dp/pair_terms.h"
 #include "arrays.h"
 #include "parts.h"
 

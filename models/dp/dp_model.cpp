@@ -3,8 +3,9 @@
 #include "dp_model.h"
 
 #include "../fused_model.h"
-#include "cpu/instruction_set.h"
-#include "read_network.h"
+#include "core/cpu/instruction_set.h"
+#include "dp_arrays.h"
+#include "families/dp/read_dp.h"
 
 #include <stdexcept>
 #include <utility>
@@ -88,7 +89,9 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
   if (options.engine == Engine::torchscript) return;
   pwmlff::instruction_set_name();    // a wrong PWMLFF_CPU is an error, not a reason for TorchScript
   try {
-    network = std::make_unique<pwmlff::DPNetwork>(read_network(file, info_));
+    arrays_ = dp_arrays(file, info_);
+    guess_plain_layers();
+    network = pwmlff::read_network(arrays_);
   } catch (const std::exception &error) {
     unreadable = first_line(error);
     if (options.engine == Engine::fused)
@@ -96,27 +99,28 @@ DPModel::DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &opt
                                " cannot be run by the fused engine: " + unreadable +
                                "; use engine auto or torchscript");
   }
-  if (network && network->ambiguous) {
-    const std::vector<bool> all(info_.atom_type.size(), true);
-    const auto make = [&] {
-      return std::make_unique<FusedModel>(info_, "exact",
-                                          make_engine(*network, "exact", nullptr, all));
-    };
-    std::string reason;
-    if (!verified([&] { return original->expected(all); }, all, gate_of("exact"), make, reason))
-      *network = read_network(file, info_, PlainLayers::tanh);
-  }
+}
+
+// The parameters of some files do not tell whether a layer adds its input; exporters of PWMLFF and
+// MatPL write such as do.
+void DPModel::guess_plain_layers()
+{
+  if (!pwmlff::read_dp(arrays_).ambiguous) return;
+  const std::vector<bool> all(info_.atom_type.size(), true);
+  arrays_.set("plain_layers", 1);
+  const auto make = [&] {
+    return std::make_unique<FusedModel>(
+        info_, "exact", pwmlff::read_network(arrays_)->engine({pwmlff::Precision::exact, all}));
+  };
+  std::string reason;
+  if (!verified([&] { return original->expected(all); }, all, gate_of("exact"), make, reason))
+    arrays_.set("plain_layers", 0);
 }
 
 std::vector<EngineChoice::Candidate> DPModel::candidates(const std::vector<bool> &present) const
 {
   if (options.engine == Engine::torchscript) return {};
-  const auto make = [=, this](const std::string &precision,
-                              std::shared_ptr<pwmlff::Device> device) {
-    if (!network) throw std::runtime_error(unreadable);
-    return make_engine(*network, precision, std::move(device), present);
-  };
-  return fused_candidates(make, true);
+  return fused_candidates(network.get(), unreadable, present);
 }
 
 }    // namespace pwmlff::models

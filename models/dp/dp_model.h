@@ -5,7 +5,7 @@
 #pragma once
 
 #include "../file_code.h"
-#include "dp/network.h"
+#include "core/family.h"
 
 #include <memory>
 #include <string>
@@ -40,14 +40,17 @@ class DPModel : public EngineChoice {
   ///         that is demanded cannot read it
   DPModel(const ModelFile &file, ModelInfo info, const EngineOptions &options);
 
-  /// What the fused engines take; null where they cannot read the file, or are not wanted.
-  const pwmlff::DPNetwork *fused_network() const { return network.get(); }
+  /// What the fused engines are made of; null where they cannot read the file, or are not wanted.
+  const pwmlff::Arrays *arrays() const { return network ? &arrays_ : nullptr; }
 
  private:
   std::vector<Candidate> candidates(const std::vector<bool> &present) const override;
 
-  std::unique_ptr<pwmlff::DPNetwork> network;    // where the fused engines can read the file
-  std::string unreadable;                        // why they cannot
+  void guess_plain_layers();
+
+  pwmlff::Arrays arrays_{"dp"};
+  std::unique_ptr<pwmlff::Network> network;    // where the fused engines can read the file
+  std::string unreadable;                      // why they cannot
 };
 
 }    // namespace pwmlff::models

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "common/evaluation.h"
+#include "core/evaluation.h"
 
 #include <cstdint>
 #include <vector>

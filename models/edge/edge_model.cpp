@@ -10,8 +10,8 @@
 #include "edge_sums.h"
 #include "peak_memory.h"
 
-#include "dp/pair_terms.h"
-#include "mace/read_mace.h"
+#include "core/virial_terms.h"
+#include "families/mace/read_mace.h"
 #include "placement/device_mapping.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -187,20 +187,22 @@ EdgeModel::EdgeModel(const ModelFile &file, ModelInfo info, const EngineOptions 
     EngineChoice(std::make_unique<EdgeTorchScript>(file, std::move(info)), options)
 {
   if (options.engine == Engine::torchscript) return;
-  const auto arrays = file.extra_files(MACE_ARRAYS);
-  if (options.engine == Engine::fused && arrays.empty())
+  try {
+    if (const auto arrays = arrays_in(file.archive())) {
+      network = pwmlff::read_network(*arrays);
+      const pwmlff::NetworkInfo found = network->info();
+      if (found.atom_type != info_.atom_type || found.cutoff != info_.cutoff)
+        throw std::runtime_error("its arrays for the fused engine are of another model");
+    }
+  } catch (const std::exception &error) {
+    network.reset();
+    why_no_network = error.what();
+  }
+  if (options.engine == Engine::fused && !network && why_no_network.empty())
     throw std::runtime_error(
         "model file " + in_quotes(info_.file) +
         " is of kind EDGE, which the fused engine does not run without arrays of "
         "a MACE model; use engine auto or torchscript");
-  if (!arrays.empty()) try {
-      mace = pwmlff::read_mace(arrays.begin()->second);
-      if (mace->atom_type != info_.atom_type || mace->cutoff != info_.cutoff)
-        throw std::runtime_error("its arrays for the fused engine are of another model");
-    } catch (const std::exception &error) {
-      mace.reset();
-      why_no_arrays = error.what();
-    }
   if (options.engine != Engine::automatic) return;
   try {
     package = compiled_code(file);
@@ -220,14 +222,8 @@ void EdgeModel::select_species(const std::vector<bool> &present)
 std::vector<EngineChoice::Candidate> EdgeModel::candidates(const std::vector<bool> &present) const
 {
   std::vector<Candidate> result;
-  if (mace || !why_no_arrays.empty()) {
-    const auto make = [this, present](const std::string &precision,
-                                      const std::shared_ptr<pwmlff::Device> &device) {
-      if (!mace) throw std::runtime_error(why_no_arrays);
-      return make_engine(*mace, precision, device, present);
-    };
-    result = fused_candidates(make, true);
-  }
+  if (network || !why_no_network.empty())
+    result = fused_candidates(network.get(), why_no_network, present);
   auto &whole = static_cast<EdgeTorchScript &>(*original);
   if (!package.empty() || !why_no_package.empty())
     result.push_back({"compiled", false, false, original->gate(), [this, &whole] {

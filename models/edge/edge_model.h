@@ -6,10 +6,9 @@
 
 #include "../file_code.h"
 
-#include "mace/network.h"
+#include "core/family.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -84,10 +83,10 @@ class EdgeModel : public EngineChoice {
  private:
   std::vector<Candidate> candidates(const std::vector<bool> &present) const override;
 
-  std::optional<pwmlff::MaceNetwork> mace;    // arrays of the same model, where the file has them
-  std::string why_no_arrays;                  // where it has some that cannot be read
-  std::string package;                        // of machine code; empty where there is none to use
-  std::string why_no_package;                 // where the file has some
+  std::unique_ptr<pwmlff::Network> network;    // the same model, where the file has its arrays
+  std::string why_no_network;                  // where it has some that cannot be read
+  std::string package;                         // of machine code; empty where there is none to use
+  std::string why_no_package;                  // where the file has some
 };
 
 }    // namespace pwmlff::models

@@ -23,7 +23,7 @@
 namespace pwmlff::models {
 namespace {
 
-Record record_of(const std::string &archive, const std::vector<std::vector<bool>> &selections)
+std::string record_of(const std::string &archive, const std::vector<std::vector<bool>> &selections)
 {
   EngineOptions options;
   options.engine = Engine::fused;
@@ -32,8 +32,6 @@ Record record_of(const std::string &archive, const std::vector<std::vector<bool>
   auto &choice = dynamic_cast<EngineChoice &>(*model);
   Record record{};
   record.info = model->info();
-  if (const auto *const dp = dynamic_cast<const DPModel *>(model.get()))
-    record.dp = *dp->fused_network();
   for (const std::vector<bool> &present : selections) {
     choice.select_species(present);
     record.gate = choice.partner()->gate();
@@ -42,7 +40,8 @@ Record record_of(const std::string &archive, const std::vector<std::vector<bool>
     record.trials.push_back(
         {present, identity_of_clusters(record.info, present), expected->clusters});
   }
-  return record;
+  const auto *const dp = dynamic_cast<const DPModel *>(model.get());
+  return written(record, dp ? dp->arrays() : nullptr, archive);
 }
 
 at::Tensor engine_record(const at::Tensor &archive, const at::Tensor &present)
@@ -58,7 +57,7 @@ at::Tensor engine_record(const at::Tensor &archive, const at::Tensor &present)
   }
   std::string text, failure;
   try {
-    text = written(record_of(contents, selections), contents);
+    text = record_of(contents, selections);
   } catch (const std::exception &error) {
     failure = first_line(error);
   }

@@ -32,5 +32,5 @@ from pwmlff import native
 LIBRARY = native.torch_library()
 torch.ops.load_library(LIBRARY)
 # Threads of torch stay behind in the parent, and would be waited for for ever. The kernels keep to
-# one thread there by themselves (kernels/common/threads.h).
+# one thread there by themselves (kernels/core/threads.h).
 os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))

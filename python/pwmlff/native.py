@@ -1,8 +1,9 @@
 """What is compiled and needs no torch, by its C interfaces.
 
 Model files with what pair_style pwmlff would evaluate them by are :class:`ModelHandle`
-(models/c_interface.h); the parts of a NEP are :func:`nep_parts` and :class:`NepTraining`
-(kernels/nep/c_interface.h). All errors are ValueError with the text of the library.
+(models/c_interface.h). Networks and engines by themselves are :class:`Network` and
+:class:`NetworkEngine` (kernels/core/c_interface.h), and :class:`NepTraining`
+(kernels/families/nep/training_interface.h). All errors are ValueError with the text of the library.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import ctypes
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pwmlff import plugin
+from pwmlff import arrays, plugin
+from pwmlff.arrays import Arrays
 
 
 def torch_library() -> str:
@@ -65,39 +67,35 @@ class _Results(ctypes.Structure):
     )
 
 
-class _Array(ctypes.Structure):
-    _fields_ = (("values", ctypes.c_void_p), ("size", ctypes.c_uint64))
-
-
-#: Numbers and arrays of a NEP (kernels/nep/network.h), by the names there.
-_NEP_NUMBERS = (
-    "nradial", "nangular", "kradial", "kangular", "l_max", "nhidden0", "nhidden1", "temperature",
-)  # fmt: skip
-_NEP_LISTS: dict[str, type[ctypes.Array[Any]]] = {
-    "invariant": ctypes.c_int32 * 6, "neighbors": ctypes.c_double * 2,
-}  # fmt: skip
-_NEP_ARRAYS = (
-    "atom_type", "cut_radial", "cut_angular", "c_radial", "c_angular", "q_scaler", "weight0",
-    "bias0", "weight1", "bias1", "last", "shift", "zbl_table", "zbl_line",
-    "unused",
-)  # fmt: skip
-
-
-class _NepArrays(ctypes.Structure):
+class _EngineSettings(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int32) for name in _NEP_NUMBERS),
-        *_NEP_LISTS.items(),
-        *((name, _Array) for name in _NEP_ARRAYS),
-    )
+        ("precision", ctypes.c_char_p), ("present", ctypes.c_void_p),
+        ("device", ctypes.c_char_p), ("chunk_bytes", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class _EngineResults(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in (
+            "energy", "atom_energy", "force", "virial", "atom_virial", "centroid_virial", "grade"
+        )
+    )  # fmt: skip
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
     """libpwmlff_models, and behind it libpwmlff_kernels."""
     library = plugin.opened(plugin.sister(torch_library(), "pwmlff_models"))
-    for name in ("error", "describe_model"):
+    for name in (
+        "error",
+        "describe_model",
+        "describe_network",
+        "describe_engine",
+        "family_of_file",
+    ):
         getattr(library, f"pwmlff_{name}").restype = ctypes.c_char_p
-    for name in ("read_nep", "make_nep_training"):
+    for name in ("read_network", "network_arrays", "make_engine", "make_nep_training"):
         getattr(library, f"pwmlff_{name}").restype = ctypes.c_void_p
     library.pwmlff_nep_training_size.restype = ctypes.c_uint64
     return library
@@ -224,39 +222,197 @@ class ModelHandle:
         return float(energy[0]), energies, forces, virial, virials, grades
 
 
-def looks_like_nep(contents: bytes) -> bool:
-    """Whether a file begins as a nep.txt does."""
-    return bool(_library().pwmlff_looks_like_nep(contents, ctypes.c_uint64(len(contents))))
+def family_of(contents: bytes) -> str:
+    """The family of models of which contents are a file of its own, as "nep" of nep.txt; or ""."""
+    name = _library().pwmlff_family_of_file(contents, ctypes.c_uint64(len(contents)))
+    return (name or b"").decode()
 
 
-def nep_parts(text: bytes) -> dict[str, Any]:
-    """The parts of a nep.txt by their names in kernels/nep/network.h, arrays without shape.
+class Network:
+    """A model as numbers (kernels/core/family.h).
+
+    Args:
+        contents: of :func:`pwmlff.arrays.written`, or of a file.
+        family: of which they are a file, as "nep" of nep.txt; empty for arrays.
+
+    Attributes:
+        facts: kind, atom_type, cutoff, nparameters, takes_temperature, without_data and warnings.
 
     Raises:
-        ValueError: it is damaged or no local potential; the text goes on after the name of the
-            file.
+        ValueError: they are damaged, or no model that the fused engines run; the text goes on after
+            the name of the file.
         ImportError: nothing is compiled.
     """
-    library, found = _library(), _NepArrays()
-    model = library.pwmlff_read_nep(text, ctypes.c_uint64(len(text)))
-    if not model:
-        raise _error()
-    library.pwmlff_nep_arrays_of(ctypes.c_void_p(model), ctypes.byref(found))
-    parts: dict[str, Any] = {name: getattr(found, name) for name in _NEP_NUMBERS}
-    parts |= {name: list(getattr(found, name)) for name in _NEP_LISTS}
-    for name in _NEP_ARRAYS:
-        array, kind = getattr(found, name), np.int32 if name == "atom_type" else np.float64
-        size = array.size * np.dtype(kind).itemsize
-        parts[name] = np.frombuffer(ctypes.string_at(array.values, size), kind).copy()
-    library.pwmlff_free_nep(ctypes.c_void_p(model))
-    return parts
+
+    def __init__(self, contents: bytes, family: str = "") -> None:
+        self._library, size = _library(), ctypes.c_uint64(len(contents))
+        made = self._library.pwmlff_read_network(family.encode() or None, contents, size)
+        if not made:
+            raise _error()
+        self.handle = ctypes.c_void_p(made)
+        described = self._library.pwmlff_describe_network(self.handle)
+        self.facts: dict[str, Any] = json.loads(described.decode(errors="surrogateescape"))
+
+    def __del__(self) -> None:
+        """Free what the library holds."""
+        if hasattr(self, "handle"):
+            self._library.pwmlff_free_network(self.handle)
+
+    def arrays(self) -> Arrays:
+        """What it is made of."""
+        size = ctypes.c_uint64()
+        start = self._library.pwmlff_network_arrays(self.handle, ctypes.byref(size))
+        return arrays.read(ctypes.string_at(start, size.value))
+
+
+class EngineResult(NamedTuple):
+    """Shapes, units and signs as in kernels/core/evaluation.h; None for what was not wanted."""
+
+    energy: float
+    atom_energy: np.ndarray  # [ncenters]
+    force: np.ndarray  # [nrows, 3]
+    virial: np.ndarray  # [9] xx yy zz xy xz yz yx zx zy
+    atom_virial: np.ndarray | None  # [nrows, 6]
+    centroid_virial: np.ndarray | None  # [nrows, 9]
+    grade: np.ndarray | None  # [ncenters] of each atom alone
+
+
+class NetworkEngine:
+    """A fused engine by itself, for training, tests and benchmarks; for one thread at a time.
+
+    Args:
+        network: that it evaluates.
+        precision: exact, double or mixed; plain for the plain evaluation of a NEP.
+        present: [species] whether it takes part.
+        device: empty for the engine for CPUs; else of the one for GPUs: cuda:N, or cpu and
+            cpu:lanes, where the code for GPUs runs on the CPU (kernels/core/device.h).
+        chunk_bytes: of the device for arrays over edges; 0 for the usual.
+
+    Raises:
+        ValueError: there is no such engine for this network.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        precision: str,
+        present: Sequence[int],
+        device: str = "",
+        chunk_bytes: int = 0,
+    ) -> None:
+        self._library = _library()
+        flags = _array(present, np.int32)
+        self._nspecies = len(flags)
+        settings = _EngineSettings(
+            precision.encode(), flags.ctypes.data, device.encode(), chunk_bytes
+        )
+        made = self._library.pwmlff_make_engine(network.handle, ctypes.byref(settings))
+        if not made:
+            raise _error()
+        self._engine = ctypes.c_void_p(made)
+        self._ncenters = self._nrows = 0
+
+    def __del__(self) -> None:
+        """Free what the library holds."""
+        if hasattr(self, "_engine"):
+            self._library.pwmlff_free_engine(self._engine)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """`processor`, `table_bytes`, `table_error`, `has_grade`, and `seconds` of each kernel."""
+        described = self._library.pwmlff_describe_engine(self._engine)
+        return dict(json.loads(described.decode()))
+
+    def measure(self, enabled: bool) -> None:
+        """Measure how long each kernel of a device takes from now on, or no longer."""
+        self._library.pwmlff_measure_engine(self._engine, ctypes.c_int(enabled))
+
+    def set_neighbors(self, species: np.ndarray, first: np.ndarray, candidate: np.ndarray) -> None:
+        """Take over rows, of which the centers are the first, and their candidates.
+
+        Args:
+            species: [nrows] index into the model's elements; -1 takes no part.
+            first: [ncenters*nspecies + 1] where the candidates of a center and a species begin.
+            candidate: rows, all neighbors within the cutoff and any beyond.
+
+        Raises:
+            ValueError: the list is none.
+        """
+        arrays = [_array(given, np.int32) for given in (species, first, candidate)]
+        ncenters, rest = divmod(len(first) - 1, self._nspecies)
+        if rest or ncenters < 0 or arrays[1][-1] > len(candidate):
+            raise ValueError(
+                f"first has {len(first)} entries up to {first[-1:]}, expected ncenters*"
+                f"{self._nspecies} + 1 of them, up to at most {len(candidate)} candidates"
+            )
+        self._call("set", "neighbors", ctypes.c_int(ncenters), ctypes.c_int(len(species)), *arrays)
+        self._ncenters, self._nrows = ncenters, len(species)
+
+    def find_neighbors(
+        self, x: np.ndarray, species: np.ndarray, ncenters: int, distance: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Have the device find all rows closer than a distance; returns first and candidate."""
+        positions, kinds = _array(x), _array(species, np.int32)
+        first, candidate = (ctypes.POINTER(ctypes.c_int32)() for _ in range(2))
+        sizes = ctypes.c_int(ncenters), ctypes.c_int(len(kinds))
+        found = ctypes.byref(first), ctypes.byref(candidate)
+        self._call("find", "neighbors", *sizes, positions, kinds, ctypes.c_double(distance), *found)
+        self._ncenters, self._nrows = ncenters, len(kinds)
+        lists = ncenters * self._nspecies
+        return np.array(first[: lists + 1]), np.array(candidate[: first[lists]], np.int32)
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        nthreads: int = 1,
+        atom_virial: bool = False,
+        centroid_virial: bool = False,
+        grade: bool = False,
+        temperature: float = 0.0,
+    ) -> EngineResult:
+        """Evaluate the rows that were set or found last.
+
+        Args:
+            x: [nrows, 3] positions.
+            nthreads: of the CPU; a device has its own.
+            atom_virial, centroid_virial, grade: whether they are wanted.
+            temperature: K, for networks that take it.
+
+        Raises:
+            ValueError: the engine cannot evaluate them.
+        """
+        positions = _array(x)
+        if positions.shape != (self._nrows, 3):
+            raise ValueError(f"x has shape {positions.shape}, expected {(self._nrows, 3)}")
+        n, rows = self._ncenters, self._nrows
+        wanted = {
+            "energy": (1,), "atom_energy": (n,), "force": (rows, 3), "virial": (9,),
+            "atom_virial": (rows, 6) if atom_virial else None,
+            "centroid_virial": (rows, 9) if centroid_virial else None,
+            "grade": (n,) if grade else None,
+        }  # fmt: skip
+        values = {
+            name: None if shape is None else np.empty(shape) for name, shape in wanted.items()
+        }
+        addresses = (None if array is None else array.ctypes.data for array in values.values())
+        results = _EngineResults(*addresses)
+        numbers = ctypes.c_int(nthreads), ctypes.c_double(temperature)
+        self._call("evaluate", "", positions, *numbers, ctypes.byref(results))
+        energy = values.pop("energy")
+        return EngineResult(float(energy[0]), **values)  # type: ignore[index,arg-type]
+
+    def _call(self, verb: str, noun: str, *arguments: Any) -> None:
+        passed = (_address(x) if isinstance(x, np.ndarray) else x for x in arguments)
+        name = f"pwmlff_{verb}_engine" + (f"_{noun}" if noun else "")
+        if getattr(self._library, name)(self._engine, *passed):
+            raise _error()
 
 
 class NepTraining:
-    """A NEP in training (kernels/nep/nep_training.h); not for two threads at once.
+    """A NEP in training (kernels/families/nep/nep_training.h); not for two threads at once.
 
     Args:
-        parts: of the model, as :func:`nep_parts` has them; without temperature.
+        contents: arrays of a NEP without temperature (kernels/families/nep/nep_arrays.h).
         single: whether in float32.
         present: [species] those that occur in structures.
 
@@ -267,20 +423,10 @@ class NepTraining:
         ValueError: the kernels cannot train it.
     """
 
-    def __init__(self, parts: Mapping[str, Any], single: bool, present: np.ndarray) -> None:
-        self._library, given = _library(), _NepArrays()
-        held = []
-        for name in _NEP_NUMBERS:
-            setattr(given, name, parts[name])
-        for name, kind in _NEP_LISTS.items():
-            setattr(given, name, kind(*parts[name]))
-        for name in _NEP_ARRAYS:
-            array = _array(parts[name], np.int32 if name == "atom_type" else np.float64)
-            held.append(array)
-            setattr(given, name, _Array(array.ctypes.data, array.size))
-        species = _array(present, np.int32)
+    def __init__(self, contents: bytes, single: bool, present: np.ndarray) -> None:
+        self._library, species = _library(), _array(present, np.int32)
         made = self._library.pwmlff_make_nep_training(
-            ctypes.byref(given), ctypes.c_int(single), _address(species)
+            contents, ctypes.c_uint64(len(contents)), ctypes.c_int(single), _address(species)
         )
         if not made:
             raise _error()

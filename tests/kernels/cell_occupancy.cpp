@@ -3,7 +3,7 @@
 // What a cell list on a GPU has to look at: a few atoms far away from 4000 others change nothing
 // for these. Exits with 1 where they do.
 
-#include "neighbors/cell_grid.h"
+#include "core/gpu/cell_grid.h"
 
 #include <algorithm>
 #include <array>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// A small Deep Potential without torch. Energies are compared with the formulas of dp/network.h as
-// they stand there, forces, virials and gradients by parameters with finite differences, and the
-// codes for all processors with each other. Exits with 1 where something differs.
+// A small Deep Potential without torch. Energies are compared with the formulas of
+// families/dp/network.h as they stand there, forces, virials and gradients by parameters with
+// finite differences, and the codes for all processors with each other. Exits with 1 where
+// something differs.
 
-#include "dp/cpu/cpu_engine.h"
-#include "dp/gpu/gpu_engine.h"
+#include "families/dp/cpu/cpu_engine.h"
+#include "families/dp/gpu/gpu_engine.h"
 #include "training/training.h"
 
 #include <array>

@@ -1,98 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-// A whole family of models for the driver of the CPU (cpu/program.h): Lennard-Jones. Below it what
-// it gives is compared with differences of the energies of pairs. Exits with 1 where that differs.
+// What the family of lennard_jones/ gives, compared with differences of the energies of pairs.
+// Exits with 1 where that differs.
 
-#include "cpu/driver.h"
-#include "dp/pair_terms.h"
+#include "lennard_jones/family.cpp"
 
-#include <cmath>
 #include <iostream>
-#include <memory>
 #include <random>
-#include <vector>
-
-namespace {
 
 using namespace pwmlff;
 
-// [example]
-/// E_i = half of the sum over j of e(r),   e(r) = 4 epsilon ((sigma/r)^12 - (sigma/r)^6),   r < rc
-struct LennardJones {
-  double epsilon, sigma, rc;    // eV, angstrom
+namespace {
 
-  double energy(double r, double &slope) const
-  {
-    const double s6 = std::pow(sigma / r, 6);
-    slope = -24.0 * epsilon * (2.0 * s6 * s6 - s6) / r;
-    return 4.0 * epsilon * (s6 * s6 - s6);
-  }
-};
-
-class LennardJonesWorker : public Worker {
-  struct Alone {    // no other worker adds to what a worker adds to
-    void add(double *target, double value) const { *target += value; }
-  };
-
- public:
-  LennardJonesWorker(const LennardJones &model, int nspecies) : model(model), nspecies(nspecies) {}
-
-  void run(int, const BlockPlan &plan, const CenterBlock *blocks, int nblocks,
-           PartialSums &sums) override
-  {
-    for (int k = 0; k < nblocks; ++k)
-      for (int c = 0; c < blocks[k].count; ++c)
-        add_center(plan, plan.order[blocks[k].first + c], sums);
-  }
-
- private:
-  void add_center(const BlockPlan &plan, int i, PartialSums &sums) const
-  {
-    const Input &input = *plan.input;
-    const int *const first = input.first + static_cast<std::ptrdiff_t>(i) * nspecies;
-    for (int k = first[0]; k < first[nspecies]; ++k) {    // of all species
-      const int j = input.candidate[k];
-      double d[3], square = 0.0, slope = 0.0, force[3];
-      for (int c = 0; c < 3; ++c) d[c] = input.x[3 * j + c] - input.x[3 * i + c];
-      for (const double component : d) square += component * component;
-      if (square >= model.rc * model.rc) continue;
-      const double r = std::sqrt(square);
-      plan.atom_energy[i] += 0.5 * model.energy(r, slope);
-      for (int c = 0; c < 3; ++c) {
-        force[c] = -0.5 * slope * d[c] / r;    // on j
-        sums.force[3 * j + c] += force[c];
-        sums.force[3 * i + c] -= force[c];
-      }
-      for (int a = 0; a < 9; ++a) sums.virial[a] += d[a / 3] * force[a % 3];
-      if (sums.atom_virial || sums.centroid_virial)
-        spread_virial(Alone(), d, force, i, j, sums.atom_virial, sums.centroid_virial);
-    }
-  }
-
-  const LennardJones model;
-  const int nspecies;
-};
-
-class LennardJonesProgram : public Program {
- public:
-  LennardJonesProgram(const LennardJones &model, int nspecies) : model(model), nspecies(nspecies) {}
-  Worker *make_worker() override { return new LennardJonesWorker(model, nspecies); }
-  int block_size() const override { return 1; }
-  std::size_t table_bytes() const override { return 0; }
-
- private:
-  const LennardJones model;
-  const int nspecies;
-};
-
-std::unique_ptr<FusedEngine> make_engine(const LennardJones &model, int nspecies)
-{
-  return std::make_unique<CpuEngine>(std::make_unique<LennardJonesProgram>(model, nspecies),
-                                     std::vector<bool>(nspecies, true));
-}
-// [example]
-
-constexpr LennardJones MODEL{0.02, 2.5, 5.0};
+const LennardJones MODEL{0.02, 2.5, 5.0, {18, 36}};
 constexpr int NATOMS = 40, NSPECIES = 2;
 
 /// Of all pairs, each once.
@@ -149,7 +69,12 @@ int main()
     }
   first.push_back(static_cast<int>(candidate.size()));
 
-  const auto engine = make_engine(MODEL, NSPECIES);
+  families().push_back(&lennard_jones_family);
+  const std::string_view file = "lennard-jones 0.02 2.5 5.0 18 36\n";
+  const Family *const family = family_of_file(file);
+  if (!family) return 2;
+  const auto network = read_network(Arrays::read(family->import(file).written()));
+  const auto engine = network->engine({Precision::exact, std::vector<bool>(NSPECIES, true)});
   Input input;
   input.ncenters = input.nrows = NATOMS;
   input.species = species.data();

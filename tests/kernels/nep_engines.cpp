@@ -4,10 +4,10 @@
 // sets, threads, devices, virials of atoms, species that are absent. Exits with 1 where something
 // differs. Arguments: files of models to try in place of random ones.
 
-#include "nep/gpu/nep_gpu_engine.h"
-#include "nep/nep_engine.h"
-#include "nep/plain_nep.h"
-#include "nep/read_nep.h"
+#include "families/nep/gpu/nep_gpu_engine.h"
+#include "families/nep/nep_engine.h"
+#include "families/nep/plain_nep.h"
+#include "families/nep/read_nep.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,9 @@
 // The plain evaluation of a NEP without torch: harmonics and Wigner 3j symbols against closed
 // forms, forces and virials against finite differences. Exits with 1 where something differs.
 
-#include "nep/harmonics.h"
-#include "nep/plain_nep.h"
-#include "nep/read_nep.h"
+#include "families/nep/plain_nep.h"
+#include "families/nep/read_nep.h"
+#include "math/harmonics.h"
 
 #include <algorithm>
 #include <cmath>

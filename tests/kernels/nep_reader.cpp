@@ -4,7 +4,7 @@
 // compared with the order that docs/nep.md states. Then files that are refused. Exits with 1 where
 // something differs.
 
-#include "nep/read_nep.h"
+#include "families/nep/read_nep.h"
 
 #include <cmath>
 #include <functional>

@@ -6,8 +6,8 @@
 #define PWMLFF_VECTOR_BYTES 16
 #define PWMLFF_REGISTERS 16
 
-#include "common/device.h"
-#include "cpu/simd.h"
+#include "core/cpu/simd.h"
+#include "core/device.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

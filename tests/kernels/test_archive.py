@@ -364,15 +364,6 @@ def test_nesting(model: bytes):
     assert "1000 deep" in refused(replaced("data.pkl", lambda _: nested_from_outside(1001))(model))
 
 
-@pytest.mark.parametrize("device", ["", "cpu"])
-def test_engines_open_sound_files_alone(model: bytes, device: str):
-    import pwmlff.kernels  # noqa: F401
-
-    damage, words = DAMAGES["one bit of a tensor"]
-    with pytest.raises((RuntimeError, ValueError), match=rf" is damaged: .*{words}"):
-        torch.classes.pwmlff.DPEngine(damage(model), "double", [1], device)
-
-
 def test_twice(model: bytes):
     files = members(model)
     stream = io.BytesIO()

@@ -1,12 +1,14 @@
-"""What a new kind of models takes: a file of C++ and a line that makes it known."""
+"""What new kinds and families of models take: a file of C++ and a line that makes it known."""
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from ase import Atoms
 from ase.build import bulk
 from ase.calculators.lj import LennardJones
 
@@ -30,12 +32,33 @@ class Argon(torch.nn.Module):
         return 0
 
 
-def test_lennard_jones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = tmp_path / "argon.pt"
-    torch.jit.script(Argon()).save(path)
+def argon() -> Atoms:
     atoms = bulk("Ar", cubic=True).repeat(2)
     atoms.rattle(0.1, seed=1)
     atoms.set_cell(atoms.cell.array + np.diag([0.1, 0.2, 0.0], 0) + 0.3 * np.eye(3, k=1))
+    return atoms
+
+
+def test_family(tmp_path: Path):
+    """A text that no family here reads, until the one of tests/kernels/lennard_jones is known."""
+    path, atoms = tmp_path / "argon.lj", argon()
+    path.write_text(f"lennard-jones {EPSILON} {SIGMA} {CUTOFF} 18\n")
+    with pytest.raises(Failure, match="is not a TorchScript archive"):
+        Calculator(path)
+    ctypes.CDLL(str(compiled("models/lennard_jones_family.cpp", tmp_path, "-shared", "-fPIC")))
+    atoms.calc = Calculator(path)
+    assert atoms.calc.engine == "fused"
+    assert model_file.describe_unopened(path).kind == "LJ"
+    check(atoms)
+    path.write_text("lennard-jones 1 1 0\n")
+    with pytest.raises(Failure, match="expected 'lennard-jones EPSILON"):
+        Calculator(path)
+
+
+def test_lennard_jones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "argon.pt"
+    torch.jit.script(Argon()).save(path)
+    atoms = argon()
     with pytest.raises(Failure, match="model_type 'LJ', expected DP or EDGE"):
         Calculator(path)
     monkeypatch.setitem(model_file.LIMITS, "LJ", ("cutoff", None))
@@ -44,6 +67,11 @@ def test_lennard_jones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     torch.ops.load_library(compiled("models/lennard_jones.cpp", tmp_path, "-shared", "-fPIC"))
     atoms.calc = Calculator(path)
     assert atoms.calc.engine == "plain"
+    check(atoms)
+
+
+def check(atoms: Atoms) -> None:
+    """Against ase."""
     found = [atoms.get_potential_energies(), atoms.get_forces(), atoms.get_stress()]
     atoms.calc = LennardJones(sigma=SIGMA, epsilon=EPSILON, rc=CUTOFF)
     # That one is shifted to zero at the cutoff.

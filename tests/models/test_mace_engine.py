@@ -11,7 +11,7 @@ from ase import Atoms
 
 from harness import thorough
 from mace_oracle import Shape, random_arrays, save
-from pwmlff.convert.mace_network import written
+from pwmlff.arrays import written
 from pwmlff.evaluation.engine import choose
 from pwmlff.report import Failure
 
@@ -77,7 +77,7 @@ DAMAGED = {
     "another format": (lambda text: text.replace(b"mace 1", b"mace 2", 1), "begin with another"),
     "no table": (lambda text: text[:40], "table of arrays is cut off"),
     "not a number": (lambda text: text[:-8] + b"\xff" * 8, "values that are no numbers"),
-    "shape": (lambda text: text.replace(b"up.0 5 5", b"up.0 25 ", 1), "up.0 has another shape"),
+    "shape": (lambda text: text.replace(b"up.0 5 5", b"up.0 25 ", 1), "up.0 has shape"),
     "missing": (lambda text: text.replace(b"product.0", b"product.7", 1), "product.0 is missing"),
     "twice": (lambda text: text.replace(b"product.0", b"up.0", 1), "up.0 is there twice"),
     "no layers": (lambda text: text.replace(b"layer", b"lawyer"), "layer0.message has degrees"),
@@ -89,7 +89,7 @@ def test_damaged_arrays(tmp_path: Path, what: str):
     """The file's own code runs, and it is said why."""
     path, shape = tmp_path / "model.pt", Shape()
     damage, said = DAMAGED[what]
-    save(path, shape, text=damage(written(random_arrays(shape))))
+    save(path, shape, text=damage(written("mace", random_arrays(shape))))
     chosen = choose(path, "auto", "exact")
     assert chosen.engine.name == "torchscript"
     assert re.search(f"not fused: its arrays for the fused engine: .*{said}", chosen.reason)
@@ -103,7 +103,7 @@ def test_arrays_of_another_model(tmp_path: Path, name: str):
     path, shape = tmp_path / "model.pt", Shape()
     arrays = random_arrays(shape)
     arrays[name].flat[2] += 1e-4 if "terms" not in name else 0.1
-    save(path, shape, text=written(arrays))
+    save(path, shape, text=written("mace", arrays))
     chosen = choose(path, "auto", "exact")
     assert chosen.engine.name == "torchscript"
     assert re.search(r"not fused: .* differ by .* from the file's own code", chosen.reason)

@@ -27,7 +27,7 @@ def changed(head: str, old: str, new: str) -> bytes:
 @pytest.mark.parametrize("name", HEADS)
 def test_forms(name: str):
     text = random_text(HEADS[name])
-    assert native.looks_like_nep(text)
+    assert native.family_of(text) == "nep"
     model = PlainNep(text)
     elements = HEADS[name].split("|", maxsplit=1)[0].split()[2:]
     assert [chemical_symbols[z] for z in model.elements] == elements
@@ -50,7 +50,7 @@ def test_what_does_not_matter():
     other = text.replace(b"\n", b" \r\n").replace(b"nep3 2", b"\n nep3   2").rstrip()
     other = other.replace(b"  1.", b" +1.").replace(b"cutoff 5 4", b"\tcutoff 5.0   4e0")
     for one in (other, b"\xef\xbb\xbf" + other):
-        assert native.looks_like_nep(one)
+        assert native.family_of(one) == "nep"
         assert PlainNep(one).cutoff == PlainNep(text).cutoff
         read = nep_file.parse_nep(one)
         np.testing.assert_array_equal(read.c_radial, nep_file.parse_nep(text).c_radial)
@@ -63,7 +63,7 @@ def test_what_does_not_matter():
 )  # fmt: skip
 def test_kinds_that_are_refused(word: str):
     text = changed("nep5", "nep5", word)
-    assert native.looks_like_nep(text)
+    assert native.family_of(text) == "nep"
     with pytest.raises(ValueError, match=rf"^is a NEP .*line 1 says '{word}', which .*; run it"):
         PlainNep(text)
 
@@ -162,7 +162,7 @@ def test_table_of_zbl():
 
 def test_other_files():
     for contents in (b"", b"nep", b"neptune 4", b"PK\x03\x04", b"1\n\n0.5"):
-        assert not native.looks_like_nep(contents)
+        assert not native.family_of(contents)
     with pytest.raises(ValueError, match="found no text"):
         PlainNep(b" \n")
 
@@ -182,7 +182,7 @@ def test_no_torch():
     """The compiled reader does not need it."""
     program = """
 from pwmlff import native
-assert native.looks_like_nep(b"nep4")
+assert native.family_of(b"nep4")
 assert "libtorch" not in open("/proc/self/maps").read()
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -307,7 +307,7 @@ def ways(
     if not engines:
         choice = choose(model)
         fused = choice.engine.name == "fused"
-        engines = [*["torchscript"] * (choice.info.kind != "NEP"), *["fused"] * fused]
+        engines = [*["torchscript"] * choice.info.scripted, *["fused"] * fused]
     bad = sorted({*engines} - {"auto", "fused", "torchscript"})
     bad += sorted({*precisions} - {*PRECISIONS})
     if bad:

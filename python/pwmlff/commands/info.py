@@ -194,7 +194,7 @@ def info(
     for path in models:
         try:
             model = None if trust else model_file.describe_unopened(path)
-            if model and model.kind != "NEP":  # which brings no code along
+            if model and model.scripted:
                 files.append(Described(model, None, NOT_RUN))
                 continue
             described, problem = _run(path, precision or "double")
@@ -216,7 +216,7 @@ def _run(path: Path, precision: str) -> tuple[Described, str]:
     described, wrong = _tried(path, precision, module, model)
     if wrong:
         return described, f"does not run: {wrong}"
-    if model.kind != "NEP":  # which has no record
+    if model.scripted:
         from pwmlff.models.saving import fault_of_record
 
         if fault := fault_of_record(path, model):

@@ -1,4 +1,4 @@
-"""The arrays of a MACE model that the fused engine takes (kernels/mace/network.h).
+"""The arrays of a MACE model that the fused engine takes (kernels/families/mace/network.h).
 
 They are read from the TorchScript alone. What a part of it is linear in is asked of the part
 itself, by unit vectors, so that the conventions of e3nn and its releases do not matter: the engine
@@ -9,7 +9,6 @@ Source: Batatia et al. 2022, arXiv:2206.07697.
 
 from __future__ import annotations
 
-import io
 from itertools import product
 from typing import Any
 
@@ -18,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-#: First line of what `network` writes.
-MAGIC = b"pwmlff-mace 1\n"
+from pwmlff.arrays import written
+
 #: Interaction blocks: whether they add what an atom was before, and divide by a density.
 BLOCKS = {
     "RealAgnosticInteractionBlock": (False, False),
@@ -53,7 +52,7 @@ def network(model: Any, elements: list[int], head: int) -> bytes:
         UnknownPartError: it has a part that the engine does not know.
     """
     with torch.no_grad(), torch.jit.optimized_execution(False):
-        return written(_arrays(model, elements, head))
+        return written("mace", _arrays(model, elements, head))
 
 
 def atom_energies(model: Any, head: int) -> tuple[Tensor, list[float]]:
@@ -64,18 +63,6 @@ def atom_energies(model: Any, head: int) -> tuple[Tensor, list[float]]:
         block = model.scale_shift
         scaling = [float(torch.atleast_1d(part)[head]) for part in (block.scale, block.shift)]
     return energies, scaling
-
-
-def written(arrays: dict[str, Array]) -> bytes:
-    """A line for each array, with its shape; then the numbers, float64, low bytes first."""
-    stream = io.BytesIO()
-    stream.write(MAGIC)
-    for name, array in arrays.items():
-        stream.write(f"array {name} {' '.join(str(n) for n in array.shape)}\n".encode())
-    stream.write(b"numbers\n")
-    for array in arrays.values():
-        stream.write(np.ascontiguousarray(array, "<f8").tobytes())
-    return stream.getvalue()
 
 
 def _arrays(model: Any, elements: list[int], head: int) -> dict[str, Array]:

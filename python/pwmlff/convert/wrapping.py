@@ -34,7 +34,7 @@ from pwmlff.models.saving import (
     with_record,
     without_source_paths,
 )
-from pwmlff.native import looks_like_nep
+from pwmlff.native import family_of
 from pwmlff.report import Failure, Report, facts, last_line
 from pwmlff.threads import torch_threads
 
@@ -151,7 +151,7 @@ def wrap(
             if self_test.of_file(draft, chosen.info) is None:
                 found = [Numbers(one.atom_energy, one.forces) for one in evaluations]
                 add_self_test(draft, expected, max(map(self_test.difference, found, expected)))
-            if chosen.engine.name == "fused" and chosen.info.kind != "NEP":
+            if chosen.engine.name == "fused" and chosen.info.scripted:
                 draft.write_bytes(with_record(draft.read_bytes(), _atom_type(foreign), together))
             told |= _record(draft, chosen)
             told |= _speeds(source, chosen, choose(draft, "torchscript") if compiled else None)
@@ -164,7 +164,7 @@ def wrap(
 
 def _read(path: str, compiled: bool, head: str) -> Foreign:
     contents = model_file.read_any(path)
-    if looks_like_nep(contents):
+    if family_of(contents):
         module, info = model_file.open_any(path)
         if compiled:
             raise Failure(f"'{path}' is of kind {info.kind}, {FUSED}")
@@ -248,7 +248,7 @@ def _compile(path: str, draft: Path) -> dict[str, str]:
 def _record(draft: Path, chosen: Choice) -> dict[str, str]:
     """Whether lmp loads torch for a file that the fused engine runs; empty for others."""
     contents = draft.read_bytes()
-    if chosen.engine.name != "fused" or looks_like_nep(contents):
+    if chosen.engine.name != "fused" or family_of(contents):
         return {}
     if f"extra/{RECORD}" in saved(contents).names:
         return {"record": "lmp runs it without torch"}

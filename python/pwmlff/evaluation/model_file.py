@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ase.data import atomic_numbers, chemical_symbols
 
+from pwmlff import native
 from pwmlff.evaluation import archive
 from pwmlff.evaluation.nep_file import Nep, parse_nep
-from pwmlff.native import looks_like_nep
 from pwmlff.report import Failure
 
 if TYPE_CHECKING:
@@ -66,6 +66,11 @@ class ModelInfo:
     def limit(self) -> int | None:
         """Neighbors that any element may have; None where the kind has no limit."""
         return min(self.sel, default=self.max_neighbor)
+
+    @property
+    def scripted(self) -> bool:
+        """Whether the file is TorchScript, with code of its own, and not numbers as in nep.txt."""
+        return self.kind in LIMITS
 
     @property
     def counts_present(self) -> bool:
@@ -380,10 +385,16 @@ def open_any(path: str | PathLike[str]) -> tuple[torch.jit.ScriptModule | Nep, M
     """The same of a file of any kind: a nep.txt is text, and no code of it runs.
 
     Raises:
-        Failure: as :func:`open_model`, or the text is no NEP that is evaluated.
+        Failure: as :func:`open_model`, or the file is none that is evaluated, or of a family of
+            which there is no reference in Python.
     """
     contents = read_any(path)
-    return _nep(fspath(path), contents) if looks_like_nep(contents) else open_model(path)
+    if not (family := native.family_of(contents)):
+        return open_model(path)
+    info = _of_family(fspath(path), contents, family)
+    if family != "nep":
+        raise Failure(f"'{info.file}' is of kind {info.kind}, of which Python has no reference")
+    return parse_nep(contents), info
 
 
 def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
@@ -392,8 +403,8 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
     Raises:
         Failure: as :func:`open_any`, or only its own code could tell.
     """
-    if looks_like_nep(contents := read_any(path)):
-        return _nep(fspath(path), contents)[1]
+    if family := native.family_of(contents := read_any(path)):
+        return _of_family(fspath(path), contents, family)
     path, contents = fspath(path), read(path)
     try:
         attributes, tensors = archive.read(contents)
@@ -403,27 +414,27 @@ def describe_unopened(path: str | PathLike[str]) -> ModelInfo:
     return _describe(path, contents, _Attributes(path, attributes.get), parameters)
 
 
-def _nep(path: str, contents: bytes) -> tuple[Nep, ModelInfo]:
+def _of_family(path: str, contents: bytes, family: str) -> ModelInfo:
     try:
-        nep = parse_nep(contents)
+        facts = native.Network(contents, family).facts
     except ValueError as error:
         raise Failure(f"'{path}' {error}") from error
-    return nep, ModelInfo(
+    return ModelInfo(
         file=path,
         sha256=hashlib.sha256(contents).hexdigest(),
         bytes=len(contents),
-        kind="NEP",
+        kind=facts["kind"],
         units="metal",
-        atom_type=nep.elements,
-        cutoff=nep.cutoff,
-        interaction_range=nep.cutoff,
+        atom_type=tuple(facts["atom_type"]),
+        cutoff=facts["cutoff"],
+        interaction_range=facts["cutoff"],
         max_neighbor=None,
         sel=(),
-        nparameters=sum(array.size for array in nep.learned().values()),
+        nparameters=facts["nparameters"],
         dtype="float64",
         card=archive.extra_of_companion(path, archive.CARD),
-        takes_temperature=nep.temperature,
-        without_data=nep.without_data,
+        takes_temperature=facts["takes_temperature"],
+        without_data=tuple(facts["without_data"]),
     )
 
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ase.data import chemical_symbols
+from numpy.typing import ArrayLike
 
-from pwmlff import native
+from pwmlff import arrays, native
 from pwmlff.files import write_whole
 
 Array = np.ndarray
@@ -79,7 +79,7 @@ class Nep:
         return max([self.l_max, *(max(INVARIANTS[name]) for name in self.invariants)])
 
     def learned(self) -> dict[str, Array]:
-        """The arrays that training changes, by the names of kernels/nep/network.h, in its order."""
+        """The arrays that training changes, by name, in the order of families/nep/network.h."""
         layers = {
             f"{name}{k}": array
             for k, layer in enumerate(self.layers)
@@ -90,27 +90,22 @@ class Nep:
             del others["c_angular"]
         return {**layers, **others}
 
-    def parts(self) -> dict[str, Any]:
-        """What :class:`pwmlff.native.NepTraining` takes."""
-        nradial, kradial = self.c_radial.shape[2:]
-        nangular, kangular = self.c_angular.shape[2:]
-        absent = ("weight1", "bias1", "c_angular", "unused")
-        return {
+    def contents(self) -> bytes:
+        """Its arrays, as :class:`pwmlff.native.Network` takes them."""
+        numbers: dict[str, ArrayLike] = {
+            "atom_type": self.elements,
             **{name: getattr(self, name) for name in ("l_max", "temperature", "neighbors")},
             **{name: getattr(self, name) for name in ("cut_radial", "cut_angular", "q_scaler")},
-            "nradial": nradial,
-            "kradial": kradial,
-            "nangular": nangular,
-            "kangular": kangular,
+            **dict(zip(("nradial", "kradial"), self.c_radial.shape[2:], strict=True)),
+            **dict(zip(("nangular", "kangular"), self.c_angular.shape[2:], strict=True)),
             "nhidden0": len(self.layers[0][1][0]),
             "nhidden1": len(self.layers[1][1][0]) if len(self.layers) > 1 else 0,
             "invariant": [name in self.invariants for name in INVARIANTS],
-            "atom_type": self.elements,
-            "zbl_line": self.zbl_line,
-            "zbl_table": () if self.zbl is None else self.zbl,
-            **dict.fromkeys(absent, ()),
             **self.learned(),
         }
+        if self.zbl is not None:
+            numbers |= {"zbl_table": self.zbl, "zbl_line": self.zbl_line}
+        return arrays.written("nep", numbers)
 
     @property
     def cutoff(self) -> float:
@@ -154,7 +149,7 @@ def is_nep(path: str | PathLike[str]) -> bool:
     """Whether there is such a file, and it looks like a NEP."""
     try:
         with Path(path).open("rb") as file:
-            return native.looks_like_nep(file.read(256))
+            return native.family_of(file.read(256)) == "nep"
     except OSError:
         return False
 
@@ -166,34 +161,28 @@ def parse_nep(text: bytes) -> Nep:
         ValueError: as of read_nep; the text goes on after the name of the file.
         ImportError: pair-pwmlff is not compiled.
     """
-    p = native.nep_parts(text)
-    s, width = len(p["atom_type"]), len(p["q_scaler"])
-    hidden = [h for h in (p["nhidden0"], p["nhidden1"]) if h]
-    c_angular = np.zeros((s, s, p["nangular"], p["kangular"]))
-    for given in (p["c_angular"], p["unused"]):
-        if len(given):
-            c_angular.ravel()[:] = given
+    p = native.Network(text, "nep").arrays().numbers
+    s = len(p["atom_type"])
+    c_angular = np.zeros((s, s, int(p["nangular"]), int(p["kangular"])))
+    c_angular.ravel()[:] = p.get("c_angular", p.get("unused", c_angular)).ravel()
+    layers = [(p[f"weight{k}"], p[f"bias{k}"]) for k in range(2) if f"weight{k}" in p]
+    neighbors = p["neighbors"].astype(int)
     return Nep(
-        elements=tuple(p["atom_type"].tolist()),
-        cut_radial=p["cut_radial"].reshape(s, s),
-        cut_angular=p["cut_angular"].reshape(s, s),
-        l_max=p["l_max"],
+        elements=tuple(p["atom_type"].astype(int).tolist()),
+        l_max=int(p["l_max"]),
         invariants=tuple(
             name for name, flag in zip(INVARIANTS, p["invariant"], strict=True) if flag
         ),
         temperature=bool(p["temperature"]),
-        layers=tuple(
-            (p[f"weight{k}"].reshape(s, m, n), p[f"bias{k}"].reshape(s, m))
-            for k, (n, m) in enumerate(pairwise([width, *hidden]))
-        ),
-        last=p["last"].reshape(s, -1),
-        shift=p["shift"],
-        c_radial=p["c_radial"].reshape(s, s, p["nradial"], p["kradial"]),
+        layers=tuple(layers),
         c_angular=c_angular,
-        q_scaler=p["q_scaler"],
-        zbl=p["zbl_table"].reshape(s, s, 10) if len(p["zbl_table"]) else None,
-        zbl_line=tuple(p["zbl_line"].tolist()),
-        neighbors=(int(p["neighbors"][0]), int(p["neighbors"][1])),
+        zbl=p.get("zbl_table"),
+        zbl_line=tuple(p["zbl_line"].tolist()) if "zbl_line" in p else (),
+        neighbors=(int(neighbors[0]), int(neighbors[1])),
+        **{
+            name: p[name]
+            for name in ("cut_radial", "cut_angular", "last", "shift", "c_radial", "q_scaler")
+        },
     )
 
 

@@ -87,7 +87,7 @@ def made(structures: Sequence[Atoms], values: Sequence[Values], tolerance: float
 
 def of_file(path: Path, info: model_file.ModelInfo) -> dict[str, Any] | None:
     """What is kept of a file, of unknown types; None where nothing is."""
-    if info.kind == "NEP":
+    if not info.scripted:
         return archive.extra_of_companion(path, SELF_TEST)
     return archive.extra_json(path.read_bytes(), SELF_TEST)
 
@@ -114,7 +114,7 @@ def change_of(path: Path, info: model_file.ModelInfo) -> Change | None:
         ]
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"has a {SELF_TEST} that is not as it is written: {error}") from error
-    engine = choose(path, "auto" if info.kind == "NEP" else "torchscript", "exact").engine
+    engine = choose(path, "torchscript" if info.scripted else "auto", "exact").engine
     shares = []
     for atoms, values in cases:
         try:

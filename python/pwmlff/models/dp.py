@@ -276,6 +276,28 @@ class DP(nn.Module):
             )
         return array
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What the fused engine is made of (kernels/families/dp/read_dp.h), in float64."""
+        n, slots = self.ntypes, self.maxNeighborNum
+        arrays: dict[str, Any] = {
+            "rmin": self.Rmin,
+            "rmax": self.Rmax,
+            "m2": self.M2,
+            "atom_type": self.atom_type,
+            "all_species": bool(self.sel),
+            "sel": self.sel or [slots] * n,
+            "davg": self.davg.view(n, n, slots, 4)[:, :, 0],
+            "dstd": self.dstd.view(n, n, slots, 4)[:, :, 0],
+            **{name: parameter.detach() for name, parameter in self.named_parameters()},
+        }
+        if self.zbl_radii:
+            arrays["zbl_radii"] = self.zbl_radii
+        if self.type_vector:
+            arrays["type_vector"] = [self.type_vector[z] for z in self.atom_type]
+        if len(self.grade_mean):
+            arrays |= {"grade_mean": self.grade_mean, "grade_factor": self.grade_factor}
+        return {name: np.asarray(values, np.float64) for name, values in arrays.items()}
+
     @classmethod
     def from_parameters(cls, params: Mapping[str, Any], **settings: Any) -> "DP":
         """Model from plain arrays with the names of the parameters, `davg` and `dstd`.

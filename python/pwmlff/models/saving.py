@@ -22,6 +22,7 @@ import torch
 from ase.data import atomic_numbers
 from torch import nn
 
+from pwmlff import arrays
 from pwmlff.evaluation import model_file, reference, self_test
 from pwmlff.evaluation.archive import CARD, companion
 from pwmlff.evaluation.engine import choose
@@ -107,10 +108,10 @@ def add_self_test(path: Path, values: Sequence[self_test.Values] = (), room: flo
     if not values:
         results = [reference.evaluate(module, atoms) for atoms in structures]
         values = [(one.atom_energy, one.forces) for one in results]
-    single = info.kind != "NEP" and model_file.dtype_of(cast("Any", module)) == torch.float32
+    single = info.scripted and model_file.dtype_of(cast("Any", module)) == torch.float32
     tolerance = max(self_test.TOLERANCES[single], self_test.ROOM * room)
     kept = self_test.made(structures, values, tolerance)
-    if info.kind == "NEP":
+    if not info.scripted:
         write_companion(path, info.card, kept)
         return
     name = f"extra/{self_test.SELF_TEST}"
@@ -180,16 +181,19 @@ def fault_of_record(path: Path, info: model_file.ModelInfo) -> str:
         info: what its tables say.
     """
     contents, name = path.read_bytes(), f"extra/{RECORD}"
-    with zipfile.ZipFile(io.BytesIO(contents)) as archive:
-        found = [archive.read(n) for n in archive.namelist() if n.endswith(f"/{name}")]
-    if not found or not found[0]:
+    recorded = _recorded(contents)
+    if recorded is None:
         return ""
-    texts = (info.kind.encode(), info.units.encode())
-    n = len(info.atom_type)
-    head = b"".join(struct.pack("<Q", len(text)) + text for text in texts)  # models/record.cpp
-    head += struct.pack(f"<ddQ{n}i", info.cutoff, info.interaction_range, n, *info.atom_type)
-    if not found[0].split(b"\n", 2)[-1].startswith(head):
+    _, numbers, texts = recorded
+    limits = [numbers.get(name) for name in ("cutoff", "interaction_range")]
+    if [texts.get("kind"), texts.get("units"), *limits] != [
+        info.kind,
+        info.units,
+        info.cutoff,
+        info.interaction_range,
+    ] or numbers["atom_type"].tolist() != list(info.atom_type):
         return "it has another kind, cutoff or list of elements"
+    n = len(info.atom_type)
     every = [tuple(range(n)), *(_selections(range(n)) if n <= FEW_ELEMENTS else [])]
     tolerance = self_test.TOLERANCES[info.kind == "EDGE" and "float32" in info.dtype]
     with tempfile.TemporaryDirectory() as folder:
@@ -213,6 +217,16 @@ def fault_of_record(path: Path, info: model_file.ModelInfo) -> str:
                 if gamma is not None and not _same(one.gamma, gamma):
                     return "its arrays give another gamma"
     return ""
+
+
+def _recorded(contents: bytes) -> arrays.Arrays | None:
+    """What the record in a file holds; None where there is none that can be read."""
+    with zipfile.ZipFile(io.BytesIO(contents)) as archive:
+        found = [archive.read(n) for n in archive.namelist() if n.endswith(f"/extra/{RECORD}")]
+    try:
+        return arrays.read(found[0].split(b"\n", 2)[-1]) if found else None
+    except ValueError:  # of an older release, or damaged: it counts for nothing
+        return None
 
 
 def _same(one: np.ndarray | None, other: np.ndarray) -> bool:

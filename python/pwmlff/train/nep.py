@@ -5,7 +5,7 @@
     gradient = model.pullback(a, v, w)
     model.save("nep.txt", model.parameters, None)
 
-Energies, forces and gradients are those of kernels/nep, without torch. What learns:
+Energies, forces and gradients are those of kernels/families/nep, without torch. What learns:
 the networks, the shifts and the coefficients c. q_scaler and ZBL stay.
 """
 
@@ -84,7 +84,7 @@ def of_file(path: str | PathLike[str], elements: Sequence[int]) -> Nep:
 def _compiled(model: Nep, single: bool, present: np.ndarray) -> NepTraining:
     """A model without temperature in the kernels, for [S] the species that occur in structures."""
     try:
-        return NepTraining(model.parts(), single, present)
+        return NepTraining(model.contents(), single, present)
     except ValueError as error:
         raise Failure(f"cannot train this NEP: {error}") from error
 

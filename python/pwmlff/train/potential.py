@@ -16,12 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pwmlff.arrays import written
 from pwmlff.data import statistics
 from pwmlff.data.frames import Frames
 from pwmlff.data.neighbors import Edges
 from pwmlff.evaluation import model_file
 from pwmlff.models import DP, DPConfig, save_model
 from pwmlff.models.nets import Tanh
+from pwmlff.native import Network, NetworkEngine
 from pwmlff.report import Failure
 from pwmlff.train import comm
 from pwmlff.train.config import Config
@@ -168,8 +170,6 @@ class Potential(Trainable):
         self.names, self.shapes = self.core.names, self.core.shapes
         self.parameters = self.core.read()
         self.energy_biases, self.last_layers = self._last_layers()
-        # The scripted module shares its numbers with the model.
-        self._scripted = torch.jit.script(model.eval())
 
     def _last_layers(self) -> tuple[np.ndarray, np.ndarray]:
         """Places in the vector of parameters.
@@ -247,9 +247,8 @@ class Potential(Trainable):
         Raises:
             Failure: an atom has more neighbors than the model has slots.
         """
-        self.judged(parameters)
-        present = [1] * self.model.ntypes
-        engine = torch.classes.pwmlff.DPEngine(self._scripted.save_to_buffer(), "exact", present)
+        network = Network(written("dp", self.judged(parameters).arrays()))
+        engine = NetworkEngine(network, "exact", [1] * self.model.ntypes)
         energy, forces = np.zeros(len(frames)), np.zeros((len(frames.numbers), 3))
         virial = np.zeros((len(frames), 3, 3))
         for some in edges.chunks(CHUNK_EDGES):
@@ -259,20 +258,20 @@ class Potential(Trainable):
             if not n:
                 continue
             center, neighbor = graph.edge_index
-            first = np.r_[0, np.cumsum(edges.count[atoms])].astype(np.int32)
+            first = np.r_[0, np.cumsum(edges.count[atoms])]
             try:
                 engine.set_neighbors(
-                    torch.cat([graph.types, graph.types[neighbor]]).int(),
-                    torch.from_numpy(first),
-                    torch.arange(n, n + len(center), dtype=torch.int32),
+                    torch.cat([graph.types, graph.types[neighbor]]).numpy(),
+                    first,
+                    np.arange(n, n + len(center)),
                 )
-                x = torch.cat([torch.zeros(n, 3, dtype=torch.float64), graph.edge_vec])
-                atom_energy, force = engine.evaluate(x, self.threads, False, False)[:2]
+                x = np.concatenate([np.zeros((n, 3)), graph.edge_vec.numpy()])
+                result = engine.evaluate(x, self.threads)
             except ValueError as error:
                 raise Failure(f"a frame from {frames.where(some.start)} on: {error}") from error
-            here, there = np.split(force.numpy(), [n])
+            here, there = np.split(result.force, [n])
             outer = graph.edge_vec.numpy()[:, :, None] * there[:, None]
-            energy[some] = _sums(graph.frame, atom_energy.numpy(), len(some))
+            energy[some] = _sums(graph.frame, result.atom_energy, len(some))
             forces[atoms] = here + _sums(neighbor, there, n)
             virial[some] = _sums(graph.frame[center], outer, len(some))
         return energy, forces, virial

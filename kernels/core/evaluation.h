@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// What engines and models take and give.
+//
+// Energies and lengths are in the units of the model. With r_ij = x_j - x_i and E the sum of atomic
+// energies E_i,
+//   force_k  = -dE/dx_k
+//   virial   = -sum over i, j of r_ij (x) dE_i/dr_ij, the sign of LAMMPS's virial
+//   atom_virial: each term of that sum half to i and half to j, as LAMMPS's compute stress/atom
+//   centroid_virial: each term to j, where E_i depends on the position of j
+//     (Fan et al. 2015, doi:10.1103/PhysRevB.92.094301)
+// Components of virials are in LAMMPS's order, xx yy zz xy xz yz yx zx zy; six are the first six.
+
+#pragma once
+
+#include "export.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace pwmlff {
+
+class Device;
+class GpuNeighbors;
+
+/// How rows that are no centers, but stand for centers of this rank or another one, get what those
+/// have, and give back what belongs to those. Collective: all ranks call the same.
+/// Arrays are [nrows, width].
+class PWMLFF_KERNELS_API RowExchange {
+ public:
+  virtual ~RowExchange();
+  /// Set the other rows to those of their centers.
+  virtual void forward(double *rows, int width) = 0;
+  virtual void forward(float *rows, int width) = 0;
+  /// Add the other rows to those of their centers.
+  virtual void reverse(double *rows, int width) = 0;
+  virtual void reverse(float *rows, int width) = 0;
+};
+
+/// Rows are atoms; the first ncenters of them are those whose energies are wanted.
+struct Input {
+  int ncenters = 0, nrows = 0;
+  const double *x = nullptr;       // [nrows, 3]
+  const int *species = nullptr;    // [nrows] index into the model's elements, or -1: takes no part
+  /// Rows of species s near center i are candidate[first[i*nspecies+s]] up to
+  /// candidate[first[i*nspecies+s+1]]: all within the cutoff, and some beyond it. Null where the
+  /// device has made the list.
+  const int *first = nullptr, *candidate = nullptr;
+  /// Which list of species and candidates this is; another one has another number. What is made of
+  /// a list is kept for the next input with its number. 0: make it anew.
+  std::uint64_t list = 0;
+  int nthreads = 1;
+  double temperature = 0.0;    // K, for models that have it as a descriptor
+  bool want_atom_virial = false, want_centroid_virial = false;
+  bool want_grade = false;    // where FusedEngine::has_grade()
+  /// For engines that pass messages between rows; null where all rows are centers.
+  RowExchange *exchange = nullptr;
+
+  /// The same atoms and candidates on the device of an engine, with x up to date; else null.
+  const GpuNeighbors *on_device = nullptr;
+
+  // For models that take slots, the neighbors within the cutoff in a fixed number of them for each
+  // center and species. Empty slots hold zeros.
+  int nslots = 0;                // of a center
+  int *slot_row = nullptr;       // [ncenters, nslots] row of the neighbor + 1, or 0
+  double *slot_rij = nullptr;    // [ncenters, nslots, 4] r, dx, dy, dz
+
+  // For models that take edges, those shorter than the cutoff in ascending order of their first
+  // node. A node stands for all copies of an atom on this rank; centers come first.
+  std::int64_t nedges = 0, nnodes = 0;
+  std::int64_t *edge_index = nullptr;    // [2, nedges] nodes of centers, of neighbors
+  double *edge_vec = nullptr;            // [nedges, 3] x_j - x_i
+  const int *node_row = nullptr;         // [nnodes]
+};
+
+/// What an evaluation adds up for each row, in one block of memory. Another such quantity has its
+/// place here and in evaluation.cpp, and is added where forces are (families/dp/cpu/edges.h,
+/// families/dp/gpu/forces.h, families/mace/cpu/mace_program.cpp, families/nep/cpu/shell.h,
+/// families/nep/gpu/forces.h and families/nep/plain_nep.cpp).
+struct RowSums {
+  double *force = nullptr;              // [nrows, 3]
+  double *atom_virial = nullptr;        // [nrows, 6] or null
+  double *centroid_virial = nullptr;    // [nrows, 9] or null
+  /// [nrows] or null: of the centers i within the cutoff R of a row and of itself the sum of
+  /// w grade_i^2, with w = (1 - r^2/R^2)^8, which is 1 for itself; and, of centers alone, the sum
+  /// of w over all rows. The root of the first over the second, once other rows are added to those
+  /// of their centers, is gamma (python/pwmlff/train/extrapolation.py).
+  double *near_square = nullptr, *near_weight = nullptr;
+
+  RowSums() = default;
+  /// @param memory size(input) numbers
+  RowSums(const Input &input, double *memory);
+  static std::size_t size(const Input &input);
+};
+
+/// Arrays belong to what has evaluated, and hold until it evaluates again.
+struct Evaluation : RowSums {
+  double energy = 0.0;                    // of all centers
+  const double *atom_energy = nullptr;    // [ncenters] zero for centers that take no part
+  std::array<double, 9> virial{};
+  const double *grade =
+      nullptr;    // [ncenters] each alone (families/dp/network.h); null where not wanted
+};
+
+/// The components of a matrix [3, 3], row by row, in the order of an Evaluation.
+PWMLFF_KERNELS_API std::array<double, 9> in_order_of_lammps(const double *matrix);
+
+/// This project's own code for a model, on the CPU or on a device.
+class PWMLFF_KERNELS_API FusedEngine {
+ public:
+  virtual ~FusedEngine();
+  FusedEngine(const FusedEngine &) = delete;
+  FusedEngine &operator=(const FusedEngine &) = delete;
+
+  /// Keeps its scratch between calls: not to be called from two threads at once.
+  /// @throws TooManyNeighbors, std::invalid_argument for a center of a species that takes no part
+  ///         and for neighbors on another device, std::runtime_error where the device fails
+  virtual const Evaluation &evaluate(const Input &input) = 0;
+
+  /// Where Input::on_device has to be; null for an engine that takes the list of the host.
+  const std::shared_ptr<Device> &device() const { return device_; }
+  /// The instruction set in use, or the name of the device.
+  const std::string &processor() const { return processor_; }
+  std::size_t table_bytes() const { return table_bytes_; }    // of all; 0 without tables
+  /// Largest errors of values and slopes of the tables, before rounding, where they are known.
+  const std::array<double, 2> &table_error() const { return table_error_; }
+  /// Numbers of a row that go through Input::exchange at a time, at most; 0 where none do.
+  int exchange_width() const { return exchange_width_; }
+  /// Whether the model says how far atoms are from its training data.
+  bool has_grade() const { return has_grade_; }
+
+ protected:
+  /// @param device null for the CPU
+  explicit FusedEngine(std::shared_ptr<Device> device);
+
+  const std::shared_ptr<Device> device_;
+  std::string processor_;
+  std::size_t table_bytes_ = 0;
+  std::array<double, 2> table_error_{};
+  bool has_grade_ = false;
+  int exchange_width_ = 0;
+};
+
+/// A center with more neighbors of one species within the cutoff than a model has slots.
+struct Excess {
+  int row, species, count, limit;
+};
+
+struct PWMLFF_KERNELS_API TooManyNeighbors : std::invalid_argument, Excess {
+  explicit TooManyNeighbors(const Excess &excess);
+  /// what(), with better names.
+  /// @param center "atom 17"
+  /// @param species "element Hf"
+  std::string text(const std::string &center, const std::string &species) const;
+};
+
+/// Centers that take part: order[first[s]] .. order[first[s+1]-1] are those of species s.
+struct Centers {
+  /// @param species [ncenters] as in Input
+  /// @param present [nspecies]
+  /// @throws std::invalid_argument for a center of a species that does not take part
+  Centers(const int *species, int ncenters, const std::vector<bool> &present);
+
+  std::vector<int> order, first;
+};
+
+}    // namespace pwmlff

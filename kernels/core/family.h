@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// What a family of models implements to be evaluated by engines of its own: a Network, which holds
+// the numbers of a model, and a Family, by which a Network is read.
+//
+// A family is a folder of families/ and a line of families/families.h. In the folder are
+//   *.cpp          compiled once, family.cpp with the Family among them
+//   cpu/*.cpp      compiled once for each instruction set (cpu/simd.h): programs (cpu/program.h)
+//   gpu/*.cpp, gpu/*.cu    code for GPUs, if there is any
+// tests/kernels/lennard_jones.cpp is a whole small one.
+
+#pragma once
+
+#include "arrays.h"
+#include "device.h"
+#include "evaluation.h"
+#include "export.h"
+#include "precision.h"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pwmlff {
+
+/// Memory of a device for arrays over edges: what needs more goes in several parts.
+constexpr std::size_t CHUNK_BYTES = std::size_t{512} << 20;
+
+struct EngineSettings {
+  Precision precision = Precision::tables;
+  std::vector<bool> present = {};              // [nspecies] the species that take part
+  std::shared_ptr<Device> device = nullptr;    // null for the CPU
+  std::size_t chunk_bytes = CHUNK_BYTES;
+};
+
+/// What a network says of itself.
+struct NetworkInfo {
+  std::vector<int> atom_type;        // [nspecies] atomic numbers
+  double cutoff = 0.0;               // of what an engine finds neighbors within
+  std::vector<int> slots;            // [nspecies] most neighbors of each; empty without a limit
+  bool takes_temperature = false;    // Input::temperature
+  bool has_tables = true;            // in precision double, which exact has not
+  std::size_t nparameters = 0;
+  std::vector<int> without_data;        // atomic numbers that its data had no atom of
+  std::vector<std::string> warnings;    // what a user should know of it, a sentence each
+};
+
+/// A model as numbers, which stay as they are while engines are there.
+class PWMLFF_KERNELS_API Network {
+ public:
+  virtual ~Network();
+  virtual NetworkInfo info() const = 0;
+  /// It keeps what it needs of the network.
+  /// @throws std::exception that says why there is none
+  virtual std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const = 0;
+  /// The formulas as they stand, on one thread of the CPU, for a family whose files bring no code
+  /// of their own to compare engines with; else null.
+  virtual std::unique_ptr<FusedEngine> plain() const;
+};
+
+struct Family {
+  const char *name;    // in the first line of arrays (arrays.h), and of members NAME-arrays
+  const char *kind;    // in messages
+  /// @throws std::runtime_error that says what is wrong with the arrays
+  std::unique_ptr<Network> (*read)(const Arrays &arrays);
+  /// Whether the contents of a file begin as one does that import() reads; null where the family
+  /// has no files of its own.
+  bool (*recognizes)(std::string_view contents);
+  /// The arrays of a file.
+  /// @throws std::exception whose text goes on after the name of the file
+  Arrays (*import)(std::string_view contents);
+};
+
+/// All of them; what is added here at run time is known from then on.
+PWMLFF_KERNELS_API std::vector<const Family *> &families();
+
+/// The family with files of its own of which these contents are one; null where there is none.
+PWMLFF_KERNELS_API const Family *family_of_file(std::string_view contents);
+
+/// @throws std::exception also for a family without files of its own
+PWMLFF_KERNELS_API Arrays import_file(const std::string &family, std::string_view contents);
+
+/// @throws std::runtime_error also for arrays of an unknown family
+PWMLFF_KERNELS_API std::unique_ptr<Network> read_network(const Arrays &arrays);
+
+}    // namespace pwmlff

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Deep Potentials: what the other parts know them by.
+
+#include "engine.h"
+#include "read_dp.h"
+
+#include <utility>
+
+namespace pwmlff {
+namespace {
+
+std::size_t parameters_of(const std::vector<DPNet> &nets)
+{
+  std::size_t count = 0;
+  for (const DPNet &net : nets)
+    for (const DPLayer &layer : net.layers) count += layer.weight.size() + layer.bias.size();
+  return count;
+}
+
+class DPFamilyNetwork : public Network {
+ public:
+  explicit DPFamilyNetwork(DPNetwork network) : network(std::move(network)) {}
+
+  NetworkInfo info() const override
+  {
+    NetworkInfo result;
+    result.atom_type = network.atom_type;
+    result.cutoff = network.rmax;
+    result.slots = network.sel;
+    result.nparameters = parameters_of(network.embedding) + parameters_of(network.fitting);
+    return result;
+  }
+  std::unique_ptr<FusedEngine> engine(const EngineSettings &settings) const override
+  {
+    return make_dp_engine(network, settings);
+  }
+
+ private:
+  const DPNetwork network;
+};
+
+std::unique_ptr<Network> read(const Arrays &arrays)
+{
+  return std::make_unique<DPFamilyNetwork>(read_dp(arrays));
+}
+
+}    // namespace
+
+extern const Family dp_family;
+const Family dp_family = {"dp", "DP", read, nullptr, nullptr};
+
+}    // namespace pwmlff

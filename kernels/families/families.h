@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// The families of models, a line each: the folder, whose family.cpp defines FOLDER_family.
+
+#pragma once
+
+#define PWMLFF_FAMILIES(add) add(dp) add(mace) add(nep)

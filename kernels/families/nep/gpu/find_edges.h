@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Candidates to edges within the cutoffs: a lane for each candidate.
+
+#pragma once
+
+#include "types.h"
+
+#include "../../../core/team.h"
+
+#include <cmath>
+#include <cstdint>
+
+namespace pwmlff {
+
+template <class T> struct NepFindEdges {
+  static constexpr int lanes = 32;
+  static constexpr const char *name = "NepFindEdges";
+  NepGpuModel<T> model;
+  GpuList list;
+  NepGpuChunk<T> chunk;
+
+  template <class Team>
+  PWMLFF_HOST_DEVICE void operator()(const Team &team, std::int64_t item) const
+  {
+    const std::int64_t i = chunk.order[item];
+    const double *const xi = list.x + 3 * i;
+    const NepGpuPair<T> *const pairs = model.pairs + list.species[i] * model.nspecies;
+    const int begin = list.first[i * model.nspecies], end = list.first[(i + 1) * model.nspecies];
+    int near = 0, others = 0;
+    for (int k0 = begin; k0 < end; k0 += team.lanes()) {
+      const int k = k0 + team.lane();
+      std::int64_t j = -1;
+      double squared = 0.0;
+      bool is_near = false, is_other = false;
+      if (k < end) {
+        j = list.candidate[k];
+        for (int c = 0; c < 3; ++c) {
+          const double d = list.x[3 * j + c] - xi[c];
+          squared += d * d;
+        }
+        const NepGpuPair<T> &pair = pairs[list.species[j]];
+        is_near = squared < pair.near;
+        is_other = !is_near && squared < pair.cutoff;
+      }
+      int found_near, found_others;
+      const int before = near + team.count_below(is_near, found_near);
+      const int behind = others + team.count_below(is_other, found_others);
+      if (is_near || is_other) {
+        const std::int64_t e = item * chunk.stride + (is_near ? before : chunk.stride - 1 - behind);
+        chunk.neighbor[e] = static_cast<int>(j);
+        chunk.distance[e] = static_cast<T>(sqrt(squared));
+      }
+      near += found_near;
+      others += found_others;
+    }
+    if (team.lane() != 0) return;
+    chunk.count[2 * item] = near;
+    chunk.count[2 * item + 1] = others;
+  }
+};
+
+}    // namespace pwmlff

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// What a GPU can be asked to run.
+
+#include "../../../core/team_cuda.h"
+#include "kernels.h"
+
+namespace pwmlff {
+
+PWMLFF_RUNS_ON_GPU(NepFindEdges<float>);
+PWMLFF_RUNS_ON_GPU(NepFindEdges<double>);
+PWMLFF_RUNS_ON_GPU(NepEnergies<float>);
+PWMLFF_RUNS_ON_GPU(NepEnergies<double>);
+PWMLFF_RUNS_ON_GPU(NepForces<float>);
+PWMLFF_RUNS_ON_GPU(NepForces<double>);
+
+}    // namespace pwmlff

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// What training a NEP needs: energies, forces and virials of labelled structures, and the gradient
+// by the parameters of
+//
+//   S = a E + v . F + w : W
+//
+// with forces F = -dE/dx and W = sum of r (x) F of pairs, so that
+//
+//   dS/dp = a dE/dp - (dE/dp)'        for each parameter p
+//
+// where ' is the derivative as each r_ij moves at the rate t_ij = v_j - v_i + w^T r_ij. dE/dp and
+// its derivative come out of one pass in numbers with a derivative. q_scaler and ZBL are fixed. The
+// formulas of E are those of network.h.
+
+#pragma once
+
+#include "../../core/export.h"
+#include "network.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace pwmlff {
+
+/// A structure with its edges, in the order of centers, then species of neighbors.
+struct NepFrame {
+  int natoms = 0;
+  const std::int32_t *species = nullptr;    // [natoms]
+  const double *rij = nullptr;              // [nedges, 3] angstrom
+  const std::int32_t *j = nullptr;          // [nedges] atom at the other end
+  const std::int32_t *count = nullptr;      // [natoms, nspecies] edges
+};
+
+/// Keeps its scratch between calls: not for two threads at once.
+class PWMLFF_KERNELS_API NepTraining {
+ public:
+  /// @param single  in float32, but for positions and sums over atoms
+  /// @param present [nspecies] the species that occur in structures
+  /// @throws std::runtime_error as make_nep_engine()
+  NepTraining(const NepNetwork &network, bool single, const std::vector<bool> &present);
+  ~NepTraining();
+
+  /// Number of parameters, which are those of NepNetwork::learned().
+  std::size_t size() const { return size_; }
+  void set_parameters(const double *parameters);
+
+  /// @param q [natoms, ndescriptors] out, before scaling
+  void describe(const NepFrame &frame, double *q);
+
+  /// @param force   [natoms, 3] out, eV/angstrom
+  /// @param virial  [3, 3] out, eV
+  /// @return the energy, eV
+  double evaluate(const NepFrame &frame, double *force, double *virial);
+
+  /// @param v         [natoms, 3]
+  /// @param w         [3, 3], whose first index is that of r
+  /// @param gradient  [size()] dS/dparameters is added
+  void add_gradient(const NepFrame &frame, double a, const double *v, const double *w,
+                    double *gradient);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts;
+  std::size_t size_;
+};
+
+}    // namespace pwmlff

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
+// Training of NEPs for other languages: Python opens it by ctypes, without torch. What fails leaves
+// its text to pwmlff_error() (core/c_error.h).
+
+#pragma once
+
+#include "../../core/c_error.h"
+
+#include <cstdint>
+
+extern "C" {
+
+/// A model in training: nep_training.h has shapes, units and signs.
+struct pwmlff_nep_training;
+
+/// @param arrays   of nep_arrays.h, as they are written, of so many bytes; they are copied
+/// @param single   whether in float32
+/// @param present  [nspecies] not 0 for those that occur in structures
+/// @return for pwmlff_free_nep_training; or null for an error
+PWMLFF_KERNELS_API pwmlff_nep_training *pwmlff_make_nep_training(const char *arrays, uint64_t size,
+                                                                 int single,
+                                                                 const int32_t *present);
+PWMLFF_KERNELS_API void pwmlff_free_nep_training(pwmlff_nep_training *training);
+
+/// Number of parameters.
+PWMLFF_KERNELS_API uint64_t pwmlff_nep_training_size(const pwmlff_nep_training *training);
+PWMLFF_KERNELS_API int pwmlff_nep_training_set(pwmlff_nep_training *training,
+                                               const double *parameters);
+
+/// @param descriptors  [natoms, descriptors] out, before scaling
+/// @return 0, or -1 for an error
+PWMLFF_KERNELS_API int pwmlff_nep_training_describe(pwmlff_nep_training *training, int natoms,
+                                                    const int32_t *species, const double *rij,
+                                                    const int32_t *j, const int32_t *count,
+                                                    double *descriptors);
+/// @param energy, force, virial  [1], [natoms, 3], [3, 3] out
+/// @return 0, or -1 for an error
+PWMLFF_KERNELS_API int pwmlff_nep_training_evaluate(pwmlff_nep_training *training, int natoms,
+                                                    const int32_t *species, const double *rij,
+                                                    const int32_t *j, const int32_t *count,
+                                                    double *energy, double *force, double *virial);
+/// @param gradient  [size] added to
+/// @return 0, or -1 for an error
+PWMLFF_KERNELS_API int pwmlff_nep_training_add_gradient(pwmlff_nep_training *training, int natoms,
+                                                        const int32_t *species, const double *rij,
+                                                        const int32_t *j, const int32_t *count,
+                                                        double a, const double *v, const double *w,
+                                                        double *gradient);
+}
