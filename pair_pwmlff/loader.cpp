@@ -9,12 +9,9 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -105,9 +102,9 @@ std::string torch_release(const fs::path &folder)
   return {};
 }
 
-void *open_library(const fs::path &path)
+void *open_library(const fs::path &path, int how = 0)
 {
-  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | how);
   if (!handle) {
     const char *reason = dlerror();
     throw std::runtime_error("cannot open " + path.string() + ": " + (reason ? reason : "") +
@@ -177,74 +174,25 @@ template <std::size_t N> void open_libraries(const char *const (&names)[N])
   }
 }
 
-// Kind of the entries through which an object calls functions by name.
-#if defined(__x86_64__)
-constexpr unsigned CALL = R_X86_64_JUMP_SLOT;
-#elif defined(__aarch64__)
-constexpr unsigned CALL = R_AARCH64_JUMP_SLOT;
-#else
-constexpr unsigned CALL = 0;    // none
-#endif
-
 // Where the library of a function begins in memory; null without one.
-const void *library_of(const void *function)
+const void *library_of(const char *function)
 {
   Dl_info info{};
-  return function && dladdr(function, &info) ? info.dli_fbase : nullptr;
+  const void *const address = dlsym(RTLD_DEFAULT, function);
+  return address && dladdr(address, &info) ? info.dli_fbase : nullptr;
 }
 
-// Tables of a library hold addresses as integers.
-template <class T> T *pointer(ElfW(Addr) address)
+// Let torch call the BLAS and LAPACK that it brings along, not those of LAMMPS, which exports the
+// plain loops of the reference implementation (its lib/linalg) under the same names. With these,
+// products of float64 matrices in torch took most of the time of a step. A BLAS from elsewhere,
+// linked to LAMMPS or preloaded, is left alone: it is there on purpose.
+int own_functions_first()
 {
-  return reinterpret_cast<T *>(address);    // NOLINT(performance-no-int-to-ptr)
-}
-
-// As Fortran compilers name functions: dgemm_.
-bool is_fortran_name(const char *name)
-{
-  const std::size_t n = std::strlen(name);
-  return n > 1 && name[0] != '_' && name[n - 1] == '_';
-}
-
-// Let the entry of a call point to another function. It may be in memory that is read-only by now.
-void redirect(ElfW(Addr) entry, const void *function)
-{
-  const auto size = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
-  void *const page = pointer<void>(entry / size * size);
-  if (mprotect(page, size, PROT_READ | PROT_WRITE) == 0) *pointer<const void *>(entry) = function;
-}
-
-// Let torch call the BLAS and LAPACK that it brings along, not those of LAMMPS.
-//
-// LAMMPS exports the plain loops of the reference implementation (its lib/linalg) under the same
-// names. The dynamic linker takes the first function of a name in a process, so that products of
-// float64 matrices in torch took most of the time of a step. A BLAS from elsewhere, linked to
-// LAMMPS or preloaded, is left alone: it is there on purpose. torch is the handle of libtorch_cpu.
-void use_blas_of_torch(void *torch)
-{
-  const void *const lammps = library_of(dlsym(RTLD_DEFAULT, "lammps_version"));
-  link_map *map = nullptr;
-  if (!lammps || dlinfo(torch, RTLD_DI_LINKMAP, static_cast<void *>(&map)) != 0) return;
-
-  const ElfW(Rela) *calls = nullptr;
-  const ElfW(Sym) *symbols = nullptr;
-  const char *names = nullptr;
-  std::size_t bytes = 0;
-  for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
-    const ElfW(Addr) address = entry->d_un.d_ptr;
-    if (entry->d_tag == DT_JMPREL) calls = pointer<const ElfW(Rela)>(address);
-    if (entry->d_tag == DT_SYMTAB) symbols = pointer<const ElfW(Sym)>(address);
-    if (entry->d_tag == DT_STRTAB) names = pointer<const char>(address);
-    if (entry->d_tag == DT_PLTRELSZ) bytes = entry->d_un.d_val;
-  }
-  if (!calls || !symbols || !names) return;
-  for (std::size_t k = 0; k < bytes / sizeof(*calls); ++k) {
-    if (ELF64_R_TYPE(calls[k].r_info) != CALL) continue;
-    const char *const name = names + symbols[ELF64_R_SYM(calls[k].r_info)].st_name;
-    if (!is_fortran_name(name) || library_of(dlsym(RTLD_DEFAULT, name)) != lammps) continue;
-    const void *const function = dlsym(torch, name);    // in torch and what it is linked to
-    if (function) redirect(map->l_addr + calls[k].r_offset, function);
-  }
+#ifdef RTLD_DEEPBIND
+  const void *const lammps = library_of("lammps_version");
+  if (lammps && library_of("dgemm_") == lammps) return RTLD_DEEPBIND;
+#endif
+  return 0;
 }
 
 // The OpenMP runtime of torch, which torch comes to take later; the system need not have one.
@@ -284,7 +232,7 @@ void open_torch()
                              ": install that release, or reinstall pair-pwmlff against this one "
                              "(torch " PWMLFF_TORCH_RANGE " are supported)");
   require_same_models();
-  use_blas_of_torch(open_library(torch / TORCH_LIBRARY));
+  open_library(torch / TORCH_LIBRARY, own_functions_first());
   open_libraries(TORCH_DEPENDENCIES);
   open = true;
 }

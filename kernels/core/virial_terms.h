@@ -10,6 +10,11 @@
 
 namespace pwmlff {
 
+/// A team of one: no other thread adds to what it adds to.
+struct Alone {
+  PWMLFF_FORMULA void add(double *target, double value) const { *target += value; }
+};
+
 /// Where component k of xx yy zz xy xz yz yx zx zy is in a 3x3 matrix, row by row.
 PWMLFF_FORMULA constexpr int virial_component(int k)
 {

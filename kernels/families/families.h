@@ -4,4 +4,9 @@
 
 #pragma once
 
-#define PWMLFF_FAMILIES(add) add(dp) add(mace) add(nep)
+// clang-format off
+#define PWMLFF_FAMILIES(add) \
+  add(dp) \
+  add(mace) \
+  add(nep)
+// clang-format on

@@ -2,7 +2,6 @@
 
 #include "plain_nep.h"
 
-#include "../../core/team.h"
 #include "../../core/virial_terms.h"
 
 #include <algorithm>
@@ -308,7 +307,7 @@ const Evaluation &PlainNep::evaluate(const Input &input)
         result.force[3 * i + c] -= force[c];
         for (int k = 0; k < 3; ++k) virial[3 * c + k] += edge.d[c] * force[k];
       }
-      spread_virial(HostTeam(nullptr), edge.d.data(), force.data(), i, edge.row, result.atom_virial,
+      spread_virial(Alone(), edge.d.data(), force.data(), i, edge.row, result.atom_virial,
                     result.centroid_virial);
     }
     result.energy += atom_energy[i];

@@ -34,11 +34,6 @@ struct LennardJones {
   }
 };
 
-/// No other worker adds to what a worker adds to.
-struct Alone {
-  void add(double *target, double value) const { *target += value; }
-};
-
 class LennardJonesWorker : public Worker {
  public:
   explicit LennardJonesWorker(const LennardJones &model) :

@@ -246,11 +246,6 @@ template <class T> class Edges {
   Buffer<T> derivative;    // [4] per edge, for finish()
 
  private:
-  /// No other thread adds to what a thread adds to.
-  struct Alone {
-    void add(double *target, double value) const { *target += value; }
-  };
-
   typedef std::int32_t Row __attribute__((vector_size(PWMLFF_VECTOR_BYTES / 2)));
 
   static std::size_t place(int e)

@@ -186,9 +186,6 @@ template <class T> class MaceWorker : public Worker {
   /// Forces and virials of edges.
   void spread(PartialSums &sums) const
   {
-    struct Alone {
-      void add(double *target, double value) const { *target += value; }
-    };
     for (int center = 0; center < ncenters; ++center) {
       const std::ptrdiff_t i = row_of(center);
       for (int e = first_edge[center]; e < first_edge[center + 1]; ++e) {

@@ -133,11 +133,6 @@ template <class T> class Shell {
   int stride = 0;
 
  private:
-  /// No other thread adds to what a thread adds to.
-  struct Alone {
-    void add(double *target, double value) const { *target += value; }
-  };
-
   static Vec<T> narrow(const double *p)
   {
     if constexpr (sizeof(T) == 8) {
